@@ -1,0 +1,54 @@
+//! What the agent in the training process calls: see `docs/recording-format.md`.
+
+use std::ffi::{c_char, c_int};
+
+use crate::machine;
+use crate::report;
+
+/// The version of this interface.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_abi() -> c_int {
+    1
+}
+
+/// Writes the report as JSON into `out`, at most `room` bytes, and returns its whole length.
+///
+/// # Safety
+///
+/// `out` must be valid for `room` bytes, or `room` zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) -> usize {
+    let devices = machine::lock().map(|it| it.report()).unwrap_or_default();
+    let json = report::json(&devices);
+    if !out.is_null() {
+        let length = json.len().min(room);
+        // SAFETY: at most `room` bytes, which the caller vouches for.
+        unsafe { std::ptr::copy_nonoverlapping(json.as_ptr(), out.cast::<u8>(), length) };
+    }
+    json.len()
+}
+
+/// The caching allocator handed out the block at `address`.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_block_allocated(address: u64) {
+    let Some(mut machine) = machine::lock() else { return };
+    if let Some((device, ..)) = machine.device_of(address) {
+        machine.devices[device].block_allocated(address);
+    }
+}
+
+/// The caching allocator took the block at `address` back.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_block_freed(address: u64) {
+    let Some(mut machine) = machine::lock() else { return };
+    if let Some((device, ..)) = machine.device_of(address) {
+        machine.devices[device].block_freed(address);
+    }
+}
+
+/// Sets the function that is called, on the reading thread, when the program copies bytes to the
+/// host that are not known. Null for none.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_on_unknown_read(callback: Option<extern "C" fn(u64, u64)>) {
+    report::on_unknown_read(callback);
+}

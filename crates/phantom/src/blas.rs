@@ -1,0 +1,191 @@
+//! cuBLAS, cublasLt and cuFFT: every handle is its own (`PyTorch` keeps one workspace for each pair
+//! of handle and stream, so a shared one would hide the second), questions about settings get the
+//! defaults, and matrix products do nothing. What else these libraries have is in
+//! `entry_points.txt`.
+
+use std::ffi::{c_int, c_void};
+
+use crate::report;
+use crate::runtime::{SUCCESS, answer};
+
+/// `CUBLAS_STATUS_NOT_INITIALIZED`
+const NOT_INITIALIZED: i32 = 1;
+
+/// A new handle in `out`: the only answer of the functions that the table marks `handle`.
+///
+/// # Safety
+///
+/// `out` must be null or valid.
+pub unsafe fn new_handle(out: *mut u64) -> i32 {
+    match crate::machine::lock().map(|mut it| it.handle()) {
+        // SAFETY: the caller's pointer, checked for null.
+        Some(handle) => unsafe { answer(out, handle) },
+        None => NOT_INITIALIZED,
+    }
+}
+
+/// C functions `(handle, out *int)` that answer a setting's default.
+macro_rules! settings {
+    ($($name:ident = $value:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(_handle: u64, out: *mut c_int) -> i32 {
+            // SAFETY: the caller's pointer, checked for null.
+            unsafe { answer(out, $value) }
+        }
+    )*};
+}
+
+settings! {
+    cublasGetVersion_v2 = 130_100;
+    cublasGetPointerMode_v2 = 0;
+    cublasGetMathMode = 0;
+    cublasGetAtomicsMode = 0;
+    cublasGetSmCountTarget = 0;
+    cusparseGetPointerMode = 0;
+    cusparseGetVersion = 12_603;
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasGetStream_v2(_handle: u64, stream: *mut u64) -> i32 {
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(stream, 0) }
+}
+
+/// Major, minor and patch level of the library of torch 2.11's CUDA 13.0 wheel.
+fn property(kind: c_int) -> c_int {
+    match kind {
+        0 => 13,
+        1 => 1,
+        _ => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasGetProperty(kind: c_int, out: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(out, property(kind)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasLtGetProperty(kind: c_int, out: *mut c_int) -> i32 {
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(out, property(kind)) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cublasGetCudartVersion() -> usize {
+    13_000
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cublasLtGetCudartVersion() -> usize {
+    13_000
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cublasLtGetVersion() -> usize {
+    130_100
+}
+
+/// `cublasLtMatmulHeuristicResult_t`.
+#[repr(C)]
+pub struct HeuristicResult {
+    algorithm: [u64; 8],
+    workspace_bytes: usize,
+    state: c_int,
+    waves: f32,
+    reserved: [c_int; 4],
+}
+
+/// As many algorithms as are asked for, none of which needs a workspace of its own: `PyTorch` gives
+/// cublasLt one of fixed size, and cuDNN's engines add this one to theirs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasLtMatmulAlgoGetHeuristic(
+    _handle: u64,
+    _operation: u64,
+    _a: u64,
+    _b: u64,
+    _c: u64,
+    _d: u64,
+    _preference: u64,
+    requested: c_int,
+    results: *mut HeuristicResult,
+    returned: *mut c_int,
+) -> i32 {
+    if !results.is_null() {
+        for i in 0..usize::try_from(requested).unwrap_or(0) {
+            let it = HeuristicResult {
+                algorithm: [1; 8],
+                workspace_bytes: 0,
+                state: SUCCESS,
+                waves: 1.0,
+                reserved: [0; 4],
+            };
+            // SAFETY: not null; the caller has room for `requested` results.
+            unsafe { results.add(i).write(it) };
+        }
+    }
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(returned, requested) }
+}
+
+/// Attributes read back are zeros, the defaults of nearly all.
+macro_rules! attributes {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            _descriptor: u64,
+            _attribute: c_int,
+            out: *mut c_void,
+            size: usize,
+            written: *mut usize,
+        ) -> i32 {
+            // SAFETY: the caller's pointers, each checked for null.
+            unsafe {
+                if !written.is_null() {
+                    written.write(size);
+                }
+                if !out.is_null() {
+                    std::ptr::write_bytes(out.cast::<u8>(), 0, size);
+                }
+            }
+            SUCCESS
+        }
+    )*};
+}
+
+attributes! {
+    cublasLtMatmulDescGetAttribute
+    cublasLtMatrixLayoutGetAttribute
+    cublasLtMatmulPreferenceGetAttribute
+    cublasLtMatrixTransformDescGetAttribute
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cufftCreate(plan: *mut c_int) -> i32 {
+    let handle = crate::machine::lock().map(|mut it| it.handle() & 0x7fff_ffff).unwrap_or(0);
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(plan, c_int::try_from(handle).unwrap_or(1)) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cufftXtMakePlanMany(
+    _plan: c_int,
+    _rank: c_int,
+    _n: *const i64,
+    _in_embed: *const i64,
+    _in_stride: i64,
+    _in_distance: i64,
+    _in_type: c_int,
+    _out_embed: *const i64,
+    _out_stride: i64,
+    _out_distance: i64,
+    _out_type: c_int,
+    _batch: i64,
+    work_bytes: *mut usize,
+    _execution_type: c_int,
+) -> i32 {
+    report::approximate("cuFFT's work areas are not counted");
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(work_bytes, 0) }
+}

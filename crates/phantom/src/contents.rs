@@ -1,0 +1,176 @@
+//! The bytes of device memory that we know: small values that the program copied there. Kernels do
+//! not run, so nothing else has a value; what is not known reads as zeros, and the reader is told.
+
+use std::collections::BTreeMap;
+
+/// Larger copies are not kept: they cost host memory and no program steers by them.
+const KEEP: u64 = 1 << 20;
+/// What all kept bytes together may cost on the host.
+const BUDGET: u64 = 128 << 20;
+
+/// Known bytes by address.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Invariant: no two overlap, none is empty.
+    spans: BTreeMap<u64, Vec<u8>>,
+    kept: u64,
+}
+
+/// The length of `span` as an address difference.
+fn length(span: &[u8]) -> u64 {
+    u64::try_from(span.len()).unwrap_or(u64::MAX)
+}
+
+/// A position inside a span that is known to be in memory.
+fn index(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
+}
+
+impl Contents {
+    /// `bytes` are at `at` now.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) {
+        let size = length(bytes);
+        self.forget(at, size);
+        if size == 0 || KEEP < size || BUDGET < self.kept + size {
+            return;
+        }
+        self.kept += size;
+        self.spans.insert(at, bytes.to_vec());
+    }
+
+    /// `size` bytes at `at` have the value `value` now.
+    pub fn fill(&mut self, at: u64, value: u8, size: u64) {
+        if size <= KEEP {
+            self.write(at, &vec![value; index(size)]);
+        } else {
+            self.forget(at, size);
+        }
+    }
+
+    /// Copies what is known of the bytes from `at` into `out`, zeros for the rest, and returns how
+    /// many were not known.
+    pub fn read(&self, at: u64, out: &mut [u8]) -> u64 {
+        out.fill(0);
+        let end = at.saturating_add(length(out));
+        let mut known = 0;
+        for (&start, span) in self.overlapping(at, end) {
+            let (from, to) = (start.max(at), (start + length(span)).min(end));
+            out[index(from - at)..index(to - at)]
+                .copy_from_slice(&span[index(from - start)..index(to - start)]);
+            known += to - from;
+        }
+        length(out) - known
+    }
+
+    /// Copies within the device: what is known of the source is known of the target, the rest of
+    /// the target is forgotten.
+    pub fn copy(&mut self, to: u64, from: u64, size: u64) {
+        let pieces: Vec<(u64, Vec<u8>)> = if size <= KEEP {
+            let end = from.saturating_add(size);
+            self.overlapping(from, end)
+                .map(|(&start, span)| {
+                    let (first, last) = (start.max(from), (start + length(span)).min(end));
+                    (first - from, span[index(first - start)..index(last - start)].to_vec())
+                })
+                .collect()
+        } else {
+            Vec::new()
+        };
+        self.forget(to, size);
+        for (offset, bytes) in pieces {
+            self.write(to + offset, &bytes);
+        }
+    }
+
+    /// Nothing is known of these bytes any more.
+    pub fn forget(&mut self, at: u64, size: u64) {
+        let end = at.saturating_add(size);
+        let touched: Vec<u64> = self.overlapping(at, end).map(|(&start, _)| start).collect();
+        for start in touched {
+            let Some(span) = self.spans.remove(&start) else { continue };
+            self.kept -= length(&span);
+            if start < at {
+                let head = span[..index(at - start)].to_vec();
+                self.kept += length(&head);
+                self.spans.insert(start, head);
+            }
+            if end < start + length(&span) {
+                let tail = span[index(end - start)..].to_vec();
+                self.kept += length(&tail);
+                self.spans.insert(end, tail);
+            }
+        }
+    }
+
+    fn overlapping(&self, at: u64, end: u64) -> impl Iterator<Item = (&u64, &Vec<u8>)> {
+        let first = self
+            .spans
+            .range(..=at)
+            .next_back()
+            .filter(|&(&start, span)| at < start + length(span))
+            .map_or(at, |(&start, _)| start);
+        self.spans.range(first..end.max(first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(contents: &Contents, at: u64, size: usize) -> (Vec<u8>, u64) {
+        let mut out = vec![0xff; size];
+        let unknown = contents.read(at, &mut out);
+        (out, unknown)
+    }
+
+    #[test]
+    fn a_small_value_survives_the_round_trip() {
+        let mut contents = Contents::default();
+        contents.write(100, &[1, 2, 3, 4]);
+        assert_eq!(read(&contents, 100, 4), (vec![1, 2, 3, 4], 0));
+        assert_eq!(read(&contents, 98, 8), (vec![0, 0, 1, 2, 3, 4, 0, 0], 4));
+    }
+
+    #[test]
+    fn a_later_write_cuts_an_earlier_one() {
+        let mut contents = Contents::default();
+        contents.write(100, &[1; 10]);
+        contents.write(104, &[2; 2]);
+        assert_eq!(read(&contents, 100, 10).0, [1, 1, 1, 1, 2, 2, 1, 1, 1, 1]);
+        contents.forget(101, 8);
+        assert_eq!(read(&contents, 100, 10), (vec![1, 0, 0, 0, 0, 0, 0, 0, 0, 1], 8));
+    }
+
+    #[test]
+    fn copies_on_the_device_take_knowledge_along() {
+        let mut contents = Contents::default();
+        contents.write(100, &[7; 4]);
+        contents.write(200, &[9; 8]);
+        contents.copy(200, 98, 8);
+        assert_eq!(read(&contents, 200, 8), (vec![0, 0, 7, 7, 7, 7, 0, 0], 4));
+        contents.copy(101, 100, 3);
+        assert_eq!(read(&contents, 100, 4).0, [7; 4], "an overlapping copy");
+    }
+
+    #[test]
+    fn large_copies_cost_nothing_and_hide_what_was_there() {
+        let mut contents = Contents::default();
+        contents.write(1000, &[5; 16]);
+        contents.write(0, &vec![1; index(KEEP) + 1]);
+        assert_eq!(contents.kept, 0);
+        assert_eq!(read(&contents, 1000, 4), (vec![0; 4], 4));
+        contents.fill(0, 3, KEEP);
+        assert_eq!(read(&contents, KEEP - 2, 2), (vec![3; 2], 0));
+    }
+
+    #[test]
+    fn the_budget_bounds_what_is_kept() {
+        let mut contents = Contents::default();
+        for i in 0..200 {
+            contents.fill(i * KEEP, 1, KEEP);
+        }
+        assert_eq!(contents.kept, BUDGET);
+        contents.forget(0, u64::MAX);
+        assert_eq!(contents.kept, 0);
+    }
+}

@@ -1,0 +1,84 @@
+//! Copies and fills, for the runtime and the driver alike: which side is the device is told by the
+//! address, as unified addressing does.
+
+use crate::machine;
+use crate::report;
+
+/// Copies `size` bytes between any two places.
+///
+/// # Safety
+///
+/// A host address must be valid for `size` bytes, for writing if it is `to`.
+pub unsafe fn copy(to: u64, from: u64, size: u64) {
+    if size == 0 {
+        return;
+    }
+    let length = usize::try_from(size).unwrap_or(usize::MAX);
+    let mut unknown = 0;
+    {
+        let Some(mut machine) = machine::lock() else { return };
+        let target = machine.device_of(to).map(|it| it.0);
+        let source = machine.device_of(from).map(|it| it.0);
+        match (target, source) {
+            (Some(target), Some(source)) if target == source => {
+                machine.devices[target].contents.copy(to, from, size);
+            }
+            (Some(target), Some(source)) => {
+                machine.devices[target].contents.forget(to, size);
+                if size <= 1 << 20 {
+                    let mut bytes = vec![0; length];
+                    if machine.devices[source].contents.read(from, &mut bytes) == 0 {
+                        machine.devices[target].contents.write(to, &bytes);
+                    }
+                }
+            }
+            (Some(target), None) => {
+                // SAFETY: the caller vouches for the host side.
+                let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, length) };
+                machine.devices[target].contents.write(to, bytes);
+            }
+            (None, Some(source)) => {
+                // SAFETY: the caller vouches for the host side.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, length) };
+                unknown = machine.devices[source].contents.read(from, bytes);
+            }
+            (None, None) => {
+                // SAFETY: the caller vouches for both; they may overlap.
+                unsafe { std::ptr::copy(from as *const u8, to as *mut u8, length) };
+            }
+        }
+    }
+    report::unknown_read(from, unknown);
+}
+
+/// Copies `rows` rows of `width` bytes whose starts are a pitch apart.
+///
+/// # Safety
+///
+/// As [`copy`], for every row.
+pub unsafe fn copy_rows(to: u64, to_pitch: u64, from: u64, from_pitch: u64, width: u64, rows: u64) {
+    for row in 0..rows {
+        // SAFETY: the caller vouches for every row.
+        unsafe { copy(to + row * to_pitch, from + row * from_pitch, width) };
+    }
+}
+
+/// Sets `size` bytes to `value`.
+///
+/// # Safety
+///
+/// A host address must be valid for `size` bytes.
+pub unsafe fn fill(at: u64, value: u8, size: u64) {
+    let Some(mut machine) = machine::lock() else { return };
+    match machine.device_of(at) {
+        Some((device, ..)) => machine.devices[device].contents.fill(at, value, size),
+        None if machine::Machine::host_range(&machine.pinned, at).is_some()
+            || machine::Machine::host_range(&machine.managed, at).is_some() =>
+        {
+            let length = usize::try_from(size).unwrap_or(usize::MAX);
+            // SAFETY: the address lies in memory that we gave the program; the size is its word.
+            unsafe { std::ptr::write_bytes(at as *mut u8, value, length) };
+        }
+        None => {}
+    }
+}

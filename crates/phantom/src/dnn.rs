@@ -1,0 +1,270 @@
+//! cuDNN: the real library chooses the algorithms and names their workspaces; nothing is executed.
+//!
+//! cuDNN 9 answers its backend questions for a *device property* descriptor (type 38), which can be
+//! made from JSON (attribute 2702) without a device. `PyTorch` asks with a handle instead; so the
+//! handle is a dummy, and where an attribute would take it, the description of the imagined card is
+//! set in its place. The engines that are built on cublasLt are offered because cuDNN's own
+//! `dlopen` of it finds ours (see `loader`).
+
+use std::ffi::{CString, c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::card;
+use crate::report;
+
+const SUCCESS: i32 = 0;
+const BAD_PARAM: i32 = 2000;
+const NOT_INITIALIZED: i32 = 1001;
+
+/// Attributes of the backend API (`cudnn_graph.h`) that carry a handle, or stand for one.
+mod attribute {
+    /// `CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH`
+    pub(super) const HEURISTIC_GRAPH: i32 = 201;
+    /// `CUDNN_ATTR_ENGINEHEUR_DEVICEPROP`
+    pub(super) const HEURISTIC_DEVICE: i32 = 204;
+    /// `CUDNN_ATTR_EXECUTION_PLAN_HANDLE`
+    pub(super) const PLAN_HANDLE: i32 = 400;
+    /// `CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP`
+    pub(super) const PLAN_DEVICE: i32 = 407;
+    /// `CUDNN_ATTR_OPERATIONGRAPH_HANDLE`
+    pub(super) const GRAPH_HANDLE: i32 = 800;
+    /// `CUDNN_ATTR_ENGINE_OPERATION_GRAPH`
+    pub(super) const ENGINE_GRAPH: i32 = 1300;
+    /// `CUDNN_ATTR_ENGINE_DEVICEPROP`
+    pub(super) const ENGINE_DEVICE: i32 = 1307;
+    /// `CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION`
+    pub(super) const DEVICE_JSON: i32 = 2702;
+}
+/// `CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR`
+const DEVICE_DESCRIPTOR: c_int = 38;
+/// `CUDNN_TYPE_BACKEND_DESCRIPTOR` and `CUDNN_TYPE_CHAR`
+const TYPE_DESCRIPTOR: c_int = 15;
+const TYPE_CHAR: c_int = 24;
+
+type Descriptor = *mut c_void;
+type SetAttribute = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c_void) -> i32;
+
+/// The functions of the real library that we call.
+struct Real {
+    create: unsafe extern "C" fn(c_int, *mut Descriptor) -> i32,
+    set: SetAttribute,
+    finalize: unsafe extern "C" fn(Descriptor) -> i32,
+}
+
+/// The real library, once it is loaded.
+fn real() -> Option<&'static Real> {
+    static REAL: OnceLock<Option<Real>> = OnceLock::new();
+    REAL.get_or_init(|| {
+        // SAFETY: cuDNN is loaded, since somebody calls it; the names are those of its header, and
+        // the types those of their declarations.
+        unsafe {
+            let name = c"libcudnn.so.9".as_ptr();
+            let mut library = libc::dlopen(name, libc::RTLD_NOW | libc::RTLD_NOLOAD);
+            if library.is_null() {
+                library = libc::dlopen(name, libc::RTLD_NOW);
+            }
+            if library.is_null() {
+                return None;
+            }
+            let symbol = |name: &std::ffi::CStr| {
+                let at = libc::dlsym(library, name.as_ptr());
+                (!at.is_null()).then_some(at)
+            };
+            Some(Real {
+                create: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(c_int, *mut Descriptor) -> i32,
+                >(symbol(c"cudnnBackendCreateDescriptor")?),
+                set: std::mem::transmute::<*mut c_void, SetAttribute>(symbol(
+                    c"cudnnBackendSetAttribute",
+                )?),
+                finalize: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(Descriptor) -> i32,
+                >(symbol(c"cudnnBackendFinalize")?),
+            })
+        }
+    })
+    .as_ref()
+}
+
+/// The description of the imagined card, as a descriptor of the real library. All devices of the
+/// machine are alike, so there is one.
+fn device() -> Option<Descriptor> {
+    static DEVICE: OnceLock<Option<usize>> = OnceLock::new();
+    let made = DEVICE.get_or_init(|| {
+        let card = card::current()?;
+        let json = CString::new(card.cudnn_json.as_str()).ok().filter(|it| !it.is_empty())?;
+        let real = real()?;
+        let size = i64::try_from(json.as_bytes_with_nul().len()).ok()?;
+        let mut descriptor = std::ptr::null_mut();
+        // SAFETY: the real functions with arguments as their header asks.
+        let made = unsafe {
+            (real.create)(DEVICE_DESCRIPTOR, &raw mut descriptor) == SUCCESS
+                && (real.set)(
+                    descriptor,
+                    attribute::DEVICE_JSON,
+                    TYPE_CHAR,
+                    size,
+                    json.as_ptr().cast(),
+                ) == SUCCESS
+                && (real.finalize)(descriptor) == SUCCESS
+        };
+        if !made {
+            report::approximate("cuDNN does not accept the description of this card");
+        }
+        made.then_some(descriptor as usize)
+    });
+    made.map(|it| it as Descriptor)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudnnBackendSetAttribute(
+    descriptor: Descriptor,
+    name: c_int,
+    kind: c_int,
+    count: i64,
+    values: *const c_void,
+) -> i32 {
+    let Some(real) = real() else { return NOT_INITIALIZED };
+    let set_device = |name| match device() {
+        // SAFETY: a finalized descriptor of the real library, which copies the pointer.
+        Some(it) => unsafe {
+            (real.set)(descriptor, name, TYPE_DESCRIPTOR, 1, (&raw const it).cast())
+        },
+        None => NOT_INITIALIZED,
+    };
+    match name {
+        attribute::GRAPH_HANDLE => SUCCESS,
+        attribute::PLAN_HANDLE => set_device(attribute::PLAN_DEVICE),
+        _ => {
+            // SAFETY: the caller's own arguments.
+            let status = unsafe { (real.set)(descriptor, name, kind, count, values) };
+            if status == SUCCESS {
+                match name {
+                    attribute::HEURISTIC_GRAPH => return set_device(attribute::HEURISTIC_DEVICE),
+                    attribute::ENGINE_GRAPH => return set_device(attribute::ENGINE_DEVICE),
+                    _ => {}
+                }
+            }
+            status
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudnnBackendExecute(_handle: u64, _plan: Descriptor, _pack: Descriptor) -> i32 {
+    SUCCESS
+}
+
+/// What handles point to: cuDNN never looks into one, because no call that takes one reaches it.
+static HANDLE: [u8; 64] = [0; 64];
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudnnCreate(handle: *mut *const c_void) -> i32 {
+    if handle.is_null() {
+        return BAD_PARAM;
+    }
+    // SAFETY: not null.
+    unsafe { handle.write(HANDLE.as_ptr().cast()) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudnnGetStream(_handle: u64, stream: *mut u64) -> i32 {
+    if stream.is_null() {
+        return BAD_PARAM;
+    }
+    // SAFETY: not null.
+    unsafe { stream.write(0) };
+    SUCCESS
+}
+
+/// Writes a size that a real device also answers with, or that we do not know better.
+fn size(out: *mut usize, value: usize) -> i32 {
+    if out.is_null() {
+        return BAD_PARAM;
+    }
+    // SAFETY: not null, and cuDNN asks the caller for room for a `size_t`.
+    unsafe { out.write(value) };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+    _handle: u64,
+    _mode: c_int,
+    _ops: c_int,
+    _x: u64,
+    _z: u64,
+    _y: u64,
+    _scale: u64,
+    _activation: u64,
+    out: *mut usize,
+) -> i32 {
+    size(out, 0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+    _handle: u64,
+    _mode: c_int,
+    _ops: c_int,
+    _x: u64,
+    _y: u64,
+    _dy: u64,
+    _dz: u64,
+    _dx: u64,
+    _scale: u64,
+    _activation: u64,
+    out: *mut usize,
+) -> i32 {
+    size(out, 0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
+    _handle: u64,
+    _mode: c_int,
+    _ops: c_int,
+    _activation: u64,
+    _x: u64,
+    out: *mut usize,
+) -> i32 {
+    size(out, 0)
+}
+
+/// `bool mb_tools::hasValidVSL(std::array<int, 24> const &)` of `libcudnn_graph`: asked by cuDNN's
+/// engines for Hopper and later before they read how many multiprocessors each graphics processing
+/// cluster has, from which they plan stream-K, and with it the workspace.
+///
+/// With a handle cuDNN measures that list on the device; the JSON description has no member for it,
+/// and cuDNN assumes one cluster of 18. The list is filled in here, where it is about to be read.
+///
+/// # Safety
+///
+/// `skyline` must be null or valid for 24 integers: it is the member of cuDNN's own device
+/// description, which lives on the heap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _ZN8mb_tools11hasValidVSLERKSt5arrayIiLm24EE(
+    skyline: *mut [c_int; 24],
+) -> bool {
+    if skyline.is_null() {
+        return false;
+    }
+    let gpcs = card::current().map_or(&[][..], |it| &it.gpcs);
+    // SAFETY: not null, and the caller vouches for the rest. The write is the same each time, so
+    // threads that plan side by side agree.
+    unsafe {
+        if !gpcs.is_empty() {
+            let mut filled = [0; 24];
+            for (slot, &gpc) in filled.iter_mut().zip(gpcs) {
+                *slot = gpc;
+            }
+            if skyline.read() != filled {
+                skyline.write(filled);
+            }
+        }
+        (*skyline)[0] != 0
+    }
+}

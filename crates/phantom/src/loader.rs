@@ -1,0 +1,78 @@
+//! `dlopen`, for one purpose: cuDNN opens cublasLt by name to build its matrix-product engines on
+//! it, and the real cublasLt has no answer without a device. cuDNN gets ours; every other request,
+//! of whichever library, goes to the real `dlopen` as if we were not there.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The real `dlopen`, as an address; found at the first call.
+static REAL: AtomicUsize = AtomicUsize::new(0);
+
+/// Goes to [`decide`] with the caller's return address, and on to the real function unless that had
+/// an answer. A jump, not a call: the real `dlopen` looks at who called it to find `RUNPATH`.
+///
+/// # Safety
+///
+/// As `dlopen`.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlopen(_name: *const c_char, _flags: c_int) -> *mut c_void {
+    core::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "mov rdx, [rsp + 16]",
+        "sub rsp, 8",
+        "call {decide}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "test rax, rax",
+        "jnz 2f",
+        "mov rax, [rip + {real}@GOTPCREL]",
+        "jmp [rax]",
+        "2:",
+        "ret",
+        decide = sym decide,
+        real = sym REAL,
+    )
+}
+
+/// A handle to this library if cuDNN asks for cublasLt, null for "ask the real one".
+extern "C" fn decide(name: *const c_char, _flags: c_int, caller: *const c_void) -> *mut c_void {
+    let real = real();
+    if name.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: not null; `dlopen` asks for a terminated string.
+    let wanted = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let base = wanted.rsplit(|&it| it == b'/').next().unwrap_or(wanted);
+    if !base.starts_with(b"libcublasLt.so") || !called_by_cudnn(caller) {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the real `dlopen`; this library is loaded under its soname.
+    unsafe { real(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }
+}
+
+fn real() -> unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void {
+    let mut address = REAL.load(Ordering::Acquire);
+    if address == 0 {
+        // SAFETY: asks for the next definition of a name.
+        address = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) } as usize;
+        REAL.store(address, Ordering::Release);
+    }
+    // SAFETY: the address of `dlopen`, which libc always has.
+    unsafe { std::mem::transmute(address) }
+}
+
+/// Whether the code at `address` is one of cuDNN's libraries.
+fn called_by_cudnn(address: *const c_void) -> bool {
+    // SAFETY: plain data, for which zeros are a value; `dladdr` fills it for any address.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_fname.is_null() {
+        return false;
+    }
+    // SAFETY: not null; a terminated string that lives as long as the library.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
+    path.rsplit(|&it| it == b'/').next().is_some_and(|it| it.starts_with(b"libcudnn"))
+}

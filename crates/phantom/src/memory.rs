@@ -1,0 +1,237 @@
+//! The memory of one device: capacity counted in granules, addresses, contents, and the driver's
+//! virtual memory management (what expandable segments are made of). Safe and without C: the
+//! entry points in `runtime` and `driver` are a rim around it.
+
+use std::collections::BTreeMap;
+
+use crate::addresses::{Addresses, GRANULE};
+use crate::contents::Contents;
+
+/// The card is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// A handle, an address or a range that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown;
+
+/// Memory of one device.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    /// What all allocations together may take: the card's total less the CUDA context.
+    limit: u64,
+    used: u64,
+    peak: u64,
+    addresses: Addresses,
+    /// Bytes that the program copied to the device and that we know.
+    pub contents: Contents,
+    /// Physical memory made by `cuMemCreate`.
+    physical: BTreeMap<u64, Physical>,
+    /// Where it is mapped: address to size and handle.
+    mapped: BTreeMap<u64, (u64, u64)>,
+    next_handle: u64,
+    /// The blocks that the caching allocator has handed out, as the agent tells us.
+    blocks: std::collections::BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+struct Physical {
+    bytes: u64,
+    /// The handle itself and every mapping hold it; the memory goes with the last.
+    references: u32,
+    released: bool,
+}
+
+impl DeviceMemory {
+    /// A device whose allocations may take `limit` bytes, at addresses in `floor..ceiling`.
+    pub fn new(limit: u64, floor: u64, ceiling: u64) -> DeviceMemory {
+        DeviceMemory {
+            limit,
+            used: 0,
+            peak: 0,
+            addresses: Addresses::new(floor, ceiling),
+            contents: Contents::default(),
+            physical: BTreeMap::new(),
+            mapped: BTreeMap::new(),
+            next_handle: 1,
+            blocks: std::collections::BTreeSet::new(),
+        }
+    }
+
+    /// Bytes that are taken now.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// The most that was ever taken, in bytes.
+    pub fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// Bytes that can still be taken.
+    pub fn free(&self) -> u64 {
+        self.limit - self.used
+    }
+
+    /// `cudaMalloc`.
+    pub fn allocate(&mut self, bytes: u64) -> Result<u64, Full> {
+        let whole = bytes.max(1).checked_next_multiple_of(GRANULE).ok_or(Full)?;
+        if self.free() < whole {
+            return Err(Full);
+        }
+        let at = self.addresses.take(whole).ok_or(Full)?;
+        self.take(whole);
+        Ok(at)
+    }
+
+    /// `cudaFree`.
+    pub fn release(&mut self, at: u64) -> Result<(), Unknown> {
+        let bytes = self.addresses.give_back(at).ok_or(Unknown)?;
+        self.contents.forget(at, bytes);
+        self.used -= bytes;
+        Ok(())
+    }
+
+    /// The allocation or mapping that `address` lies in: start and size.
+    pub fn range_of(&self, address: u64) -> Option<(u64, u64)> {
+        self.addresses.range_of(address).or_else(|| {
+            let (&at, &(bytes, _)) = self.mapped.range(..=address).next_back()?;
+            (address < at + bytes).then_some((at, bytes))
+        })
+    }
+
+    /// `cuMemCreate`: physical memory without an address.
+    pub fn create(&mut self, bytes: u64) -> Result<u64, Full> {
+        let whole = bytes.max(1).checked_next_multiple_of(GRANULE).ok_or(Full)?;
+        if self.free() < whole {
+            return Err(Full);
+        }
+        self.take(whole);
+        let handle = self.next_handle;
+        self.next_handle += 1;
+        self.physical.insert(handle, Physical { bytes: whole, references: 1, released: false });
+        Ok(handle)
+    }
+
+    /// `cuMemRelease`: the memory goes once it is mapped nowhere.
+    pub fn release_handle(&mut self, handle: u64) -> Result<(), Unknown> {
+        let physical = self.physical.get_mut(&handle).filter(|it| !it.released).ok_or(Unknown)?;
+        physical.released = true;
+        self.drop_reference(handle);
+        Ok(())
+    }
+
+    /// `cuMemMap`.
+    pub fn map(&mut self, at: u64, bytes: u64, handle: u64) -> Result<(), Unknown> {
+        let physical = self.physical.get_mut(&handle).ok_or(Unknown)?;
+        physical.references += 1;
+        self.mapped.insert(at, (bytes, handle));
+        Ok(())
+    }
+
+    /// `cuMemUnmap`: every mapping in the range.
+    pub fn unmap(&mut self, at: u64, bytes: u64) -> Result<(), Unknown> {
+        let end = at.saturating_add(bytes);
+        let inside: Vec<(u64, u64)> =
+            self.mapped.range(at..end).map(|(&at, &(_, handle))| (at, handle)).collect();
+        if inside.is_empty() {
+            return Err(Unknown);
+        }
+        self.contents.forget(at, bytes);
+        for (at, handle) in inside {
+            self.mapped.remove(&at);
+            self.drop_reference(handle);
+        }
+        Ok(())
+    }
+
+    /// The caching allocator handed out the block at `at`: what was known there belonged to
+    /// another tensor. `size` is unknown; everything up to the next block in use is forgotten when
+    /// a block is freed, so here only the block's first bytes can be stale.
+    pub fn block_allocated(&mut self, at: u64) {
+        self.forget_up_to_next_block(at);
+        self.blocks.insert(at);
+    }
+
+    /// The caching allocator took the block at `at` back.
+    pub fn block_freed(&mut self, at: u64) {
+        self.blocks.remove(&at);
+        self.forget_up_to_next_block(at);
+    }
+
+    fn forget_up_to_next_block(&mut self, at: u64) {
+        let Some((start, bytes)) = self.range_of(at) else { return };
+        let end = start + bytes;
+        let end = self.blocks.range(at + 1..end.max(at + 1)).next().copied().unwrap_or(end);
+        self.contents.forget(at, end - at);
+    }
+
+    fn take(&mut self, bytes: u64) {
+        self.used += bytes;
+        self.peak = self.peak.max(self.used);
+    }
+
+    fn drop_reference(&mut self, handle: u64) {
+        let Some(physical) = self.physical.get_mut(&handle) else { return };
+        physical.references -= 1;
+        if physical.references == 0 {
+            self.used -= physical.bytes;
+            self.physical.remove(&handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn device() -> DeviceMemory {
+        DeviceMemory::new(100 * MIB, 0x7000_0000_0000, 0x7f00_0000_0000)
+    }
+
+    #[test]
+    fn capacity_is_counted_in_granules() {
+        let mut device = device();
+        let a = device.allocate(1).expect("room");
+        assert_eq!(device.used(), 2 * MIB);
+        assert_eq!(device.allocate(99 * MIB), Err(Full));
+        assert!(device.allocate(98 * MIB).is_ok());
+        assert_eq!(device.free(), 0);
+        assert_eq!(device.release(a), Ok(()));
+        assert_eq!(device.release(a), Err(Unknown));
+        assert_eq!((device.used(), device.peak()), (98 * MIB, 100 * MIB));
+        assert_eq!(device.allocate(u64::MAX), Err(Full));
+    }
+
+    #[test]
+    fn physical_memory_lives_as_long_as_its_handle_or_a_mapping() {
+        let mut device = device();
+        let handle = device.create(20 * MIB).expect("room");
+        device.map(0x1000_0000, 20 * MIB, handle).expect("a handle");
+        device.release_handle(handle).expect("a handle");
+        assert_eq!(device.used(), 20 * MIB, "still mapped");
+        assert_eq!(device.release_handle(handle), Err(Unknown), "released twice");
+        assert_eq!(device.range_of(0x1000_0005), Some((0x1000_0000, 20 * MIB)));
+        device.unmap(0x1000_0000, 20 * MIB).expect("a mapping");
+        assert_eq!(device.used(), 0);
+        assert_eq!(device.unmap(0x1000_0000, 20 * MIB), Err(Unknown));
+        assert_eq!(device.create(101 * MIB), Err(Full));
+    }
+
+    #[test]
+    fn a_block_that_changes_hands_forgets_its_bytes_and_no_others() {
+        let mut device = device();
+        let segment = device.allocate(2 * MIB).expect("room");
+        device.block_allocated(segment);
+        device.block_allocated(segment + 512);
+        device.contents.write(segment, &[1; 8]);
+        device.contents.write(segment + 512, &[2; 8]);
+        device.block_freed(segment);
+        let mut out = [0; 8];
+        assert_eq!(device.contents.read(segment, &mut out), 8);
+        assert_eq!(device.contents.read(segment + 512, &mut out), 0);
+        assert_eq!(out, [2; 8]);
+    }
+}

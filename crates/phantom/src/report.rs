@@ -1,0 +1,156 @@
+//! What the run has to confess: calls that we do not imitate, answers that are approximations,
+//! values that the program read and we did not know. Kept in memory, asked for by the agent, and
+//! the first of each kind also written to the session folder, so that it survives a crash.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Kernels launched, by whichever way.
+pub static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+static UNKNOWN_READS: AtomicU64 = AtomicU64::new(0);
+static UNKNOWN_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The agent's callback, as an address; 0 for none.
+static ON_UNKNOWN_READ: AtomicUsize = AtomicUsize::new(0);
+
+static NOT_IMITATED: Mutex<BTreeMap<&'static str, Refusal>> = Mutex::new(BTreeMap::new());
+static APPROXIMATED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
+
+#[derive(Debug)]
+struct Refusal {
+    library: &'static str,
+    status: i32,
+    count: u64,
+}
+
+/// A call that we answer with the error `status` of its library.
+pub fn refuse(library: &'static str, name: &'static str, status: i32) -> i32 {
+    let mut all = NOT_IMITATED.lock().unwrap_or_else(PoisonError::into_inner);
+    let refusal = all.entry(name).or_insert(Refusal { library, status, count: 0 });
+    refusal.count += 1;
+    let first = refusal.count == 1;
+    drop(all);
+    if first {
+        let line = format!(
+            r#"{{"kind":"not_imitated","name":"{name}","library":"{library}","answer":"error {status}"}}"#
+        );
+        write_line(&line);
+    }
+    status
+}
+
+/// An answer that is not what a real device would give; `what` is a sentence for people.
+pub fn approximate(what: &'static str) {
+    *APPROXIMATED.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_insert(0) += 1;
+}
+
+/// The program copied bytes to the host, `unknown` of which we do not know. Must be called with no
+/// lock held: the agent's callback runs Python.
+pub fn unknown_read(address: u64, unknown: u64) {
+    if unknown == 0 {
+        return;
+    }
+    UNKNOWN_READS.fetch_add(1, Ordering::Relaxed);
+    UNKNOWN_BYTES.fetch_add(unknown, Ordering::Relaxed);
+    let callback = ON_UNKNOWN_READ.load(Ordering::Acquire);
+    if callback != 0 {
+        // SAFETY: the only writer is `plimsoll_phantom_on_unknown_read`, whose argument is a
+        // function of exactly this type.
+        let callback: extern "C" fn(u64, u64) = unsafe { std::mem::transmute(callback) };
+        callback(address, unknown);
+    }
+}
+
+/// Sets the function that [`unknown_read`] calls, `None` for none.
+pub fn on_unknown_read(callback: Option<extern "C" fn(u64, u64)>) {
+    ON_UNKNOWN_READ.store(callback.map_or(0, |it| it as usize), Ordering::Release);
+}
+
+/// What one device has to report, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceReport {
+    /// The card's total.
+    pub total: u64,
+    /// The CUDA context.
+    pub context: u64,
+    /// Taken now, without the context.
+    pub used: u64,
+    /// The most that was taken, without the context.
+    pub peak: u64,
+}
+
+/// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
+pub fn json(devices: &[DeviceReport]) -> String {
+    let mut out = String::from(r#"{"devices":["#);
+    for (i, it) in devices.iter().enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        let _ = write!(
+            out,
+            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{}}}"#,
+            it.total, it.context, it.used, it.peak
+        );
+    }
+    let _ = write!(out, r#"],"launches":{},"not_imitated":["#, LAUNCHES.load(Ordering::Relaxed));
+    let refusals = NOT_IMITATED.lock().unwrap_or_else(PoisonError::into_inner);
+    for (i, (name, it)) in refusals.iter().enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        let Refusal { library, status, count } = it;
+        let _ = write!(
+            out,
+            r#"{comma}{{"name":"{name}","library":"{library}","answer":"error {status}","count":{count}}}"#
+        );
+    }
+    out.push_str(r#"],"approximated":["#);
+    let approximations = APPROXIMATED.lock().unwrap_or_else(PoisonError::into_inner);
+    for (i, (what, count)) in approximations.iter().enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        let _ = write!(out, r#"{comma}{{"what":"{what}","count":{count}}}"#);
+    }
+    let _ = write!(
+        out,
+        r#"],"unknown_reads":{{"count":{},"bytes":{}}}}}"#,
+        UNKNOWN_READS.load(Ordering::Relaxed),
+        UNKNOWN_BYTES.load(Ordering::Relaxed)
+    );
+    out
+}
+
+/// The process uses a device: its folder exists from now on.
+pub fn begin() {
+    write_line(r#"{"kind":"phantom_begin","abi":1}"#);
+}
+
+/// Appends to `process-<pid>/phantom.jsonl`. A failure is not the script's business: the same facts
+/// are in the report that the agent asks for.
+fn write_line(line: &str) {
+    let Some(session) = std::env::var_os("PLIMSOLL_SESSION") else { return };
+    let folder = std::path::Path::new(&session).join(format!("process-{}", std::process::id()));
+    let _ = std::fs::create_dir_all(&folder);
+    let file =
+        std::fs::OpenOptions::new().append(true).create(true).open(folder.join("phantom.jsonl"));
+    if let Ok(mut file) = file {
+        let _ = writeln!(file, "{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_names_what_was_not_imitated() {
+        assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
+        assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
+        approximate("events are always complete");
+        let json = json(&[DeviceReport { total: 10, context: 2, used: 4, peak: 6 }]);
+        assert!(json.contains(
+            r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
+        ));
+        assert!(
+            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6}"#)
+        );
+        assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));
+    }
+}

@@ -1,0 +1,255 @@
+//! Kernels: launched, never run. What a kernel looks like is answered from the card.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::Ordering;
+
+use super::{INVALID_VALUE, NO_DEVICE, SUCCESS, answer, fail, machine};
+use crate::card;
+use crate::driver::entry_point;
+use crate::report::LAUNCHES;
+
+/// `dim3`, passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Dim3 {
+    x: c_uint,
+    y: c_uint,
+    z: c_uint,
+}
+
+/// `cudaLaunchConfig_t`, as far as we read it.
+#[repr(C)]
+pub struct LaunchConfig {
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: usize,
+    stream: u64,
+}
+
+/// A kernel is queued on `stream` and done.
+pub(crate) fn launched(stream: u64) -> i32 {
+    LAUNCHES.fetch_add(1, Ordering::Relaxed);
+    match crate::machine::lock() {
+        Some(mut machine) => {
+            machine.work(stream);
+            SUCCESS
+        }
+        None => fail(NO_DEVICE),
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cudaGetKernel(kernel: *mut u64, function: u64) -> i32 {
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(kernel, function) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaLaunchKernel(
+    _kernel: u64,
+    _grid: Dim3,
+    _block: Dim3,
+    _arguments: *mut *mut c_void,
+    _shared: usize,
+    stream: u64,
+) -> i32 {
+    launched(stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaLaunchKernel_ptsz(
+    kernel: u64,
+    grid: Dim3,
+    block: Dim3,
+    arguments: *mut *mut c_void,
+    shared: usize,
+    stream: u64,
+) -> i32 {
+    __cudaLaunchKernel(kernel, grid, block, arguments, shared, stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaLaunchKernel(
+    _function: u64,
+    _grid: Dim3,
+    _block: Dim3,
+    _arguments: *mut *mut c_void,
+    _shared: usize,
+    stream: u64,
+) -> i32 {
+    launched(stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaLaunchCooperativeKernel(
+    _function: u64,
+    _grid: Dim3,
+    _block: Dim3,
+    _arguments: *mut *mut c_void,
+    _shared: usize,
+    stream: u64,
+) -> i32 {
+    launched(stream)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaLaunchKernelExC(
+    config: *const LaunchConfig,
+    _function: u64,
+    _arguments: *mut *mut c_void,
+) -> i32 {
+    if config.is_null() {
+        return fail(INVALID_VALUE);
+    }
+    // SAFETY: not null; the caller passes a `cudaLaunchConfig_t`.
+    launched(unsafe { (*config).stream })
+}
+
+/// `cudaFuncAttributes` of CUDA 13.
+#[repr(C)]
+pub struct FuncAttributes {
+    shared_bytes: usize,
+    const_bytes: usize,
+    local_bytes: usize,
+    max_threads_per_block: c_int,
+    registers: c_int,
+    ptx_version: c_int,
+    binary_version: c_int,
+    cache_mode: c_int,
+    max_dynamic_shared_bytes: c_int,
+    preferred_shared_carveout: c_int,
+    cluster: [c_int; 6],
+    reserved: [c_int; 16],
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaFuncGetAttributes(out: *mut FuncAttributes, _function: u64) -> i32 {
+    let Some(card) = card::current() else { return fail(NO_DEVICE) };
+    let it = FuncAttributes {
+        shared_bytes: 0,
+        const_bytes: 0,
+        local_bytes: 0,
+        max_threads_per_block: 1024,
+        registers: 32,
+        ptx_version: card.sm_version(),
+        binary_version: card.sm_version(),
+        cache_mode: 0,
+        max_dynamic_shared_bytes: 49_152,
+        preferred_shared_carveout: -1,
+        cluster: [0; 6],
+        reserved: [0; 16],
+    };
+    // SAFETY: the caller's pointer, checked for null; the layout is that of CUDA 13.
+    unsafe { answer(out, it) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cudaFuncSetAttribute(_function: u64, _attribute: c_int, _value: c_int) -> i32 {
+    SUCCESS
+}
+
+/// How many blocks of `threads` fit on a multiprocessor, by its threads and blocks, and never more
+/// than [`BOUND_BY_REGISTERS`].
+pub(crate) fn blocks_per_sm(threads: c_int) -> Option<c_int> {
+    let card = card::current()?;
+    let by_threads = card.max_threads_per_sm / threads.max(1);
+    Some(by_threads.clamp(1, card.max_blocks_per_sm).min(BOUND_BY_REGISTERS))
+}
+
+/// What a kernel needs of registers and shared memory is not read from its code. With two blocks
+/// every temporary whose size follows from occupancy (sorts and scans) has the size that it has in
+/// the recordings from an H200.
+const BOUND_BY_REGISTERS: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: *mut c_int,
+    _function: u64,
+    threads: c_int,
+    _shared: usize,
+) -> i32 {
+    let Some(it) = blocks_per_sm(threads) else { return fail(NO_DEVICE) };
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(blocks, it) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    blocks: *mut c_int,
+    function: u64,
+    threads: c_int,
+    shared: usize,
+    _flags: c_uint,
+) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaOccupancyMaxActiveClusters(
+    clusters: *mut c_int,
+    _function: u64,
+    _config: *const LaunchConfig,
+) -> i32 {
+    let sms = machine!().card.sm_count;
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(clusters, sms / 2) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaOccupancyMaxPotentialClusterSize(
+    size: *mut c_int,
+    _function: u64,
+    _config: *const LaunchConfig,
+) -> i32 {
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(size, 8) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaOccupancyAvailableDynamicSMemPerBlock(
+    bytes: *mut usize,
+    _function: u64,
+    blocks: c_int,
+    _threads: c_int,
+) -> i32 {
+    let per_sm = usize::try_from(machine!().card.shared_per_sm).unwrap_or(0);
+    let blocks = usize::try_from(blocks.max(1)).unwrap_or(1);
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(bytes, per_sm / blocks) }
+}
+
+/// Driver functions by name: ours, in the newest form that we have.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
+    name: *const std::ffi::c_char,
+    function: *mut *mut c_void,
+    _version: c_uint,
+    _flags: u64,
+    status: *mut c_int,
+) -> i32 {
+    if name.is_null() {
+        return fail(INVALID_VALUE);
+    }
+    // SAFETY: not null; CUDA asks for a terminated string.
+    let found = entry_point(unsafe { std::ffi::CStr::from_ptr(name) });
+    // SAFETY: the caller's pointers; `status` may be null.
+    unsafe {
+        if !status.is_null() {
+            // cudaDriverEntryPointSuccess or ...SymbolNotFound
+            status.write(c_int::from(found.is_none()));
+        }
+        answer(function, found.unwrap_or(std::ptr::null_mut()))
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGetDriverEntryPoint(
+    name: *const std::ffi::c_char,
+    function: *mut *mut c_void,
+    flags: u64,
+    status: *mut c_int,
+) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cudaGetDriverEntryPointByVersion(name, function, 0, flags, status) }
+}
