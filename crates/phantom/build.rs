@@ -12,7 +12,7 @@ const REFUSALS: [(&str, i32); 10] = [
     ("nvml", 3),
     ("cublas", 15),
     ("cublasLt", 15),
-    ("cusolver", 9),
+    ("cusolver", 7),
     ("cusparse", 10),
     ("cufft", 16),
     ("curand", 999),

@@ -28,24 +28,6 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
     json.len()
 }
 
-/// The caching allocator handed out the block at `address`.
-#[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_phantom_block_allocated(address: u64) {
-    let Some(mut machine) = machine::lock() else { return };
-    if let Some((device, ..)) = machine.device_of(address) {
-        machine.devices[device].block_allocated(address);
-    }
-}
-
-/// The caching allocator took the block at `address` back.
-#[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_phantom_block_freed(address: u64) {
-    let Some(mut machine) = machine::lock() else { return };
-    if let Some((device, ..)) = machine.device_of(address) {
-        machine.devices[device].block_freed(address);
-    }
-}
-
 /// Sets the function that is called, on the reading thread, when the program copies bytes to the
 /// host that are not known. Null for none.
 #[unsafe(no_mangle)]

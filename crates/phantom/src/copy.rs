@@ -1,6 +1,7 @@
 //! Copies and fills, for the runtime and the driver alike: which side is the device is told by the
 //! address, as unified addressing does.
 
+use crate::kernels;
 use crate::machine;
 use crate::report;
 
@@ -41,6 +42,9 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                 // SAFETY: the caller vouches for the host side.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, length) };
                 unknown = machine.devices[source].contents.read(from, bytes);
+                if unknown == 1 && length == 1 {
+                    bytes[0] = kernels::unknown_byte();
+                }
             }
             (None, None) => {
                 // SAFETY: the caller vouches for both; they may overlap.

@@ -18,11 +18,13 @@ compile_error!("plimsoll's phantom GPU exists for Linux on x86-64 only, as CUDA'
 pub mod addresses;
 mod agent;
 mod blas;
+mod blocks;
 mod card;
 mod contents;
 mod copy;
 mod dnn;
 mod driver;
+mod kernels;
 mod loader;
 mod machine;
 mod memory;

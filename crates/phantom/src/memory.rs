@@ -30,8 +30,6 @@ pub struct DeviceMemory {
     /// Where it is mapped: address to size and handle.
     mapped: BTreeMap<u64, (u64, u64)>,
     next_handle: u64,
-    /// The blocks that the caching allocator has handed out, as the agent tells us.
-    blocks: std::collections::BTreeSet<u64>,
 }
 
 #[derive(Debug)]
@@ -54,7 +52,6 @@ impl DeviceMemory {
             physical: BTreeMap::new(),
             mapped: BTreeMap::new(),
             next_handle: 1,
-            blocks: std::collections::BTreeSet::new(),
         }
     }
 
@@ -145,27 +142,6 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// The caching allocator handed out the block at `at`: what was known there belonged to
-    /// another tensor. `size` is unknown; everything up to the next block in use is forgotten when
-    /// a block is freed, so here only the block's first bytes can be stale.
-    pub fn block_allocated(&mut self, at: u64) {
-        self.forget_up_to_next_block(at);
-        self.blocks.insert(at);
-    }
-
-    /// The caching allocator took the block at `at` back.
-    pub fn block_freed(&mut self, at: u64) {
-        self.blocks.remove(&at);
-        self.forget_up_to_next_block(at);
-    }
-
-    fn forget_up_to_next_block(&mut self, at: u64) {
-        let Some((start, bytes)) = self.range_of(at) else { return };
-        let end = start + bytes;
-        let end = self.blocks.range(at + 1..end.max(at + 1)).next().copied().unwrap_or(end);
-        self.contents.forget(at, end - at);
-    }
-
     fn take(&mut self, bytes: u64) {
         self.used += bytes;
         self.peak = self.peak.max(self.used);
@@ -218,20 +194,5 @@ mod tests {
         assert_eq!(device.used(), 0);
         assert_eq!(device.unmap(0x1000_0000, 20 * MIB), Err(Unknown));
         assert_eq!(device.create(101 * MIB), Err(Full));
-    }
-
-    #[test]
-    fn a_block_that_changes_hands_forgets_its_bytes_and_no_others() {
-        let mut device = device();
-        let segment = device.allocate(2 * MIB).expect("room");
-        device.block_allocated(segment);
-        device.block_allocated(segment + 512);
-        device.contents.write(segment, &[1; 8]);
-        device.contents.write(segment + 512, &[2; 8]);
-        device.block_freed(segment);
-        let mut out = [0; 8];
-        assert_eq!(device.contents.read(segment, &mut out), 8);
-        assert_eq!(device.contents.read(segment + 512, &mut out), 0);
-        assert_eq!(out, [2; 8]);
     }
 }

@@ -68,7 +68,7 @@ pub unsafe extern "C" fn cuEventElapsedTime(millis: *mut c_float, from: u64, to:
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuLaunchKernel(
-    _function: u64,
+    function: u64,
     _grid_x: c_uint,
     _grid_y: c_uint,
     _grid_z: c_uint,
@@ -80,12 +80,13 @@ pub extern "C" fn cuLaunchKernel(
     _arguments: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> i32 {
-    launched(stream)
+    // SAFETY: no arguments are looked at.
+    unsafe { launched(function, std::ptr::null_mut(), stream) }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuLaunchCooperativeKernel(
-    _function: u64,
+    function: u64,
     _grid_x: c_uint,
     _grid_y: c_uint,
     _grid_z: c_uint,
@@ -96,7 +97,8 @@ pub extern "C" fn cuLaunchCooperativeKernel(
     stream: u64,
     _arguments: *mut *mut c_void,
 ) -> i32 {
-    launched(stream)
+    // SAFETY: no arguments are looked at.
+    unsafe { launched(function, std::ptr::null_mut(), stream) }
 }
 
 /// `CUlaunchConfig`, as far as we read it: seven 32-bit sizes, then the stream.
@@ -109,15 +111,15 @@ pub struct DriverLaunchConfig {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuLaunchKernelEx(
     config: *const DriverLaunchConfig,
-    _function: u64,
+    function: u64,
     _arguments: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> i32 {
     if config.is_null() {
         return INVALID_VALUE;
     }
-    // SAFETY: not null; the caller passes a `CUlaunchConfig`.
-    launched(unsafe { (*config).stream })
+    // SAFETY: not null; the caller passes a `CUlaunchConfig`. No arguments are looked at.
+    unsafe { launched(function, std::ptr::null_mut(), (*config).stream) }
 }
 
 #[unsafe(no_mangle)]

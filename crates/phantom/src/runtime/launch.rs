@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{INVALID_VALUE, NO_DEVICE, SUCCESS, answer, fail, machine};
 use crate::card;
 use crate::driver::entry_point;
+use crate::kernels;
 use crate::report::LAUNCHES;
 
 /// `dim3`, passed by value.
@@ -26,8 +27,14 @@ pub struct LaunchConfig {
     stream: u64,
 }
 
-/// A kernel is queued on `stream` and done.
-pub(crate) fn launched(stream: u64) -> i32 {
+/// The kernel `function` is queued on `stream` and done.
+///
+/// # Safety
+///
+/// `arguments` must be what the caller's stub passes for `function`, or null.
+pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream: u64) -> i32 {
+    // SAFETY: the caller's.
+    unsafe { kernels::launched(function, arguments.cast_const().cast()) };
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
     match crate::machine::lock() {
         Some(mut machine) => {
@@ -45,19 +52,20 @@ pub unsafe extern "C" fn __cudaGetKernel(kernel: *mut u64, function: u64) -> i32
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn __cudaLaunchKernel(
-    _kernel: u64,
+pub unsafe extern "C" fn __cudaLaunchKernel(
+    kernel: u64,
     _grid: Dim3,
     _block: Dim3,
-    _arguments: *mut *mut c_void,
+    arguments: *mut *mut c_void,
     _shared: usize,
     stream: u64,
 ) -> i32 {
-    launched(stream)
+    // SAFETY: the stub's own arguments.
+    unsafe { launched(kernel, arguments, stream) }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn __cudaLaunchKernel_ptsz(
+pub unsafe extern "C" fn __cudaLaunchKernel_ptsz(
     kernel: u64,
     grid: Dim3,
     block: Dim3,
@@ -65,44 +73,47 @@ pub extern "C" fn __cudaLaunchKernel_ptsz(
     shared: usize,
     stream: u64,
 ) -> i32 {
-    __cudaLaunchKernel(kernel, grid, block, arguments, shared, stream)
+    // SAFETY: the same contract.
+    unsafe { __cudaLaunchKernel(kernel, grid, block, arguments, shared, stream) }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaLaunchKernel(
-    _function: u64,
+pub unsafe extern "C" fn cudaLaunchKernel(
+    function: u64,
     _grid: Dim3,
     _block: Dim3,
-    _arguments: *mut *mut c_void,
+    arguments: *mut *mut c_void,
     _shared: usize,
     stream: u64,
 ) -> i32 {
-    launched(stream)
+    // SAFETY: the stub's own arguments.
+    unsafe { launched(function, arguments, stream) }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaLaunchCooperativeKernel(
-    _function: u64,
+pub unsafe extern "C" fn cudaLaunchCooperativeKernel(
+    function: u64,
     _grid: Dim3,
     _block: Dim3,
-    _arguments: *mut *mut c_void,
+    arguments: *mut *mut c_void,
     _shared: usize,
     stream: u64,
 ) -> i32 {
-    launched(stream)
+    // SAFETY: the stub's own arguments.
+    unsafe { launched(function, arguments, stream) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaLaunchKernelExC(
     config: *const LaunchConfig,
-    _function: u64,
-    _arguments: *mut *mut c_void,
+    function: u64,
+    arguments: *mut *mut c_void,
 ) -> i32 {
     if config.is_null() {
         return fail(INVALID_VALUE);
     }
-    // SAFETY: not null; the caller passes a `cudaLaunchConfig_t`.
-    launched(unsafe { (*config).stream })
+    // SAFETY: not null; the caller passes a `cudaLaunchConfig_t`, and its stub's own arguments.
+    unsafe { launched(function, arguments, (*config).stream) }
 }
 
 /// `cudaFuncAttributes` of CUDA 13.
