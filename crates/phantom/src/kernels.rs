@@ -5,10 +5,12 @@
 //! gaps), so the answer is yes, where every other unknown value is zero; the report says so.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
+use crate::card::Card;
+use crate::fatbin::{self, Wrapper};
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
 
@@ -28,6 +30,29 @@ thread_local! {
     /// What the last kernel of this thread tested, if it did.
     static LAST: Cell<Option<Test>> = const { Cell::new(None) };
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
+}
+
+/// Modules that were registered, as addresses of their [`Wrapper`]s. The first ones are enough: a
+/// `PyTorch` is built for the same capabilities throughout.
+static MODULES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+const ENOUGH_MODULES: usize = 64;
+
+/// The capability (86 for 8.6) whose machine code the kernels of this program run with on `card`;
+/// `None` if they have none for it.
+pub fn code_for(card: &Card) -> Option<i32> {
+    static CODE: OnceLock<Option<i32>> = OnceLock::new();
+    *CODE.get_or_init(|| {
+        let modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut available = BTreeSet::new();
+        for &module in modules.iter() {
+            // SAFETY: the compiler's own wrappers, which live as long as their libraries.
+            available.append(&mut unsafe { fatbin::architectures(module as *const Wrapper) });
+        }
+        if available.is_empty() {
+            return Some(card.sm_version());
+        }
+        fatbin::best_for(card.sm_version(), &available)
+    })
 }
 
 /// The test that a kernel of this (mangled) name makes.
@@ -118,6 +143,10 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
 /// A module of kernels: its handle is opaque to the compiler's code that asks for it.
 #[unsafe(no_mangle)]
 pub extern "C" fn __cudaRegisterFatBinary(image: *mut c_void) -> *mut c_void {
+    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    if modules.len() < ENOUGH_MODULES {
+        modules.push(image as usize);
+    }
     image
 }
 

@@ -24,6 +24,7 @@ mod contents;
 mod copy;
 mod dnn;
 mod driver;
+mod fatbin;
 mod kernels;
 mod loader;
 mod machine;

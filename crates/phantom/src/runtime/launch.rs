@@ -9,6 +9,9 @@ use crate::driver::entry_point;
 use crate::kernels;
 use crate::report::LAUNCHES;
 
+/// `cudaErrorNoKernelImageForDevice`
+const NO_KERNEL_IMAGE: i32 = 209;
+
 /// `dim3`, passed by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -36,13 +39,12 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
     // SAFETY: the caller's.
     unsafe { kernels::launched(function, arguments.cast_const().cast()) };
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
-    match crate::machine::lock() {
-        Some(mut machine) => {
-            machine.work(stream);
-            SUCCESS
-        }
-        None => fail(NO_DEVICE),
+    let mut machine = machine!();
+    if kernels::code_for(machine.card).is_none() {
+        return fail(NO_KERNEL_IMAGE);
     }
+    machine.work(stream);
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -136,14 +138,15 @@ pub struct FuncAttributes {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaFuncGetAttributes(out: *mut FuncAttributes, _function: u64) -> i32 {
     let Some(card) = card::current() else { return fail(NO_DEVICE) };
+    let Some(code) = kernels::code_for(card) else { return fail(NO_KERNEL_IMAGE) };
     let it = FuncAttributes {
         shared_bytes: 0,
         const_bytes: 0,
         local_bytes: 0,
         max_threads_per_block: 1024,
         registers: 32,
-        ptx_version: card.sm_version(),
-        binary_version: card.sm_version(),
+        ptx_version: code,
+        binary_version: code,
         cache_mode: 0,
         max_dynamic_shared_bytes: 49_152,
         preferred_shared_carveout: -1,

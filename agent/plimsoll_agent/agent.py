@@ -1,0 +1,338 @@
+"""Wires the agent together, once torch has been imported.
+
+Everything that reaches into PyTorch is here or in the `install` of the module that owns it. What is
+replaced in PyTorch, all of it:
+
+    nn.Module.__call__                       modules
+    nn.Module.zero_grad                      below
+    optim.Optimizer: __init__, zero_grad, profile_hook_step   below
+    autograd.backward, autograd.grad         below
+    torch.compile                            below, to step aside
+    multiprocessing.spawn._wrap              below
+    _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
+"""
+
+import atexit
+import functools
+import os
+import sys
+
+from plimsoll_agent import ending, frames, guard
+from plimsoll_agent.guard import failed, guarded
+from plimsoll_agent.memory import Memory
+from plimsoll_agent.modules import Modules
+from plimsoll_agent.oom import OutOfMemory
+from plimsoll_agent.owners import Owners
+from plimsoll_agent.phantom import Phantom
+from plimsoll_agent.phases import BACKWARD, OPTIMIZER, ZERO_GRAD, Phases
+from plimsoll_agent.recording import Recording
+from plimsoll_agent.steps import Steps
+from plimsoll_agent.stopping import Stopping
+from plimsoll_agent.tensors import Tensors
+
+_agent = None
+
+
+def install(torch):
+    """Starts the agent in this process. Called by the import of torch, at its end."""
+    global _agent
+    session = os.environ.get("PLIMSOLL_SESSION")
+    if _agent is None and session:
+        _agent = Agent(torch, session)
+        _agent.install()
+
+
+class Agent:
+    """The agent of one process."""
+
+    def __init__(self, torch, session):
+        self._torch = torch
+        self.live = True
+        self._recording = recording = Recording(session)
+        guard.report_to(recording.note)
+        recording.seconds_imports = 0.0
+        self._memory = memory = Memory(torch, recording.note)
+        self._owners = Owners()
+        self._phases = phases = Phases(memory, recording)
+        self._stopping = Stopping(self._finish, recording.note)
+        self._steps = steps = Steps(memory, phases, recording, self._stopping, _goal(recording))
+        self._tensors = Tensors(torch, memory, recording, self._owners, steps.optimizers)
+        self._oom = OutOfMemory(torch, memory, recording, phases, self._tensors)
+        self._phantom = Phantom(recording)
+        self._ending = ending.Ending(
+            torch, recording, memory, steps, self._tensors, self._oom, self._phantom, self._stopping
+        )
+        self._modules = Modules(
+            torch,
+            self._owners,
+            phases,
+            steps,
+            self._stopping,
+            self._tensors,
+            self._oom,
+            lambda: self.live,
+        )
+        steps.after_step = self._after_step
+        steps.before_stop = self._tensors.all
+        self._last_named_step = 0
+
+    def install(self):
+        """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
+        torch = self._torch
+        if not _is_a_worker():
+            ending.write_begin(self._recording, torch.__version__)
+        atexit.register(self._finish)
+        os.register_at_fork(after_in_child=self._forked)
+        # Not `start()` itself: that initialises CUDA, which costs memory and time in programs that
+        # never use it, and a process that has initialised CUDA cannot fork workers that do.
+        torch.cuda._lazy_call(self._cuda_starts)
+        for part in (
+            self._memory.take_over,
+            self._modules.install,
+            self._wrap_optimizers,
+            self._wrap_zero_grad,
+            self._wrap_backward,
+            self._wrap_compile,
+            self._wrap_spawned,
+        ):
+            try:
+                part()
+            except Exception as error:
+                failed("agent.%s" % part.__name__.lstrip("_"), error)
+        self._recording.seconds_imports = _seconds_since_start() or self._recording.seconds()
+
+    def _cuda_starts(self):
+        """Called by PyTorch while it initialises CUDA in this process."""
+        try:
+            self._start()
+        except Exception as error:  # Raised here it would become the user's "CUDA call failed lazily".
+            failed("agent.start", error)
+
+    def _start(self):
+        if not self._recording.is_open:
+            # A worker that uses the GPU after all: a rank, then, and worth a recording of its own.
+            ending.write_begin(self._recording, self._torch.__version__)
+            self._finish_with_multiprocessing()
+        self.live = True
+        self._memory.start()
+        self._oom.observe()
+        self._phantom.watch_reads()
+        if self._torch.cuda.memory.get_allocator_backend() != "native":
+            self._recording.note(
+                "allocator",
+                "the script replaces PyTorch's caching allocator; only the native one can be recorded",
+            )
+
+    def _finish_with_multiprocessing(self):
+        # multiprocessing ends a forked child with `os._exit`, after its own finalizers.
+        from multiprocessing import util
+
+        util.Finalize(None, self._finish, exitpriority=-100)
+
+    def _finish(self):
+        self.live = False
+        self._ending.finish()
+
+    def _forked(self):
+        """In the child: silent, unless it initialises CUDA itself."""
+        try:
+            self._ending.forked()
+            self._recording.forked()
+            self._phases.forked()
+            self._steps.forked()
+            self._stopping.forked()
+            self._oom.forget()
+            self._phantom.forget_reads()
+            # A child whose parent had CUDA cannot use it; others may, and `_start` wakes them up.
+            self.live = False
+            if self._memory.started:
+                self._memory.started = False
+            else:
+                self._memory.forked()
+        except Exception:
+            self.live = False
+
+    def _after_step(self, step):
+        """Names the tensors after the first steps, then less and less often."""
+        self._oom.go_on()
+        if step <= 4 or step & (step - 1) == 0:
+            self._tensors.all()
+
+    def _wrap_optimizers(self):
+        agent, steps, optimizer_class = self, self._steps, self._torch.optim.Optimizer
+        hook_step, make = optimizer_class.profile_hook_step, optimizer_class.__init__
+
+        @functools.wraps(make)
+        def __init__(self, *args, **kwargs):
+            try:
+                make(self, *args, **kwargs)
+            except BaseException as error:
+                frames.hide_ours(error)
+                raise
+            if agent.live:
+                steps.optimizer_made(self)
+
+        # PyTorch puts every optimizer class's `step` through this function, whoever wrote it.
+        @functools.wraps(hook_step)
+        def hooked_step(step):
+            step = hook_step(step)
+
+            return functools.wraps(step)(agent._counted_step(step))
+
+        optimizer_class.__init__ = __init__
+        optimizer_class.profile_hook_step = staticmethod(hooked_step)
+
+    def _wrap_zero_grad(self):
+        for owner in (self._torch.optim.Optimizer, self._torch.nn.Module):
+            owner.zero_grad = self._wrapped_zero_grad(owner.zero_grad)
+
+    def _wrapped_zero_grad(self, zero_grad):
+        phases = self._phases
+
+        @functools.wraps(zero_grad)
+        def wrapped(*args, **kwargs):
+            if not self.live:
+                return zero_grad(*args, **kwargs)
+            self._stopping.here(phases.thread)
+            began = phases.begin(ZERO_GRAD)
+            try:
+                return zero_grad(*args, **kwargs)
+            except BaseException as error:
+                frames.hide_ours(error)
+                raise
+            finally:
+                if began:
+                    phases.end(ZERO_GRAD)
+
+        return wrapped
+
+    def _counted_step(self, step):
+        steps, phases = self._steps, self._phases
+
+        def counted(*args, **kwargs):
+            if not self.live:
+                return step(*args, **kwargs)
+            steps.optimizer_begins()
+            began, returned = phases.begin(OPTIMIZER), False
+            try:
+                result = step(*args, **kwargs)
+                returned = True
+            except BaseException as error:
+                self._oom.passed_by(error)
+                frames.hide_ours(error)
+                raise
+            finally:
+                outermost = steps.optimizer_leaves()
+                if began:
+                    phases.end(OPTIMIZER)
+                if returned and args:
+                    steps.optimizer_stepped(args[0], outermost)
+            self._stopping.here(phases.thread)
+            return result
+
+        return counted
+
+    def _wrap_backward(self):
+        autograd = self._torch.autograd
+        for name in ("backward", "grad"):  # Tensor.backward calls the former.
+            setattr(autograd, name, self._wrapped_backward(getattr(autograd, name)))
+
+    def _wrapped_backward(self, run):
+        counts = run.__name__ == "backward"
+
+        @functools.wraps(run)
+        def wrapped(*args, **kwargs):
+            if not self.live:
+                return run(*args, **kwargs)
+            self._stopping.here(self._phases.thread)
+            began = self._phases.begin(BACKWARD)
+            try:
+                result = run(*args, **kwargs)
+            except BaseException as error:
+                self._oom.passed_by(error)
+                if began:
+                    self._phases.end(BACKWARD)
+                frames.hide_ours(error)
+                raise
+            if began:
+                self._phases.end(BACKWARD)
+                if counts:
+                    self._steps.backward_ended()
+            self._stopping.here(self._phases.thread)
+            return result
+
+        return wrapped
+
+    def _wrap_compile(self):
+        compile = self._torch.compile
+
+        @functools.wraps(compile)
+        def wrapped(*args, **kwargs):
+            if not kwargs.get("disable"):
+                self._step_aside_for_compile()
+            return compile(*args, **kwargs)
+
+        self._torch.compile = wrapped
+
+    @guarded
+    def _step_aside_for_compile(self):
+        if self.live:
+            self._modules.step_aside()
+            self._recording.note(
+                "torch-compile",
+                "the script uses torch.compile: from there on the recording has no module paths and no "
+                "forward phases",
+            )
+
+    def _wrap_spawned(self):
+        """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""
+        spawn = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
+        run = spawn._wrap
+
+        @functools.wraps(run)
+        def _wrap(function, *args):
+            @functools.wraps(function)
+            def observed(*args):
+                try:
+                    return function(*args)
+                except Exception as error:
+                    self._ending.error = error
+                    raise
+
+            return run(observed, *args)
+
+        spawn._wrap = _wrap
+
+
+def _goal(recording):
+    """What PLIMSOLL_STOP asks for: "steady", "until-exit" or a number of steps."""
+    text = os.environ.get("PLIMSOLL_STOP") or "steady"
+    kind, _, number = text.partition(":")
+    if kind == "steps" and number.isdigit() and int(number) > 0:
+        return int(number)
+    if text not in ("steady", "until-exit"):
+        recording.note("stop", "PLIMSOLL_STOP=%s is not understood; the run stops once memory is steady" % text)
+    return "until-exit" if text == "until-exit" else "steady"
+
+
+def _is_a_worker():
+    """Whether this process is a child of Python's multiprocessing, such as a DataLoader worker."""
+    if "--multiprocessing-fork" in sys.argv:
+        return True
+    process = sys.modules.get("multiprocessing.process")
+    if process is None:
+        return False
+    # A spawned child imports the main script, and torch with it, before it knows its parent.
+    return process.parent_process() is not None or getattr(process.current_process(), "_inheriting", False)
+
+
+def _seconds_since_start():
+    """Since this process began; None if the system does not say."""
+    try:
+        with open("/proc/self/stat") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        with open("/proc/uptime") as file:
+            uptime = float(file.read().split()[0])
+        return round(uptime - ticks / os.sysconf("SC_CLK_TCK"), 6)
+    except (OSError, ValueError, IndexError):
+        return None

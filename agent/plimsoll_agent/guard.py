@@ -1,0 +1,50 @@
+"""Our failures never become the user's.
+
+Every function that the user's program calls without knowing is wrapped by `guarded`. The first
+failure of each becomes a note in the recording; the program goes on.
+"""
+
+import functools
+
+_reported = set()
+_report = None
+
+
+def report_to(function):
+    """`function(code, text)` is told about failures from now on."""
+    global _report
+    _report = function
+
+
+def failed(where, error):
+    """An error of ours in `where`: say it once, and never raise."""
+    if where in _reported:
+        return
+    _reported.add(where)
+    try:
+        if _report is not None:
+            _report(
+                "agent-failed",
+                "plimsoll's agent failed in %s (%s: %s); what it records may be incomplete"
+                % (where, type(error).__name__, error),
+            )
+    except Exception:
+        pass
+
+
+def guarded(function):
+    """Calls `function`; an `Exception` in it becomes a note and the result None.
+
+    `SystemExit` passes: that is how `stopping` ends a run.
+    """
+    where = "%s.%s" % (function.__module__.rpartition(".")[2], function.__name__)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            failed(where, error)
+            return None
+
+    return call

@@ -1,0 +1,121 @@
+"""Which module is running: every allocation made inside one carries its path.
+
+`nn.Module.__call__` is wrapped rather than hooked. PyTorch's global hooks would send each call down a
+slower path with one more frame in every stack and traceback; the wrapper takes itself out of a
+traceback again. The path goes to the allocator as the thread's metadata, which PyTorch stores with
+each event: `m=transformer.h.3.mlp`, empty outside any module.
+
+Nothing here runs under torch.compile: see `step_aside`.
+"""
+
+import functools
+import threading
+
+from plimsoll_agent import frames
+from plimsoll_agent.guard import failed, guarded
+from plimsoll_agent.phases import EVALUATION, FORWARD
+
+
+class _Thread(threading.local):
+    """Where this thread is."""
+
+    path = ""
+    depth = 0
+
+
+class Modules:
+    """Wraps every module's call while it is installed."""
+
+    def __init__(self, torch, owners, phases, steps, stopping, tensors, oom, is_live):
+        self._torch = torch
+        self._set_metadata = torch._C._cuda_setMemoryMetadata
+        self._owners = owners
+        self._phases = phases
+        self._steps = steps
+        self._stopping = stopping
+        self._tensors = tensors
+        self._oom = oom
+        self._is_live = is_live
+        self._thread = _Thread()
+        self._call = None
+        self._stepped_aside = False
+
+    def install(self):
+        """From now on every call of a module is seen."""
+        from torch.nn.modules import module
+
+        module.register_module_module_registration_hook(guarded(self._registered))
+        self._call = original = self._torch.nn.Module.__call__
+        is_live, thread = self._is_live, self._thread
+        enter, leave, stop = self._enter, self._leave, self._stop
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            if not is_live():
+                return original(self, *args, **kwargs)
+            if thread.depth == 0:
+                stop()
+            before = enter(self, args, kwargs)
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException as error:
+                leave(before, error)
+                frames.hide_ours(error)
+                raise
+            leave(before, None)
+            return result
+
+        self._torch.nn.Module.__call__ = __call__
+        self._wrapper = __call__
+
+    def step_aside(self):
+        """Restores PyTorch's own call: torch.compile traces through it and must not meet ours."""
+        if not self._stepped_aside:
+            self._stepped_aside = True
+            if self._torch.nn.Module.__dict__.get("__call__") is self._wrapper:
+                self._torch.nn.Module.__call__ = self._call
+
+    @guarded
+    def _registered(self, parent, name, child):
+        self._owners.registered(parent, name, child)
+
+    def _stop(self):
+        self._stopping.here(self._phases.thread)
+
+    def _enter(self, module, args, kwargs):
+        """Returns what `_leave` needs: the path outside, and the phase that began here."""
+        thread = self._thread
+        outside, phase = thread.path, None
+        thread.depth += 1
+        try:
+            thread.path = "m=" + self._owners.path(module)
+            self._set_metadata(thread.path)
+            if thread.depth == 1:
+                phase = self._top_level(module, args, kwargs)
+        except Exception as error:
+            failed("modules.enter", error)
+        return outside, phase
+
+    def _top_level(self, module, args, kwargs):
+        evaluating = not self._torch.is_grad_enabled() or not module.training
+        phase = EVALUATION if evaluating else FORWARD
+        if not self._phases.begin(phase):
+            return None
+        self._tensors.inputs(args, kwargs)
+        return phase
+
+    def _leave(self, before, error):
+        thread = self._thread
+        outside, phase = before
+        thread.depth -= 1
+        thread.path = outside
+        try:
+            self._set_metadata(outside)
+            if error is not None:
+                self._oom.passed_by(error)
+            if phase is not None:
+                self._phases.end(phase)
+                if error is None:
+                    self._steps.forward_ended()
+        except Exception as problem:
+            failed("modules.leave", problem)

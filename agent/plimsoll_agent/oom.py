@@ -1,0 +1,86 @@
+"""Where memory ran out.
+
+The allocator tells an observer before it raises, so the place is exact and the stack complete. The
+message exists only in the exception. So the line is held back for a moment, until the exception
+passes one of our hooks, the program goes on, or it ends.
+"""
+
+import sys
+
+from plimsoll_agent import frames
+from plimsoll_agent.guard import guarded
+
+MOST_NAMED = 4
+"""A program that searches its batch size runs out often; what lives where is said for the first few."""
+
+
+class OutOfMemory:
+    """What is known about each time memory ran out."""
+
+    def __init__(self, torch, memory, recording, phases, tensors):
+        self._torch = torch
+        self._memory = memory
+        self._recording = recording
+        self._phases = phases
+        self._tensors = tensors
+        self._held_back = None
+        self._times = 0
+
+    def observe(self):
+        """Asks the allocator to tell us. Needs CUDA to be initialised."""
+        self._torch._C._cuda_attach_out_of_memory_observer(self._ran_out)
+
+    @guarded
+    def _ran_out(self, device, requested, total, free):
+        self.go_on()
+        stack = frames.stack(sys._getframe(1))
+        if not stack and self._phases.thread is not None:
+            # The autograd engine has no Python stack; who called `backward` has.
+            stack = frames.stack(sys._current_frames().get(self._phases.thread))
+        self._held_back = dict(
+            device=device,
+            step=self._phases.step,
+            phase=self._phases.current,
+            requested=requested,
+            message=None,
+            stack=stack,
+            user_frame=frames.user_frame(stack),
+            caught=None,
+            device_total=total,
+            device_free=free,
+            **self._memory.place().where()
+        )
+        self._times += 1
+        if self._times <= MOST_NAMED:
+            self._tensors.all()
+
+    @guarded
+    def passed_by(self, error):
+        """An exception went through one of our hooks; perhaps it is this one."""
+        if self._held_back is not None and isinstance(error, self._torch.OutOfMemoryError):
+            self._held_back["message"] = str(error)
+
+    @guarded
+    def go_on(self):
+        """The program does something else: it caught the exception, if there was one."""
+        if self._held_back is not None:
+            self._write(caught=True)
+
+    @guarded
+    def ended(self, error):
+        """The program is over; `error` is what ended it."""
+        if self._held_back is None:
+            return
+        fatal = isinstance(error, self._torch.OutOfMemoryError)
+        if fatal:
+            self._held_back["message"] = str(error)
+        self._write(caught=not fatal)
+
+    def _write(self, caught):
+        line, self._held_back = self._held_back, None
+        line["caught"] = caught
+        self._recording.write("oom", **line)
+
+    def forget(self):
+        """In a forked child."""
+        self._held_back = None

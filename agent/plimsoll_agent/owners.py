@@ -1,0 +1,137 @@
+"""Which model a module belongs to, and its path there.
+
+PyTorch's modules know their children, not their parents. A hook on registration remembers the
+parents (weakly), so that `model.encode(x)`, which calls submodules without calling the model, still
+gives `encoder.layers.3` and not three unrelated pieces. Wrappers (DDP, FSDP, torch.compile) do not
+show in a path.
+"""
+
+import weakref
+
+_WRAPPING_CLASSES = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "OptimizedModule"}
+_WRAPPING_NAMES = {"_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"}
+_DEEPEST = 100
+
+
+class Model:
+    """An outermost module and how its parts are called."""
+
+    __slots__ = ("reference", "name", "prefix")
+
+    def __init__(self, reference, name, prefix):
+        self.reference = reference
+        self.name = name
+        self.prefix = prefix
+
+
+class Owners:
+    """Every module's place in the model that owns it."""
+
+    def __init__(self):
+        self._parents = {}
+        self._paths = {}
+        self._models = {}
+        self._prefixes = set()
+
+    def registered(self, parent, name, child):
+        """`child` became `parent.name`."""
+        if child is None or child is parent:
+            return
+        key = id(child)
+        reference = weakref.ref(child, lambda _: self._parents.pop(key, None))
+        self._parents[key] = (reference, weakref.ref(parent), name)
+        # A path found before is no longer the whole path.
+        self._paths.pop(key, None)
+
+    def outermost(self, module):
+        """The module that `module` is finally a part of; itself if nothing owns it."""
+        for _ in range(_DEEPEST):
+            entry = self._parents.get(id(module))
+            parent = entry[1]() if entry is not None and entry[0]() is module else None
+            # A parent may have dropped the child since.
+            if parent is None or parent._modules.get(entry[2]) is not module:
+                return module
+            module = parent
+        return module
+
+    def path(self, module):
+        """`transformer.h.3.mlp` for a part, the class name for a whole model."""
+        entry = self._paths.get(id(module))
+        if entry is not None and entry[0]() is module:
+            return entry[1]
+        self._name(self.outermost(module))
+        entry = self._paths.get(id(module))
+        if entry is not None and entry[0]() is module:
+            return entry[1]
+        return self._remember(module, type(module).__name__)
+
+    def _remember(self, module, path):
+        key = id(module)
+        self._paths[key] = (weakref.ref(module, lambda _: self._paths.pop(key, None)), path)
+        return path
+
+    def _name(self, root):
+        """Gives every part of `root` its path."""
+        model = self._model(root)
+        for name, module in root.named_modules():
+            path = _without_wrappers(root, name)
+            self._remember(module, model.prefix + path if path else model.name)
+
+    def _model(self, root):
+        key = id(root)
+        model = self._models.get(key)
+        if model is not None and model.reference() is root:
+            return model
+        name = type(_unwrapped(root)).__name__
+        reference = weakref.ref(root, lambda _: self._models.pop(key, None))
+        model = Model(reference, name, "")
+        if next(root.parameters(), None) is None and next(root.buffers(), None) is None:
+            return model  # A loss function or an activation: nothing to name in it.
+        if root.__dict__.get("_is_replica"):
+            return model  # DataParallel makes these anew for every forward.
+        # The first model's parts are called as in its state_dict; those of others say whose they are.
+        taken, prefix, number = self._prefixes, "", 1
+        while prefix in taken:
+            prefix = "%s." % name if number == 1 else "%s#%d." % (name, number)
+            number += 1
+        taken.add(prefix)
+        model.prefix = prefix
+        self._models[key] = model
+        return model
+
+    def models(self):
+        """The models that are alive, those never called too: (outermost module, Model)."""
+        for reference, _, _ in list(self._parents.values()):
+            child = reference()
+            if child is not None:
+                self._model(self.outermost(child))
+        found = []
+        for model in list(self._models.values()):
+            root = model.reference()
+            # Something called on its own first may since have become part of a bigger model.
+            if root is not None and self.outermost(root) is root:
+                found.append((root, model))
+        return found
+
+    def name_in(self, model, root, name):
+        """A parameter's or buffer's name as people know it."""
+        return model.prefix + _without_wrappers(root, name)
+
+
+def _unwrapped(root):
+    for _ in range(_DEEPEST):
+        if type(root).__name__ not in _WRAPPING_CLASSES:
+            break
+        inner = next((m for n, m in root._modules.items() if n == "module" or n in _WRAPPING_NAMES), None)
+        if inner is None:
+            break
+        root = inner
+    return root
+
+
+def _without_wrappers(root, name):
+    parts = name.split(".")
+    while parts and type(root).__name__ in _WRAPPING_CLASSES and (parts[0] == "module" or parts[0] in _WRAPPING_NAMES):
+        root = root._modules.get(parts[0])
+        parts = parts[1:]
+    return ".".join(part for part in parts if part not in _WRAPPING_NAMES)

@@ -1,0 +1,66 @@
+"""The file of notes that a process leaves: one JSON object a line, in the order things happened.
+
+A line is written with one `write` call and never buffered, so a process that is killed leaves
+whole lines, and a forked child inherits no half-written ones. The file appears with its first
+line: a process that has nothing to say leaves nothing.
+"""
+
+import json
+import os
+import time
+
+
+class Recording:
+    """Where this process's notes go. Belongs to one process id; see `forked`."""
+
+    def __init__(self, session):
+        self.session = session
+        self.pid = os.getpid()
+        self.began = time.time()
+        self._fd = None
+        self._broken = False
+        self._notes = set()
+
+    @property
+    def folder(self):
+        """`process-<pid>` of the session; the phantom writes there too."""
+        return os.path.join(self.session, "process-%d" % self.pid)
+
+    @property
+    def is_open(self):
+        return self._fd is not None
+
+    def write(self, kind, **fields):
+        """Appends one line. A full disk or a session that is gone ends the recording, not the run."""
+        if self._broken or os.getpid() != self.pid:
+            return
+        line = json.dumps(dict({"kind": kind}, **fields), separators=(",", ":"), default=str) + "\n"
+        data = line.encode("utf-8", "backslashreplace")
+        try:
+            if self._fd is None:
+                os.makedirs(self.folder, mode=0o700, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+                self._fd = os.open(os.path.join(self.folder, "agent.jsonl"), flags, 0o600)
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            self._broken = True
+
+    def note(self, code, text):
+        """A sentence for people. The same one is written once."""
+        if (code, text) not in self._notes:
+            self._notes.add((code, text))
+            self.write("note", code=code, text=text)
+
+    def seconds(self):
+        """Since the recording began."""
+        return round(time.time() - self.began, 6)
+
+    def forked(self):
+        """In a forked child: forget the parent's file; a first line would open the child's own."""
+        if self._fd is not None:
+            try:
+                os.close(self._fd)  # The child's copy of the descriptor; the parent keeps its own.
+            except OSError:
+                pass
+        self.__init__(self.session)

@@ -1,0 +1,111 @@
+"""Notices `import torch`, and costs nothing until then.
+
+A finder on `sys.meta_path` answers for the one name `torch`: it finds what would have been found
+anyway and puts a thin loader around it. Looking torch up without importing it (as
+`transformers.is_torch_available` does) triggers nothing.
+"""
+
+import atexit
+import os
+import sys
+
+
+def watch():
+    """From now on the first real load of torch starts the agent. Called once, at start-up."""
+    if "torch" not in sys.modules:
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Answers for `torch` only."""
+
+    def __init__(self):
+        self._looking = False
+        self._missed = False
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch" or self._looking:
+            return None
+        self._looking = True
+        try:
+            spec = _found_by_others(self, name, path, target)
+        finally:
+            self._looking = False
+        if spec is None or spec.loader is None:
+            self._remember_that_it_is_missing()
+            return None
+        if not isinstance(spec.loader, _Loader):
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+    def _remember_that_it_is_missing(self):
+        # Only a program that dies of it is worth a line, so the question is asked at its end.
+        if not self._missed:
+            self._missed = True
+            atexit.register(_report_missing_torch, os.getpid())
+
+
+def _found_by_others(me, name, path, target):
+    for finder in list(sys.meta_path):
+        find_spec = getattr(finder, "find_spec", None)
+        if finder is me or find_spec is None:
+            continue
+        spec = find_spec(name, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
+class _Loader:
+    """torch's own loader, with our check before it and our installation after it."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        # torch and its users shall see the loader that Python chose.
+        module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        _refuse_if_unsupported(module.__spec__.origin)
+        self._loader.exec_module(module)
+        try:
+            from plimsoll_agent import agent
+
+            agent.install(module)
+        except Exception as error:
+            print("plimsoll: the agent could not start: %r" % (error,), file=sys.stderr)
+
+
+def _refuse_if_unsupported(origin):
+    from plimsoll_agent import support
+
+    version, cuda = support.installed(origin)
+    found = support.objection(version, cuda)
+    if found is None:
+        return
+    from plimsoll_agent.recording import Recording
+
+    reason, sentence = found
+    recording = Recording(os.environ["PLIMSOLL_SESSION"])
+    recording.write("unsupported", reason=reason, text=sentence, torch=version, cuda=cuda)
+    # No message: the command line says the sentence once, however many processes ended here.
+    raise SystemExit(support.EXIT_CODE)
+
+
+def _report_missing_torch(pid):
+    """At exit, if the program died because torch is not installed."""
+    error = getattr(sys, "last_value", None)
+    if os.getpid() != pid or not isinstance(error, ImportError):
+        return
+    if (error.name or "").split(".")[0] != "torch":
+        return
+    from plimsoll_agent import ending
+    from plimsoll_agent.recording import Recording
+
+    ending.without_torch(Recording(os.environ["PLIMSOLL_SESSION"]), error)

@@ -1,0 +1,44 @@
+"""The door through which plimsoll enters a Python process.
+
+`plimsoll predict` puts this folder first on PYTHONPATH, so Python's `site` imports this file at
+start-up in every Python of the process tree. It arms the agent and then steps aside: the
+`sitecustomize` that the user (or the distribution) has would have been imported without us, so it
+is run in our place. It knows nothing of torch; that is `plimsoll_agent`'s business.
+"""
+
+
+def _arm():
+    import os
+
+    if not os.environ.get("PLIMSOLL_SESSION"):
+        return
+    try:
+        from plimsoll_agent import torch_import
+
+        torch_import.watch()
+    except Exception as error:  # The user's program comes first: without us it still runs.
+        import sys
+
+        print("plimsoll: the agent could not start: %r" % (error,), file=sys.stderr)
+
+
+def _run_the_next_one():
+    import os
+    import sys
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    here = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
+    others = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
+    spec = PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = module_from_spec(spec)
+    # Whoever imports `sitecustomize` later gets the user's, as if ours did not exist. What it
+    # raises reaches `site`, which reports it the way it always does.
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+_arm()
+_run_the_next_one()

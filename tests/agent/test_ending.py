@@ -1,0 +1,134 @@
+"""However a run ends, it ends as without us, and says how."""
+
+import pytest
+
+from test_steps import MODEL
+
+FAILING = {
+    "in forward": """
+class Bad(nn.Module):
+    def forward(self, x):
+        return undefined_name
+nn.Sequential(nn.Linear(64, 64).cuda(), Bad())(batch()[0])
+""",
+    "in backward": "net(batch()[0]).backward()\n",
+    "in the optimizer": "torch.optim.SGD([], 0.1)\n",
+    "outside": "import os\nos.stat('/nowhere')\n",
+    "in step": """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+def closure(): raise KeyError("closure")
+opt.step(closure)
+""",
+}
+
+
+@pytest.mark.parametrize("where", sorted(FAILING))
+def test_an_exception_prints_and_exits_as_without_us(run, where):
+    script = run.file("fails.py", MODEL + FAILING[where])
+    from conftest import PYTHON
+
+    with_us = run.command([PYTHON, script])
+    without = run.command([PYTHON, script], agent=False)
+    assert with_us.stderr == without.stderr
+    assert with_us.returncode == without.returncode == 1
+    end = with_us.process.end
+    assert (end["why"], end["exit_code"]) == ("exception", 1)
+    assert end["exception"]["user_frame"]["file"] == script
+    assert end["exception"]["user_frame"]["text"]
+
+
+def test_an_exit_code_of_the_script_stays(run):
+    r = run(MODEL + "import sys\nsys.exit(3)\n")
+    assert (r.returncode, r.stderr, r.process.end["why"]) == (3, "", "exit")
+
+
+def test_an_interrupt(run):
+    script = MODEL + "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(5)\n"
+    r = run(script)
+    assert (r.returncode, r.stderr.count("KeyboardInterrupt")) == (run(script, agent=False).returncode, 1)
+    assert r.process.end["why"] == "interrupt"
+
+
+def test_running_out_of_memory_names_the_line(run):
+    r = run(
+        MODEL
+        + """
+class Hungry(nn.Module):
+    def forward(self, x):
+        return x.new_empty(1 << 42)  # too much
+opt = torch.optim.SGD(net.parameters(), 0.1)
+net(batch()[0]).sum().backward(); opt.step()
+Hungry()(batch()[0])
+"""
+    )
+    assert r.returncode == 1 and "torch.OutOfMemoryError: CUDA out of memory" in r.stderr
+    oom = r.process.one("oom")
+    assert oom["user_frame"]["text"] == "return x.new_empty(1 << 42)  # too much"
+    assert oom["user_frame"]["function"] == "forward"
+    assert (oom["step"], oom["phase"], oom["caught"]) == (1, "forward", False)
+    assert oom["message"].startswith("CUDA out of memory. Tried to allocate 16384.00 GiB")
+    assert oom["requested"] == 1 << 44
+    assert not any("plimsoll_agent" in frame["file"] for frame in oom["stack"])
+    assert (r.process.end["why"], r.process.end["exit_code"]) == ("oom", 1)
+
+
+def test_running_out_in_backward_names_the_caller(run):
+    r = run(
+        MODEL
+        + """
+x = torch.empty(1 << 28, device="cuda", requires_grad=True)
+loss = x[:1].sum()
+total = torch.cuda.get_device_properties(0).total_memory
+torch.cuda.set_per_process_memory_fraction(1.5 * 2**30 / total)
+loss.backward()  # here
+"""
+    )
+    assert r.returncode == 1
+    oom = r.process.one("oom")
+    assert (oom["user_frame"]["text"], oom["phase"]) == ("loss.backward()  # here", "backward")
+    assert oom["requested"] == 1 << 30
+    assert "Tried to allocate 1024.00 MiB" in oom["message"]
+
+
+def test_a_caught_out_of_memory_goes_on(run):
+    r = run(
+        MODEL
+        + """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+size = 1 << 50
+for i in range(100):
+    try:
+        opt.zero_grad(); net(torch.randn(size, 64, device="cuda") if size < 1 << 20 else torch.empty(1 << 42, device="cuda")).sum().backward(); opt.step()
+    except torch.OutOfMemoryError:
+        size = 32
+"""
+    )
+    assert r.returncode == 0, r.stderr
+    oom = r.process.one("oom")
+    assert (oom["caught"], oom["phase"]) == (True, None)
+    assert r.process.end["why"] == "steady"
+
+
+def test_an_exception_handler_of_the_script_is_left_alone(run):
+    r = run(
+        MODEL
+        + """
+import sys
+sys.excepthook = lambda kind, error, traceback: print("mine:", error, file=sys.stderr)
+raise ValueError("boom")
+"""
+    )
+    assert (r.returncode, r.stderr) == (1, "mine: boom\n")
+    assert r.process.end["exception"]["message"] == "boom"
+
+
+def test_a_process_that_never_uses_the_gpu(run):
+    r = run("import torch\nprint(torch.ones(2).sum().item(), torch.cuda.is_initialized())")
+    assert r.stdout == "2.0 False\n"
+    assert (r.process.end["why"], r.process.end["used_cuda"]) == ("exit", False)
+    assert r.process.all("stats") == []
+
+
+def test_a_session_that_is_gone_does_not_stop_the_script(run):
+    r = run(MODEL + "import os, shutil\nshutil.rmtree(os.environ['PLIMSOLL_SESSION'])\nnet(batch()[0])\nprint('ran')")
+    assert (r.returncode, r.stdout) == (0, "ran\n")

@@ -1,0 +1,229 @@
+"""Children, launchers, ranks."""
+
+import os
+import subprocess
+
+import pytest
+
+from conftest import PYTHON
+from test_steps import MODEL
+
+LOADER = """
+import torch, torch.nn as nn, torch.nn.functional as F
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 1000
+    def __getitem__(self, i): return torch.randn(64), 0
+def main():
+    net = nn.Linear(64, 10).cuda()
+    opt = torch.optim.AdamW(net.parameters())
+    loader = torch.utils.data.DataLoader(Data(), 16, num_workers=2, multiprocessing_context=%r, pin_memory=True)
+    for x, y in loader:
+        opt.zero_grad(); F.cross_entropy(net(x.cuda()), y.cuda()).backward(); opt.step()
+    print("not reached")
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_loader_workers_leave_nothing(run, method):
+    r = run(LOADER % method)
+    assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
+    assert (r.process.end["why"], r.process.end["steps"]) == ("steady", 3)
+
+
+def test_a_forked_child_leaves_the_parents_recording_alone(run):
+    r = run(
+        MODEL
+        + """
+import os, sys
+net(batch()[0])
+if os.fork() == 0:
+    nn.Linear(2, 2)(torch.ones(2))
+    sys.exit(5)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+    )
+    assert (r.returncode, r.stdout) == (0, "5\n")
+    assert len(r.process.all("end")) == 1 and len(r.process.all("begin")) == 1
+
+
+RANKS = """
+import os, sys, torch, torch.nn as nn, torch.multiprocessing as mp
+def rank(i, n):
+    net = nn.Linear(64, 64).cuda()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for k in range(100):
+        opt.zero_grad(); net(torch.ones(8, 64, device="cuda")).sum().backward(); opt.step()
+        if "fail" in sys.argv and i == 1:
+            torch.empty(1 << 42, device="cuda")
+if __name__ == "__main__":
+    mp.start_processes(rank, (2,), nprocs=2, start_method=%r)
+    print("joined")
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_ranks_have_recordings_of_their_own(run, method):
+    r = run(RANKS % method)
+    assert (r.returncode, r.stdout) == (0, "joined\n"), r.stderr
+    used = [p for p in r.processes if p.end["used_cuda"]]
+    assert [p.end["why"] for p in used] == ["steady", "steady"]
+    assert all(p.trace() for p in used)
+
+
+def test_a_rank_that_runs_out_says_so(run):
+    r = run(RANKS % "spawn", "fail")
+    assert r.returncode == 1
+    assert "oom" in [p.end["why"] for p in r.processes]
+
+
+SCRIPT = (
+    MODEL
+    + """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(100):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+print("not reached")
+"""
+)
+
+
+def test_python_dash_c_dash_m_and_a_shell_script(run):
+    run.file("package/__init__.py", "")
+    run.file("package/train.py", SCRIPT)
+    shell = run.file("train.sh", 'set -e\n"$1" -m package.train\necho after\n')
+    for command, script in (
+        ([PYTHON, "-c", SCRIPT], None),
+        ([PYTHON, "-m", "package.train"], "train.py"),
+        (["bash", shell, PYTHON], "train.py"),
+    ):
+        r = run.command(command)
+        assert (r.returncode, r.stderr) == (0, ""), r.stderr
+        assert r.process.end["why"] == "steady"
+        found = r.process.one("begin")["script"]
+        assert (found and os.path.basename(found)) == script
+
+
+def test_torchrun(run):
+    script = run.file("train.py", SCRIPT)
+    r = run.command([PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", script])
+    assert r.returncode == 0, r.stderr
+    (rank,) = [p for p in r.processes if p.end["used_cuda"]]
+    assert (rank.end["why"], rank.one("begin")["rank"], rank.one("begin")["world_size"]) == ("steady", 0, 1)
+
+
+def test_accelerate_launch_and_its_optimizer(run):
+    pytest.importorskip("accelerate")
+    script = run.file(
+        "train.py",
+        MODEL
+        + """
+from accelerate import Accelerator
+a = Accelerator(gradient_accumulation_steps=2)
+opt = torch.optim.AdamW(net.parameters())
+data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(400, 64), torch.zeros(400).long()), 4)
+net, opt, data = a.prepare(net, opt, data)
+for x, y in data:
+    with a.accumulate(net):
+        a.backward(F.cross_entropy(net(x), y)); opt.step(); opt.zero_grad()
+""",
+    )
+    r = run.command([PYTHON, "-m", "accelerate.commands.launch", "--num_processes=1", "--mixed_precision=no", "--num_machines=1", "--dynamo_backend=no", script])
+    assert r.returncode == 0, r.stderr
+    (rank,) = [p for p in r.processes if p.end["used_cuda"]]
+    assert (rank.end["why"], rank.end["steps"], rank.phases.count("backward")) == ("steady", 3, 6)
+
+
+def test_lightning(run):
+    pytest.importorskip("lightning")
+    r = run(
+        """
+import torch, lightning as L, torch.nn as nn
+class Module(L.LightningModule):
+    def __init__(self):
+        super().__init__(); self.net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    def training_step(self, b, i): return nn.functional.cross_entropy(self.net(b[0]), b[1])
+    def validation_step(self, b, i): self.log("v", nn.functional.cross_entropy(self.net(b[0]), b[1]))
+    def configure_optimizers(self): return torch.optim.AdamW(self.parameters())
+data = torch.utils.data.TensorDataset(torch.randn(640, 64), torch.randint(0, 10, (640,)))
+loader = torch.utils.data.DataLoader(data, batch_size=16)
+L.Trainer(max_epochs=2, accelerator="gpu", devices=1, logger=False, enable_checkpointing=False).fit(Module(), loader, loader)
+print("not reached")
+"""
+    )
+    assert r.returncode == 0, r.stderr
+    assert "not reached" not in r.stdout and "Traceback" not in r.stderr
+    assert (r.process.end["why"], r.process.end["steps"]) == ("steady", 3)
+    assert "net.0.weight" in r.process.names("parameter")
+
+
+def test_a_hugging_face_trainer(run):
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    r = run(
+        """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 400
+    def __getitem__(self, i):
+        ids = torch.randint(0, 500, (64,)); return {"input_ids": ids, "labels": ids}
+net = GPT2LMHeadModel(GPT2Config(n_layer=2, n_embd=128, n_head=4, vocab_size=500))
+arguments = TrainingArguments("out", per_device_train_batch_size=4, gradient_accumulation_steps=2, report_to=[],
+    dataloader_num_workers=2, save_strategy="no", gradient_checkpointing=True)
+Trainer(net, arguments, train_dataset=Data()).train()
+print("not reached")
+""",
+        timeout=240,
+    )
+    assert r.returncode == 0, r.stderr
+    assert "not reached" not in r.stdout and "Traceback" not in r.stderr
+    assert (r.process.end["why"], r.process.end["steps"]) == ("steady", 3)
+    assert {"input_ids", "labels"} <= r.process.names("input")
+    assert "transformer.h.0.attn.c_attn.weight.exp_avg" in r.process.names("optimizer_state")
+
+
+def test_torch_compile_is_noted(run):
+    r = run(MODEL + "torch.compile(net)\nprint(nn.Module.__call__.__qualname__)")
+    assert r.stdout == "Module._wrapped_call_impl\n"
+    assert "torch-compile" in r.process.notes
+
+
+STUB = r"""
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+static void (*callback)(uint64_t, uint64_t);
+int plimsoll_phantom_abi(void) { return 1; }
+size_t plimsoll_phantom_report(char *buffer, size_t capacity) {
+    const char *text = "{\"launches\":7,\"unknown_reads\":{\"count\":3,\"bytes\":24}}";
+    if (capacity > strlen(text)) strcpy(buffer, text);
+    return strlen(text);
+}
+void plimsoll_phantom_on_unknown_read(void (*to)(uint64_t, uint64_t)) { callback = to; }
+void stub_read(uint64_t bytes) { if (callback) callback(4096, bytes); }
+"""
+
+
+def test_unknown_reads_are_counted_by_the_users_line(run):
+    source, library = run.file("stub.c", STUB), os.path.join(str(run.folder), "stub.so")
+    try:
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no C compiler")
+    r = run.command(
+        [PYTHON, run.file("reads.py", MODEL + """
+import ctypes
+read = ctypes.CDLL(None).stub_read
+for i in range(2):
+    read(8)  # twice
+read(4)
+""")],
+        env={"LD_PRELOAD": library},
+    )
+    assert r.returncode == 0, r.stderr
+    reads = r.process.all("read")
+    assert [(e["count"], e["bytes"], e["text"]) for e in reads] == [(2, 16, "read(8)  # twice"), (1, 4, "read(4)")]
+    assert r.process.one("phantom")["launches"] == 7

@@ -1,0 +1,294 @@
+"""What one step is, when memory is steady, and how a run ends."""
+
+import pytest
+
+MODEL = """
+import torch, torch.nn as nn, torch.nn.functional as F
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
+def batch(n=32):
+    return torch.randn(n, 64, device="cuda"), torch.zeros(n, dtype=torch.long, device="cuda")
+"""
+
+
+def test_a_plain_loop_stops_at_the_third_step(run):
+    r = run(
+        MODEL
+        + """
+opt = torch.optim.AdamW(net.parameters())
+for i in range(100):
+    x, y = batch()
+    opt.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    opt.step()
+print("not reached")
+"""
+    )
+    assert (r.returncode, r.stdout, r.stderr) == (0, "", "")
+    p = r.process
+    assert p.phases == ["zero_grad", "forward", "backward", "optimizer"] * 3
+    assert [m["step"] for m in p.steps] == [1, 2, 3]
+    assert (p.end["why"], p.end["steps"], p.end["steady"], p.end["exit_code"]) == ("steady", 3, True, 0)
+    assert p.notes == []
+
+
+def test_a_number_of_steps_and_until_exit(run):
+    loop = (
+        MODEL
+        + """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(7):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+print("done")
+"""
+    )
+    five = run(loop, stop="steps:5")
+    assert (five.process.end["why"], five.process.end["steps"], five.stdout) == ("steps", 5, "")
+    whole = run(loop, stop="until-exit")
+    assert (whole.process.end["why"], whole.process.end["steps"], whole.stdout) == ("exit", 7, "done\n")
+
+
+def test_memory_that_never_is_steady_ends_after_thirty_steps(run):
+    r = run(
+        MODEL
+        + """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+kept = []
+for i in range(100):
+    x, y = batch()
+    opt.zero_grad(); loss = F.cross_entropy(net(x), y); loss.backward(); opt.step()
+    kept.append(loss)
+"""
+    )
+    assert (r.process.end["steps"], r.process.end["steady"], r.process.end["why"]) == (30, False, "steps")
+    assert r.process.notes == ["not-steady"]
+
+
+def test_gradient_accumulation_counts_optimizer_steps(run):
+    r = run(
+        MODEL
+        + """
+opt = torch.optim.AdamW(net.parameters())
+for i in range(100):
+    x, y = batch()
+    (F.cross_entropy(net(x), y) / 4).backward()
+    if (i + 1) % 4 == 0:
+        opt.step(); opt.zero_grad()
+"""
+    )
+    assert r.process.end["steps"] == 3
+    assert r.process.phases.count("backward") == 12
+
+
+def test_a_gan_takes_one_step_with_both_optimizers(run):
+    r = run(
+        MODEL
+        + """
+g, d = nn.Linear(16, 64).cuda(), nn.Linear(64, 1).cuda()
+og, od = torch.optim.Adam(g.parameters()), torch.optim.Adam(d.parameters())
+for i in range(100):
+    for k in range(3):
+        od.zero_grad(); d(g(torch.randn(8, 16, device="cuda")).detach()).mean().backward(); od.step()
+    og.zero_grad(); d(g(torch.randn(8, 16, device="cuda"))).mean().backward(); og.step()
+"""
+    )
+    assert r.process.end["steps"] == 3
+    assert r.process.phases.count("optimizer") == 12
+    assert {"weight", "Linear.weight"} <= r.process.names("parameter")
+
+
+def test_an_optimizer_for_every_parameter_inside_backward(run):
+    r = run(
+        MODEL
+        + """
+net = nn.Sequential(*[nn.Linear(64, 64) for _ in range(20)]).cuda()
+each = {p: torch.optim.AdamW([p]) for p in net.parameters()}
+def step(p):
+    each[p].step(); each[p].zero_grad()
+for p in net.parameters():
+    p.register_post_accumulate_grad_hook(step)
+for i in range(100):
+    net(batch()[0]).sum().backward()
+"""
+    )
+    assert (r.process.end["steps"], r.process.end["why"], r.returncode) == (3, "steady", 0)
+    assert r.process.phases == ["forward", "backward"] * 3
+
+
+def test_a_gradient_scaler(run):
+    r = run(
+        MODEL
+        + """
+opt = torch.optim.AdamW(net.parameters())
+scaler = torch.amp.GradScaler()
+sched = torch.optim.lr_scheduler.LambdaLR(opt, lambda i: 1.0)
+for i in range(100):
+    x, y = batch()
+    with torch.autocast("cuda", torch.float16):
+        loss = F.cross_entropy(net(x), y)
+    scaler.scale(loss).backward(); scaler.step(opt); scaler.update(); sched.step(); opt.zero_grad()
+"""
+    )
+    assert (r.process.end["steps"], r.process.end["why"], r.stderr) == (3, "steady", "")
+
+
+def test_a_closure_is_marked_inside_the_optimizer(run):
+    r = run(
+        MODEL
+        + """
+opt = torch.optim.LBFGS(net.parameters(), max_iter=2)
+x, y = batch()
+def closure():
+    opt.zero_grad(); loss = F.cross_entropy(net(x), y); loss.backward(); return loss
+for i in range(4):
+    opt.step(closure)
+"""
+    , stop="until-exit")
+    assert r.process.end["steps"] == 4
+    assert r.process.phases[:4] == ["optimizer", "zero_grad", "forward", "backward"]
+
+
+def test_an_optimizer_that_wraps_another_counts_once(run):
+    r = run(
+        MODEL
+        + """
+class Wrapper(torch.optim.Optimizer):
+    def __init__(self, inner):
+        self.inner = inner
+        super().__init__(inner.param_groups, {})
+    def step(self, closure=None):
+        return self.inner.step(closure)
+opt = Wrapper(torch.optim.SGD(net.parameters(), 0.1))
+for i in range(5):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+"""
+    , stop="until-exit")
+    assert r.process.end["steps"] == 5
+
+
+def test_an_optimizer_that_never_steps_is_given_up(run):
+    r = run(
+        MODEL
+        + """
+other = nn.Linear(4, 4).cuda()
+unused = torch.optim.SGD(other.parameters(), 0.1)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(100):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+"""
+    )
+    assert r.process.notes == ["optimizer-unused"]
+    assert r.process.end["why"] == "steady"
+    assert [m["step"] for m in r.process.steps] == list(range(1, r.process.end["steps"] + 1))
+
+
+def test_without_an_optimizer_backward_counts(run):
+    r = run(
+        MODEL
+        + """
+for i in range(100):
+    x, y = batch()
+    net.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    with torch.no_grad():
+        for p in net.parameters(): p -= 0.1 * p.grad
+"""
+    )
+    assert (r.process.end["why"], r.process.notes) == ("steady", ["steps-by-backward"])
+    assert len(r.process.steps) == r.process.end["steps"] >= 3
+
+
+def test_inference_counts_forward(run):
+    r = run(
+        MODEL
+        + """
+net.eval()
+with torch.no_grad():
+    for i in range(100):
+        net(batch()[0])
+"""
+    )
+    assert (r.process.end["why"], r.process.end["steps"], r.process.notes) == ("steady", 3, ["steps-by-forward"])
+    assert set(r.process.phases) == {"evaluation"}
+
+
+def test_an_evaluation_before_training_does_not_end_the_run(run):
+    r = run(
+        MODEL
+        + """
+with torch.no_grad():
+    for i in range(20): net(batch()[0])
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(20):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+"""
+    )
+    assert "optimizer" in r.process.phases
+    assert [m["step"] for m in r.process.steps] == [1, 2, 3]
+
+
+LOOP = """
+def train():
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for i in range(100):
+        x, y = batch()
+        opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+    print("not reached")
+"""
+
+
+def test_finally_and_atexit_run(run):
+    r = run(
+        MODEL
+        + LOOP
+        + """
+import atexit
+atexit.register(print, "atexit")
+try:
+    train()
+finally:
+    print("finally")
+"""
+    )
+    assert (r.returncode, r.stdout, r.stderr) == (0, "finally\natexit\n", "")
+
+
+@pytest.mark.parametrize("swallow", ["except:", "except BaseException:"])
+def test_a_loop_that_swallows_everything_is_ended_all_the_same(run, swallow):
+    r = run(
+        MODEL
+        + """
+import atexit
+atexit.register(print, "atexit")
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(100_000):
+    try:
+        x, y = batch()
+        opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+    %s
+        pass
+print("not reached")
+"""
+        % swallow
+    )
+    assert (r.returncode, r.stdout, r.stderr) == (0, "atexit\n", "")
+    assert (r.process.end["why"], r.process.end["steps"], r.process.notes) == ("steady", 3, ["stop-ignored"])
+
+
+def test_training_in_a_thread(run):
+    r = run(
+        MODEL
+        + LOOP
+        + """
+import threading
+thread = threading.Thread(target=train)
+thread.start(); thread.join()
+print("joined")
+"""
+    )
+    assert (r.returncode, r.stdout, r.stderr) == (0, "joined\n", "")
+    assert (r.process.end["why"], r.process.end["steps"]) == ("steady", 3)
