@@ -1,0 +1,323 @@
+//! What a prediction says: plain values for the views, and nothing that computes them.
+
+use crate::{
+    cards::Card,
+    prediction::Note,
+    recording::{CodeLine, Exception, Phase},
+    units::Bytes,
+};
+
+/// What the CLI knows about a run and the recordings do not.
+#[derive(Clone, Debug)]
+pub struct RunFacts {
+    /// How the script ended.
+    pub exit: ScriptExit,
+    /// How long it ran on the phantom, in seconds.
+    pub seconds: f64,
+    /// The most that it may take (`--max`).
+    pub max: Option<Bytes>,
+}
+
+/// How the user's script ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptExit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// What came of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran within the card.
+    Fits,
+    /// It asked for more than the card has.
+    OutOfMemory,
+    /// It did not get far enough to tell; a note says why.
+    ScriptFailed,
+}
+
+/// The answer to "will it fit?", which is also the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It fits.
+    Fits,
+    /// It does not fit the card.
+    DoesNotFit,
+    /// It fits the card, but not what `--max` allows.
+    OverMax,
+    /// We could not tell.
+    CouldNotTell,
+}
+
+/// What a run on the phantom says about the real thing.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// The card that was imitated.
+    pub card: Card,
+    /// What came of the run.
+    pub outcome: Outcome,
+    /// The most that it may take, if there is a limit.
+    pub max: Option<Bytes>,
+    /// The largest of everything that was seen.
+    pub peak: Peaks,
+    /// Up to the end of the first step; none if it was not reached.
+    pub first_step: Option<Peaks>,
+    /// During the last step; none if fewer than two were seen.
+    pub steady_state: Option<Peaks>,
+    /// CUDA context, loaded kernels and library handles: a constant of the card.
+    pub context: Bytes,
+    /// Device memory that libraries took outside PyTorch's allocator.
+    pub other: Bytes,
+    /// What to give the job so that it runs; see [`safe_bytes`](super::safe_bytes).
+    pub safe: Bytes,
+    /// Optimizer steps that were seen.
+    pub steps_seen: u32,
+    /// Memory was the same in the last two steps.
+    pub steady: bool,
+    /// The process's peak by what it is for, largest first; they sum to `peak.device` exactly.
+    pub categories: Vec<CategoryShare>,
+    /// When allocated memory was largest.
+    pub peak_moment: Option<Moment>,
+    /// The largest contributors at that moment by line of the user's code, largest first.
+    pub top_lines: Vec<LineShare>,
+    /// The same by module, largest first.
+    pub top_modules: Vec<ModuleShare>,
+    /// Peaks of each step.
+    pub steps: Vec<StepPeaks>,
+    /// Where memory ran out, if it did and the script did not go on.
+    pub oom: Option<OomPlace>,
+    /// Every card of the catalogue, and whether it carries the run.
+    pub cards: Vec<CardFit>,
+    /// One for each process that used a device, worst first; the numbers above are the first's.
+    pub ranks: Vec<Rank>,
+    /// What the reader has to know to trust the rest.
+    pub notes: Vec<Note>,
+    /// The exception that ended the script.
+    pub exception: Option<Exception>,
+    /// How the script ended.
+    pub exit: ScriptExit,
+    /// How long the run on the phantom took, in seconds.
+    pub seconds: f64,
+}
+
+/// The three sizes that people compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peaks {
+    /// `torch.cuda.max_memory_allocated()`
+    pub allocated: Bytes,
+    /// `torch.cuda.max_memory_reserved()`
+    pub reserved: Bytes,
+    /// What `nvidia-smi` shows for the process: reserved, other libraries and the context.
+    pub device: Bytes,
+}
+
+/// What a byte of the process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Category {
+    /// Weights.
+    Parameters,
+    /// Gradients of weights.
+    Gradients,
+    /// What the optimizer keeps.
+    OptimizerState,
+    /// Made by the forward pass and kept for the backward pass.
+    Activations,
+    /// What the script feeds to the model.
+    Inputs,
+    /// Made and given back within one phase.
+    Temporaries,
+    /// Scratch memory of cuBLAS and cuDNN.
+    Workspaces,
+    /// Buffers of modules, such as running means and masks.
+    Buffers,
+    /// Allocated, and nothing that we know explains it.
+    Unknown,
+    /// Reserved by PyTorch's allocator and not allocated when allocated memory was largest.
+    Slack,
+    /// Taken by libraries outside PyTorch's allocator.
+    Other,
+    /// CUDA context, loaded kernels, library handles.
+    Context,
+}
+
+impl Category {
+    /// All of them, in the order of the manual.
+    pub const ALL: [Category; 12] = [
+        Category::Parameters,
+        Category::Gradients,
+        Category::OptimizerState,
+        Category::Activations,
+        Category::Inputs,
+        Category::Temporaries,
+        Category::Workspaces,
+        Category::Buffers,
+        Category::Unknown,
+        Category::Slack,
+        Category::Other,
+        Category::Context,
+    ];
+}
+
+/// One category at the peak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CategoryShare {
+    /// Which.
+    pub category: Category,
+    /// How much.
+    pub bytes: Bytes,
+    /// In how many blocks; 0 for slack, other and context, which have none.
+    pub blocks: u64,
+}
+
+/// A place in the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The step, from 1; 0 before training.
+    pub step: u32,
+    /// The phase, if in one.
+    pub phase: Option<Phase>,
+}
+
+/// Blocks that one line of code holds at the peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineShare {
+    /// The line.
+    pub at: Origin,
+    /// How much.
+    pub bytes: Bytes,
+    /// In how many blocks.
+    pub blocks: u64,
+    /// The category that most of it belongs to.
+    pub category: Category,
+}
+
+/// Where blocks were allocated from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A line; of the user's own code where there is one on the stack.
+    Line(CodeLine),
+    /// The backward pass, started by this line: autograd's threads have no Python stack.
+    BackwardOf(CodeLine),
+    /// The backward pass; where it was started is not known.
+    Backward,
+    /// The recorder kept no stack.
+    NoStack,
+}
+
+/// Blocks that one module holds at the peak.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleShare {
+    /// Its path, with `*` for the number of a repeated layer: `transformer.h.*.mlp`.
+    pub path: String,
+    /// How many modules that is.
+    pub modules: u64,
+    /// How much.
+    pub bytes: Bytes,
+    /// In how many blocks.
+    pub blocks: u64,
+    /// The category that most of it belongs to.
+    pub category: Category,
+}
+
+/// Peaks of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepPeaks {
+    /// The step, from 1.
+    pub step: u32,
+    /// Largest allocated.
+    pub allocated: Bytes,
+    /// Largest reserved.
+    pub reserved: Bytes,
+    /// Allocated when the step ended.
+    pub allocated_after: Bytes,
+    /// The step was not finished.
+    pub unfinished: bool,
+}
+
+/// Where memory ran out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OomPlace {
+    /// The step it happened in, from 1; 0 before training.
+    pub step: u32,
+    /// The phase, if in one.
+    pub phase: Option<Phase>,
+    /// What was asked for.
+    pub requested: Bytes,
+    /// Allocated at that moment.
+    pub allocated: Bytes,
+    /// Reserved at that moment.
+    pub reserved: Bytes,
+    /// What the device said was free at that moment, when the recording says: with more than was
+    /// asked for it was not the card that ran out, but a limit that the script set.
+    pub free: Option<Bytes>,
+    /// The innermost line in the user's own code.
+    pub at: Option<CodeLine>,
+}
+
+/// Whether a card of the catalogue carries the run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CardFit {
+    /// The card.
+    pub card: &'static Card,
+    /// The answer.
+    pub carries: Carries,
+}
+
+/// Whether a card carries the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Carries {
+    /// Its memory is at least what was reserved, and its own context.
+    Yes,
+    /// What was allocated fits, what was reserved does not: the allocator would have to give memory
+    /// back and try again.
+    Tight,
+    /// What was allocated at one moment does not fit.
+    No,
+    /// The run stopped too early to tell.
+    Unknown,
+}
+
+/// One process that used a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// Its process id.
+    pub pid: u32,
+    /// Its rank, if it has one.
+    pub rank: Option<u32>,
+    /// The device that it used most.
+    pub device: usize,
+    /// What it took there.
+    pub peak: Peaks,
+}
+
+impl Prediction {
+    /// The answer to "will it fit?".
+    pub fn verdict(&self) -> Verdict {
+        match self.outcome {
+            Outcome::ScriptFailed => Verdict::CouldNotTell,
+            Outcome::OutOfMemory => Verdict::DoesNotFit,
+            Outcome::Fits if self.max.is_some_and(|max| max < self.peak.device) => Verdict::OverMax,
+            Outcome::Fits => Verdict::Fits,
+        }
+    }
+
+    /// How much of the card would be left at the peak; none when it does not fit.
+    pub fn headroom(&self) -> Option<Bytes> {
+        let fits = self.outcome == Outcome::Fits && self.peak.device <= self.card.total;
+        fits.then(|| self.card.total - self.peak.device)
+    }
+
+    /// Every line of code that the prediction names, so that who can read files may add the text
+    /// that stands there.
+    pub fn lines_mut(&mut self) -> impl Iterator<Item = &mut CodeLine> {
+        let top = self.top_lines.iter_mut().filter_map(|it| match &mut it.at {
+            Origin::Line(line) | Origin::BackwardOf(line) => Some(line),
+            Origin::Backward | Origin::NoStack => None,
+        });
+        let oom = self.oom.iter_mut().filter_map(|it| it.at.as_mut());
+        let exception = self.exception.iter_mut().filter_map(|it| it.user_frame.as_mut());
+        top.chain(oom).chain(exception)
+    }
+}

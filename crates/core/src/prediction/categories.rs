@@ -1,0 +1,324 @@
+//! What each block that is live at the peak is for: every block in exactly one category.
+//!
+//! The rules are asked in this order, and none of them looks at a model's architecture:
+//!
+//! 1. A block has a **name** (the agent saw that a parameter, gradient, buffer, optimizer state or
+//!    input lives in it, at any place of the trace while it lived): that is its category.
+//! 2. A block of the size of a cuBLAS or cublasLt **workspace** that was allocated in a forward or
+//!    backward pass, that nothing names and that is never freed while training goes on, is one:
+//!    PyTorch keeps these for each thread and stream for ever (`aten/src/ATen/cuda/CublasHandlePool.cpp`).
+//! 3. Else its **lifetime** tells, by the stage it was allocated in:
+//!    - forward pass or loss: still live when the next backward pass begins: activation; else
+//!      temporary;
+//!    - backward pass: outlives it: gradient; else temporary, or an activation if checkpointing
+//!      computed it again and kept it for a while;
+//!    - optimizer: outlives it for good: optimizer state; else temporary;
+//!    - between: live when the next forward pass begins: input; else temporary;
+//!    - evaluation: temporary, unless it outlives it;
+//!    - setup: live when the first forward pass begins, and freed at the end of the first step at the
+//!      latest: input; freed before: temporary.
+//! 4. **Scratch memory** (cuDNN workspaces) is a block that is given back before anything else happens
+//!    in the allocator, taken by an operation that cuDNN serves or by autograd, and there not of a
+//!    parameter's size (a gradient that is added to one which exists has the same lifetime).
+//! 5. What outlives its stage and never goes, and that nobody names, is **unknown**: results kept in
+//!    a list, caches, copies of the model.
+//!
+//! Blocks freed because the run ended (an exception unwinds, the script returns) count as never
+//! freed: that end says nothing about what they were for.
+
+use crate::{
+    prediction::{
+        Category,
+        stacks::{Signs, Stacks},
+        timeline::{Places, Stage, Timeline},
+    },
+    recording::{Notes, Role},
+    replay::{BlockId, BlockLife, Replay},
+    trace::{DeviceTrace, EventId, StackId},
+    units::Bytes,
+};
+
+/// Workspaces that PyTorch allocates for each cuBLAS handle and stream: before Hopper, and from Hopper
+/// on. The recordings of an H200 hold one of 32 MiB for each of the two threads that compute.
+const CUBLAS_WORKSPACES: [Bytes; 2] = [Bytes(8_519_680), Bytes::mib(32)];
+/// The one of cublasLt. Other things have this size too, so it has to stay for a step or more.
+const CUBLASLT_WORKSPACE: Bytes = Bytes::mib(1);
+
+/// A block's name, if it ever had one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    pub(super) role: Role,
+    pub(super) name: &'a str,
+}
+
+/// Everything that the rules ask.
+pub(super) struct Evidence<'a> {
+    device: &'a DeviceTrace,
+    replay: &'a Replay,
+    timeline: &'a Timeline,
+    stacks: &'a Stacks,
+    /// By block.
+    named: Vec<Option<Named<'a>>>,
+    /// Some tensors line exists: what has no name then really has none.
+    has_names: bool,
+    /// Sizes of named parameters, sorted.
+    parameter_sizes: Vec<Bytes>,
+    /// Frees from this event on belong to the end of the run.
+    over: EventId,
+    trains: bool,
+}
+
+impl<'a> Evidence<'a> {
+    /// `oom` is the event at which the run ended for lack of memory, if it did.
+    pub(super) fn new(
+        device: &'a DeviceTrace,
+        (replay, timeline, stacks): (&'a Replay, &'a Timeline, &'a Stacks),
+        (notes, places, index): (&'a Notes, &Places<'_>, usize),
+        oom: Option<EventId>,
+    ) -> Evidence<'a> {
+        let mut named = vec![None; replay.blocks.len()];
+        let mut parameter_sizes = Vec::new();
+        let mut has_names = false;
+        for tensors in notes.tensors.iter().filter(|it| it.device == index) {
+            let place = places.event(&tensors.place);
+            let mut live: Vec<(u64, usize)> = (replay.blocks.iter().enumerate())
+                .filter(|(_, it)| it.alloc < place && it.free.is_none_or(|free| place <= free))
+                .map(|(block, it)| (it.address, block))
+                .collect();
+            live.sort_unstable();
+            for entry in &tensors.entries {
+                let at = live.partition_point(|(address, _)| *address <= entry.address);
+                let Some((address, block)) = at.checked_sub(1).map(|it| live[it]) else { continue };
+                if address + replay.blocks[block].size.0 <= entry.address {
+                    continue;
+                }
+                has_names |= entry.role != Role::Input;
+                if entry.role == Role::Parameter {
+                    parameter_sizes.push(replay.blocks[block].requested);
+                }
+                let better = |old: &Named<'_>| rank(entry.role) < rank(old.role);
+                if named[block].as_ref().is_none_or(better) {
+                    named[block] = Some(Named { role: entry.role, name: entry.name.as_str() });
+                }
+            }
+        }
+        parameter_sizes.sort_unstable();
+        parameter_sizes.dedup();
+        let over = oom.into_iter().chain(timeline.last_mark).max().unwrap_or(timeline.end());
+        let trains = timeline.has(Stage::Backward);
+        Evidence {
+            device,
+            replay,
+            timeline,
+            stacks,
+            named,
+            has_names,
+            parameter_sizes,
+            over,
+            trains,
+        }
+    }
+
+    /// The name of `block`, if it ever had one.
+    pub(super) fn name(&self, block: BlockId) -> Option<Named<'a>> {
+        self.named[block.index()]
+    }
+
+    /// What `block` is for.
+    pub(super) fn category(&self, block: BlockId) -> Category {
+        if let Some(named) = self.name(block) {
+            return match named.role {
+                Role::Parameter => Category::Parameters,
+                Role::Gradient => Category::Gradients,
+                Role::Buffer => Category::Buffers,
+                Role::OptimizerState => Category::OptimizerState,
+                Role::Input => Category::Inputs,
+            };
+        }
+        let life = &self.replay.blocks[block.index()];
+        let free = life.free.filter(|it| *it < self.over);
+        let stage = self.timeline.stage(life.alloc);
+        let computes = matches!(
+            stage,
+            Stage::Forward
+                | Stage::Loss
+                | Stage::Backward
+                | Stage::AfterBackward
+                | Stage::Evaluation
+        );
+        if computes && (self.is_cublas_workspace(life, free) || self.is_scratch(block)) {
+            return Category::Workspaces;
+        }
+        match stage {
+            Stage::Forward | Stage::Loss => self.of_forward(life, free),
+            Stage::Backward => self.of_backward(life, free),
+            Stage::Optimizer | Stage::ZeroGrad => self.of_optimizer(life, free),
+            Stage::Between | Stage::AfterBackward => self.of_between(life, free),
+            Stage::Evaluation => match free {
+                Some(free) if free <= self.timeline.stretch_end(life.alloc) => {
+                    Category::Temporaries
+                }
+                _ => Category::Unknown,
+            },
+            Stage::Setup => self.of_setup(life, free),
+        }
+    }
+
+    /// The largest block that was ever scratch memory, at the peak or not.
+    pub(super) fn largest_scratch(&self) -> Bytes {
+        let blocks = (0..).map(BlockId).zip(&self.replay.blocks);
+        let scratch =
+            blocks.filter(|(block, _)| self.name(*block).is_none() && self.is_scratch(*block));
+        scratch.map(|(_, it)| it.size).max().unwrap_or_default()
+    }
+
+    fn of_forward(&self, life: &BlockLife, free: Option<EventId>) -> Category {
+        let backward = self.timeline.next(Stage::Backward, life.alloc).filter(|it| *it < self.over);
+        match (backward, free) {
+            (Some(backward), Some(free)) if free < backward => Category::Temporaries,
+            (Some(_), Some(_)) => Category::Activations,
+            // Kept by a run that went on for a step or more.
+            (Some(_), None) if self.steps_after(life.alloc) => Category::Unknown,
+            (Some(_), None) => Category::Activations,
+            // The run ended in this forward pass, or only computes forward passes.
+            (None, Some(free)) if free < self.timeline.stretch_end(life.alloc) => {
+                Category::Temporaries
+            }
+            (None, Some(_)) => Category::Activations,
+            (None, None) if self.trains || !self.steps_after(life.alloc) => Category::Activations,
+            (None, None) => Category::Unknown,
+        }
+    }
+
+    fn of_backward(&self, life: &BlockLife, free: Option<EventId>) -> Category {
+        let end = self.timeline.stretch_end(life.alloc);
+        match free {
+            Some(free) if free < end => {
+                let recomputed = self.is_recomputed(life.alloc);
+                let kept = recomputed && self.recompute_end(life.alloc) <= free;
+                if kept { Category::Activations } else { Category::Temporaries }
+            }
+            None if self.over <= end && !self.stretch_was_finished(life.alloc) => {
+                // It ended in here: nobody can know what would have stayed.
+                if self.is_recomputed(life.alloc) {
+                    Category::Activations
+                } else if self.parameter_sizes.binary_search(&life.requested).is_ok() {
+                    Category::Gradients
+                } else {
+                    Category::Temporaries
+                }
+            }
+            _ => Category::Gradients,
+        }
+    }
+
+    fn of_optimizer(&self, life: &BlockLife, free: Option<EventId>) -> Category {
+        let end = self.timeline.stretch_end(life.alloc);
+        match free {
+            Some(free) if free < end => Category::Temporaries,
+            // Held by a variable until the optimizer runs the next time.
+            Some(free) => match self.timeline.next(Stage::Optimizer, life.alloc) {
+                Some(next) if free <= self.timeline.stretch_end(next) => Category::Temporaries,
+                _ => Category::OptimizerState,
+            },
+            None => Category::OptimizerState,
+        }
+    }
+
+    fn of_between(&self, life: &BlockLife, free: Option<EventId>) -> Category {
+        let forward = self.timeline.next(Stage::Forward, life.alloc);
+        match (forward, free) {
+            (Some(forward), Some(free)) if free < forward => Category::Temporaries,
+            (Some(_), Some(_)) => Category::Inputs,
+            (None, Some(_)) => Category::Temporaries,
+            (_, None) if self.steps_after(life.alloc) => Category::Unknown,
+            (_, None) => Category::Inputs,
+        }
+    }
+
+    fn of_setup(&self, life: &BlockLife, free: Option<EventId>) -> Category {
+        let signs = self.signs(life.alloc);
+        let forward = [Stage::Forward, Stage::Evaluation]
+            .into_iter()
+            .filter_map(|it| self.timeline.next(it, life.alloc))
+            .min();
+        match (forward, free) {
+            (Some(forward), Some(free)) if free < forward => Category::Temporaries,
+            // Nobody named anything: what `module.to()` made and stays is a weight or a buffer.
+            (_, None) if signs.has(Signs::APPLY) && !self.has_names => Category::Parameters,
+            (Some(_), _) if signs.has(Signs::APPLY) => Category::Unknown,
+            (Some(_), Some(free)) => {
+                // A batch is replaced by the next one.
+                let steps = self.timeline.steps_before(free);
+                if steps <= 1 { Category::Inputs } else { Category::Unknown }
+            }
+            (Some(_), None) if !self.steps_after(life.alloc) => Category::Inputs,
+            (None, Some(_)) => Category::Temporaries,
+            _ => Category::Unknown,
+        }
+    }
+
+    fn is_cublas_workspace(&self, life: &BlockLife, free: Option<EventId>) -> bool {
+        let size = life.requested;
+        let is_one =
+            CUBLAS_WORKSPACES.contains(&size) && self.parameter_sizes.binary_search(&size).is_err();
+        let stays = self.steps_after(life.alloc);
+        free.is_none() && (is_one || stays && size == CUBLASLT_WORKSPACE)
+    }
+
+    /// Given back before anything else happens, by an operation that takes scratch memory.
+    fn is_scratch(&self, block: BlockId) -> bool {
+        let life = &self.replay.blocks[block.index()];
+        if life.free != Some(EventId(life.alloc.0 + 1)) {
+            return false;
+        }
+        let stack = self.stack(life.alloc);
+        let by_cudnn = self.stacks.signs(stack).has(Signs::CUDNN);
+        let by_autograd = stack == StackId::EMPTY
+            && self.stacks.recorded
+            && self.timeline.stage(life.alloc) == Stage::Backward
+            && self.parameter_sizes.binary_search(&life.requested).is_err();
+        by_cudnn || by_autograd
+    }
+
+    /// Whether the run finished at least one whole step after the one that `event` lies in.
+    fn steps_after(&self, event: EventId) -> bool {
+        let finished = self.timeline.steps_before(self.over);
+        self.timeline.steps_before(event) + 1 < finished
+    }
+
+    /// Whether something came after the stretch of `event`, other than the end of the run.
+    fn stretch_was_finished(&self, event: EventId) -> bool {
+        self.timeline.steps_before(event) < self.timeline.steps_before(self.over)
+    }
+
+    fn is_recomputed(&self, event: EventId) -> bool {
+        self.signs(event).has(Signs::RECOMPUTE)
+    }
+
+    /// The first allocation after `event` that checkpointing does not compute again.
+    fn recompute_end(&self, event: EventId) -> EventId {
+        let after = self.replay.blocks.partition_point(|it| it.alloc <= event);
+        let later = self.replay.blocks[after..].iter().map(|it| it.alloc);
+        later.into_iter().find(|it| !self.is_recomputed(*it)).unwrap_or(self.timeline.end())
+    }
+
+    fn stack(&self, event: EventId) -> StackId {
+        self.device.events.get(event.index()).stack
+    }
+
+    fn signs(&self, event: EventId) -> Signs {
+        self.stacks.signs(self.stack(event))
+    }
+}
+
+/// Which role counts when a block has several: a tied weight is a parameter first of all.
+fn rank(role: Role) -> u8 {
+    match role {
+        Role::Parameter => 0,
+        Role::Buffer => 1,
+        Role::Gradient => 2,
+        Role::OptimizerState => 3,
+        Role::Input => 4,
+    }
+}

@@ -1,0 +1,120 @@
+//! One device of one process, with everything that was worked out of its recording.
+
+use crate::{
+    cards::Card,
+    prediction::{
+        Moment, Peaks, Rank,
+        categories::Evidence,
+        origins::Live,
+        stacks::Stacks,
+        timeline::{self, Places, Stage, Timeline},
+        verdict,
+    },
+    recording::{PhantomDevice, Recording},
+    replay::{self, BlockId, Replay},
+    trace::{Action, DeviceTrace, EventId, Trace},
+    units::Bytes,
+};
+
+/// One device of one process, with everything that was worked out of its recording.
+pub(super) struct DeviceRun<'a> {
+    pub(super) recording: &'a Recording,
+    pub(super) trace: &'a Trace,
+    pub(super) device: &'a DeviceTrace,
+    /// The device's index in the process.
+    pub(super) index: usize,
+    pub(super) replay: Replay,
+    pub(super) timeline: Timeline,
+    pub(super) stacks: Stacks,
+    /// The event at which the process ended for lack of memory on this device, if it did.
+    pub(super) oom: Option<EventId>,
+}
+
+impl<'a> DeviceRun<'a> {
+    /// Every device that the process used.
+    pub(super) fn all(recording: &'a Recording) -> Vec<DeviceRun<'a>> {
+        let Some(trace) = &recording.trace else { return Vec::new() };
+        let used = |it: &DeviceTrace| !it.events.is_empty() || !it.segments.is_empty();
+        let devices = trace.devices.iter().enumerate().filter(|(_, it)| used(it));
+        devices.map(|(index, device)| DeviceRun::new(recording, trace, device, index)).collect()
+    }
+
+    fn new(
+        recording: &'a Recording,
+        trace: &'a Trace,
+        device: &'a DeviceTrace,
+        index: usize,
+    ) -> DeviceRun<'a> {
+        let settings = trace.settings.clone().unwrap_or_default();
+        let replay = replay::checked(device, &settings);
+        let stacks = Stacks::of(trace);
+        let places = Places::new(&replay, index, &recording.notes.stats);
+        let timeline = timeline::timeline(device, &recording.notes, &places, &stacks);
+        let last_oom = device.events.actions().iter().rposition(|it| *it == Action::Oom);
+        let ended = verdict::ended_out_of_memory(recording);
+        let oom = last_oom.filter(|_| ended).and_then(|it| u32::try_from(it).ok()).map(EventId);
+        DeviceRun { recording, trace, device, index, replay, timeline, stacks, oom }
+    }
+
+    pub(super) fn peaks(&self, card: &Card) -> Peaks {
+        let reserved = self.replay.peak_reserved.bytes;
+        Peaks {
+            // What was there before a recording that began late has no blocks of its own.
+            allocated: self.replay.peak_allocated.bytes,
+            reserved,
+            device: reserved + self.other() + self.context(card),
+        }
+    }
+
+    pub(super) fn phantom(&self) -> Option<&PhantomDevice> {
+        self.recording.phantom.as_ref()?.devices.get(self.index)
+    }
+
+    pub(super) fn context(&self, card: &Card) -> Bytes {
+        let context = self.phantom().map(|it| it.context).filter(|it| *it != Bytes::ZERO);
+        context.unwrap_or(card.context)
+    }
+
+    pub(super) fn other(&self) -> Bytes {
+        self.phantom().map_or(Bytes::ZERO, |it| it.other_peak)
+    }
+
+    pub(super) fn steps_seen(&self) -> u32 {
+        let in_trace = u32::try_from(self.timeline.step_ends.len()).unwrap_or(u32::MAX);
+        self.recording.notes.end.as_ref().map_or(in_trace, |it| it.steps.max(in_trace))
+    }
+
+    pub(super) fn moment(&self, event: EventId) -> Moment {
+        let stage = self.timeline.stage(event);
+        let step = if stage == Stage::Setup { 0 } else { self.timeline.steps_before(event) + 1 };
+        Moment { step, phase: stage.phase() }
+    }
+
+    pub(super) fn rank(&self, card: &Card) -> Rank {
+        Rank {
+            pid: self.recording.pid,
+            rank: self.recording.notes.begin.as_ref().and_then(|it| it.rank),
+            device: self.index,
+            peak: self.peaks(card),
+        }
+    }
+
+    pub(super) fn evidence(&self) -> Evidence<'_> {
+        let notes = &self.recording.notes;
+        let places = Places::new(&self.replay, self.index, &notes.stats);
+        Evidence::new(
+            self.device,
+            (&self.replay, &self.timeline, &self.stacks),
+            (notes, &places, self.index),
+            self.oom,
+        )
+    }
+
+    pub(super) fn live_at_peak(&self, evidence: &Evidence<'_>) -> Vec<Live> {
+        let peak = self.replay.peak_allocated.event;
+        let blocks = (0..).map(BlockId).zip(&self.replay.blocks);
+        let live = blocks.filter(|(_, it)| it.is_live_after(peak));
+        live.map(|(block, it)| Live { block, size: it.size, category: evidence.category(block) })
+            .collect()
+    }
+}

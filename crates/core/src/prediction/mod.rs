@@ -1,0 +1,165 @@
+//! What a run on the phantom says about the real thing: how much memory, for what, where in the
+//! code, on which cards. Everything that a view shows is computed here; no word of it is printed
+//! here.
+
+mod answer;
+mod categories;
+mod device_run;
+mod notes;
+mod origins;
+mod stacks;
+mod steps;
+mod timeline;
+mod verdict;
+
+pub use answer::{
+    CardFit, Carries, Category, CategoryShare, LineShare, ModuleShare, Moment, OomPlace, Origin,
+    Outcome, Peaks, Prediction, Rank, RunFacts, ScriptExit, StepPeaks, Verdict,
+};
+pub use notes::Note;
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use crate::{
+    cards::Card,
+    prediction::{device_run::DeviceRun, origins::Live},
+    recording::Recording,
+    units::Bytes,
+};
+
+/// Reads the recordings of one run on `card` as a prediction.
+pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Prediction {
+    let mut runs: Vec<DeviceRun<'_>> = recordings.iter().flat_map(DeviceRun::all).collect();
+    runs.sort_by_key(|it| (Reverse(it.peaks(card).device), it.recording.pid, it.index));
+    let outcome = verdict::outcome(recordings, &runs, card, &facts);
+    let oom = verdict::oom(recordings, &runs).filter(|_| outcome == Outcome::OutOfMemory);
+    let ranks = runs.iter().map(|it| it.rank(card)).collect();
+    let mut notes = notes::notes(recordings, &runs, card, &facts, outcome);
+    let exception = recordings.iter().find_map(|it| it.notes.end.as_ref()?.exception.clone());
+    let end = |it: &Recording| it.notes.end.clone().unwrap_or_default();
+    let Some(run) = runs.first() else {
+        let nothing = Peaks { device: card.context, ..Peaks::default() };
+        return Prediction {
+            card: card.clone(),
+            outcome,
+            max: facts.max,
+            peak: nothing,
+            first_step: None,
+            steady_state: None,
+            context: card.context,
+            other: Bytes::ZERO,
+            safe: nothing.device,
+            steps_seen: recordings.iter().map(|it| end(it).steps).max().unwrap_or(0),
+            steady: false,
+            categories: vec![CategoryShare {
+                category: Category::Context,
+                bytes: card.context,
+                blocks: 0,
+            }],
+            peak_moment: None,
+            top_lines: Vec::new(),
+            top_modules: Vec::new(),
+            steps: Vec::new(),
+            oom,
+            cards: Vec::new(),
+            ranks,
+            notes,
+            exception,
+            exit: facts.exit,
+            seconds: facts.seconds,
+        };
+    };
+    let peak = run.peaks(card);
+    let context = run.context(card);
+    let other = run.other();
+    let evidence = run.evidence();
+    let live = run.live_at_peak(&evidence);
+    let categories = categories_at_peak(&live, peak, other, context);
+    let safe = safe_bytes(peak, evidence.largest_scratch());
+    let lines =
+        origins::by_line(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks), &live);
+    let with_card = |it: steps::Highest| Peaks {
+        allocated: it.allocated,
+        reserved: it.reserved,
+        device: it.reserved + other + context,
+    };
+    let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
+    let has_peak = peak.allocated != Bytes::ZERO;
+    let peak_event = run.replay.peak_allocated.event;
+    notes.extend(notes::about_categories(&categories, peak));
+    Prediction {
+        card: card.clone(),
+        outcome,
+        max: facts.max,
+        peak,
+        first_step: curve.first.map(with_card),
+        steady_state: curve.later.map(with_card),
+        context,
+        other,
+        safe,
+        steps_seen: run.steps_seen(),
+        steady: end(run.recording).steady,
+        categories,
+        peak_moment: has_peak.then(|| run.moment(peak_event)),
+        top_lines: lines,
+        top_modules: origins::by_module(run.trace, run.device, &run.replay, &evidence, &live),
+        steps: curve.steps,
+        cards: verdict::cards(card, peak, other, (outcome, oom.as_ref())),
+        oom,
+        ranks,
+        notes,
+        exception,
+        exit: facts.exit,
+        seconds: facts.seconds,
+    }
+}
+
+/// What to give a job so that it runs: a bound that errs to one side only.
+///
+/// The predicted peak on the device, and an allowance for what a phantom cannot know:
+///
+/// - 2 % of the peak, and at least 256 MiB: which of several equal free blocks the allocator takes
+///   depends on the driver's addresses, so segments are split a little differently; each cuBLAS
+///   handle has a workspace of up to 32 MiB, and the context grows by the kernels that a program
+///   happens to load (742 to 762 MiB in 25 programs on one H200);
+/// - the largest scratch block of the whole run, once more: cuDNN's heuristics choose the algorithm,
+///   and with it the workspace, and they know the real device better than we do. It is the one size
+///   that a phantom may get wrong by a multiple, and what it takes stays reserved.
+///
+/// `bench/accuracy` measures how often this was enough.
+pub fn safe_bytes(peak: Peaks, largest_scratch: Bytes) -> Bytes {
+    let share = Bytes(peak.device.0 / 50);
+    let allowance = share.max(Bytes::mib(256)) + largest_scratch;
+    (peak.device + allowance).round_up_to(Bytes::mib(2))
+}
+
+/// Every byte of the process, once.
+fn categories_at_peak(
+    live: &[Live],
+    peak: Peaks,
+    other: Bytes,
+    context: Bytes,
+) -> Vec<CategoryShare> {
+    let mut sums: BTreeMap<Category, (Bytes, u64)> = BTreeMap::new();
+    for it in live {
+        let (bytes, blocks) = sums.entry(it.category).or_default();
+        *bytes += it.size;
+        *blocks += 1;
+    }
+    for (category, bytes) in [
+        (Category::Slack, peak.reserved.saturating_sub(peak.allocated)),
+        (Category::Other, other),
+        (Category::Context, context),
+    ] {
+        sums.insert(category, (bytes, 0));
+    }
+    let mut res: Vec<CategoryShare> = sums
+        .into_iter()
+        .map(|(category, (bytes, blocks))| CategoryShare { category, bytes, blocks })
+        .filter(|it| it.bytes != Bytes::ZERO)
+        .collect();
+    // The program's own first, then what no line of it can change.
+    let is_own = |it: &CategoryShare| it.category < Category::Slack;
+    res.sort_by_key(|it| (!is_own(it), Reverse(it.bytes), it.category));
+    res
+}

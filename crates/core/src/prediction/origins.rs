@@ -1,0 +1,199 @@
+//! Where the blocks at the peak come from: by line of the user's code, and by module.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    prediction::{
+        Category, LineShare, ModuleShare, Origin,
+        categories::{Evidence, Named},
+        stacks::{Signs, Stacks},
+        timeline::{Stage, Timeline},
+    },
+    recording::{CodeLine, Role},
+    replay::{BlockId, Replay},
+    trace::{Action, DeviceTrace, Frame, StackId, Trace},
+    units::Bytes,
+};
+
+/// How many lines and modules a report names.
+const SHOWN: usize = 10;
+
+/// A block at the peak and what it is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Live {
+    pub(super) block: BlockId,
+    pub(super) size: Bytes,
+    pub(super) category: Category,
+}
+
+/// The largest contributors by line.
+pub(super) fn by_line(
+    trace: &Trace,
+    device: &DeviceTrace,
+    (replay, timeline, stacks): (&Replay, &Timeline, &Stacks),
+    live: &[Live],
+) -> Vec<LineShare> {
+    let callers = backward_callers(device, replay, stacks);
+    let mut sums: BTreeMap<Origin, Sum> = BTreeMap::new();
+    for it in live {
+        let alloc = replay.blocks[it.block.index()].alloc;
+        let stack = device.events.get(alloc.index()).stack;
+        let in_backward = timeline.stage(alloc) == Stage::Backward && stacks.recorded;
+        let origin = match line_of(trace, stacks, stack) {
+            Some(line) if stack != StackId::EMPTY => Origin::Line(line),
+            _ if in_backward => {
+                let caller = callers.get(it.block.index()).copied().flatten();
+                caller
+                    .and_then(|it| line_of(trace, stacks, it))
+                    .map_or(Origin::Backward, Origin::BackwardOf)
+            }
+            _ => Origin::NoStack,
+        };
+        sums.entry(origin).or_default().add(it);
+    }
+    let mut shares: Vec<LineShare> = sums
+        .into_iter()
+        .map(|(at, sum)| LineShare {
+            at,
+            bytes: sum.bytes,
+            blocks: sum.blocks,
+            category: sum.category(),
+        })
+        .collect();
+    shares.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.at.cmp(&b.at)));
+    shares.truncate(SHOWN);
+    shares
+}
+
+/// The largest contributors by module: where the agent says that a block was allocated, and what is
+/// named after a module (parameters, their gradients and states) there.
+pub(super) fn by_module(
+    trace: &Trace,
+    device: &DeviceTrace,
+    replay: &Replay,
+    evidence: &Evidence<'_>,
+    live: &[Live],
+) -> Vec<ModuleShare> {
+    // Who owns a name that goes on behind a parameter's, such as `wte.weight.exp_avg`.
+    let parameters: BTreeSet<&str> = (0..replay.blocks.len())
+        .filter_map(|it| evidence.name(BlockId(u32::try_from(it).unwrap_or(u32::MAX))))
+        .filter(|it| it.role == Role::Parameter)
+        .map(|it| it.name)
+        .collect();
+    let mut sums: BTreeMap<String, (Sum, BTreeSet<String>)> = BTreeMap::new();
+    for it in live {
+        let path = match evidence.name(it.block) {
+            Some(Named { role: Role::Input, .. }) => None,
+            Some(Named { name, .. }) => {
+                let owner = parameters
+                    .range(..=name)
+                    .next_back()
+                    .filter(|it| name.strip_prefix(**it).is_some_and(|rest| rest.starts_with('.')))
+                    .copied()
+                    .unwrap_or(name);
+                owner.rsplit_once('.').map(|(module, _)| module)
+            }
+            None => {
+                let alloc = replay.blocks[it.block.index()].alloc;
+                let metadata = trace.text(device.events.get(alloc.index()).metadata);
+                metadata.strip_prefix("m=").filter(|it| !it.is_empty())
+            }
+        };
+        let Some(path) = path else { continue };
+        let (sum, modules) = sums.entry(without_numbers(path)).or_default();
+        sum.add(it);
+        modules.insert(path.to_owned());
+    }
+    let mut shares: Vec<ModuleShare> = sums
+        .into_iter()
+        .map(|(path, (sum, modules))| ModuleShare {
+            path,
+            modules: modules.len() as u64,
+            bytes: sum.bytes,
+            blocks: sum.blocks,
+            category: sum.category(),
+        })
+        .collect();
+    shares.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.path.cmp(&b.path)));
+    shares.truncate(SHOWN);
+    shares
+}
+
+/// The line of the user's own code that `stack` comes from; the innermost line where there is none.
+pub(super) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
+    let users = stacks.user_frame(stack).map(|it| trace.stacks.frame_of(it));
+    let Frame { file, function, line } = users.or_else(|| trace.stacks.innermost(stack))?;
+    Some(CodeLine {
+        file: trace.text(file).to_owned(),
+        line,
+        function: trace.text(function).to_owned(),
+        text: String::new(),
+    })
+}
+
+/// The stack that called the `backward()` in which each block was allocated, by block. Autograd's
+/// threads have no Python stack, but the thread that called them allocates the first gradient (the 1
+/// that a loss begins with) inside `torch.autograd`, just before.
+fn backward_callers(
+    device: &DeviceTrace,
+    replay: &Replay,
+    stacks: &Stacks,
+) -> Vec<Option<StackId>> {
+    let mut caller = None;
+    let mut res = Vec::with_capacity(replay.blocks.len());
+    for (_, event) in device.events.iter() {
+        if event.action == Action::Alloc {
+            let signs = stacks.signs(event.stack);
+            if signs.has(Signs::BACKWARD) && !signs.has(Signs::RECOMPUTE) {
+                caller = Some(event.stack);
+            }
+            res.push(caller);
+        }
+    }
+    res
+}
+
+/// `transformer.h.3.mlp` as `transformer.h.*.mlp`: the same part of every layer.
+fn without_numbers(path: &str) -> String {
+    let parts = path.split('.').map(|it| {
+        let is_number = !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
+        if is_number { "*" } else { it }
+    });
+    parts.collect::<Vec<_>>().join(".")
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    bytes: Bytes,
+    blocks: u64,
+    by_category: BTreeMap<Category, Bytes>,
+}
+
+impl Sum {
+    fn add(&mut self, live: &Live) {
+        self.bytes += live.size;
+        self.blocks += 1;
+        *self.by_category.entry(live.category).or_default() += live.size;
+    }
+
+    /// The category that most of it belongs to; of equals the first.
+    fn category(&self) -> Category {
+        let most = self
+            .by_category
+            .iter()
+            .max_by_key(|(category, bytes)| (**bytes, std::cmp::Reverse(**category)));
+        most.map_or(Category::Unknown, |(category, _)| *category)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_one_module() {
+        assert_eq!(without_numbers("transformer.h.11.mlp.c_fc"), "transformer.h.*.mlp.c_fc");
+        assert_eq!(without_numbers("0"), "*");
+        assert_eq!(without_numbers("layer4.2.conv3"), "layer4.*.conv3");
+    }
+}

@@ -1,0 +1,278 @@
+//! The agent's notes: what only Python can know (phases, steps, names), pinned to places in the
+//! trace. One struct for each kind of line that the agent writes.
+
+use crate::units::Bytes;
+
+/// Everything that the agent of one process wrote.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Notes {
+    /// The first line; none if the process died before it.
+    pub begin: Option<Begin>,
+    /// Steps and phases, in the order they happened.
+    pub marks: Vec<Mark>,
+    /// What lived where, at several places of the trace.
+    pub tensors: Vec<Tensors>,
+    /// Requests that failed, caught or not.
+    pub ooms: Vec<OomNote>,
+    /// Lines that read values which the phantom does not know, most frequent first.
+    pub reads: Vec<ReadNote>,
+    /// Sentences for people.
+    pub remarks: Vec<Remark>,
+    /// Why this environment cannot be predicted.
+    pub unsupported: Option<Unsupported>,
+    /// The allocators' own statistics at the end, by device.
+    pub stats: Vec<DeviceStats>,
+    /// The last line; none if the process was killed.
+    pub end: Option<End>,
+}
+
+/// How a process began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Begin {
+    /// Its command line.
+    pub argv: Vec<String>,
+    /// The folder it ran in.
+    pub cwd: String,
+    /// The version of Python.
+    pub python: String,
+    /// The version of torch.
+    pub torch: String,
+    /// The script, as an absolute path, if there is one.
+    pub script: Option<String>,
+    /// Its rank in a distributed job.
+    pub rank: Option<u32>,
+    /// How many ranks the job has.
+    pub world_size: Option<u32>,
+}
+
+/// A place in the trace: after the `allocs`-th allocation and the `frees`-th request to free of each
+/// device. Lists by device index; a device that is not listed was not used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Allocations so far.
+    pub allocs: Vec<u64>,
+    /// Requests to free so far.
+    pub frees: Vec<u64>,
+}
+
+/// A step or phase began or ended here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// What begins or ends.
+    pub kind: MarkKind,
+    /// Optimizer steps finished so far, this one included.
+    pub step: u32,
+    /// Where in the trace.
+    pub place: Place,
+    /// Reserved memory, by device.
+    pub reserved: Vec<Bytes>,
+    /// Allocated memory, by device.
+    pub allocated: Vec<Bytes>,
+    /// Seconds since the process began.
+    pub seconds: f64,
+}
+
+/// What a [`Mark`] marks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    /// A phase begins.
+    Begin(Phase),
+    /// A phase ends.
+    End(Phase),
+    /// An optimizer step is finished.
+    StepEnd,
+    /// The first forward pass in training is about to begin.
+    TrainingBegin,
+}
+
+/// A part of a training step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// The outermost module's `forward`.
+    Forward,
+    /// `backward()`.
+    Backward,
+    /// `optimizer.step()`.
+    Optimizer,
+    /// `zero_grad()`.
+    ZeroGrad,
+    /// Forward passes of a model that is not in training.
+    Evaluation,
+}
+
+/// What lived where at one place of the trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tensors {
+    /// Where in the trace.
+    pub place: Place,
+    /// The device.
+    pub device: usize,
+    /// The tensors.
+    pub entries: Vec<NamedTensor>,
+}
+
+/// A tensor that has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTensor {
+    /// Its name, such as `transformer.wte.weight`.
+    pub name: String,
+    /// What it is to the training.
+    pub role: Role,
+    /// Where its storage begins.
+    pub address: u64,
+    /// The size of its storage.
+    pub size: Bytes,
+    /// The class of the model that it belongs to.
+    pub model: String,
+}
+
+/// What a tensor is to the training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// A weight.
+    Parameter,
+    /// A parameter's `.grad`.
+    Gradient,
+    /// A module's buffer.
+    Buffer,
+    /// What an optimizer keeps for a parameter.
+    OptimizerState,
+    /// What the script feeds to its model.
+    Input,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OomNote {
+    /// The device.
+    pub device: usize,
+    /// Optimizer steps finished before.
+    pub step: u32,
+    /// The phase it happened in, if in one.
+    pub phase: Option<Phase>,
+    /// What was asked for.
+    pub requested: Bytes,
+    /// PyTorch's text.
+    pub message: String,
+    /// The stack, innermost first.
+    pub stack: Vec<CodeLine>,
+    /// The innermost line in the user's own code.
+    pub user_frame: Option<CodeLine>,
+    /// Whether the script went on; none when the agent cannot say.
+    pub caught: Option<bool>,
+    /// Where in the trace.
+    pub place: Place,
+}
+
+/// A line of source code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CodeLine {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The function around it.
+    pub function: String,
+    /// What stands there; empty when unknown.
+    pub text: String,
+}
+
+/// A line that copied values from the device which the phantom does not know: it got zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadNote {
+    /// Where.
+    pub at: CodeLine,
+    /// How often.
+    pub count: u64,
+    /// How much in all.
+    pub bytes: Bytes,
+}
+
+/// A sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// A stable word for it, such as `torch-compile`.
+    pub code: String,
+    /// The sentence.
+    pub text: String,
+}
+
+/// Why this environment cannot be predicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// A stable word, such as `no-cuda-build`.
+    pub reason: String,
+    /// One sentence.
+    pub text: String,
+    /// The version of torch.
+    pub torch: Option<String>,
+}
+
+/// `torch.cuda.memory_stats` of one device at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// The device.
+    pub device: usize,
+    /// Largest sum of allocated blocks.
+    pub peak_allocated: Bytes,
+    /// Largest sum of segments.
+    pub peak_reserved: Bytes,
+    /// Allocations.
+    pub allocs: u64,
+    /// Requests to free.
+    pub frees: u64,
+    /// How often the allocator gave everything back and tried again.
+    pub retries: u64,
+    /// Requests that failed.
+    pub ooms: u64,
+    /// Segments held in the end.
+    pub segments: u64,
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct End {
+    /// Why.
+    pub why: EndReason,
+    /// Optimizer steps finished.
+    pub steps: u32,
+    /// Peak and live memory were equal over two steps.
+    pub steady: bool,
+    /// The code it meant to exit with.
+    pub exit_code: Option<i32>,
+    /// The exception that ended it.
+    pub exception: Option<Exception>,
+    /// Seconds that went into imports.
+    pub seconds_imports: f64,
+    /// Seconds in all.
+    pub seconds: f64,
+}
+
+/// Why a process ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndReason {
+    /// We ended it: memory was steady.
+    Steady,
+    /// We ended it: the steps asked for were done.
+    Steps,
+    /// It ran to its end, or called `sys.exit`.
+    #[default]
+    Exit,
+    /// An exception nobody caught.
+    Exception,
+    /// An out-of-memory error nobody caught.
+    Oom,
+    /// Ctrl-C.
+    Interrupt,
+}
+
+/// An exception nobody caught.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exception {
+    /// Its class, such as `FileNotFoundError`.
+    pub class: String,
+    /// Its text.
+    pub message: String,
+    /// The innermost line in the user's own code.
+    pub user_frame: Option<CodeLine>,
+}

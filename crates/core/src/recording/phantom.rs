@@ -1,0 +1,57 @@
+//! What the phantom says of itself: what it held, and what it could not imitate.
+
+use crate::units::Bytes;
+
+/// The account of one process's phantom.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PhantomReport {
+    /// Its devices.
+    pub devices: Vec<PhantomDevice>,
+    /// Kernels that it did not run.
+    pub launches: u64,
+    /// Calls answered with an error, because we do not imitate them.
+    pub not_imitated: Vec<NotImitated>,
+    /// Calls answered with something near the truth.
+    pub approximated: Vec<Approximated>,
+    /// How often the program read device bytes that nobody knows.
+    pub unknown_reads: u64,
+    /// How many bytes those were.
+    pub unknown_read_bytes: Bytes,
+}
+
+/// One device of the phantom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PhantomDevice {
+    /// Its capacity.
+    pub total: Bytes,
+    /// What its context took from the capacity at first use.
+    pub context: Bytes,
+    /// What was taken in the end, context included.
+    pub used: Bytes,
+    /// What was taken at most, context included.
+    pub peak: Bytes,
+    /// What libraries other than PyTorch's allocator took at most.
+    pub other_peak: Bytes,
+}
+
+/// A call that we do not imitate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotImitated {
+    /// The function.
+    pub name: String,
+    /// The library that it belongs to.
+    pub library: String,
+    /// What the program got.
+    pub answer: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// Something that the phantom does only nearly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approximated {
+    /// A sentence for people.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+}

@@ -1,0 +1,462 @@
+//! `agent.jsonl`: the notes of the agent, one JSON object a line, each with its `kind`. Format
+//! version 1. Unknown kinds and keys are a later agent's and are left out without a word; a line that
+//! is broken is left out with one.
+
+use serde::{Deserialize, Deserializer};
+
+use crate::{
+    recording::{
+        Begin, CodeLine, DeviceStats, End, EndReason, Exception, Mark, MarkKind, NamedTensor,
+        Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role, Tensors, Unsupported,
+    },
+    sources::{Problem, SourceFile, Warning, phantom::ReportLine},
+    units::Bytes,
+};
+
+/// The newest format that we read.
+const NEWEST: u64 = 1;
+
+/// Reads the agent's notes, and the phantom's report if the agent passed it on.
+pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<PhantomReport>) {
+    let mut notes = Notes::default();
+    let mut phantom = None;
+    for_each_line(bytes, SourceFile::Notes, warnings, |line: Line| {
+        match line {
+            Line::Begin(it) => {
+                if NEWEST < it.format {
+                    return Err(Problem::NewerFormat { found: it.format, newest: NEWEST });
+                }
+                notes.begin = Some(it.into());
+            }
+            Line::Mark(it) => notes.marks.extend(it.into_mark()),
+            Line::Tensors(it) => notes.tensors.push(it.into()),
+            Line::Oom(it) => notes.ooms.push(it.into()),
+            Line::Read(it) => notes.reads.push(it.into()),
+            Line::Note { code, text } => notes.remarks.push(Remark { code, text }),
+            Line::Unsupported { reason, text, torch } => {
+                notes.unsupported = Some(Unsupported { reason, text, torch });
+            }
+            Line::Phantom(it) => phantom = Some(it.into()),
+            Line::Stats(it) => notes.stats.push(it.into()),
+            Line::End(it) => notes.end = Some(it.into()),
+            Line::Unknown => {}
+        }
+        Ok(())
+    });
+    (notes, phantom)
+}
+
+/// Hands every line of `bytes` that is a `T` to `take`; what is none becomes a warning.
+pub(super) fn for_each_line<T: for<'a> Deserialize<'a>>(
+    bytes: &[u8],
+    file: SourceFile,
+    warnings: &mut Vec<Warning>,
+    mut take: impl FnMut(T) -> Result<(), Problem>,
+) {
+    let mut lines = bytes.split_inclusive(|it| *it == b'\n').zip(1..).peekable();
+    while let Some((line, at)) = lines.next() {
+        let is_torn = lines.peek().is_none() && line.last() != Some(&b'\n');
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let problem = match serde_json::from_slice(line) {
+            Ok(line) => take(line).err(),
+            Err(_) if is_torn => Some(Problem::TornLine),
+            Err(error) => Some(Problem::BadLine(error.to_string())),
+        };
+        warnings.extend(problem.map(|problem| Warning { file, at, problem }));
+    }
+}
+
+/// One line as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Begin(BeginLine),
+    Mark(MarkLine),
+    Tensors(TensorsLine),
+    Oom(OomLine),
+    Read(ReadLine),
+    Note {
+        #[serde(default)]
+        code: String,
+        text: String,
+    },
+    Unsupported {
+        #[serde(default)]
+        reason: String,
+        text: String,
+        torch: Option<String>,
+    },
+    Phantom(ReportLine),
+    Stats(StatsLine),
+    End(EndLine),
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct BeginLine {
+    #[serde(deserialize_with = "or_default")]
+    format: u64,
+    #[serde(deserialize_with = "or_default")]
+    argv: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    cwd: String,
+    #[serde(deserialize_with = "or_default")]
+    python: String,
+    #[serde(deserialize_with = "or_default")]
+    torch: String,
+    script: Option<String>,
+    rank: Option<u32>,
+    world_size: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PlaceKeys {
+    #[serde(deserialize_with = "or_default")]
+    allocs: Vec<u64>,
+    #[serde(deserialize_with = "or_default")]
+    frees: Vec<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct MarkLine {
+    what: String,
+    #[serde(default, deserialize_with = "or_default")]
+    step: u32,
+    phase: Option<String>,
+    #[serde(flatten)]
+    place: PlaceKeys,
+    #[serde(default, deserialize_with = "or_default")]
+    reserved: Vec<u64>,
+    #[serde(default, deserialize_with = "or_default")]
+    allocated: Vec<u64>,
+    #[serde(default, deserialize_with = "or_default")]
+    t: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct TensorsLine {
+    #[serde(flatten)]
+    place: PlaceKeys,
+    #[serde(default, deserialize_with = "or_default")]
+    device: usize,
+    #[serde(default, deserialize_with = "or_default")]
+    entries: Vec<TensorLine>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TensorLine {
+    #[serde(default, deserialize_with = "or_default")]
+    name: String,
+    role: String,
+    address: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    bytes: u64,
+    #[serde(default)]
+    model: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct OomLine {
+    #[serde(deserialize_with = "or_default")]
+    device: usize,
+    #[serde(deserialize_with = "or_default")]
+    step: u32,
+    phase: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    requested: u64,
+    #[serde(deserialize_with = "or_default")]
+    message: String,
+    #[serde(deserialize_with = "or_default")]
+    stack: Vec<CodeText>,
+    user_frame: Option<CodeText>,
+    caught: Option<bool>,
+    #[serde(flatten)]
+    place: PlaceKeys,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct CodeText {
+    #[serde(deserialize_with = "or_default")]
+    file: String,
+    #[serde(deserialize_with = "or_default")]
+    line: u32,
+    #[serde(deserialize_with = "or_default")]
+    function: String,
+    text: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReadLine {
+    #[serde(flatten)]
+    at: CodeText,
+    #[serde(default, deserialize_with = "or_default")]
+    count: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    bytes: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StatsLine {
+    #[serde(deserialize_with = "or_default")]
+    device: usize,
+    #[serde(deserialize_with = "or_default")]
+    peak_allocated: u64,
+    #[serde(deserialize_with = "or_default")]
+    peak_reserved: u64,
+    #[serde(deserialize_with = "or_default")]
+    allocs: u64,
+    #[serde(deserialize_with = "or_default")]
+    frees: u64,
+    #[serde(deserialize_with = "or_default")]
+    retries: u64,
+    #[serde(deserialize_with = "or_default")]
+    ooms: u64,
+    #[serde(deserialize_with = "or_default")]
+    segments: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct EndLine {
+    #[serde(deserialize_with = "or_default")]
+    why: String,
+    #[serde(deserialize_with = "or_default")]
+    steps: u32,
+    #[serde(deserialize_with = "or_default")]
+    steady: bool,
+    exit_code: Option<i32>,
+    exception: Option<ExceptionLine>,
+    #[serde(deserialize_with = "or_default")]
+    seconds_imports: f64,
+    #[serde(deserialize_with = "or_default")]
+    seconds: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ExceptionLine {
+    #[serde(rename = "type")]
+    #[serde(deserialize_with = "or_default")]
+    class: String,
+    #[serde(deserialize_with = "or_default")]
+    message: String,
+    user_frame: Option<CodeText>,
+}
+
+/// `null` is what Python writes for what it does not know.
+fn or_default<'a, T: Default + Deserialize<'a>, D: Deserializer<'a>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(from).map(Option::unwrap_or_default)
+}
+
+impl MarkLine {
+    /// None for a mark that a later agent makes.
+    fn into_mark(self) -> Option<Mark> {
+        let phase = self.phase.as_deref().and_then(phase);
+        let kind = match self.what.as_str() {
+            "phase_begin" => MarkKind::Begin(phase?),
+            "phase_end" => MarkKind::End(phase?),
+            "step_end" => MarkKind::StepEnd,
+            "training_begin" => MarkKind::TrainingBegin,
+            _ => return None,
+        };
+        let bytes = |it: Vec<u64>| it.into_iter().map(Bytes).collect();
+        Some(Mark {
+            kind,
+            step: self.step,
+            place: self.place.into(),
+            reserved: bytes(self.reserved),
+            allocated: bytes(self.allocated),
+            seconds: self.t,
+        })
+    }
+}
+
+fn phase(word: &str) -> Option<Phase> {
+    Some(match word {
+        "forward" => Phase::Forward,
+        "backward" => Phase::Backward,
+        "optimizer" => Phase::Optimizer,
+        "zero_grad" => Phase::ZeroGrad,
+        "evaluation" => Phase::Evaluation,
+        _ => return None,
+    })
+}
+
+impl From<BeginLine> for Begin {
+    fn from(it: BeginLine) -> Begin {
+        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size } = it;
+        Begin { argv, cwd, python, torch, script, rank, world_size }
+    }
+}
+
+impl From<PlaceKeys> for Place {
+    fn from(it: PlaceKeys) -> Place {
+        Place { allocs: it.allocs, frees: it.frees }
+    }
+}
+
+impl From<TensorsLine> for Tensors {
+    fn from(it: TensorsLine) -> Tensors {
+        let entries = it.entries.into_iter().filter_map(|it| {
+            let role = match it.role.as_str() {
+                "parameter" => Role::Parameter,
+                "gradient" => Role::Gradient,
+                "buffer" => Role::Buffer,
+                "optimizer_state" => Role::OptimizerState,
+                "input" => Role::Input,
+                _ => return None,
+            };
+            let TensorLine { name, address, bytes, model, .. } = it;
+            let model = model.unwrap_or_default();
+            Some(NamedTensor { name, role, address, size: Bytes(bytes), model })
+        });
+        let entries = entries.collect();
+        Tensors { place: it.place.into(), device: it.device, entries }
+    }
+}
+
+impl From<OomLine> for OomNote {
+    fn from(it: OomLine) -> OomNote {
+        OomNote {
+            device: it.device,
+            step: it.step,
+            phase: it.phase.as_deref().and_then(phase),
+            requested: Bytes(it.requested),
+            message: it.message,
+            stack: it.stack.into_iter().map(CodeLine::from).collect(),
+            user_frame: it.user_frame.map(CodeLine::from),
+            caught: it.caught,
+            place: it.place.into(),
+        }
+    }
+}
+
+impl From<CodeText> for CodeLine {
+    fn from(it: CodeText) -> CodeLine {
+        let CodeText { file, line, function, text } = it;
+        CodeLine { file, line, function, text: text.unwrap_or_default().trim().to_owned() }
+    }
+}
+
+impl From<ReadLine> for ReadNote {
+    fn from(it: ReadLine) -> ReadNote {
+        ReadNote { at: it.at.into(), count: it.count, bytes: Bytes(it.bytes) }
+    }
+}
+
+impl From<StatsLine> for DeviceStats {
+    fn from(it: StatsLine) -> DeviceStats {
+        DeviceStats {
+            device: it.device,
+            peak_allocated: Bytes(it.peak_allocated),
+            peak_reserved: Bytes(it.peak_reserved),
+            allocs: it.allocs,
+            frees: it.frees,
+            retries: it.retries,
+            ooms: it.ooms,
+            segments: it.segments,
+        }
+    }
+}
+
+impl From<EndLine> for End {
+    fn from(it: EndLine) -> End {
+        End {
+            why: match it.why.as_str() {
+                "steady" => EndReason::Steady,
+                "steps" => EndReason::Steps,
+                "exception" => EndReason::Exception,
+                "oom" => EndReason::Oom,
+                "interrupt" => EndReason::Interrupt,
+                _ => EndReason::Exit,
+            },
+            steps: it.steps,
+            steady: it.steady,
+            exit_code: it.exit_code,
+            exception: it.exception.map(|it| Exception {
+                class: it.class,
+                message: it.message,
+                user_frame: it.user_frame.map(CodeLine::from),
+            }),
+            seconds_imports: it.seconds_imports,
+            seconds: it.seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_all(text: &str) -> (Notes, Option<PhantomReport>, Vec<String>) {
+        let mut warnings = Vec::new();
+        let (notes, phantom) = read(text.as_bytes(), &mut warnings);
+        (notes, phantom, warnings.iter().map(Warning::to_string).collect())
+    }
+
+    #[test]
+    fn reads_each_kind_and_leaves_out_what_a_later_agent_adds() {
+        let (notes, phantom, warnings) = read_all(
+            r#"{"kind":"begin","format":1,"pid":7,"argv":["train.py","--lr","1"],"cwd":null,"python":"3.11.7","torch":"2.11.0+cu130","script":"/home/user/train.py","rank":null,"world_size":null,"moon":"full"}
+{"kind":"weather","sun":true}
+{"kind":"mark","what":"phase_begin","step":0,"phase":"forward","allocs":[12,0],"frees":[3,0],"reserved":[2097152],"allocated":[512],"t":1.5}
+{"kind":"mark","what":"phase_begin","step":0,"phase":"daydream","allocs":[12],"frees":[3]}
+{"kind":"mark","what":"step_end","step":1,"phase":null,"allocs":[20],"frees":[9],"reserved":[0],"allocated":[0],"t":2}
+{"kind":"tensors","allocs":[12],"frees":[3],"device":0,"entries":[{"name":"wte.weight","role":"parameter","address":140737488355328,"bytes":4096,"model":"GPT2"},{"name":"x","role":"hat","address":1}]}
+{"kind":"read","file":"/home/user/train.py","line":9,"function":"main","text":"  if loss.item() > 3:","count":4,"bytes":16}
+{"kind":"note","code":"torch-compile","text":"torch.compile was used"}
+{"kind":"stats","device":0,"peak_allocated":1024,"peak_reserved":2097152,"allocs":20,"frees":9,"retries":0,"ooms":0,"segments":1}
+{"kind":"phantom","devices":[{"total_bytes":1000,"context_bytes":100,"used_bytes":300,"peak_bytes":400,"other_peak_bytes":5}],"launches":9,"not_imitated":[{"name":"cudaFoo","library":"cudart","answer":"error 801","count":2}],"approximated":[],"unknown_reads":{"count":1,"bytes":4}}
+{"kind":"end","why":"steady","steps":3,"steady":true,"exit_code":null,"exception":null,"seconds_imports":2.5,"seconds":4.0}
+"#,
+        );
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(notes.begin.map(|it| it.argv.len()), Some(3));
+        assert_eq!(notes.marks.len(), 2);
+        assert_eq!(notes.marks[0].kind, MarkKind::Begin(Phase::Forward));
+        assert_eq!(notes.marks[0].place, Place { allocs: vec![12, 0], frees: vec![3, 0] });
+        assert_eq!(notes.tensors[0].entries.len(), 1);
+        assert_eq!(notes.reads[0].at.text, "if loss.item() > 3:");
+        assert_eq!(notes.stats[0].peak_allocated, Bytes::kib(1));
+        assert_eq!(notes.end.map(|it| (it.why, it.steps)), Some((EndReason::Steady, 3)));
+        let phantom = phantom.unwrap();
+        assert_eq!(phantom.devices[0].other_peak, Bytes(5));
+        assert_eq!((phantom.not_imitated[0].count, phantom.unknown_reads), (2, 1));
+    }
+
+    #[test]
+    fn a_torn_end_and_a_broken_line_are_warnings() {
+        let (notes, _, warnings) = read_all(
+            "{\"kind\":\"note\",\"text\":\"one\"}\nnot json\n\n{\"kind\":\"note\",\"text\":\"two\"}\n{\"kind\":\"no",
+        );
+        assert_eq!(notes.remarks.len(), 2);
+        assert_eq!(
+            warnings,
+            [
+                "agent.jsonl, line 2: left out a line: expected ident at line 1 column 2",
+                "agent.jsonl, line 5: the last line is torn; left out",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_newer_format_says_what_to_do() {
+        let (_, _, warnings) = read_all("{\"kind\":\"begin\",\"format\":2}\n");
+        assert_eq!(
+            warnings,
+            [
+                "agent.jsonl, line 1: format 2 is newer than this program, which reads up to 1; update it"
+            ]
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! `phantom.jsonl`: what the phantom writes itself, so that something is left when a process is killed
+//! before the agent could ask. The first line comes at first use; a line follows the first time that
+//! something is not imitated.
+
+use serde::Deserialize;
+
+use crate::{
+    recording::{Approximated, NotImitated, PhantomDevice, PhantomReport},
+    sources::{SourceFile, Warning, agent::for_each_line},
+    units::Bytes,
+};
+
+/// Reads the phantom's log: the sum of its lines, the devices of the last line that has any. None if
+/// no line could be read.
+pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> {
+    let mut res: Option<PhantomReport> = None;
+    for_each_line(bytes, SourceFile::PhantomLog, warnings, |line: LogLine| {
+        let res = res.get_or_insert_default();
+        let report = PhantomReport::from(line.report);
+        if !report.devices.is_empty() {
+            res.devices = report.devices;
+        }
+        res.launches = res.launches.max(report.launches);
+        res.unknown_reads = res.unknown_reads.max(report.unknown_reads);
+        res.unknown_read_bytes = res.unknown_read_bytes.max(report.unknown_read_bytes);
+        res.not_imitated.extend(report.not_imitated);
+        res.approximated.extend(report.approximated);
+        if let Some(name) = line.name {
+            res.not_imitated.push(NotImitated {
+                name,
+                library: line.library,
+                answer: line.answer,
+                count: line.count.max(1),
+            });
+        }
+        Ok(())
+    });
+    res
+}
+
+/// A line of the log: a report, or one call that is not imitated.
+#[derive(Debug, Deserialize)]
+struct LogLine {
+    #[serde(flatten)]
+    report: ReportLine,
+    name: Option<String>,
+    #[serde(default)]
+    library: String,
+    #[serde(default)]
+    answer: String,
+    #[serde(default)]
+    count: u64,
+}
+
+/// What `plimsoll_phantom_report` writes; the agent passes it on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ReportLine {
+    devices: Vec<DeviceLine>,
+    launches: u64,
+    not_imitated: Vec<NotImitatedLine>,
+    approximated: Vec<ApproximatedLine>,
+    unknown_reads: ReadsLine,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct DeviceLine {
+    total_bytes: u64,
+    context_bytes: u64,
+    used_bytes: u64,
+    peak_bytes: u64,
+    other_peak_bytes: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct NotImitatedLine {
+    name: String,
+    library: String,
+    answer: String,
+    count: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ApproximatedLine {
+    what: String,
+    count: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ReadsLine {
+    count: u64,
+    bytes: u64,
+}
+
+impl From<ReportLine> for PhantomReport {
+    fn from(it: ReportLine) -> PhantomReport {
+        let device = |it: DeviceLine| PhantomDevice {
+            total: Bytes(it.total_bytes),
+            context: Bytes(it.context_bytes),
+            used: Bytes(it.used_bytes),
+            peak: Bytes(it.peak_bytes),
+            other_peak: Bytes(it.other_peak_bytes),
+        };
+        let not_imitated = |it: NotImitatedLine| {
+            let NotImitatedLine { name, library, answer, count } = it;
+            NotImitated { name, library, answer, count }
+        };
+        let approximated = |ApproximatedLine { what, count }| Approximated { what, count };
+        PhantomReport {
+            devices: it.devices.into_iter().map(device).collect(),
+            launches: it.launches,
+            not_imitated: it.not_imitated.into_iter().map(not_imitated).collect(),
+            approximated: it.approximated.into_iter().map(approximated).collect(),
+            unknown_reads: it.unknown_reads.count,
+            unknown_read_bytes: Bytes(it.unknown_reads.bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_devices_count_and_calls_add_up() {
+        let log = r#"{"kind":"phantom","devices":[{"total_bytes":100,"used_bytes":1}]}
+{"kind":"not_imitated","name":"cudaFoo","library":"cudart","answer":"error 801"}
+{"devices":[{"total_bytes":100,"used_bytes":2}],"launches":3}
+"#;
+        let mut warnings = Vec::new();
+        let report = read(log.as_bytes(), &mut warnings).unwrap();
+        assert_eq!(warnings, []);
+        assert_eq!(report.devices[0].used, Bytes(2));
+        assert_eq!(report.not_imitated[0].name, "cudaFoo");
+        assert_eq!(report.launches, 3);
+        assert_eq!(read(b"", &mut warnings), None);
+    }
+}

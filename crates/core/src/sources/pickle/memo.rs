@@ -1,0 +1,61 @@
+//! What a pickle stores and recalls by number.
+
+use crate::{
+    sources::pickle::{Damage, Stop, Value},
+    trace::TextId,
+};
+
+/// What PUT and MEMOIZE stored, four bytes an entry: a writer memoises every container and text.
+#[derive(Default)]
+pub(super) struct Memo {
+    /// A tag in the two high bits, an id below.
+    entries: Vec<u32>,
+    /// Values that are neither texts nor objects; no writer stores any.
+    others: Vec<Value>,
+}
+
+const MEMO_NOTHING: u32 = 0;
+const MEMO_TEXT: u32 = 1 << 30;
+const MEMO_OBJECT: u32 = 2 << 30;
+const MEMO_OTHER: u32 = 3 << 30;
+const MEMO_ID: u32 = MEMO_TEXT - 1;
+
+impl Memo {
+    /// MEMOIZE stores at the number of entries, which counts up without holes.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u64) -> Option<Value> {
+        let entry = *self.entries.get(usize::try_from(index).ok()?)?;
+        let id = entry & MEMO_ID;
+        match entry & !MEMO_ID {
+            MEMO_TEXT => Some(Value::Text(TextId(id))),
+            MEMO_OBJECT => Some(Value::Object(id)),
+            MEMO_OTHER => self.others.get(id as usize).copied(),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn put(&mut self, index: usize, value: Value) -> Result<(), Stop> {
+        let (tag, id) = match value {
+            Value::Text(TextId(id)) => (MEMO_TEXT, id),
+            Value::Object(id) => (MEMO_OBJECT, id),
+            other => {
+                let id = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
+                self.others.push(other);
+                (MEMO_OTHER, id)
+            }
+        };
+        if MEMO_ID < id {
+            return Err(Damage::TooMuch("objects").into());
+        }
+        if self.entries.len() <= index {
+            self.entries.resize(index + 1, MEMO_NOTHING);
+        }
+        self.entries[index] = tag | id;
+        Ok(())
+    }
+}

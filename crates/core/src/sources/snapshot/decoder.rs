@@ -1,0 +1,447 @@
+//! What the dicts and lists of a snapshot mean. Each is turned into columns as soon as its items
+//! arrive and leaves a small [`Object`] behind for who refers to it; there is never a tree of
+//! generic objects.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    sources::{
+        pickle::{Builder, Damage, Value},
+        snapshot::{
+            keys::{self, Record, Word},
+            object::{Object, Span, Top},
+        },
+    },
+    trace::{
+        Annotation, Block, BlockState, Event, Events, Frame, FrameId, Interner, PoolId, Segment,
+        Settings, SizeClass, StackId, StackTable, StreamId, TextId,
+    },
+};
+
+/// Dicts that may be unfinished at once. Only protocol 0 gives the items of a dict one by one, and
+/// it finishes each dict before it begins the next one beside it.
+const MAX_OPEN: usize = 4096;
+/// Devices that a snapshot may have; torch itself stops at 128.
+const MAX_DEVICES: u32 = 1024;
+
+/// The columns, and what refers to them.
+pub(super) struct Decoder {
+    pub(super) texts: Interner,
+    pub(super) stacks: StackTable,
+    pub(super) events: Events,
+    /// Each with the device that it says it is on.
+    pub(super) segments: Vec<(u32, Segment)>,
+    pub(super) blocks: Vec<Block>,
+    pub(super) annotations: Vec<Annotation>,
+    pub(super) settings: Option<Settings>,
+    divisions: [u32; 16],
+    pub(super) streams: Vec<i64>,
+    stream_ids: BTreeMap<i64, StreamId>,
+    pub(super) pools: Vec<(i64, i64)>,
+    pool_ids: BTreeMap<(i64, i64), PoolId>,
+    objects: Vec<Object>,
+    open: Vec<Record>,
+    free_open: Vec<u32>,
+    frame_items: Vec<FrameId>,
+    pub(super) traces: Vec<Vec<u32>>,
+    /// Events before this one are in a list.
+    pub(super) n_events_in_lists: u32,
+    /// The record of the dict at hand; away while it is decoded.
+    scratch: Option<Box<Record>>,
+    /// What had to be left out; each kind once.
+    pub(super) left_out: Vec<&'static str>,
+}
+
+impl Decoder {
+    pub(super) fn new() -> Decoder {
+        Decoder {
+            texts: keys::interner(),
+            stacks: StackTable::default(),
+            events: Events::default(),
+            segments: Vec::new(),
+            blocks: Vec::new(),
+            annotations: Vec::new(),
+            settings: None,
+            divisions: [0; 16],
+            streams: vec![0],
+            stream_ids: BTreeMap::from([(0, StreamId(0))]),
+            pools: vec![(0, 0)],
+            pool_ids: BTreeMap::from([((0, 0), PoolId(0))]),
+            objects: Vec::new(),
+            open: Vec::new(),
+            free_open: Vec::new(),
+            frame_items: Vec::new(),
+            traces: Vec::new(),
+            n_events_in_lists: 0,
+            scratch: None,
+            left_out: Vec::new(),
+        }
+    }
+
+    /// What `object` is.
+    pub(super) fn object(&self, object: u32) -> Object {
+        self.objects.get(object as usize).copied().unwrap_or(Object::Ignored)
+    }
+
+    fn add(&mut self, object: Object) -> u32 {
+        self.objects.push(object);
+        row(self.objects.len() - 1)
+    }
+
+    fn leave_out(&mut self, what: &'static str) {
+        if !self.left_out.contains(&what) {
+            self.left_out.push(what);
+        }
+    }
+
+    /// What `object` is now that somebody refers to it: it has all its items.
+    pub(super) fn close(&mut self, object: u32) -> Object {
+        let closed = match self.object(object) {
+            Object::Open(open) => {
+                let record = std::mem::replace(&mut self.open[open as usize], Record::new());
+                self.free_open.push(open);
+                self.decode(&record)
+            }
+            Object::Frames(span) => {
+                let range = span.first as usize..span.end() as usize;
+                let outermost_first = self.frame_items[range].iter().rev();
+                let stack =
+                    outermost_first.fold(StackId::EMPTY, |it, frame| self.stacks.push(it, *frame));
+                if span.end() as usize == self.frame_items.len() {
+                    self.frame_items.truncate(span.first as usize);
+                }
+                Object::Stack(stack)
+            }
+            other => return other,
+        };
+        self.objects[object as usize] = closed;
+        closed
+    }
+
+    /// Turns a complete dict into what it is.
+    fn decode(&mut self, record: &Record) -> Object {
+        if record.has(Word::Action) {
+            self.event(record)
+        } else if record.has(Word::Filename) {
+            let frame = Frame {
+                file: record.text(Word::Filename).unwrap_or_default(),
+                function: record.text(Word::Name).unwrap_or_default(),
+                line: record.int(Word::Line).and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
+            };
+            Object::Frame(self.stacks.frame(frame))
+        } else if record.has(Word::TotalSize) {
+            self.segment(record)
+        } else if record.has(Word::State) {
+            self.block(record)
+        } else if record.has(Word::RealSize) {
+            Object::History(self.stack(record))
+        } else if record.has(Word::Stage) {
+            self.annotations.push(Annotation {
+                name: record.text(Word::Name).unwrap_or_default(),
+                begins: record.text(Word::Stage).is_some_and(|it| Word::Start.is(it)),
+                device: record.int(Word::Device).and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
+                time_micros: record.int(Word::TimeUs).unwrap_or(0),
+            });
+            Object::Annotation
+        } else if record.has(Word::DeviceTraces) || record.has(Word::Segments) {
+            if let Some(settings) = record.object(Word::AllocatorSettings) {
+                self.close(settings);
+            }
+            Object::Top(Top {
+                traces: record.object(Word::DeviceTraces),
+                segments: record.object(Word::Segments),
+            })
+        } else if record.has(Word::AllocConf) || record.has(Word::MaxSplitSize) {
+            self.settings(record)
+        } else if let Some(divisions) = record.divisions() {
+            self.divisions = divisions;
+            Object::Divisions
+        } else {
+            Object::Ignored
+        }
+    }
+
+    #[inline]
+    fn event(&mut self, record: &Record) -> Object {
+        let action = record.text(Word::Action).map_or(crate::trace::Action::Other, keys::action);
+        let address = record.address(Word::Addr).or_else(|| record.address(Word::DeviceFree));
+        let (Some(address), Some(size)) = (address, record.size(Word::Size)) else {
+            self.leave_out("an event without address or size");
+            return Object::Ignored;
+        };
+        if u32::MAX as usize - 1 <= self.events.len() {
+            self.leave_out("events beyond the 4294967294th");
+            return Object::Ignored;
+        }
+        let event = Event {
+            action,
+            address,
+            size,
+            stream: self.stream(record.int(Word::Stream).unwrap_or(0)),
+            pool: self.pool(record, Word::PoolId),
+            stack: self.stack(record),
+            time_micros: record.int(Word::TimeUs).unwrap_or(0),
+            metadata: record.text(Word::UserMetadata).unwrap_or_default(),
+        };
+        self.events.push(event);
+        Object::Event(row(self.events.len() - 1))
+    }
+
+    fn segment(&mut self, record: &Record) -> Object {
+        let device = record.int(Word::Device).unwrap_or(0);
+        let device = u32::try_from(device).ok().filter(|it| *it < MAX_DEVICES);
+        let (Some(address), Some(size), Some(device)) =
+            (record.address(Word::Address), record.size(Word::TotalSize), device)
+        else {
+            self.leave_out("a segment without address, size or device");
+            return Object::Ignored;
+        };
+        let blocks = match record.object(Word::Blocks).map(|it| self.object(it)) {
+            Some(Object::Blocks(span)) => span,
+            _ => Span::default(),
+        };
+        // Before 2.1 a block does not say where it is; blocks cover their segment without gaps.
+        let mut next = address;
+        for block in &mut self.blocks[blocks.first as usize..blocks.end() as usize] {
+            if block.address == 0 {
+                block.address = next;
+            }
+            next = block.address.wrapping_add(block.size.0);
+        }
+        let is_small = record.text(Word::SegmentType).is_some_and(|it| Word::Small.is(it));
+        let segment = Segment {
+            address,
+            size,
+            stream: self.stream(record.int(Word::Stream).unwrap_or(0)),
+            pool: self.pool(record, Word::SegmentPoolId),
+            size_class: if is_small { SizeClass::Small } else { SizeClass::Large },
+            expandable: record.bool(Word::IsExpandable),
+            stack: self.stack(record),
+            blocks: blocks.first..blocks.end(),
+        };
+        self.segments.push((device, segment));
+        Object::Segment(row(self.segments.len() - 1))
+    }
+
+    fn block(&mut self, record: &Record) -> Object {
+        let Some(size) = record.size(Word::Size) else {
+            self.leave_out("a block without size");
+            return Object::Ignored;
+        };
+        let state = match record.text(Word::State) {
+            Some(it) if Word::ActiveAllocated.is(it) => BlockState::Allocated,
+            Some(it) if Word::ActivePendingFree.is(it) || Word::ActiveAwaitingFree.is(it) => {
+                BlockState::PendingFree
+            }
+            _ => BlockState::Free,
+        };
+        let stack = match record.object(Word::History).map(|it| self.object(it)) {
+            Some(Object::History(stack)) if !record.has(Word::Frames) => stack,
+            _ => self.stack(record),
+        };
+        self.blocks.push(Block {
+            address: record.address(Word::Address).unwrap_or(0),
+            size,
+            requested: record.size(Word::RequestedSize).unwrap_or(size),
+            state,
+            stack,
+        });
+        Object::Block(row(self.blocks.len() - 1))
+    }
+
+    fn settings(&mut self, record: &Record) -> Object {
+        let text = record.text(Word::AllocConf).map_or("", |it| self.texts.get(it)).to_owned();
+        let divisions = record.object(Word::RoundupPower2Divisions).map(|it| self.close(it));
+        self.settings = Some(Settings {
+            text,
+            // -1 is the writer's word for unlimited.
+            max_split_size: record.size(Word::MaxSplitSize).filter(|it| it.0 != 0),
+            garbage_collection_threshold: match record.get(Word::GarbageCollectionThreshold) {
+                Some(Value::Float(it)) => it,
+                _ => 0.0,
+            },
+            expandable_segments: record.bool(Word::ExpandableSegments),
+            roundup_power2_divisions: match divisions {
+                Some(Object::Divisions) => self.divisions,
+                _ => [0; 16],
+            },
+        });
+        Object::Settings
+    }
+
+    #[inline]
+    fn stack(&mut self, record: &Record) -> StackId {
+        match record.object(Word::Frames).map(|it| self.close(it)) {
+            Some(Object::Stack(stack)) => stack,
+            _ => StackId::EMPTY,
+        }
+    }
+
+    #[inline]
+    fn stream(&mut self, handle: i64) -> StreamId {
+        if handle == 0 {
+            return StreamId(0);
+        }
+        let streams = &mut self.streams;
+        *self.stream_ids.entry(handle).or_insert_with(|| {
+            streams.push(handle);
+            StreamId(row(streams.len() - 1))
+        })
+    }
+
+    #[inline]
+    fn pool(&self, record: &Record, key: Word) -> PoolId {
+        match record.object(key).map(|it| self.object(it)) {
+            Some(Object::Pool(pool)) => pool,
+            _ => PoolId(0),
+        }
+    }
+
+    /// The list `list` after `item` is added to it.
+    fn appended(&mut self, list: Object, object: u32, item: Object) -> Object {
+        /// `span` and the row after it; a row elsewhere belongs to two lists, which no writer does.
+        fn grown(span: Option<Span>, row: u32) -> Option<Span> {
+            match span {
+                None => Some(Span { first: row, len: 1 }),
+                Some(span) if span.end() == row => Some(Span { len: span.len + 1, ..span }),
+                Some(_) => None,
+            }
+        }
+        let is_new = matches!(list, Object::List);
+        let span = |is_same: Option<Span>| if is_new { Some(None) } else { is_same.map(Some) };
+        let grown = match item {
+            Object::Event(at) => {
+                let span = span(if let Object::Events(it) = list { Some(it) } else { None });
+                self.n_events_in_lists = self.n_events_in_lists.max(at + 1);
+                span.and_then(|it| grown(it, at)).map(Object::Events)
+            }
+            Object::Segment(at) => {
+                let span = span(if let Object::Segments(it) = list { Some(it) } else { None });
+                span.and_then(|it| grown(it, at)).map(Object::Segments)
+            }
+            Object::Block(at) => {
+                let span = span(if let Object::Blocks(it) = list { Some(it) } else { None });
+                span.and_then(|it| grown(it, at)).map(Object::Blocks)
+            }
+            Object::Frame(frame) => {
+                let span = match list {
+                    Object::Frames(it) => Some(it),
+                    Object::List => Some(Span { first: row(self.frame_items.len()), len: 0 }),
+                    _ => None,
+                };
+                let span = span.filter(|it| it.end() == row(self.frame_items.len()));
+                span.map(|it| {
+                    self.frame_items.push(frame);
+                    Object::Frames(Span { len: it.len + 1, ..it })
+                })
+            }
+            Object::List | Object::Events(_) => match list {
+                Object::List => {
+                    self.traces.push(vec![object]);
+                    Some(Object::Traces(row(self.traces.len() - 1)))
+                }
+                Object::Traces(at) if self.traces[at as usize].len() < MAX_DEVICES as usize => {
+                    self.traces[at as usize].push(object);
+                    Some(list)
+                }
+                _ => None,
+            },
+            // The newest use of a block comes first.
+            Object::History(stack) => Some(if is_new { Object::History(stack) } else { list }),
+            Object::Annotation | Object::Ignored => Some(list),
+            _ => None,
+        };
+        grown.unwrap_or_else(|| {
+            self.leave_out("an item of a list that holds something else");
+            list
+        })
+    }
+}
+
+impl Builder for Decoder {
+    #[inline]
+    fn text(&mut self, text: &str) -> TextId {
+        self.texts.intern(text)
+    }
+
+    fn text_of(&self, id: TextId) -> &str {
+        self.texts.get(id)
+    }
+
+    #[inline]
+    fn dict(&mut self) -> u32 {
+        self.add(Object::Dict)
+    }
+
+    #[inline]
+    fn list(&mut self) -> u32 {
+        self.add(Object::List)
+    }
+
+    fn tuple(&mut self, items: &[Value]) -> u32 {
+        let object = match items {
+            [Value::Int(first), Value::Int(second)] => {
+                let id = (*first, *second);
+                let pools = &mut self.pools;
+                Object::Pool(*self.pool_ids.entry(id).or_insert_with(|| {
+                    pools.push(id);
+                    PoolId(row(pools.len() - 1))
+                }))
+            }
+            _ => Object::Ignored,
+        };
+        self.add(object)
+    }
+
+    #[inline]
+    fn set(&mut self, dict: u32, items: &[Value], all: bool) -> Result<(), Damage> {
+        match self.object(dict) {
+            Object::Dict if all => {
+                let mut record = self.scratch.take().unwrap_or_else(|| Box::new(Record::new()));
+                record.clear();
+                record.set(items);
+                self.objects[dict as usize] = self.decode(&record);
+                self.scratch = Some(record);
+            }
+            Object::Dict => {
+                let open = match self.free_open.pop() {
+                    Some(open) => open,
+                    None if MAX_OPEN <= self.open.len() => {
+                        return Err(Damage::TooMuch("unfinished dicts"));
+                    }
+                    None => {
+                        self.open.push(Record::new());
+                        row(self.open.len() - 1)
+                    }
+                };
+                self.open[open as usize].set(items);
+                self.objects[dict as usize] = Object::Open(open);
+            }
+            Object::Open(open) => self.open[open as usize].set(items),
+            Object::Ignored => {}
+            _ => self.leave_out("items of a dict that was complete"),
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, list: u32, items: &[Value]) {
+        let mut grown = self.object(list);
+        for item in items {
+            if let Value::Object(object) = *item
+                && object != list
+            {
+                let item = self.close(object);
+                grown = self.appended(grown, object, item);
+            }
+        }
+        if let Some(it) = self.objects.get_mut(list as usize) {
+            *it = grown;
+        }
+    }
+}
+
+/// A row's number. Tables that could outgrow it stop before: objects in the machine's memo, events in
+/// [`Decoder::event`], and no file has more of the rest than bytes / 2.
+fn row(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,189 @@
+//! `snapshot.pickle`: what `torch.cuda.memory._dump_snapshot` writes, and its relatives: Python's
+//! pickler with any protocol, the C++ one of torch, and the bare list of segments that
+//! `torch.cuda.memory_snapshot()` returns.
+//!
+//! Keys that are not in `keys.rs` are left out; of those that torch 2.15 knows these are
+//! `compile_context`, `forward_frames`, `internal_metadata`, the `fx_*` keys of frames and the pinned
+//! host memory (`host_segments`, `host_traces`).
+
+mod decoder;
+mod keys;
+mod object;
+
+use crate::{
+    sources::{
+        Problem, ReadError, SourceFile, Warning,
+        pickle::{Damage, Machine, Refused, Stop, Value},
+        snapshot::{
+            decoder::Decoder,
+            keys::Word,
+            object::{Object, Span, Top},
+        },
+    },
+    trace::{DeviceTrace, Segment, Trace},
+};
+
+/// Reads a memory snapshot. What a damaged one still has comes with a warning that says where it
+/// breaks; bytes that are no snapshot, or that want to run code, are an error.
+pub fn read(bytes: &[u8]) -> Result<(Trace, Vec<Warning>), ReadError> {
+    if bytes.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    let mut machine = Machine::new(bytes, Decoder::new());
+    let (layout, damage) = match machine.run() {
+        Ok(value) => (layout(&mut machine.builder, value), None),
+        Err(Stop::Refused(Refused { opcode, import })) => {
+            return Err(ReadError::RunsCode { opcode, offset: machine.at as u64, import });
+        }
+        Err(Stop::Damage(damage)) => (salvage(&mut machine), Some(damage)),
+    };
+    let at = machine.at as u64;
+    let Some(layout) = layout else {
+        return Err(not_a_snapshot(bytes, at, damage));
+    };
+    let mut warnings: Vec<Warning> = Vec::new();
+    let mut warn = |problem| warnings.push(Warning { file: SourceFile::Snapshot, at, problem });
+    for what in std::mem::take(&mut machine.builder.left_out) {
+        warn(Problem::Malformed(what));
+    }
+    if let Some(damage) = damage {
+        warn(Problem::Damaged(damage));
+    }
+    Ok((finish(machine.builder, layout), warnings))
+}
+
+/// Which rows are whose.
+#[derive(Debug, Default)]
+struct Layout {
+    /// The events of each device.
+    devices: Vec<Span>,
+    segments: Span,
+}
+
+/// The layout of a complete snapshot whose outermost object is `value`.
+fn layout(decoder: &mut Decoder, value: Value) -> Option<Layout> {
+    let Value::Object(object) = value else { return None };
+    match decoder.close(object) {
+        Object::Top(top) => Some(layout_of(decoder, top)),
+        // A bare list, or a device without any segment.
+        Object::Segments(segments) => Some(Layout { devices: Vec::new(), segments }),
+        Object::List => Some(Layout::default()),
+        _ => None,
+    }
+}
+
+fn layout_of(decoder: &Decoder, top: Top) -> Layout {
+    let devices = match top.traces.map(|it| decoder.object(it)) {
+        Some(Object::Traces(lists)) => {
+            decoder.traces[lists as usize].iter().map(|it| events_of(decoder, *it)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let segments = match top.segments.map(|it| decoder.object(it)) {
+        Some(Object::Segments(segments)) => segments,
+        _ => Span::default(),
+    };
+    Layout { devices, segments }
+}
+
+fn events_of(decoder: &Decoder, list: u32) -> Span {
+    match decoder.object(list) {
+        Object::Events(events) => events,
+        _ => Span::default(),
+    }
+}
+
+/// The layout of what stood there when the machine stopped early, from what was on its stack: the
+/// lists that were not finished are still open there, with the items that they had waiting.
+fn salvage(machine: &mut Machine<'_, Decoder>) -> Option<Layout> {
+    let decoder = &mut machine.builder;
+    let mut res = Layout::default();
+    let mut is_snapshot = false;
+    // Where items come one by one, the outermost dict already has the finished ones.
+    if let Some(&Value::Object(top)) = machine.stack.first()
+        && let Object::Top(top) = decoder.close(top)
+    {
+        res = layout_of(decoder, top);
+        is_snapshot = true;
+    }
+    let is_word = |value: &Value, word: Word| matches!(value, Value::Text(it) if word.is(*it));
+    is_snapshot |= machine.stack.iter().any(|it| is_word(it, Word::Segments));
+    if let Some(at) = machine.stack.iter().position(|it| is_word(it, Word::DeviceTraces)) {
+        is_snapshot = true;
+        res.devices.clear();
+        let mut objects = machine.stack[at + 1..].iter();
+        if let Some(Value::Object(outer)) = objects.next()
+            && let Object::Traces(lists) = decoder.object(*outer)
+        {
+            res.devices
+                .extend(decoder.traces[lists as usize].iter().map(|it| events_of(decoder, *it)));
+        }
+        let open_lists = objects.map_while(|it| match it {
+            Value::Object(it) => match decoder.object(*it) {
+                Object::List => Some(Span::default()),
+                Object::Events(events) => Some(events),
+                _ => None,
+            },
+            _ => None,
+        });
+        res.devices.extend(open_lists);
+    }
+    // Events that wait for their list belong to the one that is open, which is the last.
+    let n_events = u32::try_from(decoder.events.len()).unwrap_or(u32::MAX);
+    let waiting = n_events.saturating_sub(decoder.n_events_in_lists);
+    if 0 < waiting {
+        if res.devices.is_empty() {
+            res.devices.push(Span::default());
+        }
+        if let Some(last) = res.devices.last_mut() {
+            if last.len == 0 {
+                last.first = decoder.n_events_in_lists;
+            }
+            last.len = n_events - last.first;
+        }
+    }
+    res.segments =
+        Span { first: 0, len: u32::try_from(decoder.segments.len()).unwrap_or(u32::MAX) };
+    (is_snapshot || 0 < n_events || 0 < res.segments.len).then_some(res)
+}
+
+fn finish(decoder: Decoder, layout: Layout) -> Trace {
+    let Decoder { texts, stacks, mut events, segments, blocks, annotations, .. } = decoder;
+    let Decoder { settings, streams, pools, .. } = decoder;
+    let n_devices = layout.devices.len();
+    let in_use = &segments[layout.segments.first as usize..layout.segments.end() as usize];
+    let n_devices = in_use.iter().fold(n_devices, |n, (device, _)| n.max(*device as usize + 1));
+    let mut devices: Vec<DeviceTrace> = Vec::new();
+    devices.resize_with(n_devices, DeviceTrace::default);
+    // From the last rows to the first, so that what is cut off is never moved twice.
+    let mut spans: Vec<(Span, usize)> = layout.devices.into_iter().zip(0..).collect();
+    spans.sort_by_key(|(span, _)| std::cmp::Reverse(span.first));
+    for (span, device) in spans {
+        // A damaged file may name one list for two devices; the first to come has it.
+        if span.len != 0 && span.end() as usize <= events.len() {
+            events.truncate(span.end() as usize);
+            devices[device].events = events.split_off(span.first as usize);
+        }
+    }
+    for (device, segment) in in_use {
+        let DeviceTrace { segments, blocks: own, .. } = &mut devices[*device as usize];
+        let first = own.len();
+        let range = segment.blocks.start as usize..segment.blocks.end as usize;
+        own.extend(blocks[range].iter().cloned());
+        let ids = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        segments.push(Segment { blocks: ids(first)..ids(own.len()), ..segment.clone() });
+    }
+    Trace { devices, stacks, texts, streams, pools, settings, annotations }
+}
+
+fn not_a_snapshot(bytes: &[u8], at: u64, damage: Option<Damage>) -> ReadError {
+    let looks_like_one = matches!(bytes.first(), Some(0x80 | b'(' | b']' | b'}'));
+    match damage {
+        None => ReadError::SomethingElse,
+        Some(damage) if looks_like_one && bytes.len() != 1 => ReadError::Unreadable { damage, at },
+        Some(_) => {
+            let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
+            ReadError::NotAPickle { start: start.chars().take(20).collect() }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The events of one device, as columns: a recording has millions of them.
+
+use crate::{
+    trace::{EventId, PoolId, StackId, StreamId, TextId},
+    units::Bytes,
+};
+
+/// What happened. The names are PyTorch's (`TraceEntry::Action`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Action {
+    /// A block was handed to the program.
+    Alloc,
+    /// The program gave a block back.
+    FreeRequested,
+    /// The block became reusable; later than the request only if other streams used it.
+    FreeCompleted,
+    /// The driver gave a segment (`cudaMalloc`).
+    SegmentAlloc,
+    /// A segment went back to the driver (`cudaFree`).
+    SegmentFree,
+    /// Part of an expandable segment was mapped.
+    SegmentMap,
+    /// Part of an expandable segment was unmapped.
+    SegmentUnmap,
+    /// Somebody took a snapshot.
+    Snapshot,
+    /// A request failed; `address` is what the device said was free, `size` the rounded request.
+    Oom,
+    /// The program attached metadata to a live block.
+    Annotate,
+    /// An action that this version does not know.
+    Other,
+}
+
+/// One event, put together from the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub action: Action,
+    /// Of the block or segment; of [`Action::Oom`], the free bytes of the device.
+    pub address: u64,
+    /// Of blocks what the program asked for, before rounding; of segments the real size.
+    pub size: Bytes,
+    /// The stream of the block or segment.
+    pub stream: StreamId,
+    /// The pool; recorded since torch 2.12, the default pool otherwise.
+    pub pool: PoolId,
+    /// Who asked.
+    pub stack: StackId,
+    /// When, in microseconds of the recorder's clock; not monotone, 0 when not recorded.
+    pub time_micros: i64,
+    /// What the thread had set as its metadata (`user_metadata`).
+    pub metadata: TextId,
+}
+
+/// The columns. All have the same length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    actions: Vec<Action>,
+    addresses: Vec<u64>,
+    sizes: Vec<Bytes>,
+    /// Streams and pools are few; sources refuse more than these can count.
+    streams: Vec<u16>,
+    pools: Vec<u16>,
+    stacks: Vec<StackId>,
+    times: Vec<i64>,
+    metadata: Vec<TextId>,
+}
+
+impl Events {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty()
+    }
+
+    /// Adds `event` after all others.
+    pub fn push(&mut self, event: Event) {
+        self.actions.push(event.action);
+        self.addresses.push(event.address);
+        self.sizes.push(event.size);
+        self.streams.push(narrow(event.stream.0));
+        self.pools.push(narrow(event.pool.0));
+        self.stacks.push(event.stack);
+        self.times.push(event.time_micros);
+        self.metadata.push(event.metadata);
+    }
+
+    /// The event at position `index`, which is less than [`Events::len`].
+    pub fn get(&self, index: usize) -> Event {
+        Event {
+            action: self.actions[index],
+            address: self.addresses[index],
+            size: self.sizes[index],
+            stream: StreamId(u32::from(self.streams[index])),
+            pool: PoolId(u32::from(self.pools[index])),
+            stack: self.stacks[index],
+            time_micros: self.times[index],
+            metadata: self.metadata[index],
+        }
+    }
+
+    /// All events in order.
+    pub fn iter(&self) -> impl Iterator<Item = (EventId, Event)> {
+        (0..).map(EventId).zip((0..self.len()).map(|it| self.get(it)))
+    }
+
+    /// What happened, column only.
+    pub fn actions(&self) -> &[Action] {
+        &self.actions
+    }
+
+    /// Keeps the first `len` events.
+    pub fn truncate(&mut self, len: usize) {
+        self.actions.truncate(len);
+        self.addresses.truncate(len);
+        self.sizes.truncate(len);
+        self.streams.truncate(len);
+        self.pools.truncate(len);
+        self.stacks.truncate(len);
+        self.times.truncate(len);
+        self.metadata.truncate(len);
+    }
+
+    /// Takes the events from position `at` on out of these, which keep the ones before.
+    pub fn split_off(&mut self, at: usize) -> Events {
+        if at == 0 {
+            return std::mem::take(self);
+        }
+        Events {
+            actions: self.actions.split_off(at),
+            addresses: self.addresses.split_off(at),
+            sizes: self.sizes.split_off(at),
+            streams: self.streams.split_off(at),
+            pools: self.pools.split_off(at),
+            stacks: self.stacks.split_off(at),
+            times: self.times.split_off(at),
+            metadata: self.metadata.split_off(at),
+        }
+    }
+}
+
+fn narrow(id: u32) -> u16 {
+    u16::try_from(id).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,21 @@
+//! What `PYTORCH_CUDA_ALLOC_CONF` said, as the recording repeats it.
+
+use crate::units::Bytes;
+
+/// The allocator's settings at the time the recording was written; a change during the run leaves
+/// no event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// The text of the variable. It alone has the settings that the recorder does not repeat:
+    /// memory fraction, `max_non_split_rounding_mb`, `large_segment_size_mb`.
+    pub text: String,
+    /// Blocks of at least this size are never split; none when unlimited.
+    pub max_split_size: Option<Bytes>,
+    /// Share of the memory limit above which free blocks are collected; 0 is off.
+    pub garbage_collection_threshold: f64,
+    /// Whether segments grow by mapping (`expandable_segments:True`).
+    pub expandable_segments: bool,
+    /// `roundup_power2_divisions`: how finely a power of two is divided, for requests from
+    /// 1 MiB << index on (the first entry also serves all smaller ones); 0 and 1 are off.
+    pub roundup_power2_divisions: [u32; 16],
+}

@@ -1,0 +1,364 @@
+//! The report as JSON. Everything that leaves the program as data is declared in this file, and
+//! nothing else in the crate derives `Serialize`: the model is free to change, the wire is not.
+//!
+//! Adding a field keeps [`VERSION`]; changing the meaning of one, or removing one, raises it.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    prediction::{
+        CardFit, Carries, Category, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
+        Outcome, Peaks, Prediction, Rank, ScriptExit, StepPeaks, Verdict,
+    },
+    recording::{CodeLine, Exception, Phase},
+};
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+
+/// `prediction` as one JSON document, with a line feed at its end.
+pub fn prediction(prediction: &Prediction) -> String {
+    let mut res = serde_json::to_string_pretty(&PredictionWire::from(prediction))
+        .expect("the wire has only strings for keys");
+    res.push('\n');
+    res
+}
+
+#[derive(Debug, Serialize)]
+struct PredictionWire<'a> {
+    version: u32,
+    /// `fits`, `out_of_memory` or `script_failed`.
+    outcome: &'static str,
+    /// `fits`, `does_not_fit`, `over_max` or `could_not_tell`: with `--max` taken into account.
+    verdict: &'static str,
+    /// The card's id.
+    gpu: &'a str,
+    gpu_name: &'a str,
+    gpu_total_bytes: u64,
+    max_bytes: Option<u64>,
+    steps_seen: u32,
+    steady: bool,
+    peak_allocated_bytes: u64,
+    peak_reserved_bytes: u64,
+    peak_device_bytes: u64,
+    context_bytes: u64,
+    /// Device memory of libraries outside PyTorch's allocator.
+    other_bytes: u64,
+    safe_bytes: u64,
+    headroom_bytes: Option<u64>,
+    first_step: Option<PeaksWire>,
+    steady_state: Option<PeaksWire>,
+    peak_at: Option<MomentWire>,
+    /// Sums to `peak_device_bytes`.
+    categories: BTreeMap<&'static str, u64>,
+    top_lines: Vec<LineWire<'a>>,
+    top_modules: Vec<ModuleWire<'a>>,
+    steps: Vec<StepWire>,
+    oom: Option<OomWire<'a>>,
+    cards: Vec<CardWire>,
+    process: ProcessWire<'a>,
+    ranks: Vec<RankWire>,
+    notes: Vec<NoteWire<'a>>,
+    seconds: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct PeaksWire {
+    allocated_bytes: u64,
+    reserved_bytes: u64,
+    device_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct MomentWire {
+    /// From 1; 0 before training.
+    step: u32,
+    phase: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct LineWire<'a> {
+    /// `line`, `backward` (the backward pass that the line started) or `no_stack`.
+    origin: &'static str,
+    #[serde(flatten)]
+    at: Option<CodeWire<'a>>,
+    bytes: u64,
+    blocks: u64,
+    category: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct CodeWire<'a> {
+    file: &'a str,
+    line: u32,
+    function: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    text: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct ModuleWire<'a> {
+    module: &'a str,
+    modules: u64,
+    bytes: u64,
+    blocks: u64,
+    category: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct StepWire {
+    step: u32,
+    peak_allocated_bytes: u64,
+    peak_reserved_bytes: u64,
+    allocated_after_bytes: u64,
+    finished: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct OomWire<'a> {
+    step: u32,
+    phase: Option<&'static str>,
+    requested_bytes: u64,
+    allocated_bytes: u64,
+    reserved_bytes: u64,
+    free_bytes: Option<u64>,
+    at: Option<CodeWire<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CardWire {
+    id: &'static str,
+    name: &'static str,
+    total_bytes: u64,
+    context_bytes: u64,
+    /// `yes`, `tight`, `no` or `unknown`.
+    carries: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct ProcessWire<'a> {
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    exception: Option<ExceptionWire<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExceptionWire<'a> {
+    class: &'a str,
+    message: &'a str,
+    at: Option<CodeWire<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RankWire {
+    pid: u32,
+    rank: Option<u32>,
+    device: usize,
+    #[serde(flatten)]
+    peak: PeaksWire,
+}
+
+#[derive(Debug, Serialize)]
+struct NoteWire<'a> {
+    code: &'a str,
+    text: String,
+}
+
+impl<'a> From<&'a Prediction> for PredictionWire<'a> {
+    fn from(it: &'a Prediction) -> PredictionWire<'a> {
+        let mut categories: BTreeMap<&'static str, u64> =
+            Category::ALL.into_iter().map(|it| (category(it), 0)).collect();
+        for share in &it.categories {
+            *categories.entry(category(share.category)).or_default() += share.bytes.0;
+        }
+        // Only what went through several processes is worth a list.
+        let ranks: &[Rank] = if 1 < it.ranks.len() { &it.ranks } else { &[] };
+        PredictionWire {
+            version: VERSION,
+            outcome: match it.outcome {
+                Outcome::Fits => "fits",
+                Outcome::OutOfMemory => "out_of_memory",
+                Outcome::ScriptFailed => "script_failed",
+            },
+            verdict: match it.verdict() {
+                Verdict::Fits => "fits",
+                Verdict::DoesNotFit => "does_not_fit",
+                Verdict::OverMax => "over_max",
+                Verdict::CouldNotTell => "could_not_tell",
+            },
+            gpu: &it.card.id,
+            gpu_name: &it.card.name,
+            gpu_total_bytes: it.card.total.0,
+            max_bytes: it.max.map(|it| it.0),
+            steps_seen: it.steps_seen,
+            steady: it.steady,
+            peak_allocated_bytes: it.peak.allocated.0,
+            peak_reserved_bytes: it.peak.reserved.0,
+            peak_device_bytes: it.peak.device.0,
+            context_bytes: it.context.0,
+            other_bytes: it.other.0,
+            safe_bytes: it.safe.0,
+            headroom_bytes: it.headroom().map(|it| it.0),
+            first_step: it.first_step.map(PeaksWire::from),
+            steady_state: it.steady_state.map(PeaksWire::from),
+            peak_at: it.peak_moment.map(MomentWire::from),
+            categories,
+            top_lines: it.top_lines.iter().map(LineWire::from).collect(),
+            top_modules: it.top_modules.iter().map(ModuleWire::from).collect(),
+            steps: it.steps.iter().map(StepWire::from).collect(),
+            oom: it.oom.as_ref().map(OomWire::from),
+            cards: it.cards.iter().map(CardWire::from).collect(),
+            process: ProcessWire {
+                exit_code: match it.exit {
+                    ScriptExit::Code(code) => Some(code),
+                    ScriptExit::Signal(_) => None,
+                },
+                signal: match it.exit {
+                    ScriptExit::Code(_) => None,
+                    ScriptExit::Signal(signal) => Some(signal),
+                },
+                exception: it.exception.as_ref().map(ExceptionWire::from),
+            },
+            ranks: ranks.iter().map(RankWire::from).collect(),
+            notes: it.notes.iter().map(NoteWire::from).collect(),
+            seconds: it.seconds,
+        }
+    }
+}
+
+impl From<Peaks> for PeaksWire {
+    fn from(it: Peaks) -> PeaksWire {
+        let Peaks { allocated, reserved, device } = it;
+        PeaksWire {
+            allocated_bytes: allocated.0,
+            reserved_bytes: reserved.0,
+            device_bytes: device.0,
+        }
+    }
+}
+
+impl From<Moment> for MomentWire {
+    fn from(it: Moment) -> MomentWire {
+        MomentWire { step: it.step, phase: it.phase.map(phase) }
+    }
+}
+
+impl<'a> From<&'a LineShare> for LineWire<'a> {
+    fn from(it: &'a LineShare) -> LineWire<'a> {
+        let LineShare { at, bytes, blocks, category: of } = it;
+        let (origin, at) = match at {
+            Origin::Line(line) => ("line", Some(CodeWire::from(line))),
+            Origin::BackwardOf(line) => ("backward", Some(CodeWire::from(line))),
+            Origin::Backward => ("backward", None),
+            Origin::NoStack => ("no_stack", None),
+        };
+        LineWire { origin, at, bytes: bytes.0, blocks: *blocks, category: category(*of) }
+    }
+}
+
+impl<'a> From<&'a CodeLine> for CodeWire<'a> {
+    fn from(it: &'a CodeLine) -> CodeWire<'a> {
+        let CodeLine { file, line, function, text } = it;
+        CodeWire { file, line: *line, function, text }
+    }
+}
+
+impl<'a> From<&'a ModuleShare> for ModuleWire<'a> {
+    fn from(it: &'a ModuleShare) -> ModuleWire<'a> {
+        let ModuleShare { path, modules, bytes, blocks, category: of } = it;
+        let (module, category) = (path, category(*of));
+        ModuleWire { module, modules: *modules, bytes: bytes.0, blocks: *blocks, category }
+    }
+}
+
+impl From<&StepPeaks> for StepWire {
+    fn from(it: &StepPeaks) -> StepWire {
+        StepWire {
+            step: it.step,
+            peak_allocated_bytes: it.allocated.0,
+            peak_reserved_bytes: it.reserved.0,
+            allocated_after_bytes: it.allocated_after.0,
+            finished: !it.unfinished,
+        }
+    }
+}
+
+impl<'a> From<&'a OomPlace> for OomWire<'a> {
+    fn from(it: &'a OomPlace) -> OomWire<'a> {
+        OomWire {
+            step: it.step,
+            phase: it.phase.map(phase),
+            requested_bytes: it.requested.0,
+            allocated_bytes: it.allocated.0,
+            reserved_bytes: it.reserved.0,
+            free_bytes: it.free.map(|it| it.0),
+            at: it.at.as_ref().map(CodeWire::from),
+        }
+    }
+}
+
+impl From<&CardFit> for CardWire {
+    fn from(it: &CardFit) -> CardWire {
+        CardWire {
+            id: &it.card.id,
+            name: &it.card.name,
+            total_bytes: it.card.total.0,
+            context_bytes: it.card.context.0,
+            carries: match it.carries {
+                Carries::Yes => "yes",
+                Carries::Tight => "tight",
+                Carries::No => "no",
+                Carries::Unknown => "unknown",
+            },
+        }
+    }
+}
+
+impl<'a> From<&'a Exception> for ExceptionWire<'a> {
+    fn from(it: &'a Exception) -> ExceptionWire<'a> {
+        let Exception { class, message, user_frame } = it;
+        ExceptionWire { class, message, at: user_frame.as_ref().map(CodeWire::from) }
+    }
+}
+
+impl From<&Rank> for RankWire {
+    fn from(it: &Rank) -> RankWire {
+        let Rank { pid, rank, device, peak } = *it;
+        RankWire { pid, rank, device, peak: peak.into() }
+    }
+}
+
+impl<'a> From<&'a Note> for NoteWire<'a> {
+    fn from(it: &'a Note) -> NoteWire<'a> {
+        NoteWire { code: it.code(), text: it.to_string() }
+    }
+}
+
+fn category(category: Category) -> &'static str {
+    match category {
+        Category::Parameters => "parameters",
+        Category::Gradients => "gradients",
+        Category::OptimizerState => "optimizer_state",
+        Category::Activations => "activations",
+        Category::Inputs => "inputs",
+        Category::Temporaries => "temporaries",
+        Category::Workspaces => "workspaces",
+        Category::Buffers => "buffers",
+        Category::Unknown => "unknown",
+        Category::Slack => "slack",
+        Category::Other => "other",
+        Category::Context => "context",
+    }
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Forward => "forward",
+        Phase::Backward => "backward",
+        Phase::Optimizer => "optimizer",
+        Phase::ZeroGrad => "zero_grad",
+        Phase::Evaluation => "evaluation",
+    }
+}

@@ -1,0 +1,536 @@
+//! Runs that people can read, and what is predicted from them. One line is one event:
+//!
+//! ```text
+//! begin PHASE | end PHASE      the agent marks a phase
+//! alloc NAME SIZE [at FILE:LINE] [in MODULE] [conv]     `autograd` for a thread without Python
+//! free NAME
+//! name NAME ROLE TENSOR        the agent says what lives in it
+//! step                         the agent marks the end of a step
+//! oom SIZE [caught]            a request fails
+//! ```
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use expect_test::{Expect, expect};
+use plimsoll_core::{
+    cards,
+    prediction::{Origin, Prediction, RunFacts, ScriptExit, predict},
+    recording::{
+        Begin, CodeLine, End, EndReason, Mark, MarkKind, NamedTensor, Notes, OomNote, Phase, Place,
+        Recording, Role, Tensors,
+    },
+    trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
+    units::Bytes,
+};
+
+fn check(program: &str, expect: Expect) {
+    let prediction = predicted(&[recording(program)], 0);
+    expect.assert_eq(&told(&prediction));
+}
+
+fn predicted(recordings: &[Recording], code: i32) -> Prediction {
+    let card = cards::find("h200").unwrap();
+    let facts = RunFacts { exit: ScriptExit::Code(code), seconds: 1.0, max: None };
+    let prediction = predict(recordings, card, facts);
+    let sum: Bytes = prediction.categories.iter().map(|it| it.bytes).sum();
+    assert_eq!(sum, prediction.peak.device, "every byte is in exactly one category");
+    prediction
+}
+
+fn told(prediction: &Prediction) -> String {
+    let mut res = String::new();
+    let moment = prediction.peak_moment.unwrap();
+    writeln!(res, "{:?}: step {}, {:?}", prediction.outcome, moment.step, moment.phase).unwrap();
+    for it in &prediction.categories {
+        if it.blocks != 0 {
+            writeln!(res, "{:?} {}", it.category, it.bytes).unwrap();
+        }
+    }
+    for it in &prediction.top_lines {
+        let at = match &it.at {
+            Origin::Line(line) => line.to_string(),
+            Origin::BackwardOf(line) => format!("backward of {line}"),
+            other => format!("{other:?}"),
+        };
+        writeln!(res, "  {at}: {}", it.bytes).unwrap();
+    }
+    for it in &prediction.top_modules {
+        writeln!(res, "  {} x{}: {}", it.path, it.modules, it.bytes).unwrap();
+    }
+    res
+}
+
+fn recording(program: &str) -> Recording {
+    let mut it = Recorder::default();
+    it.trace.streams.push(0);
+    it.trace.pools.push((0, 0));
+    it.trace.devices.push(DeviceTrace::default());
+    it.notes.begin = Some(Begin::default());
+    for line in program.lines() {
+        let words: Vec<&str> = line.split('#').next().unwrap().split_whitespace().collect();
+        if !words.is_empty() {
+            it.line(&words);
+        }
+    }
+    let steps = it.step;
+    let why = if it.ran_out { EndReason::Oom } else { EndReason::Steps };
+    it.notes.end = Some(End { why, steps, steady: true, ..End::default() });
+    Recording { pid: 7, trace: Some(it.trace), notes: it.notes, phantom: None }
+}
+
+#[derive(Default)]
+struct Recorder {
+    trace: Trace,
+    notes: Notes,
+    live: BTreeMap<String, (u64, Bytes)>,
+    free: BTreeMap<Bytes, Vec<u64>>,
+    end: u64,
+    allocs: u64,
+    frees: u64,
+    step: u32,
+    ran_out: bool,
+}
+
+impl Recorder {
+    fn line(&mut self, words: &[&str]) {
+        let place = Place { allocs: vec![self.allocs], frees: vec![self.frees] };
+        match words {
+            ["begin", phase] => self.mark(MarkKind::Begin(phase_of(phase)), place),
+            ["end", phase] => self.mark(MarkKind::End(phase_of(phase)), place),
+            ["step"] => {
+                self.step += 1;
+                self.mark(MarkKind::StepEnd, place);
+            }
+            ["alloc", name, size, rest @ ..] => self.alloc(name, size.parse().unwrap(), rest),
+            ["free", name] => {
+                let (address, size) = self.live.remove(*name).unwrap();
+                self.event(Action::FreeRequested, address, size, StackId::EMPTY, TextId(0));
+                self.event(Action::FreeCompleted, address, size, StackId::EMPTY, TextId(0));
+                self.free.entry(size).or_default().push(address);
+                self.frees += 1;
+            }
+            ["name", name, role, tensor] => {
+                let (address, size) = self.live[*name];
+                let role = match *role {
+                    "parameter" => Role::Parameter,
+                    "gradient" => Role::Gradient,
+                    "buffer" => Role::Buffer,
+                    "state" => Role::OptimizerState,
+                    _ => Role::Input,
+                };
+                let name = (*tensor).to_owned();
+                let entry = NamedTensor { name, role, address, size, model: "Net".to_owned() };
+                self.notes.tensors.push(Tensors { place, device: 0, entries: vec![entry] });
+            }
+            ["oom", size, rest @ ..] => {
+                let requested = size.parse().unwrap();
+                self.event(Action::Oom, 0, requested, StackId::EMPTY, TextId(0));
+                self.ran_out = rest.is_empty();
+                let caught = Some(!self.ran_out);
+                let line = CodeLine { file: "train.py".to_owned(), line: 9, ..CodeLine::default() };
+                let user_frame = Some(line);
+                let step = self.step;
+                let note =
+                    OomNote { step, requested, caught, user_frame, place, ..OomNote::default() };
+                self.notes.ooms.push(note);
+            }
+            _ => panic!("{words:?}"),
+        }
+    }
+
+    fn alloc(&mut self, name: &str, size: Bytes, mut rest: &[&str]) {
+        let mut frames = vec![("train.py", "main", 1)];
+        let mut metadata = String::new();
+        while let [word, after @ ..] = rest {
+            rest = after;
+            match *word {
+                "autograd" => frames.clear(),
+                "backward" => frames.push((
+                    "/venv/lib/python3.12/site-packages/torch/autograd/__init__.py",
+                    "_make_grads",
+                    99,
+                )),
+                "conv" => frames.push((
+                    "/venv/lib/python3.12/site-packages/torch/nn/modules/conv.py",
+                    "_conv_forward",
+                    5,
+                )),
+                "recompute" => {
+                    frames = vec![(
+                        "/venv/lib/python3.12/site-packages/torch/utils/checkpoint.py",
+                        "unpack_hook",
+                        7,
+                    )]
+                }
+                "at" => {
+                    let (file, line) = after[0].split_once(':').unwrap();
+                    frames[0] = (file, "main", line.parse().unwrap());
+                    rest = &after[1..];
+                }
+                "in" => {
+                    metadata = format!("m={}", after[0]);
+                    rest = &after[1..];
+                }
+                _ => panic!("{word}"),
+            }
+        }
+        let mut stack = StackId::EMPTY;
+        for (file, function, line) in frames {
+            let file = self.trace.texts.intern(file);
+            let function = self.trace.texts.intern(function);
+            let frame = self.trace.stacks.frame(Frame { file, function, line });
+            stack = self.trace.stacks.push(stack, frame);
+        }
+        let metadata = self.trace.texts.intern(&metadata);
+        // One segment for each block, kept and used again as the caching allocator does.
+        let address = self.free.get_mut(&size).and_then(Vec::pop).unwrap_or_else(|| {
+            let address = self.end;
+            self.end += size.0.max(512);
+            self.event(Action::SegmentAlloc, address, Bytes(size.0.max(512)), stack, metadata);
+            address
+        });
+        self.event(Action::Alloc, address, size, stack, metadata);
+        self.allocs += 1;
+        self.live.insert(name.to_owned(), (address, size));
+    }
+
+    fn event(
+        &mut self,
+        action: Action,
+        address: u64,
+        size: Bytes,
+        stack: StackId,
+        metadata: TextId,
+    ) {
+        let (stream, pool) = (StreamId(0), PoolId(0));
+        let event = Event { action, address, size, stream, pool, stack, time_micros: 0, metadata };
+        self.trace.devices[0].events.push(event);
+    }
+
+    fn mark(&mut self, kind: MarkKind, place: Place) {
+        let step = self.step;
+        let (reserved, allocated) = (Vec::new(), Vec::new());
+        self.notes.marks.push(Mark { kind, step, place, reserved, allocated, seconds: 0.0 });
+    }
+}
+
+fn phase_of(word: &str) -> Phase {
+    match word {
+        "forward" => Phase::Forward,
+        "backward" => Phase::Backward,
+        "optimizer" => Phase::Optimizer,
+        "zero_grad" => Phase::ZeroGrad,
+        "evaluation" => Phase::Evaluation,
+        _ => panic!("{word}"),
+    }
+}
+
+#[test]
+fn one_training_step() {
+    check(
+        "
+alloc weight 10MiB at train.py:3
+alloc mask 1MiB at train.py:3
+alloc batch 4MiB at train.py:10
+begin forward
+name weight parameter h.0.fc.weight
+name mask buffer h.0.mask
+alloc hidden 20MiB at train.py:11 in h.0.fc
+alloc scratch 2MiB at train.py:11 in h.0.fc conv
+free scratch
+alloc tmp 6MiB at train.py:11 in h.0.fc
+free tmp
+end forward
+alloc loss 512B at train.py:12          # between forward and backward
+begin backward
+alloc one 512B at train.py:13 backward
+alloc dhidden 20MiB autograd            # the peak
+alloc dweight 10MiB autograd
+free dhidden
+free hidden
+end backward
+begin optimizer
+alloc m 10MiB at train.py:14
+alloc t 10MiB at train.py:14
+free t
+end optimizer
+name dweight gradient h.0.fc.weight
+name m state h.0.fc.weight.exp_avg
+step
+free one
+",
+        expect![[r#"
+            Fits: step 1, Some(Backward)
+            Activations 20.0 MiB
+            Temporaries 20.0 MiB
+            Gradients 10.0 MiB
+            Parameters 10.0 MiB
+            Inputs 4.0 MiB
+            Buffers 1.0 MiB
+              backward of train.py:13: 30.0 MiB
+              train.py:11: 20.0 MiB
+              train.py:3: 11.0 MiB
+              train.py:10: 4.0 MiB
+              train.py:12: 512 B
+              train.py:13: 512 B
+              h.*.fc x1: 40.0 MiB
+              h.* x1: 1.0 MiB
+        "#]],
+    );
+}
+
+/// Names come only after steps, and a gradient of the first step may be gone by then.
+#[test]
+fn what_has_no_name_is_known_by_its_life() {
+    check(
+        "
+alloc weight 8MiB
+begin forward
+alloc saved 30MiB in h.0
+alloc gone 1MiB in h.0
+free gone
+end forward
+begin backward
+alloc dweight 8MiB autograd
+alloc flow 3MiB autograd                # the peak
+free saved
+free flow
+end backward
+begin zero_grad
+free dweight                            # before anybody could name it
+end zero_grad
+begin optimizer
+end optimizer
+step
+name weight parameter h.0.weight
+",
+        expect![[r#"
+            Fits: step 1, Some(Backward)
+            Activations 30.0 MiB
+            Parameters 8.0 MiB
+            Gradients 8.0 MiB
+            Temporaries 3.0 MiB
+              train.py:1: 38.0 MiB
+              Backward: 11.0 MiB
+              h.* x1: 38.0 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn workspaces_stay_and_scratch_comes_and_goes() {
+    check(
+        "
+alloc weight 8MiB
+begin forward
+name weight parameter conv.weight
+alloc cublas 32MiB in fc
+alloc cublaslt 1MiB in fc
+alloc out 16MiB in conv conv
+alloc scratch 100MiB in conv conv       # the peak
+free scratch
+end forward
+begin backward
+alloc dweight 8MiB autograd
+free out
+end backward
+begin optimizer
+end optimizer
+step
+begin forward
+end forward
+begin backward
+alloc added 8MiB autograd               # added to the gradient that exists: no scratch
+free added
+end backward
+begin optimizer
+end optimizer
+step
+begin forward
+end forward
+begin optimizer
+end optimizer
+step
+",
+        expect![[r#"
+            Fits: step 1, Some(Forward)
+            Workspaces 133.0 MiB
+            Activations 16.0 MiB
+            Parameters 8.0 MiB
+              train.py:1: 157.0 MiB
+              conv x1: 124.0 MiB
+              fc x1: 33.0 MiB
+        "#]],
+    );
+}
+
+/// `losses.append(loss)`: what is kept over whole steps is no activation.
+#[test]
+fn kept_results_are_unknown() {
+    check(
+        "
+alloc weight 8MiB
+begin forward
+name weight parameter weight
+alloc kept1 5MiB
+end forward
+begin backward
+end backward
+step
+begin forward
+alloc kept2 5MiB
+end forward
+begin backward
+end backward
+step
+begin forward
+alloc kept3 5MiB                         # the last step's may still be freed
+alloc act 7MiB                           # the peak
+end forward
+begin backward
+free act
+end backward
+step
+",
+        expect![[r#"
+            Fits: step 3, Some(Forward)
+            Activations 12.0 MiB
+            Unknown 10.0 MiB
+            Parameters 8.0 MiB
+              train.py:1: 30.0 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn micro_batches_evaluation_and_recomputation() {
+    check(
+        "
+alloc weight 8MiB
+alloc batch1 4MiB
+begin forward
+name weight parameter weight
+alloc a1 3MiB
+end forward
+begin backward
+alloc dweight 8MiB autograd
+free a1
+end backward
+free batch1
+alloc batch2 4MiB                        # loaded between backward and the next forward
+alloc logged 1MiB
+free logged
+begin forward
+alloc a2 3MiB
+end forward
+begin backward
+alloc again 6MiB recompute in blocks.0   # checkpointing keeps it for the gradients of its block
+alloc short 2MiB recompute in blocks.0
+free short
+alloc flow 1MiB autograd                 # the peak
+free again
+free flow
+free a2
+end backward
+begin optimizer
+end optimizer
+step
+begin evaluation
+alloc e 5MiB
+free e
+end evaluation
+",
+        expect![[r#"
+            Fits: step 1, Some(Backward)
+            Activations 9.0 MiB
+            Parameters 8.0 MiB
+            Gradients 8.0 MiB
+            Inputs 4.0 MiB
+            Temporaries 2.0 MiB
+              train.py:1: 15.0 MiB
+              checkpoint.py:7: 8.0 MiB
+              Backward: 8.0 MiB
+              blocks.* x1: 8.0 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn running_out_in_the_first_forward_pass() {
+    let program = "
+alloc weight 8MiB
+begin forward
+name weight parameter weight
+alloc a 30MiB
+alloc tmp 2MiB
+free tmp
+alloc b 40MiB
+oom 90MiB
+free b                                   # the exception unwinds
+free a
+";
+    let prediction = predicted(&[recording(program)], 1);
+    let oom = prediction.oom.clone().unwrap();
+    assert_eq!((oom.step, oom.phase), (1, Some(Phase::Forward)));
+    assert_eq!((oom.allocated, oom.requested), (Bytes::mib(78), Bytes::mib(90)));
+    assert_eq!(oom.at.unwrap().to_string(), "train.py:9");
+    expect![[r#"
+        OutOfMemory: step 1, Some(Forward)
+        Activations 70.0 MiB
+        Parameters 8.0 MiB
+          train.py:1: 78.0 MiB
+    "#]]
+    .assert_eq(&told(&prediction));
+}
+
+#[test]
+fn a_caught_error_is_a_note_and_not_the_end() {
+    let program = "
+alloc weight 8MiB
+begin forward
+oom 900GiB caught
+end forward
+begin forward
+alloc a 1MiB
+end forward
+begin backward
+free a
+end backward
+begin optimizer
+end optimizer
+step
+";
+    let prediction = predicted(&[recording(program)], 0);
+    assert_eq!(prediction.oom, None);
+    let notes: Vec<String> = prediction.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        notes,
+        [
+            "only 1 training step was seen: later steps often take more (optimizer state)",
+            "the script caught an out-of-memory error and went on (first at train.py:9)",
+        ]
+    );
+}
+
+#[test]
+fn the_process_that_takes_most_speaks_for_all() {
+    let small = recording("alloc a 8MiB\n");
+    let mut large = recording("alloc a 90MiB\n");
+    large.pid = 8;
+    let prediction = predicted(&[small, large], 0);
+    assert_eq!(prediction.peak.allocated, Bytes::mib(90));
+    assert_eq!(prediction.ranks.iter().map(|it| it.pid).collect::<Vec<_>>(), [8, 7]);
+    assert!(prediction.notes.iter().any(|it| it.code() == "several-processes"));
+}
+
+#[test]
+fn nothing_recorded_says_what_to_look_for() {
+    let prediction = predicted(&[], 0);
+    assert_eq!(prediction.notes[0].code(), "nothing-recorded");
+    let failed = predicted(&[Recording::default()], 3);
+    assert_eq!(
+        failed.notes[0].to_string(),
+        "the script exited with code 3 before it had shown enough"
+    );
+}

@@ -1,0 +1,2 @@
+//! What cargo cannot do. Its tests hold the rules about the code.
+fn main() {}

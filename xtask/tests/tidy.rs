@@ -1,0 +1,200 @@
+//! Rules about the code that the compiler does not know.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
+const MAY_USE: [(&str, &[&str]); 8] = [
+    ("units", &[]),
+    ("trace", &["units"]),
+    ("recording", &["trace", "units"]),
+    ("sources", &["recording", "trace", "units"]),
+    ("replay", &["trace", "units"]),
+    ("cards", &["units"]),
+    ("prediction", &["cards", "recording", "replay", "trace", "units"]),
+    ("views", &["prediction", "cards", "recording", "units"]),
+];
+
+/// Files may have this many lines before a reader asks whether they are two things.
+const LONG: usize = 500;
+
+/// Long files, and why each is one thing.
+const LONG_AND_ONE_THING: [(&str, &str); 0] = [];
+
+#[test]
+fn imports_point_one_way() {
+    let is_folder = |name: &str| MAY_USE.iter().any(|(it, _)| *it == name);
+    let mut wrong = Vec::new();
+    for (path, text) in rust_files("crates/core/src") {
+        let own = path.iter().nth(3).unwrap().to_string_lossy().replace(".rs", "");
+        if own == "lib" {
+            continue;
+        }
+        let Some((_, may_use)) = MAY_USE.iter().find(|(it, _)| *it == own) else {
+            wrong.push(format!("{}: {own} is not in the table", path.display()));
+            continue;
+        };
+        let shipped = text.split("#[cfg(test)]").next().unwrap();
+        for used in used_folders(shipped) {
+            if is_folder(used) && used != own && !may_use.contains(&used) {
+                wrong.push(format!("{}: {own} may not use {used}", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "see `MAY_USE`:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_the_wire_serializes() {
+    for (path, text) in rust_files("crates/core/src") {
+        let is_wire = path.ends_with("views/wire.rs");
+        assert!(is_wire || !text.contains("Serialize"), "{}: belongs in wire.rs", path.display());
+    }
+}
+
+#[test]
+fn only_sources_know_formats() {
+    for (path, text) in rust_files("crates/core/src") {
+        let knows = path.starts_with("crates/core/src/sources")
+            || path.starts_with("crates/core/src/cards")
+            || path.ends_with("views/wire.rs");
+        let shipped = text.split("#[cfg(test)]").next().unwrap();
+        for word in ["Deserialize", "serde_json::from"] {
+            assert!(knows || !shipped.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_core_does_no_io() {
+    for (path, text) in rust_files("crates/core/src") {
+        for word in [
+            "std::fs",
+            "std::env",
+            "std::net",
+            "std::process",
+            "std::thread",
+            "std::time",
+            "std::io",
+            "println!",
+        ] {
+            assert!(!text.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn no_order_comes_from_a_hash() {
+    for (path, text) in rust_files("crates") {
+        for word in ["HashMap", "HashSet"] {
+            assert!(!text.contains(word), "{}: use BTreeMap or an id-indexed Vec", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for (path, text) in rust_files("crates").into_iter().chain(rust_files("xtask")) {
+        assert!(text.starts_with("//! "), "{}: begins with no `//!` sentence", path.display());
+    }
+}
+
+#[test]
+fn no_file_is_two_things() {
+    let is_test = |path: &Path| path.iter().any(|it| it == "tests");
+    for (path, text) in rust_files("crates").into_iter().filter(|(path, _)| !is_test(path)) {
+        let n_lines = text.split("#[cfg(test)]").next().unwrap().lines().count();
+        let excused = LONG_AND_ONE_THING.iter().any(|(it, _)| path == Path::new(it));
+        assert!(
+            n_lines <= LONG || excused,
+            "{}: {n_lines} lines; is it two things?",
+            path.display()
+        );
+        assert!(!excused || LONG < n_lines, "{}: needs no excuse any more", path.display());
+    }
+}
+
+#[test]
+fn no_file_names_the_machine_that_it_was_written_on() {
+    // In pieces, or this file would name them itself.
+    let words = [["/wo", "rk/"].concat(), ["/tm", "p/"].concat(), ["/ro", "ot/"].concat()];
+    let folders = ["crates", "xtask", "fixtures"];
+    for (path, bytes) in folders.iter().flat_map(|it| files(it)) {
+        for word in &words {
+            let found = bytes.windows(word.len()).any(|it| it == word.as_bytes());
+            assert!(!found, "{}: {word}", path.display());
+        }
+    }
+}
+
+/// The folders named in `crate::x` and in the first level of `use crate::{x, y::z}`.
+fn used_folders(text: &str) -> Vec<&str> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let name_at = |it: &'_ str| it.find(|c| !is_name(c)).unwrap_or(it.len());
+    let mut res = Vec::new();
+    for rest in text.split("crate::").skip(1) {
+        match rest.strip_prefix('{') {
+            None => res.push(&rest[..name_at(rest)]),
+            Some(group) => {
+                let mut depth = 1;
+                let mut at_start = true;
+                for (i, c) in group.char_indices() {
+                    match c {
+                        '{' => depth += 1,
+                        '}' => depth -= 1,
+                        ',' => at_start = depth == 1,
+                        c if at_start && is_name(c) => {
+                            res.push(&group[i..i + name_at(&group[i..])]);
+                            at_start = false;
+                        }
+                        _ => (),
+                    }
+                    if depth == 0 {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    res
+}
+
+fn rust_files(dir: &str) -> Vec<(PathBuf, String)> {
+    let is_rust = |path: &Path| path.extension().is_some_and(|it| it == "rs");
+    let files = files(dir).into_iter().filter(|(path, _)| is_rust(path));
+    files.map(|(path, bytes)| (path, String::from_utf8(bytes).unwrap())).collect()
+}
+
+/// Every file below `dir`, by its path from the root of the project.
+fn files(dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut res = Vec::new();
+    go(&mut res, root, &root.join(dir));
+    return res;
+
+    fn go(acc: &mut Vec<(PathBuf, Vec<u8>)>, root: &Path, dir: &Path) {
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(dir).unwrap().map(|it| it.unwrap().path()).collect();
+        paths.sort();
+        for path in paths {
+            if path.is_dir() {
+                if !path.ends_with("target") && !path.ends_with("__pycache__") {
+                    go(acc, root, &path);
+                }
+            } else {
+                let bytes = fs::read(&path).unwrap();
+                acc.push((path.strip_prefix(root).unwrap().to_owned(), bytes));
+            }
+        }
+    }
+}
+
+#[test]
+fn used_folders_sees_both_forms() {
+    let text =
+        "use crate::trace::Trace;\nuse crate::{\n    findings::{Finding, Rule},\n    plan,\n};";
+    assert_eq!(used_folders(text), ["trace", "findings", "plan"]);
+}
