@@ -1,0 +1,52 @@
+# What people need; everything else is cargo. `make demo` and `make test` work on a fresh machine with
+# cargo, python3, pip and a network to the registries.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+# A recipe is one script, so that `-e` holds for all of it and variables last.
+.ONESHELL:
+
+# In the order that they are shown.
+EXAMPLES := finetune_gpt2.py train_resnet50.py
+CARDS := rtx4060-8g rtx3090
+PLIMSOLL := $(or $(CARGO_TARGET_DIR),target)/release/plimsoll
+
+.PHONY: help build demo test test-rust test-python clean
+
+help:
+	@echo 'make build   builds $(PLIMSOLL), one file with everything in it'
+	@echo 'make demo    predicts the examples on an 8 GB and a 24 GB card'
+	@echo 'make test    everything that has to pass'
+
+build:
+	cargo build --release --package plimsoll
+
+# Exit code 1 says that a script does not fit the card: an answer, not a failure.
+demo: build
+	@python=$$(tools/python-with-torch examples/requirements.txt)
+	for example in $(EXAMPLES); do
+	  for card in $(CARDS); do
+	    printf '\n$$ plimsoll predict --gpu %s -- python examples/%s\n\n' "$$card" "$$example"
+	    code=0
+	    $(PLIMSOLL) predict --gpu "$$card" -- "$$python" "examples/$$example" || code=$$?
+	    if [ "$$code" -gt 1 ]; then exit "$$code"; fi
+	  done
+	done
+
+test: test-rust test-python
+
+test-rust:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo test --workspace
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
+	if command -v cargo-deny >/dev/null; then cargo deny check; else echo 'cargo-deny is not installed: licences and advisories were not checked'; fi
+
+# Training scripts on the phantom, and the commands that the manual shows.
+test-python: build
+	@python=$$(tools/python-with-torch tests/requirements.txt)
+	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet tests
+
+clean:
+	cargo clean

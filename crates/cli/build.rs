@@ -1,0 +1,136 @@
+//! Puts the phantom and the agent into the binary, so that one file installs everything.
+//!
+//! The phantom is a library for somebody else's process, so it is built here as a release whatever the
+//! profile of the command is, with a target folder of its own (cargo holds a lock on the outer one).
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn main() {
+    if let Err(problem) = run() {
+        // Cargo shows this as it is; a panic would add a backtrace.
+        println!("cargo::error={problem}");
+    }
+}
+
+fn run() -> Result<(), String> {
+    let manifest = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let workspace = manifest.join("../..");
+    let phantom = workspace.join("crates/phantom");
+    let agent = workspace.join("agent");
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    for path in [&phantom, &agent, &workspace.join("Cargo.lock")] {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+
+    // (the path in the cache, the file here)
+    let mut files = Vec::new();
+    // Elsewhere `main.rs` refuses to compile with a sentence of its own.
+    if variable("CARGO_CFG_TARGET_OS")? == "linux" && variable("CARGO_CFG_TARGET_ARCH")? == "x86_64"
+    {
+        files.push(("lib/libcuda.so.1".to_owned(), build_phantom(&workspace, &out)?));
+    }
+    let mut scripts = Vec::new();
+    python_files(&agent, &mut scripts)
+        .map_err(|error| format!("cannot list {}: {error}", agent.display()))?;
+    for path in scripts {
+        let name = path.strip_prefix(&agent).map_err(|error| error.to_string())?;
+        files.push((format!("agent/{}", name.display()), path));
+    }
+    write_table(&out.join("bundle.rs"), &files)
+        .map_err(|error| format!("cannot write the table of bundled files: {error}"))
+}
+
+fn build_phantom(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
+    let target_dir = out.join("phantom");
+    let mut cargo = Command::new(variable("CARGO")?);
+    cargo
+        .current_dir(workspace)
+        .args(["build", "--quiet", "--package", "plimsoll-phantom", "--release", "--target-dir"])
+        .arg(&target_dir)
+        // What is embedded is what users load: no debugging sections.
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+    // The outer build's settings are for the command, not for a library inside somebody's Python:
+    // clippy's driver, coverage flags, another target.
+    for name in [
+        "CARGO_BUILD_TARGET",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "CARGO_TARGET_DIR",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTFLAGS",
+    ] {
+        cargo.env_remove(name);
+    }
+    let output = cargo.output().map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr);
+        for line in text.lines() {
+            println!("cargo::warning={line}");
+        }
+        return Err(
+            "the phantom (crates/phantom) does not build; see the warnings above".to_owned()
+        );
+    }
+    Ok(target_dir.join("release/libplimsoll_phantom.so"))
+}
+
+/// The agent's files below `folder`, sorted, without what Python leaves there.
+fn python_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(folder)?.map(|it| it.map(|it| it.path())).collect::<io::Result<_>>()?;
+    paths.sort();
+    for path in paths {
+        let is_package = path.join("__init__.py").is_file();
+        if is_package {
+            python_files(&path, found)?;
+        } else if path.extension().is_some_and(|it| it == "py") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn write_table(path: &Path, files: &[(String, PathBuf)]) -> io::Result<()> {
+    let mut hash = Fnv::new();
+    let mut table = String::new();
+    for (name, file) in files {
+        hash.add(name.as_bytes());
+        hash.add(&fs::read(file)?);
+        let file = file.canonicalize()?;
+        table += &format!("    File {{ path: {name:?}, bytes: include_bytes!({file:?}) }},\n");
+    }
+    let hash = hash.0;
+    fs::write(
+        path,
+        format!(
+            "const HASH: &str = \"{hash:032x}\";\n\
+             const FILES: &[File] = &[\n{table}];\n"
+        ),
+    )
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|error| format!("{name}: {error}"))
+}
+
+/// FNV-1a, 128 bits. It only names a folder whose files are compared with ours byte for byte before
+/// they are used, so a cryptographic hash would buy nothing.
+struct Fnv(u128);
+
+impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let length = bytes.len().to_le_bytes();
+        for byte in length.iter().chain(bytes) {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The phantom and the agent, which this binary carries, as files that the dynamic loader and Python can
+//! find. Many starts may unpack at once, and what is found on the disk is compared byte for byte with
+//! what we carry before it is used: a damaged file is replaced.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use nix::unistd::geteuid;
+
+use crate::cache::{Cache, reason};
+
+/// A file that the binary carries.
+struct File {
+    /// Where it goes, below the folder named by the content's hash.
+    path: &'static str,
+    bytes: &'static [u8],
+}
+
+include!(concat!(env!("OUT_DIR"), "/bundle.rs"));
+
+/// (the link, where it points to), beside the files.
+const LINKS: &[(&str, &str)] = &[("lib/libnvidia-ml.so.1", "libcuda.so.1")];
+
+/// The unpacked bundle.
+#[derive(Debug)]
+pub(crate) struct Bundle {
+    root: PathBuf,
+}
+
+impl Bundle {
+    /// Makes sure that the bundle is on the disk, complete and as we carry it.
+    pub(crate) fn unpack(cache: &Cache) -> anyhow::Result<Bundle> {
+        let root = cache.root.join(HASH);
+        put(&cache.root, &root).map_err(|error| {
+            anyhow::anyhow!(
+                "cannot unpack into {}: {}; free some space there, or set PLIMSOLL_CACHE to another folder",
+                root.display(),
+                reason(&error),
+            )
+        })?;
+        Ok(Bundle { root })
+    }
+
+    /// The phantom: the file to preload, which is the CUDA driver too.
+    pub(crate) fn phantom(&self) -> PathBuf {
+        self.root.join("lib/libcuda.so.1")
+    }
+
+    /// The folder where `dlopen("libcuda.so.1")` finds the phantom.
+    pub(crate) fn lib(&self) -> PathBuf {
+        self.root.join("lib")
+    }
+
+    /// The folder of the agent's Python.
+    pub(crate) fn agent(&self) -> PathBuf {
+        self.root.join("agent")
+    }
+}
+
+/// Bundles that other versions of plimsoll left in the cache: how many, and their bytes together.
+pub(crate) fn others(cache: &Cache) -> anyhow::Result<(usize, u64)> {
+    let entries = fs::read_dir(&cache.root).with_context(|| cache.root.display().to_string())?;
+    let mut res = (0, 0);
+    for entry in entries.flatten() {
+        let is_bundle = |name: &OsStr| {
+            name != HASH
+                && name.len() == HASH.len()
+                && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit)
+        };
+        if is_bundle(&entry.file_name()) {
+            res.0 += 1;
+            res.1 += size_of_tree(&entry.path());
+        }
+    }
+    Ok(res)
+}
+
+fn size_of_tree(path: &Path) -> u64 {
+    let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
+    if !meta.is_dir() {
+        return meta.len();
+    }
+    let Ok(entries) = fs::read_dir(path) else { return 0 };
+    entries.flatten().map(|it| size_of_tree(&it.path())).sum()
+}
+
+fn put(parent: &Path, root: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(root).is_err() {
+        // Complete under another name first; the rename is the moment at which it exists. Who loses a
+        // race finds the winner's folder and throws its own away.
+        let unfinished = tempfile::Builder::new()
+            .prefix("unpacking-")
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(parent)?;
+        complete(unfinished.path())?;
+        match fs::rename(unfinished.path(), root) {
+            Ok(()) => {
+                let _ = unfinished.keep();
+                return Ok(());
+            }
+            Err(_) if root.is_dir() => (),
+            Err(error) => return Err(error),
+        }
+    }
+    let meta = fs::symlink_metadata(root)?;
+    if !meta.is_dir() || meta.uid() != geteuid().as_raw() {
+        return Err(io::Error::other("it is there, but it is not a folder of yours"));
+    }
+    if meta.mode() & 0o777 != 0o700 {
+        fs::set_permissions(root, fs::Permissions::from_mode(0o700))?;
+    }
+    complete(root)
+}
+
+/// Every file and link in place with the right bytes. Each is replaced by a rename, so a process that
+/// has the old one open or mapped keeps it.
+fn complete(root: &Path) -> io::Result<()> {
+    for File { path, bytes } in FILES {
+        let path = root.join(path);
+        if !holds(&path, bytes) {
+            let folder = clear_way(&path)?;
+            let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
+            file.write_all(bytes)?;
+            file.persist(&path)?;
+        }
+    }
+    for (path, target) in LINKS {
+        let path = root.join(path);
+        if fs::read_link(&path).is_ok_and(|it| it == Path::new(target)) {
+            continue;
+        }
+        let folder = clear_way(&path)?;
+        let unfinished = tempfile::Builder::new().prefix(".new-").tempdir_in(folder)?;
+        let link = unfinished.path().join("link");
+        symlink(target, &link)?;
+        fs::rename(&link, &path)?;
+    }
+    Ok(())
+}
+
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let is_ours = fs::symlink_metadata(path).is_ok_and(|meta| {
+        meta.is_file() && usize::try_from(meta.len()).is_ok_and(|it| it == bytes.len())
+    });
+    is_ours && fs::read(path).is_ok_and(|it| it == bytes)
+}
+
+/// The folder of `path`, made if need be, with nothing in the way that a rename could not replace.
+fn clear_way(path: &Path) -> io::Result<&Path> {
+    let folder = path.parent().unwrap_or(path);
+    if !folder.is_dir() {
+        let _ = fs::remove_file(folder);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    if fs::symlink_metadata(path).is_ok_and(|it| it.is_dir()) {
+        fs::remove_dir_all(path)?;
+    }
+    Ok(folder)
+}

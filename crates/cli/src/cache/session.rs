@@ -1,0 +1,140 @@
+//! A session: the private folder where the processes of one run leave what they saw. It goes when the
+//! run is over; one that was left behind by a plimsoll that was killed goes at a later start.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use nix::fcntl::{Flock, FlockArg};
+use tempfile::TempDir;
+
+use crate::cache::{Cache, reason};
+
+/// Held for as long as the session lives; the kernel lets go of it when we die.
+const LOCK: &str = "lock";
+/// A folder younger than this may be one whose lock is about to be taken.
+const SETTLED: Duration = Duration::from_secs(600);
+
+/// What one process left in its session folder, as bytes.
+#[derive(Debug)]
+pub(crate) struct ProcessFolder {
+    pub(crate) pid: u32,
+    /// `agent.jsonl`; empty when the agent was not in this process.
+    pub(crate) notes: Vec<u8>,
+    /// `snapshot.pickle`.
+    pub(crate) snapshot: Option<Vec<u8>>,
+    /// `phantom.jsonl`.
+    pub(crate) phantom_log: Option<Vec<u8>>,
+}
+
+/// The folder of a running session; removed with everything in it when dropped.
+#[derive(Debug)]
+pub(crate) struct Session {
+    folder: TempDir,
+    _lock: Flock<fs::File>,
+}
+
+impl Session {
+    /// A new folder, mode 0700, below the cache.
+    pub(crate) fn create(cache: &Cache) -> anyhow::Result<Session> {
+        let parent = cache.root.join("sessions");
+        create_in(&parent).map_err(|error| {
+            anyhow::anyhow!(
+                "cannot make a session folder in {}: {}",
+                parent.display(),
+                reason(&error)
+            )
+        })
+    }
+
+    /// Writes what the phantom is to be.
+    pub(crate) fn configure(&self, phantom_conf: &str) -> anyhow::Result<()> {
+        let path = self.path().join("phantom.conf");
+        fs::write(&path, phantom_conf)
+            .map_err(|error| anyhow::anyhow!("cannot write {}: {}", path.display(), reason(&error)))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The folders `process-<pid>` that the run has left so far.
+    pub(crate) fn process_paths(&self) -> Vec<(u32, PathBuf)> {
+        let Ok(entries) = fs::read_dir(self.path()) else { return Vec::new() };
+        let mut res: Vec<(u32, PathBuf)> = entries
+            .flatten()
+            .filter_map(|entry| {
+                let pid = entry.file_name().to_str()?.strip_prefix("process-")?.parse().ok()?;
+                Some((pid, entry.path()))
+            })
+            .collect();
+        res.sort();
+        res
+    }
+
+    /// Everything that the processes left.
+    pub(crate) fn read(&self) -> Vec<ProcessFolder> {
+        let read = |path: PathBuf| fs::read(path).ok();
+        let processes = self.process_paths().into_iter();
+        processes
+            .map(|(pid, folder)| ProcessFolder {
+                pid,
+                notes: read(folder.join("agent.jsonl")).unwrap_or_default(),
+                snapshot: read(folder.join("snapshot.pickle")),
+                phantom_log: read(folder.join("phantom.jsonl")),
+            })
+            .collect()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // A process that is just being killed can still make a file between our listing and our
+        // removing; `TempDir` would give up then.
+        for _ in 0..5 {
+            match fs::remove_dir_all(self.folder.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                _ => break,
+            }
+        }
+    }
+}
+
+fn create_in(parent: &Path) -> io::Result<Session> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    sweep(parent);
+    let folder = tempfile::Builder::new()
+        .prefix("")
+        .rand_bytes(12)
+        .permissions(fs::Permissions::from_mode(0o700))
+        .tempdir_in(parent)?;
+    let file = fs::File::create(folder.path().join(LOCK))?;
+    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, error)| io::Error::from_raw_os_error(error as i32))?;
+    Ok(Session { folder, _lock: lock })
+}
+
+/// Removes what a plimsoll that was killed could not.
+fn sweep(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let made = entry.metadata().and_then(|it| it.modified());
+        let age = made.ok().and_then(|it| SystemTime::now().duration_since(it).ok());
+        if age.is_none_or(|it| it < SETTLED) {
+            continue;
+        }
+        let is_left_behind = match fs::File::open(path.join(LOCK)) {
+            Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if is_left_behind {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The grammar of the command line, and nothing else: what a command does is in its own file.
+
+use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_core::units::Bytes;
+
+/// Will it fit? GPU memory for PyTorch training, without a GPU.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// When to use colors: auto, always or never.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        global = true,
+        hide_possible_values = true
+    )]
+    pub(crate) color: Color,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
+  plimsoll cards
+  plimsoll doctor
+
+Exit codes: 0 it fits, 1 it does not, 2 could not tell.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a training script on a phantom GPU: what memory it takes, where it goes, which cards carry it.
+    Predict(PredictArgs),
+    /// List the cards that can be imitated.
+    Cards(CardsArgs),
+    /// Check whether this environment is able to predict, and say what is missing.
+    Doctor(DoctorArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = PREDICT_EXAMPLES)]
+pub(crate) struct PredictArgs {
+    /// The card to imitate: a name from `plimsoll cards`, or a file that describes one. Without it the
+    /// script runs on the largest card, and the report says which cards carry it.
+    #[arg(long, value_name = "CARD|FILE.toml")]
+    pub(crate) gpu: Option<String>,
+
+    /// The card's memory, instead of what it has, as in `20GiB`.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Bytes>,
+
+    /// How many of these cards the machine has.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) gpus: u32,
+
+    /// Stop after N optimizer steps, instead of when memory is steady.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "until_exit")]
+    pub(crate) steps: Option<u32>,
+
+    /// Run the whole script.
+    #[arg(long)]
+    pub(crate) until_exit: bool,
+
+    /// Exit with 1 when the job needs more than SIZE on its device, as in `22GiB`.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max: Option<Bytes>,
+
+    /// Write the report as JSON. With `-` it goes to standard output, and what the script prints goes
+    /// to standard error.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Keep the recording, as one zip file (docs/recording-format.md).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// No report for people and no progress; errors only.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// The command as you would type it: `python train.py ...`, `torchrun ...`, `bash train.sh`, or
+    /// just `train.py ...`.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const PREDICT_EXAMPLES: &str = "\
+Examples:
+  plimsoll predict train.py                      on which cards does it fit?
+  plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
+  plimsoll predict --gpu h200 --memory 20GiB --steps 10 -- python -m my.training
+  plimsoll predict --gpu a100-80g --gpus 8 -- torchrun --nproc-per-node 8 train.py
+  plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh
+
+Exit codes:
+  0  it fits
+  1  it does not fit, or it takes more than --max
+  2  could not tell: the script failed, there is no torch, it was interrupted, bad arguments
+
+Environment:
+  PLIMSOLL_PYTHON  the Python that runs a script given without one
+  PLIMSOLL_CACHE   the folder for plimsoll's own files, instead of ~/.cache/plimsoll";
+
+#[derive(Debug, Args)]
+pub(crate) struct CardsArgs {
+    /// Show one card, with where its numbers come from.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 able to predict, 2 not.")]
+pub(crate) struct DoctorArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// When to use colors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    /// Whether standard output is to be colored.
+    pub(crate) fn is_on(self) -> bool {
+        let no_color = env::var_os("NO_COLOR").is_some_and(|it| !it.is_empty());
+        let is_dumb = env::var_os("TERM").is_some_and(|it| it == "dumb");
+        match self {
+            Color::Auto => std::io::stdout().is_terminal() && !no_color && !is_dumb,
+            Color::Always => true,
+            Color::Never => false,
+        }
+    }
+}

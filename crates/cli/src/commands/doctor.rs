@@ -1,0 +1,200 @@
+//! `plimsoll doctor`: is this environment able to predict, and if not, what is missing? The last check is
+//! the whole way: a tensor on the phantom.
+
+use std::{fs, io::Write, path::Path, path::PathBuf, time::Instant};
+
+use plimsoll_core::sources::{self, ProcessFiles};
+use plimsoll_core::units::Bytes;
+use serde_json::json;
+
+use crate::{
+    cache::{Cache, bundle, bundle::Bundle, session::Session},
+    cli::{Color, DoctorArgs},
+    commands::predict::largest,
+    exit::Exit,
+    launch::{self, End, Launch, ScriptCommand, ScriptOutput, Signals, Stop},
+    python::{self, Probe},
+};
+
+/// What the last check runs. It needs nothing of the user's.
+const TRY_OUT: &str = "import torch; torch.ones(1, device='cuda').add_(1)";
+
+/// One thing that was looked at.
+struct Check {
+    name: &'static str,
+    found: Found,
+}
+
+enum Found {
+    Good(String),
+    /// Works, and is worth knowing.
+    Note(String),
+    /// What is wrong, and what to do.
+    Bad(String),
+}
+
+pub(crate) fn run(args: &DoctorArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let checks = examine();
+    let is_able = !checks.iter().any(|it| matches!(it.found, Found::Bad(_)));
+    let text = if args.json { wire(&checks, is_able) } else { show(&checks, is_able, color) };
+    super::write(out, &text)?;
+    Ok(if is_able { Exit::Fits } else { Exit::CouldNotTell })
+}
+
+fn examine() -> Vec<Check> {
+    let mut res = vec![Check { name: "system", found: system() }];
+    let mut add = |name, found| res.push(Check { name, found });
+    let cache = match Cache::open() {
+        Ok(cache) => {
+            add("cache", describe_cache(&cache));
+            Some(cache)
+        }
+        Err(error) => {
+            add("cache", Found::Bad(format!("{error:#}")));
+            None
+        }
+    };
+    let python = match launch::python() {
+        Ok(python) => python,
+        Err(error) => {
+            add("python", Found::Bad(format!("{error:#}")));
+            return res;
+        }
+    };
+    let probe = match python::probe(&python) {
+        Ok(probe) => probe,
+        Err(error) => {
+            add("python", Found::Bad(format!("{error:#}; set PLIMSOLL_PYTHON to a Python 3")));
+            return res;
+        }
+    };
+    let Probe { executable, version, implementation, libc, torch } = &probe;
+    add("python", Found::Good(format!("{executable} ({implementation} {version}, {libc})")));
+    let Some(torch) = torch else {
+        add(
+            "torch",
+            Found::Bad(format!(
+                "{executable} has none; activate the environment that has it, set PLIMSOLL_PYTHON, or install it: \
+                 {executable} -m pip install torch==2.11.0"
+            )),
+        );
+        return res;
+    };
+    let version = torch.version.as_deref().unwrap_or("of unknown version");
+    let built_for =
+        torch.cuda.as_ref().map_or_else(|| "the CPU".to_owned(), |it| format!("CUDA {it}"));
+    add("torch", Found::Good(format!("{version}, built for {built_for} ({})", torch.path)));
+    if let Some(cache) = cache {
+        add(
+            "phantom",
+            try_out(&cache, python).unwrap_or_else(|error| Found::Bad(format!("{error:#}"))),
+        );
+    }
+    res
+}
+
+fn system() -> Found {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut text = format!("Linux {} on x86-64", kernel.trim());
+    if Path::new("/proc/driver/nvidia/version").exists() {
+        text += "; its own GPU is hidden from scripts that run on the phantom";
+    }
+    Found::Good(text)
+}
+
+fn describe_cache(cache: &Cache) -> Found {
+    let mut text = cache.root.display().to_string();
+    if let Ok((n @ 1.., bytes)) = bundle::others(cache) {
+        let bytes = Bytes(bytes);
+        text += &format!("; {n} bundle(s) of other versions in it take {bytes} and may be deleted");
+    }
+    if cache.passed_over.is_empty() {
+        return Found::Good(text);
+    }
+    Found::Note(format!(
+        "{text}, because better ones cannot be used ({})",
+        cache.passed_over.join("; ")
+    ))
+}
+
+/// Puts a tensor on the phantom, and reads what the agent says of it.
+fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
+    let card = largest();
+    let bundle = Bundle::unpack(cache)?;
+    let signals = Signals::hold()?;
+    let session = Session::create(cache)?;
+    session.configure(&card.phantom_conf(1))?;
+    let arguments = vec!["-c".into(), TRY_OUT.into()];
+    let command = ScriptCommand { program: python, arguments };
+    let started = Instant::now();
+    let launch = Launch {
+        command: &command,
+        bundle: &bundle,
+        session: &session,
+        stop: Stop::UntilExit,
+        output: ScriptOutput::Nowhere,
+    };
+    let ended = launch::run(launch, &signals, None)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let recordings: Vec<_> = session
+        .read()
+        .iter()
+        .map(|it| {
+            let files =
+                ProcessFiles { pid: it.pid, notes: &it.notes, snapshot: None, phantom_log: None };
+            sources::read_process(files).recording
+        })
+        .collect();
+    if let Some(it) = recordings.iter().find_map(|it| it.notes.unsupported.as_ref()) {
+        return Ok(Found::Bad(it.text.clone()));
+    }
+    Ok(match ended.end {
+        End::Code(0) if recordings.iter().any(|it| it.notes.begin.is_some()) => {
+            Found::Good(format!("put a tensor on a phantom {} in {seconds:.1} s", card.name))
+        }
+        End::Code(0) => {
+            Found::Bad("the agent did not come in; does this Python ignore PYTHONPATH?".to_owned())
+        }
+        _ => {
+            let failure = crate::diagnosis::diagnose(&command, &ended, &recordings);
+            Found::Bad(failure.unwrap_or_else(|| "could not put a tensor on it".to_owned()))
+        }
+    })
+}
+
+fn show(checks: &[Check], is_able: bool, color: Color) -> String {
+    use plimsoll_core::views::text::{Style, Styles};
+    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+    let mut res = format!("plimsoll {}\n\n", env!("CARGO_PKG_VERSION"));
+    for Check { name, found } in checks {
+        let (Style { on, off }, mark, text) = match found {
+            Found::Good(text) => (styles.good, "ok", text),
+            Found::Note(text) => (styles.warn, "note", text),
+            Found::Bad(text) => (styles.bad, "bad", text),
+        };
+        res += &format!("  {on}{mark:4}{off}  {name:8} {text}\n");
+    }
+    res += if is_able { "\nable to predict\n" } else { "\nnot able to predict\n" };
+    res
+}
+
+fn wire(checks: &[Check], is_able: bool) -> String {
+    let checks: Vec<_> = checks
+        .iter()
+        .map(|Check { name, found }| {
+            let (state, text) = match found {
+                Found::Good(text) => ("good", text),
+                Found::Note(text) => ("note", text),
+                Found::Bad(text) => ("bad", text),
+            };
+            json!({ "name": name, "state": state, "text": text })
+        })
+        .collect();
+    let document = json!({
+        "version": 1,
+        "plimsoll": env!("CARGO_PKG_VERSION"),
+        "able": is_able,
+        "checks": checks,
+    });
+    format!("{document:#}\n")
+}

@@ -1,0 +1,209 @@
+//! `plimsoll predict`: runs the script on the phantom, reads what it left, says what that means.
+
+use std::{
+    env, fs,
+    io::{self, IsTerminal as _, Write},
+    path::Path,
+};
+
+use anyhow::Context as _;
+use plimsoll_core::{
+    cards::{self, Card},
+    prediction::{self, Note, Outcome, Prediction, RunFacts, ScriptExit, Verdict},
+    recording::Recording,
+    sources::{self, ProcessFiles},
+    units::Bytes,
+    views::{
+        text::{self, Styles},
+        wire,
+    },
+};
+
+use crate::{
+    cache::{
+        self, Cache,
+        bundle::Bundle,
+        session::{ProcessFolder, Session},
+    },
+    cli::{Color, PredictArgs},
+    diagnosis,
+    exit::Exit,
+    launch::{self, End, Ended, Launch, Progress, ScriptCommand, ScriptOutput, Signals, Stop},
+    record,
+    sink::Sink,
+};
+
+/// Widths that a report is made for; a terminal between them gets its own.
+const NARROW: u16 = 60;
+const WIDE: u16 = 100;
+/// What the report says without `--gpu`.
+const NO_GPU_CHOSEN: &str =
+    "no --gpu was given, so this ran on the largest card; the list above says which carry it";
+/// Where the width is not known.
+const USUAL: u16 = 80;
+
+pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    // Everything that can be wrong before the run is found before the run.
+    if env::var_os("PLIMSOLL_SESSION").is_some_and(|it| Path::new(&it).is_dir()) {
+        anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
+    }
+    let card = card(args)?;
+    let command = ScriptCommand::resolve(&args.command)?;
+    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let record = args.record.as_deref().map(Sink::open).transpose()?;
+    let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
+
+    let cache = Cache::open()?;
+    let (ended, folders) = run_script(args, &card, &command, &cache, json_on_stdout)?;
+    if let Some(sink) = record {
+        record::write(&card, args, &ended, &folders, sink)?;
+    }
+
+    let (recordings, unread) = read(&folders);
+    let mut prediction = prediction::predict(&recordings, &card, facts(args, &ended));
+    prediction.notes.extend(unread);
+    if args.gpu.is_none() {
+        prediction.notes.push(remark("no-gpu-chosen", NO_GPU_CHOSEN));
+    }
+    let failure = diagnosis::diagnose(&command, &ended, &recordings);
+    let failure = failure.map(|it| tell_failure(&mut prediction, it));
+
+    if let Some(sink) = json {
+        sink.write(wire::prediction(&prediction).as_bytes(), out)?;
+    }
+    if let Some(sentence) = failure {
+        let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
+    } else if !args.quiet && !json_on_stdout {
+        show(&prediction, color, out)?;
+    }
+    if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
+        let processes = if n == 1 { "process" } else { "processes" };
+        let _ =
+            writeln!(io::stderr(), "plimsoll: ended {n} {processes} that the script left running");
+    }
+    Ok(match prediction.verdict() {
+        Verdict::Fits => Exit::Fits,
+        Verdict::DoesNotFit | Verdict::OverMax => Exit::DoesNotFit,
+        Verdict::CouldNotTell => Exit::CouldNotTell,
+    })
+}
+
+/// The card to imitate: by name, from a file, or the largest there is.
+fn card(args: &PredictArgs) -> anyhow::Result<Card> {
+    let card = match args.gpu.as_deref() {
+        None => largest().clone(),
+        Some(given) if given.ends_with(".toml") || given.contains('/') => {
+            let text = fs::read_to_string(given).map_err(|error| {
+                anyhow::anyhow!("cannot read the card {given}: {}", cache::reason(&error))
+            })?;
+            cards::parse(&text).with_context(|| format!("cannot read the card {given}"))?
+        }
+        Some(name) => cards::find(name)?.clone(),
+    };
+    Ok(match args.memory {
+        None => card,
+        Some(total) if total <= card.context => anyhow::bail!(
+            "--memory {total} leaves nothing for the script: the CUDA context alone takes {} on {}; give it more",
+            card.context,
+            card.name,
+        ),
+        Some(total) => card.with_total(total),
+    })
+}
+
+/// The card that lets the most scripts run through, so that there is something to report.
+pub(crate) fn largest() -> &'static Card {
+    let cards = cards::catalogue().iter();
+    cards.max_by_key(|it| it.total).expect("the catalogue is not empty")
+}
+
+/// Runs the script, and removes its session folder whatever happens.
+fn run_script(
+    args: &PredictArgs,
+    card: &Card,
+    command: &ScriptCommand,
+    cache: &Cache,
+    json_on_stdout: bool,
+) -> anyhow::Result<(Ended, Vec<ProcessFolder>)> {
+    let bundle = Bundle::unpack(cache)?;
+    // Dropped last: until the folder is gone, Ctrl-C waits.
+    let signals = Signals::hold().context("cannot hold signals")?;
+    let session = Session::create(cache)?;
+    session.configure(&card.phantom_conf(args.gpus))?;
+    let stop = match (args.until_exit, args.steps) {
+        (true, _) => Stop::UntilExit,
+        (false, Some(n)) => Stop::Steps(n),
+        (false, None) => Stop::Steady,
+    };
+    let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
+    let progress = (!args.quiet && io::stderr().is_terminal())
+        .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
+    let launch = Launch { command, bundle: &bundle, session: &session, stop, output };
+    let ended = launch::run(launch, &signals, progress)?;
+    let folders = session.read();
+    // What was written last is what is missing then, and nothing else would say so.
+    if cache.free_bytes().is_some_and(|it| it < 1 << 20) {
+        anyhow::bail!(
+            "no space left on the disk of {} while the script ran, so the recording is not complete; free some, \
+             or set PLIMSOLL_CACHE to a folder on another disk",
+            cache.root.display(),
+        );
+    }
+    Ok((ended, folders))
+}
+
+/// The recordings, and what in them could not be read.
+fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
+    let mut recordings = Vec::new();
+    let mut unread = Vec::new();
+    for folder in folders {
+        let reading = sources::read_process(ProcessFiles {
+            pid: folder.pid,
+            notes: &folder.notes,
+            snapshot: folder.snapshot.as_deref(),
+            phantom_log: folder.phantom_log.as_deref(),
+        });
+        recordings.push(reading.recording);
+        let pid = folder.pid;
+        let warnings = reading.warnings.iter();
+        unread.extend(warnings.map(|it| Note::Unread(format!("process {pid}: {it}"))));
+    }
+    (recordings, unread)
+}
+
+fn facts(args: &PredictArgs, ended: &Ended) -> RunFacts {
+    let exit = match ended.end {
+        End::Code(code) => ScriptExit::Code(code),
+        End::Signal(number) => ScriptExit::Signal(number),
+    };
+    RunFacts { exit, seconds: ended.seconds, max: args.max }
+}
+
+/// Makes `prediction` one of a run that failed: its first note says why, in our words, which know more of
+/// the process than a recording does. Returns those words.
+fn tell_failure(prediction: &mut Prediction, why: String) -> String {
+    let mut text = why;
+    if prediction.peak.allocated != Bytes::ZERO {
+        text += &format!("; until then it took {} of the GPU", prediction.peak.device);
+    }
+    let first = prediction.notes.first();
+    match first.filter(|_| prediction.outcome == Outcome::ScriptFailed) {
+        Some(first) => prediction.notes[0] = remark(first.code(), &text),
+        None => prediction.notes.insert(0, remark("script-failed", &text)),
+    }
+    prediction.outcome = Outcome::ScriptFailed;
+    text
+}
+
+fn remark(code: &str, text: &str) -> Note {
+    Note::Remark { code: code.to_owned(), text: text.to_owned() }
+}
+
+/// The report for people.
+fn show(prediction: &Prediction, color: Color, out: &mut dyn Write) -> anyhow::Result<()> {
+    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+    let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
+    let width = usize::from(width.clamp(NARROW, WIDE));
+    // The script has written to the same terminal.
+    super::write(out, &format!("\n{}", text::prediction(prediction, styles, width)))
+}

@@ -1,0 +1,212 @@
+//! Why a run gave no prediction, in one sentence: what was found, what was expected, what to do. It looks
+//! at how the command ended and at what the agent noted; whether memory fits is not its business.
+
+use std::env;
+
+use nix::sys::signal::Signal;
+use plimsoll_core::recording::{Exception, Recording};
+
+use crate::{
+    launch::{self, End, Ended, ScriptCommand},
+    python,
+};
+
+/// What to do when the machine itself, not the phantom, runs out.
+const HOST_MEMORY: &str = "what the script keeps on the CPU takes real memory here: use a machine with \
+                           more, or fewer DataLoader workers";
+
+/// The sentence, or nothing when the run went as runs do. An out-of-memory error on the phantom is an
+/// answer, not a failure.
+pub(crate) fn diagnose(
+    command: &ScriptCommand,
+    ended: &Ended,
+    recordings: &[Recording],
+) -> Option<String> {
+    let steps = recordings.iter().map(steps_seen).max().unwrap_or(0);
+    if let Some(signal) = ended.interrupted {
+        let after = after(steps);
+        return Some(match signal {
+            Signal::SIGINT => format!("interrupted {after}"),
+            other => format!("stopped by {other} {after}"),
+        });
+    }
+    let begun = || recordings.iter().filter_map(|it| it.notes.begin.as_ref());
+    // A Python that has no torch leaves a beginning, too, when the script dies of it.
+    let reached_torch = begun().any(|it| !it.torch.is_empty());
+    if let (false, Some(it)) = (reached_torch, begun().next()) {
+        let version = &it.python;
+        return Some(format!(
+            "the script needs torch, and the Python {version} that runs it has none; activate the environment \
+             that has it, or install it: pip install torch==2.11.0"
+        ));
+    }
+    // A helper with another Python may be refused while the training itself goes on.
+    let unsupported = recordings.iter().find_map(|it| it.notes.unsupported.as_ref());
+    if let Some(it) = unsupported.filter(|_| !reached_torch || ended.end != End::Code(0)) {
+        return Some(it.text.clone());
+    }
+    if recordings.iter().any(ran_out) {
+        return None;
+    }
+    if let Some(signal) = killed_by(ended.end) {
+        return Some(killed(signal, ended.host_ran_out, steps));
+    }
+    // The ranks of a job know why; the launcher only knows that one of them failed.
+    let ranks = || recordings.iter().filter(|it| rank(it).is_some());
+    if let Some(exception) = ranks().find_map(uncaught) {
+        return Some(raised(exception, steps));
+    }
+    if let (true, Some(it)) = (ended.end != End::Code(0), ranks().find(|it| it.notes.end.is_none()))
+    {
+        let rank = rank(it).unwrap_or_default();
+        return Some(format!(
+            "rank {rank} died without a word {}: it crashed, or was killed, as the kernel does when the machine is \
+             out of memory; {HOST_MEMORY}",
+            after(steps),
+        ));
+    }
+    if let Some(exception) = recordings.iter().find_map(uncaught) {
+        return Some(raised(exception, steps));
+    }
+    let code = match ended.end {
+        End::Code(code) => code,
+        End::Signal(_) => return None,
+    };
+    if !reached_torch {
+        return Some(never_reached_torch(command, code));
+    }
+    if code != 0 {
+        return Some(format!("the script exited with code {code} {}", after(steps)));
+    }
+    if recordings.iter().all(|it| it.trace.is_none()) {
+        return Some(never_used_the_gpu());
+    }
+    None
+}
+
+/// A signal's name and what it means, for the signals that programs die of.
+fn killed(signal: Signal, host_ran_out: bool, steps: u32) -> String {
+    let after = after(steps);
+    match signal {
+        Signal::SIGKILL if host_ran_out => {
+            format!(
+                "the kernel killed the script {after} because this machine ran out of memory; {HOST_MEMORY}"
+            )
+        }
+        Signal::SIGKILL => format!(
+            "the script was killed (SIGKILL) {after}; if nobody did that by hand, the machine or its container ran \
+             out of memory: {HOST_MEMORY}"
+        ),
+        Signal::SIGSEGV | Signal::SIGBUS | Signal::SIGILL | Signal::SIGFPE | Signal::SIGABRT => {
+            format!(
+                "the script crashed ({signal}) {after}; if it does not crash on a real GPU, the phantom is at \
+             fault: please report it with the command and the versions that `plimsoll doctor` prints"
+            )
+        }
+        other => format!("the script was ended by {other} {after}"),
+    }
+}
+
+fn raised(exception: &Exception, steps: u32) -> String {
+    let Exception { class, message, user_frame } = exception;
+    let message = message.lines().next().unwrap_or_default();
+    let colon = if message.is_empty() { "" } else { ": " };
+    let place =
+        user_frame.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
+    format!("the script raised {class}{colon}{message}{place}, {}", after(steps))
+}
+
+/// No process of the command imported torch with the agent in it.
+fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
+    if command.is_python() {
+        let (options, script) = command.python_words();
+        if let Some(script) = script.filter(|it| !it.exists()) {
+            return launch::no_such_script(script);
+        }
+        // `-I`, `-E` and `-S`, alone or in a group such as `-uE`.
+        let shuts_out = options.iter().find(|it| {
+            let text = it.to_string_lossy();
+            let is_group = text.starts_with('-') && !text.starts_with("--");
+            is_group
+                && !text.starts_with("-c")
+                && !text.starts_with("-m")
+                && text.contains(['I', 'E', 'S'])
+        });
+        if let Some(option) = shuts_out {
+            let option = option.display();
+            return format!(
+                "python {option} shuts the agent out, which comes in through PYTHONPATH and sitecustomize; run the \
+                 script without {option}"
+            );
+        }
+        if let Ok(probe) = python::probe(&command.program)
+            && probe.torch.is_none()
+        {
+            let python = &probe.executable;
+            return format!(
+                "{python} has no torch, which plimsoll runs the script with; activate the environment that has it, \
+                 or install it: {python} -m pip install torch==2.11.0"
+            );
+        }
+    }
+    if code != 0 {
+        return format!(
+            "the command exited with code {code} before it imported torch; its own message is above"
+        );
+    }
+    "no process of the command imported torch where plimsoll could see it; give the command that trains, and \
+     do not clear its environment (env -i, sudo, python -I)"
+        .to_owned()
+}
+
+fn never_used_the_gpu() -> String {
+    if let Some(visible) = env::var_os("CUDA_VISIBLE_DEVICES")
+        && visible != "0"
+    {
+        let visible = visible.display();
+        return format!(
+            "the script used no GPU; CUDA_VISIBLE_DEVICES is \"{visible}\", which may hide the phantom: unset it, \
+             or set --gpus to as many devices as it names"
+        );
+    }
+    "the script ended without using a GPU; does it move its model to \"cuda\" when there is one?"
+        .to_owned()
+}
+
+fn after(steps: u32) -> String {
+    match steps {
+        0 => "before the first optimizer step was finished".to_owned(),
+        1 => "after 1 optimizer step".to_owned(),
+        n => format!("after {n} optimizer steps"),
+    }
+}
+
+fn steps_seen(recording: &Recording) -> u32 {
+    let marked = recording.notes.marks.iter().map(|it| it.step).max().unwrap_or(0);
+    let ended = recording.notes.end.as_ref().map_or(0, |it| it.steps);
+    marked.max(ended)
+}
+
+fn ran_out(recording: &Recording) -> bool {
+    use plimsoll_core::recording::EndReason;
+    let ended = recording.notes.end.as_ref().is_some_and(|it| it.why == EndReason::Oom);
+    ended || recording.notes.ooms.iter().any(|it| it.caught == Some(false))
+}
+
+fn rank(recording: &Recording) -> Option<u32> {
+    recording.notes.begin.as_ref()?.rank
+}
+
+fn uncaught(recording: &Recording) -> Option<&Exception> {
+    recording.notes.end.as_ref()?.exception.as_ref()
+}
+
+/// The signal that ended the script. A shell in between turns it into 128 and its number.
+fn killed_by(end: End) -> Option<Signal> {
+    let number = match end {
+        End::Signal(number) => number,
+        End::Code(code @ 129..=165) => code - 128,
+        End::Code(_) => return None,
+    };
+    Signal::try_from(number).ok()
+}

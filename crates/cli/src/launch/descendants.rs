@@ -1,0 +1,118 @@
+//! Everything that the script started, found and ended. We are the subreaper: a process whose parent is
+//! gone becomes our child, so whoever is below us in `/proc` is of this run, daemons included.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::{
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::{Pid, getpid},
+};
+
+/// How long what is left may take to end by itself: workers that notice that their parent is gone.
+const BY_ITSELF: Duration = Duration::from_secs(1);
+/// How long it may take after SIGTERM, and how long we wait for the kernel after SIGKILL.
+const AFTER_SIGNAL: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The processes below us that still run, children before grandchildren or not.
+pub(crate) fn running() -> Vec<Pid> {
+    let own = getpid().as_raw();
+    let parents: Vec<(i32, i32)> = processes();
+    let mut found = BTreeSet::from([own]);
+    loop {
+        let before = found.len();
+        found.extend(
+            parents
+                .iter()
+                .filter(|(_, it)| found.contains(it))
+                .map(|(pid, _)| *pid)
+                .collect::<Vec<_>>(),
+        );
+        if found.len() == before {
+            break;
+        }
+    }
+    found.remove(&own);
+    found.into_iter().map(Pid::from_raw).collect()
+}
+
+/// Sends `signal` to everything that still runs.
+pub(crate) fn signal_all(signal: Signal) {
+    for pid in running() {
+        // It may just have ended; then there is nothing to do.
+        let _ = kill(pid, signal);
+    }
+}
+
+/// Waits a moment for what the script left running, then ends it. Returns how many had to be ended.
+pub(crate) fn end_all(be_patient: bool) -> usize {
+    let patience = if be_patient { BY_ITSELF } else { Duration::ZERO };
+    if all_gone_within(patience) {
+        return 0;
+    }
+    let mut ended = BTreeSet::new();
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let until = Instant::now() + AFTER_SIGNAL;
+        while Instant::now() < until {
+            let left = running();
+            // Those that were started meanwhile, too; each is told once per signal that ends it.
+            for pid in left {
+                if ended.insert((pid, signal as i32)) {
+                    let _ = kill(pid, signal);
+                }
+            }
+            if all_gone_within(PAUSE) {
+                break;
+            }
+        }
+    }
+    let pids: BTreeSet<Pid> = ended.into_iter().map(|(pid, _)| pid).collect();
+    pids.len()
+}
+
+fn all_gone_within(patience: Duration) -> bool {
+    let until = Instant::now() + patience;
+    loop {
+        reap_orphans();
+        if running().is_empty() {
+            return true;
+        }
+        if until <= Instant::now() {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Takes note of children that ended, so that they do not stay as zombies.
+fn reap_orphans() {
+    while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        if status == WaitStatus::StillAlive {
+            break;
+        }
+    }
+}
+
+/// (process, its parent) of everything that runs; zombies do not run.
+fn processes() -> Vec<(i32, i32)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let of_entry = |entry: fs::DirEntry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read(entry.path().join("stat")).ok()?;
+        // `pid (name) state parent ...`; a name may hold anything, also `)`.
+        let name_end = stat.iter().rposition(|it| *it == b')')?;
+        let rest = std::str::from_utf8(stat.get(name_end + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = fields.next()?.parse().ok()?;
+        (state != "Z" && state != "X").then_some((pid, parent))
+    };
+    entries.flatten().filter_map(of_entry).collect()
+}

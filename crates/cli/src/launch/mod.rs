@@ -1,0 +1,262 @@
+//! Runs the user's command on the phantom: the environment, the process, its end. It knows neither what
+//! the agent notes nor what memory is.
+
+mod command;
+mod descendants;
+mod progress;
+mod signals;
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::{fd::AsFd as _, unix::process::CommandExt as _},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use nix::{
+    sys::{
+        prctl,
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+pub(crate) use self::{
+    command::{ScriptCommand, no_such_script, python},
+    progress::Progress,
+    signals::Signals,
+};
+use crate::cache::{bundle::Bundle, session::Session};
+
+/// How often we look around when nothing happens.
+const TICK: Duration = Duration::from_millis(250);
+/// A request to stop within this time of the first one is the same one: `timeout` and closing
+/// terminals send several.
+const SAME_REQUEST: Duration = Duration::from_millis(300);
+/// How long the script may take to stop after Ctrl-C (which it has got itself), and after SIGTERM.
+const AFTER_INTERRUPT: Duration = Duration::from_secs(10);
+const AFTER_TERMINATE: Duration = Duration::from_secs(4);
+/// And after we have asked everything that it started.
+const LAST_CALL: Duration = Duration::from_secs(2);
+
+/// When the agent ends the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    /// Once memory is steady.
+    Steady,
+    /// After so many optimizer steps.
+    Steps(u32),
+    /// Not at all: the script runs to its end.
+    UntilExit,
+}
+
+/// Where the script's standard output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptOutput {
+    /// Where ours goes.
+    Inherited,
+    /// To standard error, because our own output is for a machine.
+    ToStderr,
+    /// Nowhere, both of them: our own check of an environment.
+    Nowhere,
+}
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Code(i32),
+    Signal(i32),
+}
+
+/// What is known of a run that is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) end: End,
+    pub(crate) seconds: f64,
+    /// The signal by which somebody asked us to stop.
+    pub(crate) interrupted: Option<Signal>,
+    /// Processes that the command left running, and that we ended.
+    pub(crate) n_left_running: usize,
+    /// The kernel killed somebody for memory while the script ran.
+    pub(crate) host_ran_out: bool,
+}
+
+/// A run that can begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launch<'a> {
+    pub(crate) command: &'a ScriptCommand,
+    pub(crate) bundle: &'a Bundle,
+    pub(crate) session: &'a Session,
+    pub(crate) stop: Stop,
+    pub(crate) output: ScriptOutput,
+}
+
+/// Runs the command until it is over, and ends everything that it started.
+pub(crate) fn run(
+    launch: Launch<'_>,
+    signals: &Signals,
+    mut progress: Option<Progress>,
+) -> anyhow::Result<Ended> {
+    prctl::set_child_subreaper(true).context("cannot become the subreaper of the script")?;
+    let started = Instant::now();
+    let oom_kills = oom_kills();
+    let pid = spawn(launch, signals).map_err(|error| launch.command.cannot_start(&error))?;
+    let mut tick = || {
+        if let Some(progress) = &mut progress {
+            progress.tick(launch.session);
+        }
+    };
+    let waited = wait(pid, signals, &mut tick);
+    let seconds = started.elapsed().as_secs_f64();
+    // Whatever happened, nothing stays behind. Who has asked us to stop has waited long enough.
+    let be_patient = waited.as_ref().is_ok_and(|(_, interrupted)| interrupted.is_none());
+    let n_left_running = descendants::end_all(be_patient);
+    let (end, interrupted) = waited.context("cannot wait for the script")?;
+    let host_ran_out = oom_kills < self::oom_kills();
+    Ok(Ended { end, seconds, interrupted, n_left_running, host_ran_out })
+}
+
+fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
+    let Launch { command, bundle, session, stop, output } = launch;
+    let mut process = Command::new(&command.program);
+    process.args(&command.arguments).envs(environment(bundle, session.path(), stop));
+    match output {
+        ScriptOutput::Inherited => (),
+        ScriptOutput::ToStderr => {
+            process.stdout(Stdio::from(io::stderr().as_fd().try_clone_to_owned()?));
+        }
+        ScriptOutput::Nowhere => {
+            process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        }
+    }
+    let mask = signals.before();
+    // SAFETY: between fork and exec only two system calls are made, on values that were made before.
+    unsafe {
+        process.pre_exec(move || {
+            mask.thread_set_mask()?;
+            // If we are killed so that we cannot clean up, the script goes with us.
+            prctl::set_pdeathsig(Signal::SIGKILL)?;
+            Ok(())
+        });
+    }
+    let child = process.spawn()?;
+    Ok(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?))
+}
+
+/// What the script's environment has more than ours.
+fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<(&'static str, OsString)> {
+    let stop = match stop {
+        Stop::Steady => "steady".to_owned(),
+        Stop::Steps(n) => format!("steps:{n}"),
+        Stop::UntilExit => "until-exit".to_owned(),
+    };
+    vec![
+        ("LD_PRELOAD", before("LD_PRELOAD", bundle.phantom().as_os_str())),
+        ("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())),
+        ("PYTHONPATH", before("PYTHONPATH", bundle.agent().as_os_str())),
+        ("PLIMSOLL_SESSION", session.as_os_str().to_owned()),
+        ("PLIMSOLL_MODE", "predict".into()),
+        ("PLIMSOLL_STOP", stop.into()),
+    ]
+}
+
+/// `first`, then what the variable holds already. An empty value must not become an empty entry, which
+/// would mean the current folder.
+fn before(variable: &str, first: &OsStr) -> OsString {
+    let mut res = first.to_owned();
+    if let Some(rest) = env::var_os(variable).filter(|it| !it.is_empty()) {
+        res.push(":");
+        res.push(rest);
+    }
+    res
+}
+
+/// Somebody asked us to stop.
+struct Asked {
+    signal: Signal,
+    at: Instant,
+    /// The script has got the signal too, or need not.
+    passed_on: bool,
+    /// What everything below us was sent last, and when.
+    last_call: Option<Instant>,
+}
+
+/// Waits until the script is over. Ctrl-C reaches the script by itself, since it is in our process group;
+/// other requests are passed on. A second request, or patience running out, ends everything.
+fn wait(
+    script: Pid,
+    signals: &Signals,
+    tick: &mut dyn FnMut(),
+) -> io::Result<(End, Option<Signal>)> {
+    let mut asked: Option<Asked> = None;
+    loop {
+        if let Some(end) = reap(script)? {
+            return Ok((end, asked.map(|it| it.signal)));
+        }
+        match signals.next(TICK)? {
+            None => (),
+            Some(it) if it.signal == Signal::SIGCHLD => (),
+            Some(it) => match &asked {
+                None => {
+                    let at = Instant::now();
+                    let passed_on = it.from_terminal;
+                    asked = Some(Asked { signal: it.signal, at, passed_on, last_call: None });
+                }
+                Some(first) if first.at.elapsed() < SAME_REQUEST => (),
+                Some(_) => descendants::signal_all(Signal::SIGKILL),
+            },
+        }
+        match &mut asked {
+            Some(asked) => pursue(asked, script),
+            None => tick(),
+        }
+    }
+}
+
+/// What a request to stop still needs.
+fn pursue(asked: &mut Asked, script: Pid) {
+    // `timeout` sends SIGINT to us and to our whole group: then the script has it, and a second one
+    // would disturb its cleaning up. SIGTERM twice does no harm.
+    let is_time = asked.signal != Signal::SIGINT || SAME_REQUEST <= asked.at.elapsed();
+    if !asked.passed_on && is_time {
+        let _ = kill(script, asked.signal);
+        asked.passed_on = true;
+    }
+    let patience = match asked.signal {
+        Signal::SIGINT => AFTER_INTERRUPT,
+        _ => AFTER_TERMINATE,
+    };
+    match asked.last_call {
+        None if patience <= asked.at.elapsed() => {
+            descendants::signal_all(Signal::SIGTERM);
+            asked.last_call = Some(Instant::now());
+        }
+        Some(at) if LAST_CALL <= at.elapsed() => descendants::signal_all(Signal::SIGKILL),
+        _ => (),
+    }
+}
+
+/// Takes note of every child that ended: the script, and orphans of its that became ours.
+fn reap(script: Pid) -> io::Result<Option<End>> {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG))? {
+            WaitStatus::Exited(pid, code) if pid == script => return Ok(Some(End::Code(code))),
+            WaitStatus::Signaled(pid, signal, _) if pid == script => {
+                return Ok(Some(End::Signal(signal as i32)));
+            }
+            WaitStatus::StillAlive => return Ok(None),
+            _ => (),
+        }
+    }
+}
+
+/// How often the kernel has killed a process because the host ran out of memory.
+fn oom_kills() -> Option<u64> {
+    let text = fs::read_to_string("/proc/vmstat").ok()?;
+    text.lines().find_map(|it| it.strip_prefix("oom_kill "))?.trim().parse().ok()
+}

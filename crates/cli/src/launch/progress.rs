@@ -1,0 +1,109 @@
+//! Signs of life while the script runs, for a person who waits at a terminal. The script writes to the
+//! same terminal, so these are whole lines and few; the steps come from what the agent has noted so far.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use crate::cache::session::Session;
+
+const FIRST_AFTER: Duration = Duration::from_secs(2);
+/// Between two lines, when there is something new to say.
+const NEWS_EVERY: Duration = Duration::from_secs(3);
+/// Between two lines, when there is not.
+const STILL_EVERY: Duration = Duration::from_secs(15);
+
+/// What has been seen of the run, and when we last spoke.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    what: String,
+    started: Instant,
+    last_said: Option<(Instant, u64)>,
+    steps: u64,
+    /// For each notes file, how far it has been read. A line is counted when its end is seen.
+    read_to: BTreeMap<PathBuf, u64>,
+}
+
+impl Progress {
+    /// `what` is being done, as in "running `train.py` on a phantom NVIDIA H200".
+    pub(crate) fn new(what: String) -> Progress {
+        let started = Instant::now();
+        Progress { what, started, last_said: None, steps: 0, read_to: BTreeMap::new() }
+    }
+
+    /// Looks, and says something if it is time.
+    pub(crate) fn tick(&mut self, session: &Session) {
+        let elapsed = self.started.elapsed();
+        if elapsed < FIRST_AFTER {
+            return;
+        }
+        self.look(session);
+        let is_time = match self.last_said {
+            None => true,
+            Some((at, steps)) if steps != self.steps => NEWS_EVERY <= at.elapsed(),
+            Some((at, _)) => STILL_EVERY <= at.elapsed(),
+        };
+        if !is_time {
+            return;
+        }
+        let what = &self.what;
+        let seconds = elapsed.as_secs();
+        let steps = match self.steps {
+            0 => "no step yet".to_owned(),
+            1 => "1 step seen".to_owned(),
+            n => format!("{n} steps seen"),
+        };
+        let _ = writeln!(io::stderr(), "plimsoll: {what}: {seconds} s, {steps}");
+        self.last_said = Some((Instant::now(), self.steps));
+    }
+
+    fn look(&mut self, session: &Session) {
+        for (_, folder) in session.process_paths() {
+            let path = folder.join("agent.jsonl");
+            let Ok(mut file) = fs::File::open(&path) else { continue };
+            let read_to = self.read_to.entry(path).or_default();
+            let mut text = Vec::new();
+            if file
+                .seek(SeekFrom::Start(*read_to))
+                .and_then(|_| file.read_to_end(&mut text))
+                .is_err()
+            {
+                continue;
+            }
+            let end = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
+            *read_to += end as u64;
+            for line in text[..end].split(|it| *it == b'\n') {
+                self.steps = self.steps.max(step_ended(line).unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// The number of the step whose end this line notes.
+fn step_ended(line: &[u8]) -> Option<u64> {
+    // Most lines are something else; those are not worth parsing.
+    let marker = b"step_end";
+    line.windows(marker.len()).find(|it| it == marker)?;
+    let note: serde_json::Value = serde_json::from_slice(line).ok()?;
+    if note.get("what")? != "step_end" {
+        return None;
+    }
+    note.get("step")?.as_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_ends_of_steps_only() {
+        assert_eq!(step_ended(br#"{"kind":"mark","what":"step_end","step":3}"#), Some(3));
+        assert_eq!(step_ended(br#"{"kind":"mark","what":"phase_end","step":3}"#), None);
+        assert_eq!(step_ended(br#"{"kind":"note","text":"step_end"}"#), None);
+        assert_eq!(step_ended(b"{\"what\":\"step_end\",\"st"), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! Signals as values that the waiting loop reads, so that nothing runs inside a handler.
+
+use std::{io, os::fd::AsFd as _, time::Duration};
+
+use nix::{
+    errno::Errno,
+    libc,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        signal::{SigHandler, SigSet, Signal, signal},
+        signalfd::{SfdFlags, SignalFd},
+    },
+};
+
+/// One signal that arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) signal: Signal,
+    /// Sent by the terminal (Ctrl-C), so the script has got it too; otherwise somebody sent it to us.
+    pub(crate) from_terminal: bool,
+}
+
+/// While this lives, the signals that end programs, and the one that says that a child ended, wait to be
+/// read here. Afterwards they do again what they did before.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    fd: SignalFd,
+    before: SigSet,
+}
+
+impl Signals {
+    /// Made before the script starts, so that no signal can fall between.
+    pub(crate) fn hold() -> io::Result<Signals> {
+        // SAFETY: the default action is not a function of ours, so nothing can run in a handler. It
+        // matters where our parent ignores SIGCHLD: the kernel would then throw exit codes away.
+        unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
+        let mut held = SigSet::empty();
+        for it in
+            [Signal::SIGCHLD, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM]
+        {
+            held.add(it);
+        }
+        let before = held.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;
+        let fd = SignalFd::with_flags(&held, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        Ok(Signals { fd, before })
+    }
+
+    /// The mask that the script is to have: the one that we were started with.
+    pub(crate) fn before(&self) -> SigSet {
+        self.before
+    }
+
+    /// The next signal, or nothing when `timeout` passes without one.
+    pub(crate) fn next(&self, timeout: Duration) -> io::Result<Option<Arrived>> {
+        let millis = u16::try_from(timeout.as_millis()).unwrap_or(u16::MAX);
+        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::from(millis)) {
+            Ok(_) | Err(Errno::EINTR) => (),
+            Err(error) => return Err(error.into()),
+        }
+        let Some(info) = self.fd.read_signal()? else { return Ok(None) };
+        let number = i32::try_from(info.ssi_signo).unwrap_or_default();
+        let Ok(signal) = Signal::try_from(number) else { return Ok(None) };
+        Ok(Some(Arrived { signal, from_terminal: info.ssi_code == libc::SI_KERNEL }))
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
+}

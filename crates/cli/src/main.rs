@@ -1,0 +1,53 @@
+//! `plimsoll`: will it fit, why did it not, what to change? This file ends the process; nothing else does.
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!(
+    "plimsoll runs on Linux x86-64 only: the phantom stands in for CUDA libraries that PyTorch loads \
+     there. On another system, use a Linux x86-64 container"
+);
+
+mod cache;
+mod cli;
+mod commands;
+mod diagnosis;
+mod exit;
+mod launch;
+mod python;
+mod record;
+mod sink;
+
+use std::{
+    io::{self, Write as _},
+    process::ExitCode,
+};
+
+use clap::Parser as _;
+
+use crate::{
+    cli::{Cli, Command},
+    exit::Exit,
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = io::stdout().lock();
+    let result = run(&cli, &mut out);
+    let flushed =
+        out.flush().or_else(|error| if exit::is_broken_pipe(&error) { Ok(()) } else { Err(error) });
+    match result.and_then(|exit| Ok(flushed.map(|()| exit)?)) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            // The one place that writes an error; `{:#}` joins the causes with colons.
+            let _ = writeln!(io::stderr(), "plimsoll: {error:#}");
+            Exit::CouldNotTell.into()
+        }
+    }
+}
+
+fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
+    match &cli.command {
+        Command::Predict(args) => commands::predict::run(args, cli.color, out),
+        Command::Cards(args) => commands::cards::run(args, out),
+        Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
+    }
+}

@@ -1,0 +1,246 @@
+//! Whatever is wrong ends in one sentence that says what was found and what to do, and exit code 2.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use crate::support::{BEGIN, Place, Ran};
+
+#[test]
+fn command_not_found() {
+    let place = Place::new();
+    place
+        .predict(&["no-such-command"])
+        .assert_sentence("there is no command no-such-command in PATH");
+    place.predict(&["./no-such-command"]).assert_sentence("there is no ./no-such-command");
+}
+
+#[test]
+fn a_file_here_is_not_in_path() {
+    let place = Place::new();
+    place.script("train", "");
+    place.predict(&["train"]).assert_sentence("the file here is ./train");
+}
+
+#[test]
+fn not_executable_or_a_folder() {
+    let place = Place::new();
+    let path = place.script("train.sh", "");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    place.predict(&["./train.sh"]).assert_sentence("it is not executable (chmod +x ./train.sh)");
+    place.predict(&["./"]).assert_sentence("it is a folder");
+}
+
+#[test]
+fn interpreter_of_the_first_line_does_not_exist() {
+    let place = Place::new();
+    let path = place.script("train", "");
+    fs::write(&path, "#!/no/such/interpreter\n").unwrap();
+    place.predict(&["./train"]).assert_sentence("the interpreter that its first line names");
+}
+
+#[test]
+fn script_does_not_exist() {
+    let place = Place::new();
+    place.predict(&["train.py"]).assert_sentence("the script train.py does not exist (looked in ");
+    place
+        .predict(&["python3", "-u", "train.py"])
+        .assert_sentence("the script train.py does not exist");
+}
+
+#[test]
+fn no_python() {
+    let place = Place::new();
+    fs::write(place.path().join("train.py"), "").unwrap();
+    let run = |variable: &str, value: &str| {
+        let mut command = place.plimsoll(&["predict", "train.py"]);
+        Ran::from(command.env(variable, value).output().unwrap())
+    };
+    run("PATH", "/nowhere")
+        .assert_sentence("found no Python: neither python3 nor python is in PATH");
+    run("PLIMSOLL_PYTHON", "/no/python")
+        .assert_sentence("PLIMSOLL_PYTHON is /no/python, which is not a program");
+}
+
+#[test]
+fn exits_before_torch() {
+    let place = Place::new();
+    let script = place.script("train", "exit 3");
+    let script = script.to_str().unwrap();
+    place.predict(&[script]).assert_sentence("exited with code 3 before it imported torch");
+    place.assert_no_session();
+}
+
+#[test]
+fn never_imports_torch() {
+    let place = Place::new();
+    place.predict(&["true"]).assert_sentence("no process of the command imported torch");
+}
+
+/// A Python that has no torch, as far as the probe can see.
+fn python_without_torch(place: &Place) -> String {
+    let body = r#"case "$1" in
+-c) echo '{"executable": "/x/python", "version": "3.12.1", "implementation": "CPython", "libc": "glibc 2.31", "torch": null}' ;;
+*) echo "ModuleNotFoundError: No module named 'torch'" >&2; exit 1 ;;
+esac"#;
+    place.script("python3.12", body).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn python_without_torch_is_said() {
+    let place = Place::new();
+    let python = python_without_torch(&place);
+    fs::write(place.path().join("train.py"), "").unwrap();
+    place.predict(&[&python, "train.py"]).assert_sentence("/x/python has no torch");
+}
+
+#[test]
+fn python_options_that_shut_the_agent_out() {
+    let place = Place::new();
+    let python = python_without_torch(&place);
+    fs::write(place.path().join("train.py"), "").unwrap();
+    for option in ["-I", "-S", "-uE"] {
+        place
+            .predict(&[&python, option, "train.py"])
+            .assert_sentence(&format!("python {option} shuts the agent out"));
+    }
+}
+
+#[test]
+fn what_the_agent_refuses() {
+    let place = Place::new();
+    let note = r#"{"kind":"unsupported","reason":"version","text":"torch 2.6.0 is not supported; install 2.11","torch":"2.6.0","cuda":null}"#;
+    let script = place.noting_script("train", &[note], "exit 86");
+    place
+        .predict(&[script.to_str().unwrap()])
+        .assert_sentence("torch 2.6.0 is not supported; install 2.11");
+}
+
+#[test]
+fn script_raises() {
+    let place = Place::new();
+    let end = r#"{"kind":"end","why":"exception","steps":2,"steady":false,"exit_code":1,"exception":{"type":"FileNotFoundError","message":"[Errno 2] No such file or directory: 'data.bin'","user_frame":{"file":"/x/train.py","line":12,"function":"main","text":"open('data.bin')"}},"seconds_imports":1.0,"seconds":2.0}"#;
+    let script = place.noting_script("train", &[BEGIN, end], "exit 1");
+    place.predict(&[script.to_str().unwrap()]).assert_sentence(
+        "the script raised FileNotFoundError: [Errno 2] No such file or directory: 'data.bin' at /x/train.py:12, after 2 optimizer steps",
+    );
+}
+
+#[test]
+fn script_exits_with_a_code() {
+    let place = Place::new();
+    let end = r#"{"kind":"end","why":"exit","steps":0,"steady":false,"exit_code":3,"exception":null,"seconds_imports":1.0,"seconds":2.0}"#;
+    let script = place.noting_script("train", &[BEGIN, end], "exit 3");
+    place.predict(&[script.to_str().unwrap()]).assert_sentence(
+        "the script exited with code 3 before the first optimizer step was finished",
+    );
+}
+
+#[test]
+fn script_is_killed() {
+    let place = Place::new();
+    for (signal, sentence) in [
+        ("KILL", "the script was killed (SIGKILL)"),
+        ("SEGV", "the script crashed (SIGSEGV)"),
+        ("TERM", "the script was ended by SIGTERM"),
+    ] {
+        let script = place.noting_script("train", &[BEGIN], &format!("kill -{signal} $$"));
+        place.predict(&[script.to_str().unwrap()]).assert_sentence(sentence);
+        // A shell in between makes it an exit code.
+        let body = format!("{}; exit $?", script.display());
+        let outer = place.script("outer", &body);
+        place.predict(&[outer.to_str().unwrap()]).assert_sentence(sentence);
+        place.assert_no_session();
+    }
+}
+
+#[test]
+fn the_rank_that_failed_is_what_is_said() {
+    let place = Place::new();
+    let end = |class: &str, message: &str| {
+        format!(
+            r#"{{"kind":"end","why":"exception","steps":0,"steady":false,"exit_code":1,"exception":{{"type":"{class}","message":"{message}","user_frame":null}},"seconds_imports":1.0,"seconds":2.0}}"#
+        )
+    };
+    let rank = BEGIN.replace(r#""rank":null"#, r#""rank":1"#);
+    let launcher = end("ChildFailedError", "======");
+    let raises = place.noting_script("raises", &[&rank, &end("ValueError", "bad batch")], "exit 1");
+    let dies = place.noting_script("dies", &[&rank], "kill -KILL $$");
+    for (script, sentence) in [
+        (raises, "the script raised ValueError: bad batch, before the first"),
+        (dies, "rank 1 died without a word before the first"),
+    ] {
+        let rest = format!("{}\nexit 1", script.display());
+        let torchrun = place.noting_script("torchrun", &[BEGIN, &launcher], &rest);
+        place.predict(&[torchrun.to_str().unwrap()]).assert_sentence(sentence);
+    }
+}
+
+#[test]
+fn uses_no_gpu() {
+    let place = Place::new();
+    let end = r#"{"kind":"end","why":"exit","steps":0,"steady":false,"exit_code":0,"exception":null,"seconds_imports":1.0,"seconds":2.0}"#;
+    let script = place.noting_script("train", &[BEGIN, end], "");
+    let script = script.to_str().unwrap();
+    place.predict(&[script]).assert_sentence("the script ended without using a GPU");
+    let mut hidden = place.plimsoll(&["predict", script]);
+    let ran = Ran::from(hidden.env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
+    ran.assert_sentence("CUDA_VISIBLE_DEVICES is \"\", which may hide the phantom");
+}
+
+#[test]
+fn unknown_card() {
+    let place = Place::new();
+    let ran = place.run(&["predict", "--gpu", "rtx4999", "--", "true"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("rtx4999"), "{ran:?}");
+    let ran = place.run(&["predict", "--gpu", "mine.toml", "--", "true"]);
+    ran.assert_sentence("cannot read the card mine.toml: no such file or directory");
+}
+
+#[test]
+fn memory_that_holds_not_even_the_context() {
+    let place = Place::new();
+    place
+        .run(&["predict", "--memory", "100MiB", "--", "true"])
+        .assert_sentence("--memory 100.0 MiB leaves nothing for the script");
+}
+
+#[test]
+fn json_path_is_checked_before_the_run() {
+    let place = Place::new();
+    let script = place.script("train", "touch ran");
+    let script = script.to_str().unwrap();
+    place.run(&["predict", "--json", "no/such/folder/report.json", "--", script]).assert_sentence(
+        "cannot write no/such/folder/report.json: no such file or directory; nothing was run",
+    );
+    place
+        .run(&["predict", "--record", "/proc/recording.zip", "--", script])
+        .assert_sentence("cannot write /proc/recording.zip");
+    assert!(!place.path().join("ran").exists());
+}
+
+#[test]
+fn bad_arguments() {
+    let place = Place::new();
+    for arguments in [
+        &["predict"][..],
+        &["predict", "--gpus", "0", "true"],
+        &["predict", "--steps", "0", "true"],
+        &["predict", "--max", "much", "true"],
+        &["predict", "--no-such-option", "true"],
+        &["predict", "--steps", "3", "--until-exit", "true"],
+        &["train.py"],
+    ] {
+        let ran = place.run(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {ran:?}");
+        assert!(ran.stderr.starts_with("error: "), "{arguments:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_phantom_on_a_phantom() {
+    let place = Place::new();
+    let inner = env!("CARGO_BIN_EXE_plimsoll");
+    let ran = place.predict(&[inner, "predict", "true"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("plimsoll: this is already running on a phantom"), "{ran:?}");
+}

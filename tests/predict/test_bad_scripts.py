@@ -1,0 +1,161 @@
+"""Scripts and environments that are wrong. Each ends in one clear sentence, and nothing stays behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import PYTHON
+
+MODEL = """
+import os, sys, torch
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 1)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+def step():
+    optimizer.zero_grad()
+    model(torch.randn(32, 256, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_raises(plimsoll):
+    script = plimsoll.script(MODEL + "step()\nraise ValueError('no such thing')\n")
+    ran = plimsoll.predict(script)
+    ran.assert_sentence("raised ValueError: no such thing", "train.py:10", "after 1 optimizer step")
+    assert "Traceback" in ran.stderr, "Python's own words stay"
+    assert "plimsoll_agent" not in ran.stderr
+
+
+def test_data_that_is_not_there(plimsoll):
+    script = plimsoll.script("import torch\nopen('data/train.bin', 'rb')\n")
+    plimsoll.predict(script).assert_sentence("FileNotFoundError", "data/train.bin", "train.py:2")
+
+
+def test_sys_exit(plimsoll):
+    plimsoll.predict(plimsoll.script(MODEL + "sys.exit(3)\n")).assert_sentence("exited with code 3")
+
+
+def test_syntax_error(plimsoll):
+    plimsoll.predict(plimsoll.script("import torch\nif\n")).assert_sentence("exited with code 1")
+
+
+def test_does_not_exist(plimsoll):
+    plimsoll.predict(PYTHON, "nothing.py").assert_sentence("the script nothing.py does not exist")
+
+
+def test_never_uses_the_gpu(plimsoll):
+    plimsoll.predict(plimsoll.script("import torch\ntorch.ones(3)\n")).assert_sentence("without using a GPU")
+
+
+def test_never_trains(plimsoll):
+    script = plimsoll.script(MODEL + "with torch.no_grad(): model(torch.randn(8, 256, device='cuda'))\n")
+    ran = plimsoll.predict(script, options=["--gpu", "h200"])
+    assert ran.code == 0, ran
+    assert ran.report["steps_seen"] == 0, ran
+    assert "step" in str(ran.report["notes"]), "it is said that no step was seen"
+
+
+def test_never_imports_torch(plimsoll):
+    plimsoll.predict(plimsoll.script("print('hello')\n")).assert_sentence("no process of the command imported torch")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM], ids=lambda it: it.name)
+def test_killed(plimsoll, number):
+    script = plimsoll.script(MODEL + f"step()\nos.kill(os.getpid(), {int(number)})\n")
+    plimsoll.predict(script).assert_sentence(number.name)
+
+
+def test_a_hundred_megabytes_of_output(plimsoll):
+    script = plimsoll.script(MODEL + "for _ in range(10): sys.stdout.write('x' * 10_000_000)\nfor _ in range(5): step()\n")
+    ran = plimsoll.predict(script, options=["--gpu", "h200"])
+    assert ran.code == 0
+    assert ran.stdout.count("x") >= 100_000_000
+
+
+def test_json_on_standard_output(plimsoll):
+    import json
+
+    script = plimsoll.script(MODEL + "print('from the script')\nfor _ in range(9): step()\n")
+    ran = plimsoll.run("predict", "--gpu", "h200", "--json", "-", "--", script)
+    assert ran.code == 0, ran
+    assert json.loads(ran.stdout)["outcome"] == "fits"
+    assert "from the script" in ran.stderr
+
+
+def test_ctrl_c(plimsoll):
+    script = plimsoll.script(
+        MODEL + "import time\nstep()\ntry:\n    print('running', flush=True)\n    time.sleep(100)\n"
+        "finally:\n    open('cleaned', 'w').close()\n"
+    )
+    # A session of its own, so that the signal reaches the whole group as a terminal's would.
+    process = plimsoll.start("predict", "--", script, start_new_session=True)
+    assert process.stdout.readline() == "running\n"
+    os.killpg(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 2, stderr
+    assert "plimsoll: interrupted after 1 optimizer step" in stderr
+    assert (plimsoll.folder / "cleaned").exists()
+    plimsoll.assert_nothing_left()
+
+
+def test_leaves_a_process_running(plimsoll):
+    script = plimsoll.script(
+        MODEL + "import subprocess\n"
+        "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "open('pid', 'w').write(str(child.pid))\nfor _ in range(9): step()\n"
+    )
+    ran = plimsoll.predict(script, options=["--gpu", "h200"])
+    assert ran.code == 0, ran
+    assert "ended 1 process that the script left running" in ran.stderr
+    pid = (plimsoll.folder / "pid").read_text()
+    time.sleep(0.1)
+    assert subprocess.run(["kill", "-0", pid], capture_output=True).returncode != 0
+
+
+@pytest.mark.parametrize("option", ["-I", "-S", "-E"])
+def test_options_that_shut_the_agent_out(plimsoll, option):
+    script = plimsoll.script("print('hello')\n")
+    plimsoll.predict(PYTHON, option, script).assert_sentence(f"python {option} shuts the agent out")
+
+
+def test_python_without_torch(plimsoll):
+    folder = plimsoll.folder / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    script = plimsoll.script("import torch\n")
+    plimsoll.predict(folder / "bin" / "python", script).assert_sentence("needs torch", "has none")
+    # Through a launcher, too.
+    launcher = plimsoll.script(f"#!/bin/sh\n{folder}/bin/python train.py\n", name="train.sh")
+    plimsoll.predict("bash", launcher).assert_sentence("needs torch", "has none")
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "says"),
+    [("2.11.0+cpu", None, "without CUDA"), ("2.6.0+cu124", "12.4", "2.6.0"), ("2.12.0+cu130", "13.0", "2.12.0")],
+)
+def test_another_torch(plimsoll, version, cuda, says):
+    package = plimsoll.folder / "elsewhere" / "torch"
+    package.mkdir(parents=True)
+    package.joinpath("__init__.py").write_text("from .version import __version__\n")
+    package.joinpath("version.py").write_text(f"__version__ = {version!r}\ncuda = {cuda!r}\n")
+    script = plimsoll.script("import torch\nprint('went on')\n")
+    environment = plimsoll.environment(PYTHONPATH=str(package.parent))
+    ran = plimsoll.predict(script, environment=environment)
+    ran.assert_sentence(says, "2.11")
+    assert "went on" not in ran.stdout
+    doctor = plimsoll.run("doctor", environment=environment)
+    assert doctor.code == 2 and says in doctor.stdout, doctor
+
+
+def test_hidden_devices(plimsoll):
+    script = plimsoll.script("import torch\nprint(torch.cuda.device_count())\n")
+    ran = plimsoll.predict(script, environment=plimsoll.environment(CUDA_VISIBLE_DEVICES=""))
+    ran.assert_sentence("CUDA_VISIBLE_DEVICES")
+
+
+def test_doctor(plimsoll):
+    ran = plimsoll.run("doctor")
+    assert ran.code == 0, ran
+    assert ran.stdout.endswith("\nable to predict\n"), ran
+    plimsoll.assert_nothing_left()

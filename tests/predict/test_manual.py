@@ -1,0 +1,30 @@
+"""The commands that the manual shows are run: every line `$ plimsoll ...` in a `console` block."""
+
+import os
+import re
+import shlex
+
+import pytest
+from conftest import PYTHON, ROOT, Plimsoll
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
+
+
+def commands():
+    for page in PAGES:
+        for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                if line.startswith("$ plimsoll "):
+                    yield pytest.param(line.removeprefix("$ plimsoll "), id=f"{page.name}: {line[2:]}")
+
+
+@pytest.mark.parametrize("line", list(commands()))
+def test_command_of_the_manual(line, cache, tmp_path):
+    plimsoll = Plimsoll(tmp_path, cache)
+    # The examples under the names that the pages use, and room for what the commands write.
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    words = shlex.split(line.split("#")[0].split(" | ")[0])
+    # The pages say python3; here that is the one with torch.
+    path = os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])
+    ran = plimsoll.run(*words, environment=plimsoll.environment(PATH=path))
+    assert ran.code in (0, 1), ran
