@@ -19,6 +19,8 @@ pub(super) fn phantom_conf(card: &Card, devices: u32) -> String {
     line("total_bytes", &card.total.0);
     line("context_bytes", &card.context.0);
     line("sm_count", &card.sm_count);
+    let gpcs: Vec<String> = card.gpcs.iter().map(u32::to_string).collect();
+    line("gpcs", &gpcs.join(","));
     line("max_threads_per_sm", &card.max_threads_per_sm);
     line("max_blocks_per_sm", &card.max_blocks_per_sm);
     line("shared_per_block_optin", &card.shared_per_block_optin.0);

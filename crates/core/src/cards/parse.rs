@@ -50,7 +50,7 @@ pub enum CardError {
 }
 
 /// The keys of a card file, in the order of the manual.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 23] = [
     "id",
     "aliases",
     "like",
@@ -61,6 +61,7 @@ const KEYS: [&str; 22] = [
     "context",
     "context_known",
     "sm_count",
+    "gpcs",
     "max_threads_per_sm",
     "max_blocks_per_sm",
     "shared_per_block_optin",
@@ -90,6 +91,7 @@ struct CardText {
     context: Option<SizeText>,
     context_known: Option<String>,
     sm_count: Option<u32>,
+    gpcs: Option<Vec<u32>>,
     max_threads_per_sm: Option<u32>,
     max_blocks_per_sm: Option<u32>,
     shared_per_block_optin: Option<SizeText>,
@@ -196,6 +198,7 @@ fn card(text: CardText, base: Option<&Card>) -> Result<Card, CardError> {
         total,
         context,
         sm_count: number("sm_count", text.sm_count, base.map(|it| it.sm_count))?,
+        gpcs: text.gpcs.or_else(|| base.map(|it| it.gpcs.clone())).unwrap_or_default(),
         max_threads_per_sm: number(
             "max_threads_per_sm",
             text.max_threads_per_sm,

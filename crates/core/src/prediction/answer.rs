@@ -277,6 +277,8 @@ pub enum Carries {
     No,
     /// The run stopped too early to tell.
     Unknown,
+    /// The PyTorch of the run has no kernels for the card's compute capability.
+    NoKernels,
 }
 
 /// One process that used a device.

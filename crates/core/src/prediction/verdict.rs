@@ -102,13 +102,20 @@ pub(super) fn oom(recordings: &[Recording], runs: &[DeviceRun<'_>]) -> Option<Oo
 }
 
 /// Every card of the catalogue, the smallest first, and whether it carries a run that took `peak` on
-/// `imitated`.
+/// `imitated`, with a PyTorch that has kernels for `architectures` (all, if empty).
 pub(super) fn cards(
     imitated: &Card,
     peak: Peaks,
     other: Bytes,
     (outcome, oom): (Outcome, Option<&OomPlace>),
+    architectures: &[u32],
 ) -> Vec<CardFit> {
+    // Machine code runs on its own major version, from its own minor version on.
+    let has_kernels = |card: &Card| {
+        let (major, minor) = card.compute_capability;
+        let runs = |&it: &u32| it / 10 == major && it % 10 <= minor;
+        architectures.is_empty() || architectures.iter().any(runs)
+    };
     let left = |card: &Card| card.total.saturating_sub(card.context);
     // What ran out on this card runs out on every card that has no more.
     let ran_out = oom.filter(|it| it.free.is_some_and(|free| free < it.requested));
@@ -119,7 +126,9 @@ pub(super) fn cards(
         let fixed = other + card.context;
         let allocated = peak.allocated.max(needed);
         let is_no_larger = too_little.is_some_and(|it| left(card) <= it);
-        let carries = if card.total < allocated + fixed || is_no_larger {
+        let carries = if !has_kernels(card) {
+            Carries::NoKernels
+        } else if card.total < allocated + fixed || is_no_larger {
             Carries::No
         } else if outcome != Outcome::Fits {
             Carries::Unknown

@@ -37,6 +37,8 @@ pub struct Begin {
     pub python: String,
     /// The version of torch.
     pub torch: String,
+    /// Compute capabilities that this torch has kernels for (90 for 9.0); empty if unknown.
+    pub architectures: Vec<u32>,
     /// The script, as an absolute path, if there is one.
     pub script: Option<String>,
     /// Its rank in a distributed job.

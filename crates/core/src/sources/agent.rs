@@ -108,6 +108,8 @@ struct BeginLine {
     python: String,
     #[serde(deserialize_with = "or_default")]
     torch: String,
+    #[serde(deserialize_with = "or_default")]
+    architectures: Vec<u32>,
     script: Option<String>,
     rank: Option<u32>,
     world_size: Option<u32>,
@@ -294,8 +296,9 @@ fn phase(word: &str) -> Option<Phase> {
 
 impl From<BeginLine> for Begin {
     fn from(it: BeginLine) -> Begin {
-        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size } = it;
-        Begin { argv, cwd, python, torch, script, rank, world_size }
+        let BeginLine { argv, cwd, python, torch, architectures, script, rank, world_size, .. } =
+            it;
+        Begin { argv, cwd, python, torch, architectures, script, rank, world_size }
     }
 }
 

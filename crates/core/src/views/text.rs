@@ -307,8 +307,11 @@ impl Report<'_> {
             (Carries::Tight, "tight", self.styles.warn),
             (Carries::No, "too small", self.styles.bad),
             (Carries::Unknown, "not known", self.styles.faint),
+            (Carries::NoKernels, "too old", self.styles.faint),
         ];
-        if cards.iter().all(|it| it.carries == Carries::Unknown) {
+        let says_nothing =
+            |it: &CardFit| matches!(it.carries, Carries::Unknown | Carries::NoKernels);
+        if cards.iter().all(says_nothing) {
             return Ok(());
         }
         self.heading(f, "Which cards carry it")?;
@@ -319,8 +322,12 @@ impl Report<'_> {
                 .map(|it| it.card.id.as_str())
                 .collect();
             if !ids.is_empty() {
+                let mut ids = ids.join(", ");
+                if carries == Carries::NoKernels {
+                    ids.push_str(" (this PyTorch has no kernels for them)");
+                }
                 write!(f, "  {}{:pad$}", style.of(title), "", pad = 11 - title.len())?;
-                self.wrapped(f, &ids.join(", "), 13, 13)?;
+                self.wrapped(f, &ids, 13, 13)?;
             }
         }
         Ok(())

@@ -311,6 +311,7 @@ impl From<&CardFit> for CardWire {
                 Carries::Tight => "tight",
                 Carries::No => "no",
                 Carries::Unknown => "unknown",
+                Carries::NoKernels => "no_kernels",
             },
         }
     }
