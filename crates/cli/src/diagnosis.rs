@@ -45,7 +45,7 @@ pub(crate) fn diagnose(
     if let Some(it) = unsupported.filter(|_| !reached_torch || ended.end != End::Code(0)) {
         return Some(it.text.clone());
     }
-    if recordings.iter().any(ran_out) {
+    if recordings.iter().any(Recording::ended_out_of_memory) {
         return None;
     }
     if let Some(signal) = killed_by(ended.end) {
@@ -53,8 +53,8 @@ pub(crate) fn diagnose(
     }
     // The ranks of a job know why; the launcher only knows that one of them failed.
     let ranks = || recordings.iter().filter(|it| rank(it).is_some());
-    if let Some(exception) = ranks().find_map(uncaught) {
-        return Some(raised(exception, steps));
+    if let Some(it) = ranks().find(|it| uncaught(it).is_some()) {
+        return raised(it, steps);
     }
     if let (true, Some(it)) = (ended.end != End::Code(0), ranks().find(|it| it.notes.end.is_none()))
     {
@@ -65,8 +65,8 @@ pub(crate) fn diagnose(
             after(steps),
         ));
     }
-    if let Some(exception) = recordings.iter().find_map(uncaught) {
-        return Some(raised(exception, steps));
+    if let Some(it) = recordings.iter().find(|it| uncaught(it).is_some()) {
+        return raised(it, steps);
     }
     let code = match ended.end {
         End::Code(code) => code,
@@ -107,13 +107,35 @@ fn killed(signal: Signal, host_ran_out: bool, steps: u32) -> String {
     }
 }
 
-fn raised(exception: &Exception, steps: u32) -> String {
-    let Exception { class, message, user_frame } = exception;
+fn raised(recording: &Recording, steps: u32) -> Option<String> {
+    let Exception { class, message, user_frame } = uncaught(recording)?;
     let message = message.lines().next().unwrap_or_default();
     let colon = if message.is_empty() { "" } else { ": " };
     let place =
         user_frame.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
-    format!("the script raised {class}{colon}{message}{place}, {}", after(steps))
+    let after = after(steps);
+    let why = ours(recording, message).unwrap_or_default();
+    Some(format!("the script raised {class}{colon}{message}{place}, {after}{why}"))
+}
+
+/// What on our side the exception may come from: the last part of a sentence.
+fn ours(recording: &Recording, message: &str) -> Option<String> {
+    if message.contains("no kernel image is available") {
+        return Some(
+            "; this PyTorch has no kernels for that card, and would fail on a real one, too"
+                .to_owned(),
+        );
+    }
+    let refused: Vec<&str> = recording
+        .phantom
+        .iter()
+        .flat_map(|it| &it.not_imitated)
+        .map(|it| it.name.as_str())
+        .collect();
+    (!refused.is_empty()).then(|| {
+        let refused = refused.join(", ");
+        format!("; probably our fault, not the script's: the phantom does not imitate {refused}")
+    })
 }
 
 /// No process of the command imported torch with the agent in it.
@@ -185,12 +207,6 @@ fn steps_seen(recording: &Recording) -> u32 {
     let marked = recording.notes.marks.iter().map(|it| it.step).max().unwrap_or(0);
     let ended = recording.notes.end.as_ref().map_or(0, |it| it.steps);
     marked.max(ended)
-}
-
-fn ran_out(recording: &Recording) -> bool {
-    use plimsoll_core::recording::EndReason;
-    let ended = recording.notes.end.as_ref().is_some_and(|it| it.why == EndReason::Oom);
-    ended || recording.notes.ooms.iter().any(|it| it.caught == Some(false))
 }
 
 fn rank(recording: &Recording) -> Option<u32> {

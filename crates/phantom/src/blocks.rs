@@ -34,7 +34,9 @@ pub unsafe extern "C" fn _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(
         && let Some(mut machine) = machine::lock()
         && let Some((device, ..)) = machine.device_of(block as u64)
     {
-        machine.devices[device].contents.forget(block as u64, size.unsigned_abs());
+        let memory = &mut machine.devices[device];
+        memory.contents.forget(block as u64, size.unsigned_abs());
+        memory.allocator_holds(reserved as u64);
     }
     if let Some(real) = real() {
         // SAFETY: the real function with the arguments that it was called with.

@@ -250,6 +250,7 @@ impl Machine {
                 context: self.card.context_bytes,
                 used: it.used(),
                 peak: it.peak(),
+                other_peak: it.other_peak(),
             })
             .collect()
     }

@@ -22,6 +22,8 @@ pub struct DeviceMemory {
     limit: u64,
     used: u64,
     peak: u64,
+    /// The most that was taken beside the caching allocator, once that has said what it holds.
+    other_peak: Option<u64>,
     addresses: Addresses,
     /// Bytes that the program copied to the device and that we know.
     pub contents: Contents,
@@ -47,6 +49,7 @@ impl DeviceMemory {
             limit,
             used: 0,
             peak: 0,
+            other_peak: None,
             addresses: Addresses::new(floor, ceiling),
             contents: Contents::default(),
             physical: BTreeMap::new(),
@@ -63,6 +66,17 @@ impl DeviceMemory {
     /// The most that was ever taken, in bytes.
     pub fn peak(&self) -> u64 {
         self.peak
+    }
+
+    /// The most that was taken by anybody but `PyTorch`'s caching allocator, in bytes.
+    pub fn other_peak(&self) -> u64 {
+        self.other_peak.unwrap_or(self.peak)
+    }
+
+    /// The caching allocator holds `reserved` bytes now; the rest is somebody else's.
+    pub fn allocator_holds(&mut self, reserved: u64) {
+        let other = self.used.saturating_sub(reserved);
+        self.other_peak = Some(self.other_peak.map_or(other, |it| it.max(other)));
     }
 
     /// Bytes that can still be taken.
@@ -179,6 +193,20 @@ mod tests {
         assert_eq!(device.release(a), Err(Unknown));
         assert_eq!((device.used(), device.peak()), (98 * MIB, 100 * MIB));
         assert_eq!(device.allocate(u64::MAX), Err(Full));
+    }
+
+    #[test]
+    fn what_the_allocator_does_not_hold_is_others() {
+        let mut device = device();
+        device.allocate(20 * MIB).expect("room");
+        assert_eq!(device.other_peak(), 20 * MIB, "there is no allocator");
+        device.allocator_holds(20 * MIB);
+        assert_eq!(device.other_peak(), 0);
+        let nccl = device.allocate(6 * MIB).expect("room");
+        device.allocator_holds(20 * MIB);
+        device.release(nccl).expect("allocated");
+        device.allocator_holds(20 * MIB);
+        assert_eq!(device.other_peak(), 6 * MIB);
     }
 
     #[test]

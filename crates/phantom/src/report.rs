@@ -79,6 +79,8 @@ pub struct DeviceReport {
     pub used: u64,
     /// The most that was taken, without the context.
     pub peak: u64,
+    /// The most that was taken by others than `PyTorch`'s allocator.
+    pub other_peak: u64,
 }
 
 /// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
@@ -88,8 +90,8 @@ pub fn json(devices: &[DeviceReport]) -> String {
         let comma = if i == 0 { "" } else { "," };
         let _ = write!(
             out,
-            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{}}}"#,
-            it.total, it.context, it.used, it.peak
+            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{},"other_peak_bytes":{}}}"#,
+            it.total, it.context, it.used, it.peak, it.other_peak
         );
     }
     let _ = write!(out, r#"],"launches":{},"not_imitated":["#, LAUNCHES.load(Ordering::Relaxed));
@@ -144,12 +146,12 @@ mod tests {
         assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
         assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
         approximate("events are always complete");
-        let json = json(&[DeviceReport { total: 10, context: 2, used: 4, peak: 6 }]);
+        let json = json(&[DeviceReport { total: 10, context: 2, used: 4, peak: 6, other_peak: 1 }]);
         assert!(json.contains(
             r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
         ));
         assert!(
-            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6}"#)
+            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1}"#)
         );
         assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));
     }

@@ -8,7 +8,6 @@ use crate::{
         origins::Live,
         stacks::Stacks,
         timeline::{self, Places, Stage, Timeline},
-        verdict,
     },
     recording::{PhantomDevice, Recording},
     replay::{self, BlockId, Replay},
@@ -51,7 +50,7 @@ impl<'a> DeviceRun<'a> {
         let places = Places::new(&replay, index, &recording.notes.stats);
         let timeline = timeline::timeline(device, &recording.notes, &places, &stacks);
         let last_oom = device.events.actions().iter().rposition(|it| *it == Action::Oom);
-        let ended = verdict::ended_out_of_memory(recording);
+        let ended = recording.ended_out_of_memory();
         let oom = last_oom.filter(|_| ended).and_then(|it| u32::try_from(it).ok()).map(EventId);
         DeviceRun { recording, trace, device, index, replay, timeline, stacks, oom }
     }

@@ -8,7 +8,6 @@ use crate::{
     },
     recording::{EndReason, Recording},
     replay::Levels,
-    trace::Action,
     units::Bytes,
 };
 
@@ -22,7 +21,7 @@ pub(super) fn outcome(
     if recordings.iter().any(|it| it.notes.unsupported.is_some()) {
         return Outcome::ScriptFailed;
     }
-    if recordings.iter().any(ended_out_of_memory) {
+    if recordings.iter().any(Recording::ended_out_of_memory) {
         return Outcome::OutOfMemory;
     }
     // The agent ended it because it had seen enough; what the script makes of that is its affair.
@@ -39,32 +38,9 @@ pub(super) fn outcome(
     if over && !has_capacity { Outcome::OutOfMemory } else { Outcome::Fits }
 }
 
-/// Whether an out-of-memory error that nobody caught ended the process.
-pub(super) fn ended_out_of_memory(recording: &Recording) -> bool {
-    let notes = &recording.notes;
-    match &notes.end {
-        Some(end) => {
-            let is_oom = |class: &str| class.ends_with("OutOfMemoryError");
-            end.why == EndReason::Oom || end.exception.as_ref().is_some_and(|it| is_oom(&it.class))
-        }
-        // It died at it, or was recorded without an agent: the last event says so.
-        None => {
-            let last_note = notes.ooms.last().is_some_and(|it| it.caught != Some(true));
-            let devices = recording.trace.iter().flat_map(|it| &it.devices);
-            let mut actions = devices.map(|it| it.events.actions());
-            last_note || notes.begin.is_none() && actions.any(no_alloc_follows_oom)
-        }
-    }
-}
-
-fn no_alloc_follows_oom(actions: &[Action]) -> bool {
-    let last = actions.iter().rposition(|it| matches!(it, Action::Oom | Action::Alloc));
-    last.is_some_and(|it| actions[it] == Action::Oom)
-}
-
 /// Where memory ran out.
 pub(super) fn oom(recordings: &[Recording], runs: &[DeviceRun<'_>]) -> Option<OomPlace> {
-    let ended = recordings.iter().filter(|it| ended_out_of_memory(it));
+    let ended = recordings.iter().filter(|it| it.ended_out_of_memory());
     let note = ended.into_iter().find_map(|it| it.notes.ooms.last().map(|note| (it.pid, note)));
     let run = runs
         .iter()
@@ -153,5 +129,5 @@ impl DeviceRun<'_> {
 /// Where a caught out-of-memory error was, for a note: how many there were in all.
 pub(super) fn caught_ooms(recording: &Recording) -> usize {
     let all = recording.notes.ooms.len();
-    all - usize::from(all != 0 && ended_out_of_memory(recording))
+    all - usize::from(all != 0 && recording.ended_out_of_memory())
 }

@@ -10,7 +10,7 @@ pub use notes::{
 };
 pub use phantom::{Approximated, NotImitated, PhantomDevice, PhantomReport};
 
-use crate::trace::Trace;
+use crate::trace::{Action, Trace};
 
 /// What one process left behind.
 #[derive(Clone, Debug, Default)]
@@ -23,4 +23,36 @@ pub struct Recording {
     pub notes: Notes,
     /// What the phantom says of itself; none on a real GPU.
     pub phantom: Option<PhantomReport>,
+}
+
+impl Recording {
+    /// Whether an out-of-memory error ended the process, or its training: a script that catches it to
+    /// log it or to save what it can does not train on. One that finishes another step has recovered.
+    pub fn ended_out_of_memory(&self) -> bool {
+        let notes = &self.notes;
+        let finished = notes.marks.iter().map(|it| it.step).max().unwrap_or(0);
+        let finished = finished.max(notes.end.as_ref().map_or(0, |it| it.steps));
+        if notes.ooms.last().is_some_and(|it| finished <= it.step) {
+            return true;
+        }
+        match &notes.end {
+            Some(end) => {
+                let is_oom = |class: &str| class.ends_with("OutOfMemoryError");
+                let exception = end.exception.as_ref();
+                end.why == EndReason::Oom || exception.is_some_and(|it| is_oom(&it.class))
+            }
+            // It died at it, or was recorded without an agent: the last event says so.
+            None => {
+                let last_note = notes.ooms.last().is_some_and(|it| it.caught != Some(true));
+                let devices = self.trace.iter().flat_map(|it| &it.devices);
+                let mut actions = devices.map(|it| it.events.actions());
+                last_note || notes.begin.is_none() && actions.any(no_alloc_follows_oom)
+            }
+        }
+    }
+}
+
+fn no_alloc_follows_oom(actions: &[Action]) -> bool {
+    let last = actions.iter().rposition(|it| matches!(it, Action::Oom | Action::Alloc));
+    last.is_some_and(|it| actions[it] == Action::Oom)
 }

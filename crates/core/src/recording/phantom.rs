@@ -26,9 +26,9 @@ pub struct PhantomDevice {
     pub total: Bytes,
     /// What its context took from the capacity at first use.
     pub context: Bytes,
-    /// What was taken in the end, context included.
+    /// What was taken in the end, beside the context.
     pub used: Bytes,
-    /// What was taken at most, context included.
+    /// What was taken at most, beside the context.
     pub peak: Bytes,
     /// What libraries other than PyTorch's allocator took at most.
     pub other_peak: Bytes,
