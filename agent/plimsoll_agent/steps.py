@@ -39,6 +39,7 @@ class Steps:
         self._stopping = stopping
         self._goal = goal
         self._optimizers = {}
+        self._made_one = False
         self._covered = {}
         self._stepped = {}
         self._given_up_on = set()
@@ -58,6 +59,7 @@ class Steps:
     def forked(self):
         """In a forked child: its steps are its own."""
         self._begin_counting()
+        self._made_one = False
         self._optimizers.clear()
         self._covered.clear()
         self._stepped.clear()
@@ -66,10 +68,11 @@ class Steps:
 
     @property
     def _counted(self):
-        for steadiness in (self._by_optimizer, self._by_backward):
-            if steadiness.steps:
-                return steadiness
-        return self._by_forward
+        # With an optimizer a backward pass is not a step yet: it may have run out before the first.
+        awaited = self._made_one and self._by_backward.steps < PATIENCE_WITHOUT_STEP
+        if self._by_optimizer.steps or awaited:
+            return self._by_optimizer
+        return self._by_backward if self._by_backward.steps else self._by_forward
 
     @property
     def done(self):
@@ -84,7 +87,7 @@ class Steps:
     @property
     def has_optimizer(self):
         """Whether `torch.optim` was used at all."""
-        return bool(self._optimizers) or self._by_optimizer.steps > 0
+        return self._made_one
 
     def optimizers(self):
         """The optimizers that are alive."""
@@ -93,6 +96,7 @@ class Steps:
     @guarded
     def optimizer_made(self, optimizer):
         key = id(optimizer)
+        self._made_one = True
         if key not in self._optimizers:
             self._optimizers[key] = weakref.ref(optimizer, lambda _: self._forget(key))
 
