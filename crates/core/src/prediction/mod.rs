@@ -21,7 +21,7 @@ pub use notes::Note;
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
-    cards::Card,
+    cards::{Card, Knowledge},
     prediction::{device_run::DeviceRun, origins::Live},
     recording::Recording,
     units::Bytes,
@@ -75,7 +75,7 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
     let evidence = run.evidence();
     let live = run.live_at_peak(&evidence);
     let categories = categories_at_peak(&live, peak, other, context);
-    let safe = safe_bytes(peak, evidence.largest_scratch());
+    let safe = safe_bytes(peak, evidence.largest_scratch(), card.provenance.cudnn);
     let lines =
         origins::by_line(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks), &live);
     let with_card = |it: steps::Highest| Peaks {
@@ -128,14 +128,15 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
 ///   depends on the driver's addresses, so segments are split a little differently; each cuBLAS
 ///   handle has a workspace of up to 32 MiB, and the context grows by the kernels that a program
 ///   happens to load (742 to 762 MiB in 25 programs on one H200);
-/// - the largest scratch block of the whole run, once more: cuDNN's heuristics choose the algorithm,
-///   and with it the workspace, and they know the real device better than we do. It is the one size
-///   that a phantom may get wrong by a multiple, and what it takes stays reserved.
+/// - unless the card was measured, the largest scratch block of the whole run, once more: cuDNN plans
+///   workspaces by the device, and was told what data sheets say of this one. It is the one size that
+///   a phantom may get wrong by a multiple, and what it takes stays reserved.
 ///
 /// `bench/accuracy` measures how often this was enough.
-pub fn safe_bytes(peak: Peaks, largest_scratch: Bytes) -> Bytes {
+pub fn safe_bytes(peak: Peaks, largest_scratch: Bytes, cudnn: Knowledge) -> Bytes {
     let share = Bytes(peak.device.0 / 50);
-    let allowance = share.max(Bytes::mib(256)) + largest_scratch;
+    let scratch = if cudnn == Knowledge::Measured { Bytes::ZERO } else { largest_scratch };
+    let allowance = share.max(Bytes::mib(256)) + scratch;
     (peak.device + allowance).round_up_to(Bytes::mib(2))
 }
 
