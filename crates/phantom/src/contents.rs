@@ -102,6 +102,11 @@ impl Contents {
         }
     }
 
+    /// Whether some tensor that we know looks like a mask with padding: zeros and ones, some of each.
+    pub fn has_padding(&self) -> bool {
+        self.spans.values().any(|it| is_padded_mask(it))
+    }
+
     fn overlapping(&self, at: u64, end: u64) -> impl Iterator<Item = (&u64, &Vec<u8>)> {
         let first = self
             .spans
@@ -113,9 +118,39 @@ impl Contents {
     }
 }
 
+/// Whether `bytes` are elements of one width, each zero or one, and some of each.
+fn is_padded_mask(bytes: &[u8]) -> bool {
+    const FEWEST: usize = 16;
+    let is_mask = |width: usize| {
+        bytes.len().is_multiple_of(width)
+            && FEWEST <= bytes.len() / width
+            && bytes.chunks(width).all(|it| it[0] <= 1 && it[1..].iter().all(|&byte| byte == 0))
+    };
+    // The widest reading: as single bytes, 64-bit ones would look padded.
+    let Some(width) = [8, 4, 1].into_iter().find(|&it| is_mask(it)) else { return false };
+    let ones = bytes.chunks(width).filter(|it| it[0] == 1).count();
+    0 < ones && ones < bytes.len() / width
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mask_with_padding_is_told_from_one_without() {
+        let wide =
+            |values: &[u64]| values.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>();
+        let narrow =
+            |values: &[u32]| values.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>();
+        assert!(is_padded_mask(&wide(&[[1; 12].as_slice(), &[0; 4]].concat())));
+        assert!(is_padded_mask(&narrow(&[[1; 12].as_slice(), &[0; 4]].concat())));
+        assert!(is_padded_mask(&[[1; 12].as_slice(), &[0; 4]].concat()));
+        assert!(!is_padded_mask(&wide(&[1; 16])), "no padding");
+        assert!(!is_padded_mask(&narrow(&[1; 16])), "no padding");
+        assert!(!is_padded_mask(&wide(&[0; 16])), "no mask");
+        assert!(!is_padded_mask(&wide(&(0..16).collect::<Vec<_>>())), "token numbers");
+        assert!(!is_padded_mask(&[1, 0, 1]), "too few to be one");
+    }
 
     fn read(contents: &Contents, at: u64, size: usize) -> (Vec<u8>, u64) {
         let mut out = vec![0xff; size];

@@ -43,7 +43,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, length) };
                 unknown = machine.devices[source].contents.read(from, bytes);
                 if unknown == 1 && length == 1 {
-                    bytes[0] = kernels::unknown_byte();
+                    bytes[0] = kernels::unknown_byte(&machine.devices[source].contents);
                 }
             }
             (None, None) => {

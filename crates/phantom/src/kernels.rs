@@ -2,7 +2,8 @@
 //! runs, so nothing is kept of them but what decides a value that programs steer by: a test whether
 //! all elements hold (`mask.all()`) or two numbers are equal (`mask.sum() == mask.numel()`), read
 //! back at once. A program tests to have confirmed what it expects (no padding, positions without
-//! gaps), so the answer is yes, where every other unknown value is zero; the report says so.
+//! gaps), so the answer is yes, where every other unknown value is zero; the report says so. Unless a
+//! mask with padding is on the device: then the test is most likely about it, and the answer no.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::card::Card;
+use crate::contents::Contents;
 use crate::fatbin::{self, Wrapper};
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
@@ -87,9 +89,16 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     LAST.set(asked);
 }
 
-/// The value of one unknown byte that the program reads now: 1 if the last kernel was a test.
-pub fn unknown_byte() -> u8 {
+/// The value of one unknown byte that the program reads now: 1 if the last kernel was a test, and
+/// nothing that is known speaks against it.
+pub fn unknown_byte(contents: &Contents) -> u8 {
     match LAST.get() {
+        Some(_) if contents.has_padding() => {
+            report::approximate(
+                "a test of all elements was answered with no: a mask with padding is on the device",
+            );
+            0
+        }
         Some(Test::All) => {
             report::approximate("all() was answered with yes: its operands are not known");
             1
@@ -252,10 +261,21 @@ mod tests {
             ];
             // SAFETY: arguments as the kernel has them.
             unsafe { launched(77, arguments.as_ptr()) };
-            assert_eq!(unknown_byte(), answer);
+            assert_eq!(unknown_byte(&Contents::default()), answer);
         }
         // SAFETY: no arguments.
         unsafe { launched(78, std::ptr::null()) };
-        assert_eq!(unknown_byte(), 0, "another kernel came between");
+        assert_eq!(unknown_byte(&Contents::default()), 0, "another kernel came between");
+    }
+
+    #[test]
+    fn a_mask_with_padding_speaks_against_a_yes() {
+        TESTS.write().expect("no panic while it is held").insert(79, Test::All);
+        let mut contents = Contents::default();
+        contents.write(4096, &[[1; 12].as_slice(), &[0; 4]].concat());
+        // SAFETY: no arguments.
+        unsafe { launched(79, std::ptr::null()) };
+        assert_eq!(unknown_byte(&contents), 0);
+        assert_eq!(unknown_byte(&Contents::default()), 1);
     }
 }
