@@ -137,7 +137,8 @@ def main():
         for row in pool.map(both, cases):
             truth, ours, theirs = row["truth"], row["plimsoll"], row["memtracker"] or {}
             row["errors"] = {key: error(ours.get(key), truth[key]) for key in ("allocated", "reserved", "process")}
-            row["errors"]["memtracker"] = error(theirs.get("allocated"), truth["allocated"])
+            # A run that stopped at a limit did not reach the peak that MemTracker speaks of.
+            row["errors"]["memtracker"] = None if truth["oom"] else error(theirs.get("allocated"), truth["allocated"])
             rows.append(row)
             line = f"{row['case']['name']:36}" + "".join(show(row["errors"][key], 10) for key in ("allocated", "reserved", "process")) + show(row["errors"]["memtracker"], 11) + f"{ours['seconds']:9.1f}"
             if "failed" in ours:
