@@ -1,45 +1,14 @@
-"""How the agent's tests run a script: on a phantom, in a process of its own.
-
-    PLIMSOLL_PHANTOM_LIB      the phantom, a file called libcuda.so.1 (needed)
-    PLIMSOLL_PHANTOM_PRELOAD  what to preload, if it is not that same file
-    PLIMSOLL_PHANTOM_CONF     a phantom.conf, instead of an H200 written here
-    PLIMSOLL_PYTHON           a Python with torch 2.11 (CUDA 13), instead of the one that runs pytest
-"""
+"""How the agent's tests run a script: in a process of its own, on the phantom that the binary carries."""
 
 import glob
 import json
 import os
 import pickle
-import shutil
 import subprocess
-import sys
 import textwrap
 
 import pytest
-
-REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-AGENT = os.path.join(REPOSITORY, "agent")
-PYTHON = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
-sys.path.insert(0, AGENT)
-
-H200 = """
-devices = 1
-name = NVIDIA H200
-compute_capability = 9.0
-total_bytes = 150109880320
-context_bytes = 788529152
-sm_count = 132
-max_threads_per_sm = 2048
-max_blocks_per_sm = 32
-shared_per_block_optin = 232448
-shared_per_sm = 233472
-registers_per_sm = 65536
-l2_bytes = 62914560
-clock_khz = 1980000
-memory_clock_khz = 3201000
-memory_bus_bits = 6144
-driver_version = 13000
-"""
+from harness import PYTHON, clean_environment
 
 
 class Process:
@@ -103,8 +72,9 @@ class Run:
 class Launcher:
     """Runs programs with the agent inside. The one place that knows how."""
 
-    def __init__(self, folder, phantom):
+    def __init__(self, folder, unpacked, *, phantom):
         self.folder = folder
+        self.unpacked = unpacked
         self.phantom = phantom
         self.count = 0
 
@@ -125,17 +95,18 @@ class Launcher:
         """Runs any command."""
         self.count += 1
         session = os.path.join(str(self.folder), "session_%d" % self.count)
-        os.makedirs(session, mode=0o700)
-        environment = dict(os.environ)
-        for name in [n for n in environment if n.startswith("PLIMSOLL_")] + ["PYTHONPATH", "RANK", "WORLD_SIZE"]:
-            environment.pop(name, None)
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
-        if self.phantom is not None:
-            self._put_on_phantom(environment, session)
+        if self.phantom:
+            environment = self.unpacked.environment(session)
+        else:
+            os.makedirs(session, mode=0o700)
+            environment = dict(clean_environment(), PYTHONDONTWRITEBYTECODE="1")
+        environment.pop("PYTHONPATH", None)
         if agent:
-            environment.update(PLIMSOLL_SESSION=session, PLIMSOLL_MODE="predict", PLIMSOLL_STOP=stop, PYTHONPATH=AGENT)
+            environment.update(
+                PLIMSOLL_SESSION=session, PLIMSOLL_MODE="predict", PLIMSOLL_STOP=stop, PYTHONPATH=self.unpacked.agent
+            )
         for name, value in dict(env).items():
-            known = environment.get(name) if name in ("PYTHONPATH", "LD_PRELOAD") else None
+            known = environment.get(name) if name == "PYTHONPATH" else None
             environment[name] = os.pathsep.join(filter(None, [known, value]))
         finished = subprocess.run(
             command,
@@ -149,32 +120,14 @@ class Launcher:
         )
         return Run(finished, session)
 
-    def _put_on_phantom(self, environment, session):
-        library, preload, conf = self.phantom
-        environment["LD_PRELOAD"] = preload
-        environment["LD_LIBRARY_PATH"] = os.path.dirname(library)
-        environment["PLIMSOLL_SESSION"] = session
-        target = os.path.join(session, "phantom.conf")
-        if conf:
-            shutil.copy(conf, target)
-        else:
-            with open(target, "w", encoding="utf-8") as file:
-                file.write(H200)
-
 
 @pytest.fixture
-def bare(tmp_path):
+def bare(tmp_path, unpack):
     """Runs programs that need no GPU and no torch."""
-    return Launcher(tmp_path, None)
+    return Launcher(tmp_path, unpack("--gpu", "h200"), phantom=False)
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, unpack):
     """Runs programs on the phantom."""
-    library = os.environ.get("PLIMSOLL_PHANTOM_LIB")
-    if not library:
-        pytest.skip("PLIMSOLL_PHANTOM_LIB is not set; build the phantom and point it at libcuda.so.1")
-    if not os.path.exists(library):
-        pytest.fail("PLIMSOLL_PHANTOM_LIB=%s does not exist" % library)
-    preload = os.environ.get("PLIMSOLL_PHANTOM_PRELOAD", library)
-    return Launcher(tmp_path, (library, preload, os.environ.get("PLIMSOLL_PHANTOM_CONF")))
+    return Launcher(tmp_path, unpack("--gpu", "h200"), phantom=True)

@@ -1,7 +1,7 @@
 """However a run ends, it ends as without us, and says how."""
 
 import pytest
-
+from harness import PYTHON
 from test_steps import MODEL
 
 FAILING = {
@@ -25,8 +25,6 @@ opt.step(closure)
 @pytest.mark.parametrize("where", sorted(FAILING))
 def test_an_exception_prints_and_exits_as_without_us(run, where):
     script = run.file("fails.py", MODEL + FAILING[where])
-    from conftest import PYTHON
-
     with_us = run.command([PYTHON, script])
     without = run.command([PYTHON, script], agent=False)
     assert with_us.stderr == without.stderr

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-
 from test_steps import MODEL
 
 TRANSFORMER = """

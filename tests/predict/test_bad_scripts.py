@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from conftest import PYTHON
+from harness import PYTHON
 
 MODEL = """
 import os, sys, torch

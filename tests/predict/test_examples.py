@@ -1,7 +1,7 @@
 """The examples, as `make demo` runs them."""
 
 import pytest
-from conftest import ROOT, assert_consistent
+from harness import ROOT, assert_consistent
 
 GPT2 = ROOT / "examples" / "finetune_gpt2.py"
 RESNET = ROOT / "examples" / "train_resnet50.py"

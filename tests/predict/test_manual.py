@@ -5,7 +5,7 @@ import re
 import shlex
 
 import pytest
-from conftest import PYTHON, ROOT, Plimsoll
+from harness import PYTHON, ROOT, Plimsoll
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
 

@@ -1,7 +1,7 @@
 """Training scripts as public tutorials have them, unchanged, and the ways in which people start them."""
 
 import pytest
-from conftest import PYTHON, assert_consistent
+from harness import PYTHON, assert_consistent
 
 HF_TRAINER = """
 import torch
