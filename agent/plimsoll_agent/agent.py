@@ -114,6 +114,7 @@ class Agent:
             ending.write_begin(self._recording, self._torch.__version__)
             self._finish_with_multiprocessing()
         self.live = True
+        self._recording.write("architectures", values=_architectures(self._torch))
         self._memory.start()
         self._oom.observe()
         self._phantom.watch_reads()
@@ -313,6 +314,13 @@ def _goal(recording):
     if text not in ("steady", "until-exit"):
         recording.note("stop", "PLIMSOLL_STOP=%s is not understood; the run stops once memory is steady" % text)
     return "until-exit" if text == "until-exit" else "steady"
+
+
+def _architectures(torch):
+    """Compute capabilities that torch has kernels for, 90 for 9.0. Asked once CUDA is in use: before,
+    the question alone would keep forked children from using it."""
+    names = (flag[3:] for flag in (torch._C._cuda_getArchFlags() or "").split() if flag.startswith("sm_"))
+    return [int(name) for name in names if name.isdigit()]
 
 
 def _is_a_worker():

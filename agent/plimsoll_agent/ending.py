@@ -136,19 +136,10 @@ def write_begin(recording, torch_version):
         cwd=cwd,
         python="%d.%d.%d" % sys.version_info[:3],
         torch=torch_version,
-        architectures=_architectures(),
         script=os.path.abspath(main) if main else None,
         rank=_number("RANK"),
         world_size=_number("WORLD_SIZE"),
     )
-
-
-def _architectures():
-    """Compute capabilities that torch has kernels for: [75, 80, ...]; empty without torch."""
-    c = getattr(sys.modules.get("torch"), "_C", None)
-    flags = getattr(c, "_cuda_getArchFlags", lambda: None)() or ""
-    names = (flag[3:] for flag in flags.split() if flag.startswith("sm_"))
-    return [int(name) for name in names if name.isdigit()]
 
 
 def _number(variable):

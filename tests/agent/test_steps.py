@@ -207,11 +207,12 @@ def test_inference_counts_forward(run):
         + """
 net.eval()
 with torch.no_grad():
-    for i in range(100):
+    for i in range(1000):
         net(batch()[0])
 """
     )
-    assert (r.process.end["why"], r.process.end["steps"], r.process.notes) == ("steady", 3, ["steps-by-forward"])
+    # Late: a program may evaluate for a while before it trains.
+    assert (r.process.end["why"], r.process.end["steps"], r.process.notes) == ("steady", 200, ["steps-by-forward"])
     assert set(r.process.phases) == {"evaluation"}
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from harness import PYTHON
+from harness import PYTHON, Ran, binary
 
 MODEL = """
 import os, sys, torch
@@ -159,3 +159,74 @@ def test_doctor(plimsoll):
     assert ran.code == 0, ran
     assert ran.stdout.endswith("\nable to predict\n"), ran
     plimsoll.assert_nothing_left()
+
+
+WAITS = {
+    "import": "open('ready', 'w').close()\nimport time\ntime.sleep(0.05)\nimport torch\ntime.sleep(100)\n",
+    "training": MODEL + "import time\nstep()\nopen('ready', 'w').close()\nwhile True: time.sleep(0.01); kept = torch.randn(32, device='cuda')\n",
+    "loader": MODEL
+    + """
+import time
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 10_000
+    def __getitem__(self, i):
+        if i == 40: open('ready', 'w').close()
+        time.sleep(0.1)
+        return torch.randn(256)
+for x in torch.utils.data.DataLoader(Slow(), 16, num_workers=3):
+    model(x.cuda()).sum().backward()
+""",
+}
+
+
+@pytest.mark.parametrize("where", sorted(WAITS))
+def test_ctrl_c_wherever_it_comes(plimsoll, where):
+    process = plimsoll.start("predict", "--", plimsoll.script(WAITS[where]), start_new_session=True)
+    while not (plimsoll.folder / "ready").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    time.sleep(0.3)
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=30)
+    assert time.monotonic() - began < 8
+    assert process.returncode == 2, stderr
+    sentences = [line for line in stderr.splitlines() if line.startswith("plimsoll: ")]
+    assert len(sentences) == 1 and sentences[0].startswith("plimsoll: interrupted"), stderr
+    plimsoll.assert_nothing_left()
+    everybody = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+    assert str(plimsoll.folder) not in everybody
+
+
+def test_a_home_that_cannot_be_written(plimsoll):
+    """/proc is read-only for everybody, root too."""
+    environment = plimsoll.environment(HOME="/proc", TMPDIR=str(plimsoll.folder))
+    for name in ("PLIMSOLL_CACHE", "XDG_CACHE_HOME"):
+        environment.pop(name, None)
+    script = plimsoll.script(MODEL + "for _ in range(9): step()\n")
+    ran = plimsoll.predict(script, options=["--gpu", "h200"], environment=environment)
+    assert ran.code == 0, ran
+    (cache,) = plimsoll.folder.glob("plimsoll-*")
+    assert not list((cache / "sessions").iterdir())
+    nowhere = plimsoll.run("predict", script, environment=environment | {"TMPDIR": "/proc"})
+    nowhere.assert_sentence("found no folder to unpack into", "set PLIMSOLL_CACHE")
+
+
+@pytest.mark.parametrize(("mebibytes", "says"), [(1, "no space left"), (70, "no space left on the disk of")], ids=["before", "during"])
+def test_no_disk_left(plimsoll, mebibytes, says):
+    """On a small disk of our own; the second one is full only once the script has filled it."""
+    disk = plimsoll.folder / "disk"
+    disk.mkdir()
+    script = plimsoll.script(
+        MODEL + "step()\ntry:\n    with open('disk/large', 'wb', 0) as file:\n        while True: file.write(b'x' * 100_000)\n"
+        "except OSError: pass\nfor _ in range(9): step()\n"
+    )
+    mount = f"mount -t tmpfs -o size={mebibytes}M tmpfs {disk} && exec \"$@\""
+    small = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
+    if subprocess.run([*small, "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a small disk")
+    environment = plimsoll.environment(PLIMSOLL_CACHE=str(disk / "cache"))
+    command = [*small, binary(), "predict", "--gpu", "h200", "--", script]
+    done = subprocess.run(command, cwd=plimsoll.folder, env=environment, capture_output=True, text=True)
+    ran = Ran(done.returncode, done.stdout, done.stderr, None)
+    ran.assert_sentence(says, "PLIMSOLL_CACHE")

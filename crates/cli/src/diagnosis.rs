@@ -79,7 +79,9 @@ pub(crate) fn diagnose(
         return Some(format!("the script exited with code {code} {}", after(steps)));
     }
     if recordings.iter().all(|it| it.trace.is_none()) {
-        return Some(never_used_the_gpu());
+        let used_it =
+            recordings.iter().any(|it| it.phantom.is_some() || !it.notes.marks.is_empty());
+        return Some(if used_it { left_no_recording() } else { never_used_the_gpu() });
     }
     None
 }
@@ -126,7 +128,7 @@ fn ours(recording: &Recording, message: &str) -> Option<String> {
                 .to_owned(),
         );
     }
-    if message.contains("NCCL error") {
+    if message.to_lowercase().contains("nccl error") {
         return Some(
             "; the phantom does not answer NCCL yet: predict one process without it".to_owned(),
         );
@@ -183,6 +185,12 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
     }
     "no process of the command imported torch where plimsoll could see it; give the command that trains, and \
      do not clear its environment (env -i, sudo, python -I)"
+        .to_owned()
+}
+
+fn left_no_recording() -> String {
+    "the script used the GPU, but ended in a way that left no recording: os._exit, or a limit on the size of files \
+     (ulimit -f); let it end normally, or give --steps"
         .to_owned()
 }
 

@@ -3,7 +3,8 @@
 //! all elements hold (`mask.all()`) or two numbers are equal (`mask.sum() == mask.numel()`), read
 //! back at once. A program tests to have confirmed what it expects (no padding, positions without
 //! gaps), so the answer is yes, where every other unknown value is zero; the report says so. Unless a
-//! mask with padding is on the device: then the test is most likely about it, and the answer no.
+//! mask with padding is on the device: then the test is most likely about it, and the answer no. A
+//! test against zero ("is there nothing?") is answered with no, and one of a known number truly.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,16 +22,27 @@ use crate::runtime::{Dim3, SUCCESS};
 enum Test {
     /// `at::native::and_kernel_cuda`: a reduction with "and".
     All,
-    /// `at::native::CompareEqFunctor`, element by element; "equal" or "not equal" is its first
-    /// member (`EqOpType`), the second argument of the kernel.
+    /// `at::native::CompareEqFunctor` of a 64-bit integer and a scalar, element by element.
     Equal,
+}
+
+/// A test that was just asked.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    All,
+    /// Whether the number at `operand` on the device is `scalar`; or is not, if `negated`.
+    Equal {
+        operand: u64,
+        scalar: i64,
+        negated: bool,
+    },
 }
 
 static TESTS: RwLock<BTreeMap<u64, Test>> = RwLock::new(BTreeMap::new());
 
 thread_local! {
     /// What the last kernel of this thread tested, if it did.
-    static LAST: Cell<Option<Test>> = const { Cell::new(None) };
+    static LAST: Cell<Option<Asked>> = const { Cell::new(None) };
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
 }
 
@@ -62,7 +74,10 @@ fn test_of(name: &[u8]) -> Option<Test> {
     let has = |part: &[u8]| name.windows(part.len()).any(|it| it == part);
     if has(b"15and_kernel_cuda") && has(b"13reduce_kernel") {
         Some(Test::All)
-    } else if has(b"16CompareEqFunctor") && has(b"29vectorized_elementwise_kernel") {
+    } else if has(b"16CompareEqFunctorIlE")
+        && has(b"UnaryFunctorI")
+        && has(b"29vectorized_elementwise_kernel")
+    {
         Some(Test::Equal)
     } else {
         None
@@ -77,38 +92,57 @@ fn test_of(name: &[u8]) -> Option<Test> {
 pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     let test = TESTS.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match test {
-        Some(Test::Equal) if !arguments.is_null() => {
-            // SAFETY: a kernel of this name has three arguments, of which the second begins with
-            // the 32-bit `EqOpType`.
-            let operation = unsafe { arguments.add(1).read().cast::<u32>().read_unaligned() };
-            test.filter(|_| operation == 0)
-        }
-        Some(Test::Equal) => None,
-        it => it,
+        Some(Test::All) => Some(Asked::All),
+        // SAFETY: the arguments of a kernel of this name.
+        Some(Test::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
+        _ => None,
     };
     LAST.set(asked);
+}
+
+/// What an element-wise comparison of one element asks: its arguments are how many elements, the
+/// functor (`EqOpType`, then the scalar), and the addresses of result and operand.
+///
+/// # Safety
+///
+/// `arguments` must be those of a `vectorized_elementwise_kernel` over an `AUnaryFunctor` or
+/// `BUnaryFunctor` of a `CompareEqFunctor<int64_t>`.
+unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
+    // SAFETY: three arguments of the layouts above, as the caller vouches.
+    unsafe {
+        let count = arguments.read().cast::<i32>().read_unaligned();
+        let functor = arguments.add(1).read().cast::<u8>();
+        let operation = functor.cast::<u32>().read_unaligned();
+        let scalar = functor.add(8).cast::<i64>().read_unaligned();
+        let operand = arguments.add(2).read().cast::<u64>().add(1).read_unaligned();
+        (count == 1).then_some(Asked::Equal { operand, scalar, negated: operation != 0 })
+    }
 }
 
 /// The value of one unknown byte that the program reads now: 1 if the last kernel was a test, and
 /// nothing that is known speaks against it.
 pub fn unknown_byte(contents: &Contents) -> u8 {
-    match LAST.get() {
-        Some(_) if contents.has_padding() => {
-            report::approximate(
-                "a test of all elements was answered with no: a mask with padding is on the device",
-            );
-            0
+    let Some(asked) = LAST.get() else { return 0 };
+    if let Asked::Equal { operand, scalar, negated } = asked {
+        let mut bytes = [0; 8];
+        if contents.read(operand, &mut bytes) == 0 {
+            return u8::from((i64::from_le_bytes(bytes) == scalar) != negated);
         }
-        Some(Test::All) => {
-            report::approximate("all() was answered with yes: its operands are not known");
-            1
+        if negated || scalar == 0 {
+            return 0;
         }
-        Some(Test::Equal) => {
-            report::approximate("== was answered with yes: its operands are not known");
-            1
-        }
-        None => 0,
     }
+    if contents.has_padding() {
+        report::approximate(
+            "a test of all elements was answered with no: a mask with padding is on the device",
+        );
+        return 0;
+    }
+    report::approximate(match asked {
+        Asked::All => "all() was answered with yes: its operands are not known",
+        Asked::Equal { .. } => "== was answered with yes: its operands are not known",
+    });
+    1
 }
 
 /// What `<<<grid, block, shared, stream>>>` leaves for the stub that it calls.
@@ -244,28 +278,52 @@ mod tests {
         let all = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIbNS0_14func_wrapper_tIbZZZNS0_15and_kernel_cudaERNS_14TensorIteratorE";
         let logical = b"_ZN2at6native29vectorized_elementwise_kernelILi4EZNS0_23logical_and_kernel_cudaERNS_14TensorIteratorE";
         let equal = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIllbNS0_51_GLOBAL__N__16CompareEqFunctorIlEE";
+        let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIffbNS0_51_GLOBAL__N__16CompareEqFunctorIfEE";
+        assert_eq!(test_of(of_floats), None);
         assert_eq!(test_of(all), Some(Test::All));
         assert_eq!(test_of(logical), None);
         assert_eq!(test_of(equal), Some(Test::Equal));
     }
 
-    #[test]
-    fn not_equal_is_not_answered_with_yes() {
+    /// `BUnaryFunctor<int64_t, int64_t, bool, CompareEqFunctor<int64_t>>`.
+    #[repr(C)]
+    struct Functor {
+        operation: u32,
+        scalar: i64,
+    }
+
+    /// Launches a comparison of the number at 4096 with `scalar`.
+    fn compare(operation: u32, scalar: i64) {
         TESTS.write().expect("no panic while it is held").insert(77, Test::Equal);
-        for (operation, answer) in [(0_u32, 1), (1, 0)] {
-            let (count, data) = (1_u32, 0_u64);
-            let arguments = [
-                (&raw const count).cast(),
-                (&raw const operation).cast(),
-                (&raw const data).cast::<c_void>(),
-            ];
-            // SAFETY: arguments as the kernel has them.
-            unsafe { launched(77, arguments.as_ptr()) };
-            assert_eq!(unknown_byte(&Contents::default()), answer);
-        }
+        let (count, functor, data) = (1_i32, Functor { operation, scalar }, [8192_u64, 4096]);
+        let arguments: [*const c_void; 3] =
+            [(&raw const count).cast(), (&raw const functor).cast(), (&raw const data).cast()];
+        // SAFETY: arguments as the kernel has them.
+        unsafe { launched(77, arguments.as_ptr()) };
+    }
+
+    #[test]
+    fn an_unknown_number_is_what_it_is_compared_with_but_never_nothing() {
+        let unknown = Contents::default();
+        compare(0, 36);
+        assert_eq!(unknown_byte(&unknown), 1);
+        compare(1, 36);
+        assert_eq!(unknown_byte(&unknown), 0, "not equal");
+        compare(0, 0);
+        assert_eq!(unknown_byte(&unknown), 0, "is there nothing?");
         // SAFETY: no arguments.
         unsafe { launched(78, std::ptr::null()) };
-        assert_eq!(unknown_byte(&Contents::default()), 0, "another kernel came between");
+        assert_eq!(unknown_byte(&unknown), 0, "another kernel came between");
+    }
+
+    #[test]
+    fn a_known_number_is_compared_truly() {
+        let mut known = Contents::default();
+        known.write(4096, &36_i64.to_le_bytes());
+        for (operation, scalar, answer) in [(0, 36, 1), (0, 35, 0), (1, 36, 0), (1, 35, 1)] {
+            compare(operation, scalar);
+            assert_eq!(unknown_byte(&known), answer, "{operation} {scalar}");
+        }
     }
 
     #[test]

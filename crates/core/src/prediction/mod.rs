@@ -109,7 +109,7 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
             peak,
             other,
             (outcome, oom.as_ref()),
-            run.recording.notes.begin.as_ref().map_or(&[], |it| &it.architectures),
+            &run.recording.notes.architectures,
         ),
         oom,
         ranks,

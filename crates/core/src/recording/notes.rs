@@ -6,6 +6,9 @@ use crate::units::Bytes;
 /// Everything that the agent of one process wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Notes {
+    /// Compute capabilities that the torch of the process has kernels for (90 for 9.0); empty if
+    /// unknown.
+    pub architectures: Vec<u32>,
     /// The first line; none if the process died before it.
     pub begin: Option<Begin>,
     /// Steps and phases, in the order they happened.
@@ -37,8 +40,6 @@ pub struct Begin {
     pub python: String,
     /// The version of torch.
     pub torch: String,
-    /// Compute capabilities that this torch has kernels for (90 for 9.0); empty if unknown.
-    pub architectures: Vec<u32>,
     /// The script, as an absolute path, if there is one.
     pub script: Option<String>,
     /// Its rank in a distributed job.

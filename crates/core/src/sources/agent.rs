@@ -28,6 +28,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 }
                 notes.begin = Some(it.into());
             }
+            Line::Architectures { values } => notes.architectures = values,
             Line::Mark(it) => notes.marks.extend(it.into_mark()),
             Line::Tensors(it) => notes.tensors.push(it.into()),
             Line::Oom(it) => notes.ooms.push(it.into()),
@@ -73,6 +74,10 @@ pub(super) fn for_each_line<T: for<'a> Deserialize<'a>>(
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line {
     Begin(BeginLine),
+    Architectures {
+        #[serde(default)]
+        values: Vec<u32>,
+    },
     Mark(MarkLine),
     Tensors(TensorsLine),
     Oom(OomLine),
@@ -108,8 +113,6 @@ struct BeginLine {
     python: String,
     #[serde(deserialize_with = "or_default")]
     torch: String,
-    #[serde(deserialize_with = "or_default")]
-    architectures: Vec<u32>,
     script: Option<String>,
     rank: Option<u32>,
     world_size: Option<u32>,
@@ -296,9 +299,8 @@ fn phase(word: &str) -> Option<Phase> {
 
 impl From<BeginLine> for Begin {
     fn from(it: BeginLine) -> Begin {
-        let BeginLine { argv, cwd, python, torch, architectures, script, rank, world_size, .. } =
-            it;
-        Begin { argv, cwd, python, torch, architectures, script, rank, world_size }
+        let BeginLine { format: _, argv, cwd, python, torch, script, rank, world_size } = it;
+        Begin { argv, cwd, python, torch, script, rank, world_size }
     }
 }
 

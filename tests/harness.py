@@ -1,0 +1,152 @@
+"""Runs the real binary, and programs on the phantom that it carries.
+
+`make test-python` sets PLIMSOLL_BIN and PLIMSOLL_PYTHON.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
+
+
+def binary():
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    path = Path(os.environ.get("PLIMSOLL_BIN", target / "release" / "plimsoll"))
+    assert path.is_file(), f"{path} is missing: run `make build`"
+    return str(path)
+
+
+def clean_environment():
+    """Ours, without what would change a run."""
+    res = dict(os.environ)
+    for name in list(res):
+        if name.startswith(("PLIMSOLL_", "PYTORCH_", "PYTEST_")) or name in ("CUDA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE"):
+            del res[name]
+    res["HF_HUB_OFFLINE"] = "1"
+    return res
+
+
+@dataclass
+class Ran:
+    """How a run of plimsoll ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    report: dict | None
+
+    @property
+    def sentences(self):
+        """What plimsoll itself says on standard error."""
+        prefix = "plimsoll: "
+        return [line.removeprefix(prefix) for line in self.stderr.splitlines() if line.startswith(prefix)]
+
+    def assert_sentence(self, *parts):
+        """It could not tell, and one sentence says why."""
+        assert self.code == 2, self
+        assert len(self.sentences) == 1, self
+        for part in parts:
+            assert part in self.sentences[0], self
+        assert "panicked" not in self.stderr, self
+        if self.report is not None:
+            assert self.report["outcome"] == "script_failed", self
+
+
+class Plimsoll:
+    """The binary, with a cache and a working folder of its own."""
+
+    def __init__(self, folder, cache):
+        self.folder = folder
+        self.cache = cache
+
+    def script(self, text, name="train.py"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def environment(self, **more):
+        return dict(clean_environment(), PLIMSOLL_CACHE=str(self.cache), PLIMSOLL_PYTHON=PYTHON) | more
+
+    def start(self, *arguments, environment=None, **options):
+        """The process, for tests that do something to it."""
+        words = [binary(), *map(str, arguments)]
+        options = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) | options
+        return subprocess.Popen(words, cwd=self.folder, env=environment or self.environment(), text=True, **options)
+
+    def run(self, *arguments, environment=None, timeout=300):
+        with self.start(*arguments, environment=environment) as process:
+            try:
+                stdout, stderr = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return Ran(process.returncode, stdout, stderr, None)
+
+    def predict(self, *command, options=(), environment=None):
+        """`plimsoll predict` with the report read; a command that is one script runs in PYTHON."""
+        path = self.folder / "report.json"
+        path.unlink(missing_ok=True)
+        ran = self.run("predict", "--json", path, *options, "--", *command, environment=environment)
+        if path.exists() and path.stat().st_size:
+            ran.report = json.loads(path.read_text())
+        self.assert_nothing_left()
+        return ran
+
+    def assert_nothing_left(self):
+        sessions = self.cache / "sessions"
+        assert not sessions.exists() or not list(sessions.iterdir())
+
+
+def assert_consistent(report):
+    """What holds for every report of a run that came to an end."""
+    for key in (
+        "version outcome gpu steps_seen steady peak_allocated_bytes peak_reserved_bytes peak_device_bytes "
+        "context_bytes safe_bytes categories top_lines top_modules cards notes seconds"
+    ).split():
+        assert key in report, key
+    assert 0 < report["peak_allocated_bytes"] <= report["peak_reserved_bytes"] < report["peak_device_bytes"]
+    assert report["peak_device_bytes"] <= report["safe_bytes"]
+    categories = report["categories"]
+    sizes = categories.values() if isinstance(categories, dict) else [it["bytes"] for it in categories]
+    assert sum(sizes) == report["peak_device_bytes"], categories
+    assert len(report["top_lines"]) <= 10 and len(report["top_modules"]) <= 10
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """What the binary gives to a script: its bundle on the disk, and the card as the phantom reads it."""
+
+    preload: str
+    lib: str
+    agent: str
+    conf: str
+
+    @staticmethod
+    def ask(cache, options):
+        """Runs a shell in the place of a script and looks at what it was given."""
+        look = 'printf "%s\\0" "$LD_PRELOAD" "$LD_LIBRARY_PATH" "$PYTHONPATH"; cat "$PLIMSOLL_SESSION/phantom.conf"'
+        environment = dict(clean_environment(), PLIMSOLL_CACHE=str(cache))
+        for name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH"):
+            environment.pop(name, None)
+        command = [binary(), "predict", *options, "--", "sh", "-c", look]
+        ran = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        parts = ran.stdout.split("\0")
+        assert len(parts) == 4 and os.path.isfile(parts[0]), ran
+        return Unpacked(*parts)
+
+    def environment(self, session):
+        """That of a process on the phantom, without the agent; the card is written into the session."""
+        Path(session).mkdir(mode=0o700, parents=True, exist_ok=True)
+        Path(session, "phantom.conf").write_text(self.conf)
+        return dict(
+            clean_environment(),
+            LD_PRELOAD=self.preload,
+            LD_LIBRARY_PATH=self.lib,
+            PLIMSOLL_SESSION=str(session),
+            PYTHONDONTWRITEBYTECODE="1",
+        )

@@ -1,0 +1,63 @@
+"""The workspaces that cuDNN asks for on a phantom H200, against those that it asked for on a real one."""
+
+import json
+
+import pytest
+from harness import ROOT
+
+FIXTURE = ROOT / "fixtures" / "cudnn" / "h200.json"
+MEASURED = json.loads(FIXTURE.read_text())
+
+# The very questions that were asked on the real GPU.
+ASK = f"""
+import json, sys, torch
+sys.path.insert(0, {str(ROOT / "bench" / "cudnn")!r})
+import measure
+torch.zeros(1, device="cuda")
+cudnn = measure.Cudnn()
+out = []
+for it in json.load(open({str(FIXTURE)!r})):
+    ask = lambda name: measure.plans(cudnn, it, name, measure.TYPES[it["type"]], it["layout"], 1)
+    out.append({{name: next(plan for plan in ask(name) if "workspace" in plan) for name in measure.OPERATIONS}})
+print(json.dumps(out))
+"""
+
+
+# Engines that are a matrix product of cublasLt. It says how much they need beside their own 400 bytes, and the
+# phantom's has no split-K: such an engine may come out too small.
+OF_CUBLASLT = {58, 62}
+
+
+def test_the_first_plan_is_the_one_of_the_real_card(phantom):
+    answers = phantom(ASK).values
+    wrong, too_small, n = [], [], 0
+    for it, found in zip(MEASURED, answers, strict=True):
+        for operation, workspace in it["workspaces"].items():
+            n += 1
+            engine, plan = it["engines"][operation], found[operation]
+            row = (it["type"], it["layout"], it["x"], it["w"], operation, workspace, engine, plan)
+            if engine in OF_CUBLASLT and plan["engine"] == engine and plan["workspace"] + 512 < workspace:
+                too_small.append(row)
+            elif plan["engine"] != engine or 512 < abs(plan["workspace"] - workspace):
+                wrong.append(row)
+    assert n == 120
+    assert not wrong, "\n".join(map(str, wrong))
+    # 9 MiB of 2.1 GiB, all together.
+    assert len(too_small) <= 4 and sum(row[5] for row in too_small) < 10 << 20, "\n".join(map(str, too_small))
+
+
+def test_torch_takes_that_workspace(phantom):
+    """From the allocator that it asks for everything else, for as long as the convolution runs."""
+    shape = next(it for it in MEASURED if it["type"] == "float32" and it["g"] == 1 and 50 << 20 < it["workspaces"]["forward"])
+    ran = phantom(
+        f"""
+        import json, torch
+        it = {shape!r}
+        x, w = (torch.empty(it[name], device="cuda") for name in "xw")
+        torch.cuda.reset_peak_memory_stats()
+        y = torch.nn.functional.conv2d(x, w, None, it["s"], it["p"], it["d"], it["g"])
+        stats = torch.cuda.memory_stats()
+        print(json.dumps(stats["requested_bytes.all.peak"] - stats["requested_bytes.all.current"]))
+        """
+    )
+    assert ran.values == pytest.approx(shape["workspaces"]["forward"], abs=512)
