@@ -1,6 +1,9 @@
-//! Which address the driver hands out. `PyTorch` breaks ties between equal free blocks by address
+//! Which address the driver hands out. PyTorch breaks ties between equal free blocks by address
 //! (before torch 2.12), so the order decides which block is used again, and with it the reserved
 //! bytes. Knows neither capacity nor contents.
+//!
+//! A crate of its own, because both need it and neither may link the other: the phantom, which goes into
+//! somebody else's process, and the replay, which asks where segments would have been.
 //!
 //! The rule is read off recordings of real H200 runs (`bench/addresses` compares it with them):
 //! address space is taken in chunks of 32 MiB, each new one directly below the last; a request
