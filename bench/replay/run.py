@@ -65,11 +65,12 @@ def main():
         out = subprocess.run(command + plain, cwd=ROOT, check=True, capture_output=True, text=True).stdout
         rows = [json.loads(line) for line in out.splitlines()]
         names = dict(zip(plain, files))
-    total = dict(recordings=0, events=0, mismatches=0, clean=0, exact=0, fresh=0, free_exact=0, seconds=0.0, free=0.0)
+    total = dict(recordings=0, events=0, mismatches=0, clean=0, exact=0, fresh=0, free_exact=0, ruled_exact=0, late_exact=0, seconds=0.0, free=0.0)
     for row in rows:
         path = names[row["path"]]
         right, known, wrong = compare(row, truth_of(path.with_name(path.name.replace(".pickle.xz", ".json"))))
         fresh = row["reserved_before"] == 0
+        ruled = row["ruled_peak_reserved"] - row["peak_reserved"]
         gap = row["free_peak_reserved"] - row["peak_reserved"]
         total["recordings"] += 1
         total["events"] += row["events"]
@@ -78,12 +79,14 @@ def main():
         total["exact"] += right == known
         total["fresh"] += fresh
         total["free_exact"] += fresh and gap == 0
+        total["ruled_exact"] += fresh and ruled == 0
+        total["late_exact"] += not fresh and gap == 0
         total["seconds"] += row["seconds_checked"]
         total["free"] += row["seconds_free"]
         print(
             f"{path.name.removesuffix('.pickle.xz'):<34} {row['events']:>8} events {row['mismatches']:>4} mismatches "
             f"{row['mismatch_kinds'] or ''} statistics {right}/{known} {' '.join(wrong[: args.wrong])} "
-            f"{'' if fresh else 'began late; '}free run {gap:+d} ({100 * gap / max(row['peak_reserved'], 1):+.2f} %)"
+            f"{'' if fresh else 'began late; '}free run {gap:+d} ({100 * gap / max(row['peak_reserved'], 1):+.2f} %), by rule {ruled:+d}"
             f"{' RAN OUT' if row['free_ran_out'] else ''}; torch {row['torch']}; "
             f"{row['events'] / max(row['seconds_checked'], 1e-9) / 1e6:.1f} M/s checked, "
             f"{row['events'] / max(row['seconds_free'], 1e-9) / 1e6:.1f} M/s free"
@@ -92,7 +95,8 @@ def main():
         f"{total['recordings']} recordings, {total['events']} events: {total['mismatches']} mismatches "
         f"({total['clean']} recordings with none); all recorded statistics equal in {total['exact']}; free run under the "
         f"recorded settings has the recorded peak reserved to the byte in {total['free_exact']} of the {total['fresh']} "
-        f"that start from nothing; {total['events'] / total['seconds'] / 1e6:.1f} million events/s checked, "
+        f"that start from nothing (with the phantom's rule of addresses instead of the recorded ones: "
+        f"{total['ruled_exact']}), and in {total['late_exact']} of the {total['recordings'] - total['fresh']} that began late; {total['events'] / total['seconds'] / 1e6:.1f} million events/s checked, "
         f"{total['events'] / total['free'] / 1e6:.1f} million events/s free"
     )
     print(summary)

@@ -27,6 +27,7 @@ fn main() {
             let began = Instant::now();
             let free = replay::what_if(&program, &config);
             let seconds_free = began.elapsed().as_secs_f64();
+            let ruled = replay::what_if(&program.without_addresses(), &config);
             let mut kinds: BTreeMap<String, u32> = BTreeMap::new();
             for (_, mismatch) in &checked.mismatches {
                 *kinds.entry(format!("{mismatch:?}")).or_default() += 1;
@@ -46,8 +47,9 @@ fn main() {
                 "peak_allocated": checked.peak_allocated.bytes.0,
                 "peak_reserved": checked.peak_reserved.bytes.0,
                 "peak_requested": checked.peak_requested.bytes.0,
-                "observed_limit": program.observed_limit.map(|it| it.0),
+                "observed_limit": checked.observed_limit.map(|it| it.0),
                 "free_peak_allocated": free.peak_allocated.bytes.0,
+                "ruled_peak_reserved": ruled.peak_reserved.bytes.0,
                 "free_peak_reserved": free.peak_reserved.bytes.0,
                 "free_final_reserved": free.stats.reserved_bytes.all.current,
                 "free_retries": free.stats.num_alloc_retries,

@@ -8,6 +8,7 @@ use crate::{
         BlockId, BlockLife, Config, Freed, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program,
         Replay, TorchVersion,
         allocator::{Allocator, OutOfMemory, Request},
+        driver::DriverCall,
         heap::{Slot, State},
         id_of,
         initial::{Initial, reserved_before},
@@ -103,9 +104,13 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
     let config = Config { capacity: None, ..config };
     let mut res = Follower {
         device,
-        model: Allocator::new(config, handles.to_vec(), driver),
+        model: Allocator::new(config.clone(), handles.to_vec(), driver),
         replay: Replay { reserved_before: before, ..Replay::default() },
-        program: Program { streams: handles.to_vec(), ..Program::default() },
+        program: Program {
+            streams: handles.to_vec(),
+            recorded: Some(config),
+            ..Program::default()
+        },
         levels: Levels { reserved: before, ..Levels::default() },
         requested: Bytes::ZERO,
         pools: BTreeMap::new(),
@@ -122,8 +127,8 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
 impl Follower<'_> {
     fn begin_with(&mut self, mut initial: Initial) {
         initial.place(&mut self.model);
-        self.pools = initial.pools;
-        for (address, held) in initial.blocks {
+        self.pools = std::mem::take(&mut initial.pools);
+        for (&address, held) in &initial.blocks {
             let handle = id_of(self.replay.initial.len());
             let size = held.size.unwrap_or_else(|| round_size(held.requested, &self.model.config));
             let block = InitialBlock {
@@ -146,6 +151,7 @@ impl Follower<'_> {
                 *requested += held.requested;
             }
         }
+        self.program.heap = initial;
         self.replay.allocated_before = self.levels.allocated;
         let first = EventId(0);
         self.replay.peak_allocated.rise(self.levels.allocated, first);
@@ -379,7 +385,14 @@ impl Follower<'_> {
             self.program.push(Op::FreeCompleted(handle), end);
         }
         for index in start..end {
-            let Event { action, size, .. } = self.device.events.get(index);
+            let Event { action, size, address, .. } = self.device.events.get(index);
+            match action {
+                Action::SegmentAlloc => {
+                    self.program.script.push(DriverCall::Malloc { address, size: size.0 });
+                }
+                Action::SegmentFree => self.program.script.push(DriverCall::Free { address }),
+                _ => {}
+            }
             match action {
                 Action::SegmentAlloc | Action::SegmentMap => {
                     self.levels.reserved += size;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The state before the first event.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Initial {
     extents: BTreeMap<u64, Extent>,
     pub(super) blocks: BTreeMap<u64, Held>,
@@ -178,6 +178,19 @@ impl Initial {
             self.extents.insert(end, extent);
         }
         Some(extent.pool)
+    }
+
+    /// The segments, by address: start and size. Ranges of expandable segments are not the driver's to
+    /// give again.
+    pub(super) fn segments(&self) -> BTreeMap<u64, u64> {
+        let segments = self.extents.iter().filter(|(_, it)| !it.expandable);
+        segments.map(|(at, it)| (*at, it.end - at)).collect()
+    }
+
+    /// Bytes in expandable segments.
+    pub(super) fn mapped(&self) -> u64 {
+        let mapped = self.extents.iter().filter(|(_, it)| it.expandable);
+        mapped.map(|(at, it)| it.end - at).sum()
     }
 
     /// Puts the state into `allocator`, which is empty, and the slots and sizes into the blocks.

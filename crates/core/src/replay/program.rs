@@ -2,7 +2,7 @@
 //! what-if replay runs. Made once, run under as many settings as wanted.
 
 use crate::{
-    replay::Replay,
+    replay::{Config, Replay, driver::DriverCall, initial::Initial},
     trace::{EventId, PoolId, StreamId},
     units::Bytes,
 };
@@ -15,6 +15,12 @@ pub struct Program {
     pub(super) events: Vec<EventId>,
     /// What the program had before the first event, in order of address. Its handles come first.
     pub(super) initial: Vec<Before>,
+    /// The segments and blocks from before the first event, where they lay.
+    pub(super) heap: Initial,
+    /// The settings that [`Program::heap`] came about under.
+    pub(super) recorded: Option<Config>,
+    /// What was asked of the driver.
+    pub(super) script: Vec<DriverCall>,
     /// How many handles there are.
     pub(super) n_handles: u32,
     /// The raw handles of the streams.
@@ -57,6 +63,12 @@ impl Program {
     pub(super) fn push(&mut self, op: Op, event: usize) {
         self.ops.push(op);
         self.events.push(EventId(super::id_of(event)));
+    }
+
+    /// Without the addresses that the recorded driver gave: those of the phantom's rule instead.
+    pub fn without_addresses(mut self) -> Program {
+        self.script.clear();
+        self
     }
 
     /// What the checked replay found out that a what-if replay wants to know.

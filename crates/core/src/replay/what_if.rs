@@ -1,11 +1,14 @@
 //! The *what-if* replay: what a recorded program asked for, run freely under other settings.
 
+use std::collections::BTreeMap;
+
 use crate::{
     replay::{
         Config, Peak, Program, Stats,
         allocator::{Allocator, OutOfMemory, Request},
         driver::FreeDriver,
         heap::{Slot, State},
+        initial::Initial,
         program::Op,
     },
     trace::{EventId, PoolId, StreamId},
@@ -52,7 +55,17 @@ pub struct RanOut {
 /// Runs `program` under `config`.
 pub fn what_if(program: &Program, config: &Config) -> WhatIf {
     let capacity = config.capacity.map_or(u64::MAX, |it| it.0);
-    let driver = FreeDriver::new(capacity);
+    // Where the allocator would have laid things out otherwise, what was there before is asked for anew.
+    let same_layout = program.recorded.as_ref().is_some_and(|it| {
+        it.expandable_segments == config.expandable_segments
+            && it.large_segment_size == config.large_segment_size
+            && it.roundup_power2_divisions == config.roundup_power2_divisions
+            && it.max_split_size == config.max_split_size
+    });
+    let heap = program.heap.clone();
+    let (taken, mapped) =
+        if same_layout { (heap.segments(), heap.mapped()) } else { (BTreeMap::new(), 0) };
+    let driver = FreeDriver::new(capacity.saturating_sub(mapped), &program.script, taken);
     let mut run = Run {
         model: Allocator::new(config.clone(), program.streams.clone(), driver),
         slots: Vec::with_capacity(program.n_handles as usize),
@@ -67,7 +80,11 @@ pub fn what_if(program: &Program, config: &Config) -> WhatIf {
             served_now: 0,
         },
     };
-    run.initial(program);
+    if same_layout {
+        run.place(heap);
+    } else {
+        run.ask_anew(program);
+    }
     for (op, event) in program.ops.iter().zip(&program.events) {
         if run.res.ran_out.is_some() {
             break;
@@ -79,8 +96,8 @@ pub fn what_if(program: &Program, config: &Config) -> WhatIf {
     run.res
 }
 
-struct Run {
-    model: Allocator<FreeDriver>,
+struct Run<'a> {
+    model: Allocator<FreeDriver<'a>>,
     /// The block of each handle so far.
     slots: Vec<Slot>,
     /// Whose each slot is, or was last.
@@ -88,9 +105,18 @@ struct Run {
     res: WhatIf,
 }
 
-impl Run {
+impl Run<'_> {
+    /// What was there before the first event stays where it was.
+    fn place(&mut self, mut heap: Initial) {
+        heap.place(&mut self.model);
+        for held in heap.blocks.values() {
+            self.keep(held.slot.unwrap_or(Slot::NONE));
+        }
+        self.levels(EventId(0));
+    }
+
     /// What the program had before the first event is asked for anew, in order of address.
-    fn initial(&mut self, program: &Program) {
+    fn ask_anew(&mut self, program: &Program) {
         for before in &program.initial {
             let request =
                 Request { size: before.requested, stream: before.stream, pool: before.pool };
@@ -133,11 +159,7 @@ impl Run {
     fn alloc(&mut self, request: Request, event: EventId) {
         match self.model.malloc(request) {
             Ok(slot) => {
-                if self.owners.len() <= slot.index() {
-                    self.owners.resize(slot.index() + 1, u32::MAX);
-                }
-                self.owners[slot.index()] = super::id_of(self.slots.len());
-                self.slots.push(slot);
+                self.keep(slot);
                 self.levels(event);
             }
             Err(error) => self.res.ran_out = Some(self.ran_out(error, request.size, event)),
@@ -155,6 +177,17 @@ impl Run {
             }
             Err(_) => self.res.failed_again += 1,
         }
+    }
+
+    /// `slot` is the next handle's.
+    fn keep(&mut self, slot: Slot) {
+        if slot != Slot::NONE {
+            if self.owners.len() <= slot.index() {
+                self.owners.resize(slot.index() + 1, u32::MAX);
+            }
+            self.owners[slot.index()] = super::id_of(self.slots.len());
+        }
+        self.slots.push(slot);
     }
 
     fn levels(&mut self, event: EventId) {
@@ -181,7 +214,7 @@ impl Run {
 
     /// The block of `handle`, if that is its state.
     fn slot(&self, handle: u32, state: State) -> Option<Slot> {
-        let slot = *self.slots.get(handle as usize)?;
+        let slot = *self.slots.get(handle as usize).filter(|it| **it != Slot::NONE)?;
         let is_its_own = self.owners[slot.index()] == handle;
         (is_its_own && self.model.heap.block(slot).state == state).then_some(slot)
     }
