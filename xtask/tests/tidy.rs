@@ -15,7 +15,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("replay", &["trace", "units"]),
     ("cards", &["units"]),
     ("prediction", &["cards", "recording", "replay", "trace", "units"]),
-    ("views", &["prediction", "cards", "recording", "units"]),
+    ("views", &["prediction", "cards", "recording", "replay", "trace", "units"]),
 ];
 
 /// Files may have this many lines before a reader asks whether they are two things.

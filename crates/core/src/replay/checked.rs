@@ -322,6 +322,10 @@ impl Follower<'_> {
         self.requested += requested;
         self.replay.peak_allocated.rise(self.levels.allocated, id);
         self.replay.peak_requested.rise(self.requested, id);
+        if start <= self.replay.peak_reserved.event.index() {
+            let Levels { reserved, allocated } = self.levels;
+            self.replay.slack_at_peak = reserved.saturating_sub(allocated);
+        }
     }
 
     /// The block that the recording says, whatever the model did.

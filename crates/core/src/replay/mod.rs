@@ -58,6 +58,8 @@ pub struct Replay {
     pub reserved_before: Bytes,
     /// What is held after the last event.
     pub final_reserved: Bytes,
+    /// Reserved and not allocated, when reserved was largest.
+    pub slack_at_peak: Bytes,
     /// What the model counted; from the first event on.
     pub stats: Stats,
     /// How many events were compared with the model: all that say something about memory.

@@ -65,6 +65,13 @@ impl Program {
         self.events.push(EventId(super::id_of(event)));
     }
 
+    /// Whether the recorded run ended with a request that failed.
+    pub fn ends_failing(&self) -> bool {
+        let last = self.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. }));
+        let failed = self.ops.iter().rposition(|it| matches!(it, Op::Failed { .. }));
+        failed.is_some_and(|it| last.is_none_or(|last| last < it))
+    }
+
     /// Without the addresses that the recorded driver gave: those of the phantom's rule instead.
     pub fn without_addresses(mut self) -> Program {
         self.script.clear();

@@ -26,7 +26,8 @@ pub struct WhatIf {
     pub peak_reserved: Peak,
     /// Reserved and not allocated, when reserved was largest.
     pub slack_at_peak: Bytes,
-    /// Where it ran out, other than where the recording did; nothing after that was replayed.
+    /// Where it ran out for good: at a request that was served in the recording, or at the failure that
+    /// ended it. Nothing after that was replayed.
     pub ran_out: Option<RanOut>,
     /// How many requests failed in the recording and here.
     pub failed_again: u64,
@@ -85,11 +86,12 @@ pub fn what_if(program: &Program, config: &Config) -> WhatIf {
     } else {
         run.ask_anew(program);
     }
-    for (op, event) in program.ops.iter().zip(&program.events) {
+    let last_alloc = program.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. }));
+    for (index, (op, event)) in program.ops.iter().zip(&program.events).enumerate() {
         if run.res.ran_out.is_some() {
             break;
         }
-        run.step(*op, *event);
+        run.step(*op, *event, last_alloc < Some(index));
     }
     run.model.check_invariants();
     run.res.stats = run.model.stats;
@@ -130,7 +132,8 @@ impl Run<'_> {
         }
     }
 
-    fn step(&mut self, op: Op, event: EventId) {
+    /// `is_last` when no request that was served comes after.
+    fn step(&mut self, op: Op, event: EventId, is_last: bool) {
         match op {
             Op::Alloc { size, stream, pool } => self.alloc(Request { size, stream, pool }, event),
             Op::Free(handle) => {
@@ -150,7 +153,7 @@ impl Run<'_> {
                     self.model.free_completed(slot);
                 }
             }
-            Op::Failed { size, stream } => self.failed(size, stream, event),
+            Op::Failed { size, stream } => self.failed(size, stream, event, is_last),
             Op::EmptyCache => self.model.release_cached_blocks(),
             Op::DropPool(pool) => self.model.release_private_pool(pool),
         }
@@ -167,7 +170,7 @@ impl Run<'_> {
     }
 
     /// A request that failed when it was recorded: here it may be served, and is given back at once.
-    fn failed(&mut self, size: Bytes, stream: StreamId, event: EventId) {
+    fn failed(&mut self, size: Bytes, stream: StreamId, event: EventId, is_last: bool) {
         match self.model.malloc(Request { size, stream, pool: PoolId(0) }) {
             Ok(slot) => {
                 self.levels(event);
@@ -175,7 +178,13 @@ impl Run<'_> {
                 self.model.free_completed(slot);
                 self.res.served_now += 1;
             }
-            Err(_) => self.res.failed_again += 1,
+            // The recorded program went on after it, unless this was the end of it.
+            Err(error) => {
+                self.res.failed_again += 1;
+                if is_last {
+                    self.res.ran_out = Some(self.ran_out(error, size, event));
+                }
+            }
         }
     }
 
