@@ -32,7 +32,8 @@ pub(crate) enum Opened {
 
 /// Reads `path` (`-` is standard input), and unpacks xz, zstd and gzip and our own recordings.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Opened> {
-    let shown = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+    let shown =
+        if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
     let bytes = read_all(path)
         .map_err(|error| anyhow::anyhow!("cannot read {shown}: {}", reason(&error)))?;
     unpack(bytes).with_context(|| format!("cannot unpack {shown}"))
@@ -56,9 +57,8 @@ fn unpack(bytes: Vec<u8>) -> anyhow::Result<Opened> {
         let decoder = lzma_rust2::XzReader::new_mem_limit(BufReader::new(source), true, kib);
         bounded(decoder, limit).context("the xz data is damaged")?
     } else if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder =
-            ruzstd::decoding::StreamingDecoder::new_with_max_window_size(source, WINDOW)
-                .map_err(|error| anyhow::anyhow!("the zstd data is damaged: {error}"))?;
+        let decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(source, WINDOW)
+            .map_err(|error| anyhow::anyhow!("the zstd data is damaged: {error}"))?;
         bounded(decoder, limit).context("the zstd data is damaged")?
     } else if bytes.starts_with(&[0x1f, 0x8b]) {
         let decoder = flate2::read::MultiGzDecoder::new(source);

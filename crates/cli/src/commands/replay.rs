@@ -22,20 +22,25 @@ use crate::{
     sink::Sink,
 };
 
+const NOTHING_OUTSIDE: &str = "all of --capacity is PyTorch's here; on a card the CUDA context (about 0.5 GiB), NCCL and \
+    other processes take their part: give it as --outside";
+
 pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
 
-    let (trace, notes) = read(&args.file)?;
+    let (trace, mut notes) = read(&args.file)?;
     let device = device(&trace, args.device)?;
     let torch = replay::recorded_version(&trace, device);
     let settings = trace.settings.clone().unwrap_or_default();
-    let (checked, program) =
-        replay::follow(&trace, device, Config::of_recording(&settings, torch));
+    let (checked, program) = replay::follow(&trace, device, Config::of_recording(&settings, torch));
     let config = config(args, &settings, torch, program.observed_limit)?;
-    let sweep = args.sweep.then(|| {
-        replay::candidates(&program, config.torch, config.capacity, config.fraction)
-    });
+    let sweep = args
+        .sweep
+        .then(|| replay::candidates(&program, config.torch, config.capacity, config.fraction));
+    if args.capacity.is_some() && args.outside == Bytes::ZERO {
+        notes.push(NOTHING_OUTSIDE.to_owned());
+    }
     let report = ReplayReport {
         trace: &trace,
         device,
@@ -82,13 +87,15 @@ fn read(path: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
                 largest.context("no process of this recording used a GPU")?;
             let mut notes: Vec<String> = warnings.iter().map(ToString::to_string).collect();
             if 1 < n {
-                notes.push(format!("of {n} processes this is {pid}, which asked for memory most often"));
+                notes.push(format!(
+                    "of {n} processes this is {pid}, which asked for memory most often"
+                ));
             }
             return Ok((trace, notes));
         }
     };
-    let (trace, warnings) = snapshot::read(&bytes)
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let (trace, warnings) =
+        snapshot::read(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
     Ok((trace, warnings.iter().map(ToString::to_string).collect()))
 }
 

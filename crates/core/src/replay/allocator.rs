@@ -157,7 +157,8 @@ impl<D: Driver> Allocator<D> {
                 // A block at the end of what is mapped could grow, so it counts as that large.
                 let could_grow_to = |slot: Slot| {
                     let next = self.heap.next(slot).map(|it| self.heap.block(it));
-                    let room = next.filter(|it| it.state == State::Unmapped).map_or(0, |it| it.size);
+                    let room =
+                        next.filter(|it| it.state == State::Unmapped).map_or(0, |it| it.size);
                     self.heap.block(slot).size.saturating_add(room)
                 };
                 for next in candidates {
@@ -176,9 +177,7 @@ impl<D: Driver> Allocator<D> {
         if size < max_split && max_split <= found {
             return None;
         }
-        if max_split <= size
-            && size.saturating_add(self.config.max_non_split_rounding.0) <= found
-        {
+        if max_split <= size && size.saturating_add(self.config.max_non_split_rounding.0) <= found {
             return None;
         }
         Some(slot)

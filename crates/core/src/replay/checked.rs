@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     replay::{
-        BlockId, BlockLife, Config, Freed, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program,
-        Replay, TorchVersion,
+        BlockId, BlockLife, Config, Freed, InitialBlock, Levels, Mismatch, Mismatches, Peak,
+        Program, Replay, TorchVersion,
         allocator::{Allocator, OutOfMemory, Request},
         driver::DriverCall,
         heap::{Slot, State},
@@ -17,7 +17,8 @@ use crate::{
         rounding::{allocation_size, round_size},
     },
     trace::{
-        Action, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, SizeClass, StackId, Trace,
+        Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, SizeClass,
+        StackId, Trace,
     },
     units::Bytes,
 };
@@ -86,6 +87,17 @@ struct Follower<'a> {
     most_reserved: Bytes,
     /// What a failed request would have taken it to; the least.
     least_refused: Option<Bytes>,
+    /// What was seen when looking ahead last.
+    ahead: Option<Ahead>,
+}
+
+/// The events up to the end of an operation.
+#[derive(Clone, Copy)]
+struct Ahead {
+    /// The request that ends it, a `free_requested` that is not of it, or the end of the recording.
+    end: usize,
+    first_gain: Option<usize>,
+    first_loss: Option<usize>,
 }
 
 fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Follower<'a> {
@@ -117,6 +129,7 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         has_private_pools: device.segments.iter().any(|it| it.pool != PoolId(0)),
         most_reserved: before,
         least_refused: None,
+        ahead: None,
     };
     if before != Bytes::ZERO || res.has_private_pools {
         res.begin_with(Initial::of(device));
@@ -145,7 +158,12 @@ impl Follower<'_> {
             let pool = arena.map_or(PoolId(0), |it| it.pool);
             let Self { program, levels, requested, .. } = self;
             let requests = held.requested;
-            program.initial.push(Before { requested: requests, stream, pool, pending: held.pending });
+            program.initial.push(Before {
+                requested: requests,
+                stream,
+                pool,
+                pending: held.pending,
+            });
             if !held.pending {
                 levels.allocated += size;
                 *requested += held.requested;
@@ -153,6 +171,7 @@ impl Follower<'_> {
         }
         self.program.heap = initial;
         self.replay.allocated_before = self.levels.allocated;
+        self.replay.slack_at_peak = self.levels.reserved.saturating_sub(self.levels.allocated);
         let first = EventId(0);
         self.replay.peak_allocated.rise(self.levels.allocated, first);
         self.replay.peak_requested.rise(self.requested, first);
@@ -164,7 +183,9 @@ impl Follower<'_> {
         self.most_reserved = most_reserved(events, self.replay.reserved_before);
         // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
         let requests = events.actions().contains(&Action::FreeRequested);
-        let completes = events.actions().contains(&Action::FreeCompleted);
+        let is_pending = |it: &Block| it.state == BlockState::PendingFree;
+        let completes = events.actions().contains(&Action::FreeCompleted)
+            || self.device.blocks.iter().any(is_pending);
         let mut at = 0;
         while at < events.len() {
             let event = events.get(at);
@@ -181,6 +202,8 @@ impl Follower<'_> {
                     if is_request && (is_completion || followed) {
                         self.free(at, event, true, true);
                         if is_completion { at + 1 } else { at + 2 }
+                    } else if requests && !is_request && self.belongs_to_a_retry(at) {
+                        self.operation(at)
                     } else {
                         self.free(at, event, is_request, is_completion);
                         at + 1
@@ -193,25 +216,59 @@ impl Follower<'_> {
         self.finish()
     }
 
-    /// Follows the operation that begins at event `start`; returns the first event after it.
-    fn operation(&mut self, start: usize) -> usize {
-        let events = &self.device.events;
-        let mut end = start;
-        let mut first_gain = None;
-        let mut first_loss = None;
-        while end < events.len() {
-            match events.actions()[end] {
+    /// What comes from event `start` on, up to the request that ends it.
+    fn look_ahead(&mut self, start: usize) -> Ahead {
+        if let Some(ahead) = self.ahead
+            && start <= ahead.end
+            && ahead.first_gain.is_none_or(|it| start <= it)
+            && ahead.first_loss.is_none_or(|it| start <= it)
+        {
+            return ahead;
+        }
+        let mut res = Ahead { end: start, first_gain: None, first_loss: None };
+        while let Some(action) = self.device.events.actions().get(res.end) {
+            match action {
                 Action::Alloc | Action::Oom | Action::FreeRequested => break,
                 Action::SegmentAlloc | Action::SegmentMap => {
-                    first_gain.get_or_insert(end);
+                    res.first_gain.get_or_insert(res.end);
                 }
                 Action::SegmentFree | Action::SegmentUnmap => {
-                    first_loss.get_or_insert(end);
+                    res.first_loss.get_or_insert(res.end);
                 }
                 _ => {}
             }
-            end += 1;
+            res.end += 1;
         }
+        // A run of completions is walked one by one; what comes after it is looked at once.
+        self.ahead = Some(res);
+        res
+    }
+
+    /// Whether the completion at event `at` is one of those that a request waited for before it asked the
+    /// driver again. It may as well have come before the search of that request: then the search found
+    /// nothing either way. With a split limit other releases come in between, and it is taken as before.
+    fn belongs_to_a_retry(&mut self, at: usize) -> bool {
+        let Ahead { end, first_gain, first_loss } = self.look_ahead(at);
+        let events = &self.device.events;
+        let loss = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain));
+        if events.len() <= end || self.model.max_split != u64::MAX {
+            return false;
+        }
+        let event = events.get(end);
+        match (event.action, loss) {
+            (Action::Oom, None) => first_gain.is_none(),
+            (Action::Oom, Some(loss)) => self.released_for(event, events.get(loss)),
+            (Action::Alloc, Some(loss)) => {
+                first_gain.is_some() && self.released_for(event, events.get(loss))
+            }
+            _ => false,
+        }
+    }
+
+    /// Follows the operation that begins at event `start`; returns the first event after it.
+    fn operation(&mut self, start: usize) -> usize {
+        let events = &self.device.events;
+        let Ahead { end, first_gain, first_loss } = self.look_ahead(start);
         let last = (end < events.len()).then(|| events.get(end));
         let last = last.filter(|it| it.action != Action::FreeRequested);
         let Some(event) = last else {
@@ -535,9 +592,8 @@ impl Follower<'_> {
         self.model.driver.end = self.model.driver.at;
         self.compare_with_end();
         let Self { mut replay, mut program, model, levels, .. } = self;
-        let skipped = |it: &&Action| {
-            matches!(it, Action::Snapshot | Action::Annotate | Action::Other)
-        };
+        let skipped =
+            |it: &&Action| matches!(it, Action::Snapshot | Action::Annotate | Action::Other);
         let n_skipped = self.device.events.actions().iter().filter(skipped).count();
         replay.checked_events = (n_events - n_skipped) as u64;
         replay.mismatches = model.driver.mismatches.first;

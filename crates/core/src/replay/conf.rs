@@ -165,15 +165,19 @@ fn set(key: &str, value: &str, config: &mut Config) -> Result<(), &'static str> 
             config.roundup_power2_divisions = divisions(value, config.torch)?;
         }
         "expandable_segments_reserve" => {
-            if !value.ends_with(['G', 'g']) {
-                const EXPECTED: &str = "a factor of the device's memory, or a size as in `40G`";
-                let share: f64 = value.parse().map_err(|_| EXPECTED)?;
-                (0.0 < share).then_some(()).ok_or(EXPECTED)?;
+            const EXPECTED: &str = "a factor of the device's memory, or a size as in `40G`";
+            let (is_size, number) =
+                value.strip_suffix(['G', 'g']).map_or((false, value), |it| (true, it));
+            let share: f64 = number.parse().map_err(|_| EXPECTED)?;
+            (0.0 < share).then_some(()).ok_or(EXPECTED)?;
+            if !is_size {
                 config.expandable_segments_reserve = share;
             }
         }
         "backend" => {
-            (value == "native").then_some(()).ok_or("`native`, the only allocator modelled here")?;
+            (value == "native")
+                .then_some(())
+                .ok_or("`native`, the only allocator modelled here")?;
         }
         // Host memory and locks: nothing that a replay could show.
         _ => {}
@@ -246,9 +250,11 @@ mod tests {
 
     #[test]
     fn reads_what_people_set() {
-        let config =
-            of("expandable_segments:True, max_split_size_mb: 128,garbage_collection_threshold:0.8", 6)
-                .unwrap();
+        let config = of(
+            "expandable_segments:True, max_split_size_mb: 128,garbage_collection_threshold:0.8",
+            6,
+        )
+        .unwrap();
         assert!(config.expandable_segments);
         assert_eq!(config.max_split_size, Some(Bytes::mib(128)));
         assert!((config.garbage_collection_threshold - 0.8).abs() < 1e-9);

@@ -35,9 +35,8 @@ impl<D: Driver> Allocator<D> {
         let arena = &self.heap.arenas[params.arena as usize];
         for (_, unmapped) in &arena.unmapped {
             let before = self.heap.prev(*unmapped);
-            let start = before
-                .filter(|it| self.heap.block(*it).state == State::Free)
-                .unwrap_or(*unmapped);
+            let start =
+                before.filter(|it| self.heap.block(*it).state == State::Free).unwrap_or(*unmapped);
             let mut width = 0_u64;
             let mut at = Some(start);
             while let Some(slot) = at {

@@ -123,7 +123,11 @@ impl Initial {
             Action::SegmentUnmap => {
                 let Event { stream, pool, .. } = event;
                 let class = self.class_of_unmapped(event);
-                self.add(at, event.size.0, Extent { end: 0, stream, pool, class, expandable: true });
+                self.add(
+                    at,
+                    event.size.0,
+                    Extent { end: 0, stream, pool, class, expandable: true },
+                );
             }
             Action::Snapshot | Action::Oom | Action::Annotate | Action::Other => {}
         }
@@ -131,7 +135,7 @@ impl Initial {
 
     /// Large granules are 20 MiB; ten small ones are as much, so what lies beside decides.
     fn class_of_unmapped(&self, event: Event) -> SizeClass {
-        if event.size.0 % Bytes::mib(20).0 != 0 {
+        if !event.size.0.is_multiple_of(Bytes::mib(20).0) {
             return SizeClass::Small;
         }
         let near = |it: &Extent| it.expandable && it.stream == event.stream;
@@ -300,7 +304,8 @@ impl Initial {
                 pieces.push((at, State::Free, None));
             }
             let room = held_blocks.get(i + 1).map_or(end, |it| it.0) - address;
-            let size = held.size.map_or_else(|| guessed_size(config, extent, held, room), |it| it.0);
+            let size =
+                held.size.map_or_else(|| guessed_size(config, extent, held, room), |it| it.0);
             let size = size.min(room);
             let state = if held.pending { State::Pending } else { State::Allocated };
             pieces.push((*address, state, Some(*address)));
@@ -316,6 +321,7 @@ impl Initial {
 /// rest of up to 1 MiB, which would not have been split off.
 fn guessed_size(config: &Config, extent: Extent, held: &Held, room: u64) -> u64 {
     let rounded = round_size(held.requested, config).0;
-    let splits = extent.class == SizeClass::Small || extent.expandable || config.expandable_segments;
+    let splits =
+        extent.class == SizeClass::Small || extent.expandable || config.expandable_segments;
     if !splits && rounded <= room && room - rounded <= SMALL_SIZE.0 { room } else { rounded }
 }

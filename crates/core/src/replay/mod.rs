@@ -19,6 +19,8 @@ mod release;
 pub mod rounding;
 mod stats;
 mod sweep;
+#[cfg(test)]
+mod tests;
 mod what_if;
 
 pub use checked::{checked, follow, recorded_version};

@@ -1,7 +1,9 @@
 //! The allocator settings that are worth trying on a recording.
 
+use std::cmp::Reverse;
+
 use crate::{
-    replay::{ConfError, Config, Program, TorchVersion, WhatIf, what_if},
+    replay::{Config, Program, TorchVersion, WhatIf, what_if},
     units::Bytes,
 };
 
@@ -15,7 +17,8 @@ pub struct Candidate {
 }
 
 /// Runs `program` under every useful setting that `torch` has, on a device that gives `capacity` and no
-/// more: first those that fit, then by peak reserved, then by retries.
+/// more: first those that fit, by peak reserved, then by retries; then the others, the one that comes
+/// farthest first.
 pub fn candidates(
     program: &Program,
     torch: TorchVersion,
@@ -23,29 +26,22 @@ pub fn candidates(
     fraction: Option<f64>,
 ) -> Vec<Candidate> {
     let mut res: Vec<Candidate> = Vec::new();
-    for alloc_conf in settings(capacity.is_some()) {
+    for alloc_conf in settings(torch, capacity.is_some(), fraction) {
         // What this torch does not have is not worth trying.
-        let Ok(mut config) = of(&alloc_conf, torch) else { continue };
-        config.capacity = capacity;
-        config.fraction = fraction.or(config.fraction);
-        if 0.0 < config.garbage_collection_threshold && config.limit().is_none() {
-            // Garbage is collected only below a limit; the whole card is one until 2.9.
-            config.fraction = Some(if torch < TorchVersion::two(10) { 1.0 } else { 0.999 });
-        }
+        let Ok(config) = Config::of_alloc_conf(&alloc_conf, torch) else { continue };
+        let fraction = fraction.or(config.fraction);
+        let config = Config { capacity, fraction, ..config };
         res.push(Candidate { outcome: what_if(program, &config), alloc_conf });
     }
     res.sort_by_key(|it| {
         let WhatIf { ran_out, peak_reserved, stats, .. } = &it.outcome;
-        (ran_out.is_some(), peak_reserved.bytes, stats.num_alloc_retries)
+        let ran_out_at = ran_out.map(|it| Reverse(it.event));
+        (ran_out_at, peak_reserved.bytes, stats.num_alloc_retries)
     });
     res
 }
 
-fn of(alloc_conf: &str, torch: TorchVersion) -> Result<Config, ConfError> {
-    Config::of_alloc_conf(alloc_conf, torch)
-}
-
-fn settings(has_capacity: bool) -> Vec<String> {
+fn settings(torch: TorchVersion, has_capacity: bool, fraction: Option<f64>) -> Vec<String> {
     let mut res = vec![String::new(), "expandable_segments:True".to_owned()];
     res.extend([32, 64, 128, 256, 512].map(|it| format!("max_split_size_mb:{it}")));
     res.extend([2, 4, 8, 16].map(|it| format!("roundup_power2_divisions:{it}")));
@@ -53,8 +49,14 @@ fn settings(has_capacity: bool) -> Vec<String> {
     res.push("expandable_segments:True,roundup_power2_divisions:8".to_owned());
     res.push("expandable_segments:True,large_segment_size_mb:64".to_owned());
     if has_capacity {
-        res.extend(["0.6", "0.8"].map(|it| format!("garbage_collection_threshold:{it}")));
-        res.push("garbage_collection_threshold:0.8,max_split_size_mb:128".to_owned());
+        // Garbage is collected only below a limit, which since 2.10 a setting can bring.
+        let collecting = ["garbage_collection_threshold:0.6", "garbage_collection_threshold:0.8"];
+        let limit = match fraction {
+            Some(_) => Some(""),
+            None if TorchVersion::two(10) <= torch => Some(",per_process_memory_fraction:0.99"),
+            None => None,
+        };
+        res.extend(collecting.iter().filter_map(|it| Some(format!("{it}{}", limit?))));
     }
     res
 }

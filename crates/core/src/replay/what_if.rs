@@ -86,12 +86,13 @@ pub fn what_if(program: &Program, config: &Config) -> WhatIf {
     } else {
         run.ask_anew(program);
     }
-    let last_alloc = program.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. }));
+    // The failure that ended the recorded run is its last request.
+    let last = program.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. } | Op::Failed { .. }));
     for (index, (op, event)) in program.ops.iter().zip(&program.events).enumerate() {
         if run.res.ran_out.is_some() {
             break;
         }
-        run.step(*op, *event, last_alloc < Some(index));
+        run.step(*op, *event, last == Some(index));
     }
     run.model.check_invariants();
     run.res.stats = run.model.stats;
@@ -132,7 +133,7 @@ impl Run<'_> {
         }
     }
 
-    /// `is_last` when no request that was served comes after.
+    /// `is_last` when no request comes after.
     fn step(&mut self, op: Op, event: EventId, is_last: bool) {
         match op {
             Op::Alloc { size, stream, pool } => self.alloc(Request { size, stream, pool }, event),

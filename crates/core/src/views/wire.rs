@@ -493,7 +493,8 @@ impl<'a> From<&'a ReplayReport<'_>> for ReplayWire<'a> {
                 capacity_bytes: it.config.capacity.map(|it| it.0),
                 fraction: it.config.fraction,
             },
-            ran_out: ran_out.map(|ran_out| RanOutWire::of(it.trace, it.stack_of(ran_out.event), ran_out)),
+            ran_out: ran_out
+                .map(|ran_out| RanOutWire::of(it.trace, it.stack_of(ran_out.event), ran_out)),
             sweep: it.sweep.iter().map(CandidateWire::from).collect(),
             notes: it.notes,
         }
