@@ -9,7 +9,7 @@ use crate::{
         Program, Replay, TorchVersion,
         allocator::{Allocator, OutOfMemory, Request},
         driver::DriverCall,
-        heap::{Slot, State},
+        heap::{FreeKey, Slot, State},
         id_of,
         initial::{Initial, reserved_before},
         program::{Before, Op},
@@ -197,7 +197,10 @@ impl Follower<'_> {
                     let is_completion = event.action == Action::FreeCompleted || !completes;
                     let followed = at + 1 < events.len() && {
                         let next = events.get(at + 1);
-                        next.action == Action::FreeCompleted && next.address == event.address
+                        // One that a later `malloc` completed has the stack of that.
+                        next.action == Action::FreeCompleted
+                            && next.address == event.address
+                            && next.stack == event.stack
                     };
                     if is_request && (is_completion || followed) {
                         self.free(at, event, true, true);
@@ -246,15 +249,21 @@ impl Follower<'_> {
 
     /// Whether the completion at event `at` is one of those that a request waited for before it asked the
     /// driver again. It may as well have come before the search of that request: then the search found
-    /// nothing either way. With a split limit other releases come in between, and it is taken as before.
+    /// nothing either way. Where a split limit releases a block first, that would stand before it.
     fn belongs_to_a_retry(&mut self, at: usize) -> bool {
         let Ahead { end, first_gain, first_loss } = self.look_ahead(at);
         let events = &self.device.events;
         let loss = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain));
-        if events.len() <= end || self.model.max_split != u64::MAX {
+        if events.len() <= end {
             return false;
         }
         let event = events.get(end);
+        let Event { size, stream, pool, .. } = event;
+        let params = self.model.params(Request { size, stream, pool });
+        let oversize = FreeKey::at_least(self.model.max_split);
+        if self.model.heap.arenas[params.arena as usize].free.range(oversize..).next().is_some() {
+            return false;
+        }
         match (event.action, loss) {
             (Action::Oom, None) => first_gain.is_none(),
             (Action::Oom, Some(loss)) => self.released_for(event, events.get(loss)),

@@ -87,7 +87,8 @@ pub fn what_if(program: &Program, config: &Config) -> WhatIf {
         run.ask_anew(program);
     }
     // The failure that ended the recorded run is its last request.
-    let last = program.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. } | Op::Failed { .. }));
+    let last =
+        program.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. } | Op::Failed { .. }));
     for (index, (op, event)) in program.ops.iter().zip(&program.events).enumerate() {
         if run.res.ran_out.is_some() {
             break;
