@@ -72,7 +72,7 @@ fn unpack(bytes: Vec<u8>) -> anyhow::Result<Opened> {
 }
 
 fn limit(packed: usize) -> u64 {
-    (packed as u64).saturating_mul(RATIO).max(FREE).min(MOST)
+    (packed as u64).saturating_mul(RATIO).clamp(FREE, MOST)
 }
 
 fn bounded(decoder: impl Read, limit: u64) -> io::Result<Vec<u8>> {

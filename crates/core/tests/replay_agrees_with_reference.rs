@@ -350,7 +350,11 @@ proptest! {
             peak_allocated: 0,
         };
         for op in &ops {
-            reference.run(op);
+            // Under a split limit a request releases blocks before and after it waits for streams: the
+            // events do not say which completions it waited for.
+            if rules.max_split.is_none() || !matches!(op, Op::FreeRequested(_)) {
+                reference.run(op);
+            }
         }
         let reference = reference.finish();
         let settings = Settings {

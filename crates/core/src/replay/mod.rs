@@ -13,6 +13,7 @@ mod driver;
 mod expandable;
 mod heap;
 mod initial;
+mod operation;
 mod program;
 mod recorded;
 mod release;
