@@ -22,7 +22,8 @@ fn run() -> Result<(), String> {
     let phantom = workspace.join("crates/phantom");
     let agent = workspace.join("agent");
     let out = PathBuf::from(variable("OUT_DIR")?);
-    for path in [&phantom, &agent, &workspace.join("Cargo.lock")] {
+    let addresses = workspace.join("crates/addresses");
+    for path in [&phantom, &addresses, &agent, &workspace.join("Cargo.lock")] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=build.rs");

@@ -3,7 +3,7 @@
 use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use plimsoll_core::units::Bytes;
+use plimsoll_core::{replay::TorchVersion, units::Bytes};
 
 /// Will it fit? GPU memory for PyTorch training, without a GPU.
 #[derive(Debug, Parser)]
@@ -27,6 +27,7 @@ pub(crate) struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
+  plimsoll replay snapshot.pickle --capacity 24GiB --sweep
   plimsoll cards
   plimsoll doctor
 
@@ -36,6 +37,8 @@ Exit codes: 0 it fits, 1 it does not, 2 could not tell.";
 pub(crate) enum Command {
     /// Run a training script on a phantom GPU: what memory it takes, where it goes, which cards carry it.
     Predict(PredictArgs),
+    /// Replay a recording through a model of PyTorch's allocator: as it was, or under other settings.
+    Replay(ReplayArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
     /// Check whether this environment is able to predict, and say what is missing.
@@ -105,6 +108,64 @@ Exit codes:
 Environment:
   PLIMSOLL_PYTHON  the Python that runs a script given without one
   PLIMSOLL_CACHE   the folder for plimsoll's own files, instead of ~/.cache/plimsoll";
+
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub(crate) struct ReplayArgs {
+    /// A memory snapshot (`torch.cuda.memory._dump_snapshot`), plain or packed with xz, zstd or gzip, or a
+    /// recording of `plimsoll predict --record`. `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Replay on a card with this much memory, as in `24GiB`.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) capacity: Option<Bytes>,
+
+    /// How much of --capacity is not PyTorch's allocator's: CUDA context, NCCL, other processes.
+    #[arg(long, value_name = "SIZE", default_value = "0", requires = "capacity")]
+    pub(crate) outside: Bytes,
+
+    /// Replay after `torch.cuda.set_per_process_memory_fraction(SHARE)`.
+    #[arg(long, value_name = "SHARE", requires = "capacity", value_parser = share)]
+    pub(crate) fraction: Option<f64>,
+
+    /// Replay with this PYTORCH_CUDA_ALLOC_CONF, instead of the recorded one.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) alloc_conf: Option<String>,
+
+    /// Replay with the rules of this version of torch, as in `2.13`.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) torch: Option<TorchVersion>,
+
+    /// Try the useful allocator settings, and rank them.
+    #[arg(long)]
+    pub(crate) sweep: bool,
+
+    /// The device to replay; without it, the one on which most happened.
+    #[arg(long, value_name = "N")]
+    pub(crate) device: Option<usize>,
+
+    /// Write the result as JSON; with `-` to standard output.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  plimsoll replay snapshot.pickle                check the recording against the model
+  plimsoll replay snapshot.pickle --capacity 24GiB --outside 600MiB
+  plimsoll replay run.zip --alloc-conf expandable_segments:True
+  plimsoll replay snapshot.pickle.xz --capacity 24GiB --sweep
+
+Exit codes:
+  0  it fits
+  1  it runs out of memory
+  2  the file could not be read, or a setting could not";
+
+fn share(given: &str) -> Result<f64, String> {
+    let share = given.parse::<f64>().ok().filter(|it| 0.0 < *it && *it <= 1.0);
+    share.ok_or_else(|| "expected a number above 0 and at most 1, as in `0.9`".to_owned())
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct CardsArgs {

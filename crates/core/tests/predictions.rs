@@ -487,12 +487,12 @@ free a
 #[test]
 fn a_caught_error_is_a_note_and_not_the_end() {
     let program = "
-alloc weight 8MiB
+alloc weight 12MiB
 begin forward
 oom 900GiB caught
 end forward
 begin forward
-alloc a 1MiB
+alloc a 14MiB
 end forward
 begin backward
 free a

@@ -15,7 +15,7 @@
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!("plimsoll's phantom GPU exists for Linux on x86-64 only, as CUDA's wheels do");
 
-pub mod addresses;
+pub use plimsoll_addresses as addresses;
 mod agent;
 mod blas;
 mod blocks;

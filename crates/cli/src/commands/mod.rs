@@ -3,6 +3,7 @@
 pub(crate) mod cards;
 pub(crate) mod doctor;
 pub(crate) mod predict;
+pub(crate) mod replay;
 
 use std::io::Write;
 

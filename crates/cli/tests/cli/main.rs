@@ -5,4 +5,5 @@ mod bad_input;
 mod cache;
 mod ending;
 mod output;
+mod replay;
 mod support;

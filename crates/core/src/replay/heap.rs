@@ -1,134 +1,363 @@
-//! The memory that an allocator holds, as recorded addresses show it: pieces got from the driver, and
-//! the blocks in use within them.
-//!
-//! There are no free blocks in here: between operations no two free neighbours exist, so free memory
-//! is exactly the gaps between blocks in use.
+//! Blocks, the segments that they tile, and the sets of free ones. Knows how a block is split and
+//! merged; not when, and nothing of the driver.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{replay::BlockId, units::Bytes};
+use crate::{
+    replay::config::TieBreak,
+    trace::{PoolId, SizeClass, StreamId},
+};
 
-/// The pieces and the blocks in use.
-#[derive(Debug, Default)]
+/// A place in the table of blocks. A block keeps its slot while the program has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Slot(u32);
+
+impl Slot {
+    /// No block.
+    pub(super) const NONE: Slot = Slot(u32::MAX);
+
+    /// Its place in the table.
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    fn some(self) -> Option<Slot> {
+        (self != Slot::NONE).then_some(self)
+    }
+}
+
+/// Who has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The allocator: it stands in the free set.
+    Free,
+    /// The program.
+    Allocated,
+    /// The program gave it back; another stream may still be using it.
+    Pending,
+    /// Addresses without memory, in an expandable segment.
+    Unmapped,
+    /// Nobody: the slot is to be used again.
+    Vacant,
+}
+
+/// A contiguous piece of a segment (`Block`). Sizes and addresses are bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) address: u64,
+    pub(super) size: u64,
+    /// What the program asked for; stale when free.
+    pub(super) requested: u64,
+    /// Its place among blocks of equal size: the registration counter (allocator.md, A.5).
+    order: u64,
+    /// The count of searches when it became free (`gc_count_base`).
+    pub(super) searches: u64,
+    pub(super) prev: Slot,
+    pub(super) next: Slot,
+    pub(super) arena: u32,
+    pub(super) state: State,
+    pub(super) expandable: bool,
+}
+
+/// What may serve whom: free blocks of one half of a pool on one stream.
+#[derive(Debug)]
+pub(super) struct Arena {
+    pub(super) pool: PoolId,
+    pub(super) class: SizeClass,
+    pub(super) stream: StreamId,
+    /// The free blocks in the order of PyTorch's free set, whose first key, the stream, is this arena's.
+    pub(super) free: BTreeSet<FreeKey>,
+    /// The unmapped blocks, by address.
+    pub(super) unmapped: BTreeSet<(u64, Slot)>,
+    /// Searches so far (`get_free_blocks_call_count`), counted for collection of garbage.
+    pub(super) searches: u64,
+}
+
+/// A block's place in the free set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FreeKey {
+    pub(super) size: u64,
+    order: u64,
+    address: u64,
+    pub(super) slot: Slot,
+}
+
+/// All blocks of one device.
+#[derive(Debug)]
 pub(super) struct Heap {
-    /// By where they begin. Invariant: they do not overlap, and two expandable ones do not touch.
-    pieces: BTreeMap<u64, Piece>,
-    /// By where they begin. Invariant: they do not overlap.
-    in_use: BTreeMap<u64, InUse>,
+    blocks: Vec<Block>,
+    vacant: Vec<Slot>,
+    pub(super) arenas: Vec<Arena>,
+    arena_ids: BTreeMap<(PoolId, SizeClass, StreamId), u32>,
+    /// The last arena asked for, by half: programs stay on their stream.
+    last: [Option<(PoolId, StreamId, u32)>; 2],
+    /// The first block of every segment, and of every expandable range.
+    pub(super) segments: BTreeMap<u64, Slot>,
+    tie_break: TieBreak,
+    counter: u64,
 }
 
-/// A segment of `cudaMalloc`, or a mapped run of an expandable one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) end: u64,
-    pub(super) expandable: bool,
+impl FreeKey {
+    /// Below every block of `size` or more.
+    pub(super) fn at_least(size: u64) -> FreeKey {
+        FreeKey { size, order: 0, address: 0, slot: Slot(0) }
+    }
 }
 
-/// A block that the program has, or another stream may still be using.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InUse {
-    pub(super) end: u64,
-    pub(super) block: BlockId,
-}
+impl Block {
+    /// Whether it is one of several in its segment.
+    pub(super) fn is_split(&self) -> bool {
+        self.prev != Slot::NONE || self.next != Slot::NONE
+    }
 
-/// The free memory that a block was cut from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
-    /// From the block's address to the next block in use, or the end of the piece.
-    pub(super) size: Bytes,
-    pub(super) expandable: bool,
-    /// The block begins where the free memory begins, as the allocator always cuts it.
-    pub(super) from_its_start: bool,
+    pub(super) fn end(&self) -> u64 {
+        self.address.saturating_add(self.size)
+    }
 }
 
 impl Heap {
-    /// The free memory at `address`; none outside all pieces and within a block in use.
-    pub(super) fn gap(&self, address: u64) -> Option<Gap> {
-        let (&start, piece) = self.pieces.range(..=address).next_back()?;
-        if piece.end <= address {
-            return None;
+    pub(super) fn new(tie_break: TieBreak) -> Heap {
+        Heap {
+            blocks: Vec::new(),
+            vacant: Vec::new(),
+            arenas: Vec::new(),
+            arena_ids: BTreeMap::new(),
+            last: [None; 2],
+            segments: BTreeMap::new(),
+            tie_break,
+            counter: 0,
         }
-        let before = self.in_use.range(start..=address).next_back();
-        let start = before.map_or(start, |(_, it)| it.end);
-        if address < start {
-            return None;
+    }
+
+    pub(super) fn block(&self, slot: Slot) -> &Block {
+        &self.blocks[slot.0 as usize]
+    }
+
+    pub(super) fn block_mut(&mut self, slot: Slot) -> &mut Block {
+        &mut self.blocks[slot.0 as usize]
+    }
+
+    pub(super) fn next(&self, slot: Slot) -> Option<Slot> {
+        self.block(slot).next.some()
+    }
+
+    pub(super) fn prev(&self, slot: Slot) -> Option<Slot> {
+        self.block(slot).prev.some()
+    }
+
+    pub(super) fn arena_of(&self, slot: Slot) -> &Arena {
+        &self.arenas[self.block(slot).arena as usize]
+    }
+
+    pub(super) fn class_of(&self, slot: Slot) -> SizeClass {
+        self.arena_of(slot).class
+    }
+
+    /// The arena of a half of a pool on a stream, made when it is first asked for.
+    pub(super) fn arena(&mut self, pool: PoolId, class: SizeClass, stream: StreamId) -> u32 {
+        let half = usize::from(class == SizeClass::Large);
+        if let Some((p, s, arena)) = self.last[half]
+            && p == pool
+            && s == stream
+        {
+            return arena;
         }
-        let next = self.in_use.range(address..piece.end).next();
-        let end = next.map_or(piece.end, |(at, _)| *at);
-        Some(Gap {
-            size: Bytes(end - address),
-            expandable: piece.expandable,
-            from_its_start: start == address,
+        let Heap { arenas, arena_ids, .. } = self;
+        let arena = *arena_ids.entry((pool, class, stream)).or_insert_with(|| {
+            arenas.push(Arena {
+                pool,
+                class,
+                stream,
+                free: BTreeSet::new(),
+                unmapped: BTreeSet::new(),
+                searches: 0,
+            });
+            super::id_of(arenas.len() - 1)
+        });
+        self.last[half] = Some((pool, stream, arena));
+        arena
+    }
+
+    /// A new segment, as one block in `state`.
+    pub(super) fn add_segment(
+        &mut self,
+        address: u64,
+        size: u64,
+        arena: u32,
+        state: State,
+        expandable: bool,
+    ) -> Slot {
+        self.counter += 1;
+        let slot = self.push(Block {
+            address,
+            size,
+            requested: 0,
+            order: self.counter,
+            searches: 0,
+            prev: Slot::NONE,
+            next: Slot::NONE,
+            arena,
+            state: State::Vacant,
+            expandable,
+        });
+        self.segments.insert(address, slot);
+        self.set_state(slot, state);
+        slot
+    }
+
+    /// The only block of a segment goes, and the segment with it.
+    pub(super) fn remove_segment(&mut self, slot: Slot) {
+        debug_assert!(!self.block(slot).is_split(), "a segment goes when it is one block");
+        self.set_state(slot, State::Vacant);
+        let address = self.block(slot).address;
+        if self.segments.get(&address) == Some(&slot) {
+            self.segments.remove(&address);
+        }
+        self.vacant.push(slot);
+    }
+
+    /// Moves a block between the sets.
+    pub(super) fn set_state(&mut self, slot: Slot, state: State) {
+        let key = self.key(slot);
+        let Heap { blocks, arenas, .. } = self;
+        let block = &mut blocks[slot.0 as usize];
+        let arena = &mut arenas[block.arena as usize];
+        match block.state {
+            State::Free => {
+                arena.free.remove(&key);
+            }
+            State::Unmapped => {
+                arena.unmapped.remove(&(block.address, slot));
+            }
+            _ => {}
+        }
+        block.state = state;
+        match state {
+            State::Free => {
+                block.searches = arena.searches;
+                arena.free.insert(key);
+            }
+            State::Unmapped => {
+                arena.unmapped.insert((block.address, slot));
+            }
+            _ => {}
+        }
+    }
+
+    /// Cuts `slot`, which stands in no set, after `size` bytes; the rest is returned, in no set either.
+    /// The front keeps the slot.
+    pub(super) fn split(&mut self, slot: Slot, size: u64) -> Slot {
+        let front = *self.block(slot);
+        debug_assert!(0 < size && size < front.size, "both parts have bytes");
+        let rest = self.push(Block {
+            address: front.address + size,
+            size: front.size - size,
+            prev: slot,
+            state: State::Vacant,
+            ..front
+        });
+        if let Some(next) = front.next.some() {
+            self.block_mut(next).prev = rest;
+        }
+        let made = self.next_order();
+        let block = self.block_mut(slot);
+        block.size = size;
+        block.next = rest;
+        // In 2.12 the front part is the new object, and the rest keeps its number.
+        if let Some(made) = made {
+            block.order = made;
+        }
+        rest
+    }
+
+    /// Joins the right neighbour to `slot`; both stand in no set. The result has the number of `whose`.
+    pub(super) fn join_next(&mut self, slot: Slot, whose: Slot) {
+        let Some(next) = self.next(slot) else { return };
+        let Block { size, next: after, .. } = *self.block(next);
+        let order = self.block(whose).order;
+        if let Some(after) = after.some() {
+            self.block_mut(after).prev = slot;
+        }
+        let block = self.block_mut(slot);
+        block.size += size;
+        block.next = after;
+        block.order = order;
+        self.block_mut(next).state = State::Vacant;
+        self.vacant.push(next);
+    }
+
+    /// The block that has `address`, walking from the start of its segment.
+    pub(super) fn find(&self, address: u64) -> Option<Slot> {
+        let (_, &first) = self.segments.range(..=address).next_back()?;
+        let mut at = Some(first);
+        while let Some(slot) = at {
+            let block = self.block(slot);
+            if address < block.end() {
+                return (block.address <= address).then_some(slot);
+            }
+            at = block.next.some();
+        }
+        None
+    }
+
+    /// The blocks of all segments, by address.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (Slot, &Block)> {
+        self.segments.values().flat_map(|first| {
+            std::iter::successors(Some(*first), |it| self.next(*it))
+                .map(|slot| (slot, self.block(slot)))
         })
     }
 
-    /// `block` takes `size` at `address`; what was in use there before is returned.
-    pub(super) fn take(&mut self, address: u64, size: Bytes, block: BlockId) -> Option<InUse> {
-        self.in_use.insert(address, InUse { end: address.saturating_add(size.0), block })
+    /// The largest free block that `arena` could be served from, and the largest of all.
+    pub(super) fn largest_free(&self, arena: u32) -> (u64, u64) {
+        let largest = |it: &Arena| it.free.last().map_or(0, |it| it.size);
+        (
+            largest(&self.arenas[arena as usize]),
+            self.arenas.iter().map(largest).max().unwrap_or_default(),
+        )
     }
 
-    /// The block at `address` becomes free.
-    pub(super) fn give_back(&mut self, address: u64) -> Option<InUse> {
-        self.in_use.remove(&address)
-    }
-
-    /// The block in use that begins at `address`.
-    pub(super) fn at(&self, address: u64) -> Option<InUse> {
-        self.in_use.get(&address).copied()
-    }
-
-    /// The driver gave a segment.
-    pub(super) fn add(&mut self, address: u64, size: Bytes) {
-        let end = address.saturating_add(size.0);
-        self.pieces.insert(address, Piece { end, expandable: false });
-    }
-
-    /// A range of an expandable segment was mapped; it joins its mapped neighbours.
-    pub(super) fn map(&mut self, address: u64, size: Bytes) {
-        let mut start = address;
-        let mut end = address.saturating_add(size.0);
-        if let Some((&at, piece)) = self.pieces.range(..address).next_back()
-            && piece.expandable
-            && piece.end == address
-        {
-            start = at;
+    /// The sentence that is broken, if any is.
+    pub(super) fn broken_invariant(&self) -> Option<&'static str> {
+        let mut before: Option<&Block> = None;
+        for (slot, block) in self.blocks() {
+            let Some(last) = before.replace(block).filter(|_| block.prev != Slot::NONE) else {
+                continue;
+            };
+            if last.end() != block.address {
+                return Some("the blocks of a segment tile it");
+            }
+            if last.state == block.state && matches!(block.state, State::Free | State::Unmapped) {
+                return Some("no two free neighbours have the same mapped state");
+            }
+            if block.state == State::Free && !self.arena_of(slot).free.contains(&self.key(slot)) {
+                return Some("a free block stands in the free set");
+            }
         }
-        if let Some(next) = self.pieces.get(&end).copied()
-            && next.expandable
-        {
-            self.pieces.remove(&end);
-            end = next.end;
-        }
-        self.pieces.insert(start, Piece { end, expandable: true });
+        let n_free = self.blocks().filter(|(_, it)| it.state == State::Free).count();
+        let n_in_sets: usize = self.arenas.iter().map(|it| it.free.len()).sum();
+        (n_free != n_in_sets).then_some("what stands in the free sets is free")
     }
 
-    /// A segment went back to the driver, or a range of an expandable one was unmapped: what was
-    /// mapped around it stays. Returns whether it was there.
-    pub(super) fn remove(&mut self, address: u64, size: Bytes) -> bool {
-        let end = address.saturating_add(size.0);
-        let Some((&start, &piece)) = self.pieces.range(..=address).next_back() else {
-            return false;
-        };
-        if piece.end < end || piece.end <= address {
-            return false;
-        }
-        self.pieces.remove(&start);
-        if start < address {
-            self.pieces.insert(start, Piece { end: address, ..piece });
-        }
-        if end < piece.end {
-            self.pieces.insert(end, piece);
-        }
-        true
+    fn key(&self, slot: Slot) -> FreeKey {
+        let Block { size, order, address, .. } = *self.block(slot);
+        let order = if self.tie_break == TieBreak::Address { 0 } else { order };
+        FreeKey { size, order, address, slot }
     }
 
-    /// The blocks in use, by address.
-    pub(super) fn in_use(&self) -> impl Iterator<Item = (u64, InUse)> {
-        self.in_use.iter().map(|(at, it)| (*at, *it))
+    fn next_order(&mut self) -> Option<u64> {
+        (self.tie_break == TieBreak::BlockMade).then(|| {
+            self.counter += 1;
+            self.counter
+        })
     }
 
-    /// How much the pieces are in all.
-    pub(super) fn held(&self) -> Bytes {
-        self.pieces.iter().map(|(start, it)| Bytes(it.end - start)).sum()
+    fn push(&mut self, block: Block) -> Slot {
+        if let Some(slot) = self.vacant.pop() {
+            self.blocks[slot.0 as usize] = block;
+            return slot;
+        }
+        self.blocks.push(block);
+        Slot(super::id_of(self.blocks.len() - 1))
     }
 }

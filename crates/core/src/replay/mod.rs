@@ -1,19 +1,38 @@
-//! What the allocator did with what the program asked. This is its beginning, the *checked* replay:
-//! it follows the recorded addresses, works out the real size of every block, and says where the
-//! recording does what the allocator would not have done.
+//! What the allocator did with what the program asked, and what it would have done under other settings.
 //!
-//! What is left out: choosing addresses (nothing is searched, so nothing can be asked under another
-//! configuration), the state before a recording that began late, statistics by pool.
+//! One model of the allocator (`allocator`, `expandable`, `release`) runs against one of two drivers.
+//! *Checked* ([`checked`], [`follow`]), the driver is the recording: it gives what was given then, and
+//! every choice of the model is compared with the recorded one. *What-if* ([`what_if`]), it is a device
+//! with a capacity, and the model runs freely over what the program asked for.
 
+mod allocator;
+mod checked;
+mod conf;
+mod config;
+mod driver;
+mod expandable;
 mod heap;
+mod initial;
+mod operation;
+mod program;
+mod recorded;
+mod release;
 pub mod rounding;
+mod stats;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod what_if;
+
+pub use checked::{checked, follow, recorded_version};
+pub use config::{ConfError, Config, ParseVersionError, TorchVersion};
+pub use program::Program;
+pub use stats::{Stat, StatArray, Stats};
+pub use sweep::{Candidate, candidates};
+pub use what_if::{RanOut, WhatIf, what_if};
 
 use crate::{
-    replay::{
-        heap::Heap,
-        rounding::{round_size, should_split},
-    },
-    trace::{Action, BlockState, DeviceTrace, EventId, Events, Settings},
+    trace::{Action, EventId, Events},
     units::Bytes,
 };
 
@@ -34,8 +53,20 @@ pub struct Replay {
     pub blocks: Vec<BlockLife>,
     /// Every `free_requested` event, in order.
     pub freed: Vec<Freed>,
+    /// What the program had before the first event, by address, as undoing all events shows it.
+    pub initial: Vec<InitialBlock>,
+    /// The sum of [`Replay::initial`].
+    pub allocated_before: Bytes,
     /// What was held before the first event: the end minus what the events add.
     pub reserved_before: Bytes,
+    /// What is held after the last event.
+    pub final_reserved: Bytes,
+    /// Reserved and not allocated, when reserved was largest.
+    pub slack_at_peak: Bytes,
+    /// What the model counted; from the first event on.
+    pub stats: Stats,
+    /// How many events were compared with the model: all that say something about memory.
+    pub checked_events: u64,
     /// When the sum of allocated blocks was largest (`max_memory_allocated`).
     pub peak_allocated: Peak,
     /// When the sum of segments was largest (`max_memory_reserved`).
@@ -46,6 +77,8 @@ pub struct Replay {
     pub mismatches: Vec<(EventId, Mismatch)>,
     /// How many there are in all.
     pub n_mismatches: u64,
+    /// The largest limit that explains every failure; none when nothing failed.
+    pub observed_limit: Option<Bytes>,
 }
 
 /// One allocation.
@@ -70,6 +103,23 @@ pub struct Freed {
     pub event: EventId,
     /// The block; none when its allocation is not in the recording.
     pub block: Option<BlockId>,
+    /// What it occupied, also when its allocation is not in the recording.
+    pub size: Bytes,
+}
+
+/// A block that was there before the first event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InitialBlock {
+    /// Where it began.
+    pub address: u64,
+    /// What it occupied; exact when it lived to the end, worked out from its surroundings otherwise.
+    pub size: Bytes,
+    /// What was asked for.
+    pub requested: Bytes,
+    /// The program had given it back already.
+    pub pending: bool,
+    /// The event that gave it back.
+    pub free: Option<EventId>,
 }
 
 /// The largest value of something, and the first event after which it stood.
@@ -82,7 +132,7 @@ pub struct Peak {
 }
 
 /// Something that the allocator would not have done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mismatch {
     /// A block outside all segments, or inside another block.
     NoRoom,
@@ -90,12 +140,63 @@ pub enum Mismatch {
     NotAtStart,
     /// A block larger than the free memory at its address.
     TooLarge,
+    /// Another free block would have been taken.
+    OtherBlock,
+    /// The driver was asked although a free block fits.
+    NeedNotGrow,
+    /// The driver was asked for another size.
+    SegmentSize,
+    /// Another range of an expandable segment would have been mapped.
+    MappedElsewhere,
+    /// Memory that would have gone back to the driver did not.
+    NotReleased,
+    /// A segment came, went, or was mapped or unmapped, and the model has no reason for it.
+    Unexplained,
+    /// A request failed that the model could serve.
+    NeedNotFail,
     /// A free of a block that is not in use.
     NotInUse,
     /// A segment given back that was not held.
     NoSuchSegment,
     /// The end state holds a block of another size, or one that the events did not make.
     EndState,
+}
+
+/// Mismatches as they are found.
+#[derive(Clone, Debug, Default)]
+struct Mismatches {
+    first: Vec<(EventId, Mismatch)>,
+    n: u64,
+}
+
+impl Mismatches {
+    fn add(&mut self, event: EventId, mismatch: Mismatch) {
+        self.n += 1;
+        if self.first.len() < KEPT_MISMATCHES {
+            self.first.push((event, mismatch));
+        }
+    }
+}
+
+impl Mismatch {
+    /// What happened, as the end of "at event 7, ...".
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Mismatch::NoRoom => "a block lies outside all segments, or inside another block",
+            Mismatch::NotAtStart => "a block does not begin where free memory begins",
+            Mismatch::TooLarge => "a block is larger than the free memory at its address",
+            Mismatch::OtherBlock => "another free block would have been taken",
+            Mismatch::NeedNotGrow => "the driver was asked although a free block fits",
+            Mismatch::SegmentSize => "the driver was asked for another size",
+            Mismatch::MappedElsewhere => "another range would have been mapped",
+            Mismatch::NotReleased => "memory that would have been released was not",
+            Mismatch::Unexplained => "a segment changed for no reason that the model has",
+            Mismatch::NeedNotFail => "a request failed that the model could serve",
+            Mismatch::NotInUse => "a block was freed that is not in use",
+            Mismatch::NoSuchSegment => "a segment was given back that was not held",
+            Mismatch::EndState => "the recorded end state is another",
+        }
+    }
 }
 
 /// Allocated and reserved bytes after an event.
@@ -114,116 +215,14 @@ impl BlockLife {
     }
 }
 
-/// Follows the recorded addresses of `trace`, under the allocator's `settings`.
-pub fn checked(trace: &DeviceTrace, settings: &Settings) -> Replay {
-    let mut res = Replay { reserved_before: reserved_before(trace), ..Replay::default() };
-    let mut heap = Heap::default();
-    let mut levels = Levels { reserved: res.reserved_before, ..Levels::default() };
-    let mut requested = Bytes::ZERO;
-    // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
-    let actions = trace.events.actions();
-    let requests = actions.contains(&Action::FreeRequested);
-    let completes = actions.contains(&Action::FreeCompleted);
-
-    for (id, event) in trace.events.iter() {
-        let at = event.address;
-        match event.action {
-            Action::Alloc => {
-                let block = BlockId(id_of(res.blocks.len()));
-                let rounded = round_size(event.size, settings);
-                let size = match heap.gap(at) {
-                    None => {
-                        res.mismatch(id, Mismatch::NoRoom);
-                        rounded
-                    }
-                    Some(gap) if gap.size < rounded => {
-                        res.mismatch(id, Mismatch::TooLarge);
-                        rounded
-                    }
-                    Some(gap) => {
-                        if !gap.from_its_start {
-                            res.mismatch(id, Mismatch::NotAtStart);
-                        }
-                        let expandable = gap.expandable || settings.expandable_segments;
-                        let rest = gap.size - rounded;
-                        let split = should_split(rounded, rest, expandable, settings);
-                        if split { rounded } else { gap.size }
-                    }
-                };
-                if let Some(lost) = heap.take(at, size, block) {
-                    // Its free is not in the recording; it ended at the latest now.
-                    res.end(lost.block, id, &mut levels, &mut requested);
-                }
-                levels.allocated += size;
-                requested += event.size;
-                res.blocks.push(BlockLife {
-                    address: at,
-                    size,
-                    requested: event.size,
-                    alloc: id,
-                    free: None,
-                });
-                res.peak_allocated.rise(levels.allocated, id);
-                res.peak_requested.rise(requested, id);
-            }
-            Action::FreeRequested | Action::FreeCompleted => {
-                let is_request = event.action == Action::FreeRequested || !requests;
-                let is_completion = event.action == Action::FreeCompleted || !completes;
-                let found = if is_completion { heap.give_back(at) } else { heap.at(at) };
-                if found.is_none() {
-                    res.mismatch(id, Mismatch::NotInUse);
-                }
-                if is_request {
-                    res.freed.push(Freed { event: id, block: found.map(|it| it.block) });
-                    if let Some(found) = found {
-                        res.end(found.block, id, &mut levels, &mut requested);
-                    }
-                }
-            }
-            Action::SegmentAlloc | Action::SegmentMap => {
-                if event.action == Action::SegmentAlloc {
-                    heap.add(at, event.size);
-                } else {
-                    heap.map(at, event.size);
-                }
-                levels.reserved += event.size;
-                res.peak_reserved.rise(levels.reserved, id);
-            }
-            Action::SegmentFree | Action::SegmentUnmap => {
-                if !heap.remove(at, event.size) {
-                    res.mismatch(id, Mismatch::NoSuchSegment);
-                }
-                levels.reserved = levels.reserved.saturating_sub(event.size);
-            }
-            Action::Snapshot | Action::Oom | Action::Annotate | Action::Other => {}
-        }
-    }
-    res.peak_reserved.rise(res.reserved_before, EventId(0));
-    res.compare_with_end(trace, &heap);
-    res
-}
-
-/// The segments in the end, without what the events gave.
-fn reserved_before(trace: &DeviceTrace) -> Bytes {
-    let mut before: Bytes = trace.segments.iter().map(|it| it.size).sum();
-    let mut given = Bytes::ZERO;
-    for (_, event) in trace.events.iter() {
-        match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => given += event.size,
-            Action::SegmentFree | Action::SegmentUnmap => before += event.size,
-            _ => {}
-        }
-    }
-    before.saturating_sub(given)
-}
-
 impl Replay {
     /// Allocated and reserved bytes after each event.
     pub fn levels<'a>(
         &'a self,
         events: &'a Events,
     ) -> impl Iterator<Item = (EventId, Levels)> + 'a {
-        let mut levels = Levels { reserved: self.reserved_before, ..Levels::default() };
+        let mut levels =
+            Levels { reserved: self.reserved_before, allocated: self.allocated_before };
         let mut blocks = self.blocks.iter();
         let mut freed = self.freed.iter();
         let stand_in = !events.actions().contains(&Action::FreeRequested);
@@ -235,8 +234,7 @@ impl Replay {
                 Action::FreeRequested | Action::FreeCompleted
                     if event.action == Action::FreeRequested || stand_in =>
                 {
-                    let block = freed.next().and_then(|it| it.block);
-                    let size = block.map_or(Bytes::ZERO, |it| self.blocks[it.index()].size);
+                    let size = freed.next().map_or(Bytes::ZERO, |it| it.size);
                     levels.allocated = levels.allocated.saturating_sub(size);
                 }
                 Action::SegmentAlloc | Action::SegmentMap => levels.reserved += event.size,
@@ -247,59 +245,6 @@ impl Replay {
             }
             (id, levels)
         })
-    }
-
-    fn mismatch(&mut self, event: EventId, mismatch: Mismatch) {
-        self.n_mismatches += 1;
-        if self.mismatches.len() < KEPT_MISMATCHES {
-            self.mismatches.push((event, mismatch));
-        }
-    }
-
-    /// `block` is no longer the program's.
-    fn end(&mut self, block: BlockId, event: EventId, levels: &mut Levels, requested: &mut Bytes) {
-        let life = &mut self.blocks[block.index()];
-        // A pending block that is given back completely was ended by the request.
-        if life.free.is_none() {
-            life.free = Some(event);
-            levels.allocated = levels.allocated.saturating_sub(life.size);
-            *requested = requested.saturating_sub(life.requested);
-        }
-    }
-
-    /// The recorder's own account of the end, block by block.
-    fn compare_with_end(&mut self, trace: &DeviceTrace, heap: &Heap) {
-        if trace.segments.is_empty() || trace.events.is_empty() {
-            return;
-        }
-        let last = EventId(id_of(trace.events.len() - 1));
-        let recorded = trace.blocks.iter().filter(|it| it.state != BlockState::Free);
-        let replayed: Vec<(u64, Bytes)> =
-            heap.in_use().map(|(at, it)| (at, self.blocks[it.block.index()].size)).collect();
-        let mut n_found = 0;
-        for block in recorded {
-            match replayed.binary_search_by_key(&block.address, |(at, _)| *at) {
-                Ok(found) if replayed[found].1 == block.size => n_found += 1,
-                // Blocks from before the recording are no mismatch.
-                Err(_) if self.reserved_before != Bytes::ZERO => {}
-                _ => self.mismatch(last, Mismatch::EndState),
-            }
-        }
-        if n_found < replayed.len() {
-            self.mismatch(last, Mismatch::EndState);
-        }
-        let held: Bytes = trace.segments.iter().map(|it| it.size).sum();
-        if self.reserved_before == Bytes::ZERO && held != heap.held() {
-            self.mismatch(last, Mismatch::EndState);
-        }
-    }
-}
-
-impl Peak {
-    fn rise(&mut self, bytes: Bytes, event: EventId) {
-        if self.bytes < bytes {
-            *self = Peak { bytes, event };
-        }
     }
 }
 

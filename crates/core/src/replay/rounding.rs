@@ -1,21 +1,30 @@
 //! How much the allocator takes for a request. Function and constant names are PyTorch's
 //! (`c10/cuda/CUDACachingAllocator.cpp`), so that whoever has its source open finds the same thing.
 
-use crate::{trace::Settings, units::Bytes};
+use crate::{replay::Config, replay::config::TorchVersion, units::Bytes};
 
 /// `kMinBlockSize`: every block is a multiple of this.
 pub const MIN_BLOCK: Bytes = Bytes(512);
 /// `kSmallSize`: the largest rounded size that the small pool serves, and the largest rest of a block
 /// of the large pool that is not split off.
 pub const SMALL_SIZE: Bytes = Bytes::mib(1);
+/// `kSmallBuffer`: the size of a segment of the small pool, and its granule of mapping.
+pub const SMALL_BUFFER: Bytes = Bytes::mib(2);
+/// `kMinLargeAlloc`: smaller requests of the large pool take a segment of `kLargeBuffer`.
+pub const MIN_LARGE_ALLOC: Bytes = Bytes::mib(10);
+/// `kLargeBuffer`, unless `large_segment_size_mb` says otherwise.
+pub const LARGE_BUFFER: Bytes = Bytes::mib(20);
+/// `kRoundLarge`: what the driver is asked for is a multiple of this.
+pub const ROUND_LARGE: Bytes = Bytes::mib(2);
 
 /// `round_size`: the block that a request of `size` asks for.
-pub fn round_size(size: Bytes, settings: &Settings) -> Bytes {
+pub fn round_size(size: Bytes, config: &Config) -> Bytes {
     if size < MIN_BLOCK {
         return MIN_BLOCK;
     }
-    let divisions = divisions_for(size, settings);
-    if 1 < divisions && MIN_BLOCK * divisions < size {
+    let divisions = divisions_for(size, config);
+    let least = if config.torch <= TorchVersion::two(0) { 1 } else { 2 };
+    if least <= divisions && MIN_BLOCK * divisions < size {
         round_up_to_power2_division(size, divisions)
     } else {
         size.round_up_to(MIN_BLOCK)
@@ -23,9 +32,9 @@ pub fn round_size(size: Bytes, settings: &Settings) -> Bytes {
 }
 
 /// `roundup_power2_divisions(size)`: the entry for the power of two at or below `size`.
-fn divisions_for(size: Bytes, settings: &Settings) -> u64 {
+fn divisions_for(size: Bytes, config: &Config) -> u64 {
     let interval = size.0.max(1).ilog2().saturating_sub(20).min(15);
-    u64::from(settings.roundup_power2_divisions[interval as usize])
+    u64::from(config.roundup_power2_divisions[interval as usize])
 }
 
 /// `roundup_power2_next_division`: `size` rounded up to a multiple of the power of two at or below
@@ -41,14 +50,25 @@ fn round_up_to_power2_division(size: Bytes, divisions: u64) -> Bytes {
     }
 }
 
+/// `get_allocation_size`: what the driver is asked for, for a block of `size`.
+pub fn allocation_size(size: Bytes, config: &Config) -> Bytes {
+    if size <= SMALL_SIZE {
+        SMALL_BUFFER
+    } else if size < MIN_LARGE_ALLOC {
+        config.large_segment_size
+    } else {
+        size.round_up_to(ROUND_LARGE)
+    }
+}
+
 /// `should_split`: whether the rest of a free block goes back, given the block handed out.
 ///
 /// What is left out: `no_split` pools (torch 2.10 and later), which no recording names.
-pub fn should_split(size: Bytes, rest: Bytes, expandable: bool, settings: &Settings) -> bool {
+pub fn should_split(size: Bytes, rest: Bytes, expandable: bool, config: &Config) -> bool {
     if size <= SMALL_SIZE || expandable {
         MIN_BLOCK <= rest
     } else {
-        settings.max_split_size.is_none_or(|max| size < max) && SMALL_SIZE < rest
+        config.max_split_size.is_none_or(|max| size < max) && SMALL_SIZE < rest
     }
 }
 
@@ -56,9 +76,13 @@ pub fn should_split(size: Bytes, rest: Bytes, expandable: bool, settings: &Setti
 mod tests {
     use super::*;
 
+    fn config() -> Config {
+        Config::of_torch(TorchVersion::two(11))
+    }
+
     fn rounded(size: u64, divisions: u32) -> u64 {
         let roundup_power2_divisions = [divisions; 16];
-        round_size(Bytes(size), &Settings { roundup_power2_divisions, ..Settings::default() }).0
+        round_size(Bytes(size), &Config { roundup_power2_divisions, ..config() }).0
     }
 
     #[test]
@@ -81,12 +105,19 @@ mod tests {
 
     #[test]
     fn splits_above_and_not_at_the_limit() {
-        let settings = Settings { max_split_size: Some(Bytes::mib(32)), ..Settings::default() };
+        let config = Config { max_split_size: Some(Bytes::mib(32)), ..config() };
         let mib = Bytes::mib;
-        assert!(!should_split(mib(19), mib(1), false, &settings));
-        assert!(should_split(mib(19), mib(1) + MIN_BLOCK, false, &settings));
-        assert!(should_split(mib(19), MIN_BLOCK, true, &settings));
-        assert!(should_split(mib(1), MIN_BLOCK, false, &settings));
-        assert!(!should_split(mib(32), mib(64), false, &settings));
+        assert!(!should_split(mib(19), mib(1), false, &config));
+        assert!(should_split(mib(19), mib(1) + MIN_BLOCK, false, &config));
+        assert!(should_split(mib(19), MIN_BLOCK, true, &config));
+        assert!(should_split(mib(1), MIN_BLOCK, false, &config));
+        assert!(!should_split(mib(32), mib(64), false, &config));
+    }
+
+    #[test]
+    fn asks_the_driver_for_what_pytorch_asks() {
+        let sizes = [512, 1 << 20, 1_049_088, 10_485_248, 10_485_760, 10_486_272, 100_000_256];
+        let asked = sizes.map(|it| allocation_size(Bytes(it), &config()).0 >> 20);
+        assert_eq!(asked, [2, 2, 20, 20, 10, 12, 96]);
     }
 }

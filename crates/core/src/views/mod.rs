@@ -1,4 +1,5 @@
-//! The results for people ([`text`]) and for programs ([`wire`]). Nothing is computed here.
+//! The results for people ([`text`], [`replay`]) and for programs ([`wire`]). Nothing is computed here.
 
+pub mod replay;
 pub mod text;
 pub mod wire;

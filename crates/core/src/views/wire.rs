@@ -13,6 +13,9 @@ use crate::{
         Outcome, Peaks, Prediction, Rank, ScriptExit, StepPeaks, Verdict,
     },
     recording::{CodeLine, Exception, Phase},
+    replay::{Candidate, RanOut, WhatIf},
+    trace::{Frame, StackId, Trace},
+    views::replay::ReplayReport,
 };
 
 /// The version of the format.
@@ -361,5 +364,186 @@ fn phase(phase: Phase) -> &'static str {
         Phase::Optimizer => "optimizer",
         Phase::ZeroGrad => "zero_grad",
         Phase::Evaluation => "evaluation",
+    }
+}
+
+/// `report` as one JSON document, with a line feed at its end.
+pub fn replay(report: &ReplayReport<'_>) -> String {
+    let mut res = serde_json::to_string_pretty(&ReplayWire::from(report))
+        .expect("the wire has only strings for keys");
+    res.push('\n');
+    res
+}
+
+#[derive(Debug, Serialize)]
+struct ReplayWire<'a> {
+    version: u32,
+    kind: &'static str,
+    /// `checked` or `what_if`.
+    mode: &'static str,
+    device: usize,
+    /// Whose rules the recording follows; those of the replay are in `replayed`.
+    torch: String,
+    events: usize,
+    checked_events: u64,
+    mismatches: u64,
+    mismatch_at: Vec<MismatchWire>,
+    /// Whether it ran out of memory for good.
+    runs_out: bool,
+    /// The retries are those that the events show; a snapshot does not say how many there were.
+    recorded: RunWire,
+    replayed: RunWire,
+    settings: SettingsWire<'a>,
+    ran_out: Option<RanOutWire<'a>>,
+    sweep: Vec<CandidateWire<'a>>,
+    notes: &'a [String],
+}
+
+#[derive(Debug, Serialize)]
+struct MismatchWire {
+    event: u32,
+    what: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct RunWire {
+    peak_allocated_bytes: u64,
+    peak_reserved_bytes: u64,
+    final_reserved_bytes: u64,
+    slack_at_peak_bytes: u64,
+    alloc_retries: u64,
+    ooms: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct SettingsWire<'a> {
+    torch: String,
+    alloc_conf: &'a str,
+    /// What the allocator may take; null when nothing is known to limit it.
+    capacity_bytes: Option<u64>,
+    fraction: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct RanOutWire<'a> {
+    event: u32,
+    requested_bytes: u64,
+    allocated_bytes: u64,
+    reserved_bytes: u64,
+    largest_hole_bytes: u64,
+    largest_hole_of_all_bytes: u64,
+    /// Innermost first.
+    stack: Vec<CodeWire<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CandidateWire<'a> {
+    alloc_conf: &'a str,
+    fits: bool,
+    peak_allocated_bytes: u64,
+    peak_reserved_bytes: u64,
+    slack_at_peak_bytes: u64,
+    alloc_retries: u64,
+}
+
+impl<'a> From<&'a ReplayReport<'_>> for ReplayWire<'a> {
+    fn from(it: &'a ReplayReport<'_>) -> ReplayWire<'a> {
+        let checked = it.checked;
+        let stats = &checked.stats;
+        let recorded = RunWire {
+            peak_allocated_bytes: checked.peak_allocated.bytes.0,
+            peak_reserved_bytes: checked.peak_reserved.bytes.0,
+            final_reserved_bytes: checked.final_reserved.0,
+            slack_at_peak_bytes: checked.slack_at_peak.0,
+            alloc_retries: stats.num_alloc_retries,
+            ooms: it.recorded_ooms(),
+        };
+        let replayed = match &it.what_if {
+            Some(what_if) => RunWire::from(what_if),
+            None => RunWire {
+                peak_allocated_bytes: stats.allocated_bytes.all.peak,
+                peak_reserved_bytes: stats.reserved_bytes.all.peak,
+                final_reserved_bytes: stats.reserved_bytes.all.current,
+                slack_at_peak_bytes: checked.slack_at_peak.0,
+                alloc_retries: stats.num_alloc_retries,
+                ooms: stats.num_ooms,
+            },
+        };
+        let ran_out = it.what_if.as_ref().and_then(|it| it.ran_out);
+        ReplayWire {
+            version: VERSION,
+            kind: "replay",
+            mode: if it.what_if.is_some() { "what_if" } else { "checked" },
+            device: it.device,
+            torch: it.torch.to_string(),
+            events: it.n_events(),
+            checked_events: checked.checked_events,
+            mismatches: checked.n_mismatches,
+            mismatch_at: checked
+                .mismatches
+                .iter()
+                .map(|(event, it)| MismatchWire { event: event.0, what: it.sentence() })
+                .collect(),
+            runs_out: it.runs_out(),
+            recorded,
+            replayed,
+            settings: SettingsWire {
+                torch: it.config.torch.to_string(),
+                alloc_conf: it.alloc_conf,
+                capacity_bytes: it.config.capacity.map(|it| it.0),
+                fraction: it.config.fraction,
+            },
+            ran_out: ran_out
+                .map(|ran_out| RanOutWire::of(it.trace, it.stack_of(ran_out.event), ran_out)),
+            sweep: it.sweep.iter().map(CandidateWire::from).collect(),
+            notes: it.notes,
+        }
+    }
+}
+
+impl From<&WhatIf> for RunWire {
+    fn from(it: &WhatIf) -> RunWire {
+        RunWire {
+            peak_allocated_bytes: it.peak_allocated.bytes.0,
+            peak_reserved_bytes: it.peak_reserved.bytes.0,
+            final_reserved_bytes: it.stats.reserved_bytes.all.current,
+            slack_at_peak_bytes: it.slack_at_peak.0,
+            alloc_retries: it.stats.num_alloc_retries,
+            ooms: it.stats.num_ooms,
+        }
+    }
+}
+
+impl<'a> RanOutWire<'a> {
+    fn of(trace: &'a Trace, stack: StackId, it: RanOut) -> RanOutWire<'a> {
+        let code = |frame: Frame| CodeWire {
+            file: trace.text(frame.file),
+            line: frame.line,
+            function: trace.text(frame.function),
+            text: "",
+        };
+        RanOutWire {
+            event: it.event.0,
+            requested_bytes: it.requested.0,
+            allocated_bytes: it.allocated.0,
+            reserved_bytes: it.reserved.0,
+            largest_hole_bytes: it.largest_hole.0,
+            largest_hole_of_all_bytes: it.largest_hole_of_all.0,
+            stack: trace.frames(stack).map(code).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Candidate> for CandidateWire<'a> {
+    fn from(it: &'a Candidate) -> CandidateWire<'a> {
+        let Candidate { alloc_conf, outcome } = it;
+        CandidateWire {
+            alloc_conf,
+            fits: outcome.ran_out.is_none(),
+            peak_allocated_bytes: outcome.peak_allocated.bytes.0,
+            peak_reserved_bytes: outcome.peak_reserved.bytes.0,
+            slack_at_peak_bytes: outcome.slack_at_peak.0,
+            alloc_retries: outcome.stats.num_alloc_retries,
+        }
     }
 }

@@ -1,6 +1,9 @@
-//! Which address the driver hands out. `PyTorch` breaks ties between equal free blocks by address
+//! Which address the driver hands out. PyTorch breaks ties between equal free blocks by address
 //! (before torch 2.12), so the order decides which block is used again, and with it the reserved
 //! bytes. Knows neither capacity nor contents.
+//!
+//! A crate of its own, because both need it and neither may link the other: the phantom, which goes into
+//! somebody else's process, and the replay, which asks where segments would have been.
 //!
 //! The rule is read off recordings of real H200 runs (`bench/addresses` compares it with them):
 //! address space is taken in chunks of 32 MiB, each new one directly below the last; a request
@@ -31,6 +34,30 @@ impl Addresses {
     pub fn new(floor: u64, ceiling: u64) -> Addresses {
         let lowest = ceiling / CHUNK * CHUNK;
         Addresses { floor, lowest, holes: BTreeMap::new(), taken: BTreeMap::new() }
+    }
+
+    /// An address space in which `taken`, starts and sizes, is in use, as somebody else's record has it:
+    /// what lies between two ranges is free when it is less than 1 GiB, and else no part of this space.
+    pub fn holding(floor: u64, ceiling: u64, taken: &BTreeMap<u64, u64>) -> Addresses {
+        const FAR: u64 = 1 << 30;
+        let mut res = Addresses::new(floor, ceiling);
+        let Some((&first, _)) = taken.first_key_value() else { return res };
+        res.lowest = first / CHUNK * CHUNK;
+        res.taken.clone_from(taken);
+        let mut free_from = res.lowest;
+        for (&at, &bytes) in taken {
+            let gap = at.saturating_sub(free_from);
+            let hole = if gap < FAR { gap } else { free_from.next_multiple_of(CHUNK) - free_from };
+            if 0 < hole {
+                res.insert_hole(free_from, hole);
+            }
+            free_from = free_from.max(at.saturating_add(bytes));
+        }
+        let tail = free_from.checked_next_multiple_of(CHUNK).map_or(0, |it| it - free_from);
+        if 0 < tail {
+            res.insert_hole(free_from, tail);
+        }
+        res
     }
 
     /// The start of a new range of `bytes`, a multiple of [`GRANULE`]. `None` if the address space
@@ -129,6 +156,15 @@ mod tests {
         assert_eq!(space.range_of(a + 5), Some((a, 4 * MIB)));
         assert_eq!(space.range_of(a + 4 * MIB), None);
         assert_eq!(space.range_of(a - 1), None);
+    }
+
+    #[test]
+    fn goes_on_from_what_somebody_else_holds() {
+        let taken = [(TOP - 64 * MIB, 20 * MIB), (TOP - 32 * MIB, 32 * MIB)].into();
+        let mut space = Addresses::holding(0x7000_0000_0000, TOP, &taken);
+        assert_eq!(space.take(12 * MIB), Some(TOP - 44 * MIB), "the tail between the two");
+        assert_eq!(space.take(2 * MIB), Some(TOP - 96 * MIB), "a chunk below all");
+        assert_eq!(space.give_back(TOP - 32 * MIB), Some(32 * MIB));
     }
 
     #[test]

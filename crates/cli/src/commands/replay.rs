@@ -1,0 +1,149 @@
+//! `plimsoll replay`: a recording, checked against the model of the allocator; or run under other settings.
+
+use std::{io::Write, path::Path};
+
+use anyhow::Context as _;
+use plimsoll_core::{
+    replay::{self, Config, TorchVersion},
+    sources::{self, ProcessFiles, snapshot},
+    trace::{DeviceTrace, Settings, Trace},
+    units::Bytes,
+    views::{
+        replay::{ReplayReport, replay as text},
+        text::Styles,
+        wire,
+    },
+};
+
+use crate::{
+    cli::{Color, ReplayArgs},
+    exit::Exit,
+    open::{self, Opened},
+    sink::Sink,
+};
+
+const NOTHING_OUTSIDE: &str = "all of --capacity is PyTorch's here; on a card the CUDA context (about 0.5 GiB), NCCL and \
+    other processes take their part: give it as --outside";
+
+pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
+
+    let (trace, mut notes) = read(&args.file)?;
+    let device = device(&trace, args.device)?;
+    let torch = replay::recorded_version(&trace, device);
+    let settings = trace.settings.clone().unwrap_or_default();
+    let (checked, program) = replay::follow(&trace, device, Config::of_recording(&settings, torch));
+    let config = config(args, &settings, torch, program.observed_limit)?;
+    let sweep = args
+        .sweep
+        .then(|| replay::candidates(&program, config.torch, config.capacity, config.fraction));
+    if args.capacity.is_some() && args.outside == Bytes::ZERO {
+        notes.push(NOTHING_OUTSIDE.to_owned());
+    }
+    let report = ReplayReport {
+        trace: &trace,
+        device,
+        torch,
+        checked: &checked,
+        ends_failing: program.ends_failing(),
+        what_if: changes(args).then(|| replay::what_if(&program, &config)),
+        alloc_conf: args.alloc_conf.as_deref().unwrap_or(&settings.text),
+        config: &config,
+        sweep: sweep.as_deref().unwrap_or_default(),
+        notes: &notes,
+    };
+
+    if let Some(sink) = json {
+        sink.write(wire::replay(&report).as_bytes(), out)?;
+    }
+    if !json_on_stdout {
+        let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+        super::write(out, &text(&report, styles).to_string())?;
+    }
+    Ok(if report.runs_out() { Exit::DoesNotFit } else { Exit::Fits })
+}
+
+/// The trace in `path`, and what could not be read. Of the processes of a recording, the one that asked
+/// most of its allocators.
+fn read(path: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
+    let bytes = match open::read(path)? {
+        Opened::File(bytes) => bytes,
+        Opened::Recording(processes) => {
+            let n = processes.len();
+            let readings = processes.iter().map(|it| {
+                let files = ProcessFiles {
+                    pid: it.pid,
+                    notes: &it.notes,
+                    snapshot: it.snapshot.as_deref(),
+                    phantom_log: it.phantom_log.as_deref(),
+                };
+                sources::read_process(files)
+            });
+            let largest = readings
+                .filter_map(|it| Some((it.recording.trace?, it.recording.pid, it.warnings)))
+                .max_by_key(|(it, ..)| it.devices.iter().map(|it| it.events.len()).sum::<usize>());
+            let (trace, pid, warnings) =
+                largest.context("no process of this recording used a GPU")?;
+            let mut notes: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+            if 1 < n {
+                notes.push(format!(
+                    "of {n} processes this is {pid}, which asked for memory most often"
+                ));
+            }
+            return Ok((trace, notes));
+        }
+    };
+    let (trace, warnings) =
+        snapshot::read(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok((trace, warnings.iter().map(ToString::to_string).collect()))
+}
+
+/// The device to replay: the one given, or the one with most events.
+fn device(trace: &Trace, given: Option<usize>) -> anyhow::Result<usize> {
+    let used = |it: &DeviceTrace| !it.events.is_empty() || !it.segments.is_empty();
+    let all: Vec<usize> =
+        trace.devices.iter().zip(0..).filter(|(it, _)| used(it)).map(|(_, index)| index).collect();
+    match given {
+        Some(index) if all.contains(&index) => Ok(index),
+        Some(index) => anyhow::bail!(
+            "nothing happened on device {index}; this recording has {}",
+            all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        ),
+        None => all
+            .into_iter()
+            .rev()
+            .max_by_key(|it| trace.devices[*it].events.len())
+            .context("the recording has no memory on any device: nothing to replay"),
+    }
+}
+
+/// Whether anything is to be other than it was.
+fn changes(args: &ReplayArgs) -> bool {
+    let ReplayArgs { capacity, fraction, alloc_conf, torch, .. } = args;
+    capacity.is_some() || fraction.is_some() || alloc_conf.is_some() || torch.is_some()
+}
+
+fn config(
+    args: &ReplayArgs,
+    settings: &Settings,
+    recorded: TorchVersion,
+    observed_limit: Option<Bytes>,
+) -> anyhow::Result<Config> {
+    let torch = args.torch.unwrap_or(recorded);
+    let mut config = match &args.alloc_conf {
+        Some(text) => Config::of_alloc_conf(text, torch)?,
+        None => Config::of_recording(settings, torch),
+    };
+    config.capacity = match args.capacity {
+        Some(capacity) if capacity <= args.outside => anyhow::bail!(
+            "--capacity {capacity} leaves nothing for PyTorch when {} are taken outside of it",
+            args.outside
+        ),
+        Some(capacity) => Some(capacity.saturating_sub(args.outside)),
+        // What the recorded run could not go beyond holds for this one too.
+        None => observed_limit,
+    };
+    config.fraction = args.fraction.or(config.fraction);
+    Ok(config)
+}

@@ -1,0 +1,75 @@
+//! `plimsoll replay`: what it says, as JSON and by its exit code, however the recording is packed.
+
+use std::{fs, io::Write as _, path::PathBuf};
+
+use crate::support::Place;
+
+fn snapshot(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/snapshots").join(name)
+}
+
+#[test]
+fn a_recording_is_checked() {
+    let place = Place::new();
+    let path = snapshot("lstm-adam-b32-s128.pickle");
+    let ran = place.run(&["replay", path.to_str().unwrap(), "--json", "-"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(document["mode"], "checked");
+    assert_eq!(document["mismatches"], 0);
+    assert_eq!(document["recorded"], document["replayed"]);
+    let ran = place.run(&["replay", path.to_str().unwrap()]);
+    assert!(ran.stdout.contains("EXPLAINED every one of"), "{ran:?}");
+}
+
+#[test]
+fn a_smaller_card_runs_out() {
+    let place = Place::new();
+    let path = snapshot("lstm-adam-b32-s128.pickle");
+    let arguments = ["replay", path.to_str().unwrap(), "--capacity", "40MiB", "--json", "-"];
+    let ran = place.run(&arguments);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(document["mode"], "what_if");
+    assert_eq!(document["runs_out"], true);
+    assert!(document["ran_out"]["requested_bytes"].as_u64().unwrap() > 0);
+
+    let arguments = ["replay", path.to_str().unwrap(), "--capacity", "24GiB", "--sweep"];
+    let ran = place.run(&arguments);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("FITS in 24.00 GiB"), "{ran:?}");
+    assert!(ran.stdout.contains("expandable_segments:True\n"), "{ran:?}");
+    assert!(ran.stdout.contains("--outside"), "{ran:?}");
+}
+
+#[test]
+fn packed_files_and_recordings_are_opened() {
+    let place = Place::new();
+    let bytes = fs::read(snapshot("mempool.pickle")).unwrap();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&bytes).unwrap();
+    fs::write(place.path().join("packed"), encoder.finish().unwrap()).unwrap();
+
+    let mut zip = zip::ZipWriter::new(fs::File::create(place.path().join("run.zip")).unwrap());
+    let options = zip::write::SimpleFileOptions::default();
+    zip.start_file("process-7/snapshot.pickle", options).unwrap();
+    zip.write_all(&bytes).unwrap();
+    zip.finish().unwrap();
+
+    for name in ["packed", "run.zip"] {
+        let ran = place.run(&["replay", name]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(ran.stdout.contains("EXPLAINED"), "{ran:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_a_sentence() {
+    let place = Place::new();
+    place.run(&["replay", "no-such"]).assert_sentence("no such file");
+    fs::write(place.path().join("text"), "hello").unwrap();
+    place.run(&["replay", "text"]).assert_sentence("not a memory snapshot");
+    let path = snapshot("mempool.pickle");
+    let arguments = ["replay", path.to_str().unwrap(), "--alloc-conf", "max_split:1"];
+    place.run(&arguments).assert_sentence("unknown allocator setting");
+}

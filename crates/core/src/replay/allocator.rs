@@ -1,0 +1,384 @@
+//! The caching allocator of one device (`DeviceCachingAllocator`): what happens in a `malloc` and in a
+//! `free`, function by function under PyTorch's names. The specification is torch's source, in our own
+//! words in the design notes (A.6 to A.15).
+//!
+//! What is left out: MemPools that are flagged `use_on_oom` or `no_split`, which no recording names; the
+//! callbacks that free memory; restoring checkpoints of CUDA-graph trees.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    replay::{
+        config::{Config, TorchVersion},
+        driver::{Choice, Driver},
+        heap::{Block, FreeKey, Heap, Slot, State},
+        rounding::{SMALL_SIZE, allocation_size, round_size, should_split},
+        stats::Stats,
+    },
+    trace::{PoolId, SizeClass, StreamId},
+    units::Bytes,
+};
+
+/// The state of the allocator; what it gets and from where is `driver`.
+#[derive(Debug)]
+pub(super) struct Allocator<D> {
+    pub(super) config: Config,
+    pub(super) heap: Heap,
+    pub(super) stats: Stats,
+    pub(super) driver: D,
+    /// Blocks given back that another stream may be using.
+    pub(super) pending: BTreeSet<Slot>,
+    /// The raw handle of each stream: the order in which sets of free blocks are walked.
+    handles: Vec<u64>,
+    pub(super) limit: Option<u64>,
+    pub(super) max_split: u64,
+}
+
+/// What the program asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) size: Bytes,
+    pub(super) stream: StreamId,
+    pub(super) pool: PoolId,
+}
+
+/// A request on its way (`AllocParams`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Params {
+    /// The request, rounded.
+    pub(super) size: u64,
+    /// What the driver is asked for.
+    pub(super) alloc_size: u64,
+    pub(super) arena: u32,
+    pub(super) pool: PoolId,
+}
+
+/// Nothing could serve a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OutOfMemory {
+    pub(super) params_size: u64,
+    pub(super) arena: u32,
+}
+
+impl<D: Driver> Allocator<D> {
+    pub(super) fn new(config: Config, handles: Vec<u64>, driver: D) -> Allocator<D> {
+        Allocator {
+            heap: Heap::new(config.torch.tie_break()),
+            stats: Stats::default(),
+            driver,
+            pending: BTreeSet::new(),
+            handles,
+            limit: config.limit().map(|it| it.0),
+            max_split: config.max_split_size.map_or(u64::MAX, |it| it.0),
+            config,
+        }
+    }
+
+    /// Bytes got from the driver (`total_allocated_memory`).
+    pub(super) fn reserved(&self) -> u64 {
+        self.stats.reserved_bytes.all.current
+    }
+
+    pub(super) fn params(&mut self, request: Request) -> Params {
+        let size = round_size(request.size, &self.config);
+        let class = if size <= SMALL_SIZE { SizeClass::Small } else { SizeClass::Large };
+        Params {
+            size: size.0,
+            alloc_size: allocation_size(size, &self.config).0,
+            arena: self.heap.arena(request.pool, class, request.stream),
+            pool: request.pool,
+        }
+    }
+
+    /// `malloc`, after the events of streams were processed (A.11).
+    pub(super) fn malloc(&mut self, request: Request) -> Result<Slot, OutOfMemory> {
+        let params = self.params(request);
+        let found = self.get_free_block(&params);
+        let out_of_memory = OutOfMemory { params_size: params.size, arena: params.arena };
+        let block = match self.driver.choose(found, &mut self.heap) {
+            Choice::Take(slot) => {
+                self.heap.set_state(slot, State::Vacant);
+                Some(slot)
+            }
+            Choice::Grow => self.get_new_block(&params),
+            Choice::GiveUp => return Err(out_of_memory),
+        };
+        let Some(block) = block else {
+            self.stats.num_ooms += 1;
+            return Err(out_of_memory);
+        };
+        Ok(self.alloc_found_block(block, &params, request.size.0))
+    }
+
+    /// Steps 3 to 8: everything after the search.
+    fn get_new_block(&mut self, params: &Params) -> Option<Slot> {
+        if self.limit.is_some() && 0.0 < self.config.garbage_collection_threshold {
+            self.garbage_collect_cached_blocks();
+        }
+        if let Some(slot) = self.alloc_block(params) {
+            return Some(slot);
+        }
+        if self.config.throw_on_cudamalloc_oom
+            && self.config.fraction.is_some()
+            && self.config.capacity.is_some_and(|it| {
+                let share = self.config.fraction.unwrap_or(1.0);
+                Bytes(self.reserved() + params.alloc_size).share_of(it) > share
+            })
+        {
+            self.stats.num_oom_rejections += 1;
+            return None;
+        }
+        if self.release_available_cached_blocks(params)
+            && let Some(slot) = self.alloc_block(params)
+        {
+            return Some(slot);
+        }
+        // Until 2.12 an active MemPool counts as a capture, for which nothing may be released.
+        if params.pool != PoolId(0) && self.config.torch <= TorchVersion::two(12) {
+            return None;
+        }
+        self.release_cached_blocks();
+        self.stats.num_alloc_retries += 1;
+        self.alloc_block(params)
+    }
+
+    /// `get_free_block`: which free block serves the request, without taking it.
+    pub(super) fn get_free_block(&mut self, params: &Params) -> Option<Slot> {
+        let Params { size, .. } = *params;
+        let max_split = self.max_split;
+        if self.limit.is_some() && 0.0 < self.config.garbage_collection_threshold {
+            self.count_search(params.arena);
+        }
+        let arena = &self.heap.arenas[params.arena as usize];
+        let mut candidates = arena.free.range(FreeKey::at_least(size)..);
+        let mut slot = candidates.next()?.slot;
+        if self.heap.block(slot).expandable {
+            if self.expandable_active(params.pool) {
+                // A block at the end of what is mapped could grow, so it counts as that large.
+                let could_grow_to = |slot: Slot| {
+                    let next = self.heap.next(slot).map(|it| self.heap.block(it));
+                    let room =
+                        next.filter(|it| it.state == State::Unmapped).map_or(0, |it| it.size);
+                    self.heap.block(slot).size.saturating_add(room)
+                };
+                for next in candidates {
+                    if !self.heap.block(slot).expandable
+                        || could_grow_to(slot) <= could_grow_to(next.slot)
+                    {
+                        break;
+                    }
+                    slot = next.slot;
+                }
+            } else {
+                slot = candidates.map(|it| it.slot).find(|it| !self.heap.block(*it).expandable)?;
+            }
+        }
+        let found = self.heap.block(slot).size;
+        if size < max_split && max_split <= found {
+            return None;
+        }
+        if max_split <= size && size.saturating_add(self.config.max_non_split_rounding.0) <= found {
+            return None;
+        }
+        Some(slot)
+    }
+
+    /// `get_free_blocks_call_count` is one for each half of a pool, whatever the stream.
+    fn count_search(&mut self, arena: u32) {
+        let (pool, class) = {
+            let it = &self.heap.arenas[arena as usize];
+            (it.pool, it.class)
+        };
+        let same = self.heap.arenas.iter_mut().filter(|it| it.pool == pool && it.class == class);
+        same.for_each(|it| it.searches += 1);
+    }
+
+    /// Whether requests to `pool` grow an expandable segment.
+    pub(super) fn expandable_active(&self, pool: PoolId) -> bool {
+        let private_too = TorchVersion::two(5) <= self.config.torch;
+        self.config.expandable_segments && (pool == PoolId(0) || private_too)
+    }
+
+    /// `alloc_block`: asks the driver.
+    fn alloc_block(&mut self, params: &Params) -> Option<Slot> {
+        let Params { alloc_size, arena, .. } = *params;
+        if self.limit.is_some_and(|limit| limit < self.reserved().saturating_add(alloc_size)) {
+            return None;
+        }
+        if self.expandable_active(params.pool) {
+            return self.try_allocate_expandable_block(params);
+        }
+        let (address, size) = self.driver.malloc(alloc_size)?;
+        let slot = self.heap.add_segment(address, size, arena, State::Vacant, false);
+        self.count_segment(slot);
+        Some(slot)
+    }
+
+    /// A segment came.
+    pub(super) fn count_segment(&mut self, slot: Slot) {
+        let class = self.heap.class_of(slot);
+        let size = self.heap.block(slot).size;
+        self.stats.segment.increase(class, 1);
+        self.stats.reserved_bytes.increase(class, size);
+        self.stats.num_device_alloc += 1;
+        if self.max_split <= size {
+            self.stats.oversize_segments.increase(1);
+        }
+    }
+
+    /// `alloc_found_block`: cuts off what is not needed, and counts. `slot` stands in no set.
+    pub(super) fn alloc_found_block(
+        &mut self,
+        slot: Slot,
+        params: &Params,
+        requested: u64,
+    ) -> Slot {
+        let class = self.heap.class_of(slot);
+        let was = *self.heap.block(slot);
+        let size = Bytes(params.size);
+        let rest = Bytes(was.size.saturating_sub(params.size));
+        let expandable = self.config.expandable_segments || was.expandable;
+        let is_small = class == SizeClass::Small;
+        // The half of the pool decides, which for a request is the half of its size.
+        let half = if is_small { Bytes(size.0.min(SMALL_SIZE.0)) } else { size };
+        if should_split(half, rest, expandable, &self.config) {
+            let rest = self.heap.split(slot, params.size);
+            self.heap.set_state(rest, State::Free);
+            if !was.expandable {
+                if was.is_split() {
+                    self.stats.inactive_split_bytes.decrease(class, params.size);
+                } else {
+                    let size = self.heap.block(rest).size;
+                    self.stats.inactive_split_bytes.increase(class, size);
+                    self.stats.inactive_split.increase(class, 1);
+                }
+            }
+        } else if was.is_split() && !was.expandable {
+            self.stats.inactive_split_bytes.decrease(class, was.size);
+            self.stats.inactive_split.decrease(class, 1);
+        }
+        self.hand_out(slot, requested);
+        slot
+    }
+
+    /// Marks a block as the program's, and counts it.
+    pub(super) fn hand_out(&mut self, slot: Slot, requested: u64) {
+        let class = self.heap.class_of(slot);
+        self.heap.set_state(slot, State::Allocated);
+        let block = self.heap.block_mut(slot);
+        block.requested = requested;
+        let size = block.size;
+        self.stats.allocation.increase(class, 1);
+        self.stats.allocated_bytes.increase(class, size);
+        self.stats.active.increase(class, 1);
+        self.stats.active_bytes.increase(class, size);
+        self.stats.requested_bytes.increase(class, requested);
+        if self.max_split <= size {
+            self.stats.oversize_allocations.increase(1);
+        }
+    }
+
+    /// The first half of `free`: the program gives a block back.
+    pub(super) fn free_requested(&mut self, slot: Slot) {
+        let class = self.heap.class_of(slot);
+        let size = self.heap.block(slot).size;
+        self.stats.allocation.decrease(class, 1);
+        self.stats.allocated_bytes.decrease(class, size);
+        if self.max_split <= size {
+            self.stats.oversize_allocations.decrease(1);
+        }
+        self.heap.set_state(slot, State::Pending);
+        self.pending.insert(slot);
+    }
+
+    /// `free_block`, the second half: a pending block becomes reusable and joins its neighbours.
+    pub(super) fn free_completed(&mut self, slot: Slot) {
+        self.pending.remove(&slot);
+        let class = self.heap.class_of(slot);
+        let Block { size: original, requested, expandable, prev, .. } = *self.heap.block(slot);
+        let mut n_swallowed = 0;
+        let mut swallowed = 0;
+        let mut merged = slot;
+        if prev != Slot::NONE && self.heap.block(prev).state == State::Free {
+            n_swallowed += 1;
+            swallowed += self.heap.block(prev).size;
+            self.heap.set_state(prev, State::Vacant);
+            self.heap.join_next(prev, slot);
+            merged = prev;
+        }
+        if let Some(next) = self.heap.next(merged)
+            && self.heap.block(next).state == State::Free
+        {
+            n_swallowed += 1;
+            swallowed += self.heap.block(next).size;
+            self.heap.set_state(next, State::Vacant);
+            self.heap.join_next(merged, merged);
+        }
+        self.heap.block_mut(merged).requested = requested;
+        self.heap.set_state(merged, State::Free);
+        if !expandable {
+            let block = self.heap.block(merged);
+            let (n_more, more) = if block.is_split() { (1, block.size) } else { (0, 0) };
+            let Stats { inactive_split, inactive_split_bytes, .. } = &mut self.stats;
+            change(n_more, n_swallowed, |up, n| match up {
+                true => inactive_split.increase(class, n),
+                false => inactive_split.decrease(class, n),
+            });
+            change(more, swallowed, |up, n| match up {
+                true => inactive_split_bytes.increase(class, n),
+                false => inactive_split_bytes.decrease(class, n),
+            });
+        }
+        self.stats.active.decrease(class, 1);
+        self.stats.active_bytes.decrease(class, original);
+        self.stats.requested_bytes.decrease(class, requested);
+    }
+
+    /// `synchronize_and_free_events`: waits until no other stream uses a block that was given back.
+    pub(super) fn synchronize_and_free_events(&mut self) {
+        self.stats.num_sync_all_streams += 1;
+        for slot in self.driver.synchronize(&self.pending) {
+            self.free_completed(slot);
+        }
+    }
+
+    /// The arenas of one half of a pool, in the order in which PyTorch walks the free set: by stream.
+    pub(super) fn arenas_of(&self, pool: PoolId, class: SizeClass) -> Vec<u32> {
+        let arenas = self.heap.arenas.iter().zip(0..);
+        let mut res: Vec<_> = arenas
+            .filter(|(it, _)| it.pool == pool && it.class == class)
+            .map(|(it, id)| {
+                let index = it.stream.index();
+                (self.handles.get(index).copied().unwrap_or(u64::from(it.stream.0)), id)
+            })
+            .collect();
+        res.sort_unstable();
+        res.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Stops a debug build whose state is not what the rules allow.
+    pub(super) fn check_invariants(&self) {
+        if cfg!(debug_assertions) {
+            assert_eq!(self.heap.broken_invariant(), None);
+            let mut reserved = 0;
+            let mut active = 0;
+            for (_, block) in self.heap.blocks() {
+                if block.state != State::Unmapped {
+                    reserved += block.size;
+                }
+                if matches!(block.state, State::Allocated | State::Pending) {
+                    active += block.size;
+                }
+            }
+            assert_eq!(reserved, self.reserved(), "what is mapped is what is reserved");
+            assert_eq!(active, self.stats.active_bytes.all.current, "active bytes are counted");
+        }
+    }
+}
+
+/// Calls `apply` with the difference and whether it goes up; not at all when there is none.
+fn change(more: u64, less: u64, apply: impl FnOnce(bool, u64)) {
+    if more != less {
+        apply(less < more, more.abs_diff(less));
+    }
+}

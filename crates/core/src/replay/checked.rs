@@ -1,0 +1,357 @@
+//! The *checked* replay: the model goes through the recording operation by operation. What belongs to one
+//! `malloc`, from the first segment event to the `alloc` or `oom` that ends it, is one operation.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    replay::{
+        BlockId, Config, Freed, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program, Replay,
+        TorchVersion,
+        allocator::Allocator,
+        heap::State,
+        id_of,
+        initial::{Initial, reserved_before},
+        operation::Ahead,
+        program::{Before, Op},
+        recorded::{Live, Recorded},
+        rounding::round_size,
+    },
+    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, Trace},
+    units::Bytes,
+};
+/// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
+/// explains it best.
+pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
+    let (torch, replay) = best(device, settings, &[]);
+    replay.unwrap_or_else(|| follower(device, Config::of_recording(settings, torch), &[]).run().0)
+}
+
+/// Follows the device `index` of `trace` under `config`, which has the recording's settings: the replay,
+/// and what the program asked for.
+pub fn follow(trace: &Trace, index: usize, config: Config) -> (Replay, Program) {
+    let handles = handles(trace);
+    match trace.devices.get(index) {
+        Some(device) => follower(device, config, &handles).run(),
+        None => (Replay::default(), Program::default()),
+    }
+}
+
+/// The version of torch whose rules explain the device `index` of `trace` best: snapshots do not say
+/// which wrote them. The newest of each kind of rules; 2.11 when nothing distinguishes them.
+pub fn recorded_version(trace: &Trace, index: usize) -> TorchVersion {
+    let settings = trace.settings.clone().unwrap_or_default();
+    let device = trace.devices.get(index);
+    device.map_or(TorchVersion::two(11), |it| best(it, &settings, &handles(trace)).0)
+}
+
+fn best(
+    device: &DeviceTrace,
+    settings: &Settings,
+    handles: &[u64],
+) -> (TorchVersion, Option<Replay>) {
+    let mut best: Option<(TorchVersion, Replay)> = None;
+    // What orders the free set: allocator.md, A.5.
+    for torch in [TorchVersion::two(11), TorchVersion::NEWEST, TorchVersion::two(12)] {
+        let (replay, _) = follower(device, Config::of_recording(settings, torch), handles).run();
+        let is_better = best.as_ref().is_none_or(|(_, it)| replay.n_mismatches < it.n_mismatches);
+        if is_better {
+            best = Some((torch, replay));
+        }
+        if best.as_ref().is_some_and(|(_, it)| it.n_mismatches == 0) {
+            break;
+        }
+    }
+    best.map_or((TorchVersion::two(11), None), |(torch, replay)| (torch, Some(replay)))
+}
+
+fn handles(trace: &Trace) -> Vec<u64> {
+    trace.streams.iter().map(|it| it.cast_unsigned()).collect()
+}
+
+/// A recording that is being followed.
+pub(super) struct Follower<'a> {
+    pub(super) device: &'a DeviceTrace,
+    pub(super) model: Allocator<Recorded<'a>>,
+    pub(super) replay: Replay,
+    pub(super) program: Program,
+    pub(super) levels: Levels,
+    pub(super) requested: Bytes,
+    /// The pools of segments to come, where events do not say.
+    pub(super) pools: BTreeMap<usize, PoolId>,
+    /// Whether any memory is not the default pool's.
+    pub(super) has_private_pools: bool,
+    /// The most that the recording ever held.
+    pub(super) most_reserved: Bytes,
+    /// What a failed request would have taken it to; the least.
+    pub(super) least_refused: Option<Bytes>,
+    /// What was seen when looking ahead last.
+    pub(super) ahead: Option<Ahead>,
+}
+
+fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Follower<'a> {
+    let driver = Recorded {
+        events: &device.events,
+        at: 0,
+        end: 0,
+        want: None,
+        grows: false,
+        live: BTreeMap::new(),
+        completed: Vec::new(),
+        mismatches: Mismatches::default(),
+    };
+    let before = reserved_before(device);
+    // The recording knows no capacity, and the limit shows itself where a request fails.
+    let config = Config { capacity: None, ..config };
+    let mut res = Follower {
+        device,
+        model: Allocator::new(config.clone(), handles.to_vec(), driver),
+        replay: Replay { reserved_before: before, ..Replay::default() },
+        program: Program {
+            streams: handles.to_vec(),
+            recorded: Some(config),
+            ..Program::default()
+        },
+        levels: Levels { reserved: before, ..Levels::default() },
+        requested: Bytes::ZERO,
+        pools: BTreeMap::new(),
+        has_private_pools: device.segments.iter().any(|it| it.pool != PoolId(0)),
+        most_reserved: before,
+        least_refused: None,
+        ahead: None,
+    };
+    if before != Bytes::ZERO || res.has_private_pools {
+        res.begin_with(Initial::of(device));
+    }
+    res
+}
+
+impl Follower<'_> {
+    fn begin_with(&mut self, mut initial: Initial) {
+        initial.place(&mut self.model);
+        self.pools = std::mem::take(&mut initial.pools);
+        for (&address, held) in &initial.blocks {
+            let handle = id_of(self.replay.initial.len());
+            let size = held.size.unwrap_or_else(|| round_size(held.requested, &self.model.config));
+            let block = InitialBlock {
+                address,
+                size,
+                requested: held.requested,
+                pending: held.pending,
+                free: None,
+            };
+            self.replay.initial.push(block);
+            self.model.driver.live.insert(address, Live { slot: held.slot, handle });
+            let arena = held.slot.map(|it| self.model.heap.arena_of(it));
+            let stream = arena.map_or_else(Default::default, |it| it.stream);
+            let pool = arena.map_or(PoolId(0), |it| it.pool);
+            let Self { program, levels, requested, .. } = self;
+            let requests = held.requested;
+            program.initial.push(Before {
+                requested: requests,
+                stream,
+                pool,
+                pending: held.pending,
+            });
+            if !held.pending {
+                levels.allocated += size;
+                *requested += held.requested;
+            }
+        }
+        self.program.heap = initial;
+        self.replay.allocated_before = self.levels.allocated;
+        self.replay.slack_at_peak = self.levels.reserved.saturating_sub(self.levels.allocated);
+        let first = EventId(0);
+        self.replay.peak_allocated.rise(self.levels.allocated, first);
+        self.replay.peak_requested.rise(self.requested, first);
+        self.replay.peak_reserved.rise(self.levels.reserved, first);
+    }
+
+    fn run(mut self) -> (Replay, Program) {
+        let events = &self.device.events;
+        self.most_reserved = most_reserved(events, self.replay.reserved_before);
+        // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
+        let requests = events.actions().contains(&Action::FreeRequested);
+        let is_pending = |it: &Block| it.state == BlockState::PendingFree;
+        let completes = events.actions().contains(&Action::FreeCompleted)
+            || self.device.blocks.iter().any(is_pending);
+        let mut at = 0;
+        while at < events.len() {
+            let event = events.get(at);
+            at = match event.action {
+                Action::FreeRequested | Action::FreeCompleted => {
+                    self.model.driver.at = at;
+                    self.model.driver.end = at;
+                    let is_request = event.action == Action::FreeRequested || !requests;
+                    let is_completion = event.action == Action::FreeCompleted || !completes;
+                    let followed = at + 1 < events.len() && {
+                        let next = events.get(at + 1);
+                        // One that a later `malloc` completed has the stack of that.
+                        next.action == Action::FreeCompleted
+                            && next.address == event.address
+                            && next.stack == event.stack
+                    };
+                    if is_request && (is_completion || followed) {
+                        self.free(at, event, true, true);
+                        if is_completion { at + 1 } else { at + 2 }
+                    } else if requests && !is_request && self.belongs_to_a_retry(at) {
+                        self.operation(at)
+                    } else {
+                        self.free(at, event, is_request, is_completion);
+                        at + 1
+                    }
+                }
+                Action::Snapshot | Action::Annotate | Action::Other => at + 1,
+                _ => self.operation(at),
+            };
+        }
+        self.finish()
+    }
+
+    pub(super) fn free(&mut self, at: usize, event: Event, is_request: bool, is_completion: bool) {
+        let Some(live) = self.model.driver.live.get(&event.address).copied() else {
+            self.model.driver.mismatch(Mismatch::NotInUse);
+            if is_request {
+                let event = EventId(id_of(at));
+                self.replay.freed.push(Freed { event, block: None, size: Bytes::ZERO });
+            }
+            return;
+        };
+        let op = match (is_request, is_completion) {
+            (true, true) => Op::Free(live.handle),
+            (true, false) => Op::FreeRequested(live.handle),
+            _ => Op::FreeCompleted(live.handle),
+        };
+        self.program.push(op, at);
+        if is_request {
+            let (block, size) = self.end(live, at);
+            self.replay.freed.push(Freed { event: EventId(id_of(at)), block, size });
+        }
+        let state = live.slot.map(|it| (it, self.model.heap.block(it).state));
+        if let Some((slot, State::Allocated)) = state {
+            self.model.free_requested(slot);
+        }
+        if is_completion {
+            self.model.driver.live.remove(&event.address);
+            if let Some(slot) = live.slot {
+                self.model.free_completed(slot);
+            }
+        }
+    }
+
+    /// Ends a block whose free was not recorded.
+    pub(super) fn free_live(&mut self, at: usize, address: u64, live: Live) {
+        self.program.push(Op::Free(live.handle), at);
+        self.end(live, at);
+        self.model.driver.live.remove(&address);
+        if let Some(slot) = live.slot {
+            if self.model.heap.block(slot).state == State::Allocated {
+                self.model.free_requested(slot);
+            }
+            self.model.free_completed(slot);
+        }
+    }
+
+    /// The block is no longer the program's.
+    fn end(&mut self, live: Live, at: usize) -> (Option<BlockId>, Bytes) {
+        let event = EventId(id_of(at));
+        let n_initial = self.replay.initial.len();
+        let handle = live.handle as usize;
+        let (block, free, size, requested) = if handle < n_initial {
+            let it = &mut self.replay.initial[handle];
+            if it.pending {
+                // It was given back before the recording; only its completion is new.
+                it.free.get_or_insert(event);
+                return (None, Bytes::ZERO);
+            }
+            (None, &mut it.free, it.size, it.requested)
+        } else {
+            let it = &mut self.replay.blocks[handle - n_initial];
+            let block = BlockId(id_of(handle - n_initial));
+            (Some(block), &mut it.free, it.size, it.requested)
+        };
+        if free.is_none() {
+            *free = Some(event);
+            self.levels.allocated = self.levels.allocated.saturating_sub(size);
+            self.requested = self.requested.saturating_sub(requested);
+        }
+        (block, size)
+    }
+
+    fn finish(mut self) -> (Replay, Program) {
+        self.model.check_invariants();
+        let n_events = self.device.events.len();
+        self.model.driver.at = n_events.saturating_sub(1);
+        self.model.driver.end = self.model.driver.at;
+        self.compare_with_end();
+        let Self { mut replay, mut program, model, levels, .. } = self;
+        let skipped =
+            |it: &&Action| matches!(it, Action::Snapshot | Action::Annotate | Action::Other);
+        let n_skipped = self.device.events.actions().iter().filter(skipped).count();
+        replay.checked_events = (n_events - n_skipped) as u64;
+        replay.mismatches = model.driver.mismatches.first;
+        replay.n_mismatches = model.driver.mismatches.n;
+        replay.stats = model.stats;
+        replay.final_reserved = levels.reserved;
+        replay.observed_limit = self.least_refused.map(|refused| {
+            // Any limit from the most that was held to just below what was refused explains all.
+            let most = replay.peak_reserved.bytes;
+            if most < refused { most } else { refused.saturating_sub(Bytes(1)) }
+        });
+        program.finish(&replay, n_events);
+        (replay, program)
+    }
+
+    /// The recorder's own account of the end, block by block.
+    fn compare_with_end(&mut self) {
+        let device = self.device;
+        if device.segments.is_empty() || device.events.is_empty() {
+            return;
+        }
+        let live: BTreeMap<u64, Bytes> = {
+            let heap = &self.model.heap;
+            let sizes = self.model.driver.live.iter();
+            sizes
+                .map(|(at, it)| (*at, it.slot.map_or(Bytes::ZERO, |it| Bytes(heap.block(it).size))))
+                .collect()
+        };
+        let mut n_found = 0;
+        for block in device.blocks.iter().filter(|it| it.state != BlockState::Free) {
+            if live.get(&block.address) == Some(&block.size) {
+                n_found += 1;
+            } else {
+                self.model.driver.mismatch(Mismatch::EndState);
+            }
+        }
+        if n_found < live.len() {
+            self.model.driver.mismatch(Mismatch::EndState);
+        }
+        let held: Bytes = device.segments.iter().map(|it| it.size).sum();
+        if held.0 != self.model.reserved() {
+            self.model.driver.mismatch(Mismatch::EndState);
+        }
+    }
+}
+
+fn most_reserved(events: &crate::trace::Events, before: Bytes) -> Bytes {
+    let mut reserved = before;
+    let mut most = before;
+    for (_, event) in events.iter() {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size,
+            Action::SegmentFree | Action::SegmentUnmap => {
+                reserved = reserved.saturating_sub(event.size);
+            }
+            _ => {}
+        }
+        most = most.max(reserved);
+    }
+    most
+}
+
+impl Peak {
+    pub(super) fn rise(&mut self, bytes: Bytes, event: EventId) {
+        if self.bytes < bytes {
+            *self = Peak { bytes, event };
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The settings that an allocator runs under. There is no default: every constructor says whose settings
+//! they are.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    replay::{conf, rounding},
+    trace::Settings,
+    units::Bytes,
+};
+
+pub use crate::replay::conf::ConfError;
+
+/// A release of torch, as far as its allocator differs from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TorchVersion {
+    /// 2 in 2.13.
+    pub major: u8,
+    /// 13 in 2.13.
+    pub minor: u8,
+}
+
+/// What one allocator may take, and how it goes about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Whose rules.
+    pub torch: TorchVersion,
+    /// What the driver can give to this allocator in all; none when it always has more.
+    pub capacity: Option<Bytes>,
+    /// `set_per_process_memory_fraction`: the share of the capacity that the allocator may take.
+    pub fraction: Option<f64>,
+    /// Blocks of at least this size are never split.
+    pub max_split_size: Option<Bytes>,
+    /// How much larger than the request a block may be that is not split.
+    pub max_non_split_rounding: Bytes,
+    /// Share of the limit above which free segments are collected; 0 is off.
+    pub garbage_collection_threshold: f64,
+    /// Whether segments grow by mapping.
+    pub expandable_segments: bool,
+    /// The address range of an expandable segment, as a share of the capacity.
+    pub expandable_segments_reserve: f64,
+    /// Divisions of each power of two, for requests from 1 MiB << index on; 0 and 1 are off.
+    pub roundup_power2_divisions: [u32; 16],
+    /// `kLargeBuffer`, configurable since 2.11.
+    pub large_segment_size: Bytes,
+    /// Whether a request above the fraction fails without any attempt to make room (2.12).
+    pub throw_on_cudamalloc_oom: bool,
+}
+
+/// How equal blocks in the free set are ordered (allocator.md, A.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TieBreak {
+    /// The lowest address first.
+    Address,
+    /// The block object that was made first.
+    BlockMade,
+    /// The segment that was made first, then the lowest address.
+    SegmentMade,
+}
+
+impl TorchVersion {
+    /// The newest release that the model was compared with.
+    pub const NEWEST: TorchVersion = TorchVersion { major: 2, minor: 15 };
+    /// The oldest release that records events.
+    pub const OLDEST: TorchVersion = TorchVersion { major: 2, minor: 0 };
+
+    /// Version 2 of torch, release `minor`.
+    pub const fn two(minor: u8) -> TorchVersion {
+        TorchVersion { major: 2, minor }
+    }
+
+    pub(super) fn tie_break(self) -> TieBreak {
+        if self < TorchVersion::two(12) {
+            TieBreak::Address
+        } else if self < TorchVersion::two(13) {
+            TieBreak::BlockMade
+        } else {
+            TieBreak::SegmentMade
+        }
+    }
+}
+
+impl Config {
+    /// What torch does when nobody sets anything, on a device that always has more.
+    pub fn of_torch(torch: TorchVersion) -> Config {
+        Config {
+            torch,
+            capacity: None,
+            fraction: None,
+            max_split_size: None,
+            max_non_split_rounding: Bytes::mib(20),
+            garbage_collection_threshold: 0.0,
+            expandable_segments: false,
+            expandable_segments_reserve: 1.125,
+            roundup_power2_divisions: [0; 16],
+            large_segment_size: rounding::LARGE_BUFFER,
+            throw_on_cudamalloc_oom: false,
+        }
+    }
+
+    /// What a recording says that it ran under. What the recorder does not repeat is read out of the
+    /// text of the variable; what is not known there is left as torch has it.
+    pub fn of_recording(settings: &Settings, torch: TorchVersion) -> Config {
+        let mut res = Config::of_torch(torch);
+        conf::read_known(&settings.text, &mut res);
+        res.max_split_size = settings.max_split_size;
+        res.garbage_collection_threshold = settings.garbage_collection_threshold;
+        res.expandable_segments = settings.expandable_segments;
+        res.roundup_power2_divisions = settings.roundup_power2_divisions;
+        res
+    }
+
+    /// What `text`, a value of `PYTORCH_CUDA_ALLOC_CONF`, means for `torch`.
+    pub fn of_alloc_conf(text: &str, torch: TorchVersion) -> Result<Config, ConfError> {
+        let mut res = Config::of_torch(torch);
+        conf::read(text, &mut res)?;
+        Ok(res)
+    }
+
+    /// On a device that gives `capacity` to this allocator and no more.
+    pub fn with_capacity(self, capacity: Bytes) -> Config {
+        Config { capacity: Some(capacity), ..self }
+    }
+
+    /// After `torch.cuda.set_per_process_memory_fraction(fraction)`.
+    pub fn with_fraction(self, fraction: f64) -> Config {
+        Config { fraction: Some(fraction), ..self }
+    }
+
+    /// What the allocator may take in all (`allowed_memory_maximum`), when it is limited at all.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "as PyTorch computes it: a fraction from 0 to 1 of a count of bytes"
+    )]
+    pub fn limit(&self) -> Option<Bytes> {
+        let (fraction, capacity) = (self.fraction?, self.capacity?);
+        // Since 2.10 the whole device is no limit.
+        if TorchVersion::two(10) <= self.torch && 1.0 <= fraction {
+            return None;
+        }
+        Some(Bytes((fraction.clamp(0.0, 1.0) * capacity.0 as f64) as u64))
+    }
+
+    /// The address range that an expandable segment reserves.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a range of addresses, rounded up afterwards"
+    )]
+    pub(super) fn expandable_range(&self) -> u64 {
+        // Without a capacity it never ends: 1 TiB is more than any device has.
+        let Some(capacity) = self.capacity else { return 1 << 40 };
+        let share = self.expandable_segments_reserve.clamp(0.0, 1.125);
+        (capacity.0 as f64 * share) as u64
+    }
+}
+
+impl fmt::Display for TorchVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A text that is no version of torch whose allocator we know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot read {given:?} as a version of torch: expected one from {} to {}, as in `2.13`",
+    TorchVersion::OLDEST,
+    TorchVersion::NEWEST
+)]
+pub struct ParseVersionError {
+    /// What was given.
+    pub given: String,
+}
+
+impl FromStr for TorchVersion {
+    type Err = ParseVersionError;
+
+    /// Reads `2.13`, `2.13.1` and `2.13.0+cu130`.
+    fn from_str(given: &str) -> Result<TorchVersion, ParseVersionError> {
+        let mut parts = given.trim().trim_start_matches('v').split(['.', '+']);
+        let mut number = || parts.next().and_then(|it| it.parse().ok());
+        match (number(), number()) {
+            (Some(major), Some(minor)) => Some(TorchVersion { major, minor }),
+            _ => None,
+        }
+        .filter(|it| (TorchVersion::OLDEST..=TorchVersion::NEWEST).contains(it))
+        .ok_or_else(|| ParseVersionError { given: given.to_owned() })
+    }
+}

@@ -1,0 +1,149 @@
+//! What the allocator asks of the world: the driver's memory, and the order of the choices that a
+//! recording has already made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_addresses::Addresses;
+
+use crate::replay::heap::{Heap, Slot};
+
+/// The other side of the allocator. Sizes and addresses are bytes.
+pub(super) trait Driver {
+    /// `cudaMalloc`: where it lies, and how large it is; none when there is no memory.
+    fn malloc(&mut self, size: u64) -> Option<(u64, u64)>;
+    /// `cudaFree`; false when the recording did not do it.
+    fn free(&mut self, address: u64, size: u64) -> bool;
+    /// A range of addresses for an expandable segment.
+    fn reserve(&mut self, size: u64) -> Option<u64>;
+    /// Puts memory behind a range; false when there is none.
+    fn map(&mut self, address: u64, size: u64) -> bool;
+    /// Takes it away again; false when the recording did not do it.
+    fn unmap(&mut self, address: u64, size: u64) -> bool;
+    /// What `find_free` found, before it is taken.
+    fn choose(&mut self, found: Option<Slot>, heap: &mut Heap) -> Choice;
+    /// Waits for all streams: the pending blocks that are free then.
+    fn synchronize(&mut self, pending: &BTreeSet<Slot>) -> Vec<Slot>;
+}
+
+/// Which block a request is served from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// This one.
+    Take(Slot),
+    /// None: more memory is needed.
+    Grow,
+    /// None, and the recording shows that nothing was tried: the state is not what it was.
+    GiveUp,
+}
+
+/// A device with so much memory. Its driver gives the recorded addresses for as long as it is asked for
+/// what the recording asked for, and from then on follows the phantom's rule.
+#[derive(Debug)]
+pub(super) struct FreeDriver<'a> {
+    left: u64,
+    script: &'a [DriverCall],
+    /// The next call that the recording made; none once the run went another way.
+    next: Option<usize>,
+    /// What is held, for as long as the recording is followed.
+    taken: BTreeMap<u64, u64>,
+    addresses: Addresses,
+    /// Where the next expandable range begins: far from what `cudaMalloc` gives.
+    next_range: u64,
+}
+
+/// What a recorded run asked of its driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DriverCall {
+    Malloc { address: u64, size: u64 },
+    Free { address: u64 },
+}
+
+/// Where segments lie: a window as large as a driver has.
+const FLOOR: u64 = 0x1_0000_0000;
+const CEILING: u64 = 0x7f00_0000_0000;
+/// Where ranges begin: above everything that `cudaMalloc` gives.
+const RANGES: u64 = 0x8000_0000_0000;
+
+impl FreeDriver<'_> {
+    /// A device that gives `capacity` bytes, `taken` of which are in use.
+    pub(super) fn new(
+        capacity: u64,
+        script: &[DriverCall],
+        taken: BTreeMap<u64, u64>,
+    ) -> FreeDriver<'_> {
+        FreeDriver {
+            left: capacity.saturating_sub(taken.values().sum()),
+            script,
+            next: Some(0),
+            taken,
+            addresses: Addresses::new(FLOOR, CEILING),
+            next_range: RANGES,
+        }
+    }
+
+    /// The recording's next call, when it is one that `is_same` recognises. When not, the recording is
+    /// followed no more.
+    fn follow(&mut self, is_same: impl Fn(DriverCall) -> bool) -> Option<DriverCall> {
+        let at = self.next?;
+        let call = self.script.get(at).copied().filter(|it| is_same(*it));
+        self.next = call.map(|_| at + 1);
+        if call.is_none() {
+            self.addresses = Addresses::holding(FLOOR, CEILING, &self.taken);
+        }
+        call
+    }
+}
+
+impl Driver for FreeDriver<'_> {
+    fn malloc(&mut self, size: u64) -> Option<(u64, u64)> {
+        let left = self.left.checked_sub(size)?;
+        // The driver rounds up to what it maps; PyTorch counts what it asked for.
+        let whole = size.checked_next_multiple_of(2 << 20)?;
+        let same = |it| matches!(it, DriverCall::Malloc { size: it, .. } if it == size);
+        let address = match self.follow(same) {
+            Some(DriverCall::Malloc { address, .. }) => {
+                self.taken.insert(address, whole);
+                address
+            }
+            _ => self.addresses.take(whole)?,
+        };
+        self.left = left;
+        Some((address, size))
+    }
+
+    fn free(&mut self, address: u64, size: u64) -> bool {
+        self.left = self.left.saturating_add(size);
+        let same = |it| matches!(it, DriverCall::Free { address: it } if it == address);
+        if self.follow(same).is_some() {
+            self.taken.remove(&address);
+        } else {
+            self.addresses.give_back(address);
+        }
+        true
+    }
+
+    fn reserve(&mut self, size: u64) -> Option<u64> {
+        let at = self.next_range;
+        self.next_range = at.checked_add(size)?.checked_next_multiple_of(1 << 30)?;
+        Some(at)
+    }
+
+    fn map(&mut self, _: u64, size: u64) -> bool {
+        let left = self.left.checked_sub(size);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
+    }
+
+    fn unmap(&mut self, _: u64, size: u64) -> bool {
+        self.left = self.left.saturating_add(size);
+        true
+    }
+
+    fn choose(&mut self, found: Option<Slot>, _: &mut Heap) -> Choice {
+        found.map_or(Choice::Grow, Choice::Take)
+    }
+
+    fn synchronize(&mut self, pending: &BTreeSet<Slot>) -> Vec<Slot> {
+        pending.iter().copied().collect()
+    }
+}

@@ -1,0 +1,189 @@
+//! Expandable segments (`ExpandableSegment`, since torch 2.1): ranges of addresses that get memory
+//! granule by granule. Each serves one half of a pool on one stream.
+
+use crate::{
+    replay::{
+        allocator::{Allocator, Params},
+        driver::Driver,
+        heap::{Slot, State},
+        rounding::SMALL_BUFFER,
+    },
+    trace::SizeClass,
+};
+
+impl<D: Driver> Allocator<D> {
+    /// `try_allocate_expandable_block`: maps until `params.size` bytes are free in one piece. When the
+    /// driver refuses half-way, what it gave so far stays mapped and free.
+    pub(super) fn try_allocate_expandable_block(&mut self, params: &Params) -> Option<Slot> {
+        let mut slot = self.find_expandable_block(params)?;
+        if self.heap.block(slot).state == State::Unmapped {
+            let size = self.heap.block(slot).size.min(params.size);
+            slot = self.map_block(slot, size)?;
+        }
+        while self.heap.block(slot).size < params.size {
+            let missing = params.size - self.heap.block(slot).size;
+            let next = self.heap.next(slot)?;
+            let size = self.heap.block(next).size.min(missing);
+            slot = self.map_block(next, size)?;
+        }
+        self.heap.set_state(slot, State::Vacant);
+        Some(slot)
+    }
+
+    /// `find_expandable_block`: where to grow, by address; a new range when nothing is wide enough.
+    fn find_expandable_block(&mut self, params: &Params) -> Option<Slot> {
+        let arena = &self.heap.arenas[params.arena as usize];
+        for (_, unmapped) in &arena.unmapped {
+            let before = self.heap.prev(*unmapped);
+            let start =
+                before.filter(|it| self.heap.block(*it).state == State::Free).unwrap_or(*unmapped);
+            let mut width = 0_u64;
+            let mut at = Some(start);
+            while let Some(slot) = at {
+                let block = self.heap.block(slot);
+                if !matches!(block.state, State::Free | State::Unmapped) {
+                    break;
+                }
+                width = width.saturating_add(block.size);
+                if params.size <= width {
+                    return Some(start);
+                }
+                at = self.heap.next(slot);
+            }
+        }
+        let granule = self.granule(arena.class);
+        let size = self.config.expandable_range().checked_next_multiple_of(granule)?;
+        if size < params.size {
+            return None;
+        }
+        let address = self.driver.reserve(size)?;
+        Some(self.heap.add_segment(address, size, params.arena, State::Unmapped, true))
+    }
+
+    /// `map_block`: puts memory behind the first `size` bytes of an unmapped block, in whole granules.
+    /// Returns the free block that has them.
+    pub(super) fn map_block(&mut self, slot: Slot, size: u64) -> Option<Slot> {
+        let class = self.heap.class_of(slot);
+        let block = *self.heap.block(slot);
+        let size = size.checked_next_multiple_of(self.granule(class))?.min(block.size);
+        if !self.driver.map(block.address, size) {
+            return None;
+        }
+        self.heap.set_state(slot, State::Vacant);
+        if size < block.size {
+            let rest = self.heap.split(slot, size);
+            self.heap.set_state(rest, State::Unmapped);
+        }
+        let merged = self.merge_free(slot);
+        self.heap.set_state(merged, State::Free);
+        self.stats.reserved_bytes.increase(class, size);
+        self.stats.num_device_alloc += 1;
+        Some(merged)
+    }
+
+    /// `unmap_block`: takes the memory of a free block's whole granules away. Returns whether the range
+    /// has nothing left.
+    pub(super) fn unmap_block(&mut self, slot: Slot) -> bool {
+        let class = self.heap.class_of(slot);
+        let granule = self.granule(class);
+        let block = *self.heap.block(slot);
+        let base = self.range_start(slot);
+        let up = |it: u64| base + (it - base).next_multiple_of(granule);
+        let low = up(block.address);
+        let high = base + (block.end() - base) / granule * granule;
+        if high <= low || !self.driver.unmap(low, high - low) {
+            return false;
+        }
+        self.unmap_range(slot, low, high);
+        true
+    }
+
+    /// What unmapping `low..high` of the free block `slot` does to the blocks.
+    pub(super) fn unmap_range(&mut self, slot: Slot, low: u64, high: u64) -> Slot {
+        let class = self.heap.class_of(slot);
+        let block = *self.heap.block(slot);
+        self.heap.set_state(slot, State::Vacant);
+        let mut middle = slot;
+        if block.address < low {
+            middle = self.heap.split(slot, low - block.address);
+            self.heap.set_state(slot, State::Free);
+        }
+        if high < block.end() {
+            let after = self.heap.split(middle, high - low);
+            self.heap.set_state(after, State::Free);
+        }
+        self.stats.reserved_bytes.decrease(class, high - low);
+        self.stats.num_device_free += 1;
+        if let Some(next) = self.heap.next(middle)
+            && self.heap.block(next).state == State::Unmapped
+        {
+            self.heap.set_state(next, State::Vacant);
+            self.heap.join_next(middle, middle);
+        }
+        if let Some(prev) = self.heap.prev(middle)
+            && self.heap.block(prev).state == State::Unmapped
+        {
+            self.heap.set_state(prev, State::Vacant);
+            self.heap.join_next(prev, middle);
+            middle = prev;
+        }
+        self.heap.set_state(middle, State::Unmapped);
+        if !self.heap.block(middle).is_split() {
+            self.heap.remove_segment(middle);
+        }
+        middle
+    }
+
+    /// Maps `size` bytes at `address`, which lie in the unmapped block `slot`, because a recording says
+    /// so.
+    pub(super) fn force_map(&mut self, slot: Slot, address: u64, size: u64) {
+        let block = *self.heap.block(slot);
+        let class = self.heap.class_of(slot);
+        self.heap.set_state(slot, State::Vacant);
+        let mut middle = slot;
+        if block.address < address {
+            middle = self.heap.split(slot, address - block.address);
+            self.heap.set_state(slot, State::Unmapped);
+        }
+        if address.saturating_add(size) < block.end() {
+            let after = self.heap.split(middle, size);
+            self.heap.set_state(after, State::Unmapped);
+        }
+        let merged = self.merge_free(middle);
+        self.heap.set_state(merged, State::Free);
+        self.stats.reserved_bytes.increase(class, size);
+        self.stats.num_device_alloc += 1;
+    }
+
+    /// Joins the free neighbours of `slot`, which stands in no set, to it.
+    pub(super) fn merge_free(&mut self, slot: Slot) -> Slot {
+        let mut merged = slot;
+        if let Some(prev) = self.heap.prev(slot)
+            && self.heap.block(prev).state == State::Free
+        {
+            self.heap.set_state(prev, State::Vacant);
+            self.heap.join_next(prev, slot);
+            merged = prev;
+        }
+        if let Some(next) = self.heap.next(merged)
+            && self.heap.block(next).state == State::Free
+        {
+            self.heap.set_state(next, State::Vacant);
+            self.heap.join_next(merged, merged);
+        }
+        merged
+    }
+
+    /// What memory is mapped in: the size of one physical handle.
+    fn granule(&self, class: SizeClass) -> u64 {
+        match class {
+            SizeClass::Small => SMALL_BUFFER.0,
+            SizeClass::Large => self.config.large_segment_size.0,
+        }
+    }
+
+    fn range_start(&self, slot: Slot) -> u64 {
+        let address = self.heap.block(slot).address;
+        self.heap.segments.range(..=address).next_back().map_or(address, |(start, _)| *start)
+    }
+}

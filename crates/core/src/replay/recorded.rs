@@ -1,0 +1,154 @@
+//! The driver as a recording has it: it gives what it gave then, and where the recording shows which
+//! block was taken, it compares that with what the model found.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    replay::{
+        Mismatch, Mismatches,
+        driver::{Choice, Driver},
+        heap::{Heap, Slot, State},
+    },
+    trace::{Action, Event, EventId, Events},
+};
+
+/// The events of the operation that is being followed.
+#[derive(Debug)]
+pub(super) struct Recorded<'a> {
+    pub(super) events: &'a Events,
+    /// The next event that is not explained yet.
+    pub(super) at: usize,
+    /// The event that ends the operation.
+    pub(super) end: usize,
+    /// Where the block was, when the operation handed one out.
+    pub(super) want: Option<u64>,
+    /// Whether the recording shows that the driver was asked.
+    pub(super) grows: bool,
+    /// The blocks in use, by address.
+    pub(super) live: BTreeMap<u64, Live>,
+    /// The blocks that were completed while streams were waited for.
+    pub(super) completed: Vec<u32>,
+    pub(super) mismatches: Mismatches,
+}
+
+/// A block in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Live {
+    /// None when the model found no room for it.
+    pub(super) slot: Option<Slot>,
+    /// Its number in the program: see [`super::program::Program`].
+    pub(super) handle: u32,
+}
+
+impl Recorded<'_> {
+    /// The next event of the operation, passing over those that say nothing about memory.
+    pub(super) fn peek(&mut self) -> Option<Event> {
+        while self.at < self.end {
+            let event = self.events.get(self.at);
+            if !matches!(event.action, Action::Snapshot | Action::Annotate | Action::Other) {
+                return Some(event);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    pub(super) fn mismatch(&mut self, mismatch: Mismatch) {
+        self.mismatches.add(EventId(super::id_of(self.at.min(self.end))), mismatch);
+    }
+
+    /// Goes on when the next event is this one.
+    fn expect(&mut self, action: Action, address: u64, size: u64) -> bool {
+        match self.peek() {
+            Some(it) if it.action == action && it.address == address && it.size.0 == size => {
+                self.at += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Driver for Recorded<'_> {
+    fn malloc(&mut self, size: u64) -> Option<(u64, u64)> {
+        let event = self.peek().filter(|it| it.action == Action::SegmentAlloc)?;
+        if event.size.0 != size {
+            self.mismatch(Mismatch::SegmentSize);
+        }
+        self.at += 1;
+        Some((event.address, event.size.0))
+    }
+
+    fn free(&mut self, address: u64, size: u64) -> bool {
+        let found = self.expect(Action::SegmentFree, address, size);
+        if !found {
+            self.mismatch(Mismatch::NotReleased);
+        }
+        found
+    }
+
+    fn reserve(&mut self, _: u64) -> Option<u64> {
+        self.peek().filter(|it| it.action == Action::SegmentMap).map(|it| it.address)
+    }
+
+    fn map(&mut self, address: u64, size: u64) -> bool {
+        let found = self.expect(Action::SegmentMap, address, size);
+        if !found && self.peek().is_some_and(|it| it.action == Action::SegmentMap) {
+            self.mismatch(Mismatch::MappedElsewhere);
+        }
+        found
+    }
+
+    fn unmap(&mut self, address: u64, size: u64) -> bool {
+        let found = self.expect(Action::SegmentUnmap, address, size);
+        if !found {
+            self.mismatch(Mismatch::NotReleased);
+        }
+        found
+    }
+
+    fn choose(&mut self, found: Option<Slot>, heap: &mut Heap) -> Choice {
+        if self.grows {
+            if found.is_some() {
+                self.mismatch(Mismatch::NeedNotGrow);
+            }
+            return Choice::Grow;
+        }
+        let Some(want) = self.want else { return Choice::Grow };
+        if let Some(found) = found
+            && heap.block(found).address == want
+        {
+            return Choice::Take(found);
+        }
+        let Some(slot) = heap.find(want).filter(|it| heap.block(*it).state == State::Free) else {
+            self.mismatch(Mismatch::NoRoom);
+            return Choice::GiveUp;
+        };
+        let address = heap.block(slot).address;
+        if address == want {
+            self.mismatch(Mismatch::OtherBlock);
+            return Choice::Take(slot);
+        }
+        self.mismatch(Mismatch::NotAtStart);
+        heap.set_state(slot, State::Vacant);
+        let rest = heap.split(slot, want - address);
+        heap.set_state(slot, State::Free);
+        heap.set_state(rest, State::Free);
+        Choice::Take(rest)
+    }
+
+    fn synchronize(&mut self, pending: &BTreeSet<Slot>) -> Vec<Slot> {
+        let mut res = Vec::new();
+        while let Some(event) = self.peek().filter(|it| it.action == Action::FreeCompleted) {
+            self.at += 1;
+            match self.live.remove(&event.address) {
+                Some(Live { slot: Some(slot), handle }) if pending.contains(&slot) => {
+                    res.push(slot);
+                    self.completed.push(handle);
+                }
+                _ => self.mismatch(Mismatch::NotInUse),
+            }
+        }
+        res
+    }
+}

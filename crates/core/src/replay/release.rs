@@ -1,0 +1,148 @@
+//! Giving memory back to the driver: collection of garbage, and what a request that the driver refused
+//! tries before it fails (A.12 to A.14).
+
+use crate::{
+    replay::{
+        allocator::{Allocator, Params},
+        driver::Driver,
+        heap::{FreeKey, Slot},
+    },
+    trace::{PoolId, SizeClass},
+};
+
+impl<D: Driver> Allocator<D> {
+    /// `garbage_collect_cached_blocks`: segments that were not used for long, until the reserved bytes
+    /// are below the threshold. A pass never stops early.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "as PyTorch computes it: a share of a count of bytes, an age in searches"
+    )]
+    pub(super) fn garbage_collect_cached_blocks(&mut self) {
+        let Some(limit) = self.limit else { return };
+        let goal = (self.config.garbage_collection_threshold * limit as f64) as u64;
+        let Some(need) = self.reserved().checked_sub(goal).filter(|it| 0 < *it) else { return };
+        let arenas = self.arenas_of(PoolId(0), SizeClass::Large);
+        let mut unsplit: Vec<(Slot, u64)> = Vec::new();
+        for arena in arenas {
+            let arena = &self.heap.arenas[arena as usize];
+            for key in &arena.free {
+                let block = self.heap.block(key.slot);
+                if !block.is_split() {
+                    unsplit.push((key.slot, arena.searches.saturating_sub(block.searches)));
+                }
+            }
+        }
+        let mut total_age: f64 = unsplit.iter().map(|(_, age)| *age as f64).sum();
+        let mut n = unsplit.len();
+        let mut released = 0;
+        loop {
+            if need <= released || n == 0 {
+                return;
+            }
+            let threshold = total_age / n as f64;
+            let mut progressed = false;
+            let mut kept = Vec::new();
+            for (slot, age) in unsplit {
+                let block = *self.heap.block(slot);
+                if threshold <= age as f64 && !block.expandable && self.release_block(slot) {
+                    released += block.size;
+                    total_age -= age as f64;
+                    n -= 1;
+                    progressed = true;
+                } else {
+                    kept.push((slot, age));
+                }
+            }
+            unsplit = kept;
+            if !progressed {
+                return;
+            }
+        }
+    }
+
+    /// `release_available_cached_blocks`: one or more whole segments of at least `max_split_size`.
+    /// What was released stays so, even when it was too little.
+    pub(super) fn release_available_cached_blocks(&mut self, params: &Params) -> bool {
+        if self.max_split == u64::MAX {
+            return false;
+        }
+        let wanted = params.size.max(self.max_split);
+        let free = |this: &Self| this.heap.arenas[params.arena as usize].free.clone();
+        let set = free(self);
+        if let Some(found) = set.range(FreeKey::at_least(wanted)..).next() {
+            let is_expandable = self.heap.block(found.slot).expandable;
+            if !is_expandable {
+                return self.release_block(found.slot);
+            }
+        }
+        let mut released = 0;
+        for key in set.range(..FreeKey::at_least(wanted)).rev() {
+            if wanted <= released || key.size < self.max_split {
+                break;
+            }
+            if !self.heap.block(key.slot).expandable && self.release_block(key.slot) {
+                released += key.size;
+            }
+        }
+        wanted <= released
+    }
+
+    /// `release_cached_blocks` of the default pool: everything that is wholly free. Pools that a MemPool
+    /// or a graph still owns keep all they have.
+    pub(super) fn release_cached_blocks(&mut self) {
+        self.synchronize_and_free_events();
+        self.release_blocks(PoolId(0), SizeClass::Large);
+        self.release_blocks(PoolId(0), SizeClass::Small);
+    }
+
+    /// A private pool that nobody owns any more gives back what is free; small blocks first.
+    pub(super) fn release_private_pool(&mut self, pool: PoolId) {
+        self.release_blocks(pool, SizeClass::Small);
+        self.release_blocks(pool, SizeClass::Large);
+    }
+
+    /// `release_blocks`: of one half of a pool, segments first, then the granules of expandable ones.
+    fn release_blocks(&mut self, pool: PoolId, class: SizeClass) {
+        let mut to_unmap = Vec::new();
+        for arena in self.arenas_of(pool, class) {
+            let slots: Vec<Slot> =
+                self.heap.arenas[arena as usize].free.iter().map(|it| it.slot).collect();
+            for slot in slots {
+                let block = self.heap.block(slot);
+                if block.expandable {
+                    to_unmap.push(slot);
+                } else if !block.is_split() {
+                    self.release_block(slot);
+                }
+            }
+        }
+        for slot in to_unmap {
+            self.unmap_block(slot);
+        }
+    }
+
+    /// `release_block`: one whole segment goes back; false when the driver's record says it did not.
+    fn release_block(&mut self, slot: Slot) -> bool {
+        let block = *self.heap.block(slot);
+        if !self.driver.free(block.address, block.size) {
+            return false;
+        }
+        self.forget_segment(slot);
+        true
+    }
+
+    /// What giving back the segment of `slot` does to the blocks and the counts.
+    pub(super) fn forget_segment(&mut self, slot: Slot) {
+        let class = self.heap.class_of(slot);
+        let size = self.heap.block(slot).size;
+        self.stats.segment.decrease(class, 1);
+        self.stats.reserved_bytes.decrease(class, size);
+        self.stats.num_device_free += 1;
+        if self.max_split <= size {
+            self.stats.oversize_segments.decrease(1);
+        }
+        self.heap.remove_segment(slot);
+    }
+}
