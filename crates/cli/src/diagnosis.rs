@@ -79,8 +79,10 @@ pub(crate) fn diagnose(
         return Some(format!("the script exited with code {code} {}", after(steps)));
     }
     if recordings.iter().all(|it| it.trace.is_none()) {
-        let used_it =
-            recordings.iter().any(|it| it.phantom.is_some() || !it.notes.marks.is_empty());
+        let used_it = recordings.iter().any(|it| {
+            let phantom = it.phantom.as_ref();
+            phantom.is_some_and(|it| 0 < it.launches) || it.notes.end.is_none() && phantom.is_some()
+        });
         return Some(if used_it { left_no_recording() } else { never_used_the_gpu() });
     }
     None
