@@ -7,11 +7,12 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("units", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
-    ("sources", &["recording", "trace", "units"]),
+    ("failures", &["recording", "units"]),
+    ("sources", &["failures", "recording", "trace", "units"]),
     ("replay", &["trace", "units"]),
     ("cards", &["units"]),
     ("prediction", &["cards", "recording", "replay", "trace", "units"]),

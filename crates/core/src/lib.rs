@@ -24,6 +24,8 @@ pub mod trace;
 
 pub mod recording;
 
+pub mod failures;
+
 pub mod sources;
 
 pub mod replay;

@@ -3,7 +3,10 @@
 //!
 //! It knows PyTorch's file and function names, which are stable since 2.0, and nothing of Python.
 
-use crate::trace::{Frame, FrameId, StackId, Trace};
+use crate::{
+    recording::is_users_code,
+    trace::{Frame, FrameId, StackId, Trace},
+};
 
 /// One bit for each thing that a frame on the stack says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +84,7 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     let none = Signs::default();
     let signs = if file.contains("/torch/optim/") {
         if function == "zero_grad" { Signs::ZERO_GRAD } else { Signs::OPTIMIZER }
-    } else if function == "step" && file.contains("/optim") && !is_users(&file, frame.line) {
+    } else if function == "step" && file.contains("/optim") && !is_users_code(&file, frame.line) {
         // apex, bitsandbytes, transformers: each has its own `optim*/` or `optimization.py`.
         Signs::OPTIMIZER
     } else if file.ends_with("/torch/autograd/__init__.py") {
@@ -114,40 +117,5 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     } else {
         none
     };
-    (signs, is_users(&file, frame.line))
-}
-
-/// Whether `file` is the user's own: not installed, not Python's, not ours, not C++.
-fn is_users(file: &str, line: u32) -> bool {
-    let installed = ["/site-packages/", "/dist-packages/", "/plimsoll_agent/", "/lib/python3"];
-    let is_installed = installed.iter().any(|it| file.contains(it));
-    let is_nowhere = file.is_empty() || file == "??" || file.starts_with('<');
-    let is_cpp = [".cpp", ".cc", ".c", ".h", ".cu", ".so"].iter().any(|it| file.ends_with(it));
-    line != 0 && !is_installed && !is_nowhere && !is_cpp && !file.ends_with("/sitecustomize.py")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_users_code_is_what_nobody_installed() {
-        assert!(is_users("/home/user/train.py", 3));
-        assert!(is_users("train.py", 3));
-        assert!(is_users("/opt/project/lib/models/net.py", 3));
-        for file in [
-            "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py",
-            "/usr/lib/python3/dist-packages/numpy/core.py",
-            "/usr/lib/python3.11/threading.py",
-            "<frozen runpy>",
-            "??",
-            "",
-            "/cache/ab12/agent/plimsoll_agent/modules.py",
-            "/cache/ab12/agent/sitecustomize.py",
-            "/pytorch/c10/cuda/CUDACachingAllocator.cpp",
-        ] {
-            assert!(!is_users(file, 3), "{file}");
-        }
-        assert!(!is_users("/home/user/train.py", 0));
-    }
+    (signs, is_users_code(&file, frame.line))
 }
