@@ -7,7 +7,7 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("units", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
@@ -16,7 +16,15 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("replay", &["trace", "units"]),
     ("cards", &["units"]),
     ("prediction", &["cards", "recording", "replay", "trace", "units"]),
-    ("views", &["prediction", "cards", "recording", "units"]),
+    ("findings", &["prediction", "recording", "replay", "trace", "units"]),
+    (
+        "explanation",
+        &["failures", "findings", "prediction", "recording", "replay", "trace", "units"],
+    ),
+    (
+        "views",
+        &["explanation", "failures", "findings", "prediction", "cards", "recording", "units"],
+    ),
 ];
 
 /// Files may have this many lines before a reader asks whether they are two things.

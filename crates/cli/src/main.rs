@@ -12,6 +12,7 @@ mod commands;
 mod diagnosis;
 mod exit;
 mod launch;
+mod open;
 mod python;
 mod record;
 mod sink;
@@ -48,6 +49,8 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
     match &cli.command {
         Command::Predict(args) => commands::predict::run(args, cli.color, out),
         Command::Cards(args) => commands::cards::run(args, out),
+        Command::Explain(args) => commands::explain::run(args, cli.color, out),
+        Command::Diff(args) => commands::diff::run(args, out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
     }
 }

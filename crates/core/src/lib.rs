@@ -34,4 +34,8 @@ pub mod cards;
 
 pub mod prediction;
 
+pub mod findings;
+
+pub mod explanation;
+
 pub mod views;

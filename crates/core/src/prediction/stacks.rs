@@ -10,25 +10,25 @@ use crate::{
 
 /// One bit for each thing that a frame on the stack says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Signs(u16);
+pub(crate) struct Signs(u16);
 
 impl Signs {
     /// Inside `optimizer.step()`.
-    pub(super) const OPTIMIZER: Signs = Signs(1);
+    pub(crate) const OPTIMIZER: Signs = Signs(1);
     /// The thread that called `backward()`, inside it.
-    pub(super) const BACKWARD: Signs = Signs(1 << 1);
+    pub(crate) const BACKWARD: Signs = Signs(1 << 1);
     /// Inside `zero_grad()`.
-    pub(super) const ZERO_GRAD: Signs = Signs(1 << 2);
+    pub(crate) const ZERO_GRAD: Signs = Signs(1 << 2);
     /// Gradient checkpointing computes a part of the forward pass again.
-    pub(super) const RECOMPUTE: Signs = Signs(1 << 3);
+    pub(crate) const RECOMPUTE: Signs = Signs(1 << 3);
     /// Inside a module's call.
-    pub(super) const MODULE: Signs = Signs(1 << 4);
+    pub(crate) const MODULE: Signs = Signs(1 << 4);
     /// `module.to()`, `.cuda()`, `.half()`: parameters and buffers are converted one by one.
-    pub(super) const APPLY: Signs = Signs(1 << 5);
+    pub(crate) const APPLY: Signs = Signs(1 << 5);
     /// An operation that cuDNN serves and may want scratch memory for.
-    pub(super) const CUDNN: Signs = Signs(1 << 6);
+    pub(crate) const CUDNN: Signs = Signs(1 << 6);
 
-    pub(super) fn has(self, sign: Signs) -> bool {
+    pub(crate) fn has(self, sign: Signs) -> bool {
         self.0 & sign.0 != 0
     }
 
@@ -38,15 +38,15 @@ impl Signs {
 }
 
 /// What each stack of a trace says, by [`StackId`].
-pub(super) struct Stacks {
+pub(crate) struct Stacks {
     signs: Vec<Signs>,
     user_frames: Vec<Option<FrameId>>,
     /// Whether the recorder kept stacks at all: only then does an empty one say anything.
-    pub(super) recorded: bool,
+    pub(crate) recorded: bool,
 }
 
 impl Stacks {
-    pub(super) fn of(trace: &Trace) -> Stacks {
+    pub(crate) fn of(trace: &Trace) -> Stacks {
         let table = &trace.stacks;
         let by_frame: Vec<(Signs, bool)> = (0..table.n_frames())
             .map(|it| FrameId(u32::try_from(it).unwrap_or(u32::MAX)))
@@ -67,12 +67,12 @@ impl Stacks {
         Stacks { signs, user_frames, recorded: 1 < table.n_nodes() }
     }
 
-    pub(super) fn signs(&self, stack: StackId) -> Signs {
+    pub(crate) fn signs(&self, stack: StackId) -> Signs {
         self.signs[stack.index()]
     }
 
     /// The innermost frame in the user's own code.
-    pub(super) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
+    pub(crate) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
         self.user_frames[stack.index()]
     }
 }

@@ -1,9 +1,11 @@
 //! What one process left behind: its [`Trace`], the agent's notes and the phantom's own account.
 //! Pure data; the formats they come in are `sources`' to know, what follows from them `prediction`'s.
 
+mod curve;
 mod notes;
 mod phantom;
 
+pub use curve::{Curve, CurveDevice};
 pub use notes::{
     Begin, CodeLine, DeviceStats, End, EndReason, Exception, Mark, MarkKind, NamedTensor, Notes,
     OomNote, Phase, Place, ReadNote, Remark, Role, Tensors, Unsupported,

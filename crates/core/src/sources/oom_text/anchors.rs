@@ -368,15 +368,8 @@ pub(super) fn parse(anchor: Anchor, text: &str, lower: &str, start: usize) -> Fa
             if let Some((free, total)) =
                 lower.split_once('(').and_then(|(_, rest)| rest.split_once('/'))
             {
-                let unit = if total.contains("gib") { 30 } else { 0 };
-                let number = |it: &str| size_at(it.trim()).map(|(it, _)| it);
-                it.capacity = number(total);
-                it.free = size_at(&format!(
-                    "{} {}",
-                    free.trim(),
-                    if unit == 30 { "gib" } else { "bytes" }
-                ))
-                .map(|(it, _)| it);
+                it.capacity = size_at(total.trim()).map(|(it, _)| it);
+                it.free = size_at(&format!("{} gib", free.trim())).map(|(it, _)| it);
             }
             it.requested = lower.rfind(" gib)").and_then(|at| before_at(lower, at + 4));
         }
