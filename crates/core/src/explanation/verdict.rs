@@ -191,9 +191,16 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
                 "the device had {free} free, and {} were refused: the process limits itself (set_per_process_memory_fraction), or the driver does",
                 recorded.size
             );
+            res.remedies = vec![
+                "raise the limit, or remove it".to_owned(),
+                "else the job has to shrink to it: a smaller batch, checkpointing, a smaller type"
+                    .to_owned(),
+            ];
         }
     }
-    let missing = recorded.size.saturating_sub(free);
+    // Under a limit, what the device has free does not help.
+    let helps = if res.cause == Cause::Limit { Bytes::ZERO } else { free };
+    let missing = recorded.size.saturating_sub(helps);
     let leak = findings
         .iter()
         .filter(|it| it.weight == Weight::Problem && !it.code.starts_with("fragmentation"));

@@ -43,6 +43,9 @@ pub(crate) struct Case<'a> {
     pub(crate) window: Window,
     /// When most was allocated, what was there before included.
     pub(crate) peak: Peak,
+    /// When most was allocated after the last optimizer step: an evaluation that gives everything back
+    /// is not seen in the end.
+    pub(crate) peak_after_training: EventId,
     /// Reserved at that moment.
     pub(crate) reserved_at_peak: Bytes,
     /// Pending on other streams at that moment.
@@ -67,6 +70,7 @@ impl<'a> Case<'a> {
             evidence,
             window,
             peak: Peak::default(),
+            peak_after_training: EventId(0),
             reserved_at_peak: Bytes::ZERO,
             pending_at_peak: Bytes::ZERO,
             most_pending: Bytes::ZERO,
@@ -89,6 +93,8 @@ impl<'a> Case<'a> {
         let mut freed = run.replay.freed.iter();
         let requests = run.device.events.actions().contains(&Action::FreeRequested);
         let completes = run.device.events.actions().contains(&Action::FreeCompleted);
+        let trained = run.timeline.step_ends.last().copied().unwrap_or(EventId(0));
+        let mut most_after = Bytes::ZERO;
         let mut pending: BTreeMap<u64, Bytes> = BTreeMap::new();
         let mut pending_sum = Bytes::ZERO;
         let start = Levels { allocated: before, reserved: run.replay.reserved_before };
@@ -137,6 +143,10 @@ impl<'a> Case<'a> {
                 self.peak = Peak { bytes: levels.allocated, event: id };
                 self.reserved_at_peak = levels.reserved;
                 self.pending_at_peak = pending_sum;
+            }
+            if trained <= id && most_after < levels.allocated {
+                most_after = levels.allocated;
+                self.peak_after_training = id;
             }
             if id < over {
                 self.at_end = levels;

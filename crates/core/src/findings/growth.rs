@@ -120,6 +120,8 @@ impl Clock {
 
 /// Blocks of one stack (and of one size, where there is no stack).
 type Key = (StackId, Bytes);
+/// Several of them.
+type Groups = Vec<(Key, Group)>;
 
 #[derive(Debug, Default)]
 struct Group {
@@ -137,7 +139,7 @@ impl Growth {
         if clock.at(last) < 3 {
             return res;
         }
-        for moment in BTreeSet::from([case.peak.event, last]) {
+        for moment in BTreeSet::from([case.peak.event, case.peak_after_training.min(last), last]) {
             for growth in at(case, &clock, moment) {
                 let same = |it: &&mut Growth| it.kind == growth.kind && it.at == growth.at;
                 match res.iter_mut().find(same) {
@@ -338,8 +340,8 @@ fn classify(
 ) -> Vec<Growth> {
     let timeline = &case.run.timeline;
     let in_pass = |stage: Stage| matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation);
-    let mut graph: Vec<(Key, Group)> = Vec::new();
-    let mut rest: BTreeMap<(Kind, Option<CodeLine>), Vec<(Key, Group)>> = BTreeMap::new();
+    let mut graph: Groups = Vec::new();
+    let mut rest: BTreeMap<(Kind, Option<CodeLine>), Groups> = BTreeMap::new();
     for (key, group) in groups {
         let stage = group.kept.first().map_or(Stage::Setup, |(_, it)| case.stage(*it));
         if is_cache(case, key.0) {
@@ -374,7 +376,33 @@ fn classify(
     let share =
         most.map_or(0, |it| in_step(it).0 * 100 / made.get(&it).map_or(1, |it| it.0.max(1)));
     let n_stacks = graph.len();
-    let is_graph = 6 <= n_stacks || 3 <= n_stacks && 25 <= share || 2 <= n_stacks && 50 <= share;
+    // Layers of one kind share a stack, so blocks count as well.
+    let n_blocks = most.map_or(0, |most| {
+        graph.iter().flat_map(|(_, it)| &it.kept).filter(|(step, _)| *step == most).count()
+    });
+    let is_graph = 6 <= n_stacks || 3 <= n_blocks && 25 <= share || 2 <= n_blocks && 50 <= share;
+    if is_graph {
+        // The graph holds the inputs of its step too, wherever these were made.
+        let heavy: BTreeSet<u32> = steps
+            .iter()
+            .copied()
+            .filter(|it| in_step(*it).0 * 10 >= most.map_or(0, |it| in_step(it).0))
+            .collect();
+        for ((kind, _), groups) in &mut rest {
+            let is_held = |group: &Group| {
+                group
+                    .kept
+                    .iter()
+                    .all(|(step, _)| heavy.contains(step) || heavy.contains(&(step + 1)))
+            };
+            if *kind == Kind::Other {
+                let (held, own): (Groups, Groups) =
+                    std::mem::take(groups).into_iter().partition(|(_, it)| is_held(it));
+                *groups = own;
+                graph.extend(held);
+            }
+        }
+    }
     let mut res = Vec::new();
     if is_graph {
         let followed = most.is_some_and(|step| {
@@ -403,7 +431,7 @@ fn classify(
             rest.entry((Kind::Results, case.line_of(key.0))).or_default().push((key, group));
         }
     }
-    for ((kind, _), groups) in rest {
+    for ((kind, _), groups) in rest.into_iter().filter(|(_, it)| !it.is_empty()) {
         res.extend(growth(case, clock, moment, kind, &groups));
     }
     res

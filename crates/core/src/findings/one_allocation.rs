@@ -80,10 +80,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.step = case.step(case.life(first).alloc);
     for block in blocks.iter().take(6) {
         let at = case.line(*block).map_or("autograd".to_owned(), |it| place(&it));
-        res.evidence.push(
-            format!("{} made by {at}, in {:?}", case.life(*block).size, case.stage(*block))
-                .to_lowercase(),
-        );
+        res.evidence.push(format!("{} made by {at}", case.life(*block).size));
     }
     if let Some(asked) = asked.filter(|it| it.size == size) {
         res.evidence.push(format!("the request that failed, {}, is one more of them", asked.size));

@@ -30,8 +30,15 @@ const MOST: usize = 1_000;
 /// Every failure that `text` tells of, in its order, the same one once.
 pub fn read(text: &str) -> Vec<Failure> {
     let mut res: Vec<Failure> = Vec::new();
-    for stream in lines::streams(text) {
-        of_stream(&stream, &mut res);
+    let streams = lines::streams(text);
+    for stream in &streams {
+        of_stream(stream, &mut res);
+    }
+    // Progress bars are the launcher's, and have no rank.
+    if let Some(unranked) = streams.iter().find(|it| it.rank.is_none()) {
+        for failure in res.iter_mut().filter(|it| it.rank.is_some() && it.progress.is_none()) {
+            failure.progress = traceback::progress_before(&unranked.lines, failure.at);
+        }
     }
     res.sort_by_key(|it| it.at);
     merge(res)

@@ -41,6 +41,12 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
     failure.progress = before.iter().rev().take(120).find_map(|it| progress(&it.text));
 }
 
+/// The last progress that is told before line `number` of the log.
+pub(super) fn progress_before(lines: &[Line<'_>], number: usize) -> Option<String> {
+    let end = lines.partition_point(|it| it.number < number);
+    lines[..end].iter().rev().take(120).find_map(|it| progress(&it.text))
+}
+
 /// `File "train.py", line 12, in main`
 fn frame(line: &str) -> Option<CodeLine> {
     let rest = line.trim_start().trim_start_matches(['│', '|', ' ']).strip_prefix("File \"")?;
