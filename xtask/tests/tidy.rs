@@ -7,15 +7,34 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("units", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
-    ("sources", &["recording", "trace", "units"]),
+    ("failures", &["recording", "units"]),
+    ("sources", &["failures", "recording", "trace", "units"]),
     ("replay", &["trace", "units"]),
     ("cards", &["units"]),
     ("prediction", &["cards", "recording", "replay", "trace", "units"]),
-    ("views", &["prediction", "cards", "recording", "replay", "trace", "units"]),
+    ("findings", &["prediction", "recording", "replay", "trace", "units"]),
+    (
+        "explanation",
+        &["failures", "findings", "prediction", "recording", "replay", "trace", "units"],
+    ),
+    (
+        "views",
+        &[
+            "explanation",
+            "failures",
+            "findings",
+            "prediction",
+            "cards",
+            "recording",
+            "replay",
+            "trace",
+            "units",
+        ],
+    ),
 ];
 
 /// Files may have this many lines before a reader asks whether they are two things.

@@ -28,6 +28,8 @@ const EXAMPLES: &str = "\
 Examples:
   plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
   plimsoll replay snapshot.pickle --capacity 24GiB --sweep
+  plimsoll explain snapshot.pickle
+  plimsoll explain < train.log
   plimsoll cards
   plimsoll doctor
 
@@ -39,6 +41,10 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Replay a recording through a model of PyTorch's allocator: as it was, or under other settings.
     Replay(ReplayArgs),
+    /// What happened and what to change: from a memory snapshot, a recording, or a log with the error.
+    Explain(ExplainArgs),
+    /// What differs between two recordings at their peaks, by line of code.
+    Diff(DiffArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
     /// Check whether this environment is able to predict, and say what is missing.
@@ -165,6 +171,57 @@ Exit codes:
 fn share(given: &str) -> Result<f64, String> {
     let share = given.parse::<f64>().ok().filter(|it| 0.0 < *it && *it <= 1.0);
     share.ok_or_else(|| "expected a number above 0 and at most 1, as in `0.9`".to_owned())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    /// Snapshots, recordings, logs or profiler traces, compressed or not, or folders of them; several
+    /// are compared as ranks. Without any, or as `-`, standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Write what was found as JSON; with `-` to standard output, instead of the report.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Print the manual page of a kind of finding, such as leak/graph-retained.
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["files", "list"])]
+    pub(crate) code: Option<String>,
+
+    /// List the kinds of findings.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) list: bool,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  plimsoll explain snapshot.pickle               torch.cuda.memory._dump_snapshot(...)
+  plimsoll explain train.log                     find every out-of-memory error in a log
+  python train.py 2>&1 | plimsoll explain
+  plimsoll explain run.zip                       what `plimsoll predict --record run.zip` kept
+  plimsoll explain rank*.pickle.xz               ranks beside each other
+  plimsoll explain --code leak/graph-retained    what a finding means
+
+Exit codes:
+  0  explained
+  1  read, but nothing about memory is in it
+  2  could not be read";
+
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 they differ, 1 they do not, 2 could not be read.")]
+pub(crate) struct DiffArgs {
+    /// The recording or snapshot to compare with.
+    #[arg(value_name = "A")]
+    pub(crate) before: PathBuf,
+
+    /// The recording or snapshot that is compared.
+    #[arg(value_name = "B")]
+    pub(crate) after: PathBuf,
+
+    /// Write the differences as JSON; with `-` to standard output, instead of the table.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use std::{io, process::ExitCode};
 pub(crate) enum Exit {
     /// It fits; or there was nothing to decide and all went well.
     Fits = 0,
-    /// It does not fit the card, or not under `--max`.
+    /// It does not fit the card, or not under `--max`; or there was nothing to explain.
     DoesNotFit = 1,
     /// Could not tell: wrong arguments, the script failed, no torch, unsupported, interrupted.
     CouldNotTell = 2,

@@ -50,6 +50,8 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Predict(args) => commands::predict::run(args, cli.color, out),
         Command::Replay(args) => commands::replay::run(args, cli.color, out),
         Command::Cards(args) => commands::cards::run(args, out),
+        Command::Explain(args) => commands::explain::run(args, cli.color, out),
+        Command::Diff(args) => commands::diff::run(args, out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
     }
 }

@@ -24,6 +24,8 @@ pub mod trace;
 
 pub mod recording;
 
+pub mod failures;
+
 pub mod sources;
 
 pub mod replay;
@@ -31,5 +33,9 @@ pub mod replay;
 pub mod cards;
 
 pub mod prediction;
+
+pub mod findings;
+
+pub mod explanation;
 
 pub mod views;

@@ -1,7 +1,9 @@
 //! One file for each subcommand, each with one `run`.
 
 pub(crate) mod cards;
+pub(crate) mod diff;
 pub(crate) mod doctor;
+pub(crate) mod explain;
 pub(crate) mod predict;
 pub(crate) mod replay;
 

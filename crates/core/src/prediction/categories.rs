@@ -46,13 +46,13 @@ const CUBLASLT_WORKSPACE: Bytes = Bytes::mib(1);
 
 /// A block's name, if it ever had one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Named<'a> {
-    pub(super) role: Role,
-    pub(super) name: &'a str,
+pub(crate) struct Named<'a> {
+    pub(crate) role: Role,
+    pub(crate) name: &'a str,
 }
 
 /// Everything that the rules ask.
-pub(super) struct Evidence<'a> {
+pub(crate) struct Evidence<'a> {
     device: &'a DeviceTrace,
     replay: &'a Replay,
     timeline: &'a Timeline,
@@ -70,7 +70,7 @@ pub(super) struct Evidence<'a> {
 
 impl<'a> Evidence<'a> {
     /// `oom` is the event at which the run ended for lack of memory, if it did.
-    pub(super) fn new(
+    pub(crate) fn new(
         device: &'a DeviceTrace,
         (replay, timeline, stacks): (&'a Replay, &'a Timeline, &'a Stacks),
         (notes, places, index): (&'a Notes, &Places<'_>, usize),
@@ -120,12 +120,17 @@ impl<'a> Evidence<'a> {
     }
 
     /// The name of `block`, if it ever had one.
-    pub(super) fn name(&self, block: BlockId) -> Option<Named<'a>> {
+    pub(crate) fn name(&self, block: BlockId) -> Option<Named<'a>> {
         self.named[block.index()]
     }
 
+    /// Frees from here on belong to the end of the run.
+    pub(crate) fn over(&self) -> EventId {
+        self.over
+    }
+
     /// What `block` is for.
-    pub(super) fn category(&self, block: BlockId) -> Category {
+    pub(crate) fn category(&self, block: BlockId) -> Category {
         if let Some(named) = self.name(block) {
             return match named.role {
                 Role::Parameter => Category::Parameters,
@@ -165,7 +170,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// The largest block that was ever scratch memory, at the peak or not.
-    pub(super) fn largest_scratch(&self) -> Bytes {
+    pub(crate) fn largest_scratch(&self) -> Bytes {
         let blocks = (0..).map(BlockId).zip(&self.replay.blocks);
         let scratch =
             blocks.filter(|(block, _)| self.name(*block).is_none() && self.is_scratch(*block));

@@ -16,22 +16,22 @@ use crate::{
 };
 
 /// One device of one process, with everything that was worked out of its recording.
-pub(super) struct DeviceRun<'a> {
-    pub(super) recording: &'a Recording,
-    pub(super) trace: &'a Trace,
-    pub(super) device: &'a DeviceTrace,
+pub(crate) struct DeviceRun<'a> {
+    pub(crate) recording: &'a Recording,
+    pub(crate) trace: &'a Trace,
+    pub(crate) device: &'a DeviceTrace,
     /// The device's index in the process.
-    pub(super) index: usize,
-    pub(super) replay: Replay,
-    pub(super) timeline: Timeline,
-    pub(super) stacks: Stacks,
+    pub(crate) index: usize,
+    pub(crate) replay: Replay,
+    pub(crate) timeline: Timeline,
+    pub(crate) stacks: Stacks,
     /// The event at which the process ended for lack of memory on this device, if it did.
-    pub(super) oom: Option<EventId>,
+    pub(crate) oom: Option<EventId>,
 }
 
 impl<'a> DeviceRun<'a> {
     /// Every device that the process used.
-    pub(super) fn all(recording: &'a Recording) -> Vec<DeviceRun<'a>> {
+    pub(crate) fn all(recording: &'a Recording) -> Vec<DeviceRun<'a>> {
         let Some(trace) = &recording.trace else { return Vec::new() };
         let used = |it: &DeviceTrace| !it.events.is_empty() || !it.segments.is_empty();
         let devices = trace.devices.iter().enumerate().filter(|(_, it)| used(it));
@@ -55,7 +55,7 @@ impl<'a> DeviceRun<'a> {
         DeviceRun { recording, trace, device, index, replay, timeline, stacks, oom }
     }
 
-    pub(super) fn peaks(&self, card: &Card) -> Peaks {
+    pub(crate) fn peaks(&self, card: &Card) -> Peaks {
         let reserved = self.replay.peak_reserved.bytes;
         Peaks {
             // What was there before a recording that began late has no blocks of its own.
@@ -65,31 +65,31 @@ impl<'a> DeviceRun<'a> {
         }
     }
 
-    pub(super) fn phantom(&self) -> Option<&PhantomDevice> {
+    pub(crate) fn phantom(&self) -> Option<&PhantomDevice> {
         self.recording.phantom.as_ref()?.devices.get(self.index)
     }
 
-    pub(super) fn context(&self, card: &Card) -> Bytes {
+    pub(crate) fn context(&self, card: &Card) -> Bytes {
         let context = self.phantom().map(|it| it.context).filter(|it| *it != Bytes::ZERO);
         context.unwrap_or(card.context)
     }
 
-    pub(super) fn other(&self) -> Bytes {
+    pub(crate) fn other(&self) -> Bytes {
         self.phantom().map_or(Bytes::ZERO, |it| it.other_peak)
     }
 
-    pub(super) fn steps_seen(&self) -> u32 {
+    pub(crate) fn steps_seen(&self) -> u32 {
         let in_trace = u32::try_from(self.timeline.step_ends.len()).unwrap_or(u32::MAX);
         self.recording.notes.end.as_ref().map_or(in_trace, |it| it.steps.max(in_trace))
     }
 
-    pub(super) fn moment(&self, event: EventId) -> Moment {
+    pub(crate) fn moment(&self, event: EventId) -> Moment {
         let stage = self.timeline.stage(event);
         let step = if stage == Stage::Setup { 0 } else { self.timeline.steps_before(event) + 1 };
         Moment { step, phase: stage.phase() }
     }
 
-    pub(super) fn rank(&self, card: &Card) -> Rank {
+    pub(crate) fn rank(&self, card: &Card) -> Rank {
         Rank {
             pid: self.recording.pid,
             rank: self.recording.notes.begin.as_ref().and_then(|it| it.rank),
@@ -98,7 +98,7 @@ impl<'a> DeviceRun<'a> {
         }
     }
 
-    pub(super) fn evidence(&self) -> Evidence<'_> {
+    pub(crate) fn evidence(&self) -> Evidence<'_> {
         let notes = &self.recording.notes;
         let places = Places::new(&self.replay, self.index, &notes.stats);
         Evidence::new(
@@ -109,7 +109,7 @@ impl<'a> DeviceRun<'a> {
         )
     }
 
-    pub(super) fn live_at_peak(&self, evidence: &Evidence<'_>) -> Vec<Live> {
+    pub(crate) fn live_at_peak(&self, evidence: &Evidence<'_>) -> Vec<Live> {
         let peak = self.replay.peak_allocated.event;
         let blocks = (0..).map(BlockId).zip(&self.replay.blocks);
         let live = blocks.filter(|(_, it)| it.is_live_after(peak));

@@ -3,13 +3,13 @@
 //! here.
 
 mod answer;
-mod categories;
-mod device_run;
+pub(crate) mod categories;
+pub(crate) mod device_run;
 mod notes;
-mod origins;
-mod stacks;
-mod steps;
-mod timeline;
+pub(crate) mod origins;
+pub(crate) mod stacks;
+pub(crate) mod steps;
+pub(crate) mod timeline;
 mod verdict;
 
 pub use answer::{

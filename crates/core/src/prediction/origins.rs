@@ -20,14 +20,14 @@ const SHOWN: usize = 10;
 
 /// A block at the peak and what it is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Live {
-    pub(super) block: BlockId,
-    pub(super) size: Bytes,
-    pub(super) category: Category,
+pub(crate) struct Live {
+    pub(crate) block: BlockId,
+    pub(crate) size: Bytes,
+    pub(crate) category: Category,
 }
 
 /// The largest contributors by line.
-pub(super) fn by_line(
+pub(crate) fn by_line(
     trace: &Trace,
     device: &DeviceTrace,
     (replay, timeline, stacks): (&Replay, &Timeline, &Stacks),
@@ -67,7 +67,7 @@ pub(super) fn by_line(
 
 /// The largest contributors by module: where the agent says that a block was allocated, and what is
 /// named after a module (parameters, their gradients and states) there.
-pub(super) fn by_module(
+pub(crate) fn by_module(
     trace: &Trace,
     device: &DeviceTrace,
     replay: &Replay,
@@ -120,7 +120,7 @@ pub(super) fn by_module(
 }
 
 /// The line of the user's own code that `stack` comes from; the innermost line where there is none.
-pub(super) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
+pub(crate) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
     let users = stacks.user_frame(stack).map(|it| trace.stacks.frame_of(it));
     let Frame { file, function, line } = users.or_else(|| trace.stacks.innermost(stack))?;
     Some(CodeLine {

@@ -3,29 +3,32 @@
 //!
 //! It knows PyTorch's file and function names, which are stable since 2.0, and nothing of Python.
 
-use crate::trace::{Frame, FrameId, StackId, Trace};
+use crate::{
+    recording::is_users_code,
+    trace::{Frame, FrameId, StackId, Trace},
+};
 
 /// One bit for each thing that a frame on the stack says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Signs(u16);
+pub(crate) struct Signs(u16);
 
 impl Signs {
     /// Inside `optimizer.step()`.
-    pub(super) const OPTIMIZER: Signs = Signs(1);
+    pub(crate) const OPTIMIZER: Signs = Signs(1);
     /// The thread that called `backward()`, inside it.
-    pub(super) const BACKWARD: Signs = Signs(1 << 1);
+    pub(crate) const BACKWARD: Signs = Signs(1 << 1);
     /// Inside `zero_grad()`.
-    pub(super) const ZERO_GRAD: Signs = Signs(1 << 2);
+    pub(crate) const ZERO_GRAD: Signs = Signs(1 << 2);
     /// Gradient checkpointing computes a part of the forward pass again.
-    pub(super) const RECOMPUTE: Signs = Signs(1 << 3);
+    pub(crate) const RECOMPUTE: Signs = Signs(1 << 3);
     /// Inside a module's call.
-    pub(super) const MODULE: Signs = Signs(1 << 4);
+    pub(crate) const MODULE: Signs = Signs(1 << 4);
     /// `module.to()`, `.cuda()`, `.half()`: parameters and buffers are converted one by one.
-    pub(super) const APPLY: Signs = Signs(1 << 5);
+    pub(crate) const APPLY: Signs = Signs(1 << 5);
     /// An operation that cuDNN serves and may want scratch memory for.
-    pub(super) const CUDNN: Signs = Signs(1 << 6);
+    pub(crate) const CUDNN: Signs = Signs(1 << 6);
 
-    pub(super) fn has(self, sign: Signs) -> bool {
+    pub(crate) fn has(self, sign: Signs) -> bool {
         self.0 & sign.0 != 0
     }
 
@@ -35,15 +38,15 @@ impl Signs {
 }
 
 /// What each stack of a trace says, by [`StackId`].
-pub(super) struct Stacks {
+pub(crate) struct Stacks {
     signs: Vec<Signs>,
     user_frames: Vec<Option<FrameId>>,
     /// Whether the recorder kept stacks at all: only then does an empty one say anything.
-    pub(super) recorded: bool,
+    pub(crate) recorded: bool,
 }
 
 impl Stacks {
-    pub(super) fn of(trace: &Trace) -> Stacks {
+    pub(crate) fn of(trace: &Trace) -> Stacks {
         let table = &trace.stacks;
         let by_frame: Vec<(Signs, bool)> = (0..table.n_frames())
             .map(|it| FrameId(u32::try_from(it).unwrap_or(u32::MAX)))
@@ -64,12 +67,12 @@ impl Stacks {
         Stacks { signs, user_frames, recorded: 1 < table.n_nodes() }
     }
 
-    pub(super) fn signs(&self, stack: StackId) -> Signs {
+    pub(crate) fn signs(&self, stack: StackId) -> Signs {
         self.signs[stack.index()]
     }
 
     /// The innermost frame in the user's own code.
-    pub(super) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
+    pub(crate) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
         self.user_frames[stack.index()]
     }
 }
@@ -81,7 +84,7 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     let none = Signs::default();
     let signs = if file.contains("/torch/optim/") {
         if function == "zero_grad" { Signs::ZERO_GRAD } else { Signs::OPTIMIZER }
-    } else if function == "step" && file.contains("/optim") && !is_users(&file, frame.line) {
+    } else if function == "step" && file.contains("/optim") && !is_users_code(&file, frame.line) {
         // apex, bitsandbytes, transformers: each has its own `optim*/` or `optimization.py`.
         Signs::OPTIMIZER
     } else if file.ends_with("/torch/autograd/__init__.py") {
@@ -114,40 +117,5 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     } else {
         none
     };
-    (signs, is_users(&file, frame.line))
-}
-
-/// Whether `file` is the user's own: not installed, not Python's, not ours, not C++.
-fn is_users(file: &str, line: u32) -> bool {
-    let installed = ["/site-packages/", "/dist-packages/", "/plimsoll_agent/", "/lib/python3"];
-    let is_installed = installed.iter().any(|it| file.contains(it));
-    let is_nowhere = file.is_empty() || file == "??" || file.starts_with('<');
-    let is_cpp = [".cpp", ".cc", ".c", ".h", ".cu", ".so"].iter().any(|it| file.ends_with(it));
-    line != 0 && !is_installed && !is_nowhere && !is_cpp && !file.ends_with("/sitecustomize.py")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_users_code_is_what_nobody_installed() {
-        assert!(is_users("/home/user/train.py", 3));
-        assert!(is_users("train.py", 3));
-        assert!(is_users("/opt/project/lib/models/net.py", 3));
-        for file in [
-            "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py",
-            "/usr/lib/python3/dist-packages/numpy/core.py",
-            "/usr/lib/python3.11/threading.py",
-            "<frozen runpy>",
-            "??",
-            "",
-            "/cache/ab12/agent/plimsoll_agent/modules.py",
-            "/cache/ab12/agent/sitecustomize.py",
-            "/pytorch/c10/cuda/CUDACachingAllocator.cpp",
-        ] {
-            assert!(!is_users(file, 3), "{file}");
-        }
-        assert!(!is_users("/home/user/train.py", 0));
-    }
+    (signs, is_users_code(&file, frame.line))
 }

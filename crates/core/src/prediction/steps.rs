@@ -9,9 +9,9 @@ use crate::{
 
 /// The largest levels of a part of the run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Highest {
-    pub(super) allocated: Bytes,
-    pub(super) reserved: Bytes,
+pub(crate) struct Highest {
+    pub(crate) allocated: Bytes,
+    pub(crate) reserved: Bytes,
 }
 
 impl Highest {
@@ -22,18 +22,18 @@ impl Highest {
 }
 
 /// The curve, and the levels at one event.
-pub(super) struct Curve {
-    pub(super) steps: Vec<StepPeaks>,
+pub(crate) struct Curve {
+    pub(crate) steps: Vec<StepPeaks>,
     /// Everything up to the end of the first step.
-    pub(super) first: Option<Highest>,
+    pub(crate) first: Option<Highest>,
     /// All finished steps after the first.
-    pub(super) later: Option<Highest>,
+    pub(crate) later: Option<Highest>,
     /// After the event that was asked for.
-    pub(super) at: Levels,
+    pub(crate) at: Levels,
 }
 
 /// Peaks of each step, and the levels after event `at`.
-pub(super) fn curve(
+pub(crate) fn curve(
     device: &DeviceTrace,
     replay: &Replay,
     timeline: &Timeline,

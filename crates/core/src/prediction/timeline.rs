@@ -10,7 +10,7 @@ use crate::{
 
 /// A part of a run. The phases that the agent marks, and what lies between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// Before the first phase: the model is made and moved, the first batch perhaps loaded.
     Setup,
     /// Between the optimizer and the next forward pass: a batch is loaded, values are logged.
@@ -33,7 +33,7 @@ pub(super) enum Stage {
 
 impl Stage {
     /// The phase that people know it as.
-    pub(super) fn phase(self) -> Option<Phase> {
+    pub(crate) fn phase(self) -> Option<Phase> {
         match self {
             Stage::Forward | Stage::Loss => Some(Phase::Forward),
             Stage::Backward => Some(Phase::Backward),
@@ -65,49 +65,54 @@ struct Stretch {
 
 /// The run, cut into stages and steps.
 #[derive(Debug)]
-pub(super) struct Timeline {
+pub(crate) struct Timeline {
     /// Invariant: sorted, the first begins with event 0, no two neighbours have the same stage.
     stretches: Vec<Stretch>,
     /// The first event after each finished step, in order.
-    pub(super) step_ends: Vec<EventId>,
+    pub(crate) step_ends: Vec<EventId>,
     /// The marks are the agent's, rather than read from stacks.
-    pub(super) marked: bool,
+    pub(crate) marked: bool,
     /// The first event after the agent's last mark: from here on the run only ends.
-    pub(super) last_mark: Option<EventId>,
+    pub(crate) last_mark: Option<EventId>,
     /// How many events there are.
     end: EventId,
 }
 
 impl Timeline {
     /// The stage of `event`.
-    pub(super) fn stage(&self, event: EventId) -> Stage {
+    pub(crate) fn stage(&self, event: EventId) -> Stage {
         self.stretches[self.stretch_of(event)].stage
     }
 
     /// The first event after the stretch that `event` lies in.
-    pub(super) fn stretch_end(&self, event: EventId) -> EventId {
+    pub(crate) fn stretch_end(&self, event: EventId) -> EventId {
         self.stretches.get(self.stretch_of(event) + 1).map_or(self.end, |it| it.first)
     }
 
     /// The first event after `event` that begins a stretch of `stage`.
-    pub(super) fn next(&self, stage: Stage, event: EventId) -> Option<EventId> {
+    pub(crate) fn next(&self, stage: Stage, event: EventId) -> Option<EventId> {
         let later = &self.stretches[self.stretch_of(event) + 1..];
         later.iter().find(|it| it.stage == stage).map(|it| it.first)
     }
 
+    /// Where each stretch of `stage` begins, in order.
+    pub(crate) fn starts(&self, stage: Stage) -> impl Iterator<Item = EventId> {
+        self.stretches.iter().filter(move |it| it.stage == stage).map(|it| it.first)
+    }
+
     /// Whether the run has any stretch of `stage`.
-    pub(super) fn has(&self, stage: Stage) -> bool {
+    pub(crate) fn has(&self, stage: Stage) -> bool {
         self.stretches.iter().any(|it| it.stage == stage)
     }
 
     /// How many steps were finished before `event`.
-    pub(super) fn steps_before(&self, event: EventId) -> u32 {
+    pub(crate) fn steps_before(&self, event: EventId) -> u32 {
         let n = self.step_ends.partition_point(|it| *it <= event);
         u32::try_from(n).unwrap_or(u32::MAX)
     }
 
     /// How many events there are: the place after the last one.
-    pub(super) fn end(&self) -> EventId {
+    pub(crate) fn end(&self) -> EventId {
         self.end
     }
 
@@ -117,7 +122,7 @@ impl Timeline {
 }
 
 /// Turns a [`Place`] of the agent into an event: the first one after it.
-pub(super) struct Places<'a> {
+pub(crate) struct Places<'a> {
     replay: &'a Replay,
     device: usize,
     /// Allocations and frees that the recording has lost at its beginning.
@@ -125,7 +130,7 @@ pub(super) struct Places<'a> {
 }
 
 impl Places<'_> {
-    pub(super) fn new<'a>(replay: &'a Replay, device: usize, stats: &[DeviceStats]) -> Places<'a> {
+    pub(crate) fn new<'a>(replay: &'a Replay, device: usize, stats: &[DeviceStats]) -> Places<'a> {
         let lost = |total: u64, seen: usize| total.saturating_sub(seen as u64);
         let stats = stats.iter().find(|it| it.device == device);
         let lost = stats.map_or((0, 0), |it| {
@@ -135,7 +140,7 @@ impl Places<'_> {
     }
 
     /// The first event after `place`.
-    pub(super) fn event(&self, place: &Place) -> EventId {
+    pub(crate) fn event(&self, place: &Place) -> EventId {
         let Replay { blocks, freed, .. } = self.replay;
         let nth = |counts: &[u64], lost: u64| {
             let n = counts.get(self.device).copied().unwrap_or(0).checked_sub(lost)?;
@@ -152,7 +157,7 @@ impl Places<'_> {
 }
 
 /// The timeline of one device, from the agent's marks if it made any.
-pub(super) fn timeline(
+pub(crate) fn timeline(
     device: &DeviceTrace,
     notes: &Notes,
     places: &Places<'_>,

@@ -1,9 +1,11 @@
 //! What one process left behind: its [`Trace`], the agent's notes and the phantom's own account.
 //! Pure data; the formats they come in are `sources`' to know, what follows from them `prediction`'s.
 
+mod curve;
 mod notes;
 mod phantom;
 
+pub use curve::{Curve, CurveDevice};
 pub use notes::{
     Begin, CodeLine, DeviceStats, End, EndReason, Exception, Mark, MarkKind, NamedTensor, Notes,
     OomNote, Phase, Place, ReadNote, Remark, Role, Tensors, Unsupported,
@@ -55,4 +57,39 @@ impl Recording {
 fn no_alloc_follows_oom(actions: &[Action]) -> bool {
     let last = actions.iter().rposition(|it| matches!(it, Action::Oom | Action::Alloc));
     last.is_some_and(|it| actions[it] == Action::Oom)
+}
+
+/// Whether `file` is the user's own: not installed, not Python's, not ours, not C++.
+pub fn is_users_code(file: &str, line: u32) -> bool {
+    let installed = ["/site-packages/", "/dist-packages/", "/plimsoll_agent/", "/lib/python3"];
+    let is_installed = installed.iter().any(|it| file.contains(it));
+    let is_nowhere = file.is_empty() || file == "??" || file.starts_with('<');
+    let is_cpp = [".cpp", ".cc", ".c", ".h", ".cu", ".so"].iter().any(|it| file.ends_with(it));
+    line != 0 && !is_installed && !is_nowhere && !is_cpp && !file.ends_with("/sitecustomize.py")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_code_is_what_nobody_installed() {
+        assert!(is_users_code("/home/user/train.py", 3));
+        assert!(is_users_code("train.py", 3));
+        assert!(is_users_code("/opt/project/lib/models/net.py", 3));
+        for file in [
+            "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py",
+            "/usr/lib/python3/dist-packages/numpy/core.py",
+            "/usr/lib/python3.11/threading.py",
+            "<frozen runpy>",
+            "??",
+            "",
+            "/cache/ab12/agent/plimsoll_agent/modules.py",
+            "/cache/ab12/agent/sitecustomize.py",
+            "/pytorch/c10/cuda/CUDACachingAllocator.cpp",
+        ] {
+            assert!(!is_users_code(file, 3), "{file}");
+        }
+        assert!(!is_users_code("/home/user/train.py", 0));
+    }
 }

@@ -5,6 +5,8 @@
 //! process leaves. What could be read comes back beside typed [`Warning`]s.
 
 pub mod agent;
+pub mod chrome_trace;
+pub mod oom_text;
 pub mod phantom;
 pub mod snapshot;
 

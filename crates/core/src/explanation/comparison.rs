@@ -1,0 +1,64 @@
+//! Several inputs beside each other, as the ranks of one job are.
+
+use crate::{explanation::Explanation, findings::Weight, units::Bytes};
+
+/// How several inputs differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The input to look at first: the one that ran out, or the one with the highest peak.
+    pub leading: usize,
+    /// The smallest peak.
+    pub smallest: Bytes,
+    /// The largest peak.
+    pub largest: Bytes,
+    /// What to know, one sentence each.
+    pub sentences: Vec<String>,
+}
+
+/// Compares `inputs`; none when there are fewer than two.
+pub fn compare(inputs: &[Explanation]) -> Option<Comparison> {
+    if inputs.len() < 2 {
+        return None;
+    }
+    let name =
+        |it: &Explanation| it.rank.map_or_else(|| it.name.clone(), |rank| format!("rank {rank}"));
+    let peak = |it: &Explanation| it.peak_allocated.unwrap_or_default();
+    let highest = (0..inputs.len()).rev().max_by_key(|it| peak(&inputs[*it]))?;
+    let leading = inputs.iter().position(|it| !it.ooms.is_empty()).unwrap_or(highest);
+    let largest = peak(&inputs[highest]);
+    let smallest = inputs.iter().map(peak).min()?;
+    let mut sentences = Vec::new();
+    let failed: Vec<String> = inputs.iter().filter(|it| !it.ooms.is_empty()).map(name).collect();
+    if !failed.is_empty() {
+        sentences.push(format!("ran out of memory: {}", failed.join(", ")));
+    }
+    if largest != Bytes::ZERO {
+        let most = name(&inputs[highest]);
+        let off = largest.saturating_sub(smallest);
+        let with: Vec<String> =
+            inputs.iter().map(|it| format!("{} {}", name(it), peak(it))).collect();
+        sentences.push(format!("most allocated: {}", with.join(", ")));
+        if largest.0 / 20 < off.0 {
+            let low = inputs.iter().min_by_key(|it| peak(it)).map(name).unwrap_or_default();
+            sentences.push(format!(
+                "{most} takes {off} more than {low}: `plimsoll diff` of the two says by which lines; a rank of its own size runs out alone"
+            ));
+        } else {
+            sentences.push("the peaks are alike (within 5 %)".to_owned());
+        }
+    }
+    for it in
+        inputs.iter().flat_map(|it| it.findings.iter().filter(|it| it.weight == Weight::Problem))
+    {
+        let who: Vec<String> = inputs
+            .iter()
+            .filter(|input| input.findings.iter().any(|other| other.code == it.code))
+            .map(name)
+            .collect();
+        let sentence = format!("{}: {}", it.code, who.join(", "));
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    Some(Comparison { leading, smallest, largest, sentences })
+}

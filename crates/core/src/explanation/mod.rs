@@ -1,0 +1,168 @@
+//! What happened, why, and what to change: the findings of a recording or the failures of a text, with
+//! the verdict on the out-of-memory error if there was one.
+
+mod comparison;
+mod diff;
+mod verdict;
+
+pub use comparison::{Comparison, compare};
+pub use diff::{Difference, difference};
+pub use verdict::{Oom, Shape};
+
+use crate::{
+    failures::Failure,
+    findings::{self, Case, Finding, Window},
+    prediction::device_run::DeviceRun,
+    recording::Recording,
+    trace::Action,
+    units::Bytes,
+};
+
+/// What kind of input it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A memory snapshot.
+    Snapshot,
+    /// Our own recording.
+    Recording,
+    /// A log, or a message.
+    Text,
+    /// A profiler's trace: curves without blocks.
+    ProfilerTrace,
+}
+
+/// What one input says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// What kind of input it was.
+    pub kind: Kind,
+    /// The file, or another word for the input.
+    pub name: String,
+    /// The rank, where it is known.
+    pub rank: Option<u32>,
+    /// The version of torch, where it is known.
+    pub torch_version: Option<String>,
+    /// What the recording covers; of the device with the highest peak.
+    pub window: Option<Window>,
+    /// Most allocated.
+    pub peak_allocated: Option<Bytes>,
+    /// Most reserved.
+    pub peak_reserved: Option<Bytes>,
+    /// Optimizer steps that were seen.
+    pub steps: u32,
+    /// What was found, by what it would give back.
+    pub findings: Vec<Finding>,
+    /// The out-of-memory errors, the one that ended the run first.
+    pub ooms: Vec<Oom>,
+    /// Failures that are none: warnings, shared memory.
+    pub others: Vec<Failure>,
+    /// What could not be read, or not be known.
+    pub notes: Vec<String>,
+}
+
+impl Explanation {
+    fn new(kind: Kind, name: &str) -> Explanation {
+        Explanation {
+            kind,
+            name: name.to_owned(),
+            rank: None,
+            torch_version: None,
+            window: None,
+            peak_allocated: None,
+            peak_reserved: None,
+            steps: 0,
+            findings: Vec::new(),
+            ooms: Vec::new(),
+            others: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Whether anything of memory was in it at all.
+    pub fn is_empty(&self) -> bool {
+        self.findings.is_empty()
+            && self.ooms.is_empty()
+            && self.others.is_empty()
+            && self.peak_allocated.is_none()
+    }
+}
+
+/// What the recording of one process says. `messages` are the failures that its texts tell of.
+pub fn of_recording(name: &str, recording: &Recording, messages: &[Failure]) -> Explanation {
+    let is_ours = recording.notes.begin.is_some() || recording.phantom.is_some();
+    let kind = if is_ours { Kind::Recording } else { Kind::Snapshot };
+    let mut res = Explanation::new(kind, name);
+    let begin = recording.notes.begin.as_ref();
+    res.rank = begin.and_then(|it| it.rank);
+    res.torch_version = begin.map(|it| it.torch.clone()).filter(|it| !it.is_empty());
+    let runs = DeviceRun::all(recording);
+    for run in &runs {
+        let evidence = run.evidence();
+        let case = Case::new(run, &evidence);
+        let found = findings::find(&case);
+        if let Some(oom) = verdict::of_case(&case, &found, messages) {
+            res.ooms.push(oom);
+        }
+        let reserved = run.replay.peak_reserved.bytes.max(case.reserved_at_peak);
+        let held: Bytes = run.device.segments.iter().map(|it| it.size).sum();
+        let is_first = res.peak_allocated.is_none_or(|it| it < case.peak.bytes);
+        if is_first {
+            res.window = Some(case.window);
+            res.peak_allocated = Some(case.peak.bytes);
+            res.peak_reserved = Some(reserved.max(held));
+        }
+        res.steps = res.steps.max(run.steps_seen());
+        res.findings.extend(found);
+        if run.replay.n_mismatches != 0 && !case.window.began_late && !case.window.overwritten {
+            res.notes.push(format!(
+                "the recording and our model of the allocator disagree at {} places: sizes may be off there",
+                run.replay.n_mismatches
+            ));
+        }
+        if !run.stacks.recorded && !run.replay.blocks.is_empty() {
+            res.notes.push("no call stacks were recorded, so nothing can be said of lines, phases and growth: record with context=\"all\"".to_owned());
+        }
+        let failed = run.device.events.actions().iter().filter(|it| **it == Action::Oom).count();
+        if run.oom.is_none() && failed != 0 {
+            res.notes.push(format!("{failed} requests failed, and the program went on"));
+        }
+        if run.replay.blocks.is_empty() && run.replay.freed.is_empty() {
+            res.notes.push("the recording has a final state and no events: what is live is known, not how it came; record with enabled=\"all\"".to_owned());
+        }
+    }
+    findings::sort(&mut res.findings);
+    res
+}
+
+/// What a text says. `failures` are what was found in it.
+pub fn of_text(name: &str, failures: Vec<Failure>) -> Explanation {
+    let mut res = Explanation::new(Kind::Text, name);
+    for failure in failures {
+        if failure.kind.is_oom() {
+            res.ooms.push(Oom::of_failure(&failure));
+        } else {
+            res.others.push(failure);
+        }
+    }
+    res
+}
+
+/// A curve without blocks.
+pub fn of_curve(name: &str, curve: &crate::recording::Curve) -> Explanation {
+    let mut res = Explanation::new(Kind::ProfilerTrace, name);
+    res.torch_version.clone_from(&curve.torch_version);
+    let Some(device) = curve.devices.iter().max_by_key(|it| it.peak_reserved) else { return res };
+    res.peak_allocated = Some(device.peak_allocated);
+    res.peak_reserved = Some(device.peak_reserved);
+    for (operator, bytes) in &device.operators {
+        res.notes.push(format!("{bytes} live at the peak were asked for in {operator}"));
+    }
+    res.notes.push(format!(
+        "a profiler's trace has {} memory events of device {} and no blocks' stacks: for findings, record a snapshot (torch.cuda.memory._record_memory_history, or plimsoll predict --record)",
+        device.events, device.index
+    ));
+    if device.ooms != 0 {
+        res.ooms.push(Oom::of_curve(device));
+    }
+    res
+}

@@ -1,0 +1,335 @@
+//! What the numbers of a message say about the cause. Arithmetic only: whether memory grew, and what it
+//! was for, no message says.
+
+use crate::{
+    failures::{Backend, Failure, Kind},
+    units::Bytes,
+};
+
+/// Why it did not fit, as far as it can be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The program needs more than there is.
+    Size,
+    /// More and more is kept, step by step.
+    Leak,
+    /// Enough was free, in pieces.
+    Fragmentation,
+    /// A limit that the process set itself.
+    Limit,
+    /// Somebody else has the memory.
+    OtherProcess,
+    /// CUDA graphs or a `MemPool` hold it.
+    PrivatePools,
+    /// Not the GPU's memory.
+    Host,
+    /// The numbers do not say.
+    Unknown,
+}
+
+impl Cause {
+    /// A stable word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Cause::Size => "size",
+            Cause::Leak => "leak",
+            Cause::Fragmentation => "fragmentation",
+            Cause::Limit => "limit",
+            Cause::OtherProcess => "other_process",
+            Cause::PrivatePools => "private_pools",
+            Cause::Host => "host",
+            Cause::Unknown => "unknown",
+        }
+    }
+}
+
+/// A cause with the sentences that lead to it and away from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The cause.
+    pub cause: Cause,
+    /// Why we think so, with the numbers.
+    pub why: String,
+    /// What to try, the most promising first.
+    pub remedies: Vec<String>,
+}
+
+impl Failure {
+    /// The cause, as far as the numbers say.
+    pub fn verdict(&self) -> Verdict {
+        match self.kind {
+            Kind::HostOutOfMemory => self.host(),
+            Kind::Warning => verdict(
+                Cause::Unknown,
+                "the line says itself that nothing failed: the library asked for scratch memory, did not get it, and went on with less",
+                &["nothing has to be done, unless an error follows it"],
+            ),
+            Kind::NotMemory => verdict(
+                Cause::Unknown,
+                "a kernel wants more shared memory than a multiprocessor has; that is fast memory inside the chip, not the GPU's memory, and no batch size changes it",
+                &[
+                    "smaller block sizes or fewer `num_stages` in the kernel",
+                    "a newer version of the library that owns the kernel: its defaults are made for another GPU",
+                ],
+            ),
+            Kind::Perhaps => self.perhaps(),
+            Kind::OutOfMemory => self.device(),
+        }
+    }
+
+    fn host(&self) -> Verdict {
+        let asked = self.requested.map_or("memory".to_owned(), |it| it.to_string());
+        verdict(
+            Cause::Host,
+            format!("the host's memory (RAM) ran out, asked for {asked}; the GPU is not involved"),
+            &[
+                "fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory` for large batches",
+                "load weights with `torch.load(..., mmap=True)` or from safetensors, and onto the device at once (`map_location`)",
+                "raise the container's memory limit, or look for another process with `free -h` and `top`",
+            ],
+        )
+    }
+
+    fn perhaps(&self) -> Verdict {
+        let (why, remedies): (&str, &[&str]) = match self.backend {
+            Backend::Cublas => (
+                "cuBLAS could not have its handle: most often because PyTorch's cache or another process left it no memory; an index out of range in an earlier kernel gives the same error",
+                &[
+                    "look at `nvidia-smi` while it fails: is the card full?",
+                    "a smaller batch; if it still fails, run with CUDA_LAUNCH_BLOCKING=1 or on the CPU to see an index error (labels, vocabulary)",
+                ],
+            ),
+            Backend::Cudnn => (
+                "cuDNN found no algorithm, or could not have its memory: most often because the card is full; a build of torch that does not suit the GPU gives the same error",
+                &[
+                    "a smaller batch: if that helps, it was memory",
+                    "`torch.backends.cudnn.benchmark = False`, so that no large workspaces are tried",
+                    "check that this torch was built for this GPU: `torch.cuda.get_arch_list()`",
+                ],
+            ),
+            _ => (
+                "an assertion inside the allocator, which fails when the driver has no memory left to map",
+                &[
+                    "treat it as out of memory; without expandable_segments the ordinary message comes, with numbers",
+                ],
+            ),
+        };
+        verdict(Cause::Unknown, why, remedies)
+    }
+
+    fn device(&self) -> Verdict {
+        let Some(requested) = self.requested else { return self.without_request() };
+        if let Some(capacity) = self.capacity.filter(|it| *it < requested) {
+            return self.larger_than(requested, capacity, "the whole card has");
+        }
+        if let Some(limit) = self.limit {
+            if limit < requested {
+                return self.larger_than(requested, limit, "this process is allowed");
+            }
+            if self.free.is_none_or(|it| requested <= it) {
+                return self.limited(limit);
+            }
+        }
+        if self.text.contains("preemptively rejected") {
+            return self.limited(Bytes::ZERO);
+        }
+        if self.backend == Backend::Vllm
+            && let (Some(capacity), Some(free)) = (self.capacity, self.free)
+        {
+            // It counts before it takes anything.
+            return self.others_have(capacity.saturating_sub(free));
+        }
+        let free = self.free.unwrap_or_default();
+        if let Some(others) = self.others() {
+            let large = self.capacity.map_or(Bytes::gib(1), |it| {
+                Bytes((it.0 / 10).clamp(Bytes::mib(512).0, Bytes::gib(2).0))
+            });
+            if large <= others && requested <= free + others && free < requested {
+                return self.others_have(others);
+            }
+        }
+        if let Some(pools) = self.private_pools
+            && requested <= free + pools
+            && self.slack.is_none_or(|it| it < pools)
+        {
+            return verdict(
+                Cause::PrivatePools,
+                format!(
+                    "{pools} sit unused in private pools (CUDA graphs or a MemPool), which serve nobody else; {requested} would have fitted into them"
+                ),
+                &[
+                    "capture fewer graphs or fewer batch sizes; share one pool between graphs (`pool=`)",
+                    "delete graphs that are not replayed any more",
+                ],
+            );
+        }
+        if let Some(slack) = self.slack
+            && free < requested
+            && requested <= free + slack
+            && self.is_large(slack)
+        {
+            return self.fragmented(requested, slack);
+        }
+        if self.free.is_some() && requested <= free {
+            return verdict(
+                Cause::Unknown,
+                format!(
+                    "{requested} were asked for and the device says that {free} are free; so either something was given back between the failure and the message, or the driver refuses for a reason of its own (another process in the same moment, a job's memory limit, WSL or Windows, an old driver)"
+                ),
+                &[
+                    "run `nvidia-smi` beside it, to see who comes and goes",
+                    "on Windows and WSL: a reboot, and a larger page file; in a container: `ulimit -v` and the job's memory limit",
+                ],
+            );
+        }
+        if self.allocated.is_none() && self.reserved.is_none() {
+            return self.only_request(requested);
+        }
+        self.too_much(requested, free)
+    }
+
+    /// A sixteenth: every program has some slack, and a card that is full of tensors is full.
+    fn is_large(&self, slack: Bytes) -> bool {
+        let held = self.reserved.unwrap_or_default();
+        held.0 / 16 < slack.0
+    }
+
+    fn larger_than(&self, requested: Bytes, most: Bytes, whose: &str) -> Verdict {
+        verdict(
+            Cause::Size,
+            format!(
+                "one request of {requested} is more than {whose} ({most}): it can never fit, whatever else is freed"
+            ),
+            &[
+                "look at the shapes at that line: a sequence squared, a vocabulary times a batch, a size in the wrong unit, a wrong axis of a broadcast",
+                "compute it in chunks, or in a smaller type",
+            ],
+        )
+    }
+
+    fn limited(&self, limit: Bytes) -> Verdict {
+        let why = if limit == Bytes::ZERO {
+            "PyTorch refused before it asked the driver: this process limits itself with set_per_process_memory_fraction (or per_process_memory_fraction in PYTORCH_CUDA_ALLOC_CONF)".to_owned()
+        } else {
+            let free =
+                self.free.map_or(String::new(), |it| format!(", while the device had {it} free"));
+            format!(
+                "this process may have {limit} and no more (set_per_process_memory_fraction){free}"
+            )
+        };
+        verdict(
+            Cause::Limit,
+            why,
+            &[
+                "raise the limit, or remove it",
+                "else the job has to shrink to it: a smaller batch, checkpointing, a smaller type",
+            ],
+        )
+    }
+
+    fn others_have(&self, others: Bytes) -> Verdict {
+        let named: Vec<String> =
+            self.processes.iter().map(|(pid, it)| format!("process {pid}: {it}")).collect();
+        let named =
+            if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
+        let own = self
+            .process
+            .or(self.reserved)
+            .map_or(String::new(), |it| format!("; this one has {it}"));
+        let sure = if self.process.is_some() {
+            ""
+        } else {
+            ", less what this process has outside PyTorch, which the message does not say"
+        };
+        verdict(
+            Cause::OtherProcess,
+            format!("{others} of the card belong to somebody else{named}{sure}{own}"),
+            &[
+                "`nvidia-smi` (or `fuser -v /dev/nvidia*`) shows who; a notebook or a dead run often still holds its memory: end it",
+                "choose another card: CUDA_VISIBLE_DEVICES=1",
+                "several ranks on one card by accident? each needs `torch.cuda.set_device(local_rank)` before it allocates",
+            ],
+        )
+    }
+
+    fn fragmented(&self, requested: Bytes, slack: Bytes) -> Verdict {
+        verdict(
+            Cause::Fragmentation,
+            format!(
+                "PyTorch held {slack} that no tensor used, and could not serve {requested} from it: it is in pieces that are too small, or in segments that are still partly used"
+            ),
+            &[
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF from torch 2.9 on), before Python starts",
+                "the same shapes in every step: pad to a few lengths; run the largest batch first",
+                "torch.cuda.empty_cache() between training and evaluation, not in every step",
+            ],
+        )
+    }
+
+    fn too_much(&self, requested: Bytes, free: Bytes) -> Verdict {
+        let allocated = self.allocated.or(self.reserved).unwrap_or_default();
+        let missing = requested.saturating_sub(free + self.slack.unwrap_or_default());
+        let capacity = self.capacity.map_or(String::new(), |it| format!(" of {it}"));
+        verdict(
+            Cause::Size,
+            format!(
+                "tensors have {allocated}{capacity}, and {requested} more were asked for: at least {missing} too much, and nothing big is wasted. Whether it grew to that is not in the text"
+            ),
+            &[
+                "did earlier steps run? Then see whether something grows: a list of losses or outputs, evaluation without no_grad, longer inputs",
+                "a smaller micro-batch with gradient accumulation",
+                "bf16 autocast, gradient checkpointing, an optimizer with less state",
+            ],
+        )
+    }
+
+    fn only_request(&self, requested: Bytes) -> Verdict {
+        let free = self.free.map_or(String::new(), |it| format!(" and {it} were free"));
+        verdict(
+            Cause::Unknown,
+            format!("{requested} were asked for{free}; the text does not say who had the rest"),
+            &[
+                "`nvidia-smi` while it runs says whether it is this process",
+                "record the run: see below",
+            ],
+        )
+    }
+
+    fn without_request(&self) -> Verdict {
+        if self.limit.is_some()
+            && self.reserved.zip(self.limit).is_some_and(|(held, limit)| limit.0 / 10 * 9 < held.0)
+        {
+            return self.limited(self.limit.unwrap_or_default());
+        }
+        if let (Some(capacity), Some(others)) = (self.capacity, self.others())
+            && capacity.0 / 2 < others.0
+        {
+            return self.others_have(others);
+        }
+        let why = match self.backend {
+            Backend::CudaRuntime | Backend::Bitsandbytes => {
+                "a call of the CUDA runtime was refused, outside PyTorch's allocator, so there are no numbers: often the first call of a process on a card that others have filled, or a library that needs memory which PyTorch's cache holds"
+            }
+            Backend::Nccl => {
+                "NCCL could not have its buffers: it takes memory outside PyTorch's allocator, and found none left"
+            }
+            Backend::Vllm => {
+                "vLLM counted the card's memory and found too little for what it was told to take"
+            }
+            _ => "the text has no request, so nothing can be computed from it",
+        };
+        verdict(
+            Cause::Unknown,
+            why,
+            &[
+                "`nvidia-smi`: is the card full before this program starts?",
+                "leave room beside PyTorch: set_per_process_memory_fraction(0.95), or `gpu_memory_utilization` in vLLM",
+            ],
+        )
+    }
+}
+
+fn verdict(cause: Cause, why: impl Into<String>, remedies: &[&str]) -> Verdict {
+    let remedies = remedies.iter().map(|it| (*it).to_owned()).collect();
+    Verdict { cause, why: why.into(), remedies }
+}

@@ -1,0 +1,258 @@
+//! What a message says about a request for memory that failed: who refused, the numbers that stand in
+//! the text, and what follows from them by arithmetic. The texts themselves are `sources`' to know.
+//!
+//! A text never says what the memory was used for, nor whether it grew; `Cause` claims neither.
+
+mod cause;
+
+pub use cause::{Cause, Verdict};
+
+use crate::{
+    recording::{CodeLine, Phase},
+    units::Bytes,
+};
+
+/// Who refused the memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Backend {
+    /// PyTorch's caching allocator on CUDA.
+    #[default]
+    Cuda,
+    /// The same on ROCm.
+    Hip,
+    /// PyTorch on Intel's GPUs.
+    Xpu,
+    /// PyTorch on Apple's GPUs.
+    Mps,
+    /// PyTorch on Ascend.
+    Npu,
+    /// `cudaMallocAsync` behind PyTorch.
+    CudaMallocAsync,
+    /// A call of the CUDA runtime or driver, not of an allocator.
+    CudaRuntime,
+    /// cuBLAS, which could not have its handle or workspace.
+    Cublas,
+    /// cuDNN, likewise.
+    Cudnn,
+    /// NCCL.
+    Nccl,
+    /// JAX, or XLA below it.
+    Xla,
+    /// TensorFlow.
+    TensorFlow,
+    /// ONNX Runtime.
+    OnnxRuntime,
+    /// vLLM's own accounting.
+    Vllm,
+    /// bitsandbytes.
+    Bitsandbytes,
+    /// ggml, as in llama.cpp.
+    Ggml,
+    /// `CuPy`, and Chainer on it.
+    Cupy,
+    /// `PaddlePaddle`.
+    Paddle,
+    /// Triton.
+    Triton,
+    /// The host's memory.
+    Host,
+    /// Nobody that we know.
+    Other,
+}
+
+/// Whether something failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Device memory ran out.
+    #[default]
+    OutOfMemory,
+    /// Memory of the host ran out, not of the GPU.
+    HostOutOfMemory,
+    /// An error that has often this cause, and sometimes another.
+    Perhaps,
+    /// A line that says itself that it is no failure.
+    Warning,
+    /// Something else ran out: a kernel's shared memory.
+    NotMemory,
+}
+
+/// One failure, as a text tells it. A number that does not stand there is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Failure {
+    /// Whether something failed.
+    pub kind: Kind,
+    /// Who says so.
+    pub backend: Backend,
+    /// The exception's class, as it stands there.
+    pub exception: Option<String>,
+    /// The device index.
+    pub device: Option<u32>,
+    /// What was asked for.
+    pub requested: Option<Bytes>,
+    /// What the device has.
+    pub capacity: Option<Bytes>,
+    /// What the device had left.
+    pub free: Option<Bytes>,
+    /// What PyTorch's tensors had.
+    pub allocated: Option<Bytes>,
+    /// What PyTorch's allocator held, allocated or not.
+    pub reserved: Option<Bytes>,
+    /// Reserved and not allocated.
+    pub slack: Option<Bytes>,
+    /// Of the allocated, what sits in private pools (CUDA graphs).
+    pub private_pools: Option<Bytes>,
+    /// What this process had on the device, everything counted.
+    pub process: Option<Bytes>,
+    /// Other processes that the message names, by process id.
+    pub processes: Vec<(u32, Bytes)>,
+    /// The limit that was set for this process.
+    pub limit: Option<Bytes>,
+    /// Every other number with what stands before it.
+    pub numbers: Vec<(String, Bytes)>,
+    /// The rank whose line it is.
+    pub rank: Option<u32>,
+    /// The process id in the line's prefix.
+    pub pid: Option<u32>,
+    /// The line of the text, from 1.
+    pub at: usize,
+    /// How often it is there, this time included.
+    pub times: u64,
+    /// The message ends in the middle.
+    pub clipped: bool,
+    /// The message without prefixes, as one line.
+    pub text: String,
+    /// The innermost line of the traceback in the user's own code.
+    pub user_frame: Option<CodeLine>,
+    /// The innermost line of the traceback.
+    pub innermost: Option<CodeLine>,
+    /// What the traceback says it was doing.
+    pub phase: Option<Phase>,
+    /// How far the run was, in the log's own words (`450/1000`).
+    pub progress: Option<String>,
+}
+
+impl Backend {
+    /// A stable word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Backend::Cuda => "cuda",
+            Backend::Hip => "hip",
+            Backend::Xpu => "xpu",
+            Backend::Mps => "mps",
+            Backend::Npu => "npu",
+            Backend::CudaMallocAsync => "cuda_malloc_async",
+            Backend::CudaRuntime => "cuda_runtime",
+            Backend::Cublas => "cublas",
+            Backend::Cudnn => "cudnn",
+            Backend::Nccl => "nccl",
+            Backend::Xla => "xla",
+            Backend::TensorFlow => "tensorflow",
+            Backend::OnnxRuntime => "onnxruntime",
+            Backend::Vllm => "vllm",
+            Backend::Bitsandbytes => "bitsandbytes",
+            Backend::Ggml => "ggml",
+            Backend::Cupy => "cupy",
+            Backend::Paddle => "paddle",
+            Backend::Triton => "triton",
+            Backend::Host => "host",
+            Backend::Other => "other",
+        }
+    }
+
+    /// Its name among people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::Cuda => "PyTorch on CUDA",
+            Backend::Hip => "PyTorch on ROCm",
+            Backend::Xpu => "PyTorch on an Intel GPU",
+            Backend::Mps => "PyTorch on Apple's GPU (MPS)",
+            Backend::Npu => "PyTorch on an Ascend NPU",
+            Backend::CudaMallocAsync => "PyTorch with cudaMallocAsync",
+            Backend::CudaRuntime => "the CUDA runtime",
+            Backend::Cublas => "cuBLAS",
+            Backend::Cudnn => "cuDNN",
+            Backend::Nccl => "NCCL",
+            Backend::Xla => "JAX/XLA",
+            Backend::TensorFlow => "TensorFlow",
+            Backend::OnnxRuntime => "ONNX Runtime",
+            Backend::Vllm => "vLLM",
+            Backend::Bitsandbytes => "bitsandbytes",
+            Backend::Ggml => "ggml (llama.cpp)",
+            Backend::Cupy => "CuPy",
+            Backend::Paddle => "PaddlePaddle",
+            Backend::Triton => "Triton",
+            Backend::Host => "the host",
+            Backend::Other => "an unknown library",
+        }
+    }
+
+    /// Whether PyTorch's caching allocator said it, in one of its templates.
+    pub fn is_torch_allocator(self) -> bool {
+        matches!(self, Backend::Cuda | Backend::Hip | Backend::Xpu | Backend::Npu)
+    }
+}
+
+impl Kind {
+    /// A stable word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::OutOfMemory => "out_of_memory",
+            Kind::HostOutOfMemory => "host_out_of_memory",
+            Kind::Perhaps => "perhaps_out_of_memory",
+            Kind::Warning => "warning",
+            Kind::NotMemory => "not_device_memory",
+        }
+    }
+
+    /// Whether memory ran out, of the device or of the host.
+    pub fn is_oom(self) -> bool {
+        matches!(self, Kind::OutOfMemory | Kind::HostOutOfMemory | Kind::Perhaps)
+    }
+}
+
+impl Failure {
+    /// What other processes had: what the message names, or what is left when everything known is
+    /// taken from the capacity.
+    pub fn others(&self) -> Option<Bytes> {
+        let named: Bytes = self.processes.iter().map(|(_, it)| *it).sum();
+        let (Some(capacity), Some(free)) = (self.capacity, self.free) else {
+            return (!self.processes.is_empty()).then_some(named);
+        };
+        let taken = capacity.saturating_sub(free);
+        // In a container a process's own line may read 0 bytes, or be missing, or be one of the
+        // named ones under its outer process id.
+        let own = self.process.filter(|it| self.reserved.is_none_or(|reserved| reserved <= *it));
+        let rest = match own {
+            Some(own) => taken.saturating_sub(own),
+            None => {
+                let own = self.reserved.or(self.allocated)?;
+                taken.saturating_sub(own + self.context_guess())
+            }
+        };
+        let is_own =
+            |it: Bytes| self.reserved.is_some_and(|own| own <= it && it < own + Bytes::gib(2));
+        let named_others: Bytes = self
+            .processes
+            .iter()
+            .map(|(_, it)| *it)
+            .filter(|it| own.is_some() || !is_own(*it))
+            .sum();
+        // Rounding in the message: three numbers of two decimals each.
+        let noise = if capacity < Bytes::gib(1) { Bytes::mib(1) } else { Bytes::mib(32) };
+        let rest = if rest <= noise { Bytes::ZERO } else { rest };
+        Some(rest.max(named_others.min(taken)))
+    }
+
+    /// What a context and libraries take beside the allocator, when nothing says: at most this is not
+    /// blamed on others.
+    fn context_guess(&self) -> Bytes {
+        let share = self.capacity.map_or(0, |it| it.0 / 10);
+        Bytes(share.clamp(Bytes::mib(512).0, Bytes::gib(1).0))
+    }
+
+    /// What this process had beside PyTorch's allocator.
+    pub fn outside_pytorch(&self) -> Option<Bytes> {
+        let (process, reserved) = (self.process?, self.reserved?);
+        (reserved <= process).then(|| process.saturating_sub(reserved))
+    }
+}

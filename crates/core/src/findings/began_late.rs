@@ -1,0 +1,28 @@
+//! Recording began when memory was already in use.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "recording/began-late",
+    title: "recording began late",
+    page: include_str!("began_late.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let window = case.window;
+    if !window.began_late || case.run.replay.blocks.is_empty() {
+        return Vec::new();
+    }
+    let title = format!(
+        "{} in {} blocks were there before recording began; nobody can say whose they are",
+        window.bytes_before, window.blocks_before
+    );
+    let mut res = RULE.finding(Weight::Fact, Bytes::ZERO, title);
+    res.count = window.blocks_before;
+    res.remedy = "start recording before the model is made: `plimsoll predict --record`, or torch.cuda.memory._record_memory_history() as the first line".to_owned();
+    vec![res]
+}

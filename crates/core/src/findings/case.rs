@@ -1,0 +1,250 @@
+//! One device of one recording with what all rules ask: levels that count what was there before, the
+//! moment that matters, what grows, what window the recording covers.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    findings::growth::Growth,
+    prediction::{
+        Category,
+        categories::Evidence,
+        device_run::DeviceRun,
+        origins::{self, Live},
+        stacks::Signs,
+        timeline::Stage,
+    },
+    recording::CodeLine,
+    replay::{BlockId, BlockLife, Levels, Peak},
+    trace::{Action, BlockState, EventId, StackId},
+    units::Bytes,
+};
+
+/// What part of a run a recording covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Events in it.
+    pub events: u64,
+    /// Blocks that were there before its first event.
+    pub blocks_before: u64,
+    /// And their bytes.
+    pub bytes_before: Bytes,
+    /// The recorder saw them made, but their events were overwritten: the ring was too small.
+    pub overwritten: bool,
+    /// The recorder did not see them made: it began late.
+    pub began_late: bool,
+    /// Call stacks were recorded.
+    pub stacks: bool,
+}
+
+/// What the rules read.
+pub(crate) struct Case<'a> {
+    pub(crate) run: &'a DeviceRun<'a>,
+    pub(crate) evidence: &'a Evidence<'a>,
+    pub(crate) window: Window,
+    /// When most was allocated, what was there before included.
+    pub(crate) peak: Peak,
+    /// When most was allocated after the last optimizer step: an evaluation that gives everything back
+    /// is not seen in the end.
+    pub(crate) peak_after_training: EventId,
+    /// Reserved at that moment.
+    pub(crate) reserved_at_peak: Bytes,
+    /// Pending on other streams at that moment.
+    pub(crate) pending_at_peak: Bytes,
+    /// And at most.
+    pub(crate) most_pending: Bytes,
+    /// Allocated, reserved and pending after the last event that is not the end of the run.
+    pub(crate) at_end: Levels,
+    /// Levels when memory ran out.
+    pub(crate) at_oom: Option<Levels>,
+    /// The blocks of the recording that were live at the peak.
+    pub(crate) live: Vec<Live>,
+    /// What was there more and more of, at the peak and in the end.
+    pub(crate) growth: Vec<Growth>,
+}
+
+impl<'a> Case<'a> {
+    pub(crate) fn new(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
+        let window = window(run);
+        let mut res = Case {
+            run,
+            evidence,
+            window,
+            peak: Peak::default(),
+            peak_after_training: EventId(0),
+            reserved_at_peak: Bytes::ZERO,
+            pending_at_peak: Bytes::ZERO,
+            most_pending: Bytes::ZERO,
+            at_end: Levels::default(),
+            at_oom: None,
+            live: Vec::new(),
+            growth: Vec::new(),
+        };
+        res.levels();
+        res.live = res.live_after(res.peak.event);
+        res.growth = Growth::all(&res);
+        res
+    }
+
+    /// One walk over the events.
+    fn levels(&mut self) {
+        let run = self.run;
+        let over = self.evidence.over();
+        let completes = run.device.events.actions().contains(&Action::FreeCompleted);
+        let trained = run.timeline.step_ends.last().copied().unwrap_or(EventId(0));
+        let mut most_after = Bytes::ZERO;
+        let mut pending: BTreeMap<u64, Bytes> = BTreeMap::new();
+        let mut pending_sum = Bytes::ZERO;
+        let start =
+            Levels { allocated: run.replay.allocated_before, reserved: run.replay.reserved_before };
+        self.peak = Peak { bytes: start.allocated, event: EventId(0) };
+        self.reserved_at_peak = start.reserved;
+        self.at_end = start;
+        for (id, levels) in run.replay.levels(&run.device.events) {
+            let event = run.device.events.get(id.index());
+            match event.action {
+                Action::FreeRequested => {
+                    if completes {
+                        pending.insert(event.address, event.size);
+                        pending_sum += event.size;
+                        // The completion that follows at once is no waiting.
+                        let at_once = id.index() + 1 < run.device.events.len()
+                            && run.device.events.get(id.index() + 1).action
+                                == Action::FreeCompleted;
+                        if !at_once {
+                            self.most_pending = self.most_pending.max(pending_sum);
+                        }
+                    }
+                }
+                Action::FreeCompleted => {
+                    if let Some(size) = pending.remove(&event.address) {
+                        pending_sum = pending_sum.saturating_sub(size);
+                    }
+                }
+                Action::Alloc => {}
+                _ => {
+                    if run.oom == Some(id) {
+                        self.at_oom = Some(levels);
+                    }
+                    continue;
+                }
+            }
+            if self.peak.bytes < levels.allocated {
+                self.peak = Peak { bytes: levels.allocated, event: id };
+                self.reserved_at_peak = levels.reserved;
+                self.pending_at_peak = pending_sum;
+            }
+            if trained <= id && most_after < levels.allocated {
+                most_after = levels.allocated;
+                self.peak_after_training = id;
+            }
+            if id < over {
+                self.at_end = levels;
+            }
+        }
+    }
+
+    /// The blocks of the recording that were live after `event`.
+    pub(crate) fn live_after(&self, event: EventId) -> Vec<Live> {
+        let blocks = (0..).map(BlockId).zip(&self.run.replay.blocks);
+        let live = blocks.filter(|(_, it)| it.is_live_after(event));
+        live.map(|(block, it)| Live {
+            block,
+            size: it.size,
+            category: self.evidence.category(block),
+        })
+        .collect()
+    }
+
+    pub(crate) fn life(&self, block: BlockId) -> &BlockLife {
+        &self.run.replay.blocks[block.index()]
+    }
+
+    pub(crate) fn stack(&self, block: BlockId) -> StackId {
+        self.run.device.events.get(self.life(block).alloc.index()).stack
+    }
+
+    pub(crate) fn signs(&self, block: BlockId) -> Signs {
+        self.run.stacks.signs(self.stack(block))
+    }
+
+    pub(crate) fn stage(&self, block: BlockId) -> Stage {
+        self.run.timeline.stage(self.life(block).alloc)
+    }
+
+    /// The step that `event` lies in, from 1; none before training.
+    pub(crate) fn step(&self, event: EventId) -> Option<u32> {
+        Some(self.run.moment(event).step).filter(|it| *it != 0)
+    }
+
+    /// The line of the user's own code that asked for `block`.
+    pub(crate) fn line(&self, block: BlockId) -> Option<CodeLine> {
+        self.line_of(self.stack(block))
+    }
+
+    pub(crate) fn line_of(&self, stack: StackId) -> Option<CodeLine> {
+        origins::line_of(self.run.trace, &self.run.stacks, stack)
+    }
+
+    /// Whether a frame of `stack` has one of `words` in its function or file name.
+    pub(crate) fn stack_says(&self, stack: StackId, words: &[&str]) -> bool {
+        let trace = self.run.trace;
+        trace.frames(stack).any(|it| {
+            let function = trace.text(it.function).to_ascii_lowercase();
+            let file = trace.text(it.file);
+            let name = file.rsplit(['/', '\\']).next().unwrap_or_default().to_ascii_lowercase();
+            words.iter().any(|word| function.contains(word) || name.contains(word))
+        })
+    }
+
+    /// What is live at the peak for each purpose.
+    pub(crate) fn by_category(&self) -> BTreeMap<Category, (Bytes, u64)> {
+        let mut res: BTreeMap<Category, (Bytes, u64)> = BTreeMap::new();
+        for it in &self.live {
+            let (bytes, blocks) = res.entry(it.category).or_default();
+            *bytes += it.size;
+            *blocks += 1;
+        }
+        res
+    }
+
+    /// A part of the peak that is worth a word: `percent` of it, and not less than `least`.
+    pub(crate) fn matters(&self, bytes: Bytes, percent: u64, least: Bytes) -> bool {
+        least <= bytes && self.peak.bytes.0 / 100 * percent <= bytes.0
+    }
+}
+
+/// What the recording covers.
+fn window(run: &DeviceRun<'_>) -> Window {
+    let events = &run.device.events;
+    let mut res =
+        Window { events: events.len() as u64, stacks: run.stacks.recorded, ..Window::default() };
+    // Blocks that the events end without having made.
+    for it in run.replay.freed.iter().filter(|it| it.block.is_none()) {
+        res.blocks_before += 1;
+        res.bytes_before += it.size;
+        res.began_late = true;
+    }
+    let mut made: Vec<u64> =
+        run.replay.blocks.iter().filter(|it| it.free.is_none()).map(|it| it.address).collect();
+    made.sort_unstable();
+    let held = run.device.blocks.iter().filter(|it| it.state == BlockState::Allocated);
+    let mut with_stack = 0_u64;
+    for it in held.filter(|it| made.binary_search(&it.address).is_err()) {
+        res.blocks_before += 1;
+        res.bytes_before += it.size;
+        if it.stack == StackId::EMPTY {
+            res.began_late = true;
+        } else {
+            with_stack += 1;
+        }
+    }
+    // A recorder of state only keeps no events, on purpose.
+    res.overwritten = 0 < with_stack && !run.replay.blocks.is_empty();
+    // Autograd's blocks have no stack either way; if others were overwritten, so were these.
+    let stats = run.recording.notes.stats.iter().find(|it| it.device == run.index);
+    if let Some(stats) = stats {
+        let lost = stats.allocs.saturating_sub(run.replay.blocks.len() as u64);
+        res.overwritten |= 0 < lost && run.recording.notes.begin.is_some();
+    }
+    res
+}

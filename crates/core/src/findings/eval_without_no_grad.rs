@@ -1,0 +1,26 @@
+//! Forward passes that no backward pass follows keep their graph: evaluation without `no_grad`.
+
+use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "leak/eval-without-no-grad",
+    title: "forward passes without no_grad whose results are kept",
+    page: include_str!("eval_without_no_grad.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let growths = case.growth.iter().filter(|it| it.kind == Kind::GraphWithoutBackward);
+    growths
+        .map(|it| {
+            let title = format!(
+                "{} forward passes kept their activations although no backward pass uses them: {}",
+                it.steps, it.bytes
+            );
+            let mut res = RULE.finding(Weight::Problem, it.bytes, title);
+            res.remedy = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`), and keep results on the CPU: `preds.append(model(x).cpu())`. `model.eval()` alone does not switch the graph off. If this is training whose losses are summed up first: call backward on each".to_owned();
+            it.tell(case, &mut res);
+            res
+        })
+        .collect()
+}

@@ -1,0 +1,42 @@
+//! The first step against the later ones: what arrives after it is no leak.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    prediction::steps,
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "steps/first-against-later",
+    title: "later steps take more than the first",
+    page: include_str!("first_step.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let run = case.run;
+    if case.window.began_late || case.window.overwritten {
+        return Vec::new();
+    }
+    let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
+    let [first, second, rest @ ..] = curve.steps.as_slice() else { return Vec::new() };
+    // The optimizer's first step, cut short, is not a second one.
+    if run.oom.is_some() && rest.is_empty() && !run.timeline.marked {
+        return Vec::new();
+    }
+    let more = second.allocated.saturating_sub(first.allocated);
+    let later = rest.iter().map(|it| it.allocated).max().unwrap_or(second.allocated);
+    // It arrives once, with the second step.
+    if !case.matters(more, 5, Bytes::mib(8)) || second.allocated.0 / 100 * 108 < later.0 {
+        return Vec::new();
+    }
+    let title = format!(
+        "from the second step on {more} more are needed than in the first ({}, then {})",
+        first.allocated, second.allocated
+    );
+    let mut res = RULE.finding(Weight::Fact, more, title);
+    res.step = Some(2);
+    res.evidence.push(format!("kept after step 1: {}", first.allocated_after));
+    res.remedy = "that is optimizer state and kept gradients, not a leak: a run that survives its first step only is too large by this much".to_owned();
+    vec![res]
+}

@@ -1,0 +1,38 @@
+//! Temporaries of an optimizer that works on all parameters at once (`foreach`).
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    prediction::{Category, stacks::Signs},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "optimizer/foreach-temporaries",
+    title: "the optimizer's temporaries make the peak",
+    page: include_str!("foreach.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let temporary = case.live.iter().filter(|it| {
+        it.category == Category::Temporaries && case.signs(it.block).has(Signs::OPTIMIZER)
+    });
+    let blocks: Vec<_> = temporary.collect();
+    let bytes: Bytes = blocks.iter().map(|it| it.size).sum();
+    if !case.matters(bytes, 4, Bytes::mib(16)) {
+        return Vec::new();
+    }
+    let title = format!(
+        "the peak is inside the optimizer: {bytes} of temporaries, as all parameters are updated at once (foreach)"
+    );
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
+    res.count = blocks.len() as u64;
+    res.at = blocks.first().and_then(|it| case.line(it.block));
+    res.step = case.step(case.peak.event);
+    res.evidence.push(format!(
+        "{} blocks made inside step() and gone after it, live at the peak",
+        blocks.len()
+    ));
+    res.remedy = "`fused=True` (no temporaries, and faster), or `foreach=False` (one parameter at a time, slower)".to_owned();
+    vec![res]
+}

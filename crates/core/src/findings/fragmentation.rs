@@ -1,0 +1,67 @@
+//! Reserved memory that no tensor used when most was reserved, or when memory ran out.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight, what_if},
+    replay::Levels,
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "fragmentation/slack",
+    title: "reserved memory that no request could use",
+    page: include_str!("fragmentation.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let reserved = case.run.replay.peak_reserved.bytes;
+    let oom = case.run.oom.zip(case.at_oom);
+    let (levels, asked) = match oom {
+        Some((event, levels)) => (levels, Some(case.run.device.events.get(event.index()))),
+        None => (Levels { allocated: case.peak.bytes, reserved }, None),
+    };
+    let slack = levels.reserved.saturating_sub(levels.allocated);
+    let is_large = Bytes::mib(256) <= slack && levels.reserved.0 / 8 <= slack.0;
+    // It would have been enough.
+    let serves = asked
+        .is_some_and(|it| it.size <= slack + Bytes(it.address) && levels.reserved.0 / 16 < slack.0);
+    if !is_large && !serves {
+        return Vec::new();
+    }
+    let best = what_if::reserved_with_expandable_segments(case);
+    let bytes = best.map_or(slack, |it| levels.reserved.saturating_sub(it));
+    if best.is_some() && bytes < Bytes::mib(64) && !serves {
+        return Vec::new();
+    }
+    let title = match asked {
+        Some(it) if serves => format!(
+            "{} could not be served although {slack} of the reserved {} were free, in pieces",
+            it.size, levels.reserved
+        ),
+        _ => format!(
+            "{slack} of the {} that were reserved at most were never in use at the same time",
+            levels.reserved
+        ),
+    };
+    // Every run has some; a fifth is more than most have.
+    let weight = match best {
+        _ if serves => Weight::Problem,
+        None if slack.0 < levels.reserved.0 / 5 => Weight::Fact,
+        _ => Weight::Chance,
+    };
+    let mut res = RULE.finding(weight, bytes, title);
+    res.evidence.push(format!("allocated {} at most, reserved {reserved}", case.peak.bytes));
+    res.evidence.push(match best {
+        Some(it) => format!("replayed with expandable_segments: {it} reserved"),
+        None => "that is the difference of two recorded levels; what expandable segments would give back of it takes a replay".to_owned(),
+    });
+    let settings = case.run.trace.settings.as_ref();
+    let expandable = settings.is_some_and(|it| it.expandable_segments);
+    res.remedy = if expandable {
+        "expandable_segments is on already: make the shapes of steps alike (pad to a few lengths), and run the largest batch first"
+    } else {
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before Python starts; else make the shapes of steps alike, and run the largest batch first"
+    }
+    .to_owned();
+    vec![res]
+}

@@ -1,0 +1,56 @@
+//! Gradients of the step before that are still there at the peak of the next forward pass.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    prediction::{Category, timeline::Stage},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "gradients/kept",
+    title: "old gradients are live at the peak",
+    page: include_str!("gradients_kept.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let stage = case.run.timeline.stage(case.peak.event);
+    // In the backward pass new gradients take the place of activations; old ones do not add to a peak
+    // at its end, but to one at its beginning.
+    if !matches!(stage, Stage::Forward | Stage::Loss | Stage::Backward | Stage::Evaluation) {
+        return Vec::new();
+    }
+    let now = case.run.timeline.steps_before(case.peak.event);
+    let old = case.live.iter().filter(|it| {
+        it.category == Category::Gradients
+            && case.run.timeline.steps_before(case.life(it.block).alloc) < now
+    });
+    let blocks: Vec<_> = old.collect();
+    let bytes: Bytes = blocks.iter().map(|it| it.size).sum();
+    if !case.matters(bytes, 3, Bytes::mib(8)) {
+        return Vec::new();
+    }
+    let title = format!(
+        "{bytes} of gradients from an earlier step are live at the peak, in the {}",
+        word(stage)
+    );
+    // In the backward pass they would be made again: half of them, at the most, are there too early.
+    let gain = if stage == Stage::Backward { Bytes(bytes.0 / 2) } else { bytes };
+    let mut res = RULE.finding(Weight::Chance, gain, title);
+    res.count = blocks.len() as u64;
+    res.step = case.step(case.peak.event);
+    res.evidence.push(format!("{} gradients made before step {}", blocks.len(), now + 1));
+    if stage == Stage::Backward {
+        res.evidence.push("the peak is in the backward pass, which would make them again one by one: how much comes back depends on where in it the peak then is".to_owned());
+    }
+    res.remedy = "`optimizer.zero_grad(set_to_none=True)` (the default since torch 2.0) right after `optimizer.step()`, before the next forward pass".to_owned();
+    vec![res]
+}
+
+fn word(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Backward => "backward pass",
+        Stage::Evaluation => "evaluation",
+        _ => "forward pass",
+    }
+}

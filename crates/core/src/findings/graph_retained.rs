@@ -1,0 +1,26 @@
+//! The graph of earlier steps is still there: losses or outputs in a list, `total += loss`, `retain_graph`.
+
+use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "leak/graph-retained",
+    title: "a graph is kept across steps",
+    page: include_str!("graph_retained.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let growths = case.growth.iter().filter(|it| it.kind == Kind::Graph);
+    growths
+        .map(|it| {
+            let title = format!(
+                "{} of {} steps left their graph behind: {} of activations that nobody needs any more",
+                it.steps, it.of, it.bytes
+            );
+            let mut res = RULE.finding(Weight::Problem, it.bytes, title);
+            res.remedy = "keep numbers, not tensors: `losses.append(loss.detach())` or `loss.item()`, `total += loss.item()`; no `retain_graph=True` unless the same graph is walked twice; if losses are summed up on purpose, call backward on each".to_owned();
+            it.tell(case, &mut res);
+            res
+        })
+        .collect()
+}

@@ -1,0 +1,517 @@
+//! What is there more and more of: blocks of one call stack that stay, some more in each step.
+//!
+//! A block stays when it is live at the moment that is looked at (the peak, and the end). Blocks of one
+//! stack are a growth when they were made in at least three different steps, over at least half of the
+//! run since the first of them, to its end; and when there were clearly fewer half way, which a buffer
+//! of fixed length, a cache that is full or a value that is replaced does not show. Left out is what has
+//! a name (parameters, gradients, states), what optimizers make, and what is made before training.
+//!
+//! Steps are the optimizer's; after the last one, and in programs without any, each forward pass counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    findings::Case,
+    prediction::{
+        Category,
+        stacks::Signs,
+        timeline::{Places, Stage},
+    },
+    recording::{CodeLine, MarkKind, Phase},
+    replay::BlockId,
+    trace::{EventId, StackId},
+    units::Bytes,
+};
+
+/// Steps that a growth has to be seen in.
+const LEAST: usize = 3;
+
+/// What a growth is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Much of what forward passes made: their graph is still there.
+    Graph,
+    /// The same, of forward passes that no backward pass followed.
+    GraphWithoutBackward,
+    /// Little of what forward passes made: outputs, losses.
+    Results,
+    /// Keys and values of attention.
+    KvCache,
+    /// Made between the passes, or by a line that is made anew larger each time.
+    Other,
+}
+
+/// Something that grows.
+#[derive(Clone, Debug)]
+pub(crate) struct Growth {
+    pub(crate) kind: Kind,
+    /// The line that most of it was made at.
+    pub(crate) at: Option<CodeLine>,
+    /// What goes when it is fixed: all but the newest step's.
+    pub(crate) bytes: Bytes,
+    pub(crate) blocks: u64,
+    /// Steps or passes that left something.
+    pub(crate) steps: u64,
+    /// Of how many, since the first.
+    pub(crate) of: u64,
+    /// When it began.
+    pub(crate) since: EventId,
+    /// What one step leaves.
+    pub(crate) per_step: Bytes,
+    /// A single tensor that is made anew, larger each time.
+    pub(crate) larger_each_time: bool,
+    /// The moment it was seen at.
+    pub(crate) seen_at: EventId,
+    /// Everything of it that was live then.
+    pub(crate) held: Bytes,
+}
+
+/// The steps as a clock.
+struct Clock {
+    step_ends: Vec<EventId>,
+    /// Where each forward pass begins.
+    passes: Vec<EventId>,
+    /// From here on passes count.
+    from: EventId,
+}
+
+impl Clock {
+    fn of(case: &Case<'_>) -> Clock {
+        let timeline = &case.run.timeline;
+        let notes = &case.run.recording.notes;
+        let mut passes: Vec<EventId> = if timeline.marked {
+            let places = Places::new(&case.run.replay, case.run.index, &notes.stats);
+            let begins = notes.marks.iter().filter(|it| {
+                matches!(it.kind, MarkKind::Begin(Phase::Forward | Phase::Evaluation))
+            });
+            begins.map(|it| places.event(&it.place)).collect()
+        } else {
+            timeline.starts(Stage::Forward).chain(timeline.starts(Stage::Evaluation)).collect()
+        };
+        passes.sort_unstable();
+        let step_ends = timeline.step_ends.clone();
+        let from = if LEAST <= step_ends.len() {
+            *step_ends.last().unwrap_or(&EventId(0))
+        } else {
+            EventId(0)
+        };
+        Clock { step_ends, passes, from }
+    }
+
+    fn at(&self, event: EventId) -> u32 {
+        let count = |of: &[EventId]| {
+            u32::try_from(of.partition_point(|it| *it <= event)).unwrap_or(u32::MAX)
+        };
+        let passes_before = |event: EventId| {
+            u32::try_from(self.passes.partition_point(|it| *it <= event)).unwrap_or(u32::MAX)
+        };
+        if LEAST <= self.step_ends.len() {
+            let steps = count(&self.step_ends);
+            if event < self.from {
+                steps
+            } else {
+                steps + passes_before(event).saturating_sub(passes_before(self.from))
+            }
+        } else {
+            passes_before(event)
+        }
+    }
+}
+
+/// Blocks of one stack (and of one size, where there is no stack).
+type Key = (StackId, Bytes);
+/// Several of them.
+type Groups = Vec<(Key, Group)>;
+
+#[derive(Debug, Default)]
+struct Group {
+    /// Step and block, in the order they were made.
+    kept: Vec<(u32, BlockId)>,
+    bytes: Bytes,
+}
+
+impl Growth {
+    /// Everything that grows, at the peak and in the end; of the same thing the larger.
+    pub(crate) fn all(case: &Case<'_>) -> Vec<Growth> {
+        let clock = Clock::of(case);
+        let last = EventId(case.evidence.over().0.saturating_sub(1));
+        let mut res = Vec::new();
+        if clock.at(last) < 3 {
+            return res;
+        }
+        for moment in BTreeSet::from([case.peak.event, case.peak_after_training.min(last), last]) {
+            for growth in at(case, &clock, moment) {
+                let same = |it: &&mut Growth| it.kind == growth.kind && it.at == growth.at;
+                match res.iter_mut().find(same) {
+                    Some(old) if old.bytes < growth.bytes => *old = growth,
+                    Some(_) => {}
+                    None => res.push(growth),
+                }
+            }
+        }
+        // What a graph holds is told once.
+        let is_graph = |it: &Growth| matches!(it.kind, Kind::Graph | Kind::GraphWithoutBackward);
+        let lines: Vec<Option<CodeLine>> =
+            res.iter().filter(|it| is_graph(it)).map(|it| it.at.clone()).collect();
+        res.retain(|it| it.kind != Kind::Results || !lines.contains(&it.at));
+        // Of one graph, the line is a matter of which block was largest.
+        for kind in [Kind::Graph, Kind::GraphWithoutBackward] {
+            let most = res.iter().filter(|it| it.kind == kind).map(|it| it.bytes).max();
+            let mut seen = false;
+            res.retain(|it| {
+                it.kind != kind || Some(it.bytes) == most && !std::mem::replace(&mut seen, true)
+            });
+        }
+        res
+    }
+}
+
+fn at(case: &Case<'_>, clock: &Clock, moment: EventId) -> Vec<Growth> {
+    let mut groups: BTreeMap<Key, Group> = BTreeMap::new();
+    let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
+    for (block, life) in blocks.filter(|(_, it)| it.is_live_after(moment)) {
+        if is_expected(case, block) {
+            continue;
+        }
+        let group = groups.entry(key(case, block)).or_default();
+        group.kept.push((clock.at(life.alloc), block));
+        group.bytes += life.size;
+    }
+    let mut res: Vec<Growth> = larger_each_time(case, moment, &groups);
+    groups.retain(|_, it| is_spread(it, clock.at(moment)));
+    if groups.is_empty() {
+        return res;
+    }
+    drop_level(case, moment, &mut groups);
+    res.extend(classify(case, clock, moment, groups));
+    res
+}
+
+fn key(case: &Case<'_>, block: BlockId) -> Key {
+    let stack = case.stack(block);
+    let size = if stack == StackId::EMPTY { case.life(block).requested } else { Bytes::ZERO };
+    (stack, size)
+}
+
+/// What stays in every healthy run.
+fn is_expected(case: &Case<'_>, block: BlockId) -> bool {
+    let signs = case.signs(block);
+    case.evidence.name(block).is_some()
+        || case.stage(block) == Stage::Setup
+        || [Signs::OPTIMIZER, Signs::ZERO_GRAD, Signs::APPLY].iter().any(|it| signs.has(*it))
+        || matches!(case.evidence.category(block), Category::Workspaces)
+}
+
+/// Made in enough steps, over enough of the run, to its end.
+fn is_spread(group: &Group, now: u32) -> bool {
+    let steps: BTreeSet<u32> = group.kept.iter().map(|(step, _)| *step).collect();
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else { return false };
+    let run = now - first;
+    LEAST <= steps.len() && run <= (last - first) * 2 && now - last <= (run / 3).max(1)
+}
+
+/// Takes out what there was as much of half way.
+fn drop_level(case: &Case<'_>, moment: EventId, groups: &mut BTreeMap<Key, Group>) {
+    let mut half_way: BTreeMap<Key, (EventId, Bytes)> = BTreeMap::new();
+    for (key, group) in &*groups {
+        let first = group.kept.first().map_or(0, |(_, it)| case.life(*it).alloc.0);
+        let middle = EventId(first + (moment.0.saturating_sub(first)) / 2);
+        half_way.insert(*key, (middle, Bytes::ZERO));
+    }
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        if life.alloc <= moment
+            && let Some((middle, bytes)) = half_way.get_mut(&key(case, block))
+            && life.is_live_after(*middle)
+        {
+            *bytes += life.size;
+        }
+    }
+    groups.retain(|key, group| half_way[key].1.0 / 3 * 4 < group.bytes.0);
+}
+
+/// One tensor in the place of the one before, and larger: a cache, or `cat` in a loop.
+fn larger_each_time(case: &Case<'_>, moment: EventId, live: &BTreeMap<Key, Group>) -> Vec<Growth> {
+    #[derive(Default)]
+    struct Series {
+        n: u64,
+        rises: u64,
+        falls: u64,
+        /// Made while the smaller one before it was live, as `cat` does; the next step's larger batch
+        /// is not.
+        beside: u64,
+        smaller: Option<BlockId>,
+        newest: Option<BlockId>,
+        first: Bytes,
+        last: Bytes,
+        since: EventId,
+    }
+    let large = |it: Bytes| case.matters(it, 1, Bytes::mib(1));
+    let mut series: BTreeMap<StackId, Series> = live
+        .iter()
+        .filter(|((stack, _), group)| *stack != StackId::EMPTY && large(group.bytes))
+        .map(|((stack, _), _)| (*stack, Series::default()))
+        .collect();
+    if series.is_empty() {
+        return Vec::new();
+    }
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        if moment < life.alloc {
+            break;
+        }
+        let Some(it) = series.get_mut(&case.stack(block)) else { continue };
+        if it.n == 0 {
+            (it.first, it.since) = (life.requested, life.alloc);
+        }
+        if it.last < life.requested {
+            it.rises += 1;
+            it.smaller = it.newest;
+        }
+        let is_beside = |old: BlockId| {
+            let old = &case.run.replay.blocks[old.index()];
+            old.requested < life.requested && old.free.is_none_or(|free| life.alloc < free)
+        };
+        if it.last < life.requested && it.smaller.is_some_and(is_beside) {
+            it.beside += 1;
+        }
+        it.newest = Some(block);
+        it.falls += u64::from(life.requested < it.last);
+        it.last = life.requested;
+        it.n += 1;
+    }
+    let grown = series.into_iter().filter(|(_, it)| {
+        8 < it.rises
+            && it.falls * 20 < it.rises
+            && it.rises < it.beside * 2
+            && it.first.0.saturating_mul(3) / 2 < it.last.0
+    });
+    let mut res: Vec<Growth> = Vec::new();
+    for (stack, it) in grown {
+        let group = &live[&(stack, Bytes::ZERO)];
+        let is_cache = is_cache(case, stack);
+        let kind = if is_cache { Kind::KvCache } else { Kind::Other };
+        let at = case.line_of(stack);
+        let share = it
+            .last
+            .0
+            .saturating_sub(it.first.0)
+            .checked_div(it.last.0 / 1000 + 1)
+            .unwrap_or(0)
+            .min(1000);
+        let growth = Growth {
+            kind,
+            at,
+            bytes: Bytes(group.bytes.0 / 1000 * share),
+            blocks: group.kept.len() as u64,
+            steps: it.rises,
+            of: it.rises,
+            since: it.since,
+            per_step: Bytes((group.bytes.0 / 1000 * share) / it.rises.max(1)),
+            larger_each_time: true,
+            seen_at: moment,
+            held: group.bytes,
+        };
+        // Keys and values are two stacks of one cache.
+        match res.iter_mut().find(|old| old.kind == kind && (is_cache || old.at == growth.at)) {
+            Some(old) => {
+                old.bytes += growth.bytes;
+                old.blocks += growth.blocks;
+                old.per_step += growth.per_step;
+                old.held += growth.held;
+            }
+            None => res.push(growth),
+        }
+    }
+    res
+}
+
+fn is_cache(case: &Case<'_>, stack: StackId) -> bool {
+    case.stack_says(
+        stack,
+        &["cache_utils", "kv_cache", "kvcache", "past_key", "update_cache", "append_kv"],
+    )
+}
+
+/// What the groups are together.
+fn classify(
+    case: &Case<'_>,
+    clock: &Clock,
+    moment: EventId,
+    groups: BTreeMap<Key, Group>,
+) -> Vec<Growth> {
+    let timeline = &case.run.timeline;
+    let in_pass = |stage: Stage| matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation);
+    let mut graph: Groups = Vec::new();
+    let mut rest: BTreeMap<(Kind, Option<CodeLine>), Groups> = BTreeMap::new();
+    for (key, group) in groups {
+        let stage = group.kept.first().map_or(Stage::Setup, |(_, it)| case.stage(*it));
+        if is_cache(case, key.0) {
+            rest.entry((Kind::KvCache, None)).or_default().push((key, group));
+        } else if in_pass(stage) || stage == Stage::Backward && key.0 == StackId::EMPTY {
+            graph.push((key, group));
+        } else {
+            rest.entry((Kind::Other, case.line_of(key.0))).or_default().push((key, group));
+        }
+    }
+    // How much of what a pass made is still there?
+    let steps: BTreeSet<u32> =
+        graph.iter().flat_map(|(_, it)| it.kept.iter().map(|(step, _)| *step)).collect();
+    let newest = clock.at(moment);
+    let old: BTreeSet<u32> = steps.iter().copied().filter(|it| *it < newest).collect();
+    let mut made: BTreeMap<u32, Bytes> = BTreeMap::new();
+    for life in &case.run.replay.blocks {
+        let stage = timeline.stage(life.alloc);
+        if life.alloc <= moment && in_pass(stage) {
+            let step = clock.at(life.alloc);
+            if old.contains(&step) {
+                *made.entry(step).or_default() += life.size;
+            }
+        }
+    }
+    // Kept in the steps that kept the most: with `retain_graph` only some do.
+    let in_step = |step: u32| -> Bytes {
+        let blocks = graph.iter().flat_map(|(_, it)| &it.kept).filter(|(it, _)| *it == step);
+        blocks.map(|(_, it)| case.life(*it).size).sum()
+    };
+    let most = old.iter().copied().max_by_key(|it| in_step(*it));
+    let share =
+        most.map_or(0, |it| in_step(it).0 * 100 / made.get(&it).map_or(1, |it| it.0.max(1)));
+    let n_stacks = graph.len();
+    // Layers of one kind share a stack, so blocks count as well.
+    let n_blocks = most.map_or(0, |most| {
+        graph.iter().flat_map(|(_, it)| &it.kept).filter(|(step, _)| *step == most).count()
+    });
+    let is_graph = 6 <= n_stacks || 3 <= n_blocks && 25 <= share || 2 <= n_blocks && 50 <= share;
+    if is_graph {
+        // The graph holds the inputs of its step too, wherever these were made.
+        let heavy: BTreeSet<u32> = steps
+            .iter()
+            .copied()
+            .filter(|it| in_step(*it).0 * 10 >= most.map_or(0, |it| in_step(it).0))
+            .collect();
+        for ((kind, _), groups) in &mut rest {
+            let is_held = |group: &Group| {
+                group
+                    .kept
+                    .iter()
+                    .all(|(step, _)| heavy.contains(step) || heavy.contains(&(step + 1)))
+            };
+            if *kind == Kind::Other {
+                let (held, own): (Groups, Groups) =
+                    std::mem::take(groups).into_iter().partition(|(_, it)| is_held(it));
+                *groups = own;
+                graph.extend(held);
+            }
+        }
+    }
+    let mut res = Vec::new();
+    if is_graph {
+        let followed = most.is_some_and(|step| {
+            // Was there a backward pass in the step that left it?
+            timeline.starts(Stage::Backward).any(|it| clock.at(it) == step)
+        });
+        let evaluates = graph.iter().any(|(_, it)| {
+            it.kept.iter().any(|(_, block)| case.stage(*block) == Stage::Evaluation)
+        });
+        let loss =
+            graph.iter().any(|((stack, _), _)| case.stack_says(*stack, &["loss", "cross_entropy"]));
+        let kind = if !evaluates
+            && (followed
+                || loss
+                || timeline.has(Stage::Backward)
+                    && !timeline.marked
+                    && !is_after_training(case, &graph))
+        {
+            Kind::Graph
+        } else {
+            Kind::GraphWithoutBackward
+        };
+        res.extend(growth(case, clock, moment, kind, &graph));
+    } else {
+        for (key, group) in graph {
+            rest.entry((Kind::Results, case.line_of(key.0))).or_default().push((key, group));
+        }
+    }
+    for ((kind, _), groups) in rest.into_iter().filter(|(_, it)| !it.is_empty()) {
+        res.extend(growth(case, clock, moment, kind, &groups));
+    }
+    res
+}
+
+/// All of it was made after the last optimizer step.
+fn is_after_training(case: &Case<'_>, groups: &[(Key, Group)]) -> bool {
+    let last = case.run.timeline.step_ends.last();
+    last.is_some_and(|last| {
+        groups.iter().flat_map(|(_, it)| &it.kept).all(|(_, it)| *last <= case.life(*it).alloc)
+    })
+}
+
+fn growth(
+    case: &Case<'_>,
+    clock: &Clock,
+    moment: EventId,
+    kind: Kind,
+    groups: &[(Key, Group)],
+) -> Option<Growth> {
+    let all: Vec<(u32, BlockId)> =
+        groups.iter().flat_map(|(_, it)| it.kept.iter().copied()).collect();
+    let steps: BTreeSet<u32> = all.iter().map(|(step, _)| *step).collect();
+    let newest = clock.at(moment);
+    // With `retain_graph` in some steps only, the others leave their loss, and that is no graph.
+    let mut by_step: BTreeMap<u32, Bytes> = BTreeMap::new();
+    for (step, block) in &all {
+        *by_step.entry(*step).or_default() += case.life(*block).size;
+    }
+    let most = by_step.values().copied().max().unwrap_or_default();
+    let steps: BTreeSet<u32> =
+        steps.into_iter().filter(|it| most.0 / 10 <= by_step[it].0).collect();
+    let total: Bytes = all.iter().map(|(_, it)| case.life(*it).size).sum();
+    let bytes: Bytes =
+        all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| case.life(*it).size).sum();
+    let since = all.iter().map(|(_, it)| case.life(*it).alloc).min()?;
+    let first = *steps.first()?;
+    let per_step = Bytes(bytes.0 / (steps.iter().filter(|it| **it < newest).count() as u64).max(1));
+    // Some bytes a step are not worth a person's time.
+    if bytes < Bytes::mib(1) && per_step < Bytes::kib(16) {
+        return None;
+    }
+    let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
+    for ((stack, _), group) in groups {
+        if let Some(line) = case.line_of(*stack) {
+            *lines.entry(line).or_default() += group.bytes;
+        }
+    }
+    let at = lines.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line);
+    Some(Growth {
+        kind,
+        at,
+        bytes,
+        blocks: all.len() as u64,
+        steps: steps.len() as u64,
+        of: u64::from(newest - first) + 1,
+        since,
+        per_step,
+        larger_each_time: false,
+        seen_at: moment,
+        held: total,
+    })
+}
+
+impl Growth {
+    /// What all growths have to say.
+    pub(crate) fn tell(&self, case: &Case<'_>, finding: &mut crate::findings::Finding) {
+        finding.count = self.blocks;
+        finding.at.clone_from(&self.at);
+        finding.step = case.step(self.since).or(Some(1).filter(|_| self.steps != 0));
+        let what = if case.run.timeline.step_ends.len() < LEAST { "passes" } else { "steps" };
+        if !self.larger_each_time {
+            finding.evidence.push(format!(
+                "{} blocks from {} of {} {what} are live, {} a step; {} altogether",
+                self.blocks, self.steps, self.of, self.per_step, self.held
+            ));
+        }
+        let at_peak = self.seen_at == case.peak.event;
+        let share = self.bytes.share_of(case.peak.bytes) * 100.0;
+        let when = if at_peak { "at the peak" } else { "at the end" };
+        finding.evidence.push(format!("{share:.0} % of the peak, seen {when}"));
+    }
+}

@@ -1,0 +1,44 @@
+//! Private pools (CUDA graphs, `MemPool`) that hold memory nobody uses and nobody else may use.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    trace::{BlockState, PoolId},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "pools/idle-private",
+    title: "a private pool holds memory that is idle",
+    page: include_str!("idle_pools.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let device = case.run.device;
+    let mut pools: BTreeMap<PoolId, (Bytes, Bytes)> = BTreeMap::new();
+    for segment in device.segments.iter().filter(|it| it.pool != PoolId(0)) {
+        let blocks = &device.blocks[segment.blocks.start as usize..segment.blocks.end as usize];
+        let free: Bytes =
+            blocks.iter().filter(|it| it.state == BlockState::Free).map(|it| it.size).sum();
+        let (held, idle) = pools.entry(segment.pool).or_default();
+        *held += segment.size;
+        *idle += free;
+    }
+    let held: Bytes = pools.values().map(|(it, _)| *it).sum();
+    let idle: Bytes = pools.values().map(|(_, it)| *it).sum();
+    if idle < Bytes::mib(8) {
+        return Vec::new();
+    }
+    let title =
+        format!("{idle} of the {held} in private pools are free in the end, and serve nobody else");
+    let mut res = RULE.finding(Weight::Chance, idle, title);
+    res.count = pools.len() as u64;
+    for (pool, (held, idle)) in pools.iter().take(8) {
+        let (a, b) = case.run.trace.pools.get(pool.index()).copied().unwrap_or_default();
+        res.evidence.push(format!("pool ({a}, {b}): {held} held, {idle} free"));
+    }
+    res.remedy = "share one pool between graphs (`torch.cuda.graph(g, pool=...)`), capture fewer sizes, delete the graph or MemPool when it is done".to_owned();
+    vec![res]
+}

@@ -1,0 +1,121 @@
+//! One thing that dwarfs the rest: blocks of one size that a loss or one line makes, such as logits of
+//! batch x tokens x vocabulary.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight, place},
+    prediction::{Category, timeline::Stage},
+    replay::BlockId,
+    trace::StackId,
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "size/one-allocation",
+    title: "one allocation that dwarfs the rest",
+    page: include_str!("one_allocation.md"),
+    find,
+};
+
+/// Vocabularies that models have; a size that one of them divides into whole rows is told by its name.
+const VOCABULARIES: [u64; 16] = [
+    50257, 50304, 30522, 28996, 32000, 32128, 50265, 128_256, 151_936, 152_064, 250_002, 256_000,
+    262_144, 49152, 100_352, 129_280,
+];
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let settled = |it: Category| {
+        matches!(
+            it,
+            Category::Parameters
+                | Category::OptimizerState
+                | Category::Gradients
+                | Category::Buffers
+                | Category::Workspaces
+        )
+    };
+    let mut by_size: BTreeMap<Bytes, Vec<BlockId>> = BTreeMap::new();
+    for it in
+        case.live.iter().filter(|it| !settled(it.category) && case.stage(it.block) != Stage::Setup)
+    {
+        by_size.entry(case.life(it.block).requested).or_default().push(it.block);
+    }
+    // The request that failed counts with them.
+    let asked = case.run.oom.map(|it| case.run.device.events.get(it.index()));
+    // Layers have many blocks of one size; what dwarfs the rest is a few.
+    let few = by_size.iter().filter(|(_, blocks)| blocks.len() <= 6);
+    let largest = few.max_by_key(|(size, blocks)| size.0 * blocks.len() as u64);
+    let Some((&size, blocks)) = largest else { return Vec::new() };
+    let together = Bytes(size.0 * blocks.len() as u64);
+    let dwarfs =
+        case.matters(together, 15, Bytes::mib(64)) && case.matters(size, 6, Bytes::mib(32));
+    if !dwarfs {
+        return Vec::new();
+    }
+    // A few more than one: all but the one that is needed.
+    let spare = Bytes(size.0 * (blocks.len() as u64 - 1)).max(Bytes(size.0 / 2));
+    let first = blocks[0];
+    let in_loss = blocks.iter().any(|it| is_loss(case, case.stack(*it)));
+    let rows = vocabulary(case, size);
+    let what = match rows {
+        Some((rows, vocabulary, width)) if in_loss => {
+            format!("logits: {rows} tokens x {vocabulary} words x {width} bytes",)
+        }
+        _ if in_loss => "what the loss works on (logits: batch x tokens x classes)".to_owned(),
+        _ => "one line's result".to_owned(),
+    };
+    let copies = if blocks.len() == 1 {
+        String::new()
+    } else {
+        format!(", {} of them at the same time", blocks.len())
+    };
+    let title = format!(
+        "{size} each{copies}: {what}, {:.0} % of the peak",
+        together.share_of(case.peak.bytes) * 100.0
+    );
+    let mut res = RULE.finding(Weight::Chance, spare, title);
+    res.count = blocks.len() as u64;
+    res.at = blocks.iter().find_map(|it| case.line(*it));
+    res.step = case.step(case.life(first).alloc);
+    for block in blocks.iter().take(6) {
+        let at = case.line(*block).map_or("autograd".to_owned(), |it| place(&it));
+        res.evidence.push(format!("{} made by {at}", case.life(*block).size));
+    }
+    if let Some(asked) = asked.filter(|it| it.size == size) {
+        res.evidence.push(format!("the request that failed, {}, is one more of them", asked.size));
+    }
+    res.remedy = if in_loss {
+        "compute the loss in chunks of tokens, with a fused linear cross-entropy (Liger, cut-cross-entropy), or only for the tokens that are trained on; keep logits in bf16 (no `.float()`)"
+    } else {
+        "compute it in chunks, in place, or in a smaller type"
+    }
+    .to_owned();
+    vec![res]
+}
+
+fn is_loss(case: &Case<'_>, stack: StackId) -> bool {
+    case.stack_says(stack, &["loss", "cross_entropy", "log_softmax", "lm_head", "logits"])
+}
+
+/// Rows, words and bytes for each, if `size` is whole rows of a vocabulary.
+fn vocabulary(case: &Case<'_>, size: Bytes) -> Option<(u64, u64, u64)> {
+    let in_setup = |words: u64| {
+        case.run.replay.blocks.iter().any(|it| {
+            words * 64 <= it.requested.0
+                && it.requested.0.is_multiple_of(words)
+                && (it.requested.0 / words).is_power_of_two()
+        })
+    };
+    [4, 2]
+        .into_iter()
+        .find_map(|width| {
+            VOCABULARIES.into_iter().find_map(|words| {
+                let row = words * width;
+                let rows = size.0 / row;
+                (size.0.is_multiple_of(row) && (16..4_000_000).contains(&rows))
+                    .then_some((rows, words, width))
+            })
+        })
+        .filter(|(rows, words, _)| rows.is_multiple_of(2) || in_setup(*words))
+}

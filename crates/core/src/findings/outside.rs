@@ -1,0 +1,28 @@
+//! Memory of the process that PyTorch's allocator knows nothing of: the context, NCCL, other libraries.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "outside/not-pytorch",
+    title: "memory that is not PyTorch's",
+    page: include_str!("outside.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let Some(phantom) = case.run.phantom() else { return Vec::new() };
+    let bytes = phantom.other_peak;
+    if bytes < Bytes::mib(64) {
+        return Vec::new();
+    }
+    let title = format!(
+        "{bytes} were taken outside PyTorch's allocator, beside the CUDA context of {}",
+        phantom.context
+    );
+    let mut res = RULE.finding(Weight::Fact, bytes, title);
+    res.remedy = "NCCL: NCCL_BUFFSIZE and fewer communicators; other libraries: their own limits (XLA_PYTHON_CLIENT_MEM_FRACTION, CuPy's set_limit)".to_owned();
+    vec![res]
+}

@@ -1,0 +1,105 @@
+//! What the peak is made of.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight, place},
+    prediction::{Category, origins},
+    trace::BlockState,
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "peak/composition",
+    title: "what the peak is made of",
+    page: include_str!("peak.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    if case.peak.bytes == Bytes::ZERO {
+        return Vec::new();
+    }
+    let mut parts: Vec<(Category, Bytes, u64)> =
+        case.by_category().into_iter().map(|(it, (bytes, blocks))| (it, bytes, blocks)).collect();
+    parts.sort_by_key(|(_, bytes, _)| Reverse(*bytes));
+    let (blocks, most) = (case.live.len() as u64, parts.first().copied());
+    let title = match most {
+        Some((category, bytes, _)) if case.window.bytes_before < bytes => {
+            format!(
+                "{} were allocated at the peak; most of it {}: {bytes}",
+                case.peak.bytes,
+                name(category)
+            )
+        }
+        _ => format!(
+            "{} were allocated at the peak, {} of it before the recording began",
+            case.peak.bytes, case.window.bytes_before
+        ),
+    };
+    let mut res = RULE.finding(Weight::Fact, Bytes::ZERO, title);
+    res.count = blocks;
+    res.step = case.step(case.peak.event);
+    for (category, bytes, blocks) in parts.iter().take(8) {
+        let share = bytes.share_of(case.peak.bytes) * 100.0;
+        res.evidence
+            .push(format!("{bytes:>10} {share:>3.0} %  {} ({blocks} blocks)", name(*category)));
+    }
+    let run = case.run;
+    let lines = origins::by_line(
+        run.trace,
+        run.device,
+        (&run.replay, &run.timeline, &run.stacks),
+        &case.live,
+    );
+    for it in lines.iter().take(5) {
+        let at = match &it.at {
+            crate::prediction::Origin::Line(line) => place(line),
+            crate::prediction::Origin::BackwardOf(line) => format!("backward of {}", place(line)),
+            crate::prediction::Origin::Backward => "backward".to_owned(),
+            crate::prediction::Origin::NoStack => continue,
+        };
+        res.evidence.push(format!("{:>10} by {at}", it.bytes));
+    }
+    res.at = lines.iter().find_map(|it| match &it.at {
+        crate::prediction::Origin::Line(line) => Some(line.clone()),
+        _ => None,
+    });
+    if run.replay.blocks.is_empty() {
+        held(case, &mut res);
+    }
+    vec![res]
+}
+
+/// Without events: what the final state has, by line.
+fn held(case: &Case<'_>, finding: &mut Finding) {
+    let mut lines: BTreeMap<String, Bytes> = BTreeMap::new();
+    for it in case.run.device.blocks.iter().filter(|it| it.state == BlockState::Allocated) {
+        let at = case.line_of(it.stack).map_or("no stack".to_owned(), |it| place(&it));
+        *lines.entry(at).or_default() += it.size;
+    }
+    let mut lines: Vec<_> = lines.into_iter().collect();
+    lines.sort_by_key(|(at, bytes)| (Reverse(*bytes), at.clone()));
+    finding.title = format!("{} were allocated when the snapshot was taken", case.peak.bytes);
+    for (at, bytes) in lines.into_iter().take(8) {
+        finding.evidence.push(format!("{bytes:>10} by {at}"));
+    }
+}
+
+/// A category in words.
+pub(crate) fn name(category: Category) -> &'static str {
+    match category {
+        Category::Parameters => "parameters",
+        Category::Gradients => "gradients",
+        Category::OptimizerState => "optimizer state",
+        Category::Activations => "activations",
+        Category::Inputs => "inputs",
+        Category::Temporaries => "temporaries",
+        Category::Workspaces => "workspaces",
+        Category::Buffers => "buffers",
+        Category::Unknown => "kept by nobody we can name",
+        Category::Slack => "slack",
+        Category::Other => "other libraries",
+        Category::Context => "context",
+    }
+}

@@ -1,0 +1,27 @@
+//! Something else grows: the same line leaves something in each step, or makes the same tensor anew, larger each time.
+
+use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "growth/per-step",
+    title: "the same line leaves something in each step",
+    page: include_str!("per_step.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let growths = case.growth.iter().filter(|it| it.kind == Kind::Other);
+    growths
+        .map(|it| {
+            let title = if it.larger_each_time {
+                format!("one tensor is made anew {} times, larger each time: {} by now", it.steps, it.held)
+            } else {
+                format!("{} of {} steps left something behind: {}, {} in each", it.steps, it.of, it.bytes, it.per_step)
+            };
+            let mut res = RULE.finding(Weight::Problem, it.bytes, title);
+            res.remedy = if it.larger_each_time { "allocate it once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else { "look at who keeps what this line makes (a list, a dict, an attribute, a closure) and drop it after the step; if it is a buffer on purpose, give it a maximal length or keep it on the CPU" }.to_owned();
+            it.tell(case, &mut res);
+            res
+        })
+        .collect()
+}

@@ -1,0 +1,23 @@
+//! Results of each step stay on the device: outputs, losses or metrics in a list. No graph hangs on them, or a small one.
+
+use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "leak/results-kept",
+    title: "results stay on the device, step by step",
+    page: include_str!("results_kept.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let growths = case.growth.iter().filter(|it| it.kind == Kind::Results);
+    growths
+        .map(|it| {
+            let title = format!("results of {} steps stay on the device: {}, {} more in each", it.steps, it.bytes, it.per_step);
+            let mut res = RULE.finding(Weight::Problem, it.bytes, title);
+            res.remedy = "move them as they come: `.cpu()`, `.item()`, or keep a running sum; if they are not detached, `.detach()` first".to_owned();
+            it.tell(case, &mut res);
+            res
+        })
+        .collect()
+}

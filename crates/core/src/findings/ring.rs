@@ -1,0 +1,31 @@
+//! The recorder's ring was too small: what came first was overwritten.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "recording/ring-too-small",
+    title: "the recording lost its beginning",
+    page: include_str!("ring.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    if !case.window.overwritten {
+        return Vec::new();
+    }
+    let events = case.window.events;
+    let title = format!(
+        "the recording has only its last {events} events: earlier ones were overwritten, so growth before them is not seen"
+    );
+    let mut res = RULE.finding(Weight::Fact, Bytes::ZERO, title);
+    res.count = case.window.blocks_before;
+    res.evidence.push(format!(
+        "{} blocks ({}) were recorded when they were made, but their events are gone",
+        case.window.blocks_before, case.window.bytes_before
+    ));
+    res.remedy = "torch.cuda.memory._record_memory_history(max_entries=2_000_000)".to_owned();
+    vec![res]
+}

@@ -1,0 +1,29 @@
+//! Blocks that were given back but wait for another stream: `record_stream`.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "streams/pending-frees",
+    title: "blocks wait for another stream",
+    page: include_str!("streams.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let bytes = case.pending_at_peak;
+    let most = case.most_pending;
+    if !case.matters(most, 1, Bytes::mib(4)) {
+        return Vec::new();
+    }
+    let title = format!(
+        "{bytes} were given back but not yet reusable at the peak: another stream was still using them"
+    );
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
+    res.step = case.step(case.peak.event);
+    res.evidence.push("free_requested without free_completed at that moment (record_stream, or tensors made on a side stream)".to_owned());
+    res.remedy = "let the side stream run fewer steps ahead (prefetch one batch), or keep one buffer and copy into it; for FSDP: `limit_all_gathers=True`".to_owned();
+    vec![res]
+}

@@ -1,0 +1,35 @@
+//! Workspaces of cuBLAS and cuDNN at the peak.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    prediction::Category,
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "workspace/libraries",
+    title: "workspaces of cuBLAS and cuDNN at the peak",
+    page: include_str!("workspaces.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let (bytes, blocks) =
+        case.by_category().get(&Category::Workspaces).copied().unwrap_or_default();
+    if !case.matters(bytes, 5, Bytes::mib(16)) {
+        return Vec::new();
+    }
+    let title = format!("{bytes} of the peak are workspaces of cuBLAS and cuDNN");
+    let mut res = RULE.finding(Weight::Fact, bytes, title);
+    res.count = blocks;
+    let mut of: Vec<_> =
+        case.live.iter().filter(|it| it.category == Category::Workspaces).collect();
+    of.sort_by_key(|it| std::cmp::Reverse(it.size));
+    for it in of.iter().take(4) {
+        let at = case.line(it.block).map_or("autograd".to_owned(), |it| super::place(&it));
+        res.evidence.push(format!("{} taken at {at}", it.size));
+    }
+    res.at = of.first().and_then(|it| case.line(it.block));
+    res.remedy = "cuDNN: `torch.backends.cudnn.benchmark = False`; cuBLAS: CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8 makes it smaller, at some cost in speed".to_owned();
+    vec![res]
+}

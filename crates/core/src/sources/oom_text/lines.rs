@@ -1,0 +1,191 @@
+//! A log as lines without what terminals and collectors add, each rank by itself.
+
+use std::borrow::Cow;
+
+/// A line of a log without its prefix.
+pub(super) struct Line<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// From 1, in the log.
+    pub(super) number: usize,
+    pub(super) rank: Option<u32>,
+    pub(super) pid: Option<u32>,
+}
+
+/// The lines of one writer.
+pub(super) struct Stream<'a> {
+    pub(super) rank: Option<u32>,
+    pub(super) lines: Vec<Line<'a>>,
+}
+
+/// `text` by writer: lines without a rank are one, each rank is one.
+pub(super) fn streams(text: &str) -> Vec<Stream<'_>> {
+    let mut res: Vec<Stream<'_>> = Vec::new();
+    let mut number = 0;
+    for raw in text.split(['\n', '\r']) {
+        // A progress bar rewrites its line with a bare carriage return; that counts as no line.
+        number += 1;
+        let clean = without_escapes(raw);
+        // JSON writes a whole traceback into one line.
+        if clean.contains("\\n") {
+            for part in
+                clean.replace("\\r", "").replace("\\t", " ").replace("\\\"", "\"").split("\\n")
+            {
+                push(&mut res, Cow::Owned(part.to_owned()), number);
+            }
+        } else {
+            push(&mut res, clean, number);
+        }
+    }
+    res
+}
+
+fn push<'a>(streams: &mut Vec<Stream<'a>>, text: Cow<'a, str>, number: usize) {
+    let prefix = prefix(&text);
+    let text = match text {
+        Cow::Borrowed(it) => Cow::Borrowed(&it[prefix.len..]),
+        Cow::Owned(it) => Cow::Owned(it[prefix.len..].to_owned()),
+    };
+    let line = Line { text, number, rank: prefix.rank, pid: prefix.pid };
+    match streams.iter_mut().find(|it| it.rank == prefix.rank) {
+        Some(stream) => stream.lines.push(line),
+        None => streams.push(Stream { rank: prefix.rank, lines: vec![line] }),
+    }
+}
+
+/// Without colours and other escape sequences, in their own form or as JSON and pagers write them.
+fn without_escapes(line: &str) -> Cow<'_, str> {
+    const MARKS: [&str; 4] = ["\x1b", "\\u001b", "\\x1b", "^["];
+    if !MARKS.iter().any(|it| line.contains(it)) {
+        return Cow::Borrowed(line);
+    }
+    let mut res = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((at, mark)) =
+        MARKS.iter().filter_map(|it| rest.find(it).map(|at| (at, it.len()))).min()
+    {
+        res.push_str(&rest[..at]);
+        let sequence = &rest[at + mark..];
+        rest = match sequence.strip_prefix('[') {
+            Some(parameters) => {
+                let end = parameters.find(|it: char| ('@'..='~').contains(&it));
+                end.map_or("", |end| &parameters[end + 1..])
+            }
+            None => sequence,
+        };
+    }
+    res.push_str(rest);
+    Cow::Owned(res)
+}
+
+/// What stands before the text of a line.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Prefix {
+    len: usize,
+    rank: Option<u32>,
+    pid: Option<u32>,
+}
+
+fn prefix(line: &str) -> Prefix {
+    let mut res = Prefix::default();
+    loop {
+        let rest = &line[res.len..];
+        let blanks = rest.len() - rest.trim_start().len();
+        let word = rest.trim_start();
+        let taken = tag(word, &mut res);
+        if taken == 0 {
+            break;
+        }
+        res.len += blanks + taken;
+    }
+    // One blank parts a prefix from its text; what is behind it is the text's own indentation.
+    if 0 < res.len && line[res.len..].starts_with(' ') {
+        res.len += 1;
+    }
+    res
+}
+
+/// The length of one tag at the beginning of `text`: `[rank3]:`, `[1,3]<stderr>:`, `3:`, `(Worker pid=7)`.
+fn tag(text: &str, prefix: &mut Prefix) -> usize {
+    let lower: String = text.chars().take(64).collect::<String>().to_ascii_lowercase();
+    if lower.len() != text.len().min(lower.len()) || !text.is_char_boundary(lower.len()) {
+        return 0;
+    }
+    let number = |it: &str| {
+        let digits: String = it.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().ok().filter(|it| *it < 1_000_000)
+    };
+    if lower.starts_with('[') {
+        let Some(end) = lower.find(']') else { return 0 };
+        let inside = &lower[1..end];
+        let rank = ["rank", "default", "gpu", "worker", "local_rank"]
+            .iter()
+            .find_map(|it| inside.strip_prefix(it))
+            .and_then(|it| number(it.trim_start_matches([':', ' ', '=', '-', '_'])));
+        let mpi = lower[end + 1..].starts_with("<std");
+        if mpi {
+            prefix.rank = inside.split_once(',').and_then(|(_, it)| number(it));
+            let more = lower[end + 1..].find(':').map_or(0, |it| it + 1);
+            return end + 1 + more;
+        }
+        if let Some(rank) = rank {
+            prefix.rank = Some(rank);
+            return end + 1 + usize::from(lower[end + 1..].starts_with(':'));
+        }
+        return 0;
+    }
+    if lower.starts_with('(') {
+        let (Some(end), Some(pid)) = (lower.find(')'), lower.find("pid=")) else { return 0 };
+        if pid < end {
+            prefix.pid = number(&lower[pid + 4..end]);
+            let rank = lower[..end].find("rank=").and_then(|it| number(&lower[it + 5..end]));
+            prefix.rank = rank.or(prefix.rank);
+            return end + 1;
+        }
+        return 0;
+    }
+    // `srun --label`: `3: text`. A traceback's `0:` nobody writes.
+    let digits = lower.len() - lower.trim_start_matches(|it: char| it.is_ascii_digit()).len();
+    if (1..=4).contains(&digits) && prefix.len == 0 && lower[digits..].starts_with(": ") {
+        prefix.rank = number(&lower);
+        return digits + 1;
+    }
+    0
+}
+
+/// Whether a line cannot be the middle of a message.
+pub(super) fn begins_anew(line: &str) -> bool {
+    line.starts_with("Traceback (most recent")
+        || line.starts_with("File \"")
+        || line.starts_with("During handling of")
+        || line.starts_with("The above exception")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_give_the_rank_and_go() {
+        for (line, rank, text) in [
+            ("[rank3]: RuntimeError: x", Some(3), "RuntimeError: x"),
+            ("[rank0]:     self.f(x)", Some(0), "    self.f(x)"),
+            ("[1,2]<stderr>:RuntimeError: x", Some(2), "RuntimeError: x"),
+            ("7: RuntimeError: x", Some(7), "RuntimeError: x"),
+            ("(VllmWorkerProcess pid=2421) ERROR x", None, "ERROR x"),
+            ("[default3]:RuntimeError", Some(3), "RuntimeError"),
+            ("[1] 2019-06-13 01:17:08", None, "[1] 2019-06-13 01:17:08"),
+            ("  File \"a.py\", line 3", None, "  File \"a.py\", line 3"),
+            ("ошибка: [rank", None, "ошибка: [rank"),
+        ] {
+            let found = prefix(line);
+            assert_eq!((found.rank, &line[found.len..]), (rank, text), "{line}");
+        }
+    }
+
+    #[test]
+    fn colours_go() {
+        assert_eq!(without_escapes("\x1b[1;31mCUDA\x1b[0m out"), "CUDA out");
+        assert_eq!(without_escapes("\\u001b[31mCUDA\\u001b[0m out"), "CUDA out");
+        assert_eq!(without_escapes("\x1b[31"), "");
+    }
+}

@@ -1,0 +1,198 @@
+//! Texts: every failure in a log, wherever it stands. PyTorch's messages of all versions, and those of
+//! the libraries beside it.
+//!
+//! A log is what came through terminals, log collectors and people's clipboards: lines carry prefixes,
+//! colours and escapes, several ranks write at once, ends are missing. So nothing is matched whole: an
+//! anchor says that there is a message, and each number is looked for by the words beside it.
+
+mod anchors;
+mod lines;
+mod numbers;
+mod shapes;
+mod traceback;
+
+use crate::{
+    failures::{Backend, Failure},
+    sources::oom_text::{
+        anchors::Anchor,
+        lines::{Line, Stream},
+    },
+    units::Bytes,
+};
+
+/// Lines that one message may have.
+const MESSAGE_LINES: usize = 14;
+/// Characters that one message may have.
+const MESSAGE_CHARS: usize = 4_000;
+/// Failures that are kept; of a log with more, the first.
+const MOST: usize = 1_000;
+
+/// Every failure that `text` tells of, in its order, the same one once.
+pub fn read(text: &str) -> Vec<Failure> {
+    let mut res: Vec<Failure> = Vec::new();
+    let streams = lines::streams(text);
+    for stream in &streams {
+        of_stream(stream, &mut res);
+    }
+    // Progress bars are the launcher's, and have no rank.
+    if let Some(unranked) = streams.iter().find(|it| it.rank.is_none()) {
+        for failure in res.iter_mut().filter(|it| it.rank.is_some() && it.progress.is_none()) {
+            failure.progress = traceback::progress_before(&unranked.lines, failure.at);
+        }
+    }
+    res.sort_by_key(|it| it.at);
+    merge(res)
+}
+
+fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
+    let mut at = 0;
+    while at < stream.lines.len() && res.len() < MOST {
+        let window = window(&stream.lines, at);
+        let Some((anchor, start)) = anchors::find(&window.lower, window.first) else {
+            at += 1;
+            continue;
+        };
+        let line = &stream.lines[at];
+        let mut failure = anchors::parse(anchor, &window.text, &window.lower, start);
+        failure.at = line.number;
+        failure.rank = line.rank.or(stream.rank);
+        failure.pid = line.pid;
+        failure.times = 1;
+        failure.text = clip(&window.text, window.kept);
+        traceback::attach(&mut failure, &stream.lines, at);
+        finish(&mut failure, anchor);
+        res.push(failure);
+        at += window.taken(anchor).max(1);
+    }
+}
+
+/// The line at `at` and what may belong to its message, as one line of single blanks.
+struct Window {
+    text: String,
+    lower: String,
+    /// Where the first line ends in it: an anchor has to begin before.
+    first: usize,
+    /// Bytes of it that belong to the message.
+    kept: usize,
+    n_lines: usize,
+}
+
+impl Window {
+    /// Lines that need not be looked at again.
+    fn taken(&self, anchor: Anchor) -> usize {
+        if anchor.is_long() { self.n_lines } else { 1 }
+    }
+}
+
+fn window(lines: &[Line<'_>], at: usize) -> Window {
+    let mut text = String::new();
+    let mut first = 0;
+    let mut n_lines = 0;
+    for (n, line) in lines[at..].iter().take(MESSAGE_LINES).enumerate() {
+        let trimmed = line.text.trim();
+        let begins_anew = 0 < n && (trimmed.is_empty() || lines::begins_anew(trimmed));
+        if begins_anew || MESSAGE_CHARS < text.len() {
+            break;
+        }
+        for word in trimmed.split_whitespace() {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(word);
+            if MESSAGE_CHARS * 2 < text.len() {
+                break;
+            }
+        }
+        n_lines += 1;
+        if n == 0 {
+            first = text.len();
+        }
+    }
+    // A message never ends after its first line's neighbour begins one of its own.
+    let lower = text.to_ascii_lowercase();
+    let next = anchors::next_after(&lower, first);
+    let kept = next.unwrap_or(text.len());
+    text.truncate(floor(&text, kept));
+    let lower = text.to_ascii_lowercase();
+    Window {
+        first: first.min(text.len()),
+        kept: text.len(),
+        text,
+        lower,
+        n_lines: n_lines.min(if next.is_some() { 1 } else { n_lines }),
+    }
+}
+
+/// What the numbers give that does not stand there itself.
+fn finish(failure: &mut Failure, anchor: Anchor) {
+    let it = failure;
+    if it.slack.is_none() {
+        it.slack = it.reserved.zip(it.allocated).map(|(held, used)| held.saturating_sub(used));
+    }
+    if it.reserved.is_none() {
+        it.reserved = it.allocated.zip(it.slack).map(|(used, slack)| used + slack);
+    }
+    // A process's line that reads 0 bytes in a container says nothing.
+    if it.process == Some(Bytes::ZERO) && it.reserved.is_some_and(|held| Bytes::ZERO < held) {
+        it.numbers.push(("this process, as the driver reports it".to_owned(), Bytes::ZERO));
+        it.process = None;
+    }
+    if anchor == Anchor::Torch {
+        let whole =
+            ["expandable_segments", "max_split_size_mb", "cached)", "by pytorch)", "empty_cache"];
+        let lower = it.text.to_ascii_lowercase();
+        let parts = [it.requested, it.capacity, it.free, it.allocated];
+        it.clipped =
+            parts.iter().any(Option::is_none) && !whole.iter().any(|end| lower.contains(end));
+    }
+}
+
+/// The same failure is often told twice: by the exception and by who logs it.
+fn merge(failures: Vec<Failure>) -> Vec<Failure> {
+    let mut res: Vec<Failure> = Vec::new();
+    for failure in failures {
+        let same = |old: &&mut Failure| {
+            let near = failure.at.saturating_sub(old.at) <= 3;
+            let bare = |it: &Failure| it.requested.is_none() && it.capacity.is_none();
+            let runtime = [Backend::CudaRuntime, Backend::Other];
+            old.rank == failure.rank
+                && old.kind == failure.kind
+                && (old.backend == failure.backend
+                    && old.requested == failure.requested
+                    && old.free == failure.free
+                    && old.allocated == failure.allocated
+                    && (old.device == failure.device || near && failure.device.is_none())
+                    && (!bare(old) || near)
+                    || near && bare(&failure) && runtime.contains(&failure.backend))
+        };
+        match res.iter_mut().rev().take(64).find(same) {
+            Some(old) => {
+                old.times += 1;
+                if old.user_frame.is_none() {
+                    old.user_frame = failure.user_frame;
+                    old.innermost = failure.innermost;
+                    old.phase = failure.phase;
+                }
+                if old.exception.is_none() {
+                    old.exception = failure.exception;
+                }
+            }
+            None => res.push(failure),
+        }
+    }
+    res
+}
+
+fn clip(text: &str, len: usize) -> String {
+    let end = floor(text, len.min(1_200));
+    text[..end].trim().to_owned()
+}
+
+/// The largest boundary of `text` that is not after `at`.
+fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}

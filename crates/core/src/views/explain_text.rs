@@ -1,0 +1,388 @@
+//! What happened, as text for a terminal: the verdict, why, what to change, and the evidence.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::{
+    explanation::{Comparison, Difference, Explanation, Kind, Oom, Shape},
+    failures::Failure,
+    findings::{Finding, Weight},
+    recording::{CodeLine, Phase},
+    units::Bytes,
+    views::text::{Style, Styles},
+};
+
+/// Errors of one log that are told in full.
+const SHOWN_OOMS: usize = 3;
+/// Lines of a difference.
+const SHOWN_LINES: usize = 20;
+/// How to record more.
+const RECORD: &str = "plimsoll predict --record run.zip --until-exit -- python train.py ...   (no GPU needed), then plimsoll explain run.zip";
+
+/// `explanations` as text of at most `width` columns.
+pub fn explanations(
+    explanations: &[Explanation],
+    comparison: Option<&Comparison>,
+    styles: Styles,
+    width: usize,
+) -> impl Display {
+    fmt::from_fn(move |f| {
+        let report = Report { styles, width: width.max(60) };
+        if let Some(comparison) = comparison {
+            report.comparison(f, explanations, comparison)?;
+        }
+        let several = 1 < explanations.len();
+        for (n, it) in explanations.iter().enumerate() {
+            if several {
+                let rank = it.rank.map(|it| format!(" (rank {it})")).unwrap_or_default();
+                let line = if n == 0 && comparison.is_none() { "" } else { "\n" };
+                writeln!(f, "{line}{}", styles.heading.of(format!("== {}{rank}", it.name)))?;
+            }
+            report.one(f, it)?;
+        }
+        Ok(())
+    })
+}
+
+/// `differences` as a table.
+pub fn differences(differences: &[Difference], names: (&str, &str), width: usize) -> impl Display {
+    fmt::from_fn(move |f| {
+        let sum = |pick: fn(&Difference) -> Bytes| -> Bytes { differences.iter().map(pick).sum() };
+        let (before, after) = (sum(|it| it.before.0), sum(|it| it.after.0));
+        writeln!(f, "At the peak, by line: {} against {}", names.0, names.1)?;
+        writeln!(f, "(lines that differ: {before}, then {after})\n")?;
+        writeln!(f, "  {:>11} {:>11} {:>11}  line", "before", "after", "change")?;
+        for it in differences.iter().take(SHOWN_LINES) {
+            let (a, b) = (it.before.0, it.after.0);
+            let change = if a <= b {
+                format!("+{}", b.saturating_sub(a))
+            } else {
+                format!("-{}", a.saturating_sub(b))
+            };
+            let place: String = format!("{} ({})", it.at, it.category)
+                .chars()
+                .take(width.saturating_sub(40))
+                .collect();
+            writeln!(f, "  {:>11} {:>11} {change:>11}  {place}", a.to_string(), b.to_string())?;
+        }
+        if SHOWN_LINES < differences.len() {
+            writeln!(f, "  ... {} more", differences.len() - SHOWN_LINES)?;
+        }
+        Ok(())
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Report {
+    styles: Styles,
+    width: usize,
+}
+
+impl Report {
+    fn one(self, f: &mut Formatter<'_>, it: &Explanation) -> fmt::Result {
+        let styles = self.styles;
+        for oom in it.ooms.iter().take(SHOWN_OOMS) {
+            self.oom(f, oom)?;
+        }
+        if SHOWN_OOMS < it.ooms.len() {
+            writeln!(f, "\n... and {} more failures", it.ooms.len() - SHOWN_OOMS)?;
+        }
+        let problems: Vec<&Finding> =
+            it.findings.iter().filter(|it| it.weight != Weight::Fact).collect();
+        let facts: Vec<&Finding> =
+            it.findings.iter().filter(|it| it.weight == Weight::Fact).collect();
+        if it.ooms.is_empty() {
+            self.verdict(f, it, &problems)?;
+        }
+        if !problems.is_empty() {
+            self.heading(f, "What was found, by what it would give back")?;
+            for finding in problems {
+                self.finding(f, finding)?;
+            }
+        }
+        for failure in it.others.iter().take(SHOWN_OOMS) {
+            self.not_oom(f, failure)?;
+        }
+        if !facts.is_empty() || !it.notes.is_empty() {
+            self.heading(f, "Good to know")?;
+        }
+        for finding in facts {
+            self.said(f, "  - ", &finding.title, 4)?;
+            if finding.code == "peak/composition" {
+                for line in &finding.evidence {
+                    writeln!(f, "      {line}")?;
+                }
+            } else {
+                let text = format!("{} [{}]", finding.remedy, finding.code);
+                self.said(f, &format!("    {}", styles.faint.on), &text, 4)?;
+                write!(f, "{}", styles.faint.off)?;
+            }
+        }
+        for note in &it.notes {
+            self.said(f, "  - ", note, 4)?;
+        }
+        Ok(())
+    }
+
+    fn verdict(
+        self,
+        f: &mut Formatter<'_>,
+        it: &Explanation,
+        problems: &[&Finding],
+    ) -> fmt::Result {
+        let styles = self.styles;
+        let most = it.peak_allocated.zip(it.peak_reserved);
+        let levels = most
+            .map(|(a, b)| format!("{a} allocated and {b} reserved at most"))
+            .unwrap_or_default();
+        let steps = if it.steps == 0 { String::new() } else { format!(", {} steps", it.steps) };
+        let wrong =
+            problems.iter().filter(|it| it.weight == Weight::Problem).max_by_key(|it| it.bytes);
+        match wrong {
+            Some(finding) => {
+                write!(f, "{} ", styles.bad.of(word(finding.code)))?;
+                self.wrapped(f, &finding.title, word(finding.code).len() + 1, 2)?;
+                writeln!(f, "{levels}{steps}")
+            }
+            None if it.is_empty() && it.kind == Kind::Text => {
+                writeln!(
+                    f,
+                    "{} no failure for lack of memory is in this text",
+                    styles.good.of("NOTHING FOUND:")
+                )
+            }
+            None if it.kind == Kind::Text => Ok(()),
+            None => {
+                writeln!(f, "{} {levels}{steps}", styles.good.of("NOTHING WRONG:"))
+            }
+        }
+    }
+
+    fn oom(self, f: &mut Formatter<'_>, oom: &Oom) -> fmt::Result {
+        let styles = self.styles;
+        let what = match oom.cause {
+            crate::failures::Cause::Host => "HOST OUT OF MEMORY",
+            _ if oom.is_sure => "OUT OF MEMORY",
+            _ => "PERHAPS OUT OF MEMORY",
+        };
+        write!(f, "{}", styles.bad.of(what))?;
+        let mut rest = String::new();
+        if let Some(rank) = oom.rank {
+            rest += &format!(" rank {rank}");
+        }
+        match (oom.step, oom.phase) {
+            (Some(step), Some(it)) => rest += &format!(" in step {step}, {}", phase(it)),
+            (Some(step), None) => rest += &format!(" in step {step}"),
+            (None, Some(it)) => rest += &format!(" in {}", phase(it)),
+            (None, None) => {}
+        }
+        if let Some(progress) = &oom.progress {
+            rest += &format!(" at {progress}");
+        }
+        if let Some(at) = &oom.at {
+            rest += &format!(", at {}", place(at));
+        }
+        self.wrapped(f, &rest, what.len(), 2)?;
+        if let Some(at) = oom.at.as_ref().filter(|it| !it.text.is_empty()) {
+            writeln!(f, "    {}", clipped(&at.text, self.width - 4))?;
+        }
+        self.said(
+            f,
+            "  cause: ",
+            &format!("{}. {}", oom.cause.word().replace('_', " "), sentence(&oom.why)),
+            2,
+        )?;
+        if oom.shape != Shape::Other {
+            self.said(f, "  ", oom.shape.sentence(), 2)?;
+        }
+        self.numbers(f, oom)?;
+        if !oom.enough.is_empty() {
+            self.heading(f, "It would have fitted without (the fewest blocks)")?;
+            for (at, bytes, blocks) in oom.enough.iter().take(5) {
+                let blocks =
+                    if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
+                writeln!(
+                    f,
+                    "  {:>11}  {}",
+                    bytes.to_string(),
+                    clipped(&format!("{at} ({blocks})"), self.width - 15)
+                )?;
+            }
+        }
+        self.heading(f, "What to change")?;
+        for (n, remedy) in oom.remedies.iter().take(6).enumerate() {
+            self.said(f, &format!("  {}. ", n + 1), remedy, 5)?;
+        }
+        if oom.line.is_some() {
+            self.heading(f, "What a text cannot say")?;
+            let text = "what the memory was used for, and whether it grew. A recording does:";
+            self.said(f, "  ", text, 2)?;
+            self.said(f, "    ", RECORD, 4)?;
+        }
+        writeln!(f)
+    }
+
+    fn numbers(self, f: &mut Formatter<'_>, oom: &Oom) -> fmt::Result {
+        let mut rows: Vec<(String, Bytes)> = Vec::new();
+        let mut add = |name: &str, value: Option<Bytes>| {
+            if let Some(value) = value {
+                rows.push((name.to_owned(), value));
+            }
+        };
+        add("asked for", oom.requested);
+        add("the card has", oom.capacity);
+        add("free on it", oom.free);
+        add("in tensors", oom.allocated);
+        add("  of that in private pools", oom.private_pools);
+        add("held, not in tensors", oom.slack);
+        add("held by PyTorch in all", oom.reserved);
+        add("this process in all", oom.process);
+        add("other processes", oom.others);
+        add("the process's limit", oom.limit);
+        rows.extend(oom.numbers.iter().cloned());
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let by = oom.backend.name();
+        let clip = if oom.clipped { "; the message is cut off" } else { "" };
+        let times =
+            if 1 < oom.times { format!("; told {} times", oom.times) } else { String::new() };
+        self.heading(f, &format!("The numbers ({by}{clip}{times})"))?;
+        for (name, value) in rows {
+            writeln!(f, "  {:<28} {:>11}", clipped(&name, 28), value.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn finding(self, f: &mut Formatter<'_>, it: &Finding) -> fmt::Result {
+        let styles = self.styles;
+        let style = if it.weight == Weight::Problem { styles.bad } else { styles.warn };
+        let mut place_of = it.at.as_ref().map(|it| format!("at {}", place(it))).unwrap_or_default();
+        if let Some(step) = it.step {
+            place_of += &format!(", step {step}");
+        }
+        let place_of = place_of.trim_start_matches([',', ' ']);
+        let room = self.width.saturating_sub(2 + 11 + 2 + it.code.len() + 2);
+        writeln!(
+            f,
+            "  {:>11}  {}  {}",
+            it.bytes.to_string(),
+            style.of(it.code),
+            clipped(place_of, room)
+        )?;
+        self.said(f, "    ", &sentence(&it.title), 4)?;
+        for line in &it.evidence {
+            self.said(f, "    - ", line, 6)?;
+        }
+        self.said(f, "    change: ", &it.remedy, 6)
+    }
+
+    fn not_oom(self, f: &mut Formatter<'_>, it: &Failure) -> fmt::Result {
+        write!(f, "{} ", self.styles.warn.of("NOT OUT OF MEMORY:"))?;
+        self.wrapped(f, &it.verdict().why, 19, 2)?;
+        self.said(f, "  ", &clipped(&it.text, 300), 2)
+    }
+
+    fn comparison(
+        self,
+        f: &mut Formatter<'_>,
+        all: &[Explanation],
+        it: &Comparison,
+    ) -> fmt::Result {
+        writeln!(f, "{}", self.styles.heading.of(format!("{} inputs", all.len())))?;
+        for sentence in &it.sentences {
+            self.said(f, "  ", sentence, 2)?;
+        }
+        Ok(())
+    }
+
+    fn heading(self, f: &mut Formatter<'_>, text: &str) -> fmt::Result {
+        writeln!(f, "\n{}", self.styles.heading.of(text))
+    }
+
+    fn said(self, f: &mut Formatter<'_>, start: &str, text: &str, indent: usize) -> fmt::Result {
+        write!(f, "{start}")?;
+        self.wrapped(f, text, start.trim_start_matches('\x1b').chars().count(), indent)
+    }
+
+    /// `text` in lines of the report's width; the first begins at column `start`.
+    fn wrapped(
+        self,
+        f: &mut Formatter<'_>,
+        text: &str,
+        start: usize,
+        indent: usize,
+    ) -> fmt::Result {
+        let mut column = start;
+        let mut at_start = true;
+        for word in text.split_whitespace() {
+            let len = word.chars().count();
+            if !at_start && self.width < column + 1 + len {
+                write!(f, "\n{:indent$}", "")?;
+                column = indent;
+                at_start = true;
+            }
+            if !at_start || start != 0 && column == start && text.starts_with(' ') {
+                write!(f, " ")?;
+                column += 1;
+            }
+            write!(f, "{word}")?;
+            column += len;
+            at_start = false;
+        }
+        writeln!(f)
+    }
+}
+
+/// A finding's kind as the first word of a report.
+fn word(code: &str) -> &'static str {
+    match code.split('/').next() {
+        Some("leak") => "LEAK:",
+        Some("growth") => "GROWS:",
+        Some("fragmentation") => "FRAGMENTED:",
+        _ => "PROBLEM:",
+    }
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|it| it.to_uppercase().to_string()).unwrap_or_default();
+    let end = if text.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{first}{}{end}", chars.as_str())
+}
+
+fn place(line: &CodeLine) -> String {
+    let function = match line.function.as_str() {
+        "" | "<module>" => String::new(),
+        name => format!(" in {name}"),
+    };
+    format!("{}{function}", crate::findings::place(line))
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Forward => "forward",
+        Phase::Backward => "backward",
+        Phase::Optimizer => "the optimizer",
+        Phase::ZeroGrad => "zero_grad",
+        Phase::Evaluation => "evaluation",
+    }
+}
+
+fn clipped(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// A rule's page, and every rule by its code.
+pub fn rules(styles: Styles) -> impl Display {
+    fmt::from_fn(move |f| {
+        for rule in crate::findings::RULES {
+            let Style { on, off } = styles.heading;
+            writeln!(f, "{on}{:<30}{off} {}", rule.code, rule.title)?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,192 @@
+//! `plimsoll explain --json` and `diff --json`. Keys only get added; [`VERSION`] says when one changes
+//! its meaning.
+
+use serde_json::{Value, json};
+
+use crate::{
+    explanation::{Comparison, Difference, Explanation, Kind, Oom},
+    failures::Failure,
+    findings::{Finding, RULES, Window},
+    recording::{CodeLine, Phase},
+    units::Bytes,
+};
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// One input is an object of its own; several are a list beside what leads, and a comparison.
+pub fn explanations(explanations: &[Explanation], comparison: Option<&Comparison>) -> String {
+    let inputs: Vec<Value> = explanations.iter().map(input).collect();
+    let leading = comparison.map_or(0, |it| it.leading);
+    let mut res = inputs.get(leading).cloned().unwrap_or_else(|| json!({}));
+    res["version"] = json!(VERSION);
+    if 1 < inputs.len() {
+        res["inputs"] = Value::Array(inputs);
+        res["comparison"] = comparison.map_or(Value::Null, |it| {
+            json!({
+                "leading": it.leading,
+                "smallest_peak_bytes": it.smallest.0,
+                "largest_peak_bytes": it.largest.0,
+                "sentences": it.sentences,
+            })
+        });
+    }
+    pretty(&res)
+}
+
+/// Every kind of finding.
+pub fn rules() -> String {
+    let rules: Vec<Value> = RULES
+        .iter()
+        .map(|it| json!({ "code": it.code, "title": it.title, "page": it.page }))
+        .collect();
+    pretty(&json!({ "version": VERSION, "findings": rules }))
+}
+
+/// What differs between two.
+pub fn differences(differences: &[Difference]) -> String {
+    let lines: Vec<Value> = differences
+        .iter()
+        .map(|it| {
+            json!({
+                "at": it.at,
+                "category": it.category,
+                "before_bytes": it.before.0.0,
+                "before_blocks": it.before.1,
+                "after_bytes": it.after.0.0,
+                "after_blocks": it.after.1,
+            })
+        })
+        .collect();
+    pretty(&json!({ "version": VERSION, "differences": lines }))
+}
+
+fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn input(it: &Explanation) -> Value {
+    json!({
+        "kind": kind(it.kind),
+        "name": it.name,
+        "rank": it.rank,
+        "torch_version": it.torch_version,
+        "window": it.window.as_ref().map(window),
+        "peak_allocated_bytes": bytes(it.peak_allocated),
+        "peak_reserved_bytes": bytes(it.peak_reserved),
+        "steps": it.steps,
+        "findings": it.findings.iter().map(finding).collect::<Vec<_>>(),
+        "oom": it.ooms.first().map(oom),
+        "ooms": it.ooms.iter().map(oom).collect::<Vec<_>>(),
+        "not_oom": it.others.iter().map(other).collect::<Vec<_>>(),
+        "notes": it.notes,
+    })
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Snapshot => "snapshot",
+        Kind::Recording => "recording",
+        Kind::Text => "text",
+        Kind::ProfilerTrace => "profiler_trace",
+    }
+}
+
+fn window(it: &Window) -> Value {
+    json!({
+        "events": it.events,
+        "blocks_before": it.blocks_before,
+        "bytes_before": it.bytes_before.0,
+        "overwritten": it.overwritten,
+        "began_late": it.began_late,
+        "stacks": it.stacks,
+    })
+}
+
+fn finding(it: &Finding) -> Value {
+    json!({
+        "code": it.code,
+        "title": it.title,
+        "weight": it.weight.word(),
+        "bytes": it.bytes.0,
+        "count": it.count,
+        "evidence": { "line": line(it.at.as_ref()), "step": it.step, "facts": it.evidence },
+        "remedy": it.remedy,
+        "device": it.device,
+    })
+}
+
+fn oom(it: &Oom) -> Value {
+    let numbers: Vec<Value> =
+        it.numbers.iter().map(|(label, it)| json!({ "label": label, "bytes": it.0 })).collect();
+    let enough: Vec<Value> = it
+        .enough
+        .iter()
+        .map(|(at, bytes, blocks)| json!({ "at": at, "bytes": bytes.0, "blocks": blocks }))
+        .collect();
+    json!({
+        "requested_bytes": bytes(it.requested),
+        "capacity_bytes": bytes(it.capacity),
+        "free_bytes": bytes(it.free),
+        "allocated_bytes": bytes(it.allocated),
+        "reserved_bytes": bytes(it.reserved),
+        "slack_bytes": bytes(it.slack),
+        "process_bytes": bytes(it.process),
+        "other_bytes": bytes(it.others),
+        "limit_bytes": bytes(it.limit),
+        "private_pools_bytes": bytes(it.private_pools),
+        "backend": it.backend.word(),
+        "cause": it.cause.word(),
+        "sure": it.is_sure,
+        "shape": it.shape.word(),
+        "why": it.why,
+        "remedies": it.remedies,
+        "device": it.device,
+        "rank": it.rank,
+        "step": it.step,
+        "phase": it.phase.map(phase),
+        "progress": it.progress,
+        "at": line(it.at.as_ref()),
+        "numbers": numbers,
+        "enough": enough,
+        "times": it.times,
+        "line": it.line,
+        "message": it.message,
+        "clipped": it.clipped,
+    })
+}
+
+fn other(it: &Failure) -> Value {
+    json!({
+        "kind": it.kind.word(),
+        "backend": it.backend.word(),
+        "requested_bytes": bytes(it.requested),
+        "limit_bytes": bytes(it.limit),
+        "free_bytes": bytes(it.free),
+        "why": it.verdict().why,
+        "line": it.at,
+        "times": it.times,
+        "message": it.text,
+    })
+}
+
+fn line(it: Option<&CodeLine>) -> Value {
+    it.map_or(
+        Value::Null,
+        |it| json!({ "file": it.file, "line": it.line, "function": it.function, "text": it.text }),
+    )
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Forward => "forward",
+        Phase::Backward => "backward",
+        Phase::Optimizer => "optimizer",
+        Phase::ZeroGrad => "zero_grad",
+        Phase::Evaluation => "evaluation",
+    }
+}
+
+fn bytes(it: Option<Bytes>) -> Option<u64> {
+    it.map(|it| it.0)
+}
