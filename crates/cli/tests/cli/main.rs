@@ -4,5 +4,6 @@
 mod bad_input;
 mod cache;
 mod ending;
+mod explain;
 mod output;
 mod support;
