@@ -144,7 +144,10 @@ fn no_file_names_the_machine_that_it_was_written_on() {
     // In pieces, or this file would name them itself.
     let words = [["/wo", "rk/"].concat(), ["/tm", "p/"].concat(), ["/ro", "ot/"].concat()];
     let folders = ["crates", "xtask", "fixtures"];
-    for (path, bytes) in folders.iter().flat_map(|it| files(it)) {
+    // Other people's messages name other people's machines.
+    let is_ours = |path: &Path| !path.ends_with("oom-messages.jsonl");
+    let files = folders.iter().flat_map(|it| files(it)).filter(|(path, _)| is_ours(path));
+    for (path, bytes) in files {
         for word in &words {
             let found = bytes.windows(word.len()).any(|it| it == word.as_bytes());
             assert!(!found, "{}: {word}", path.display());

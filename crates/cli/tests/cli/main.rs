@@ -4,6 +4,7 @@
 mod bad_input;
 mod cache;
 mod ending;
+mod explain;
 mod output;
 mod replay;
 mod support;

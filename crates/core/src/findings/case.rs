@@ -155,6 +155,12 @@ impl<'a> Case<'a> {
         .collect()
     }
 
+    /// The last event that belongs to the run: a program that returns only gives back after it.
+    pub(crate) fn last(&self) -> EventId {
+        let over = EventId(self.evidence.over().0.saturating_sub(1));
+        self.run.replay.blocks.last().map_or(over, |it| over.min(it.alloc))
+    }
+
     pub(crate) fn life(&self, block: BlockId) -> &BlockLife {
         &self.run.replay.blocks[block.index()]
     }
@@ -183,6 +189,16 @@ impl<'a> Case<'a> {
 
     pub(crate) fn line_of(&self, stack: StackId) -> Option<CodeLine> {
         origins::line_of(self.run.trace, &self.run.stacks, stack)
+    }
+
+    /// The user's line that called the outermost module: what is kept, is kept by the loop around it.
+    pub(crate) fn line_outside(&self, stack: StackId) -> Option<CodeLine> {
+        let mut outer = stack;
+        while self.run.stacks.signs(outer).has(Signs::MODULE) {
+            outer = self.run.trace.stacks.caller(outer);
+        }
+        let has_line = self.run.stacks.user_frame(outer).is_some();
+        self.line_of(if has_line { outer } else { stack })
     }
 
     /// Whether a frame of `stack` has one of `words` in its function or file name.

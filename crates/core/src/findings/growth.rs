@@ -11,13 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    findings::Case,
-    prediction::{
-        Category,
-        stacks::Signs,
-        timeline::{Places, Stage},
-    },
-    recording::{CodeLine, MarkKind, Phase},
+    findings::{Case, clock::Clock},
+    prediction::{Category, stacks::Signs, timeline::Stage},
+    recording::CodeLine,
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -66,58 +62,6 @@ pub(crate) struct Growth {
     pub(crate) held: Bytes,
 }
 
-/// The steps as a clock.
-struct Clock {
-    step_ends: Vec<EventId>,
-    /// Where each forward pass begins.
-    passes: Vec<EventId>,
-    /// From here on passes count.
-    from: EventId,
-}
-
-impl Clock {
-    fn of(case: &Case<'_>) -> Clock {
-        let timeline = &case.run.timeline;
-        let notes = &case.run.recording.notes;
-        let mut passes: Vec<EventId> = if timeline.marked {
-            let places = Places::new(&case.run.replay, case.run.index, &notes.stats);
-            let begins = notes.marks.iter().filter(|it| {
-                matches!(it.kind, MarkKind::Begin(Phase::Forward | Phase::Evaluation))
-            });
-            begins.map(|it| places.event(&it.place)).collect()
-        } else {
-            timeline.starts(Stage::Forward).chain(timeline.starts(Stage::Evaluation)).collect()
-        };
-        passes.sort_unstable();
-        let step_ends = timeline.step_ends.clone();
-        let from = if LEAST <= step_ends.len() {
-            *step_ends.last().unwrap_or(&EventId(0))
-        } else {
-            EventId(0)
-        };
-        Clock { step_ends, passes, from }
-    }
-
-    fn at(&self, event: EventId) -> u32 {
-        let count = |of: &[EventId]| {
-            u32::try_from(of.partition_point(|it| *it <= event)).unwrap_or(u32::MAX)
-        };
-        let passes_before = |event: EventId| {
-            u32::try_from(self.passes.partition_point(|it| *it <= event)).unwrap_or(u32::MAX)
-        };
-        if LEAST <= self.step_ends.len() {
-            let steps = count(&self.step_ends);
-            if event < self.from {
-                steps
-            } else {
-                steps + passes_before(event).saturating_sub(passes_before(self.from))
-            }
-        } else {
-            passes_before(event)
-        }
-    }
-}
-
 /// Blocks of one stack (and of one size, where there is no stack).
 type Key = (StackId, Bytes);
 /// Several of them.
@@ -134,7 +78,7 @@ impl Growth {
     /// Everything that grows, at the peak and in the end; of the same thing the larger.
     pub(crate) fn all(case: &Case<'_>) -> Vec<Growth> {
         let clock = Clock::of(case);
-        let last = EventId(case.evidence.over().0.saturating_sub(1));
+        let last = case.last();
         let mut res = Vec::new();
         if clock.at(last) < 3 {
             return res;
@@ -182,7 +126,7 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId) -> Vec<Growth> {
     if groups.is_empty() {
         return res;
     }
-    drop_level(case, moment, &mut groups);
+    drop_level(case, clock, moment, &mut groups);
     res.extend(classify(case, clock, moment, groups));
     res
 }
@@ -211,22 +155,49 @@ fn is_spread(group: &Group, now: u32) -> bool {
 }
 
 /// Takes out what there was as much of half way.
-fn drop_level(case: &Case<'_>, moment: EventId, groups: &mut BTreeMap<Key, Group>) {
+fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTreeMap<Key, Group>) {
     let mut half_way: BTreeMap<Key, (EventId, Bytes)> = BTreeMap::new();
     for (key, group) in &*groups {
-        let first = group.kept.first().map_or(0, |(_, it)| case.life(*it).alloc.0);
-        let middle = EventId(first + (moment.0.saturating_sub(first)) / 2);
+        let first = group.kept.first().map_or(0, |(step, _)| *step);
+        let middle =
+            clock.first_event(first + (clock.at(moment).saturating_sub(first)).div_ceil(2), moment);
         half_way.insert(*key, (middle, Bytes::ZERO));
     }
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         if life.alloc <= moment
             && let Some((middle, bytes)) = half_way.get_mut(&key(case, block))
-            && life.is_live_after(*middle)
+            && life.alloc < *middle
+            && life.free.is_none_or(|free| *middle <= free)
         {
             *bytes += life.size;
         }
     }
-    groups.retain(|key, group| half_way[key].1.0 / 3 * 4 < group.bytes.0);
+    // Half way is the beginning of a step, so the step at hand does not count here either.
+    let now = clock.at(moment);
+    let old = |group: &Group| -> Bytes {
+        let blocks = group.kept.iter().filter(|(step, _)| *step < now);
+        blocks.map(|(_, it)| case.life(*it).size).sum()
+    };
+    groups.retain(|key, group| half_way[key].1.0 / 3 * 4 < old(group).0);
+    // A buffer fills before it is full: if it is as large at the end of a longer run, it was full.
+    let last = case.last();
+    if clock.at(last) < now + 2 {
+        return;
+    }
+    let end = clock.at(last);
+    let mut later: BTreeMap<Key, Bytes> = groups.keys().map(|key| (*key, Bytes::ZERO)).collect();
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        if life.is_live_after(last)
+            && let Some(bytes) = later.get_mut(&key(case, block))
+            && clock.at(life.alloc) < end
+        {
+            *bytes += life.size;
+        }
+    }
+    groups.retain(|key, group| {
+        let (then, later) = (old(group).0, later[key].0);
+        later < then / 4 * 3 || then / 3 * 4 < later
+    });
 }
 
 /// One tensor in the place of the one before, and larger: a cache, or `cat` in a loop.
@@ -289,7 +260,7 @@ fn larger_each_time(case: &Case<'_>, moment: EventId, live: &BTreeMap<Key, Group
         let group = &live[&(stack, Bytes::ZERO)];
         let is_cache = is_cache(case, stack);
         let kind = if is_cache { Kind::KvCache } else { Kind::Other };
-        let at = case.line_of(stack);
+        let at = case.line_outside(stack);
         let share = it
             .last
             .0
@@ -349,7 +320,7 @@ fn classify(
         } else if in_pass(stage) || stage == Stage::Backward && key.0 == StackId::EMPTY {
             graph.push((key, group));
         } else {
-            rest.entry((Kind::Other, case.line_of(key.0))).or_default().push((key, group));
+            rest.entry((Kind::Other, case.line_outside(key.0))).or_default().push((key, group));
         }
     }
     // How much of what a pass made is still there?
@@ -428,7 +399,7 @@ fn classify(
         res.extend(growth(case, clock, moment, kind, &graph));
     } else {
         for (key, group) in graph {
-            rest.entry((Kind::Results, case.line_of(key.0))).or_default().push((key, group));
+            rest.entry((Kind::Results, case.line_outside(key.0))).or_default().push((key, group));
         }
     }
     for ((kind, _), groups) in rest.into_iter().filter(|(_, it)| !it.is_empty()) {
@@ -476,7 +447,7 @@ fn growth(
     }
     let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
     for ((stack, _), group) in groups {
-        if let Some(line) = case.line_of(*stack) {
+        if let Some(line) = case.line_outside(*stack) {
             *lines.entry(line).or_default() += group.bytes;
         }
     }

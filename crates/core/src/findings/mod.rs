@@ -6,6 +6,7 @@
 
 mod began_late;
 mod case;
+mod clock;
 mod double_buffer;
 mod dynamic_shapes;
 mod eval_without_no_grad;

@@ -1,0 +1,60 @@
+//! `plimsoll explain` and `diff`: what goes in is told apart by content, and every end has its code.
+
+use std::{
+    fs,
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use crate::support::{Place, Ran};
+
+const OOM: &str = "epoch 3\nTraceback (most recent call last):\n  File \"train.py\", line 61, in main\n    loss.backward()\nRuntimeError: CUDA out of memory. Tried to allocate 2.87 GiB (GPU 0; 14.76 GiB total capacity; 8.77 GiB already allocated; 19.75 MiB free; 13.71 GiB reserved in total by PyTorch)\n";
+
+fn piped(place: &Place, arguments: &[&str], text: &str) -> Ran {
+    let mut command: Command = place.plimsoll(arguments);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap().into()
+}
+
+#[test]
+fn a_log_from_a_pipe() {
+    let place = Place::new();
+    let ran = piped(&place, &["explain"], OOM);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.starts_with("OUT OF MEMORY at epoch 3, at train.py:61 in main"), "{ran:?}");
+    assert!(ran.stdout.contains("cause: fragmentation"), "{ran:?}");
+    assert!(ran.stdout.lines().all(|it| it.chars().count() <= 80), "{ran:?}");
+
+    let ran = piped(&place, &["explain", "-", "--json", "-"], OOM);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(json["kind"], "text");
+    assert_eq!(json["oom"]["requested_bytes"], 3_081_639_035_u64);
+    assert_eq!(json["oom"]["cause"], "fragmentation");
+}
+
+#[test]
+fn nothing_of_memory_is_1_and_nothing_readable_is_2() {
+    let place = Place::new();
+    assert_eq!(piped(&place, &["explain"], "loss 0.3\n").code, Some(1));
+    place.run(&["explain", "nowhere.pickle"]).assert_sentence("no such file");
+    fs::write(place.path().join("noise"), [0, 1, 2, 3, 4, 5, 0, 0]).unwrap();
+    place.run(&["explain", "noise"]).assert_sentence("neither a memory snapshot");
+    let evil = b"\x80\x04cposix\nsystem\n\x8c\x07echo hi\x85R.";
+    fs::write(place.path().join("evil.pickle"), evil).unwrap();
+    place.run(&["explain", "evil.pickle"]).assert_sentence("posix.system");
+}
+
+#[test]
+fn pages_are_printed() {
+    let place = Place::new();
+    let ran = place.run(&["explain", "--code", "leak/graph-retained"]);
+    assert!(ran.stdout.starts_with("# leak/graph-retained\n"), "{ran:?}");
+    assert!(place.run(&["explain", "--list"]).stdout.contains("growth/kv-cache"));
+    place.run(&["explain", "--code", "leak/nothing"]).assert_sentence("--list");
+}
