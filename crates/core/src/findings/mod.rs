@@ -1,5 +1,5 @@
 //! What is wrong with a run's memory, or could be had back. One file is one kind of problem: its code,
-//! its manual page, its check. A rule reads a [`Case`] and returns what it found; it changes nothing and
+//! its manual page, its check. A rule reads a `Case` and returns what it found; it changes nothing and
 //! calls no other rule.
 //!
 //! A code never changes its meaning, because people search for it.

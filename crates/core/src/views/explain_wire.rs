@@ -1,4 +1,4 @@
-//! `plimsoll explain --json` and `diff --json`. Keys only get added; [`VERSION`] says when one changes
+//! `plimsoll explain --json` and `diff --json`. Keys only get added; `VERSION` says when one changes
 //! its meaning.
 
 use serde_json::{Value, json};
