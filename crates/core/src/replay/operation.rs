@@ -75,9 +75,9 @@ impl Follower<'_> {
         }
         match (event.action, loss) {
             (Action::Oom, None) => first_gain.is_none(),
-            (Action::Oom, Some(loss)) => self.released_for(event, events.get(loss)),
+            (Action::Oom, Some(loss)) => self.released_for(event, loss, first_gain.unwrap_or(end)),
             (Action::Alloc, Some(loss)) => {
-                first_gain.is_some() && self.released_for(event, events.get(loss))
+                first_gain.is_some_and(|gain| self.released_for(event, loss, gain))
             }
             _ => false,
         }
@@ -97,7 +97,7 @@ impl Follower<'_> {
         if let Some(loss) = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain)) {
             let lost_until = first_gain.unwrap_or(end);
             let asks = fails || first_gain.is_some();
-            if !asks || !self.released_for(event, events.get(loss)) {
+            if !asks || !self.released_for(event, loss, lost_until) {
                 self.released(start, lost_until);
                 return lost_until;
             }
@@ -106,12 +106,20 @@ impl Follower<'_> {
         end + 1
     }
 
-    /// Whether the release that begins with `loss` was part of the request `event`, rather than an
-    /// `empty_cache` before it: both carry the stack of their call. Without stacks, only a request that
-    /// takes the run above all that it ever held can have been refused.
-    fn released_for(&mut self, event: Event, loss: Event) -> bool {
-        if event.stack != StackId::EMPTY || loss.stack != StackId::EMPTY {
-            return event.stack == loss.stack;
+    /// Whether the release at events `loss..until` was part of the request `event`, rather than an
+    /// `empty_cache` before it. A request that released carries its stack to every segment that it gave
+    /// back; an `empty_cache` carries its own, or none, and then a segment shows the stack that it was
+    /// allocated with, which may be the same line. Without stacks, only a request that takes the run above
+    /// all that it ever held can have been refused.
+    fn released_for(&mut self, event: Event, loss: usize, until: usize) -> bool {
+        let events = &self.device.events;
+        let mut losses = (loss..until)
+            .map(|it| events.get(it))
+            .filter(|it| matches!(it.action, Action::SegmentFree | Action::SegmentUnmap));
+        let has_stacks =
+            event.stack != StackId::EMPTY || losses.clone().any(|it| it.stack != StackId::EMPTY);
+        if has_stacks {
+            return losses.all(|it| it.stack == event.stack);
         }
         let size = round_size(event.size, &self.model.config);
         let asked = allocation_size(size, &self.model.config);
