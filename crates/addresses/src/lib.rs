@@ -5,7 +5,7 @@
 //! A crate of its own, because both need it and neither may link the other: the phantom, which goes into
 //! somebody else's process, and the replay, which asks where segments would have been.
 //!
-//! The rule is read off recordings of real H200 runs (`bench/addresses` compares it with them):
+//! The rule is read off recordings of real H200 runs (`bench/replay` says how many it reproduces):
 //! address space is taken in chunks of 32 MiB, each new one directly below the last; a request
 //! begins at the start of its chunk; a later one that fits goes into the unused end of an existing
 //! chunk, of several the lowest.
