@@ -14,6 +14,8 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use crate::card::Card;
 use crate::contents::Contents;
 use crate::fatbin::{self, Wrapper};
+use crate::integers::{self, Kernel};
+use crate::machine;
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
 
@@ -39,6 +41,9 @@ enum Asked {
 }
 
 static TESTS: RwLock<BTreeMap<u64, Test>> = RwLock::new(BTreeMap::new());
+
+/// Kernels whose results are computed.
+static COMPUTED: RwLock<BTreeMap<u64, Kernel>> = RwLock::new(BTreeMap::new());
 
 thread_local! {
     /// What the last kernel of this thread tested, if it did.
@@ -98,6 +103,19 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         _ => None,
     };
     LAST.set(asked);
+    let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
+    if let Some(kernel) = computed
+        && !arguments.is_null()
+        && let Some(mut machine) = machine::lock()
+    {
+        let contents = &mut machine.current().contents;
+        // SAFETY: the arguments of a kernel of this name.
+        let effect =
+            unsafe { integers::effect(kernel, arguments, |at, size| contents.known(at, size)) };
+        if let Some(effect) = effect {
+            integers::take_effect(contents, effect);
+        }
+    }
 }
 
 /// What an element-wise comparison of one element asks: its arguments are how many elements, the
@@ -222,6 +240,9 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
     }
     // SAFETY: not null; the compiler registers terminated names.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    if let Some(kernel) = integers::kernel_of(name) {
+        COMPUTED.write().unwrap_or_else(PoisonError::into_inner).insert(stub, kernel);
+    }
     if let Some(test) = test_of(name) {
         TESTS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, test);
     }
