@@ -174,6 +174,21 @@ def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):
     assert ran.report["unknown_reads"]["count"] == 2
 
 
+def test_a_batch_of_one_is_not_taken_for_a_packed_one(phantom):
+    """As Hugging Face asks of position numbers: are there gaps?"""
+    ran = phantom(
+        """
+        import json, torch
+        out = []
+        for batch in (1, 3):
+            gaps = (torch.arange(9000, device="cuda").expand(batch, -1).diff() != 1).cumsum(-1)
+            out.append(bool((gaps[:, -1] == 0).all()))
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == [True, True]
+
+
 def test_text_generation_ends_at_its_length(phantom):
     """As in the loop of Hugging Face: ended by a mask that is made of known numbers."""
     ran = phantom(

@@ -41,9 +41,7 @@ impl Type {
     }
 
     fn of_number(number: u8) -> Option<Self> {
-        [Self::Byte, Self::Char, Self::Short, Self::Int, Self::Long, Self::Bool]
-            .into_iter()
-            .find(|&it| it as u8 == number)
+        b"hasilb".iter().find_map(|&it| Self::of_letter(it).filter(|it| *it as u8 == number))
     }
 
     fn width(self) -> usize {
@@ -98,7 +96,7 @@ enum Action {
     Smallest,
 }
 
-/// Where an element-wise kernel has its scalar, if it has one.
+/// Where a kernel has its scalar, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// The scalar is all there is: `FillFunctor`.
@@ -116,7 +114,7 @@ enum Form {
 /// What a kernel does, as far as we can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// `vectorized_elementwise_kernel`, or `unrolled_elementwise_kernel` with casts.
+    /// `vectorized_elementwise_kernel`, or `unrolled_elementwise_kernel` with or without casts.
     Elementwise { meaning: Meaning, casts: bool },
     /// `reduce_kernel` of all elements.
     Reduction(Summary),
@@ -175,10 +173,11 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if has(name, b"13reduce_kernel") {
         return reduction(name);
     }
-    let casts = has(name, b"27unrolled_elementwise_kernel") && has(name, b"12LoadWithCast");
-    if !casts && !has(name, b"29vectorized_elementwise_kernel") {
+    let unrolled = has(name, b"27unrolled_elementwise_kernel");
+    if !unrolled && !has(name, b"29vectorized_elementwise_kernel") {
         return None;
     }
+    let casts = unrolled && has(name, b"12LoadWithCast");
     Some(Kernel::Elementwise { meaning: meaning(name)?, casts })
 }
 
