@@ -1,10 +1,9 @@
 //! Texts, each stored once. A recording names the same files, functions and modules millions of
 //! times.
 
-use std::{
-    collections::hash_map::RandomState,
-    hash::{BuildHasher, Hash},
-};
+use std::hash::{BuildHasher, Hash};
+
+use foldhash::fast::RandomState;
 
 use crate::trace::TextId;
 

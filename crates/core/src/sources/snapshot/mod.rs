@@ -10,6 +10,8 @@ mod decoder;
 mod keys;
 mod object;
 
+use std::io::Read;
+
 use crate::{
     sources::{
         Problem, ReadError, SourceFile, Warning,
@@ -17,29 +19,35 @@ use crate::{
         snapshot::{
             decoder::Decoder,
             keys::Word,
-            object::{Object, Span, Top},
+            object::{Kind, Object, Span, Top},
         },
     },
     trace::{DeviceTrace, Segment, Trace},
 };
 
-/// Reads a memory snapshot. What a damaged one still has comes with a warning that says where it
-/// breaks; bytes that are no snapshot, or that want to run code, are an error.
+/// Reads a memory snapshot that is in memory; see [`read_from`].
 pub fn read(bytes: &[u8]) -> Result<(Trace, Vec<Warning>), ReadError> {
-    if bytes.is_empty() {
+    read_from(bytes)
+}
+
+/// Reads a memory snapshot as it arrives; nothing of its bytes is kept. What a damaged one still has
+/// comes with a warning that says where it breaks; bytes that are no snapshot, or that want to run
+/// code, are an error.
+pub fn read_from(reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
+    let mut machine = Machine::new(reader, Decoder::new());
+    if machine.head().is_empty() {
         return Err(ReadError::Empty);
     }
-    let mut machine = Machine::new(bytes, Decoder::new());
     let (layout, damage) = match machine.run() {
         Ok(value) => (layout(&mut machine.builder, value), None),
         Err(Stop::Refused(Refused { opcode, import })) => {
-            return Err(ReadError::RunsCode { opcode, offset: machine.at as u64, import });
+            return Err(ReadError::RunsCode { opcode, offset: machine.at, import });
         }
         Err(Stop::Damage(damage)) => (salvage(&mut machine), Some(damage)),
     };
-    let at = machine.at as u64;
+    let at = machine.at;
     let Some(layout) = layout else {
-        return Err(not_a_snapshot(bytes, at, damage));
+        return Err(not_a_snapshot(machine.head(), at, damage));
     };
     let mut warnings: Vec<Warning> = Vec::new();
     let mut warn = |problem| warnings.push(Warning { file: SourceFile::Snapshot, at, problem });
@@ -64,9 +72,11 @@ struct Layout {
 fn layout(decoder: &mut Decoder, value: Value) -> Option<Layout> {
     let Value::Object(object) = value else { return None };
     match decoder.close(object) {
-        Object::Top(top) => Some(layout_of(decoder, top)),
+        Object::Top(top) => Some(layout_of(decoder, decoder.top(top))),
         // A bare list, or a device without any segment.
-        Object::Segments(segments) => Some(Layout { devices: Vec::new(), segments }),
+        Object::Rows(Kind::Segments, _) => {
+            Some(Layout { devices: Vec::new(), segments: decoder.rows(Kind::Segments, object) })
+        }
         Object::List => Some(Layout::default()),
         _ => None,
     }
@@ -75,27 +85,18 @@ fn layout(decoder: &mut Decoder, value: Value) -> Option<Layout> {
 fn layout_of(decoder: &Decoder, top: Top) -> Layout {
     let devices = match top.traces.map(|it| decoder.object(it)) {
         Some(Object::Traces(lists)) => {
-            decoder.traces[lists as usize].iter().map(|it| events_of(decoder, *it)).collect()
+            let lists = decoder.traces[lists as usize].iter();
+            lists.map(|it| decoder.rows(Kind::Events, *it)).collect()
         }
         _ => Vec::new(),
     };
-    let segments = match top.segments.map(|it| decoder.object(it)) {
-        Some(Object::Segments(segments)) => segments,
-        _ => Span::default(),
-    };
+    let segments = top.segments.map_or(Span::default(), |it| decoder.rows(Kind::Segments, it));
     Layout { devices, segments }
-}
-
-fn events_of(decoder: &Decoder, list: u32) -> Span {
-    match decoder.object(list) {
-        Object::Events(events) => events,
-        _ => Span::default(),
-    }
 }
 
 /// The layout of what stood there when the machine stopped early, from what was on its stack: the
 /// lists that were not finished are still open there, with the items that they had waiting.
-fn salvage(machine: &mut Machine<'_, Decoder>) -> Option<Layout> {
+fn salvage(machine: &mut Machine<impl Read, Decoder>) -> Option<Layout> {
     let decoder = &mut machine.builder;
     let mut res = Layout::default();
     let mut is_snapshot = false;
@@ -103,7 +104,7 @@ fn salvage(machine: &mut Machine<'_, Decoder>) -> Option<Layout> {
     if let Some(&Value::Object(top)) = machine.stack.first()
         && let Object::Top(top) = decoder.close(top)
     {
-        res = layout_of(decoder, top);
+        res = layout_of(decoder, decoder.top(top));
         is_snapshot = true;
     }
     let is_word = |value: &Value, word: Word| matches!(value, Value::Text(it) if word.is(*it));
@@ -115,13 +116,13 @@ fn salvage(machine: &mut Machine<'_, Decoder>) -> Option<Layout> {
         if let Some(Value::Object(outer)) = objects.next()
             && let Object::Traces(lists) = decoder.object(*outer)
         {
-            res.devices
-                .extend(decoder.traces[lists as usize].iter().map(|it| events_of(decoder, *it)));
+            let lists = decoder.traces[lists as usize].iter();
+            res.devices.extend(lists.map(|it| decoder.rows(Kind::Events, *it)));
         }
         let open_lists = objects.map_while(|it| match it {
             Value::Object(it) => match decoder.object(*it) {
                 Object::List => Some(Span::default()),
-                Object::Events(events) => Some(events),
+                Object::Rows(Kind::Events, _) => Some(decoder.rows(Kind::Events, *it)),
                 _ => None,
             },
             _ => None,
@@ -176,13 +177,13 @@ fn finish(decoder: Decoder, layout: Layout) -> Trace {
     Trace { devices, stacks, texts, streams, pools, settings, annotations }
 }
 
-fn not_a_snapshot(bytes: &[u8], at: u64, damage: Option<Damage>) -> ReadError {
-    let looks_like_one = matches!(bytes.first(), Some(0x80 | b'(' | b']' | b'}'));
+fn not_a_snapshot(head: &[u8], at: u64, damage: Option<Damage>) -> ReadError {
+    let looks_like_one = matches!(head.first(), Some(0x80 | b'(' | b']' | b'}'));
     match damage {
         None => ReadError::SomethingElse,
-        Some(damage) if looks_like_one && bytes.len() != 1 => ReadError::Unreadable { damage, at },
+        Some(damage) if looks_like_one && head.len() != 1 => ReadError::Unreadable { damage, at },
         Some(_) => {
-            let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
+            let start = String::from_utf8_lossy(head);
             ReadError::NotAPickle { start: start.chars().take(20).collect() }
         }
     }
