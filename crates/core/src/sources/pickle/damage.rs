@@ -9,6 +9,8 @@ pub enum Damage {
     CutOff,
     /// Whoever hands over the bytes cannot go on: the disk fails, what it unpacks is damaged.
     Unreadable(String),
+    /// The snapshot is JSON, and not as JSON is written.
+    Json(String),
     /// A byte that is no opcode.
     NoOpcode(u8),
     /// An opcode that no writer of snapshots uses.
@@ -30,6 +32,7 @@ impl fmt::Display for Damage {
         match self {
             Damage::CutOff => f.write_str("the file is cut off here"),
             Damage::Unreadable(why) => write!(f, "the file cannot be read on from here: {why}"),
+            Damage::Json(why) => write!(f, "damaged here: {why}"),
             Damage::NoOpcode(byte) => write!(f, "damaged here: 0x{byte:02x} is no pickle opcode"),
             Damage::Unexpected(opcode) => {
                 write!(f, "damaged here: opcode {opcode} does not occur in snapshots")
