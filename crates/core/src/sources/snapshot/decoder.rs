@@ -328,7 +328,6 @@ impl Decoder {
             }
             Object::Segment(at) => self.with_row(list, Kind::Segments, at),
             Object::Block(at) => self.with_row(list, Kind::Blocks, at),
-            Object::Frame(frame) => self.with_frame(list, frame),
             Object::List | Object::Rows(Kind::Events, _) => match list {
                 Object::List => {
                     self.traces.push(vec![object]);
@@ -372,13 +371,30 @@ impl Decoder {
         }
     }
 
+    /// `list` with the frames that `items` begin with, and how many these are: most lists are stacks.
     #[inline]
-    fn with_frame(&mut self, list: Object, frame: FrameId) -> Option<Object> {
-        let n_items = row(self.frame_items.len());
+    fn with_frames(&mut self, list: Object, items: &[Value]) -> (Object, usize) {
+        let first = row(self.frame_items.len());
         let open = match list {
-            Object::Frames(open) => open,
-            Object::List => {
-                let span = Span { first: n_items, len: 0 };
+            // A list that was put aside, while another one began, is no writer's.
+            Object::Frames(open) if self.open_frames[open as usize].end() == first => Some(open),
+            Object::List => None,
+            _ => return (list, 0),
+        };
+        for item in items {
+            let Value::Object(object) = *item else { break };
+            let Some(&Object::Frame(frame)) = self.objects.get(object as usize) else { break };
+            self.frame_items.push(frame);
+        }
+        let len = row(self.frame_items.len()) - first;
+        let open = match open {
+            Some(open) => {
+                self.open_frames[open as usize].len += len;
+                open
+            }
+            None if len == 0 => return (list, 0),
+            None => {
+                let span = Span { first, len };
                 if let Some(open) = self.free_frames.pop() {
                     self.open_frames[open as usize] = span;
                     open
@@ -387,14 +403,8 @@ impl Decoder {
                     row(self.open_frames.len() - 1)
                 }
             }
-            _ => return None,
         };
-        let span = &mut self.open_frames[open as usize];
-        (span.end() == n_items).then(|| {
-            span.len += 1;
-            self.frame_items.push(frame);
-            Object::Frames(open)
-        })
+        (Object::Frames(open), len as usize)
     }
 }
 
@@ -466,18 +476,15 @@ impl Builder for Decoder {
 
     fn append(&mut self, list: u32, items: &[Value]) {
         let mut grown = self.object(list);
-        for item in items {
+        let mut items = items;
+        loop {
+            let (with_frames, n) = self.with_frames(grown, items);
+            grown = with_frames;
+            let Some((item, rest)) = items[n..].split_first() else { break };
+            items = rest;
             if let Value::Object(object) = *item
                 && object != list
             {
-                let item = self.object(object);
-                // Most lists are stacks.
-                if let (Object::Frame(frame), Object::Frames(_)) = (item, grown)
-                    && let Some(it) = self.with_frame(grown, frame)
-                {
-                    grown = it;
-                    continue;
-                }
                 let item = self.close(object);
                 grown = self.appended(grown, object, item);
             }
