@@ -477,17 +477,20 @@ impl Builder for Decoder {
     fn append(&mut self, list: u32, items: &[Value]) {
         let mut grown = self.object(list);
         let mut items = items;
-        loop {
-            let (with_frames, n) = self.with_frames(grown, items);
-            grown = with_frames;
-            let Some((item, rest)) = items[n..].split_first() else { break };
-            items = rest;
-            if let Value::Object(object) = *item
+        while let Some((first, rest)) = items.split_first() {
+            let mut n = 0;
+            if let Value::Object(object) = *first
                 && object != list
             {
                 let item = self.close(object);
-                grown = self.appended(grown, object, item);
+                if matches!(item, Object::Frame(_)) {
+                    (grown, n) = self.with_frames(grown, items);
+                }
+                if n == 0 {
+                    grown = self.appended(grown, object, item);
+                }
             }
+            items = if n == 0 { rest } else { &items[n..] };
         }
         if let Some(it) = self.objects.get_mut(list as usize) {
             *it = grown;
