@@ -1,14 +1,17 @@
-//! A file that somebody hands us: read, and unpacked by how it begins, whatever its name. Unpacking is
-//! bounded: a small file never becomes more than a stated multiple of itself.
+//! A file that somebody hands us: told by how it begins, whatever its name, and unpacked as it is read.
+//! Unpacking is bounded: a small file never becomes more than a stated multiple of itself.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     fs::File,
     io::{self, BufReader, Cursor, Read},
     path::Path,
+    rc::Rc,
 };
 
 use anyhow::Context as _;
+use plimsoll_core::sources::snapshot;
 
 use crate::cache::{reason, session::ProcessFolder};
 
@@ -22,66 +25,150 @@ const MOST: u64 = 32 << 30;
 const WINDOW: u64 = 192 << 20;
 
 /// What was in it.
-#[derive(Debug)]
 pub(crate) enum Opened {
     /// One file, unpacked: a snapshot, a log, whatever it is.
-    File(Vec<u8>),
+    File(Stream),
     /// What `plimsoll predict --record` wrote: what each process left, by process id.
     Recording(Vec<ProcessFolder>),
 }
 
-/// Reads `path` (`-` is standard input), and unpacks xz, zstd and gzip and our own recordings.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Opened> {
-    let shown =
-        if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-    let bytes = read_all(path)
-        .map_err(|error| anyhow::anyhow!("cannot read {shown}: {}", reason(&error)))?;
-    unpack(bytes).with_context(|| format!("cannot unpack {shown}"))
+/// A file as it arrives, unpacked. It need not fit into memory; only how it begins is there already.
+pub(crate) struct Stream {
+    head: Vec<u8>,
+    rest: Box<dyn Read>,
 }
 
-fn read_all(path: &Path) -> io::Result<Vec<u8>> {
-    let mut res = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().lock().read_to_end(&mut res)?;
-    } else {
-        File::open(path)?.read_to_end(&mut res)?;
+impl Stream {
+    /// How it begins; all of it when it is short.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.head
     }
-    Ok(res)
+
+    /// From its beginning on.
+    pub(crate) fn reader(self) -> impl Read {
+        Cursor::new(self.head).chain(self.rest)
+    }
+
+    /// The whole.
+    pub(crate) fn bytes(self) -> io::Result<Vec<u8>> {
+        let Stream { head: mut res, mut rest } = self;
+        rest.read_to_end(&mut res)?;
+        Ok(res)
+    }
 }
 
-fn unpack(bytes: Vec<u8>) -> anyhow::Result<Opened> {
-    let source = Cursor::new(&bytes);
-    let limit = limit(bytes.len());
-    let unpacked = if bytes.starts_with(b"\xfd7zXZ\0") {
-        let kib = u32::try_from(WINDOW >> 10).unwrap_or(u32::MAX);
-        let decoder = lzma_rust2::XzReader::new_mem_limit(BufReader::new(source), true, kib);
-        bounded(decoder, limit).context("the xz data is damaged")?
-    } else if bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(source, WINDOW)
-            .map_err(|error| anyhow::anyhow!("the zstd data is damaged: {error}"))?;
-        bounded(decoder, limit).context("the zstd data is damaged")?
-    } else if bytes.starts_with(&[0x1f, 0x8b]) {
-        let decoder = flate2::read::MultiGzDecoder::new(source);
-        bounded(decoder, limit).context("the gzip data is damaged")?
-    } else if bytes.starts_with(b"PK\x03\x04") {
-        return recording(source, limit);
+/// Opens `path` (`-` is standard input), and unpacks xz, zstd and gzip and our own recordings.
+pub(crate) fn read(path: &Path) -> anyhow::Result<Opened> {
+    let is_stdin = path == Path::new("-");
+    let shown = if is_stdin { "standard input".into() } else { path.display().to_string() };
+    let source: Box<dyn Read> = if is_stdin {
+        Box::new(io::stdin())
     } else {
-        bytes
+        // A folder opens, and then cannot be read.
+        let file = File::open(path).and_then(|it| match it.metadata()?.is_dir() {
+            true => Err(io::ErrorKind::IsADirectory.into()),
+            false => Ok(it),
+        });
+        let file = file.map_err(|it| anyhow::anyhow!("cannot read {shown}: {}", reason(&it)))?;
+        Box::new(file)
     };
-    Ok(Opened::File(unpacked))
+    unpack(source).with_context(|| format!("cannot unpack {shown}"))
 }
 
-fn limit(packed: usize) -> u64 {
-    (packed as u64).saturating_mul(RATIO).clamp(FREE, MOST)
+fn unpack(source: impl Read + 'static) -> anyhow::Result<Opened> {
+    let taken = Rc::new(Cell::new(0));
+    let mut source = Counted { source, taken: Rc::clone(&taken) };
+    let mut start = Vec::new();
+    source.by_ref().take(6).read_to_end(&mut start)?;
+    let packed = BufReader::with_capacity(128 << 10, Cursor::new(start.clone()).chain(source));
+    let bounded = |what, reader: Box<dyn Read>| Bounded { what, reader, taken, given: 0 };
+    let mut unpacked: Box<dyn Read> = if start.starts_with(b"\xfd7zXZ\0") {
+        let kib = u32::try_from(WINDOW >> 10).unwrap_or(u32::MAX);
+        let decoder = lzma_rust2::XzReader::new_mem_limit(packed, true, kib);
+        Box::new(bounded("xz", Box::new(decoder)))
+    } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        let decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed, WINDOW)
+            .map_err(|error| anyhow::anyhow!("the zstd data is damaged: {error}"))?;
+        Box::new(bounded("zstd", Box::new(decoder)))
+    } else if start.starts_with(&[0x1f, 0x8b]) {
+        Box::new(bounded("gzip", Box::new(flate2::read::MultiGzDecoder::new(packed))))
+    } else if start.starts_with(b"PK\x03\x04") {
+        let mut bytes = Vec::new();
+        { packed }.read_to_end(&mut bytes)?;
+        return recording(Cursor::new(&bytes), limit(bytes.len() as u64));
+    } else {
+        Box::new(packed)
+    };
+    let mut head = Vec::new();
+    let begun = unpacked.by_ref().take(snapshot::HEAD as u64).read_to_end(&mut head);
+    match begun {
+        // What was unpacked before the damage may say something.
+        Err(error) if head.is_empty() => return Err(error.into()),
+        Err(error) => {
+            let rest = Box::new(Failing(error.to_string()));
+            return Ok(Opened::File(Stream { head, rest }));
+        }
+        Ok(_) => {}
+    }
+    Ok(Opened::File(Stream { head, rest: unpacked }))
+}
+
+fn limit(packed: u64) -> u64 {
+    packed.saturating_mul(RATIO).clamp(FREE, MOST)
+}
+
+/// Counts what was taken of a packed file.
+struct Counted<R> {
+    source: R,
+    taken: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let n = self.source.read(room)?;
+        self.taken.set(self.taken.get() + n as u64);
+        Ok(n)
+    }
+}
+
+/// What a decoder makes of what was taken, never out of proportion to it.
+struct Bounded {
+    what: &'static str,
+    reader: Box<dyn Read>,
+    taken: Rc<Cell<u64>>,
+    given: u64,
+}
+
+impl Read for Bounded {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let n = self.reader.read(room).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => error,
+            _ => io::Error::other(format!("the {} data is damaged: {error}", self.what)),
+        })?;
+        self.given += n as u64;
+        if limit(self.taken.get()) < self.given {
+            return Err(io::Error::other(TOO_MUCH));
+        }
+        Ok(n)
+    }
+}
+
+const TOO_MUCH: &str = "it unpacks to more than 200 times its size, which no recording does; unpack it yourself if you trust it";
+
+/// What follows the last bytes that could be unpacked.
+struct Failing(String);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::Error::other(self.0.clone()))
+    }
 }
 
 fn bounded(decoder: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut res = Vec::new();
     decoder.take(limit.saturating_add(1)).read_to_end(&mut res)?;
     if limit < res.len() as u64 {
-        return Err(io::Error::other(format!(
-            "it unpacks to more than {RATIO} times its size, which no recording does; unpack it yourself if you trust it"
-        )));
+        return Err(io::Error::other(TOO_MUCH));
     }
     Ok(res)
 }
@@ -145,19 +232,28 @@ mod tests {
         encoder.finish().unwrap()
     }
 
+    fn whole(packed: &[u8]) -> Result<Vec<u8>, String> {
+        match unpack(Cursor::new(packed.to_vec())) {
+            Ok(Opened::File(stream)) => stream.bytes().map_err(|it| it.to_string()),
+            Ok(Opened::Recording(_)) => panic!("one file"),
+            Err(error) => Err(format!("{error:#}")),
+        }
+    }
+
     #[test]
     fn unpacks_by_how_it_begins() {
-        let Opened::File(text) = unpack(gzip(b"a snapshot")).unwrap() else { panic!("one file") };
-        assert_eq!(text, b"a snapshot");
-        let Opened::File(text) = unpack(b"plain".to_vec()).unwrap() else { panic!("one file") };
-        assert_eq!(text, b"plain");
+        assert_eq!(whole(&gzip(b"a snapshot")).unwrap(), b"a snapshot");
+        for plain in [&b"plain"[..], b"", b"P", &[7; 200_000]] {
+            assert_eq!(whole(plain).unwrap(), plain);
+        }
     }
 
     #[test]
     fn a_small_file_does_not_become_a_huge_one() {
-        let bomb = gzip(&vec![0; 80 << 20]);
+        // Members of one gzip file follow each other.
+        let bomb = gzip(&vec![0; 8 << 20]).repeat(10);
         assert!(bomb.len() < 100_000);
-        let error = format!("{:#}", unpack(bomb).unwrap_err());
+        let error = whole(&bomb).unwrap_err();
         assert!(error.contains("more than 200 times"), "{error}");
     }
 
@@ -166,7 +262,20 @@ mod tests {
         for start in [&b"\xfd7zXZ\0"[..], &[0x28, 0xb5, 0x2f, 0xfd], &[0x1f, 0x8b], b"PK\x03\x04"] {
             let mut bytes = start.to_vec();
             bytes.extend([7; 40]);
-            assert!(unpack(bytes).is_err());
+            assert!(whole(&bytes).is_err());
         }
+    }
+
+    #[test]
+    fn what_was_unpacked_before_the_damage_is_there() {
+        let text: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let mut packed = gzip(&text);
+        packed.truncate(packed.len() / 2);
+        let Ok(Opened::File(stream)) = unpack(Cursor::new(packed)) else { panic!("one file") };
+        assert_eq!(stream.head(), &text[..snapshot::HEAD]);
+        let mut found = Vec::new();
+        let error = stream.reader().read_to_end(&mut found).unwrap_err().to_string();
+        assert!(error.starts_with("the gzip data is damaged"), "{error}");
+        assert!(snapshot::HEAD < found.len() && text.starts_with(&found));
     }
 }

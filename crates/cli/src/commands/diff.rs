@@ -41,9 +41,9 @@ pub(crate) fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
 fn read(path: &Path) -> anyhow::Result<Recording> {
     let shown = path.display();
     match open::read(path)? {
-        Opened::File(bytes) => {
-            let (trace, _) =
-                snapshot::read(&bytes).with_context(|| format!("cannot compare {shown}"))?;
+        Opened::File(stream) => {
+            let (trace, _) = snapshot::read_from(stream.reader())
+                .with_context(|| format!("cannot compare {shown}"))?;
             Ok(Recording { trace: Some(trace), ..Recording::default() })
         }
         Opened::Recording(processes) => {

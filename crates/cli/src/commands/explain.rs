@@ -11,7 +11,7 @@ use plimsoll_core::{
     explanation::{self, Explanation},
     findings,
     recording::Recording,
-    sources::{self, ProcessFiles, ReadError, chrome_trace, oom_text, snapshot},
+    sources::{self, ProcessFiles, chrome_trace, oom_text, snapshot},
     views::{explain_text, explain_wire, text::Styles},
 };
 
@@ -19,7 +19,7 @@ use crate::{
     cache,
     cli::{Color, ExplainArgs},
     exit::Exit,
-    open::{self, Opened},
+    open::{self, Opened, Stream},
     sink::Sink,
 };
 
@@ -110,8 +110,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
     let name = if path == Path::new("-") { "standard input".to_owned() } else { file_name(path) };
     let processes = match open::read(path)? {
         Opened::Recording(processes) => processes,
-        Opened::File(bytes) => {
-            let it = of_bytes(&name, &bytes)
+        Opened::File(stream) => {
+            let it = of_stream(&name, stream)
                 .with_context(|| format!("cannot explain {}", path.display()))?;
             return Ok(vec![it]);
         }
@@ -151,27 +151,23 @@ fn of_recording(name: &str, recording: &Recording) -> Explanation {
 }
 
 /// What it is, its content says.
-fn of_bytes(name: &str, bytes: &[u8]) -> anyhow::Result<Explanation> {
-    anyhow::ensure!(!bytes.is_empty(), "it is empty");
-    if chrome_trace::is_trace(bytes) {
-        let curve = chrome_trace::read(bytes).map_err(|why| anyhow::anyhow!(why))?;
-        return Ok(explanation::of_curve(name, &curve));
+fn of_stream(name: &str, stream: Stream) -> anyhow::Result<Explanation> {
+    anyhow::ensure!(!stream.head().is_empty(), "it is empty");
+    if chrome_trace::is_trace(stream.head()) {
+        let curve = chrome_trace::read_from(stream.reader()).map_err(|why| anyhow::anyhow!(why))?;
+        let mut res = explanation::of_curve(name, &curve);
+        res.notes
+            .extend(curve.cut_off.map(|why| format!("the trace was not read to its end: {why}")));
+        return Ok(res);
     }
-    let is_pickle = bytes.first() == Some(&0x80);
-    if is_pickle || matches!(bytes.first(), Some(b'(' | b']' | b'}')) {
-        match snapshot::read(bytes) {
-            Ok((trace, warnings)) => {
-                let recording = Recording { trace: Some(trace), ..Recording::default() };
-                let mut res = of_recording(name, &recording);
-                res.notes.extend(warnings.iter().map(ToString::to_string));
-                return Ok(res);
-            }
-            Err(error @ ReadError::RunsCode { .. }) => return Err(error.into()),
-            Err(error) if is_pickle => return Err(error.into()),
-            Err(_) => {}
-        }
+    if snapshot::is_snapshot(stream.head()) {
+        let (trace, warnings) = snapshot::read_from(stream.reader())?;
+        let recording = Recording { trace: Some(trace), ..Recording::default() };
+        let mut res = of_recording(name, &recording);
+        res.notes.extend(warnings.iter().map(ToString::to_string));
+        return Ok(res);
     }
-    let text = text(bytes)?;
+    let text = text(&stream.bytes()?)?;
     let mut res = explanation::of_text(name, oom_text::read(&text));
     res.rank = rank_in(name);
     Ok(res)

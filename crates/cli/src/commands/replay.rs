@@ -67,8 +67,8 @@ pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyho
 /// The trace in `path`, and what could not be read. Of the processes of a recording, the one that asked
 /// most of its allocators.
 fn read(path: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
-    let bytes = match open::read(path)? {
-        Opened::File(bytes) => bytes,
+    let stream = match open::read(path)? {
+        Opened::File(stream) => stream,
         Opened::Recording(processes) => {
             let n = processes.len();
             let readings = processes.iter().map(|it| {
@@ -94,8 +94,8 @@ fn read(path: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
             return Ok((trace, notes));
         }
     };
-    let (trace, warnings) =
-        snapshot::read(&bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    let (trace, warnings) = snapshot::read_from(stream.reader())
+        .with_context(|| format!("cannot read {}", path.display()))?;
     Ok((trace, warnings.iter().map(ToString::to_string).collect()))
 }
 

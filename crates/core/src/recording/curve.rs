@@ -10,6 +10,8 @@ pub struct Curve {
     pub torch_version: Option<String>,
     /// The GPUs that it has memory events of.
     pub devices: Vec<CurveDevice>,
+    /// Why the trace was not read to its end, when it is cut off or damaged; what came before was read.
+    pub cut_off: Option<String>,
 }
 
 /// One GPU.

@@ -1,20 +1,20 @@
-//! The profiler's Chrome trace: `[memory]` events, and the operators that run around them.
+//! The profiler's Chrome trace: `[memory]` events, and the operators that run around them. The file
+//! is read as it arrives; of each event that matters a few numbers are kept.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, fmt, io::Read};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize,
+    de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 
 use crate::{
     recording::{Curve, CurveDevice},
+    trace::{Interner, TextId},
     units::Bytes,
 };
 
-#[derive(Deserialize)]
-struct File {
-    #[serde(rename = "traceEvents")]
-    events: Vec<Event>,
-}
-
+/// What an event says. Its `args` are kept only where they are about memory.
 #[derive(Deserialize)]
 struct Event {
     #[serde(default)]
@@ -26,25 +26,148 @@ struct Event {
     #[serde(default)]
     dur: f64,
     #[serde(default)]
-    tid: serde_json::Value,
+    tid: Thread,
     #[serde(default)]
     args: Option<Args>,
 }
 
+/// Kineto's threads are numbers, those of other rows texts.
 #[derive(Default, Deserialize)]
+#[serde(untagged)]
+enum Thread {
+    Number(i64),
+    Text(String),
+    #[default]
+    Other,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
 struct Args {
-    #[serde(rename = "Total Reserved", default)]
+    #[serde(rename = "Total Reserved", deserialize_with = "number")]
     reserved: i64,
-    #[serde(rename = "Total Allocated", default)]
+    #[serde(rename = "Total Allocated", deserialize_with = "number")]
     allocated: i64,
-    #[serde(rename = "Bytes", default)]
+    #[serde(rename = "Bytes", deserialize_with = "number")]
     bytes: i64,
-    #[serde(rename = "Addr", default)]
+    #[serde(rename = "Addr", deserialize_with = "number")]
     address: i64,
-    #[serde(rename = "Device Id", default)]
+    #[serde(rename = "Device Id", deserialize_with = "number")]
     device: i64,
-    #[serde(rename = "Device Type", default)]
+    #[serde(rename = "Device Type", deserialize_with = "number")]
     device_type: i64,
+}
+
+/// Other events use the same words for something else, which is nothing to fail over.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Any {
+        Signed(i64),
+        Unsigned(u64),
+        Other(IgnoredAny),
+    }
+    Ok(match Any::deserialize(deserializer)? {
+        Any::Signed(it) => it,
+        Any::Unsigned(it) => it.cast_signed(),
+        Any::Other(_) => 0,
+    })
+}
+
+/// A `[memory]` or `[OutOfMemory]` event.
+struct Memory {
+    ts: f64,
+    thread: TextId,
+    ran_out: bool,
+    args: Args,
+}
+
+/// A stretch of time in which an operator ran.
+struct Operator {
+    ts: f64,
+    dur: f64,
+    name: TextId,
+}
+
+/// Everything that is kept.
+#[derive(Default)]
+struct Kept {
+    texts: Interner,
+    memory: Vec<Memory>,
+    /// By thread.
+    operators: BTreeMap<TextId, Vec<Operator>>,
+    has_events: bool,
+}
+
+impl Kept {
+    fn take(&mut self, event: Event) {
+        let Event { name, cat, ts, dur, tid, args } = event;
+        let is_memory = name == "[memory]" || name == "[OutOfMemory]";
+        if !is_memory && cat != "cpu_op" {
+            return;
+        }
+        let thread = match tid {
+            Thread::Number(it) => self.texts.intern(&it.to_string()),
+            Thread::Text(it) => self.texts.intern(&it),
+            Thread::Other => TextId(0),
+        };
+        if !is_memory {
+            let name = self.texts.intern(&name);
+            self.operators.entry(thread).or_default().push(Operator { ts, dur, name });
+        } else if let Some(args) = args {
+            let ran_out = name == "[OutOfMemory]";
+            self.memory.push(Memory { ts, thread, ran_out, args });
+        }
+    }
+}
+
+/// The object that the file is; of its fields only the events.
+impl<'de> Visitor<'de> for &mut Kept {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with `traceEvents`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "traceEvents" {
+                self.has_events = true;
+                map.next_value_seed(EventList(self))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        match self.has_events {
+            true => Ok(()),
+            false => Err(de::Error::custom("it has no `traceEvents`")),
+        }
+    }
+}
+
+struct EventList<'a>(&'a mut Kept);
+
+impl<'de> DeserializeSeed<'de> for EventList<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for EventList<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        while let Some(event) = seq.next_element()? {
+            self.0.take(event);
+        }
+        Ok(())
+    }
 }
 
 /// Whether `bytes` begin like a Chrome trace.
@@ -53,79 +176,94 @@ pub fn is_trace(bytes: &[u8]) -> bool {
     start.trim_start().starts_with('{') && start.contains("\"traceEvents\"")
 }
 
-/// The curves of a trace; the reason when it is none.
+/// The curves of a trace that is in memory; see [`read_from`].
 pub fn read(bytes: &[u8]) -> Result<Curve, String> {
-    let file: File =
-        serde_json::from_slice(bytes).map_err(|it| format!("not a profiler trace: {it}"))?;
-    let is_memory = |it: &&Event| it.name == "[memory]" || it.name == "[OutOfMemory]";
-    let mut memory: Vec<&Event> = file.events.iter().filter(is_memory).collect();
-    memory.sort_by(|a, b| a.ts.total_cmp(&b.ts));
-    let mut operators: BTreeMap<String, Vec<&Event>> = BTreeMap::new();
-    for it in file.events.iter().filter(|it| it.cat == "cpu_op") {
-        operators.entry(it.tid.to_string()).or_default().push(it);
-    }
-    for it in operators.values_mut() {
+    read_from(bytes)
+}
+
+/// The curves of a trace as it arrives; the reason when it is none. One that is cut off is read as far
+/// as it goes, and [`Curve::cut_off`] says why it ends.
+pub fn read_from(reader: impl Read) -> Result<Curve, String> {
+    let mut kept = Kept::default();
+    let mut json = serde_json::Deserializer::from_reader(std::io::BufReader::new(reader));
+    let found = json.deserialize_map(&mut kept).and_then(|()| json.end());
+    let cut_off = match found {
+        Ok(()) => None,
+        Err(error) if kept.memory.is_empty() => {
+            return Err(format!("not a profiler trace: {error}"));
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    Ok(curve(kept, cut_off))
+}
+
+fn curve(mut kept: Kept, cut_off: Option<String>) -> Curve {
+    kept.memory.sort_by(|a, b| a.ts.total_cmp(&b.ts));
+    for it in kept.operators.values_mut() {
         it.sort_by(|a, b| a.ts.total_cmp(&b.ts));
     }
-    let mut devices: BTreeMap<u32, Device> = BTreeMap::new();
-    for event in memory {
-        let Some(args) = &event.args else { continue };
-        let Ok(index) = u32::try_from(args.device) else { continue };
-        if args.device_type == 0 {
+    let mut by_device: BTreeMap<u32, Vec<&Memory>> = BTreeMap::new();
+    for event in &kept.memory {
+        let Ok(index) = u32::try_from(event.args.device) else { continue };
+        if event.args.device_type != 0 {
+            by_device.entry(index).or_default().push(event);
+        }
+    }
+    let devices = by_device.into_iter().map(|(index, events)| device(&kept, index, &events));
+    Curve { torch_version: None, devices: devices.collect(), cut_off }
+}
+
+/// One device, from its events in the order of time.
+fn device(kept: &Kept, index: u32, events: &[&Memory]) -> CurveDevice {
+    let mut res = CurveDevice { index, events: events.len() as u64, ..CurveDevice::default() };
+    let mut peak_at = None;
+    for (at, event) in events.iter().enumerate() {
+        if event.ran_out {
+            res.ooms += 1;
             continue;
         }
-        devices.entry(index).or_default().take(event, args, &operators);
+        res.peak_reserved = res.peak_reserved.max(size(event.args.reserved));
+        if res.peak_allocated < size(event.args.allocated) {
+            res.peak_allocated = size(event.args.allocated);
+            peak_at = Some(at);
+        }
     }
-    let devices = devices.into_iter().map(|(index, it)| it.finish(index)).collect();
-    Ok(Curve { torch_version: None, devices })
+    res.operators = peak_at.map_or_else(Vec::new, |at| live(kept, &events[..=at]));
+    res.operators.truncate(5);
+    res
 }
 
-#[derive(Default)]
-struct Device {
-    res: CurveDevice,
-    live: BTreeMap<i64, (String, Bytes)>,
-    at_peak: BTreeMap<String, Bytes>,
+/// Who asked for what is live after `events`, the most first.
+fn live(kept: &Kept, events: &[&Memory]) -> Vec<(String, Bytes)> {
+    let mut live: BTreeMap<i64, &Memory> = BTreeMap::new();
+    for event in events.iter().filter(|it| !it.ran_out) {
+        match 0 < event.args.bytes {
+            true => live.insert(event.args.address, event),
+            false => live.remove(&event.args.address),
+        };
+    }
+    let mut by_name: BTreeMap<&str, Bytes> = BTreeMap::new();
+    for event in live.into_values() {
+        let around = kept.operators.get(&event.thread);
+        let name = around.and_then(|it| operator_at(it, event.ts));
+        let sum = by_name.entry(name.map_or("no operator", |it| kept.texts.get(it))).or_default();
+        *sum = Bytes(sum.0.saturating_add(size(event.args.bytes).0));
+    }
+    let mut res: Vec<(String, Bytes)> =
+        by_name.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+    res.sort_by_key(|(_, bytes)| Reverse(*bytes));
+    res
 }
 
-impl Device {
-    fn take(&mut self, event: &Event, args: &Args, operators: &BTreeMap<String, Vec<&Event>>) {
-        let size = |it: i64| Bytes(u64::try_from(it).unwrap_or(0));
-        self.res.events += 1;
-        if event.name == "[OutOfMemory]" {
-            self.res.ooms += 1;
-            return;
-        }
-        if 0 < args.bytes {
-            let around = operators.get(&event.tid.to_string());
-            let name = around.and_then(|it| operator_at(it, event.ts)).unwrap_or("no operator");
-            self.live.insert(args.address, (name.to_owned(), size(args.bytes)));
-        } else {
-            self.live.remove(&args.address);
-        }
-        self.res.peak_reserved = self.res.peak_reserved.max(size(args.reserved));
-        if self.res.peak_allocated < size(args.allocated) {
-            self.res.peak_allocated = size(args.allocated);
-            self.at_peak.clear();
-            for (name, bytes) in self.live.values() {
-                *self.at_peak.entry(name.clone()).or_default() += *bytes;
-            }
-        }
-    }
-
-    fn finish(mut self, index: u32) -> CurveDevice {
-        self.res.index = index;
-        self.res.operators = self.at_peak.into_iter().collect();
-        self.res.operators.sort_by_key(|(name, bytes)| (Reverse(*bytes), name.clone()));
-        self.res.operators.truncate(5);
-        self.res
-    }
+fn size(bytes: i64) -> Bytes {
+    Bytes(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// The innermost operator around a moment.
-fn operator_at<'a>(operators: &[&'a Event], ts: f64) -> Option<&'a str> {
+fn operator_at(operators: &[Operator], ts: f64) -> Option<TextId> {
     let at = operators.partition_point(|it| it.ts <= ts);
     let around = operators[at.saturating_sub(64)..at].iter().rev().find(|it| ts <= it.ts + it.dur);
-    around.map(|it| it.name.as_str())
+    around.map(|it| it.name)
 }
 
 #[cfg(test)]
@@ -148,6 +286,25 @@ mod tests {
             (2, Bytes(60), Bytes(100))
         );
         assert_eq!(device.operators, [("aten::mm".to_owned(), Bytes(60))]);
-        assert!(read(b"{").is_err());
+        assert_eq!(curve.cut_off, None);
+        // Cut in the middle of the third memory event: the first two are there, and it says so.
+        let cut = read(&text.as_bytes()[..text.len() - 60]).unwrap();
+        assert_eq!(cut.devices, curve.devices);
+        assert!(cut.cut_off.unwrap().starts_with("EOF"), "says that the file ends");
+        for no_trace in ["{", "{}", "[]", r#"{"traceEvents": 7}"#] {
+            assert!(read(no_trace.as_bytes()).is_err(), "{no_trace}");
+        }
+    }
+
+    #[test]
+    fn words_of_other_events_are_nothing_to_fail_over() {
+        let text = r#"{"schemaVersion": 1, "traceEvents": [
+          {"ph":"X","name":"ncclDevKernel","tid":"stream 7","ts":1.5,"args":{"Device Id":"all","Bytes":[1]}},
+          {"ph":"M","name":"process_name","tid":null,"args":{"name":"python"}},
+          {"ph":"i","name":"[memory]","tid":1,"ts":2.0,"args":{"Total Reserved":9,"Total Allocated":6,"Bytes":6,"Addr":18446744073709551615,"Device Id":0,"Device Type":1}}
+        ], "x": {}}"#;
+        let curve = read(text.as_bytes()).unwrap();
+        assert_eq!(curve.devices[0].peak_allocated, Bytes(6));
+        assert_eq!(curve.devices[0].operators, [("no operator".to_owned(), Bytes(6))]);
     }
 }

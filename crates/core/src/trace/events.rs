@@ -61,11 +61,45 @@ pub struct Events {
     addresses: Vec<u64>,
     sizes: Vec<Bytes>,
     /// Streams and pools are few; sources refuse more than these can count.
-    streams: Vec<u16>,
-    pools: Vec<u16>,
+    streams: Rare<u16>,
+    pools: Rare<u16>,
     stacks: Vec<StackId>,
     times: Vec<i64>,
-    metadata: Vec<TextId>,
+    metadata: Rare<TextId>,
+}
+
+/// A column that most recordings leave at its default, which takes no room: rows beyond the last other
+/// value are not stored. Invariant: the last stored value is not the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Rare<T>(Vec<T>);
+
+impl<T: Copy + Default + PartialEq> Rare<T> {
+    /// Sets the row `index`, which is the last.
+    #[inline]
+    fn push(&mut self, index: usize, value: T) {
+        if value != T::default() {
+            self.0.resize(index, T::default());
+            self.0.push(value);
+        }
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> T {
+        self.0.get(index).copied().unwrap_or_default()
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+        while self.0.last() == Some(&T::default()) {
+            self.0.pop();
+        }
+    }
+
+    fn split_off(&mut self, at: usize) -> Rare<T> {
+        let res = if at < self.0.len() { self.0.split_off(at) } else { Vec::new() };
+        self.truncate(at);
+        Rare(res)
+    }
 }
 
 impl Events {
@@ -81,14 +115,15 @@ impl Events {
 
     /// Adds `event` after all others.
     pub fn push(&mut self, event: Event) {
+        let index = self.len();
         self.actions.push(event.action);
         self.addresses.push(event.address);
         self.sizes.push(event.size);
-        self.streams.push(narrow(event.stream.0));
-        self.pools.push(narrow(event.pool.0));
+        self.streams.push(index, narrow(event.stream.0));
+        self.pools.push(index, narrow(event.pool.0));
         self.stacks.push(event.stack);
         self.times.push(event.time_micros);
-        self.metadata.push(event.metadata);
+        self.metadata.push(index, event.metadata);
     }
 
     /// The event at position `index`, which is less than [`Events::len`].
@@ -97,11 +132,11 @@ impl Events {
             action: self.actions[index],
             address: self.addresses[index],
             size: self.sizes[index],
-            stream: StreamId(u32::from(self.streams[index])),
-            pool: PoolId(u32::from(self.pools[index])),
+            stream: StreamId(u32::from(self.streams.get(index))),
+            pool: PoolId(u32::from(self.pools.get(index))),
             stack: self.stacks[index],
             time_micros: self.times[index],
-            metadata: self.metadata[index],
+            metadata: self.metadata.get(index),
         }
     }
 
@@ -147,4 +182,38 @@ impl Events {
 
 fn narrow(id: u32) -> u16 {
     u16::try_from(id).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out_however_it_is_cut() {
+        let event = |n: u32| Event {
+            action: Action::Alloc,
+            address: u64::from(n) << 20,
+            size: Bytes(u64::from(n)),
+            stream: StreamId(n / 4 % 2),
+            pool: PoolId(u32::from(n == 3)),
+            stack: StackId(n),
+            time_micros: i64::from(n),
+            metadata: TextId(u32::from(n == 9)),
+        };
+        let some = |range: std::ops::Range<u32>| {
+            let mut res = Events::default();
+            range.for_each(|n| res.push(event(n)));
+            res
+        };
+        for at in 0..=12 {
+            let mut first = some(0..12);
+            let second = first.split_off(at as usize);
+            assert_eq!((&first, &second), (&some(0..at), &some(at..12)));
+            assert!(first.iter().all(|(id, it)| it == event(id.0)));
+            assert!(second.iter().all(|(id, it)| it == event(at + id.0)));
+            let mut cut = some(0..12);
+            cut.truncate(at as usize);
+            assert_eq!(cut, first);
+        }
+    }
 }

@@ -1,10 +1,9 @@
 //! Texts, each stored once. A recording names the same files, functions and modules millions of
 //! times.
 
-use std::{
-    collections::hash_map::RandomState,
-    hash::{BuildHasher, Hash},
-};
+use std::hash::{BuildHasher, Hash};
+
+use foldhash::fast::RandomState;
 
 use crate::trace::TextId;
 
@@ -17,19 +16,25 @@ pub struct Interner {
     /// Where each text ends in `bytes`; it begins where the one before ends.
     ends: Vec<usize>,
     ids: IdTable,
+    /// What was found last: writers repeat texts that they do not share.
+    last: TextId,
 }
 
 impl Interner {
     /// The id of `text`, new or not.
     pub fn intern(&mut self, text: &str) -> TextId {
-        let Interner { bytes, ends, ids } = self;
+        if !self.ends.is_empty() && self.get(self.last) == text {
+            return self.last;
+        }
+        let Interner { bytes, ends, ids, last } = self;
         let new = id_after(ends.len());
         let found = ids.find_or_insert(text, new, |id| slice(bytes, ends, id));
         if found == new {
             bytes.push_str(text);
             ends.push(bytes.len());
         }
-        TextId(found)
+        *last = TextId(found);
+        *last
     }
 
     /// The text of `id`.
@@ -50,8 +55,12 @@ impl Interner {
 
 impl Default for Interner {
     fn default() -> Interner {
-        let mut empty =
-            Interner { bytes: String::new(), ends: Vec::new(), ids: IdTable::default() };
+        let mut empty = Interner {
+            bytes: String::new(),
+            ends: Vec::new(),
+            ids: IdTable::default(),
+            last: TextId(0),
+        };
         empty.intern("");
         empty
     }

@@ -62,6 +62,9 @@ pub struct Trace {
     pub settings: Option<Settings>,
     /// Ranges that the program named (`record_function`, profiler steps), by time only.
     pub annotations: Vec<Annotation>,
+    /// The recording was cut off or damaged here, by byte offset, and whatever came after it is not in
+    /// this trace: events, and often all segments. None when it was read to its end.
+    pub cut_at: Option<u64>,
 }
 
 /// What happened on one device.

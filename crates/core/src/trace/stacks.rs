@@ -41,6 +41,11 @@ pub struct StackTable {
     /// its own parent.
     nodes: Vec<(StackId, FrameId)>,
     node_ids: IdTable,
+    /// The lists of frames that [`StackTable::stack`] has seen, one after the other.
+    lists: Vec<FrameId>,
+    /// Where each ends in `lists`, and the stack that it is.
+    list_ends: Vec<(usize, StackId)>,
+    list_ids: IdTable,
 }
 
 impl StackTable {
@@ -64,6 +69,21 @@ impl StackTable {
             nodes.push((caller, frame));
         }
         StackId(found)
+    }
+
+    /// The stack of `frames`, innermost first. Recordings repeat the same lists, so a list is looked up
+    /// as a whole, and frame by frame only when it is new.
+    pub fn stack(&mut self, frames: &[FrameId]) -> StackId {
+        let StackTable { lists, list_ends, list_ids, .. } = self;
+        let new = id_after(list_ends.len());
+        let found = list_ids.find_or_insert(frames, new, |id| list(lists, list_ends, id));
+        if found != new {
+            return list_ends[found as usize].1;
+        }
+        let innermost = frames.iter().rev().fold(StackId::EMPTY, |it, frame| self.push(it, *frame));
+        self.lists.extend_from_slice(frames);
+        self.list_ends.push((self.lists.len(), innermost));
+        innermost
     }
 
     /// The frames of `stack`, innermost first.
@@ -110,8 +130,18 @@ impl Default for StackTable {
             frame_ids: IdTable::default(),
             nodes: vec![(StackId::EMPTY, FrameId(0))],
             node_ids: IdTable::default(),
+            lists: Vec::new(),
+            list_ends: Vec::new(),
+            list_ids: IdTable::default(),
         }
     }
+}
+
+/// The list of number `id`.
+fn list<'a>(lists: &'a [FrameId], ends: &[(usize, StackId)], id: u32) -> &'a [FrameId] {
+    let id = id as usize;
+    let start = if id == 0 { 0 } else { ends[id - 1].0 };
+    &lists[start..ends[id].0]
 }
 
 #[cfg(test)]
@@ -132,5 +162,11 @@ mod tests {
         let lines: Vec<u32> = stacks.frames(in_backward).map(|it| it.line).collect();
         assert_eq!(lines, [20, 1]);
         assert_eq!(stacks.frames(StackId::EMPTY).count(), 0);
+        for _ in 0..2 {
+            assert_eq!(stacks.stack(&[backward, main]), in_backward);
+            assert_eq!(stacks.stack(&[forward, main]), in_forward);
+            assert_eq!(stacks.stack(&[]), StackId::EMPTY);
+        }
+        assert_eq!(stacks.n_nodes(), 4);
     }
 }

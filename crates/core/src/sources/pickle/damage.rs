@@ -7,6 +7,10 @@ use std::fmt;
 pub enum Damage {
     /// It ends before its STOP.
     CutOff,
+    /// Whoever hands over the bytes cannot go on: the disk fails, what it unpacks is damaged.
+    Unreadable(String),
+    /// The snapshot is JSON, and not as JSON is written.
+    Json(String),
     /// A byte that is no opcode.
     NoOpcode(u8),
     /// An opcode that no writer of snapshots uses.
@@ -27,6 +31,8 @@ impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Damage::CutOff => f.write_str("the file is cut off here"),
+            Damage::Unreadable(why) => write!(f, "the file cannot be read on from here: {why}"),
+            Damage::Json(why) => write!(f, "damaged here: {why}"),
             Damage::NoOpcode(byte) => write!(f, "damaged here: 0x{byte:02x} is no pickle opcode"),
             Damage::Unexpected(opcode) => {
                 write!(f, "damaged here: opcode {opcode} does not occur in snapshots")

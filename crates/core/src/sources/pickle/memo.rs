@@ -21,11 +21,6 @@ const MEMO_OTHER: u32 = 3 << 30;
 const MEMO_ID: u32 = MEMO_TEXT - 1;
 
 impl Memo {
-    /// MEMOIZE stores at the number of entries, which counts up without holes.
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     #[inline]
     pub(super) fn get(&self, index: u64) -> Option<Value> {
         let entry = *self.entries.get(usize::try_from(index).ok()?)?;
@@ -38,8 +33,26 @@ impl Memo {
         }
     }
 
+    /// Stores `value` after all others.
     #[inline]
+    pub(super) fn push(&mut self, value: Value) -> Result<(), Stop> {
+        let entry = self.entry(value)?;
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Stores `value` at `index`, whatever was there.
     pub(super) fn put(&mut self, index: usize, value: Value) -> Result<(), Stop> {
+        let entry = self.entry(value)?;
+        if self.entries.len() <= index {
+            self.entries.resize(index + 1, MEMO_NOTHING);
+        }
+        self.entries[index] = entry;
+        Ok(())
+    }
+
+    #[inline]
+    fn entry(&mut self, value: Value) -> Result<u32, Stop> {
         let (tag, id) = match value {
             Value::Text(TextId(id)) => (MEMO_TEXT, id),
             Value::Object(id) => (MEMO_OBJECT, id),
@@ -49,13 +62,6 @@ impl Memo {
                 (MEMO_OTHER, id)
             }
         };
-        if MEMO_ID < id {
-            return Err(Damage::TooMuch("objects").into());
-        }
-        if self.entries.len() <= index {
-            self.entries.resize(index + 1, MEMO_NOTHING);
-        }
-        self.entries[index] = tag | id;
-        Ok(())
+        if MEMO_ID < id { Err(Damage::TooMuch("objects").into()) } else { Ok(tag | id) }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         pickle::{Builder, Damage, Value},
         snapshot::{
             keys::{self, Record, Word},
-            object::{Object, Span, Top},
+            object::{Kind, Object, Span, Top},
         },
     },
     trace::{
@@ -42,7 +42,13 @@ pub(super) struct Decoder {
     objects: Vec<Object>,
     open: Vec<Record>,
     free_open: Vec<u32>,
+    /// The frames of the lists in `open_frames`.
     frame_items: Vec<FrameId>,
+    open_frames: Vec<Span>,
+    free_frames: Vec<u32>,
+    /// The rows of each list of events, segments or blocks.
+    lists: Vec<Span>,
+    tops: Vec<Top>,
     pub(super) traces: Vec<Vec<u32>>,
     /// Events before this one are in a list.
     pub(super) n_events_in_lists: u32,
@@ -71,6 +77,10 @@ impl Decoder {
             open: Vec::new(),
             free_open: Vec::new(),
             frame_items: Vec::new(),
+            open_frames: Vec::new(),
+            free_frames: Vec::new(),
+            lists: Vec::new(),
+            tops: Vec::new(),
             traces: Vec::new(),
             n_events_in_lists: 0,
             scratch: None,
@@ -102,11 +112,11 @@ impl Decoder {
                 self.free_open.push(open);
                 self.decode(&record)
             }
-            Object::Frames(span) => {
+            Object::Frames(open) => {
+                let span = std::mem::take(&mut self.open_frames[open as usize]);
+                self.free_frames.push(open);
                 let range = span.first as usize..span.end() as usize;
-                let outermost_first = self.frame_items[range].iter().rev();
-                let stack =
-                    outermost_first.fold(StackId::EMPTY, |it, frame| self.stacks.push(it, *frame));
+                let stack = self.stacks.stack(&self.frame_items[range]);
                 if span.end() as usize == self.frame_items.len() {
                     self.frame_items.truncate(span.first as usize);
                 }
@@ -147,10 +157,11 @@ impl Decoder {
             if let Some(settings) = record.object(Word::AllocatorSettings) {
                 self.close(settings);
             }
-            Object::Top(Top {
+            self.tops.push(Top {
                 traces: record.object(Word::DeviceTraces),
                 segments: record.object(Word::Segments),
-            })
+            });
+            Object::Top(row(self.tops.len() - 1))
         } else if record.has(Word::AllocConf) || record.has(Word::MaxSplitSize) {
             self.settings(record)
         } else if let Some(divisions) = record.divisions() {
@@ -196,10 +207,8 @@ impl Decoder {
             self.leave_out("a segment without address, size or device");
             return Object::Ignored;
         };
-        let blocks = match record.object(Word::Blocks).map(|it| self.object(it)) {
-            Some(Object::Blocks(span)) => span,
-            _ => Span::default(),
-        };
+        let blocks =
+            record.object(Word::Blocks).map_or(Span::default(), |it| self.rows(Kind::Blocks, it));
         // Before 2.1 a block does not say where it is; blocks cover their segment without gaps.
         let mut next = address;
         for block in &mut self.blocks[blocks.first as usize..blocks.end() as usize] {
@@ -297,45 +306,29 @@ impl Decoder {
         }
     }
 
+    /// The rows of the list `object`; none when it holds something else.
+    pub(super) fn rows(&self, kind: Kind, object: u32) -> Span {
+        match self.object(object) {
+            Object::Rows(found, list) if found == kind => self.lists[list as usize],
+            _ => Span::default(),
+        }
+    }
+
+    /// The snapshot's own dict.
+    pub(super) fn top(&self, top: u32) -> Top {
+        self.tops[top as usize]
+    }
+
     /// The list `list` after `item` is added to it.
     fn appended(&mut self, list: Object, object: u32, item: Object) -> Object {
-        /// `span` and the row after it; a row elsewhere belongs to two lists, which no writer does.
-        fn grown(span: Option<Span>, row: u32) -> Option<Span> {
-            match span {
-                None => Some(Span { first: row, len: 1 }),
-                Some(span) if span.end() == row => Some(Span { len: span.len + 1, ..span }),
-                Some(_) => None,
-            }
-        }
-        let is_new = matches!(list, Object::List);
-        let span = |is_same: Option<Span>| if is_new { Some(None) } else { is_same.map(Some) };
         let grown = match item {
             Object::Event(at) => {
-                let span = span(if let Object::Events(it) = list { Some(it) } else { None });
                 self.n_events_in_lists = self.n_events_in_lists.max(at + 1);
-                span.and_then(|it| grown(it, at)).map(Object::Events)
+                self.with_row(list, Kind::Events, at)
             }
-            Object::Segment(at) => {
-                let span = span(if let Object::Segments(it) = list { Some(it) } else { None });
-                span.and_then(|it| grown(it, at)).map(Object::Segments)
-            }
-            Object::Block(at) => {
-                let span = span(if let Object::Blocks(it) = list { Some(it) } else { None });
-                span.and_then(|it| grown(it, at)).map(Object::Blocks)
-            }
-            Object::Frame(frame) => {
-                let span = match list {
-                    Object::Frames(it) => Some(it),
-                    Object::List => Some(Span { first: row(self.frame_items.len()), len: 0 }),
-                    _ => None,
-                };
-                let span = span.filter(|it| it.end() == row(self.frame_items.len()));
-                span.map(|it| {
-                    self.frame_items.push(frame);
-                    Object::Frames(Span { len: it.len + 1, ..it })
-                })
-            }
-            Object::List | Object::Events(_) => match list {
+            Object::Segment(at) => self.with_row(list, Kind::Segments, at),
+            Object::Block(at) => self.with_row(list, Kind::Blocks, at),
+            Object::List | Object::Rows(Kind::Events, _) => match list {
                 Object::List => {
                     self.traces.push(vec![object]);
                     Some(Object::Traces(row(self.traces.len() - 1)))
@@ -347,7 +340,9 @@ impl Decoder {
                 _ => None,
             },
             // The newest use of a block comes first.
-            Object::History(stack) => Some(if is_new { Object::History(stack) } else { list }),
+            Object::History(stack) => {
+                Some(if list == Object::List { Object::History(stack) } else { list })
+            }
             Object::Annotation | Object::Ignored => Some(list),
             _ => None,
         };
@@ -355,6 +350,61 @@ impl Decoder {
             self.leave_out("an item of a list that holds something else");
             list
         })
+    }
+
+    /// `list` with the row `at`, which is the one after its last: a row elsewhere belongs to two lists,
+    /// which no writer does.
+    fn with_row(&mut self, list: Object, kind: Kind, at: u32) -> Option<Object> {
+        match list {
+            Object::List => {
+                self.lists.push(Span { first: at, len: 1 });
+                Some(Object::Rows(kind, row(self.lists.len() - 1)))
+            }
+            Object::Rows(found, list) if found == kind => {
+                let span = &mut self.lists[list as usize];
+                (span.end() == at).then(|| {
+                    span.len += 1;
+                    Object::Rows(kind, list)
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// `list` with the frames that `items` begin with, and how many these are: most lists are stacks.
+    #[inline]
+    fn with_frames(&mut self, list: Object, items: &[Value]) -> (Object, usize) {
+        let first = row(self.frame_items.len());
+        let open = match list {
+            // A list that was put aside, while another one began, is no writer's.
+            Object::Frames(open) if self.open_frames[open as usize].end() == first => Some(open),
+            Object::List => None,
+            _ => return (list, 0),
+        };
+        for item in items {
+            let Value::Object(object) = *item else { break };
+            let Some(&Object::Frame(frame)) = self.objects.get(object as usize) else { break };
+            self.frame_items.push(frame);
+        }
+        let len = row(self.frame_items.len()) - first;
+        let open = match open {
+            Some(open) => {
+                self.open_frames[open as usize].len += len;
+                open
+            }
+            None if len == 0 => return (list, 0),
+            None => {
+                let span = Span { first, len };
+                if let Some(open) = self.free_frames.pop() {
+                    self.open_frames[open as usize] = span;
+                    open
+                } else {
+                    self.open_frames.push(span);
+                    row(self.open_frames.len() - 1)
+                }
+            }
+        };
+        (Object::Frames(open), len as usize)
     }
 }
 
@@ -426,13 +476,21 @@ impl Builder for Decoder {
 
     fn append(&mut self, list: u32, items: &[Value]) {
         let mut grown = self.object(list);
-        for item in items {
-            if let Value::Object(object) = *item
+        let mut items = items;
+        while let Some((first, rest)) = items.split_first() {
+            let mut n = 0;
+            if let Value::Object(object) = *first
                 && object != list
             {
                 let item = self.close(object);
-                grown = self.appended(grown, object, item);
+                if matches!(item, Object::Frame(_)) {
+                    (grown, n) = self.with_frames(grown, items);
+                }
+                if n == 0 {
+                    grown = self.appended(grown, object, item);
+                }
             }
+            items = if n == 0 { rest } else { &items[n..] };
         }
         if let Some(it) = self.objects.get_mut(list as usize) {
             *it = grown;

@@ -7,8 +7,12 @@
 //! host memory (`host_segments`, `host_traces`).
 
 mod decoder;
+mod html;
+mod json;
 mod keys;
 mod object;
+
+use std::io::{Cursor, Read};
 
 use crate::{
     sources::{
@@ -17,39 +21,106 @@ use crate::{
         snapshot::{
             decoder::Decoder,
             keys::Word,
-            object::{Object, Span, Top},
+            object::{Kind, Object, Span, Top},
         },
     },
     trace::{DeviceTrace, Segment, Trace},
 };
 
-/// Reads a memory snapshot. What a damaged one still has comes with a warning that says where it
-/// breaks; bytes that are no snapshot, or that want to run code, are an error.
+/// How much of the beginning says what a file is.
+pub const HEAD: usize = 64 << 10;
+
+/// Whether a file that begins with `head` (its first [`HEAD`] bytes, or all of it) is a snapshot, as a
+/// pickle, as JSON or inside torch's page.
+pub fn is_snapshot(head: &[u8]) -> bool {
+    match form(head) {
+        Form::Json | Form::Page => true,
+        Form::Pickle if head.first() == Some(&0x80) => true,
+        // Protocols 0 and 1 begin with letters, as texts do.
+        Form::Pickle => matches!(
+            read_pickle(head),
+            Ok(_)
+                | Err(ReadError::RunsCode { .. }
+                    | ReadError::Unreadable { damage: Damage::CutOff, .. })
+        ),
+    }
+}
+
+/// Reads a memory snapshot that is in memory; see [`read_from`].
 pub fn read(bytes: &[u8]) -> Result<(Trace, Vec<Warning>), ReadError> {
-    if bytes.is_empty() {
+    read_from(bytes)
+}
+
+/// Reads a memory snapshot as it arrives, as a pickle, as JSON or inside torch's page; nothing of its
+/// bytes is kept. What a damaged one still has comes with a warning that says where it breaks; bytes
+/// that are no snapshot, or that want to run code, are an error.
+pub fn read_from(mut reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
+    let mut head = Vec::new();
+    let failure = reader.by_ref().take(HEAD as u64).read_to_end(&mut head).err();
+    if let Some(why) = failure.filter(|_| head.is_empty()) {
+        let damage = Damage::Unreadable(why.to_string());
+        return Err(ReadError::Unreadable { damage, at: 0 });
+    }
+    if head.is_empty() {
         return Err(ReadError::Empty);
     }
-    let mut machine = Machine::new(bytes, Decoder::new());
+    let form = form(&head);
+    let whole = Cursor::new(head).chain(reader);
+    match form {
+        Form::Pickle => read_pickle(whole),
+        Form::Json => read_json(whole),
+        Form::Page => read_pickle(html::pickle(whole)),
+    }
+}
+
+enum Form {
+    Pickle,
+    Json,
+    Page,
+}
+
+fn form(head: &[u8]) -> Form {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
+    let says = |word: &str| text.windows(word.len()).any(|it| it == word.as_bytes());
+    // A pickle of protocol 0 or 1 never begins with these two.
+    if matches!(text.first(), Some(b'{' | b'['))
+        && (says("\"device_traces\"") || says("\"total_size\""))
+    {
+        Form::Json
+    } else if html::is_page(text) {
+        Form::Page
+    } else {
+        Form::Pickle
+    }
+}
+
+fn read_pickle(reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
+    let mut machine = Machine::new(reader, Decoder::new());
     let (layout, damage) = match machine.run() {
         Ok(value) => (layout(&mut machine.builder, value), None),
         Err(Stop::Refused(Refused { opcode, import })) => {
-            return Err(ReadError::RunsCode { opcode, offset: machine.at as u64, import });
+            return Err(ReadError::RunsCode { opcode, offset: machine.at, import });
         }
-        Err(Stop::Damage(damage)) => (salvage(&mut machine), Some(damage)),
+        Err(Stop::Damage(damage)) => (salvage(&mut machine.builder, &machine.stack), Some(damage)),
     };
-    let at = machine.at as u64;
-    let Some(layout) = layout else {
-        return Err(not_a_snapshot(bytes, at, damage));
+    let at = machine.at;
+    match layout {
+        Some(layout) => Ok(finish(machine.builder, layout, at, damage)),
+        None => Err(not_a_snapshot(machine.head(), at, damage)),
+    }
+}
+
+fn read_json(reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
+    let (mut json, found) = json::read(reader, Decoder::new());
+    let (layout, damage) = match found {
+        Ok(value) => (layout(&mut json.builder, value), None),
+        Err(damage) => (salvage(&mut json.builder, &json.stack), Some(damage)),
     };
-    let mut warnings: Vec<Warning> = Vec::new();
-    let mut warn = |problem| warnings.push(Warning { file: SourceFile::Snapshot, at, problem });
-    for what in std::mem::take(&mut machine.builder.left_out) {
-        warn(Problem::Malformed(what));
+    match (layout, damage) {
+        (Some(layout), damage) => Ok(finish(json.builder, layout, json.at, damage)),
+        (None, Some(damage)) => Err(ReadError::Unreadable { damage, at: json.at }),
+        (None, None) => Err(ReadError::SomethingElse),
     }
-    if let Some(damage) = damage {
-        warn(Problem::Damaged(damage));
-    }
-    Ok((finish(machine.builder, layout), warnings))
 }
 
 /// Which rows are whose.
@@ -64,9 +135,11 @@ struct Layout {
 fn layout(decoder: &mut Decoder, value: Value) -> Option<Layout> {
     let Value::Object(object) = value else { return None };
     match decoder.close(object) {
-        Object::Top(top) => Some(layout_of(decoder, top)),
+        Object::Top(top) => Some(layout_of(decoder, decoder.top(top))),
         // A bare list, or a device without any segment.
-        Object::Segments(segments) => Some(Layout { devices: Vec::new(), segments }),
+        Object::Rows(Kind::Segments, _) => {
+            Some(Layout { devices: Vec::new(), segments: decoder.rows(Kind::Segments, object) })
+        }
         Object::List => Some(Layout::default()),
         _ => None,
     }
@@ -75,53 +148,43 @@ fn layout(decoder: &mut Decoder, value: Value) -> Option<Layout> {
 fn layout_of(decoder: &Decoder, top: Top) -> Layout {
     let devices = match top.traces.map(|it| decoder.object(it)) {
         Some(Object::Traces(lists)) => {
-            decoder.traces[lists as usize].iter().map(|it| events_of(decoder, *it)).collect()
+            let lists = decoder.traces[lists as usize].iter();
+            lists.map(|it| decoder.rows(Kind::Events, *it)).collect()
         }
         _ => Vec::new(),
     };
-    let segments = match top.segments.map(|it| decoder.object(it)) {
-        Some(Object::Segments(segments)) => segments,
-        _ => Span::default(),
-    };
+    let segments = top.segments.map_or(Span::default(), |it| decoder.rows(Kind::Segments, it));
     Layout { devices, segments }
-}
-
-fn events_of(decoder: &Decoder, list: u32) -> Span {
-    match decoder.object(list) {
-        Object::Events(events) => events,
-        _ => Span::default(),
-    }
 }
 
 /// The layout of what stood there when the machine stopped early, from what was on its stack: the
 /// lists that were not finished are still open there, with the items that they had waiting.
-fn salvage(machine: &mut Machine<'_, Decoder>) -> Option<Layout> {
-    let decoder = &mut machine.builder;
+fn salvage(decoder: &mut Decoder, stack: &[Value]) -> Option<Layout> {
     let mut res = Layout::default();
     let mut is_snapshot = false;
     // Where items come one by one, the outermost dict already has the finished ones.
-    if let Some(&Value::Object(top)) = machine.stack.first()
+    if let Some(&Value::Object(top)) = stack.first()
         && let Object::Top(top) = decoder.close(top)
     {
-        res = layout_of(decoder, top);
+        res = layout_of(decoder, decoder.top(top));
         is_snapshot = true;
     }
     let is_word = |value: &Value, word: Word| matches!(value, Value::Text(it) if word.is(*it));
-    is_snapshot |= machine.stack.iter().any(|it| is_word(it, Word::Segments));
-    if let Some(at) = machine.stack.iter().position(|it| is_word(it, Word::DeviceTraces)) {
+    is_snapshot |= stack.iter().any(|it| is_word(it, Word::Segments));
+    if let Some(at) = stack.iter().position(|it| is_word(it, Word::DeviceTraces)) {
         is_snapshot = true;
         res.devices.clear();
-        let mut objects = machine.stack[at + 1..].iter();
+        let mut objects = stack[at + 1..].iter();
         if let Some(Value::Object(outer)) = objects.next()
             && let Object::Traces(lists) = decoder.object(*outer)
         {
-            res.devices
-                .extend(decoder.traces[lists as usize].iter().map(|it| events_of(decoder, *it)));
+            let lists = decoder.traces[lists as usize].iter();
+            res.devices.extend(lists.map(|it| decoder.rows(Kind::Events, *it)));
         }
         let open_lists = objects.map_while(|it| match it {
             Value::Object(it) => match decoder.object(*it) {
                 Object::List => Some(Span::default()),
-                Object::Events(events) => Some(events),
+                Object::Rows(Kind::Events, _) => Some(decoder.rows(Kind::Events, *it)),
                 _ => None,
             },
             _ => None,
@@ -147,7 +210,23 @@ fn salvage(machine: &mut Machine<'_, Decoder>) -> Option<Layout> {
     (is_snapshot || 0 < n_events || 0 < res.segments.len).then_some(res)
 }
 
-fn finish(decoder: Decoder, layout: Layout) -> Trace {
+/// The trace, and what is wrong with it. `at` is where reading ended.
+fn finish(
+    mut decoder: Decoder,
+    layout: Layout,
+    at: u64,
+    damage: Option<Damage>,
+) -> (Trace, Vec<Warning>) {
+    let warning = |problem| Warning { file: SourceFile::Snapshot, at, problem };
+    let left_out = std::mem::take(&mut decoder.left_out);
+    let mut warnings: Vec<Warning> =
+        left_out.into_iter().map(|what| warning(Problem::Malformed(what))).collect();
+    let cut_at = damage.is_some().then_some(at);
+    warnings.extend(damage.map(|it| warning(Problem::Damaged(it))));
+    (trace(decoder, layout, cut_at), warnings)
+}
+
+fn trace(decoder: Decoder, layout: Layout, cut_at: Option<u64>) -> Trace {
     let Decoder { texts, stacks, mut events, segments, blocks, annotations, .. } = decoder;
     let Decoder { settings, streams, pools, .. } = decoder;
     let n_devices = layout.devices.len();
@@ -173,16 +252,16 @@ fn finish(decoder: Decoder, layout: Layout) -> Trace {
         let ids = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         segments.push(Segment { blocks: ids(first)..ids(own.len()), ..segment.clone() });
     }
-    Trace { devices, stacks, texts, streams, pools, settings, annotations }
+    Trace { devices, stacks, texts, streams, pools, settings, annotations, cut_at }
 }
 
-fn not_a_snapshot(bytes: &[u8], at: u64, damage: Option<Damage>) -> ReadError {
-    let looks_like_one = matches!(bytes.first(), Some(0x80 | b'(' | b']' | b'}'));
+fn not_a_snapshot(head: &[u8], at: u64, damage: Option<Damage>) -> ReadError {
+    let looks_like_one = matches!(head.first(), Some(0x80 | b'(' | b']' | b'}'));
     match damage {
         None => ReadError::SomethingElse,
-        Some(damage) if looks_like_one && bytes.len() != 1 => ReadError::Unreadable { damage, at },
+        Some(damage) if looks_like_one && head.len() != 1 => ReadError::Unreadable { damage, at },
         Some(_) => {
-            let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
+            let start = String::from_utf8_lossy(head);
             ReadError::NotAPickle { start: start.chars().take(20).collect() }
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::trace::{FrameId, PoolId, StackId};
 
-/// What a dict, list or tuple turned out to be.
-#[derive(Clone, Copy, Debug)]
+/// What a dict, list or tuple turned out to be. A snapshot has millions of these, so what needs more
+/// than an id is kept by the decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
     /// Nothing of interest.
     Ignored,
@@ -23,20 +24,29 @@ pub(super) enum Object {
     Divisions,
     /// The settings, in `settings`.
     Settings,
-    /// The whole.
-    Top(Top),
+    /// The whole; its place in `tops`.
+    Top(u32),
     /// A list that has no items yet; also the empty stack.
     List,
-    /// Frames, innermost first, in `frame_items`.
-    Frames(Span),
+    /// Frames, innermost first, that nobody refers to yet; its place in `open_frames`.
+    Frames(u32),
     Stack(StackId),
-    Events(Span),
-    Segments(Span),
-    Blocks(Span),
+    /// A list of events, segments or blocks; its place in `lists`.
+    Rows(Kind, u32),
     /// Lists of events, by device; in `traces`.
     Traces(u32),
     /// A pool's id.
     Pool(PoolId),
+}
+
+const _: () = assert!(size_of::<Object>() == 8, "there is one for each dict and list");
+
+/// What a list holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Events,
+    Segments,
+    Blocks,
 }
 
 /// The objects that the snapshot's own dict refers to.
