@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The state of the allocator; what it gets and from where is `driver`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Allocator<D> {
     pub(super) config: Config,
     pub(super) heap: Heap,
@@ -72,6 +72,12 @@ impl<D: Driver> Allocator<D> {
             max_split: config.max_split_size.map_or(u64::MAX, |it| it.0),
             config,
         }
+    }
+
+    /// The same state, with `driver` and `config` from here on.
+    pub(super) fn on<E: Driver>(self, config: Config, driver: E) -> Allocator<E> {
+        let Allocator { heap, stats, pending, handles, .. } = self;
+        Allocator { heap, stats, pending, ..Allocator::new(config, handles, driver) }
     }
 
     /// Bytes got from the driver (`total_allocated_memory`).

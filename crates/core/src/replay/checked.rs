@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use crate::{
     replay::{
-        BlockId, Config, Freed, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program, Replay,
-        TorchVersion,
-        allocator::Allocator,
-        heap::State,
+        BlockId, Config, Freed, Held, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program,
+        Replay, TorchVersion,
+        allocator::{Allocator, Request},
+        heap::{Slot, State},
         id_of,
         initial::{Initial, reserved_before},
         operation::Ahead,
@@ -34,6 +34,41 @@ pub fn follow(trace: &Trace, index: usize, config: Config) -> (Replay, Program) 
         Some(device) => follower(device, config, &handles).run(),
         None => (Replay::default(), Program::default()),
     }
+}
+
+/// Follows the device `index` of `trace` under `config` up to where the request that failed at `event` began.
+pub(super) fn follow_until(
+    trace: &Trace,
+    index: usize,
+    config: Config,
+    event: EventId,
+) -> Option<Stopped<'_>> {
+    let device = trace.devices.get(index)?;
+    let mut follower = follower(device, config, &handles(trace));
+    follower.stop_at = Some(event.index());
+    follower.follow();
+    let request = follower.stopped?;
+    let n_initial = id_of(follower.replay.initial.len());
+    let recorded = std::mem::take(&mut follower.model.driver.live);
+    let mut live = BTreeMap::new();
+    for Live { slot, handle } in recorded.into_values() {
+        let slot = slot.filter(|it| follower.model.heap.block(*it).state == State::Allocated);
+        let held = match handle.checked_sub(n_initial) {
+            Some(block) => Held::Made(BlockId(block)),
+            None => Held::Before(handle),
+        };
+        live.extend(slot.map(|slot| (held, slot)));
+    }
+    Some(Stopped { model: follower.model, request, live })
+}
+
+/// A recording that was followed up to a request that failed.
+pub(super) struct Stopped<'a> {
+    pub(super) model: Allocator<Recorded<'a>>,
+    /// What was asked for.
+    pub(super) request: Request,
+    /// What the program had.
+    pub(super) live: BTreeMap<Held, Slot>,
 }
 
 /// The version of torch whose rules explain the device `index` of `trace` best: snapshots do not say
@@ -86,6 +121,10 @@ pub(super) struct Follower<'a> {
     pub(super) least_refused: Option<Bytes>,
     /// What was seen when looking ahead last.
     pub(super) ahead: Option<Ahead>,
+    /// The failed request before which to stop.
+    pub(super) stop_at: Option<usize>,
+    /// That request, once it is reached.
+    pub(super) stopped: Option<Request>,
 }
 
 fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Follower<'a> {
@@ -118,6 +157,8 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         most_reserved: before,
         least_refused: None,
         ahead: None,
+        stop_at: None,
+        stopped: None,
     };
     if before != Bytes::ZERO || res.has_private_pools {
         res.begin_with(Initial::of(device));
@@ -167,6 +208,11 @@ impl Follower<'_> {
     }
 
     fn run(mut self) -> (Replay, Program) {
+        self.follow();
+        self.finish()
+    }
+
+    fn follow(&mut self) {
         let events = &self.device.events;
         self.most_reserved = most_reserved(events, self.replay.reserved_before);
         // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
@@ -175,7 +221,7 @@ impl Follower<'_> {
         let completes = events.actions().contains(&Action::FreeCompleted)
             || self.device.blocks.iter().any(is_pending);
         let mut at = 0;
-        while at < events.len() {
+        while at < events.len() && self.stopped.is_none() {
             let event = events.get(at);
             at = match event.action {
                 Action::FreeRequested | Action::FreeCompleted => {
@@ -204,7 +250,6 @@ impl Follower<'_> {
                 _ => self.operation(at),
             };
         }
-        self.finish()
     }
 
     pub(super) fn free(&mut self, at: usize, event: Event, is_request: bool, is_completion: bool) {

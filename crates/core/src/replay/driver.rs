@@ -38,7 +38,7 @@ pub(super) enum Choice {
 
 /// A device with so much memory. Its driver gives the recorded addresses for as long as it is asked for
 /// what the recording asked for, and from then on follows the phantom's rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FreeDriver<'a> {
     left: u64,
     script: &'a [DriverCall],
@@ -47,6 +47,8 @@ pub(super) struct FreeDriver<'a> {
     /// What is held, for as long as the recording is followed.
     taken: BTreeMap<u64, u64>,
     addresses: Addresses,
+    /// Where segments go when `addresses` are used up: a recording may lie at the very bottom.
+    spare: Addresses,
     /// Where the next expandable range begins: far from what `cudaMalloc` gives.
     next_range: u64,
 }
@@ -63,6 +65,8 @@ const FLOOR: u64 = 0x1_0000_0000;
 const CEILING: u64 = 0x7f00_0000_0000;
 /// Where ranges begin: above everything that `cudaMalloc` gives.
 const RANGES: u64 = 0x8000_0000_0000;
+/// Addresses above those of any range.
+const SPARE: (u64, u64) = (0x10_0000_0000_0000, 0x20_0000_0000_0000);
 
 impl FreeDriver<'_> {
     /// A device that gives `capacity` bytes, `taken` of which are in use.
@@ -77,6 +81,7 @@ impl FreeDriver<'_> {
             next: Some(0),
             taken,
             addresses: Addresses::new(FLOOR, CEILING),
+            spare: Addresses::new(SPARE.0, SPARE.1),
             next_range: RANGES,
         }
     }
@@ -105,7 +110,7 @@ impl Driver for FreeDriver<'_> {
                 self.taken.insert(address, whole);
                 address
             }
-            _ => self.addresses.take(whole)?,
+            _ => self.addresses.take(whole).or_else(|| self.spare.take(whole))?,
         };
         self.left = left;
         Some((address, size))
@@ -116,8 +121,8 @@ impl Driver for FreeDriver<'_> {
         let same = |it| matches!(it, DriverCall::Free { address: it } if it == address);
         if self.follow(same).is_some() {
             self.taken.remove(&address);
-        } else {
-            self.addresses.give_back(address);
+        } else if self.addresses.give_back(address).is_none() {
+            self.spare.give_back(address);
         }
         true
     }

@@ -161,6 +161,10 @@ impl Follower<'_> {
     fn malloc(&mut self, start: usize, end: usize, event: Event) {
         let fails = event.action == Action::Oom;
         let pool = self.pool_of(start, end, event);
+        if fails && self.stop_at == Some(end) {
+            self.stopped = Some(Request { size: event.size, stream: event.stream, pool });
+            return;
+        }
         let driver = &mut self.model.driver;
         (driver.at, driver.end) = (start, end);
         driver.want = (!fails).then_some(event.address);

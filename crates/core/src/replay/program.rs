@@ -45,6 +45,8 @@ pub(super) struct Before {
 pub(super) enum Op {
     /// It asked; the answer has the next handle.
     Alloc { size: Bytes, stream: StreamId, pool: PoolId },
+    /// It would have asked; the next handle is nobody's.
+    NeverMade,
     /// It gave a block back, which was reusable at once.
     Free(u32),
     /// It gave a block back that another stream was still using.
