@@ -23,7 +23,11 @@ fn main() {
             let began = Instant::now();
             let (checked, program) = replay::follow(&trace, index, config.clone());
             let seconds_checked = began.elapsed().as_secs_f64();
-            let config = Config { capacity: program.observed_limit, ..config };
+            let config = Config {
+                capacity: program.observed_limit,
+                known_limit: program.known_limit,
+                ..config
+            };
             let began = Instant::now();
             let free = replay::what_if(&program, &config);
             let seconds_free = began.elapsed().as_secs_f64();

@@ -28,6 +28,8 @@ pub(super) struct Allocator<D> {
     pub(super) driver: D,
     /// Blocks given back that another stream may be using.
     pub(super) pending: BTreeSet<Slot>,
+    /// Private pools that nobody owns any more (`graph_pools_freeable`).
+    pub(super) ownerless: BTreeSet<PoolId>,
     /// The raw handle of each stream: the order in which sets of free blocks are walked.
     handles: Vec<u64>,
     pub(super) limit: Option<u64>,
@@ -67,6 +69,7 @@ impl<D: Driver> Allocator<D> {
             stats: Stats::default(),
             driver,
             pending: BTreeSet::new(),
+            ownerless: BTreeSet::new(),
             handles,
             limit: config.limit().map(|it| it.0),
             max_split: config.max_split_size.map_or(u64::MAX, |it| it.0),
@@ -76,8 +79,8 @@ impl<D: Driver> Allocator<D> {
 
     /// The same state, with `driver` and `config` from here on.
     pub(super) fn on<E: Driver>(self, config: Config, driver: E) -> Allocator<E> {
-        let Allocator { heap, stats, pending, handles, .. } = self;
-        Allocator { heap, stats, pending, ..Allocator::new(config, handles, driver) }
+        let Allocator { heap, stats, pending, ownerless, handles, .. } = self;
+        Allocator { heap, stats, pending, ownerless, ..Allocator::new(config, handles, driver) }
     }
 
     /// Bytes got from the driver (`total_allocated_memory`).
@@ -99,6 +102,9 @@ impl<D: Driver> Allocator<D> {
     /// `malloc`, after the events of streams were processed (A.11).
     pub(super) fn malloc(&mut self, request: Request) -> Result<Slot, OutOfMemory> {
         let params = self.params(request);
+        if self.counts_searches() {
+            self.count_search(params.arena);
+        }
         let found = self.get_free_block(&params);
         let out_of_memory = OutOfMemory { params_size: params.size, arena: params.arena };
         let block = match self.driver.choose(found, &mut self.heap) {
@@ -107,6 +113,7 @@ impl<D: Driver> Allocator<D> {
                 Some(slot)
             }
             Choice::Grow => self.get_new_block(&params),
+            Choice::GrowInPlace => self.alloc_block(&params),
             Choice::GiveUp => return Err(out_of_memory),
         };
         let Some(block) = block else {
@@ -118,7 +125,7 @@ impl<D: Driver> Allocator<D> {
 
     /// Steps 3 to 8: everything after the search.
     fn get_new_block(&mut self, params: &Params) -> Option<Slot> {
-        if self.limit.is_some() && 0.0 < self.config.garbage_collection_threshold {
+        if self.counts_searches() {
             self.garbage_collect_cached_blocks();
         }
         if let Some(slot) = self.alloc_block(params) {
@@ -149,12 +156,9 @@ impl<D: Driver> Allocator<D> {
     }
 
     /// `get_free_block`: which free block serves the request, without taking it.
-    pub(super) fn get_free_block(&mut self, params: &Params) -> Option<Slot> {
+    pub(super) fn get_free_block(&self, params: &Params) -> Option<Slot> {
         let Params { size, .. } = *params;
         let max_split = self.max_split;
-        if self.limit.is_some() && 0.0 < self.config.garbage_collection_threshold {
-            self.count_search(params.arena);
-        }
         let arena = &self.heap.arenas[params.arena as usize];
         let mut candidates = arena.free.range(FreeKey::at_least(size)..);
         let mut slot = candidates.next()?.slot;
@@ -187,6 +191,12 @@ impl<D: Driver> Allocator<D> {
             return None;
         }
         Some(slot)
+    }
+
+    /// Whether garbage is collected, for which searches are counted.
+    fn counts_searches(&self) -> bool {
+        0.0 < self.config.garbage_collection_threshold
+            && (self.limit.is_some() || self.driver.knows_what_is_collected())
     }
 
     /// `get_free_blocks_call_count` is one for each half of a pool, whatever the stream.

@@ -13,17 +13,17 @@ use crate::{
         initial::{Initial, reserved_before},
         operation::Ahead,
         program::{Before, Op},
-        recorded::{Live, Recorded},
+        recorded::{Goal, Live, Recorded},
         rounding::round_size,
     },
-    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, Trace},
+    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, StackId, Trace},
     units::Bytes,
 };
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
 /// explains it best.
 pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
     let (torch, replay) = best(device, settings, &[]);
-    replay.unwrap_or_else(|| follower(device, Config::of_recording(settings, torch), &[]).run().0)
+    replay.unwrap_or_else(|| run(device, &Config::of_recording(settings, torch), &[]).0)
 }
 
 /// Follows the device `index` of `trace` under `config`, which has the recording's settings: the replay,
@@ -31,7 +31,7 @@ pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
 pub fn follow(trace: &Trace, index: usize, config: Config) -> (Replay, Program) {
     let handles = handles(trace);
     match trace.devices.get(index) {
-        Some(device) => follower(device, config, &handles).run(),
+        Some(device) => run(device, &config, &handles),
         None => (Replay::default(), Program::default()),
     }
 }
@@ -87,7 +87,7 @@ fn best(
     let mut best: Option<(TorchVersion, Replay)> = None;
     // What orders the free set: allocator.md, A.5.
     for torch in [TorchVersion::two(11), TorchVersion::NEWEST, TorchVersion::two(12)] {
-        let (replay, _) = follower(device, Config::of_recording(settings, torch), handles).run();
+        let (replay, _) = run(device, &Config::of_recording(settings, torch), handles);
         let is_better = best.as_ref().is_none_or(|(_, it)| replay.n_mismatches < it.n_mismatches);
         if is_better {
             best = Some((torch, replay));
@@ -97,6 +97,21 @@ fn best(
         }
     }
     best.map_or((TorchVersion::two(11), None), |(torch, replay)| (torch, Some(replay)))
+}
+
+/// Follows `device`. Where garbage was collected, twice: no recording says above which level, and what is
+/// learned about it in the end decides what was ambiguous in the beginning.
+fn run(device: &DeviceTrace, config: &Config, handles: &[u64]) -> (Replay, Program) {
+    let mut follower = follower(device, config.clone(), handles);
+    follower.follow();
+    let goal = follower.model.driver.goal;
+    if goal.most.is_none() {
+        return follower.finish();
+    }
+    let mut follower = self::follower(device, config.clone(), handles);
+    follower.model.driver.goal = goal;
+    follower.follow();
+    follower.finish()
 }
 
 fn handles(trace: &Trace) -> Vec<u64> {
@@ -121,6 +136,12 @@ pub(super) struct Follower<'a> {
     pub(super) least_refused: Option<Bytes>,
     /// What was seen when looking ahead last.
     pub(super) ahead: Option<Ahead>,
+    /// The stack that each segment was got with.
+    pub(super) segment_stacks: BTreeMap<u64, StackId>,
+    /// Whether frees carry the stack of who frees.
+    pub(super) frees_have_stacks: bool,
+    /// The pool that served the last request.
+    pub(super) last_pool: PoolId,
     /// The failed request before which to stop.
     pub(super) stop_at: Option<usize>,
     /// That request, once it is reached.
@@ -137,10 +158,13 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         live: BTreeMap::new(),
         completed: Vec::new(),
         mismatches: Mismatches::default(),
+        goal: Goal { least: 0, most: None },
+        dropped: Vec::new(),
+        gave_up: false,
     };
     let before = reserved_before(device);
     // The recording knows no capacity, and the limit shows itself where a request fails.
-    let config = Config { capacity: None, ..config };
+    let config = Config { capacity: None, known_limit: None, ..config };
     let mut res = Follower {
         device,
         model: Allocator::new(config.clone(), handles.to_vec(), driver),
@@ -157,6 +181,9 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         most_reserved: before,
         least_refused: None,
         ahead: None,
+        segment_stacks: BTreeMap::new(),
+        frees_have_stacks: false,
+        last_pool: PoolId(0),
         stop_at: None,
         stopped: None,
     };
@@ -207,14 +234,13 @@ impl Follower<'_> {
         self.replay.peak_reserved.rise(self.levels.reserved, first);
     }
 
-    fn run(mut self) -> (Replay, Program) {
-        self.follow();
-        self.finish()
-    }
-
     fn follow(&mut self) {
         let events = &self.device.events;
         self.most_reserved = most_reserved(events, self.replay.reserved_before);
+        // Whatever limit there is, it is no less.
+        let least = self.model.config.garbage_line(self.most_reserved);
+        let goal = &mut self.model.driver.goal;
+        goal.least = goal.least.max(least.0);
         // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
         let requests = events.actions().contains(&Action::FreeRequested);
         let is_pending = |it: &Block| it.state == BlockState::PendingFree;
@@ -239,7 +265,7 @@ impl Follower<'_> {
                     if is_request && (is_completion || followed) {
                         self.free(at, event, true, true);
                         if is_completion { at + 1 } else { at + 2 }
-                    } else if requests && !is_request && self.belongs_to_a_retry(at) {
+                    } else if requests && !is_request && self.may_be_of_a_retry(at) {
                         self.operation(at)
                     } else {
                         self.free(at, event, is_request, is_completion);
@@ -269,6 +295,12 @@ impl Follower<'_> {
         self.program.push(op, at);
         if is_request {
             let (block, size) = self.end(live, at);
+            // Without stacks of their own, frees show those of the allocations.
+            if let Some(block) = block.filter(|_| !self.frees_have_stacks) {
+                let alloc = self.replay.blocks[block.index()].alloc;
+                let allocated_by = self.device.events.get(alloc.index()).stack;
+                self.frees_have_stacks = event.stack != allocated_by;
+            }
             self.replay.freed.push(Freed { event: EventId(id_of(at)), block, size });
         }
         let state = live.slot.map(|it| (it, self.model.heap.block(it).state));
@@ -341,6 +373,12 @@ impl Follower<'_> {
             // Any limit from the most that was held to just below what was refused explains all.
             let most = replay.peak_reserved.bytes;
             if most < refused { most } else { refused.saturating_sub(Bytes(1)) }
+        });
+        program.known_limit = model.driver.goal.most.map(|most| {
+            let least = model.config.limit_of_garbage_line(Bytes(model.driver.goal.least));
+            let most = model.config.limit_of_garbage_line(Bytes(most) + Bytes(1)).saturating_sub(Bytes(1));
+            let refused = self.least_refused.map_or(most, |it| it.saturating_sub(Bytes(1)));
+            most.min(refused).max(least).max(replay.peak_reserved.bytes)
         });
         program.finish(&replay, n_events);
         (replay, program)

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_addresses::Addresses;
 
-use crate::replay::heap::{Heap, Slot};
+use crate::{
+    replay::heap::{Heap, Slot},
+    trace::PoolId,
+};
 
 /// The other side of the allocator. Sizes and addresses are bytes.
 pub(super) trait Driver {
@@ -21,6 +24,21 @@ pub(super) trait Driver {
     fn unmap(&mut self, address: u64, size: u64) -> bool;
     /// What `find_free` found, before it is taken.
     fn choose(&mut self, found: Option<Slot>, heap: &mut Heap) -> Choice;
+    /// Whether it can say which garbage is collected, though nobody knows the limit.
+    fn knows_what_is_collected(&self) -> bool {
+        false
+    }
+    /// Whether a pass that collects the segments at `due`, of `all` that it could, takes place while
+    /// `reserved` bytes are held.
+    fn collects(&mut self, reserved: u64, due: &[u64], all: &[u64]) -> bool {
+        let _ = (reserved, due, all);
+        false
+    }
+    /// A private pool that is given back next, though nothing showed so far that nobody owns it any more.
+    fn released_pool(&mut self, heap: &Heap) -> Option<PoolId> {
+        let _ = heap;
+        None
+    }
     /// Waits for all streams: the pending blocks that are free then.
     fn synchronize(&mut self, pending: &BTreeSet<Slot>) -> Vec<Slot>;
 }
@@ -32,6 +50,8 @@ pub(super) enum Choice {
     Take(Slot),
     /// None: more memory is needed.
     Grow,
+    /// None, and the recording shows that the driver was not asked: what is mapped already serves it.
+    GrowInPlace,
     /// None, and the recording shows that nothing was tried: the state is not what it was.
     GiveUp,
 }

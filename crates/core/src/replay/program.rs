@@ -29,6 +29,8 @@ pub struct Program {
     pub n_events: usize,
     /// The most that the recorded run could have taken, if requests failed: what explains every failure.
     pub observed_limit: Option<Bytes>,
+    /// A limit that explains what garbage was collected in the recorded run, if any was.
+    pub known_limit: Option<Bytes>,
 }
 
 /// A block from before the recording.
@@ -65,6 +67,12 @@ impl Program {
     pub(super) fn push(&mut self, op: Op, event: usize) {
         self.ops.push(op);
         self.events.push(EventId(super::id_of(event)));
+    }
+
+    /// Puts `op` before the one at `place`.
+    pub(super) fn insert(&mut self, place: usize, op: Op, event: usize) {
+        self.ops.insert(place, op);
+        self.events.insert(place, EventId(super::id_of(event)));
     }
 
     /// Whether the recorded run ended with a request that failed.
