@@ -183,13 +183,10 @@ def forget_everything():
         torch.cuda.reset_accumulated_memory_stats(device)
 
 
-def record(path, text, fraction, devices):
+def record(path, known, devices):
     torch.cuda.memory._dump_snapshot(f"{path}.pickle")
     stats = {device: dict(torch.cuda.memory_stats(device)) for device in devices}
-    total = torch.cuda.get_device_properties(0).total_memory
-    limit = int(total * fraction) if fraction < 1 else None
-    known = dict(settings=text, fraction=fraction, total=total, limit=limit, stats=stats)
-    pathlib.Path(f"{path}.json").write_text(json.dumps(known))
+    pathlib.Path(f"{path}.json").write_text(json.dumps(known | dict(stats=stats)))
 
 
 def run(seed, folder):
@@ -211,6 +208,16 @@ def run(seed, folder):
         free = torch.cuda.mem_get_info(0)[0]
         size = int(free * r.choice([0.5, 0.8, 0.9, 0.95])) // (2 * MIB) * (2 * MIB)
         assert driver.cuMemAlloc_v2(ctypes.byref(other), ctypes.c_size_t(size)) == 0
+    total = torch.cuda.get_device_properties(0).total_memory
+    known = dict(
+        settings=text,
+        fraction=fraction,
+        total=total,
+        limit=int(total * fraction) if fraction < 1 else None,
+        capacity={device: torch.cuda.mem_get_info(device)[0] for device in program.devices},
+        pools=program.uses_pools,
+        graphs=program.uses_graphs,
+    )
     stacks = r.choice([dict(context="all"), dict(context="all"), dict(context="alloc"), dict(context=None)])
     torch.cuda.memory._record_memory_history("all", stacks="python", **stacks)
     places = {r.randrange(N_STEPS) for _ in range(2)}
@@ -219,9 +226,9 @@ def run(seed, folder):
         for step in range(N_STEPS):
             program.step()
             if step in places:
-                record(f"{folder}/{seed:05}-{n}", text, fraction, program.devices)
+                record(f"{folder}/{seed:05}-{n}", known, program.devices)
                 n += 1
-        record(f"{folder}/{seed:05}-{n}", text, fraction, program.devices)
+        record(f"{folder}/{seed:05}-{n}", known, program.devices)
     finally:
         torch.cuda.memory._record_memory_history(None)
         if other:

@@ -218,7 +218,8 @@ impl<D: Driver> Allocator<D> {
     /// `alloc_block`: asks the driver.
     fn alloc_block(&mut self, params: &Params) -> Option<Slot> {
         let Params { alloc_size, arena, .. } = *params;
-        if self.limit.is_some_and(|limit| limit < self.reserved().saturating_add(alloc_size)) {
+        let is_over = |limit| limit < self.reserved().saturating_add(alloc_size);
+        if self.limit.is_some_and(is_over) || self.driver.refuses() {
             return None;
         }
         if self.expandable_active(params.pool) {

@@ -34,6 +34,10 @@ pub(super) trait Driver {
         let _ = (reserved, due, all);
         false
     }
+    /// Whether it is known that nothing is to be had now, not even what is mapped already.
+    fn refuses(&mut self) -> bool {
+        false
+    }
     /// A private pool that is given back next, though nothing showed so far that nobody owns it any more.
     fn released_pool(&mut self, heap: &Heap) -> Option<PoolId> {
         let _ = heap;

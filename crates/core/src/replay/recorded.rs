@@ -152,6 +152,14 @@ impl Driver for Recorded<'_> {
         !by_retry || self.goal.most.is_some()
     }
 
+    fn refuses(&mut self) -> bool {
+        match self.peek().map(|it| it.action) {
+            Some(Action::SegmentFree | Action::SegmentUnmap | Action::FreeCompleted) => true,
+            Some(_) => false,
+            None => self.want.is_none(),
+        }
+    }
+
     fn released_pool(&mut self, heap: &Heap) -> Option<PoolId> {
         let event = self.peek()?;
         if !matches!(event.action, Action::SegmentFree | Action::SegmentUnmap) {
