@@ -126,7 +126,7 @@ impl<D: Driver> Allocator<D> {
     /// Steps 3 to 8: everything after the search.
     fn get_new_block(&mut self, params: &Params) -> Option<Slot> {
         if self.counts_searches() {
-            self.garbage_collect_cached_blocks();
+            self.garbage_collect_cached_blocks(params);
         }
         if let Some(slot) = self.alloc_block(params) {
             return Some(slot);

@@ -1,7 +1,7 @@
 //! The *checked* replay: the model goes through the recording operation by operation. What belongs to one
 //! `malloc`, from the first segment event to the `alloc` or `oom` that ends it, is one operation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     replay::{
@@ -14,9 +14,9 @@ use crate::{
         operation::Ahead,
         program::{Before, Op},
         recorded::{Goal, Live, Recorded},
-        rounding::round_size,
+        rounding::{allocation_size, round_size},
     },
-    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, StackId, Trace},
+    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings, Trace},
     units::Bytes,
 };
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
@@ -99,19 +99,86 @@ fn best(
     best.map_or((TorchVersion::two(11), None), |(torch, replay)| (torch, Some(replay)))
 }
 
-/// Follows `device`. Where garbage was collected, twice: no recording says above which level, and what is
-/// learned about it in the end decides what was ambiguous in the beginning.
+/// How often a recording is followed again with what was learned about its private pools.
+const MOST_LESSONS: usize = 24;
+
+/// Follows `device`, more than once where it teaches something that its beginning would have needed: above
+/// which level garbage is collected, which no recording says; and which segments were private pools' that
+/// were gone in the end, which none says before torch 2.12.
 fn run(device: &DeviceTrace, config: &Config, handles: &[u64]) -> (Replay, Program) {
+    let mut lesson = Lesson::default();
+    let mut best = attempt(device, config, handles, &lesson);
+    for _ in 0..MOST_LESSONS {
+        let known = Lesson { goal: best.2.goal, ..lesson.clone() };
+        let mut next = known.clone();
+        next.learn(&best.2.contradictions);
+        if next == lesson {
+            break;
+        }
+        let again = attempt(device, config, handles, &next);
+        if best.0.n_mismatches < again.0.n_mismatches {
+            break;
+        }
+        (best, lesson) = (again, next);
+    }
+    (best.0, best.1)
+}
+
+/// What a recording teaches about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Lesson {
+    goal: Option<Goal>,
+    /// The private pools of segments, by the events that made them.
+    pools: BTreeMap<usize, PoolId>,
+}
+
+/// What was learned from following it once.
+struct Taught {
+    goal: Option<Goal>,
+    contradictions: Vec<Vec<usize>>,
+}
+
+impl Lesson {
+    /// Each group is a pool's; a segment that is known to be one's takes its group along. The first one of
+    /// several and the first single one are learned: what follows may follow from them.
+    fn learn(&mut self, groups: &[Vec<usize>]) {
+        let several = groups.iter().find(|it| 1 < it.len());
+        let single = groups.iter().find(|it| it.len() == 1);
+        for group in several.into_iter().chain(single) {
+            let known = group.iter().find_map(|it| self.pools.get(it)).copied();
+            let pool = known.unwrap_or_else(|| {
+                // Beyond all that a recording has.
+                let n: BTreeSet<PoolId> = self.pools.values().copied().collect();
+                PoolId(UNNAMED_POOLS + id_of(n.len()))
+            });
+            self.pools.extend(group.iter().map(|it| (*it, pool)));
+        }
+    }
+}
+
+/// Where the ids of pools begin that recordings do not name.
+const UNNAMED_POOLS: u32 = 1 << 16;
+
+fn attempt(
+    device: &DeviceTrace,
+    config: &Config,
+    handles: &[u64],
+    lesson: &Lesson,
+) -> (Replay, Program, Taught) {
     let mut follower = follower(device, config.clone(), handles);
+    follower.has_private_pools |= !lesson.pools.is_empty();
+    follower.pools.extend(&lesson.pools);
+    if let Some(goal) = lesson.goal {
+        follower.model.driver.goal = goal;
+    }
     follower.follow();
     let goal = follower.model.driver.goal;
-    if goal.most.is_none() {
-        return follower.finish();
-    }
-    let mut follower = self::follower(device, config.clone(), handles);
-    follower.model.driver.goal = goal;
-    follower.follow();
-    follower.finish()
+    let taught = Taught {
+        goal: goal.most.map(|_| goal),
+        contradictions: std::mem::take(&mut follower.contradictions),
+    };
+    let (replay, program) = follower.finish();
+    (replay, program, taught)
 }
 
 fn handles(trace: &Trace) -> Vec<u64> {
@@ -130,14 +197,16 @@ pub(super) struct Follower<'a> {
     pub(super) pools: BTreeMap<usize, PoolId>,
     /// Whether any memory is not the default pool's.
     pub(super) has_private_pools: bool,
-    /// The most that the recording ever held.
-    pub(super) most_reserved: Bytes,
+    /// The most that a request for more memory would have taken the recording to, and got it.
+    pub(super) most_granted: Bytes,
     /// What a failed request would have taken it to; the least.
     pub(super) least_refused: Option<Bytes>,
     /// What was seen when looking ahead last.
     pub(super) ahead: Option<Ahead>,
-    /// The stack that each segment was got with.
-    pub(super) segment_stacks: BTreeMap<u64, StackId>,
+    /// The event that made the last segment at each address.
+    pub(super) segments_made: BTreeMap<u64, usize>,
+    /// Groups of segments, by the events that made them, that cannot be the default pool's.
+    pub(super) contradictions: Vec<Vec<usize>>,
     /// Whether frees carry the stack of who frees.
     pub(super) frees_have_stacks: bool,
     /// The pool that served the last request.
@@ -160,6 +229,8 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         mismatches: Mismatches::default(),
         goal: Goal { least: 0, most: None },
         dropped: Vec::new(),
+        need_not_grow: None,
+        most_granted: 0,
         gave_up: false,
     };
     let before = reserved_before(device);
@@ -178,10 +249,11 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         requested: Bytes::ZERO,
         pools: BTreeMap::new(),
         has_private_pools: device.segments.iter().any(|it| it.pool != PoolId(0)),
-        most_reserved: before,
+        most_granted: before,
         least_refused: None,
         ahead: None,
-        segment_stacks: BTreeMap::new(),
+        segments_made: BTreeMap::new(),
+        contradictions: Vec::new(),
         frees_have_stacks: false,
         last_pool: PoolId(0),
         stop_at: None,
@@ -236,11 +308,13 @@ impl Follower<'_> {
 
     fn follow(&mut self) {
         let events = &self.device.events;
-        self.most_reserved = most_reserved(events, self.replay.reserved_before);
+        let before = self.replay.reserved_before;
+        self.most_granted = most_granted(events, before, &self.model.config);
         // Whatever limit there is, it is no less.
-        let least = self.model.config.garbage_line(self.most_reserved);
-        let goal = &mut self.model.driver.goal;
-        goal.least = goal.least.max(least.0);
+        let least = self.model.config.garbage_line(self.most_granted);
+        let driver = &mut self.model.driver;
+        driver.most_granted = self.most_granted.0;
+        driver.goal.least = driver.goal.least.max(least.0);
         // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
         let requests = events.actions().contains(&Action::FreeRequested);
         let is_pending = |it: &Block| it.state == BlockState::PendingFree;
@@ -415,18 +489,29 @@ impl Follower<'_> {
     }
 }
 
-fn most_reserved(events: &crate::trace::Events, before: Bytes) -> Bytes {
+/// The largest sum of what was held and what the driver was asked for, of requests that got it. A limit is
+/// compared with that sum; an expandable segment may then map more, or less.
+fn most_granted(events: &Events, before: Bytes, config: &Config) -> Bytes {
     let mut reserved = before;
     let mut most = before;
+    let mut grew_from = None;
     for (_, event) in events.iter() {
         match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size,
+            Action::SegmentAlloc | Action::SegmentMap => {
+                grew_from.get_or_insert(reserved);
+                reserved += event.size;
+            }
             Action::SegmentFree | Action::SegmentUnmap => {
                 reserved = reserved.saturating_sub(event.size);
             }
+            Action::Alloc => {
+                if let Some(from) = grew_from.take() {
+                    most = most.max(from + allocation_size(round_size(event.size, config), config));
+                }
+            }
+            Action::Oom => grew_from = None,
             _ => {}
         }
-        most = most.max(reserved);
     }
     most
 }

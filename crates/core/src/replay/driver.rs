@@ -29,9 +29,9 @@ pub(super) trait Driver {
         false
     }
     /// Whether a pass that collects the segments at `due`, of `all` that it could, takes place while
-    /// `reserved` bytes are held.
-    fn collects(&mut self, reserved: u64, due: &[u64], all: &[u64]) -> bool {
-        let _ = (reserved, due, all);
+    /// `reserved` bytes are held and `asked` more are wanted.
+    fn collects(&mut self, reserved: u64, asked: u64, due: &[u64], all: &[u64]) -> bool {
+        let _ = (reserved, asked, due, all);
         false
     }
     /// Whether it is known that nothing is to be had now, not even what is mapped already.

@@ -2,6 +2,8 @@
 //! release, up to the `alloc` or `oom` that ends it; and what is done when the model would have done
 //! something else.
 
+use std::collections::BTreeSet;
+
 use crate::{
     replay::{
         BlockId, BlockLife, Levels, Mismatch, Peak, TorchVersion,
@@ -52,6 +54,7 @@ struct Saved<'a> {
     n_ops: usize,
     n_calls: usize,
     n_blocks: usize,
+    n_contradictions: usize,
 }
 
 impl<'a> Follower<'a> {
@@ -196,6 +199,7 @@ impl<'a> Follower<'a> {
             n_ops: program.ops.len(),
             n_calls: program.script.len(),
             n_blocks: replay.blocks.len(),
+            n_contradictions: self.contradictions.len(),
         }
     }
 
@@ -212,6 +216,7 @@ impl<'a> Follower<'a> {
         program.events.truncate(saved.n_ops);
         program.script.truncate(saved.n_calls);
         replay.blocks.truncate(saved.n_blocks);
+        self.contradictions.truncate(saved.n_contradictions);
     }
 
     /// Until 2.12 an active MemPool counts as a capture, for which nothing may be released.
@@ -247,7 +252,10 @@ impl<'a> Follower<'a> {
         let is_free = |it: &usize| events.get(*it).action == Action::SegmentFree;
         let freed = (loss..until).filter(is_free).map(|it| events.get(it).address);
         let losses_are_garbage = || !freed.eq(self.model.releasable(PoolId(0)));
-        let is_own = |it: Event| self.segment_stacks.get(&it.address) == Some(&it.stack);
+        let is_own = |it: Event| {
+            let made = self.segments_made.get(&it.address);
+            made.is_some_and(|made| events.get(*made).stack == it.stack)
+        };
         if event.stack != StackId::EMPTY && (self.frees_have_stacks || !losses.all(is_own)) {
             return true;
         }
@@ -255,7 +263,7 @@ impl<'a> Follower<'a> {
         if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
             return true;
         }
-        event.action == Action::Oom || self.most_reserved.0 < self.levels.reserved.0 + params.alloc_size
+        event.action == Action::Oom || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
     }
 
     /// The events `start..end` released memory without any request: `empty_cache`, or the end of a pool.
@@ -279,6 +287,14 @@ impl<'a> Follower<'a> {
                 }
             }
         }
+        if self.keeps_more(start, end) {
+            // What went is not all that the default pool could give: it was a private pool's, whose id these
+            // events do not have.
+            let lost = (start..end).map(|it| events.get(it));
+            let lost = lost.filter(|it| it.action == Action::SegmentFree && it.pool == PoolId(0));
+            let made = lost.filter_map(|it| self.segments_made.get(&it.address)).copied();
+            self.contradictions.push(made.collect());
+        }
         if of_default {
             self.model.driver.dropped.clone_from(&private);
             self.model.release_cached_blocks();
@@ -290,6 +306,16 @@ impl<'a> Follower<'a> {
             self.program.push(Op::DropPool(pool), start);
         }
         self.settle(start, end);
+    }
+
+    /// Whether the default pool, after what `start..end` completes, could give back a segment that they do not
+    /// give back, though they give back others.
+    fn keeps_more(&self, start: usize, end: usize) -> bool {
+        let events = &self.device.events;
+        let lost = (start..end).map(|it| events.get(it));
+        let lost: BTreeSet<u64> =
+            lost.filter(|it| it.action == Action::SegmentFree).map(|it| it.address).collect();
+        !lost.is_empty() && self.model.releasable(PoolId(0)).any(|it| !lost.contains(&it))
     }
 
     fn malloc(&mut self, start: usize, end: usize, event: Event) {
@@ -321,6 +347,12 @@ impl<'a> Follower<'a> {
         self.last_pool = if fails { self.last_pool } else { pool };
         let request = Request { size: event.size, stream: event.stream, pool };
         let got = self.model.malloc(request);
+        if pool == PoolId(0)
+            && let Some(made) = self.model.driver.need_not_grow.take()
+        {
+            // Or it was a private pool that needed it.
+            self.contradictions.push(vec![made]);
+        }
         for pool in std::mem::take(&mut self.model.driver.dropped) {
             // Nobody owned it before the request.
             self.program.insert(n_ops, Op::DropPool(pool), start);
@@ -419,10 +451,10 @@ impl<'a> Follower<'a> {
             self.program.push(Op::FreeCompleted(handle), end);
         }
         for index in start..end {
-            let Event { action, size, address, stack, .. } = self.device.events.get(index);
+            let Event { action, size, address, .. } = self.device.events.get(index);
             match action {
                 Action::SegmentAlloc => {
-                    self.segment_stacks.insert(address, stack);
+                    self.segments_made.insert(address, index);
                     self.program.script.push(DriverCall::Malloc { address, size: size.0 });
                 }
                 Action::SegmentFree => self.program.script.push(DriverCall::Free { address }),

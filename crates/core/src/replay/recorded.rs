@@ -31,6 +31,10 @@ pub(super) struct Recorded<'a> {
     pub(super) mismatches: Mismatches,
     /// The private pools that this operation gave back.
     pub(super) dropped: Vec<PoolId>,
+    /// The event that got memory for a request that a free block could have served.
+    pub(super) need_not_grow: Option<usize>,
+    /// What the driver is known to grant: so much in all, and possibly more.
+    pub(super) most_granted: u64,
     /// What is known of the reserved bytes above which garbage is collected.
     pub(super) goal: Goal,
     /// Whether the last request was given up, because its block has no room.
@@ -135,7 +139,7 @@ impl Driver for Recorded<'_> {
         true
     }
 
-    fn collects(&mut self, reserved: u64, due: &[u64], all: &[u64]) -> bool {
+    fn collects(&mut self, reserved: u64, asked: u64, due: &[u64], all: &[u64]) -> bool {
         if reserved <= self.goal.least {
             return false;
         }
@@ -143,8 +147,9 @@ impl Driver for Recorded<'_> {
             self.goal.least = reserved;
             return false;
         }
-        // A retry gives all of them back, too.
-        let by_retry = self.losses().take(all.len()).eq(all.iter().copied());
+        // A retry gives all of them back, too; when the driver refuses.
+        let refused = self.most_granted < reserved.saturating_add(asked);
+        let by_retry = refused && self.losses().take(all.len()).eq(all.iter().copied());
         if !by_retry {
             let most = self.goal.most.unwrap_or(u64::MAX);
             self.goal.most = Some(most.min(reserved - 1));
@@ -177,6 +182,10 @@ impl Driver for Recorded<'_> {
         if self.grows {
             if found.is_some() {
                 self.mismatch(Mismatch::NeedNotGrow);
+                let is_gain = |it: &usize| {
+                    matches!(self.events.actions()[*it], Action::SegmentAlloc | Action::SegmentMap)
+                };
+                self.need_not_grow = (self.at..self.end).find(is_gain);
             }
             return Choice::Grow;
         }

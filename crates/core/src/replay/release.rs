@@ -19,7 +19,7 @@ impl<D: Driver> Allocator<D> {
         clippy::cast_precision_loss,
         reason = "as PyTorch computes it: an age in searches"
     )]
-    pub(super) fn garbage_collect_cached_blocks(&mut self) {
+    pub(super) fn garbage_collect_cached_blocks(&mut self, params: &Params) {
         let goal = self.limit.map(|it| self.config.garbage_line(Bytes(it)).0);
         let reserved = self.reserved();
         let mut unsplit: Vec<(Slot, u64)> = Vec::new();
@@ -49,7 +49,7 @@ impl<D: Driver> Allocator<D> {
                     let place = |(slot, _): &(Slot, u64)| self.heap.block(*slot).address;
                     let due: Vec<u64> = pass.iter().map(place).collect();
                     let all: Vec<u64> = unsplit.iter().map(place).collect();
-                    self.driver.collects(reserved - released, &due, &all)
+                    self.driver.collects(reserved - released, params.alloc_size, &due, &all)
                 }
             };
             if !goes_on {
