@@ -1,7 +1,7 @@
 //! The *checked* replay: the model goes through the recording operation by operation. What belongs to one
 //! `malloc`, from the first segment event to the `alloc` or `oom` that ends it, is one operation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::{
     replay::{
@@ -16,7 +16,9 @@ use crate::{
         recorded::{Goal, Live, Recorded},
         rounding::{allocation_size, round_size},
     },
-    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings, Trace},
+    trace::{
+        Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings, Trace,
+    },
     units::Bytes,
 };
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
@@ -147,17 +149,16 @@ impl Lesson {
         for group in several.into_iter().chain(single) {
             let known = group.iter().find_map(|it| self.pools.get(it)).copied();
             let pool = known.unwrap_or_else(|| {
-                // Beyond all that a recording has.
-                let n: BTreeSet<PoolId> = self.pools.values().copied().collect();
-                PoolId(UNNAMED_POOLS + id_of(n.len()))
+                let last = self.pools.values().max();
+                last.map_or(PoolId(UNNAMED_POOLS), |it| PoolId(it.0 + 1))
             });
             self.pools.extend(group.iter().map(|it| (*it, pool)));
         }
     }
 }
 
-/// Where the ids of pools begin that recordings do not name.
-const UNNAMED_POOLS: u32 = 1 << 16;
+/// Where the ids of pools begin that recordings do not name: beyond all that they can.
+pub(super) const UNNAMED_POOLS: u32 = 1 << 16;
 
 fn attempt(
     device: &DeviceTrace,
@@ -211,6 +212,8 @@ pub(super) struct Follower<'a> {
     pub(super) frees_have_stacks: bool,
     /// The pool that served the last request.
     pub(super) last_pool: PoolId,
+    /// Whether the request that is being followed is a private pool's, whatever its event says.
+    pub(super) in_private_pool: bool,
     /// The failed request before which to stop.
     pub(super) stop_at: Option<usize>,
     /// That request, once it is reached.
@@ -256,6 +259,7 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         contradictions: Vec::new(),
         frees_have_stacks: false,
         last_pool: PoolId(0),
+        in_private_pool: false,
         stop_at: None,
         stopped: None,
     };
@@ -450,7 +454,8 @@ impl Follower<'_> {
         });
         program.known_limit = model.driver.goal.most.map(|most| {
             let least = model.config.limit_of_garbage_line(Bytes(model.driver.goal.least));
-            let most = model.config.limit_of_garbage_line(Bytes(most) + Bytes(1)).saturating_sub(Bytes(1));
+            let most =
+                model.config.limit_of_garbage_line(Bytes(most) + Bytes(1)).saturating_sub(Bytes(1));
             let refused = self.least_refused.map_or(most, |it| it.saturating_sub(Bytes(1)));
             most.min(refused).max(least).max(replay.peak_reserved.bytes)
         });

@@ -320,6 +320,11 @@ impl Heap {
         res
     }
 
+    /// The private pool that was asked last for the first time.
+    pub(super) fn a_private_pool(&self) -> Option<PoolId> {
+        self.arenas.iter().rev().map(|it| it.pool).find(|it| *it != PoolId(0))
+    }
+
     /// The largest free block that `arena` could be served from, and the largest of all.
     pub(super) fn largest_free(&self, arena: u32) -> (u64, u64) {
         let largest = |it: &Arena| it.free.last().map_or(0, |it| it.size);

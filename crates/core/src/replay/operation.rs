@@ -8,7 +8,7 @@ use crate::{
     replay::{
         BlockId, BlockLife, Levels, Mismatch, Peak, TorchVersion,
         allocator::{Allocator, OutOfMemory, Request},
-        checked::Follower,
+        checked::{Follower, UNNAMED_POOLS},
         driver::DriverCall,
         heap::{Slot, State},
         id_of,
@@ -38,6 +38,8 @@ enum Reading {
     RequestThatWaited,
     /// An `empty_cache`, then the request.
     EmptyCache,
+    /// As the first, of a request to a private pool that no event names.
+    OfPrivatePool,
     /// A private pool went, up to this event; what went back after that, the request gave back.
     DroppedPool { until: usize },
 }
@@ -93,7 +95,7 @@ impl<'a> Follower<'a> {
         match self.device.events.actions().get(end) {
             Some(Action::Oom) => true,
             Some(Action::Alloc) => {
-                first_loss.is_some_and(|loss| first_gain.is_some_and(|gain| loss < gain))
+                first_loss.is_some_and(|loss| first_gain.is_none_or(|gain| loss < gain))
             }
             _ => false,
         }
@@ -110,10 +112,6 @@ impl<'a> Follower<'a> {
         };
         let loss = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain));
         let lost_until = first_gain.unwrap_or(end);
-        if event.action == Action::Alloc && first_gain.is_none() && loss.is_some() {
-            self.released(start, lost_until);
-            return lost_until;
-        }
         if loss.is_some() || event.action == Action::Oom {
             self.ambiguous(start, end, loss.unwrap_or(lost_until), lost_until);
         } else {
@@ -134,6 +132,10 @@ impl<'a> Follower<'a> {
             if loss < of_default && of_default < until {
                 readings.push(Reading::DroppedPool { until: of_default });
             }
+        }
+        let is_unnamed = self.device.events.get(end).pool == PoolId(0);
+        if is_unnamed && self.device.events.actions()[end] == Action::Oom {
+            readings.push(Reading::OfPrivatePool);
         }
         let before = self.save();
         let n_before = self.model.driver.mismatches.n;
@@ -156,7 +158,7 @@ impl<'a> Follower<'a> {
     fn read_as(&mut self, reading: Reading, start: usize, end: usize, loss: usize, until: usize) {
         let event = self.device.events.get(end);
         match reading {
-            Reading::Request => {
+            Reading::Request | Reading::OfPrivatePool => {
                 for at in start..loss {
                     let event = self.device.events.get(at);
                     if event.action == Action::FreeCompleted {
@@ -164,7 +166,9 @@ impl<'a> Follower<'a> {
                         self.free(at, event, false, true);
                     }
                 }
+                self.in_private_pool = matches!(reading, Reading::OfPrivatePool);
                 self.malloc(loss, end, event);
+                self.in_private_pool = false;
             }
             Reading::RequestThatWaited => self.malloc(start, end, event),
             Reading::EmptyCache => {
@@ -227,10 +231,10 @@ impl<'a> Follower<'a> {
     /// Whether the release at events `loss..until` was part of the request `event` at `end`, rather than an
     /// `empty_cache` before it.
     ///
-    /// A request releases only when no free block serves it. It then carries its stack to every segment that
-    /// it gave back; an `empty_cache` carries its own, where frees are recorded with stacks, or else none, and
-    /// then a segment shows the stack that it was allocated with, which may be the same line. Where stacks say
-    /// nothing, only a request that takes the run above all that it ever held can have been refused.
+    /// A request carries its stack to every segment that it gave back; an `empty_cache` carries its own, where
+    /// frees are recorded with stacks, or else none, and then a segment shows the stack that it was allocated
+    /// with, which may be the same line. Where stacks say nothing, only a request that takes the run above all
+    /// that it was ever granted can have been refused.
     fn released_for(&mut self, start: usize, end: usize, loss: usize, until: usize) -> bool {
         let events = &self.device.events;
         let event = events.get(end);
@@ -240,9 +244,6 @@ impl<'a> Follower<'a> {
             return false;
         }
         let params = self.model.params(Request { size, stream, pool });
-        if self.model.get_free_block(&params).is_some() {
-            return false;
-        }
         let mut losses = (loss..until)
             .map(|it| events.get(it))
             .filter(|it| matches!(it.action, Action::SegmentFree | Action::SegmentUnmap));
@@ -263,7 +264,8 @@ impl<'a> Follower<'a> {
         if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
             return true;
         }
-        event.action == Action::Oom || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
+        event.action == Action::Oom
+            || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
     }
 
     /// The events `start..end` released memory without any request: `empty_cache`, or the end of a pool.
@@ -516,6 +518,9 @@ impl<'a> Follower<'a> {
     /// Whose memory a request is served from: the recording's word, or else what lies there. A request that
     /// failed lies nowhere; it is the pool's that serves the requests before and after it.
     fn pool_of(&self, start: usize, end: usize, event: Event) -> PoolId {
+        if self.in_private_pool {
+            return self.model.heap.a_private_pool().unwrap_or(PoolId(UNNAMED_POOLS));
+        }
         if event.pool != PoolId(0) || !self.has_private_pools {
             return event.pool;
         }
