@@ -4,7 +4,10 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use plimsoll_core::{recording::Recording, sources, sources::snapshot};
+use plimsoll_core::{
+    recording::Recording,
+    sources::{self, ReadError, snapshot},
+};
 
 use crate::{
     open::{self, Opened},
@@ -72,14 +75,32 @@ pub(crate) fn of_path(path: &Path) -> anyhow::Result<(Vec<Process>, Vec<String>)
     }
     let (mut processes, mut unread) = (Vec::new(), Vec::new());
     let files = ranks::files(path)?;
+    let mut others = Vec::new();
     for file in &files {
         match of_file(file) {
             Ok(found) => processes.extend(found),
+            // Logs and notes lie beside recordings.
+            Err(error) if is_something_else(&error) => others.push(ranks::name(file)),
             Err(error) => unread.push(format!("{error:#}")),
         }
     }
+    anyhow::ensure!(
+        !processes.is_empty() || !unread.is_empty(),
+        "no file of {} is a recording; expected what torch.cuda.memory._dump_snapshot or `plimsoll predict --record` writes",
+        path.display()
+    );
     anyhow::ensure!(!processes.is_empty(), "{}", unread.join("; "));
+    if !others.is_empty() {
+        unread.push(format!("left out, because they are no recordings: {}", others.join(", ")));
+    }
     Ok((processes, unread))
+}
+
+fn is_something_else(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref::<ReadError>(),
+        Some(ReadError::NotAPickle { .. } | ReadError::SomethingElse)
+    )
 }
 
 /// Of several processes, the one of `rank`, or the one that asked its allocators most often; with a

@@ -180,8 +180,10 @@ pub fn difference(a: &Side<'_>, b: &Side<'_>) -> Result<Difference, NoDifference
             *line = now;
         }
         if n_lines != 0 {
+            let (lines, were) =
+                if n_lines == 1 { ("line stands", "it was") } else { ("lines stand", "they were") };
             notes.push(format!(
-                "{n_lines} lines stand elsewhere in the second; they were matched by function and file name"
+                "{n_lines} {lines} elsewhere in the second; {were} matched by function and file name"
             ));
         }
         if !files.is_empty() {
