@@ -158,6 +158,20 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupt_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = Whole::open(&folder.path().join("tables"), false).unwrap();
+        let interrupted = whole.folder(".parquet", |whole, folder| {
+            fs::write(folder.join("a.parquet"), "half")?;
+            // To this thread, which holds it back.
+            nix::sys::signal::raise(nix::sys::signal::Signal::SIGINT)?;
+            whole.go_on()
+        });
+        assert!(interrupted.unwrap_err().to_string().contains("interrupted"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_folder_of_other_files_is_never_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("tables");

@@ -213,8 +213,7 @@ fn the_counters_of_a_trace_go_through_the_peak_and_their_parts_add_up() {
         let mut highest = 0;
         let mut time = i64::MIN;
         let events = parsed(&recording);
-        let mut counters = events.iter().filter(|it| it["ph"] == "C").peekable();
-        while let Some(it) = counters.next() {
+        for it in events.iter().filter(|it| it["ph"] == "C") {
             let now = it["ts"].as_i64().unwrap();
             assert!(time <= now, "{name}: time goes back");
             time = now;

@@ -20,8 +20,13 @@ use crate::{
     whole::Whole,
 };
 
-/// What a target makes of a recording.
-enum Made {
+/// What a target makes of a recording, and sentences for people.
+struct Made {
+    content: Content,
+    notes: Vec<String>,
+}
+
+enum Content {
     /// One file.
     File(Vec<u8>),
     /// A folder of files, which are written when it is known where.
@@ -30,12 +35,12 @@ enum Made {
 
 type Fill = Box<dyn FnOnce(&Process, &Whole, &Path) -> anyhow::Result<()>>;
 
-/// A target: the ending of its file, and what it makes. `Made`, and sentences for people.
+/// A target: the ending of its file, and what it makes.
 struct Target {
     word: &'static str,
     ending: &'static str,
     is_folder: bool,
-    make: fn(&Process, &ExportArgs) -> anyhow::Result<(Made, Vec<String>)>,
+    make: fn(&Process, &ExportArgs) -> anyhow::Result<Made>,
 }
 
 fn target(of: ExportTarget) -> &'static Target {
@@ -64,21 +69,21 @@ pub(crate) fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Exit
     let (process, choice) = recordings::choose(&processes, args.rank)?;
     say(choice.iter().chain(&process.warnings));
     for (target, place) in targets.into_iter().zip(places) {
-        let (made, notes) = (target.make)(process, args)
+        let Made { content, notes } = (target.make)(process, args)
             .with_context(|| format!("cannot export {}", process.name))?;
         say(&notes);
-        match (made, place) {
-            (Made::File(bytes), None) => stdout(out, &bytes)?,
-            (Made::File(bytes), Some(place)) => {
+        match (content, place) {
+            (Content::File(bytes), None) => stdout(out, &bytes)?,
+            (Content::File(bytes), Some(place)) => {
                 Whole::open(&place, args.force)?.file(&bytes)?;
                 super::write(out, &format!("{}\n", place.display()))?;
             }
-            (Made::Folder(fill), Some(place)) => {
+            (Content::Folder(fill), Some(place)) => {
                 let whole = Whole::open(&place, args.force)?;
                 whole.folder(target.ending, |whole, folder| fill(process, whole, folder))?;
                 super::write(out, &format!("{}\n", place.display()))?;
             }
-            (Made::Folder(_), None) => anyhow::bail!("{} is a folder of files", target.word),
+            (Content::Folder(_), None) => anyhow::bail!("{} is a folder of files", target.word),
         }
     }
     Ok(Exit::Fits)

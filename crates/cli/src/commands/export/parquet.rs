@@ -16,7 +16,7 @@ use parquet::{
 };
 use plimsoll_core::views::tables::{Column, Kind, Table, Tables, Value};
 
-use super::{Made, Target};
+use super::{Content, Made, Target};
 use crate::{cli::ExportArgs, recordings::Process, whole::Whole};
 
 pub(super) const TARGET: Target =
@@ -27,7 +27,7 @@ const SCHEMA: &str = "1";
 /// Rows that are held in memory at once.
 const GROUP: usize = 1 << 17;
 
-fn make(_: &Process, args: &ExportArgs) -> anyhow::Result<(Made, Vec<String>)> {
+fn make(_: &Process, args: &ExportArgs) -> anyhow::Result<Made> {
     let device = args.device;
     let fill = move |process: &Process, whole: &Whole, folder: &Path| {
         let tables = Tables::of(&process.recording, device)?;
@@ -38,7 +38,7 @@ fn make(_: &Process, args: &ExportArgs) -> anyhow::Result<(Made, Vec<String>)> {
         }
         Ok(())
     };
-    Ok((Made::Folder(Box::new(fill)), Vec::new()))
+    Ok(Made { content: Content::Folder(Box::new(fill)), notes: Vec::new() })
 }
 
 fn write(table: &Table<'_>, path: &Path, whole: &Whole, process: &Process) -> anyhow::Result<()> {
