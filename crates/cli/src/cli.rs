@@ -3,7 +3,7 @@
 use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use plimsoll_core::{replay::TorchVersion, units::Bytes};
+use plimsoll_core::{explanation::At, replay::TorchVersion, units::Bytes};
 
 /// Will it fit? GPU memory for PyTorch training, without a GPU.
 #[derive(Debug, Parser)]
@@ -43,8 +43,10 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// What happened and what to change: from a memory snapshot, a recording, or a log with the error.
     Explain(ExplainArgs),
-    /// What differs between two recordings at their peaks, by line of code.
+    /// What differs between two recordings, steps, moments or ranks, by line of code.
     Diff(DiffArgs),
+    /// A recording in a form that other programs open: a flame graph, Parquet tables, a Perfetto trace.
+    Export(ExportArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
     /// Check whether this environment is able to predict, and say what is missing.
@@ -209,20 +211,105 @@ Exit codes:
   2  could not be read";
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 they differ, 1 they do not, 2 could not be read.")]
+#[command(after_help = DIFF_EXAMPLES)]
 pub(crate) struct DiffArgs {
-    /// The recording or snapshot to compare with.
-    #[arg(value_name = "A")]
-    pub(crate) before: PathBuf,
+    /// One or two of: a snapshot, a recording, a folder of ranks; `-` is standard input. After an `@` what of
+    /// it, with commas: a moment (peak, oom, end, event:N, step:N, after:N), rank:N, device:N. Without a
+    /// moment, the peak.
+    #[arg(value_name = "FILE[@WHAT]", required = true, num_args = 1..=2)]
+    pub(crate) inputs: Vec<OsString>,
 
-    /// The recording or snapshot that is compared.
-    #[arg(value_name = "B")]
-    pub(crate) after: PathBuf,
+    /// Compare two steps of one recording at their peaks.
+    #[arg(long, value_name = "A..B", value_parser = two_steps)]
+    pub(crate) steps: Option<(u32, u32)>,
 
     /// Write the differences as JSON; with `-` to standard output, instead of the table.
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 }
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  plimsoll diff before.pickle after.pickle       what one has more than the other at its peak, by line
+  plimsoll diff run.zip --steps 3..4             what grew from one step to the next
+  plimsoll diff run.zip@after:2 run.zip@after:9  what is kept and should not be
+  plimsoll diff predicted.zip real.pickle        a prediction against the real thing
+  plimsoll diff ranks/                           how the ranks of a job differ
+  plimsoll diff ranks/@rank:0 ranks/@rank:3
+  plimsoll diff a.pickle@device:0 a.pickle@device:1,end
+
+Exit codes:
+  0  compared, whether they differ or not
+  2  could not be read, or there is no such moment";
+
+fn two_steps(given: &str) -> Result<(u32, u32), String> {
+    let steps = given.split_once("..").and_then(|(a, b)| {
+        Some((a.trim().parse().ok()?, b.trim_start_matches('=').trim().parse().ok()?))
+    });
+    steps
+        .filter(|(a, b)| 0 < *a && 0 < *b)
+        .ok_or_else(|| "expected two steps, counted from 1, as in `3..4`".to_owned())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub(crate) struct ExportArgs {
+    /// A memory snapshot, plain or packed, or a recording of `plimsoll predict --record`. `-` is standard
+    /// input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// What to make of it; several with commas.
+    #[arg(long, value_enum, value_name = "TARGET", required = true, value_delimiter = ',')]
+    pub(crate) to: Vec<ExportTarget>,
+
+    /// Where to write it, `-` for standard output. Without it, a name made from FILE's in the current
+    /// folder; standard output when FILE is standard input.
+    #[arg(long, short, value_name = "OUT|-")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The moment that a flame graph shows: peak, oom, end, event:N, step:N (its peak), after:N (what a
+    /// step keeps).
+    #[arg(long, value_name = "MOMENT", default_value = "peak")]
+    pub(crate) at: At,
+
+    /// The device; without it all of them, or for a flame graph the one with the highest peak.
+    #[arg(long, value_name = "N")]
+    pub(crate) device: Option<usize>,
+
+    /// The rank, where a recording has several processes.
+    #[arg(long, value_name = "N")]
+    pub(crate) rank: Option<u32>,
+
+    /// Replace what is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// What a recording can be exported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTarget {
+    /// an SVG: who holds the bytes at a moment, by call stack
+    Flamegraph,
+    /// a folder of Parquet files for DuckDB, pandas, Spark: events, blocks, stacks, segments
+    Parquet,
+    /// a trace for ui.perfetto.dev: memory over time with steps and phases
+    Perfetto,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  plimsoll export snapshot.pickle --to flamegraph            snapshot.flamegraph.svg, at the peak
+  plimsoll export run.zip --to flamegraph --at step:3 -o step3.svg
+  plimsoll export snapshot.pickle --to parquet               the folder snapshot.parquet
+  plimsoll export run.zip --to perfetto,flamegraph           open run.perfetto.json in ui.perfetto.dev
+  xz -dc snapshot.pickle.xz | plimsoll export - --to flamegraph > peak.svg
+
+Columns and queries: docs/export.md
+
+Exit codes:
+  0  written
+  2  could not be read or written";
 
 #[derive(Debug, Args)]
 pub(crate) struct CardsArgs {

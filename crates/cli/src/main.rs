@@ -14,8 +14,12 @@ mod exit;
 mod launch;
 mod open;
 mod python;
+mod ranks;
 mod record;
+mod recordings;
 mod sink;
+mod ticker;
+mod whole;
 
 use std::{
     io::{self, Write as _},
@@ -51,7 +55,8 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Replay(args) => commands::replay::run(args, cli.color, out),
         Command::Cards(args) => commands::cards::run(args, out),
         Command::Explain(args) => commands::explain::run(args, cli.color, out),
-        Command::Diff(args) => commands::diff::run(args, out),
+        Command::Diff(args) => commands::diff::run(args, cli.color, out),
+        Command::Export(args) => commands::export::run(args, out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
     }
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use nix::fcntl::{Flock, FlockArg};
+use plimsoll_core::sources::ProcessFiles;
 use tempfile::TempDir;
 
 use crate::cache::{Cache, reason};
@@ -28,6 +29,18 @@ pub(crate) struct ProcessFolder {
     pub(crate) snapshot: Option<Vec<u8>>,
     /// `phantom.jsonl`.
     pub(crate) phantom_log: Option<Vec<u8>>,
+}
+
+impl ProcessFolder {
+    /// As the sources read it.
+    pub(crate) fn files(&self) -> ProcessFiles<'_> {
+        ProcessFiles {
+            pid: self.pid,
+            notes: &self.notes,
+            snapshot: self.snapshot.as_deref(),
+            phantom_log: self.phantom_log.as_deref(),
+        }
+    }
 }
 
 /// The folder of a running session; removed with everything in it when dropped.

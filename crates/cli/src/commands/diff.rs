@@ -1,68 +1,206 @@
-//! `plimsoll diff`: what differs between two recordings at their peaks, by line.
+//! `plimsoll diff`: what differs between two recordings, or between two steps, moments, devices or ranks.
 
-use std::{io::Write, path::Path};
+use std::{
+    ffi::OsStr,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    explanation,
-    recording::Recording,
-    sources::{self, ProcessFiles, snapshot},
-    views::{explain_text, explain_wire},
+    explanation::{self, At, Difference, Side},
+    views::{self, text::Styles},
 };
 
 use crate::{
-    cli::DiffArgs,
-    commands::explain::file_name,
+    cli::{Color, DiffArgs},
     exit::Exit,
-    open::{self, Opened},
+    recordings::{self, Process},
     sink::Sink,
+    ticker::Ticker,
 };
 
-pub(crate) fn run(args: &DiffArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+/// Widths that a table is made for, and where the width is not known.
+const WIDTHS: (u16, u16) = (70, 140);
+const USUAL: u16 = 100;
+
+pub(crate) fn run(args: &DiffArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let json = args.json.as_deref().map(Sink::open).transpose()?;
-    let (before, after) = (read(&args.before)?, read(&args.after)?);
-    let differences = explanation::difference(&before, &after);
+    let wanted = wanted(args)?;
+    let _ticker = Ticker::start("comparing".to_owned());
+    let (difference, ranks) = match &wanted[..] {
+        [one] => among(one)?,
+        [a, b] => (between(a, b)?, None),
+        _ => anyhow::bail!("expected one or two inputs, found {}", wanted.len()),
+    };
     let is_quiet = json.as_ref().is_some_and(Sink::is_stdout);
     if let Some(sink) = json {
-        sink.write(explain_wire::differences(&differences).as_bytes(), out)?;
+        sink.write(views::diff::wire(&difference, ranks.as_ref()).as_bytes(), out)?;
     }
-    let names = (file_name(&args.before), file_name(&args.after));
     if !is_quiet {
-        let text = match differences.is_empty() {
-            true => format!("{} and {} have the same at their peaks, by line\n", names.0, names.1),
-            false => explain_text::differences(&differences, (&names.0, &names.1), 80).to_string(),
-        };
-        super::write(out, &text)?;
+        let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+        let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
+        let width = usize::from(width.clamp(WIDTHS.0, WIDTHS.1));
+        if let Some(ranks) = &ranks {
+            super::write(out, &format!("{}\n", views::ranks::text(ranks, styles, width)))?;
+        }
+        super::write(out, &views::diff::text(&difference, styles, width).to_string())?;
     }
-    Ok(if differences.is_empty() { Exit::DoesNotFit } else { Exit::Fits })
+    Ok(Exit::Fits)
 }
 
-/// The recording in `path`; of several processes, the one with the most events.
-fn read(path: &Path) -> anyhow::Result<Recording> {
-    let shown = path.display();
-    match open::read(path)? {
-        Opened::File(stream) => {
-            let (trace, _) = snapshot::read_from(stream.reader())
-                .with_context(|| format!("cannot compare {shown}"))?;
-            Ok(Recording { trace: Some(trace), ..Recording::default() })
+/// What one argument names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    path: PathBuf,
+    at: Option<At>,
+    rank: Option<u32>,
+    device: Option<usize>,
+}
+
+fn wanted(args: &DiffArgs) -> anyhow::Result<Vec<Wanted>> {
+    let mut res =
+        args.inputs.iter().map(|it| Wanted::parse(it)).collect::<anyhow::Result<Vec<_>>>()?;
+    if let Some((a, b)) = args.steps {
+        let [one] = &res[..] else {
+            anyhow::bail!(
+                "--steps compares two steps of one recording; with two, write A@step:3 B@step:4"
+            );
+        };
+        anyhow::ensure!(
+            one.at.is_none(),
+            "{} names a moment, and --steps names others: leave one of them out",
+            one.path.display()
+        );
+        res = [a, b].map(|step| Wanted { at: Some(At::Step(step)), ..one.clone() }).into();
+    }
+    let stdin = res.iter().filter(|it| it.path == Path::new("-")).count();
+    anyhow::ensure!(
+        stdin < 2 || args.steps.is_some() || args.inputs.len() < 2 || res[0].path == res[1].path,
+        "standard input can be read once"
+    );
+    Ok(res)
+}
+
+impl Wanted {
+    /// `run.zip@step:3,device:1`; a file whose own name has an `@` is that file.
+    fn parse(given: &OsStr) -> anyhow::Result<Wanted> {
+        let whole = || Wanted { path: PathBuf::from(given), ..Wanted::default() };
+        let Some((path, what)) = given.to_str().and_then(|it| it.rsplit_once('@')) else {
+            return Ok(whole());
+        };
+        if path.is_empty() || Path::new(given).exists() {
+            return Ok(whole());
         }
-        Opened::Recording(processes) => {
-            let readings = processes.iter().map(|it| {
-                let files = ProcessFiles {
-                    pid: it.pid,
-                    notes: &it.notes,
-                    snapshot: it.snapshot.as_deref(),
-                    phantom_log: it.phantom_log.as_deref(),
-                };
-                sources::read_process(files).recording
-            });
-            let events = |it: &Recording| -> usize {
-                it.trace.iter().flat_map(|it| &it.devices).map(|it| it.events.len()).sum()
+        let mut res = Wanted { path: PathBuf::from(path), ..Wanted::default() };
+        for part in what.split(',') {
+            let number = |word: &str| {
+                part.strip_prefix(word)
+                    .and_then(|it| it.trim_start_matches([':', '=']).parse().ok())
             };
-            readings
-                .max_by_key(events)
-                .filter(|it| it.trace.is_some())
-                .with_context(|| format!("{shown}: no process of this recording used a GPU"))
+            if let Some(rank) = number("rank") {
+                res.rank = Some(rank);
+            } else if let Some(device) = number("device") {
+                res.device = usize::try_from(device).ok();
+            } else {
+                let at = part.parse::<At>().with_context(|| {
+                    format!("cannot read {:?}: no rank:N, no device:N", given.to_string_lossy())
+                })?;
+                res.at = Some(at);
+            }
         }
+        Ok(res)
+    }
+}
+
+fn between(a: &Wanted, b: &Wanted) -> anyhow::Result<Difference> {
+    let (first, mut unread) = recordings::of_path(&a.path)?;
+    let second = if a.path == b.path {
+        None
+    } else {
+        let (found, more) = recordings::of_path(&b.path)?;
+        unread.extend(more);
+        Some(found)
+    };
+    let (x, note) = recordings::choose(&first, a.rank)?;
+    let (y, other) = recordings::choose(second.as_deref().unwrap_or(&first), b.rank)?;
+    let side =
+        |process, wanted: &Wanted| side(process, wanted.device, wanted.at.unwrap_or_default());
+    let (mut before, mut after) = (side(x, a), side(y, b));
+    if before.name == after.name && a.path != b.path {
+        (before.name, after.name) = (recordings::shown(&a.path), recordings::shown(&b.path));
+    }
+    let mut res = explanation::difference(&before, &after)?;
+    res.notes.extend(note.into_iter().chain(other).chain(unread));
+    let warned =
+        [x, y].map(|it| it.warnings.iter().map(move |text| format!("{}: {text}", it.name)));
+    res.notes.extend(warned.into_iter().flatten());
+    res.notes.dedup();
+    Ok(res)
+}
+
+fn side(process: &Process, device: Option<usize>, at: At) -> Side<'_> {
+    Side { name: process.name.clone(), recording: &process.recording, device, at }
+}
+
+/// One input: of its ranks and devices, the one with the lowest peak against the one with the highest.
+fn among(one: &Wanted) -> anyhow::Result<(Difference, Option<explanation::RankTable>)> {
+    let (processes, unread) = recordings::of_path(&one.path)?;
+    let table = explanation::RankTable::new(
+        processes
+            .iter()
+            .flat_map(|it| explanation::rank_facts(&it.name, it.rank, &it.recording))
+            .collect(),
+        unread,
+    );
+    let chosen = |it: &&explanation::RankFacts| {
+        one.rank.is_none_or(|rank| it.rank == Some(rank))
+            && one.device.is_none_or(|device| it.device == device)
+    };
+    let rows: Vec<_> = table.rows.iter().filter(chosen).collect();
+    let shown = recordings::shown(&one.path);
+    let low = rows.iter().min_by_key(|it| it.peak_allocated);
+    let high = rows.iter().rev().max_by_key(|it| it.peak_allocated);
+    let (Some(low), Some(high), true) = (low, high, 2 <= rows.len()) else {
+        anyhow::bail!(
+            "{shown} has one process on one device, and there is nothing to compare it with: name a second \
+             recording, two steps (--steps 3..4), or two moments ({shown}@after:2 {shown}@after:9)"
+        );
+    };
+    // Ranks that are all alike: the first two.
+    let (low, high) =
+        if low.peak_allocated == high.peak_allocated { (&rows[0], &rows[1]) } else { (low, high) };
+    let process = |row: &explanation::RankFacts| {
+        processes.iter().find(|it| it.name == row.name && it.rank == row.rank)
+    };
+    let (a, b) = process(low).zip(process(high)).context("a rank that is not there")?;
+    let at = one.at.unwrap_or_default();
+    let difference =
+        explanation::difference(&side(a, Some(low.device), at), &side(b, Some(high.device), at))?;
+    Ok((difference, Some(table)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_of_a_file_is_meant_stands_after_an_at() {
+        let parse = |it: &str| Wanted::parse(OsStr::new(it)).unwrap();
+        let file = |path: &str| Wanted { path: path.into(), ..Wanted::default() };
+        assert_eq!(parse("a.pickle"), file("a.pickle"));
+        assert_eq!(parse("a.pickle@end"), Wanted { at: Some(At::End), ..file("a.pickle") });
+        let all = Wanted { at: Some(At::Step(3)), rank: Some(2), device: Some(1), ..file("dir/") };
+        assert_eq!(parse("dir/@step:3,rank:2,device:1"), all);
+        let error = format!("{:#}", Wanted::parse(OsStr::new("me@home.pickle")).unwrap_err());
+        assert!(error.contains("expected peak, oom, end"), "{error}");
+    }
+
+    #[test]
+    fn a_file_with_an_at_in_its_name_is_that_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("me@peak");
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(Wanted::parse(path.as_os_str()).unwrap().path, path);
     }
 }

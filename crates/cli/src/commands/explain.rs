@@ -1,8 +1,7 @@
 //! `plimsoll explain`: opens what it is given, tells by its content what that is, and says what happened.
 
 use std::{
-    fs, io,
-    io::{IsTerminal as _, Write},
+    io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
 };
 
@@ -11,15 +10,15 @@ use plimsoll_core::{
     explanation::{self, Explanation},
     findings,
     recording::Recording,
-    sources::{self, ProcessFiles, chrome_trace, oom_text, snapshot},
+    sources::{self, chrome_trace, oom_text, snapshot},
     views::{explain_text, explain_wire, text::Styles},
 };
 
 use crate::{
-    cache,
     cli::{Color, ExplainArgs},
     exit::Exit,
     open::{self, Opened, Stream},
+    ranks,
     sink::Sink,
 };
 
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
     let mut unread = Vec::new();
     for path in &paths {
         match read(path) {
-            Ok(explanations) => found.extend(explanations),
+            Ok(explanations) => found.extend(ranks::named(explanations, path)),
             Err(error) if paths.len() == 1 => return Err(error),
             Err(error) => unread.push(format!("{error:#}")),
         }
@@ -93,21 +92,14 @@ fn paths(args: &ExplainArgs) -> anyhow::Result<Vec<PathBuf>> {
             res.push(path.clone());
             continue;
         }
-        let entries = fs::read_dir(path).map_err(|error| {
-            anyhow::anyhow!("cannot read {}: {}", path.display(), cache::reason(&error))
-        })?;
-        let mut files: Vec<PathBuf> =
-            entries.filter_map(|it| Some(it.ok()?.path())).filter(|it| it.is_file()).collect();
-        files.sort();
-        anyhow::ensure!(!files.is_empty(), "{} is an empty folder", path.display());
-        res.extend(files);
+        res.extend(ranks::files(path)?);
     }
     Ok(res)
 }
 
 /// What one file says; a recording of ours has a process for each rank.
 fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
-    let name = if path == Path::new("-") { "standard input".to_owned() } else { file_name(path) };
+    let name = if path == Path::new("-") { "standard input".to_owned() } else { ranks::name(path) };
     let processes = match open::read(path)? {
         Opened::Recording(processes) => processes,
         Opened::File(stream) => {
@@ -119,12 +111,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
     let several = 1 < processes.iter().filter(|it| it.snapshot.is_some()).count();
     let mut res = Vec::new();
     for process in processes {
-        let reading = sources::read_process(ProcessFiles {
-            pid: process.pid,
-            notes: &process.notes,
-            snapshot: process.snapshot.as_deref(),
-            phantom_log: process.phantom_log.as_deref(),
-        });
+        let reading = sources::read_process(process.files());
         let name = if several { format!("{name}, process {}", process.pid) } else { name.clone() };
         let mut it = of_recording(&name, &reading.recording);
         it.notes.extend(reading.warnings.iter().map(ToString::to_string));
@@ -145,9 +132,7 @@ fn of_recording(name: &str, recording: &Recording) -> Explanation {
         }
         found
     });
-    let mut res = explanation::of_recording(name, recording, &texts.collect::<Vec<_>>());
-    res.rank = res.rank.or(rank_in(name));
-    res
+    explanation::of_recording(name, recording, &texts.collect::<Vec<_>>())
 }
 
 /// What it is, its content says.
@@ -168,9 +153,7 @@ fn of_stream(name: &str, stream: Stream) -> anyhow::Result<Explanation> {
         return Ok(res);
     }
     let text = text(&stream.bytes()?)?;
-    let mut res = explanation::of_text(name, oom_text::read(&text));
-    res.rank = rank_in(name);
-    Ok(res)
+    Ok(explanation::of_text(name, oom_text::read(&text)))
 }
 
 /// A log: UTF-8 mostly, UTF-16 where PowerShell wrote it.
@@ -191,17 +174,4 @@ fn text(bytes: &[u8]) -> anyhow::Result<String> {
         "it is neither a memory snapshot, nor a recording, nor a text; expected what torch.cuda.memory._dump_snapshot or `plimsoll predict --record` writes, a log, or a profiler's Chrome trace"
     );
     Ok(String::from_utf8_lossy(bytes).into_owned())
-}
-
-pub(super) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-/// `ddp.rank1.pickle`, `rank_1.log`
-fn rank_in(name: &str) -> Option<u32> {
-    let lower = name.to_ascii_lowercase();
-    let at = lower.find("rank")? + 4;
-    let digits = lower[at..].trim_start_matches(['_', '-', '=', '.']);
-    let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
 }

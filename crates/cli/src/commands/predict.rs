@@ -11,7 +11,7 @@ use plimsoll_core::{
     cards::{self, Card},
     prediction::{self, Note, Outcome, Prediction, RunFacts, ScriptExit, Verdict},
     recording::Recording,
-    sources::{self, ProcessFiles},
+    sources,
     units::Bytes,
     views::{
         text::{self, Styles},
@@ -157,12 +157,7 @@ fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
     let mut recordings = Vec::new();
     let mut unread = Vec::new();
     for folder in folders {
-        let reading = sources::read_process(ProcessFiles {
-            pid: folder.pid,
-            notes: &folder.notes,
-            snapshot: folder.snapshot.as_deref(),
-            phantom_log: folder.phantom_log.as_deref(),
-        });
+        let reading = sources::read_process(folder.files());
         recordings.push(reading.recording);
         let pid = folder.pid;
         let warnings = reading.warnings.iter();

@@ -5,7 +5,7 @@ use std::{io::Write, path::Path};
 use anyhow::Context as _;
 use plimsoll_core::{
     replay::{self, Config, TorchVersion},
-    sources::{self, ProcessFiles, snapshot},
+    sources::{self, snapshot},
     trace::{DeviceTrace, Settings, Trace},
     units::Bytes,
     views::{
@@ -71,15 +71,7 @@ fn read(path: &Path) -> anyhow::Result<(Trace, Vec<String>)> {
         Opened::File(stream) => stream,
         Opened::Recording(processes) => {
             let n = processes.len();
-            let readings = processes.iter().map(|it| {
-                let files = ProcessFiles {
-                    pid: it.pid,
-                    notes: &it.notes,
-                    snapshot: it.snapshot.as_deref(),
-                    phantom_log: it.phantom_log.as_deref(),
-                };
-                sources::read_process(files)
-            });
+            let readings = processes.iter().map(|it| sources::read_process(it.files()));
             let largest = readings
                 .filter_map(|it| Some((it.recording.trace?, it.recording.pid, it.warnings)))
                 .max_by_key(|(it, ..)| it.devices.iter().map(|it| it.events.len()).sum::<usize>());

@@ -3,8 +3,10 @@
 
 mod bad_input;
 mod cache;
+mod diff;
 mod ending;
 mod explain;
+mod export;
 mod output;
 mod replay;
 mod support;

@@ -1,6 +1,10 @@
 //! Several inputs beside each other, as the ranks of one job are.
 
-use crate::{explanation::Explanation, findings::Weight, units::Bytes};
+use crate::{
+    explanation::{Explanation, RankFacts, RankTable},
+    findings::Weight,
+    units::Bytes,
+};
 
 /// How several inputs differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +15,8 @@ pub struct Comparison {
     pub smallest: Bytes,
     /// The largest peak.
     pub largest: Bytes,
+    /// Their devices, beside each other.
+    pub table: RankTable,
     /// What to know, one sentence each.
     pub sentences: Vec<String>,
 }
@@ -24,10 +30,24 @@ pub fn compare(inputs: &[Explanation]) -> Option<Comparison> {
         |it: &Explanation| it.rank.map_or_else(|| it.name.clone(), |rank| format!("rank {rank}"));
     let peak = |it: &Explanation| it.peak_allocated.unwrap_or_default();
     let highest = (0..inputs.len()).rev().max_by_key(|it| peak(&inputs[*it]))?;
-    let leading = inputs.iter().position(|it| !it.ooms.is_empty()).unwrap_or(highest);
+    let rows = inputs.iter().flat_map(|it| {
+        // Of a file whose notes say no rank, its name may.
+        it.devices.iter().map(|row| RankFacts { rank: it.rank, ..row.clone() })
+    });
+    let table = RankTable::new(rows.collect(), Vec::new());
+    let first = table.first_out.map(|it| &table.rows[it]);
+    let leading = inputs
+        .iter()
+        .position(|it| first.is_some_and(|first| it.name == first.name && it.rank == first.rank))
+        .or_else(|| inputs.iter().position(|it| !it.ooms.is_empty()))
+        .unwrap_or(highest);
     let largest = peak(&inputs[highest]);
     let smallest = inputs.iter().map(peak).min()?;
     let mut sentences = Vec::new();
+    if let Some(first) = first {
+        let name = first.rank.map_or_else(|| first.name.clone(), |rank| format!("rank {rank}"));
+        sentences.push(format!("{name} ran out of memory first"));
+    }
     let failed: Vec<String> = inputs.iter().filter(|it| !it.ooms.is_empty()).map(name).collect();
     if !failed.is_empty() {
         sentences.push(format!("ran out of memory: {}", failed.join(", ")));
@@ -35,9 +55,6 @@ pub fn compare(inputs: &[Explanation]) -> Option<Comparison> {
     if largest != Bytes::ZERO {
         let most = name(&inputs[highest]);
         let off = largest.saturating_sub(smallest);
-        let with: Vec<String> =
-            inputs.iter().map(|it| format!("{} {}", name(it), peak(it))).collect();
-        sentences.push(format!("most allocated: {}", with.join(", ")));
         if largest.0 / 20 < off.0 {
             let low = inputs.iter().min_by_key(|it| peak(it)).map(name).unwrap_or_default();
             sentences.push(format!(
@@ -60,5 +77,5 @@ pub fn compare(inputs: &[Explanation]) -> Option<Comparison> {
             sentences.push(sentence);
         }
     }
-    Some(Comparison { leading, smallest, largest, sentences })
+    Some(Comparison { leading, smallest, largest, table, sentences })
 }

@@ -1,12 +1,18 @@
 //! What happened, why, and what to change: the findings of a recording or the failures of a text, with
 //! the verdict on the out-of-memory error if there was one.
 
+pub(crate) mod at;
 mod comparison;
 mod diff;
+pub(crate) mod held;
+mod ranks;
 mod verdict;
 
+pub use at::{At, NoSuchMoment, ParseAtError};
 pub use comparison::{Comparison, compare};
-pub use diff::{Difference, difference};
+pub use diff::{Difference, NameRow, NoDifference, Row, Side, Total, difference};
+pub use held::NoSuchDevice;
+pub use ranks::{RankFacts, RankLine, RankTable, rank_facts};
 pub use verdict::{Oom, Shape};
 
 use crate::{
@@ -56,6 +62,8 @@ pub struct Explanation {
     pub ooms: Vec<Oom>,
     /// Failures that are none: warnings, shared memory.
     pub others: Vec<Failure>,
+    /// Each device that was used, to be compared with those of other ranks.
+    pub devices: Vec<RankFacts>,
     /// What could not be read, or not be known.
     pub notes: Vec<String>,
 }
@@ -74,6 +82,7 @@ impl Explanation {
             findings: Vec::new(),
             ooms: Vec::new(),
             others: Vec::new(),
+            devices: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -98,6 +107,7 @@ pub fn of_recording(name: &str, recording: &Recording, messages: &[Failure]) -> 
     let runs = DeviceRun::all(recording);
     for run in &runs {
         let evidence = run.evidence();
+        res.devices.push(ranks::of_run(name, res.rank, run, &evidence));
         let case = Case::new(run, &evidence);
         let found = findings::find(&case);
         if let Some(oom) = verdict::of_case(&case, &found, messages) {

@@ -32,10 +32,22 @@ pub(crate) struct DeviceRun<'a> {
 impl<'a> DeviceRun<'a> {
     /// Every device that the process used.
     pub(crate) fn all(recording: &'a Recording) -> Vec<DeviceRun<'a>> {
-        let Some(trace) = &recording.trace else { return Vec::new() };
+        let used = DeviceRun::used(recording).into_iter();
+        used.filter_map(|it| DeviceRun::of(recording, it)).collect()
+    }
+
+    /// The indices of the devices that the process used.
+    pub(crate) fn used(recording: &Recording) -> Vec<usize> {
+        let devices = recording.trace.iter().flat_map(|it| it.devices.iter().enumerate());
         let used = |it: &DeviceTrace| !it.events.is_empty() || !it.segments.is_empty();
-        let devices = trace.devices.iter().enumerate().filter(|(_, it)| used(it));
-        devices.map(|(index, device)| DeviceRun::new(recording, trace, device, index)).collect()
+        devices.filter(|(_, it)| used(it)).map(|(index, _)| index).collect()
+    }
+
+    /// The device `index`, if the process had it.
+    pub(crate) fn of(recording: &'a Recording, index: usize) -> Option<DeviceRun<'a>> {
+        let trace = recording.trace.as_ref()?;
+        let device = trace.devices.get(index)?;
+        Some(DeviceRun::new(recording, trace, device, index))
     }
 
     fn new(

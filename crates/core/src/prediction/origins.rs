@@ -26,6 +26,53 @@ pub(crate) struct Live {
     pub(crate) category: Category,
 }
 
+/// Where each block comes from.
+pub(crate) struct Origins<'a> {
+    trace: &'a Trace,
+    device: &'a DeviceTrace,
+    replay: &'a Replay,
+    timeline: &'a Timeline,
+    stacks: &'a Stacks,
+    /// By block: see [`backward_callers`].
+    callers: Vec<Option<StackId>>,
+}
+
+impl<'a> Origins<'a> {
+    pub(crate) fn new(
+        trace: &'a Trace,
+        device: &'a DeviceTrace,
+        (replay, timeline, stacks): (&'a Replay, &'a Timeline, &'a Stacks),
+    ) -> Origins<'a> {
+        let callers = backward_callers(device, replay, stacks);
+        Origins { trace, device, replay, timeline, stacks, callers }
+    }
+
+    /// The line that `block` comes from.
+    pub(crate) fn of(&self, block: BlockId) -> Origin {
+        let alloc = self.replay.blocks[block.index()].alloc;
+        let is_own = self.device.events.get(alloc.index()).stack != StackId::EMPTY;
+        let in_backward = self.timeline.stage(alloc) == Stage::Backward && self.stacks.recorded;
+        match line_of(self.trace, self.stacks, self.stack_of(block)) {
+            Some(line) if is_own => Origin::Line(line),
+            Some(line) => Origin::BackwardOf(line),
+            None if in_backward => Origin::Backward,
+            None => Origin::NoStack,
+        }
+    }
+
+    /// The stack that asked for `block`; of what autograd's threads asked for, the one that called
+    /// `backward()`.
+    pub(crate) fn stack_of(&self, block: BlockId) -> StackId {
+        let alloc = self.replay.blocks[block.index()].alloc;
+        let stack = self.device.events.get(alloc.index()).stack;
+        let in_backward = self.timeline.stage(alloc) == Stage::Backward && self.stacks.recorded;
+        if stack != StackId::EMPTY || !in_backward {
+            return stack;
+        }
+        self.callers.get(block.index()).copied().flatten().unwrap_or_default()
+    }
+}
+
 /// The largest contributors by line.
 pub(crate) fn by_line(
     trace: &Trace,
@@ -33,22 +80,10 @@ pub(crate) fn by_line(
     (replay, timeline, stacks): (&Replay, &Timeline, &Stacks),
     live: &[Live],
 ) -> Vec<LineShare> {
-    let callers = backward_callers(device, replay, stacks);
+    let origins = Origins::new(trace, device, (replay, timeline, stacks));
     let mut sums: BTreeMap<Origin, Sum> = BTreeMap::new();
     for it in live {
-        let alloc = replay.blocks[it.block.index()].alloc;
-        let stack = device.events.get(alloc.index()).stack;
-        let in_backward = timeline.stage(alloc) == Stage::Backward && stacks.recorded;
-        let origin = match line_of(trace, stacks, stack) {
-            Some(line) if stack != StackId::EMPTY => Origin::Line(line),
-            _ if in_backward => {
-                let caller = callers.get(it.block.index()).copied().flatten();
-                caller
-                    .and_then(|it| line_of(trace, stacks, it))
-                    .map_or(Origin::Backward, Origin::BackwardOf)
-            }
-            _ => Origin::NoStack,
-        };
+        let origin = origins.of(it.block);
         sums.entry(origin).or_default().add(it);
     }
     let mut shares: Vec<LineShare> = sums
@@ -154,7 +189,7 @@ fn backward_callers(
 }
 
 /// `transformer.h.3.mlp` as `transformer.h.*.mlp`: the same part of every layer.
-fn without_numbers(path: &str) -> String {
+pub(crate) fn without_numbers(path: &str) -> String {
     let parts = path.split('.').map(|it| {
         let is_number = !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
         if is_number { "*" } else { it }

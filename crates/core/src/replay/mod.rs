@@ -218,13 +218,17 @@ impl BlockLife {
 }
 
 impl Replay {
+    /// Allocated and reserved bytes before the first event.
+    pub fn levels_before(&self) -> Levels {
+        Levels { reserved: self.reserved_before, allocated: self.allocated_before }
+    }
+
     /// Allocated and reserved bytes after each event.
     pub fn levels<'a>(
         &'a self,
         events: &'a Events,
     ) -> impl Iterator<Item = (EventId, Levels)> + 'a {
-        let mut levels =
-            Levels { reserved: self.reserved_before, allocated: self.allocated_before };
+        let mut levels = self.levels_before();
         let mut blocks = self.blocks.iter();
         let mut freed = self.freed.iter();
         let stand_in = !events.actions().contains(&Action::FreeRequested);

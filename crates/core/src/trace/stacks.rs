@@ -112,6 +112,11 @@ impl StackTable {
         self.frames[id.index()]
     }
 
+    /// Every frame that stands on some stack, in order of first appearance.
+    pub fn all_frames(&self) -> impl Iterator<Item = Frame> {
+        self.frames.iter().copied()
+    }
+
     /// How many different frames there are.
     pub fn n_frames(&self) -> usize {
         self.frames.len()

@@ -3,18 +3,19 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::{
-    explanation::{Comparison, Difference, Explanation, Kind, Oom, Shape},
+    explanation::{Comparison, Explanation, Kind, Oom, Shape},
     failures::Failure,
     findings::{Finding, Weight},
     recording::{CodeLine, Phase},
     units::Bytes,
-    views::text::{Style, Styles},
+    views::{
+        ranks,
+        text::{Style, Styles},
+    },
 };
 
 /// Errors of one log that are told in full.
 const SHOWN_OOMS: usize = 3;
-/// Lines of a difference.
-const SHOWN_LINES: usize = 20;
 /// How to record more.
 const RECORD: &str = "plimsoll predict --record run.zip --until-exit -- python train.py ...   (no GPU needed), then plimsoll explain run.zip";
 
@@ -38,34 +39,6 @@ pub fn explanations(
                 writeln!(f, "{line}{}", styles.heading.of(format!("== {}{rank}", it.name)))?;
             }
             report.one(f, it)?;
-        }
-        Ok(())
-    })
-}
-
-/// `differences` as a table.
-pub fn differences(differences: &[Difference], names: (&str, &str), width: usize) -> impl Display {
-    fmt::from_fn(move |f| {
-        let sum = |pick: fn(&Difference) -> Bytes| -> Bytes { differences.iter().map(pick).sum() };
-        let (before, after) = (sum(|it| it.before.0), sum(|it| it.after.0));
-        writeln!(f, "At the peak, by line: {} against {}", names.0, names.1)?;
-        writeln!(f, "(lines that differ: {before}, then {after})\n")?;
-        writeln!(f, "  {:>11} {:>11} {:>11}  line", "before", "after", "change")?;
-        for it in differences.iter().take(SHOWN_LINES) {
-            let (a, b) = (it.before.0, it.after.0);
-            let change = if a <= b {
-                format!("+{}", b.saturating_sub(a))
-            } else {
-                format!("-{}", a.saturating_sub(b))
-            };
-            let place: String = format!("{} ({})", it.at, it.category)
-                .chars()
-                .take(width.saturating_sub(40))
-                .collect();
-            writeln!(f, "  {:>11} {:>11} {change:>11}  {place}", a.to_string(), b.to_string())?;
-        }
-        if SHOWN_LINES < differences.len() {
-            writeln!(f, "  ... {} more", differences.len() - SHOWN_LINES)?;
         }
         Ok(())
     })
@@ -289,6 +262,9 @@ impl Report {
         it: &Comparison,
     ) -> fmt::Result {
         writeln!(f, "{}", self.styles.heading.of(format!("{} inputs", all.len())))?;
+        if !it.table.rows.is_empty() {
+            writeln!(f, "{}", ranks::text(&it.table, self.styles, self.width))?;
+        }
         for sentence in &it.sentences {
             self.said(f, "  ", sentence, 2)?;
         }

@@ -1,14 +1,15 @@
-//! `plimsoll explain --json` and `diff --json`. Keys only get added; `VERSION` says when one changes
+//! `plimsoll explain --json`. Keys only get added; `VERSION` says when one changes
 //! its meaning.
 
 use serde_json::{Value, json};
 
 use crate::{
-    explanation::{Comparison, Difference, Explanation, Kind, Oom},
+    explanation::{Comparison, Explanation, Kind, Oom},
     failures::Failure,
     findings::{Finding, RULES, Window},
     recording::{CodeLine, Phase},
     units::Bytes,
+    views::ranks,
 };
 
 /// The version of the format.
@@ -28,6 +29,7 @@ pub fn explanations(explanations: &[Explanation], comparison: Option<&Comparison
                 "smallest_peak_bytes": it.smallest.0,
                 "largest_peak_bytes": it.largest.0,
                 "sentences": it.sentences,
+                "ranks": ranks::value(&it.table),
             })
         });
     }
@@ -41,24 +43,6 @@ pub fn rules() -> String {
         .map(|it| json!({ "code": it.code, "title": it.title, "page": it.page }))
         .collect();
     pretty(&json!({ "version": VERSION, "findings": rules }))
-}
-
-/// What differs between two.
-pub fn differences(differences: &[Difference]) -> String {
-    let lines: Vec<Value> = differences
-        .iter()
-        .map(|it| {
-            json!({
-                "at": it.at,
-                "category": it.category,
-                "before_bytes": it.before.0.0,
-                "before_blocks": it.before.1,
-                "after_bytes": it.after.0.0,
-                "after_blocks": it.after.1,
-            })
-        })
-        .collect();
-    pretty(&json!({ "version": VERSION, "differences": lines }))
 }
 
 fn pretty(value: &Value) -> String {

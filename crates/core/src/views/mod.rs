@@ -1,7 +1,12 @@
 //! The results for people ([`text`], [`replay`]) and for programs ([`wire`]). Nothing is computed here.
 
+pub mod diff;
 pub mod explain_text;
 pub mod explain_wire;
+pub mod flamegraph;
+pub mod perfetto;
+pub mod ranks;
 pub mod replay;
+pub mod tables;
 pub mod text;
 pub mod wire;

@@ -1,0 +1,174 @@
+//! `plimsoll export`: a recording in a form that other programs open. One target is one file below.
+
+mod flamegraph;
+mod parquet;
+mod perfetto;
+
+use std::{
+    io::{self, IsTerminal as _, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use plimsoll_core::explanation::At;
+
+use crate::{
+    cli::{ExportArgs, ExportTarget},
+    exit::{self, Exit},
+    recordings::{self, Process},
+    ticker::Ticker,
+    whole::Whole,
+};
+
+/// What a target makes of a recording, and sentences for people.
+struct Made {
+    content: Content,
+    notes: Vec<String>,
+}
+
+enum Content {
+    /// One file.
+    File(Vec<u8>),
+    /// A folder of files, which are written when it is known where.
+    Folder(Fill),
+}
+
+type Fill = Box<dyn FnOnce(&Process, &Whole, &Path) -> anyhow::Result<()>>;
+
+/// A target: the ending of its file, and what it makes.
+struct Target {
+    word: &'static str,
+    ending: &'static str,
+    is_folder: bool,
+    make: fn(&Process, &ExportArgs) -> anyhow::Result<Made>,
+}
+
+fn target(of: ExportTarget) -> &'static Target {
+    match of {
+        ExportTarget::Flamegraph => &flamegraph::TARGET,
+        ExportTarget::Parquet => &parquet::TARGET,
+        ExportTarget::Perfetto => &perfetto::TARGET,
+    }
+}
+
+pub(crate) fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let targets: Vec<&Target> = args.to.iter().map(|it| target(*it)).collect();
+    let places = places(args, &targets)?;
+    if args.at != At::Peak && !args.to.contains(&ExportTarget::Flamegraph) {
+        anyhow::bail!(
+            "--at chooses the moment of a flame graph; the other targets have all moments"
+        );
+    }
+    anyhow::ensure!(
+        !args.file.is_dir(),
+        "{} is a folder; export one of its files (`plimsoll explain` and `plimsoll diff` compare them)",
+        args.file.display()
+    );
+    let _ticker = Ticker::start(format!("exporting {}", recordings::file_name(&args.file)));
+    let processes = recordings::of_file(&args.file)?;
+    let (process, choice) = recordings::choose(&processes, args.rank)?;
+    say(choice.iter().chain(&process.warnings));
+    for (target, place) in targets.into_iter().zip(places) {
+        let Made { content, notes } = (target.make)(process, args)
+            .with_context(|| format!("cannot export {}", process.name))?;
+        say(&notes);
+        match (content, place) {
+            (Content::File(bytes), None) => stdout(out, &bytes)?,
+            (Content::File(bytes), Some(place)) => {
+                Whole::open(&place, args.force)?.file(&bytes)?;
+                super::write(out, &format!("{}\n", place.display()))?;
+            }
+            (Content::Folder(fill), Some(place)) => {
+                let whole = Whole::open(&place, args.force)?;
+                whole.folder(target.ending, |whole, folder| fill(process, whole, folder))?;
+                super::write(out, &format!("{}\n", place.display()))?;
+            }
+            (Content::Folder(_), None) => anyhow::bail!("{} is a folder of files", target.word),
+        }
+    }
+    Ok(Exit::Fits)
+}
+
+/// Where each target goes; none is standard output. Everything that can be known to fail fails here, before
+/// a long file is read.
+fn places(args: &ExportArgs, targets: &[&Target]) -> anyhow::Result<Vec<Option<PathBuf>>> {
+    let piped = args.file == Path::new("-") && args.output.is_none();
+    let to_stdout = piped || args.output.as_deref() == Some(Path::new("-"));
+    if to_stdout {
+        let [one] = targets else {
+            anyhow::bail!("standard output has room for one target; export one after the other");
+        };
+        anyhow::ensure!(
+            !one.is_folder,
+            "{} is a folder of files and cannot go to standard output: name it with -o FOLDER",
+            one.word
+        );
+        anyhow::ensure!(
+            !io::stdout().is_terminal(),
+            "{} is not for a terminal: redirect it, or name a file with -o",
+            one.word
+        );
+        return Ok(vec![None]);
+    }
+    anyhow::ensure!(
+        args.output.is_none() || targets.len() == 1,
+        "-o names one file, and there are {} targets: leave it out, or export one after the other",
+        targets.len()
+    );
+    let mut res: Vec<Option<PathBuf>> = Vec::new();
+    for target in targets {
+        let place = args.output.clone().unwrap_or_else(|| {
+            PathBuf::from(format!("{}{}", stem(&recordings::file_name(&args.file)), target.ending))
+        });
+        anyhow::ensure!(!res.contains(&Some(place.clone())), "{} is asked for twice", target.word);
+        let same = |a: &Path, b: &Path| {
+            a.canonicalize().ok().is_some_and(|a| b.canonicalize().is_ok_and(|b| a == b))
+        };
+        anyhow::ensure!(
+            !same(&place, &args.file),
+            "{} is what is read; -o writes elsewhere",
+            place.display()
+        );
+        Whole::check(&place, args.force)?;
+        res.push(Some(place));
+    }
+    Ok(res)
+}
+
+/// `run.pickle.xz` as `run`.
+fn stem(name: &str) -> &str {
+    let mut res = name;
+    for ending in [".xz", ".zst", ".gz", ".pickle", ".pkl", ".zip"] {
+        res = res.strip_suffix(ending).filter(|it| !it.is_empty()).unwrap_or(res);
+    }
+    res
+}
+
+fn say<'a>(notes: impl IntoIterator<Item = &'a String>) {
+    for it in notes {
+        let _ = writeln!(io::stderr(), "plimsoll: note: {it}");
+    }
+}
+
+/// A reader that goes away, as `head` does, is no error.
+fn stdout(out: &mut dyn Write, bytes: &[u8]) -> anyhow::Result<()> {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if !exit::is_broken_pipe(&error) => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_is_what_is_left_without_endings() {
+        assert_eq!(stem("run.pickle.xz"), "run");
+        assert_eq!(stem("run.zip"), "run");
+        assert_eq!(stem("my.model.rank1.pkl"), "my.model.rank1");
+        assert_eq!(stem(".pickle"), ".pickle");
+    }
+}

@@ -1,0 +1,14 @@
+//! `--to perfetto`: memory over time, as a trace for ui.perfetto.dev.
+
+use plimsoll_core::views::perfetto;
+
+use super::{Content, Made, Target};
+use crate::{cli::ExportArgs, recordings::Process};
+
+pub(super) const TARGET: Target =
+    Target { word: "perfetto", ending: ".perfetto.json", is_folder: false, make };
+
+fn make(process: &Process, args: &ExportArgs) -> anyhow::Result<Made> {
+    let made = perfetto::perfetto(&process.recording, args.device, &process.name)?;
+    Ok(Made { content: Content::File(made.json.into_bytes()), notes: made.notes })
+}

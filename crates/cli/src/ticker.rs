@@ -1,0 +1,44 @@
+//! Signs of life for a person who waits at a terminal: after two seconds, and then every few.
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+
+const FIRST_AFTER: Duration = Duration::from_secs(2);
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Speaks until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Ticker {
+    _alive: Option<Sender<()>>,
+}
+
+impl Ticker {
+    /// `what` is being done, as in "exporting big.pickle".
+    pub(crate) fn start(what: String) -> Ticker {
+        if !io::stderr().is_terminal() {
+            return Ticker { _alive: None };
+        }
+        let (alive, ended) = mpsc::channel::<()>();
+        // A signal is for the thread that works; it may have held it back.
+        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+        thread::spawn(move || {
+            let started = Instant::now();
+            let mut wait = FIRST_AFTER;
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                let seconds = started.elapsed().as_secs();
+                let _ = writeln!(io::stderr(), "plimsoll: {what}: {seconds} s");
+                wait = EVERY;
+            }
+        });
+        if let Ok(before) = before {
+            let _ = before.thread_set_mask();
+        }
+        Ticker { _alive: Some(alive) }
+    }
+}

@@ -1,0 +1,186 @@
+//! A file or a folder that is there whole or not at all: written under another name beside its place, and
+//! renamed when it is complete. Ctrl-C in between leaves nothing.
+
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+
+use crate::{cache::reason, launch::Signals};
+
+/// A place to write to.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    target: PathBuf,
+    replaces: bool,
+    /// Until everything is written, Ctrl-C waits.
+    signals: Signals,
+}
+
+impl Whole {
+    /// Refuses a `target` that exists, unless it `replaces` what is there.
+    pub(crate) fn check(target: &Path, replaces: bool) -> anyhow::Result<()> {
+        let shown = target.display();
+        let exists = target.symlink_metadata().is_ok();
+        let is_file = target.metadata().is_ok_and(|it| it.is_file() || it.is_dir());
+        anyhow::ensure!(
+            replaces || !exists || !is_file,
+            "{shown} exists already; --force replaces it, -o writes elsewhere"
+        );
+        let parent = parent(target);
+        anyhow::ensure!(
+            parent.is_dir(),
+            "cannot write {shown}: there is no folder {}",
+            parent.display()
+        );
+        Ok(())
+    }
+
+    pub(crate) fn open(target: &Path, replaces: bool) -> anyhow::Result<Whole> {
+        Whole::check(target, replaces)?;
+        let signals = Signals::hold().context("cannot hold signals")?;
+        Ok(Whole { target: target.to_owned(), replaces, signals })
+    }
+
+    /// An error when somebody wants us to stop.
+    pub(crate) fn go_on(&self) -> anyhow::Result<()> {
+        let arrived = self.signals.next(Duration::ZERO).context("cannot read signals")?;
+        anyhow::ensure!(arrived.is_none(), "interrupted; nothing was written");
+        Ok(())
+    }
+
+    /// Writes a file.
+    pub(crate) fn file(self, bytes: &[u8]) -> anyhow::Result<()> {
+        let error = |error: &std::io::Error| self.error(error);
+        // A pipe or a terminal is no file that could be renamed onto.
+        if self.target.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir()) {
+            return fs::write(&self.target, bytes).map_err(|it| error(&it));
+        }
+        anyhow::ensure!(!self.target.is_dir(), "{} is a folder", self.target.display());
+        let mut file = tempfile::Builder::new()
+            .prefix(".plimsoll-")
+            .permissions(fs::Permissions::from_mode(0o666))
+            .tempfile_in(parent(&self.target))
+            .map_err(|it| error(&it))?;
+        for part in bytes.chunks(16 << 20) {
+            self.go_on()?;
+            file.write_all(part).map_err(|it| error(&it))?;
+        }
+        let renamed = match self.replaces {
+            true => file.persist(&self.target),
+            false => file.persist_noclobber(&self.target),
+        };
+        renamed.map_err(|it| error(&it.error))?;
+        Ok(())
+    }
+
+    /// Writes a folder of files with `fill`. Replaces only a folder that has nothing but files whose names
+    /// end in `ending`.
+    pub(crate) fn folder(
+        self,
+        ending: &str,
+        fill: impl FnOnce(&Whole, &Path) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let shown = self.target.display();
+        if self.replaces && self.target.symlink_metadata().is_ok() {
+            let entries = fs::read_dir(&self.target).map_err(|it| self.error(&it))?;
+            for entry in entries.filter_map(Result::ok) {
+                let name = entry.file_name();
+                anyhow::ensure!(
+                    name.to_string_lossy().ends_with(ending),
+                    "{shown} has other files ({}) and is not replaced; -o writes elsewhere",
+                    name.display()
+                );
+            }
+        }
+        let make = |prefix: &str| {
+            tempfile::Builder::new()
+                .prefix(prefix)
+                .permissions(fs::Permissions::from_mode(0o777))
+                .tempdir_in(parent(&self.target))
+                .map_err(|it| self.error(&it))
+        };
+        let folder = make(".plimsoll-")?;
+        fill(&self, folder.path())?;
+        self.go_on()?;
+        // Removed with what was there before, when this returns.
+        let old = make(".plimsoll-old-")?;
+        if self.target.symlink_metadata().is_ok() {
+            fs::rename(&self.target, old.path()).map_err(|it| self.error(&it))?;
+        }
+        let made = folder.keep();
+        fs::rename(&made, &self.target).map_err(|it| {
+            let _ = fs::remove_dir_all(&made);
+            let _ = fs::rename(old.path(), &self.target);
+            self.error(&it)
+        })
+    }
+
+    fn error(&self, error: &std::io::Error) -> anyhow::Error {
+        anyhow::anyhow!("cannot write {}: {}", self.target.display(), reason(error))
+    }
+}
+
+fn parent(target: &Path) -> &Path {
+    match target.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_leaves_nothing_and_what_is_there_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out.svg");
+        Whole::open(&target, false).unwrap().file(b"one").unwrap();
+        let refused = Whole::open(&target, false).unwrap_err().to_string();
+        assert!(refused.contains("--force"), "{refused}");
+        Whole::open(&target, true).unwrap().file(b"two").unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"two");
+
+        let target = folder.path().join("tables");
+        let failing = Whole::open(&target, false).unwrap().folder(".parquet", |_, folder| {
+            fs::write(folder.join("a.parquet"), "half")?;
+            anyhow::bail!("the disk is full")
+        });
+        assert_eq!(failing.unwrap_err().to_string(), "the disk is full");
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
+    fn an_interrupt_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let whole = Whole::open(&folder.path().join("tables"), false).unwrap();
+        let interrupted = whole.folder(".parquet", |whole, folder| {
+            fs::write(folder.join("a.parquet"), "half")?;
+            // To this thread, which holds it back.
+            nix::sys::signal::raise(nix::sys::signal::Signal::SIGINT)?;
+            whole.go_on()
+        });
+        assert!(interrupted.unwrap_err().to_string().contains("interrupted"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_of_other_files_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("tables");
+        let fill = |_: &Whole, folder: &Path| Ok(fs::write(folder.join("a.parquet"), "x")?);
+        Whole::open(&target, false).unwrap().folder(".parquet", fill).unwrap();
+        Whole::open(&target, true).unwrap().folder(".parquet", fill).unwrap();
+        fs::write(target.join("thesis.tex"), "").unwrap();
+        let refused = Whole::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
+        assert!(refused.to_string().contains("thesis.tex"), "{refused}");
+        assert!(target.join("thesis.tex").exists());
+    }
+}

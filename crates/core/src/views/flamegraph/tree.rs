@@ -1,0 +1,98 @@
+//! Frames below frames, with the bytes that each holds.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use crate::{
+    units::Bytes,
+    views::flamegraph::{Key, Kind},
+};
+
+/// One frame below one caller.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) label: String,
+    /// More about it; empty when there is nothing more.
+    pub(super) detail: String,
+    pub(super) kind: Kind,
+    /// Of it and of everything below it.
+    pub(super) bytes: Bytes,
+    pub(super) blocks: u64,
+}
+
+impl Node {
+    pub(super) fn of(label: String, kind: Kind) -> Node {
+        Node { label, detail: String::new(), kind, bytes: Bytes::ZERO, blocks: 0 }
+    }
+}
+
+/// All frames. A block is added by `begin`, then `enter` for each frame from the outermost.
+pub(super) struct Tree {
+    /// Invariant: a caller comes before what it calls; the first is the root.
+    nodes: Vec<(Node, BTreeMap<Key, usize>)>,
+    at: usize,
+    size: Bytes,
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        let root = Node::of(String::new(), Kind::Root);
+        Tree { nodes: vec![(root, BTreeMap::new())], at: 0, size: Bytes::ZERO }
+    }
+}
+
+impl Tree {
+    pub(super) fn root(&self) -> &Node {
+        &self.nodes[0].0
+    }
+
+    pub(super) fn root_mut(&mut self) -> &mut Node {
+        &mut self.nodes[0].0
+    }
+
+    /// A block of `size` begins at the root.
+    pub(super) fn begin(&mut self, size: Bytes) {
+        self.at = 0;
+        self.size = size;
+        self.count();
+    }
+
+    /// Goes down to the frame `key`, which `node` makes when it is new.
+    pub(super) fn enter(&mut self, key: Key, node: impl FnOnce() -> Node) {
+        let next = self.nodes.len();
+        let below = *self.nodes[self.at].1.entry(key).or_insert(next);
+        if below == next {
+            self.nodes.push((node(), BTreeMap::new()));
+        }
+        self.at = below;
+        self.count();
+    }
+
+    fn count(&mut self) {
+        let node = &mut self.nodes[self.at].0;
+        node.bytes += self.size;
+        node.blocks += 1;
+    }
+
+    /// Calls `draw` with every frame of at least `least` bytes, its depth and the bytes to its left;
+    /// returns how many others there are. The largest of what a frame calls is the leftmost.
+    pub(super) fn walk(&self, least: f64, mut draw: impl FnMut(&Node, u32, Bytes)) -> u64 {
+        let mut hidden = 0;
+        let mut open = vec![(0, 0, Bytes::ZERO)];
+        while let Some((at, depth, before)) = open.pop() {
+            let (node, below) = &self.nodes[at];
+            if super::share(node.bytes) < least {
+                hidden += 1;
+                continue;
+            }
+            draw(node, depth, before);
+            let mut below: Vec<usize> = below.values().copied().collect();
+            below.sort_by_key(|it| (Reverse(self.nodes[*it].0.bytes), *it));
+            let mut left = before;
+            for it in below {
+                open.push((it, depth + 1, left));
+                left += self.nodes[it].0.bytes;
+            }
+        }
+        hidden
+    }
+}
