@@ -376,6 +376,8 @@ pub(super) const TRIGGERS: &[&str] = &[
     "memor",
     "pytorch",
     "rmm",
+    "storage",
+    "bus error",
     "shm",
     "</torch_",
     "mmap",

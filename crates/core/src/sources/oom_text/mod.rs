@@ -106,7 +106,8 @@ fn window(lines: &[Line<'_>], at: usize) -> Window {
             && !line.text.starts_with(' ')
             && !lines[at + n - 1].text.ends_with(' ');
         for (m, word) in trimmed.split_whitespace().enumerate() {
-            if !text.is_empty() && !(goes_on && m == 0) {
+            let joins = goes_on && m == 0;
+            if !text.is_empty() && !joins {
                 text.push(' ');
             }
             text.push_str(word);
