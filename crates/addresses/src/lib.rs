@@ -18,7 +18,7 @@ pub const GRANULE: u64 = 2 << 20;
 const CHUNK: u64 = 32 << 20;
 
 /// The address space of one device for `cudaMalloc`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Addresses {
     floor: u64,
     /// Everything at and above this, up to the ceiling, has been taken as chunks.

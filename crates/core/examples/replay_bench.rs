@@ -7,7 +7,17 @@ use std::{collections::BTreeMap, env, fs, time::Instant};
 use plimsoll_core::{
     replay::{self, Config},
     sources::snapshot,
+    units::Bytes,
 };
+
+/// What is known of the device beside the recording: `capacity`, `total` and `limit` in bytes, from the file
+/// with the recording's name and `.json`.
+fn known(path: &str, index: usize) -> Option<(Option<u64>, Option<u64>, Option<u64>)> {
+    let text = fs::read_to_string(std::path::Path::new(path).with_extension("json")).ok()?;
+    let known: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let capacity = known.get("capacity")?.get(index.to_string())?.as_u64();
+    Some((capacity, known["total"].as_u64(), known["limit"].as_u64()))
+}
 
 fn main() {
     for path in env::args().skip(1) {
@@ -23,7 +33,19 @@ fn main() {
             let began = Instant::now();
             let (checked, program) = replay::follow(&trace, index, config.clone());
             let seconds_checked = began.elapsed().as_secs_f64();
-            let config = Config { capacity: program.observed_limit, ..config };
+            let config = match known(&path, index) {
+                Some((capacity, card, limit)) => Config {
+                    capacity: capacity.map(Bytes),
+                    card: card.map(Bytes),
+                    known_limit: limit.map(Bytes),
+                    ..config
+                },
+                None => Config {
+                    capacity: program.observed_limit,
+                    known_limit: program.known_limit,
+                    ..config
+                },
+            };
             let began = Instant::now();
             let free = replay::what_if(&program, &config);
             let seconds_free = began.elapsed().as_secs_f64();

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The state of the allocator; what it gets and from where is `driver`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Allocator<D> {
     pub(super) config: Config,
     pub(super) heap: Heap,
@@ -28,6 +28,8 @@ pub(super) struct Allocator<D> {
     pub(super) driver: D,
     /// Blocks given back that another stream may be using.
     pub(super) pending: BTreeSet<Slot>,
+    /// Private pools that nobody owns any more (`graph_pools_freeable`).
+    pub(super) ownerless: BTreeSet<PoolId>,
     /// The raw handle of each stream: the order in which sets of free blocks are walked.
     handles: Vec<u64>,
     pub(super) limit: Option<u64>,
@@ -67,11 +69,18 @@ impl<D: Driver> Allocator<D> {
             stats: Stats::default(),
             driver,
             pending: BTreeSet::new(),
+            ownerless: BTreeSet::new(),
             handles,
             limit: config.limit().map(|it| it.0),
             max_split: config.max_split_size.map_or(u64::MAX, |it| it.0),
             config,
         }
+    }
+
+    /// The same state, with `driver` and `config` from here on.
+    pub(super) fn on<E: Driver>(self, config: Config, driver: E) -> Allocator<E> {
+        let Allocator { heap, stats, pending, ownerless, handles, .. } = self;
+        Allocator { heap, stats, pending, ownerless, ..Allocator::new(config, handles, driver) }
     }
 
     /// Bytes got from the driver (`total_allocated_memory`).
@@ -93,6 +102,9 @@ impl<D: Driver> Allocator<D> {
     /// `malloc`, after the events of streams were processed (A.11).
     pub(super) fn malloc(&mut self, request: Request) -> Result<Slot, OutOfMemory> {
         let params = self.params(request);
+        if self.counts_searches() {
+            self.count_search(params.arena);
+        }
         let found = self.get_free_block(&params);
         let out_of_memory = OutOfMemory { params_size: params.size, arena: params.arena };
         let block = match self.driver.choose(found, &mut self.heap) {
@@ -101,6 +113,7 @@ impl<D: Driver> Allocator<D> {
                 Some(slot)
             }
             Choice::Grow => self.get_new_block(&params),
+            Choice::GrowInPlace => self.alloc_block(&params),
             Choice::GiveUp => return Err(out_of_memory),
         };
         let Some(block) = block else {
@@ -112,8 +125,8 @@ impl<D: Driver> Allocator<D> {
 
     /// Steps 3 to 8: everything after the search.
     fn get_new_block(&mut self, params: &Params) -> Option<Slot> {
-        if self.limit.is_some() && 0.0 < self.config.garbage_collection_threshold {
-            self.garbage_collect_cached_blocks();
+        if self.counts_searches() {
+            self.garbage_collect_cached_blocks(params);
         }
         if let Some(slot) = self.alloc_block(params) {
             return Some(slot);
@@ -143,12 +156,9 @@ impl<D: Driver> Allocator<D> {
     }
 
     /// `get_free_block`: which free block serves the request, without taking it.
-    pub(super) fn get_free_block(&mut self, params: &Params) -> Option<Slot> {
+    pub(super) fn get_free_block(&self, params: &Params) -> Option<Slot> {
         let Params { size, .. } = *params;
         let max_split = self.max_split;
-        if self.limit.is_some() && 0.0 < self.config.garbage_collection_threshold {
-            self.count_search(params.arena);
-        }
         let arena = &self.heap.arenas[params.arena as usize];
         let mut candidates = arena.free.range(FreeKey::at_least(size)..);
         let mut slot = candidates.next()?.slot;
@@ -183,6 +193,12 @@ impl<D: Driver> Allocator<D> {
         Some(slot)
     }
 
+    /// Whether garbage is collected, for which searches are counted.
+    fn counts_searches(&self) -> bool {
+        0.0 < self.config.garbage_collection_threshold
+            && (self.limit.is_some() || self.driver.knows_what_is_collected())
+    }
+
     /// `get_free_blocks_call_count` is one for each half of a pool, whatever the stream.
     fn count_search(&mut self, arena: u32) {
         let (pool, class) = {
@@ -202,7 +218,8 @@ impl<D: Driver> Allocator<D> {
     /// `alloc_block`: asks the driver.
     fn alloc_block(&mut self, params: &Params) -> Option<Slot> {
         let Params { alloc_size, arena, .. } = *params;
-        if self.limit.is_some_and(|limit| limit < self.reserved().saturating_add(alloc_size)) {
+        let is_over = |limit| limit < self.reserved().saturating_add(alloc_size);
+        if self.limit.is_some_and(is_over) || self.driver.refuses() {
             return None;
         }
         if self.expandable_active(params.pool) {

@@ -1,29 +1,29 @@
 //! The *checked* replay: the model goes through the recording operation by operation. What belongs to one
 //! `malloc`, from the first segment event to the `alloc` or `oom` that ends it, is one operation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     replay::{
-        BlockId, Config, Freed, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program, Replay,
-        TorchVersion,
-        allocator::Allocator,
-        heap::State,
+        BlockId, Config, Freed, Held, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program,
+        Replay, TorchVersion,
+        allocator::{Allocator, Request},
+        heap::{Slot, State},
         id_of,
         initial::{Initial, reserved_before},
         operation::Ahead,
         program::{Before, Op},
-        recorded::{Live, Recorded},
-        rounding::round_size,
+        recorded::{Goal, Live, Recorded},
+        rounding::{allocation_size, round_size},
     },
-    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, Trace},
+    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings, Trace},
     units::Bytes,
 };
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
 /// explains it best.
 pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
     let (torch, replay) = best(device, settings, &[]);
-    replay.unwrap_or_else(|| follower(device, Config::of_recording(settings, torch), &[]).run().0)
+    replay.unwrap_or_else(|| run(device, &Config::of_recording(settings, torch), &[]).0)
 }
 
 /// Follows the device `index` of `trace` under `config`, which has the recording's settings: the replay,
@@ -31,9 +31,44 @@ pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
 pub fn follow(trace: &Trace, index: usize, config: Config) -> (Replay, Program) {
     let handles = handles(trace);
     match trace.devices.get(index) {
-        Some(device) => follower(device, config, &handles).run(),
+        Some(device) => run(device, &config, &handles),
         None => (Replay::default(), Program::default()),
     }
+}
+
+/// Follows the device `index` of `trace` under `config` up to where the request that failed at `event` began.
+pub(super) fn follow_until(
+    trace: &Trace,
+    index: usize,
+    config: Config,
+    event: EventId,
+) -> Option<Stopped<'_>> {
+    let device = trace.devices.get(index)?;
+    let mut follower = follower(device, config, &handles(trace));
+    follower.stop_at = Some(event.index());
+    follower.follow();
+    let request = follower.stopped?;
+    let n_initial = id_of(follower.replay.initial.len());
+    let recorded = std::mem::take(&mut follower.model.driver.live);
+    let mut live = BTreeMap::new();
+    for Live { slot, handle } in recorded.into_values() {
+        let slot = slot.filter(|it| follower.model.heap.block(*it).state == State::Allocated);
+        let held = match handle.checked_sub(n_initial) {
+            Some(block) => Held::Made(BlockId(block)),
+            None => Held::Before(handle),
+        };
+        live.extend(slot.map(|slot| (held, slot)));
+    }
+    Some(Stopped { model: follower.model, request, live })
+}
+
+/// A recording that was followed up to a request that failed.
+pub(super) struct Stopped<'a> {
+    pub(super) model: Allocator<Recorded<'a>>,
+    /// What was asked for.
+    pub(super) request: Request,
+    /// What the program had.
+    pub(super) live: BTreeMap<Held, Slot>,
 }
 
 /// The version of torch whose rules explain the device `index` of `trace` best: snapshots do not say
@@ -52,7 +87,7 @@ fn best(
     let mut best: Option<(TorchVersion, Replay)> = None;
     // What orders the free set: allocator.md, A.5.
     for torch in [TorchVersion::two(11), TorchVersion::NEWEST, TorchVersion::two(12)] {
-        let (replay, _) = follower(device, Config::of_recording(settings, torch), handles).run();
+        let (replay, _) = run(device, &Config::of_recording(settings, torch), handles);
         let is_better = best.as_ref().is_none_or(|(_, it)| replay.n_mismatches < it.n_mismatches);
         if is_better {
             best = Some((torch, replay));
@@ -62,6 +97,88 @@ fn best(
         }
     }
     best.map_or((TorchVersion::two(11), None), |(torch, replay)| (torch, Some(replay)))
+}
+
+/// How often a recording is followed again with what was learned about its private pools.
+const MOST_LESSONS: usize = 24;
+
+/// Follows `device`, more than once where it teaches something that its beginning would have needed: above
+/// which level garbage is collected, which no recording says; and which segments were private pools' that
+/// were gone in the end, which none says before torch 2.12.
+fn run(device: &DeviceTrace, config: &Config, handles: &[u64]) -> (Replay, Program) {
+    let mut lesson = Lesson::default();
+    let mut best = attempt(device, config, handles, &lesson);
+    for _ in 0..MOST_LESSONS {
+        let known = Lesson { goal: best.2.goal, ..lesson.clone() };
+        let mut next = known.clone();
+        next.learn(&best.2.contradictions);
+        if next == lesson {
+            break;
+        }
+        let again = attempt(device, config, handles, &next);
+        if best.0.n_mismatches < again.0.n_mismatches {
+            break;
+        }
+        (best, lesson) = (again, next);
+    }
+    (best.0, best.1)
+}
+
+/// What a recording teaches about itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Lesson {
+    goal: Option<Goal>,
+    /// The private pools of segments, by the events that made them.
+    pools: BTreeMap<usize, PoolId>,
+}
+
+/// What was learned from following it once.
+struct Taught {
+    goal: Option<Goal>,
+    contradictions: Vec<Vec<usize>>,
+}
+
+impl Lesson {
+    /// Each group is a pool's; a segment that is known to be one's takes its group along. The first one of
+    /// several and the first single one are learned: what follows may follow from them.
+    fn learn(&mut self, groups: &[Vec<usize>]) {
+        let several = groups.iter().find(|it| 1 < it.len());
+        let single = groups.iter().find(|it| it.len() == 1);
+        for group in several.into_iter().chain(single) {
+            let known = group.iter().find_map(|it| self.pools.get(it)).copied();
+            let pool = known.unwrap_or_else(|| {
+                // Beyond all that a recording has.
+                let n: BTreeSet<PoolId> = self.pools.values().copied().collect();
+                PoolId(UNNAMED_POOLS + id_of(n.len()))
+            });
+            self.pools.extend(group.iter().map(|it| (*it, pool)));
+        }
+    }
+}
+
+/// Where the ids of pools begin that recordings do not name.
+const UNNAMED_POOLS: u32 = 1 << 16;
+
+fn attempt(
+    device: &DeviceTrace,
+    config: &Config,
+    handles: &[u64],
+    lesson: &Lesson,
+) -> (Replay, Program, Taught) {
+    let mut follower = follower(device, config.clone(), handles);
+    follower.has_private_pools |= !lesson.pools.is_empty();
+    follower.pools.extend(&lesson.pools);
+    if let Some(goal) = lesson.goal {
+        follower.model.driver.goal = goal;
+    }
+    follower.follow();
+    let goal = follower.model.driver.goal;
+    let taught = Taught {
+        goal: goal.most.map(|_| goal),
+        contradictions: std::mem::take(&mut follower.contradictions),
+    };
+    let (replay, program) = follower.finish();
+    (replay, program, taught)
 }
 
 fn handles(trace: &Trace) -> Vec<u64> {
@@ -80,12 +197,24 @@ pub(super) struct Follower<'a> {
     pub(super) pools: BTreeMap<usize, PoolId>,
     /// Whether any memory is not the default pool's.
     pub(super) has_private_pools: bool,
-    /// The most that the recording ever held.
-    pub(super) most_reserved: Bytes,
+    /// The most that a request for more memory would have taken the recording to, and got it.
+    pub(super) most_granted: Bytes,
     /// What a failed request would have taken it to; the least.
     pub(super) least_refused: Option<Bytes>,
     /// What was seen when looking ahead last.
     pub(super) ahead: Option<Ahead>,
+    /// The event that made the last segment at each address.
+    pub(super) segments_made: BTreeMap<u64, usize>,
+    /// Groups of segments, by the events that made them, that cannot be the default pool's.
+    pub(super) contradictions: Vec<Vec<usize>>,
+    /// Whether frees carry the stack of who frees.
+    pub(super) frees_have_stacks: bool,
+    /// The pool that served the last request.
+    pub(super) last_pool: PoolId,
+    /// The failed request before which to stop.
+    pub(super) stop_at: Option<usize>,
+    /// That request, once it is reached.
+    pub(super) stopped: Option<Request>,
 }
 
 fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Follower<'a> {
@@ -98,10 +227,15 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         live: BTreeMap::new(),
         completed: Vec::new(),
         mismatches: Mismatches::default(),
+        goal: Goal { least: 0, most: None },
+        dropped: Vec::new(),
+        need_not_grow: None,
+        most_granted: 0,
+        gave_up: false,
     };
     let before = reserved_before(device);
     // The recording knows no capacity, and the limit shows itself where a request fails.
-    let config = Config { capacity: None, ..config };
+    let config = Config { capacity: None, known_limit: None, ..config };
     let mut res = Follower {
         device,
         model: Allocator::new(config.clone(), handles.to_vec(), driver),
@@ -115,9 +249,15 @@ fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Fol
         requested: Bytes::ZERO,
         pools: BTreeMap::new(),
         has_private_pools: device.segments.iter().any(|it| it.pool != PoolId(0)),
-        most_reserved: before,
+        most_granted: before,
         least_refused: None,
         ahead: None,
+        segments_made: BTreeMap::new(),
+        contradictions: Vec::new(),
+        frees_have_stacks: false,
+        last_pool: PoolId(0),
+        stop_at: None,
+        stopped: None,
     };
     if before != Bytes::ZERO || res.has_private_pools {
         res.begin_with(Initial::of(device));
@@ -166,16 +306,22 @@ impl Follower<'_> {
         self.replay.peak_reserved.rise(self.levels.reserved, first);
     }
 
-    fn run(mut self) -> (Replay, Program) {
+    fn follow(&mut self) {
         let events = &self.device.events;
-        self.most_reserved = most_reserved(events, self.replay.reserved_before);
+        let before = self.replay.reserved_before;
+        self.most_granted = most_granted(events, before, &self.model.config);
+        // Whatever limit there is, it is no less.
+        let least = self.model.config.garbage_line(self.most_granted);
+        let driver = &mut self.model.driver;
+        driver.most_granted = self.most_granted.0;
+        driver.goal.least = driver.goal.least.max(least.0);
         // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
         let requests = events.actions().contains(&Action::FreeRequested);
         let is_pending = |it: &Block| it.state == BlockState::PendingFree;
         let completes = events.actions().contains(&Action::FreeCompleted)
             || self.device.blocks.iter().any(is_pending);
         let mut at = 0;
-        while at < events.len() {
+        while at < events.len() && self.stopped.is_none() {
             let event = events.get(at);
             at = match event.action {
                 Action::FreeRequested | Action::FreeCompleted => {
@@ -193,7 +339,7 @@ impl Follower<'_> {
                     if is_request && (is_completion || followed) {
                         self.free(at, event, true, true);
                         if is_completion { at + 1 } else { at + 2 }
-                    } else if requests && !is_request && self.belongs_to_a_retry(at) {
+                    } else if requests && !is_request && self.may_be_of_a_retry(at) {
                         self.operation(at)
                     } else {
                         self.free(at, event, is_request, is_completion);
@@ -204,7 +350,6 @@ impl Follower<'_> {
                 _ => self.operation(at),
             };
         }
-        self.finish()
     }
 
     pub(super) fn free(&mut self, at: usize, event: Event, is_request: bool, is_completion: bool) {
@@ -224,6 +369,12 @@ impl Follower<'_> {
         self.program.push(op, at);
         if is_request {
             let (block, size) = self.end(live, at);
+            // Without stacks of their own, frees show those of the allocations.
+            if let Some(block) = block.filter(|_| !self.frees_have_stacks) {
+                let alloc = self.replay.blocks[block.index()].alloc;
+                let allocated_by = self.device.events.get(alloc.index()).stack;
+                self.frees_have_stacks = event.stack != allocated_by;
+            }
             self.replay.freed.push(Freed { event: EventId(id_of(at)), block, size });
         }
         let state = live.slot.map(|it| (it, self.model.heap.block(it).state));
@@ -297,6 +448,12 @@ impl Follower<'_> {
             let most = replay.peak_reserved.bytes;
             if most < refused { most } else { refused.saturating_sub(Bytes(1)) }
         });
+        program.known_limit = model.driver.goal.most.map(|most| {
+            let least = model.config.limit_of_garbage_line(Bytes(model.driver.goal.least));
+            let most = model.config.limit_of_garbage_line(Bytes(most) + Bytes(1)).saturating_sub(Bytes(1));
+            let refused = self.least_refused.map_or(most, |it| it.saturating_sub(Bytes(1)));
+            most.min(refused).max(least).max(replay.peak_reserved.bytes)
+        });
         program.finish(&replay, n_events);
         (replay, program)
     }
@@ -332,18 +489,29 @@ impl Follower<'_> {
     }
 }
 
-fn most_reserved(events: &crate::trace::Events, before: Bytes) -> Bytes {
+/// The largest sum of what was held and what the driver was asked for, of requests that got it. A limit is
+/// compared with that sum; an expandable segment may then map more, or less.
+fn most_granted(events: &Events, before: Bytes, config: &Config) -> Bytes {
     let mut reserved = before;
     let mut most = before;
+    let mut grew_from = None;
     for (_, event) in events.iter() {
         match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size,
+            Action::SegmentAlloc | Action::SegmentMap => {
+                grew_from.get_or_insert(reserved);
+                reserved += event.size;
+            }
             Action::SegmentFree | Action::SegmentUnmap => {
                 reserved = reserved.saturating_sub(event.size);
             }
+            Action::Alloc => {
+                if let Some(from) = grew_from.take() {
+                    most = most.max(from + allocation_size(round_size(event.size, config), config));
+                }
+            }
+            Action::Oom => grew_from = None,
             _ => {}
         }
-        most = most.max(reserved);
     }
     most
 }

@@ -27,8 +27,12 @@ pub struct Config {
     pub torch: TorchVersion,
     /// What the driver can give to this allocator in all; none when it always has more.
     pub capacity: Option<Bytes>,
-    /// `set_per_process_memory_fraction`: the share of the capacity that the allocator may take.
+    /// All memory of the device; none when that is the capacity.
+    pub card: Option<Bytes>,
+    /// `set_per_process_memory_fraction`: the share of the card that the allocator may take.
     pub fraction: Option<f64>,
+    /// What the allocator may take, where that is known rather than the fraction.
+    pub known_limit: Option<Bytes>,
     /// Blocks of at least this size are never split.
     pub max_split_size: Option<Bytes>,
     /// How much larger than the request a block may be that is not split.
@@ -86,7 +90,9 @@ impl Config {
         Config {
             torch,
             capacity: None,
+            card: None,
             fraction: None,
+            known_limit: None,
             max_split_size: None,
             max_non_split_rounding: Bytes::mib(20),
             garbage_collection_threshold: 0.0,
@@ -135,12 +141,44 @@ impl Config {
         reason = "as PyTorch computes it: a fraction from 0 to 1 of a count of bytes"
     )]
     pub fn limit(&self) -> Option<Bytes> {
-        let (fraction, capacity) = (self.fraction?, self.capacity?);
+        if self.known_limit.is_some() {
+            return self.known_limit;
+        }
+        let (fraction, card) = (self.fraction?, self.card.or(self.capacity)?);
         // Since 2.10 the whole device is no limit.
         if TorchVersion::two(10) <= self.torch && 1.0 <= fraction {
             return None;
         }
-        Some(Bytes((fraction.clamp(0.0, 1.0) * capacity.0 as f64) as u64))
+        Some(Bytes((fraction.clamp(0.0, 1.0) * card.0 as f64) as u64))
+    }
+
+    /// The reserved bytes above which garbage is collected, when the allocator may take `limit`.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "as PyTorch computes it: a share of a count of bytes"
+    )]
+    pub(super) fn garbage_line(&self, limit: Bytes) -> Bytes {
+        Bytes((self.garbage_collection_threshold * limit.0 as f64) as u64)
+    }
+
+    /// The least limit for which garbage is collected above `line` or more.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "the start of a search that ends at the exact number"
+    )]
+    pub(super) fn limit_of_garbage_line(&self, line: Bytes) -> Bytes {
+        let mut limit = Bytes((line.0 as f64 / self.garbage_collection_threshold) as u64);
+        while line <= self.garbage_line(limit) && limit != Bytes::ZERO {
+            limit = limit.saturating_sub(Bytes(1));
+        }
+        while self.garbage_line(limit) < line {
+            limit += Bytes(1);
+        }
+        limit
     }
 
     /// The address range that an expandable segment reserves.
@@ -151,10 +189,10 @@ impl Config {
         reason = "a range of addresses, rounded up afterwards"
     )]
     pub(super) fn expandable_range(&self) -> u64 {
-        // Without a capacity it never ends: 1 TiB is more than any device has.
-        let Some(capacity) = self.capacity else { return 1 << 40 };
+        // Without a card it never ends: 1 TiB is more than any device has.
+        let Some(card) = self.card.or(self.capacity) else { return 1 << 40 };
         let share = self.expandable_segments_reserve.clamp(0.0, 1.125);
-        (capacity.0 as f64 * share) as u64
+        (card.0 as f64 * share) as u64
     }
 }
 

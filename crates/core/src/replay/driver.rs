@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_addresses::Addresses;
 
-use crate::replay::heap::{Heap, Slot};
+use crate::{
+    replay::heap::{Heap, Slot},
+    trace::PoolId,
+};
 
 /// The other side of the allocator. Sizes and addresses are bytes.
 pub(super) trait Driver {
@@ -21,6 +24,25 @@ pub(super) trait Driver {
     fn unmap(&mut self, address: u64, size: u64) -> bool;
     /// What `find_free` found, before it is taken.
     fn choose(&mut self, found: Option<Slot>, heap: &mut Heap) -> Choice;
+    /// Whether it can say which garbage is collected, though nobody knows the limit.
+    fn knows_what_is_collected(&self) -> bool {
+        false
+    }
+    /// Whether a pass that collects the segments at `due`, of `all` that it could, takes place while
+    /// `reserved` bytes are held and `asked` more are wanted.
+    fn collects(&mut self, reserved: u64, asked: u64, due: &[u64], all: &[u64]) -> bool {
+        let _ = (reserved, asked, due, all);
+        false
+    }
+    /// Whether it is known that nothing is to be had now, not even what is mapped already.
+    fn refuses(&mut self) -> bool {
+        false
+    }
+    /// A private pool that is given back next, though nothing showed so far that nobody owns it any more.
+    fn released_pool(&mut self, heap: &Heap) -> Option<PoolId> {
+        let _ = heap;
+        None
+    }
     /// Waits for all streams: the pending blocks that are free then.
     fn synchronize(&mut self, pending: &BTreeSet<Slot>) -> Vec<Slot>;
 }
@@ -32,13 +54,15 @@ pub(super) enum Choice {
     Take(Slot),
     /// None: more memory is needed.
     Grow,
+    /// None, and the recording shows that the driver was not asked: what is mapped already serves it.
+    GrowInPlace,
     /// None, and the recording shows that nothing was tried: the state is not what it was.
     GiveUp,
 }
 
 /// A device with so much memory. Its driver gives the recorded addresses for as long as it is asked for
 /// what the recording asked for, and from then on follows the phantom's rule.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FreeDriver<'a> {
     left: u64,
     script: &'a [DriverCall],
@@ -47,6 +71,8 @@ pub(super) struct FreeDriver<'a> {
     /// What is held, for as long as the recording is followed.
     taken: BTreeMap<u64, u64>,
     addresses: Addresses,
+    /// Where segments go when `addresses` are used up: a recording may lie at the very bottom.
+    spare: Addresses,
     /// Where the next expandable range begins: far from what `cudaMalloc` gives.
     next_range: u64,
 }
@@ -63,6 +89,8 @@ const FLOOR: u64 = 0x1_0000_0000;
 const CEILING: u64 = 0x7f00_0000_0000;
 /// Where ranges begin: above everything that `cudaMalloc` gives.
 const RANGES: u64 = 0x8000_0000_0000;
+/// Addresses above those of any range.
+const SPARE: (u64, u64) = (0x10_0000_0000_0000, 0x20_0000_0000_0000);
 
 impl FreeDriver<'_> {
     /// A device that gives `capacity` bytes, `taken` of which are in use.
@@ -77,6 +105,7 @@ impl FreeDriver<'_> {
             next: Some(0),
             taken,
             addresses: Addresses::new(FLOOR, CEILING),
+            spare: Addresses::new(SPARE.0, SPARE.1),
             next_range: RANGES,
         }
     }
@@ -105,7 +134,7 @@ impl Driver for FreeDriver<'_> {
                 self.taken.insert(address, whole);
                 address
             }
-            _ => self.addresses.take(whole)?,
+            _ => self.addresses.take(whole).or_else(|| self.spare.take(whole))?,
         };
         self.left = left;
         Some((address, size))
@@ -116,8 +145,8 @@ impl Driver for FreeDriver<'_> {
         let same = |it| matches!(it, DriverCall::Free { address: it } if it == address);
         if self.follow(same).is_some() {
             self.taken.remove(&address);
-        } else {
-            self.addresses.give_back(address);
+        } else if self.addresses.give_back(address).is_none() {
+            self.spare.give_back(address);
         }
         true
     }

@@ -60,7 +60,7 @@ pub(super) struct Block {
 }
 
 /// What may serve whom: free blocks of one half of a pool on one stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Arena {
     pub(super) pool: PoolId,
     pub(super) class: SizeClass,
@@ -83,7 +83,7 @@ pub(super) struct FreeKey {
 }
 
 /// All blocks of one device.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Heap {
     blocks: Vec<Block>,
     vacant: Vec<Slot>,
@@ -306,6 +306,18 @@ impl Heap {
             std::iter::successors(Some(*first), |it| self.next(*it))
                 .map(|slot| (slot, self.block(slot)))
         })
+    }
+
+    /// What `cudaMalloc` gave: where, and how much. Ranges of expandable segments are not among it.
+    pub(super) fn whole_segments(&self) -> BTreeMap<u64, u64> {
+        let mut res = BTreeMap::new();
+        for (at, first) in &self.segments {
+            if !self.block(*first).expandable {
+                let blocks = std::iter::successors(Some(*first), |it| self.next(*it));
+                res.insert(*at, blocks.map(|it| self.block(it).size).sum());
+            }
+        }
+        res
     }
 
     /// The largest free block that `arena` could be served from, and the largest of all.

@@ -23,6 +23,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod what_if;
+mod without;
 
 pub use checked::{checked, follow, recorded_version};
 pub use config::{ConfError, Config, ParseVersionError, TorchVersion};
@@ -30,6 +31,7 @@ pub use program::Program;
 pub use stats::{Stat, StatArray, Stats};
 pub use sweep::{Candidate, candidates};
 pub use what_if::{RanOut, WhatIf, what_if};
+pub use without::{Change, Failure, Held, what_if_without, would_fit_without};
 
 use crate::{
     trace::{Action, EventId, Events},

@@ -2,16 +2,18 @@
 //! release, up to the `alloc` or `oom` that ends it; and what is done when the model would have done
 //! something else.
 
+use std::collections::BTreeSet;
+
 use crate::{
     replay::{
-        BlockId, BlockLife, Levels, Mismatch,
-        allocator::{OutOfMemory, Request},
+        BlockId, BlockLife, Levels, Mismatch, Peak, TorchVersion,
+        allocator::{Allocator, OutOfMemory, Request},
         checked::Follower,
         driver::DriverCall,
-        heap::{FreeKey, Slot, State},
+        heap::{Slot, State},
         id_of,
         program::Op,
-        recorded::Live,
+        recorded::{Live, Recorded},
         rounding::{allocation_size, round_size},
     },
     trace::{Action, Event, EventId, PoolId, SizeClass, StackId},
@@ -27,7 +29,35 @@ pub(super) struct Ahead {
     first_loss: Option<usize>,
 }
 
-impl Follower<'_> {
+/// What events may mean that give memory back, before a request that is served by more memory or fails.
+#[derive(Clone, Copy, Debug)]
+enum Reading {
+    /// What was completed was so before the request; what went back, the request gave back.
+    Request,
+    /// The request waited for what was completed, and gave back what went back.
+    RequestThatWaited,
+    /// An `empty_cache`, then the request.
+    EmptyCache,
+    /// A private pool went, up to this event; what went back after that, the request gave back.
+    DroppedPool { until: usize },
+}
+
+/// Everything that an operation changes.
+struct Saved<'a> {
+    model: Allocator<Recorded<'a>>,
+    peaks: [Peak; 3],
+    slack_at_peak: Bytes,
+    levels: Levels,
+    requested: Bytes,
+    least_refused: Option<Bytes>,
+    last_pool: PoolId,
+    n_ops: usize,
+    n_calls: usize,
+    n_blocks: usize,
+    n_contradictions: usize,
+}
+
+impl<'a> Follower<'a> {
     /// What comes from event `start` on, up to the request that ends it.
     fn look_ahead(&mut self, start: usize) -> Ahead {
         if let Some(ahead) = self.ahead
@@ -56,28 +86,14 @@ impl Follower<'_> {
         res
     }
 
-    /// Whether the completion at event `at` is one of those that a request waited for before it asked the
-    /// driver again. It may as well have come before the search of that request: then the search found
-    /// nothing either way. Where a split limit releases a block first, that would stand before it.
-    pub(super) fn belongs_to_a_retry(&mut self, at: usize) -> bool {
+    /// Whether the completion at event `at` may be one of those that a request waited for before it asked the
+    /// driver again.
+    pub(super) fn may_be_of_a_retry(&mut self, at: usize) -> bool {
         let Ahead { end, first_gain, first_loss } = self.look_ahead(at);
-        let events = &self.device.events;
-        let loss = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain));
-        if events.len() <= end {
-            return false;
-        }
-        let event = events.get(end);
-        let Event { size, stream, pool, .. } = event;
-        let params = self.model.params(Request { size, stream, pool });
-        let oversize = FreeKey::at_least(self.model.max_split);
-        if self.model.heap.arenas[params.arena as usize].free.range(oversize..).next().is_some() {
-            return false;
-        }
-        match (event.action, loss) {
-            (Action::Oom, None) => first_gain.is_none(),
-            (Action::Oom, Some(loss)) => self.released_for(event, loss, first_gain.unwrap_or(end)),
-            (Action::Alloc, Some(loss)) => {
-                first_gain.is_some_and(|gain| self.released_for(event, loss, gain))
+        match self.device.events.actions().get(end) {
+            Some(Action::Oom) => true,
+            Some(Action::Alloc) => {
+                first_loss.is_some_and(|loss| first_gain.is_some_and(|gain| loss < gain))
             }
             _ => false,
         }
@@ -88,42 +104,166 @@ impl Follower<'_> {
         let events = &self.device.events;
         let Ahead { end, first_gain, first_loss } = self.look_ahead(start);
         let last = (end < events.len()).then(|| events.get(end));
-        let last = last.filter(|it| it.action != Action::FreeRequested);
-        let Some(event) = last else {
+        let Some(event) = last.filter(|it| it.action != Action::FreeRequested) else {
             self.released(start, end);
             return end;
         };
-        let fails = event.action == Action::Oom;
-        if let Some(loss) = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain)) {
-            let lost_until = first_gain.unwrap_or(end);
-            let asks = fails || first_gain.is_some();
-            if !asks || !self.released_for(event, loss, lost_until) {
-                self.released(start, lost_until);
-                return lost_until;
-            }
+        let loss = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain));
+        let lost_until = first_gain.unwrap_or(end);
+        if event.action == Action::Alloc && first_gain.is_none() && loss.is_some() {
+            self.released(start, lost_until);
+            return lost_until;
         }
-        self.malloc(start, end, event);
+        if loss.is_some() || event.action == Action::Oom {
+            self.ambiguous(start, end, loss.unwrap_or(lost_until), lost_until);
+        } else {
+            self.malloc(start, end, event);
+        }
         end + 1
     }
 
-    /// Whether the release at events `loss..until` was part of the request `event`, rather than an
-    /// `empty_cache` before it. A request that released carries its stack to every segment that it gave
-    /// back; an `empty_cache` carries its own, or none, and then a segment shows the stack that it was
-    /// allocated with, which may be the same line. Without stacks, only a request that takes the run above
-    /// all that it ever held can have been refused.
-    fn released_for(&mut self, event: Event, loss: usize, until: usize) -> bool {
+    /// Memory went back to the driver at events `loss..until`, or could have, and at `end` a request was served
+    /// or failed. Takes the reading of the events that the model agrees with; of several the likeliest.
+    fn ambiguous(&mut self, start: usize, end: usize, loss: usize, until: usize) {
+        let mut readings = vec![Reading::Request, Reading::RequestThatWaited];
+        if loss < until {
+            let first = if self.released_for(start, end, loss, until) { 2 } else { 0 };
+            readings.insert(first, Reading::EmptyCache);
+            let is_default = |it: &usize| self.pool_lost_at(*it).is_none_or(|it| it == PoolId(0));
+            let of_default = (loss..until).find(is_default).unwrap_or(until);
+            if loss < of_default && of_default < until {
+                readings.push(Reading::DroppedPool { until: of_default });
+            }
+        }
+        let before = self.save();
+        let n_before = self.model.driver.mismatches.n;
+        let mut best: Option<(u64, Reading)> = None;
+        for reading in readings {
+            self.read_as(reading, start, end, loss, until);
+            let n = self.model.driver.mismatches.n - n_before;
+            if n == 0 {
+                return;
+            }
+            if best.is_none_or(|(it, _)| n < it) {
+                best = Some((n, reading));
+            }
+            self.restore(&before);
+        }
+        let reading = best.map_or(Reading::Request, |(_, it)| it);
+        self.read_as(reading, start, end, loss, until);
+    }
+
+    fn read_as(&mut self, reading: Reading, start: usize, end: usize, loss: usize, until: usize) {
+        let event = self.device.events.get(end);
+        match reading {
+            Reading::Request => {
+                for at in start..loss {
+                    let event = self.device.events.get(at);
+                    if event.action == Action::FreeCompleted {
+                        (self.model.driver.at, self.model.driver.end) = (at, at);
+                        self.free(at, event, false, true);
+                    }
+                }
+                self.malloc(loss, end, event);
+            }
+            Reading::RequestThatWaited => self.malloc(start, end, event),
+            Reading::EmptyCache => {
+                self.released(start, until);
+                self.malloc(until, end, event);
+            }
+            Reading::DroppedPool { until } => {
+                self.released(start, until);
+                self.malloc(until, end, event);
+            }
+        }
+    }
+
+    /// Whose segment goes back at event `at`; none when nothing does.
+    fn pool_lost_at(&self, at: usize) -> Option<PoolId> {
+        let event = self.device.events.get(at);
+        let is_loss = matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
+        let found = is_loss && (self.has_private_pools || event.pool != PoolId(0));
+        found.then(|| self.pool_at(event.address).unwrap_or(event.pool))
+    }
+
+    fn save(&self) -> Saved<'a> {
+        let Follower { program, replay, .. } = self;
+        Saved {
+            model: self.model.clone(),
+            peaks: [replay.peak_allocated, replay.peak_reserved, replay.peak_requested],
+            slack_at_peak: replay.slack_at_peak,
+            levels: self.levels,
+            requested: self.requested,
+            least_refused: self.least_refused,
+            last_pool: self.last_pool,
+            n_ops: program.ops.len(),
+            n_calls: program.script.len(),
+            n_blocks: replay.blocks.len(),
+            n_contradictions: self.contradictions.len(),
+        }
+    }
+
+    fn restore(&mut self, saved: &Saved<'a>) {
+        let Follower { program, replay, .. } = self;
+        self.model.clone_from(&saved.model);
+        [replay.peak_allocated, replay.peak_reserved, replay.peak_requested] = saved.peaks;
+        replay.slack_at_peak = saved.slack_at_peak;
+        self.levels = saved.levels;
+        self.requested = saved.requested;
+        self.least_refused = saved.least_refused;
+        self.last_pool = saved.last_pool;
+        program.ops.truncate(saved.n_ops);
+        program.events.truncate(saved.n_ops);
+        program.script.truncate(saved.n_calls);
+        replay.blocks.truncate(saved.n_blocks);
+        self.contradictions.truncate(saved.n_contradictions);
+    }
+
+    /// Until 2.12 an active MemPool counts as a capture, for which nothing may be released.
+    fn may_release(&self, pool: PoolId) -> bool {
+        pool == PoolId(0) || TorchVersion::two(12) < self.model.config.torch
+    }
+
+    /// Whether the release at events `loss..until` was part of the request `event` at `end`, rather than an
+    /// `empty_cache` before it.
+    ///
+    /// A request releases only when no free block serves it. It then carries its stack to every segment that
+    /// it gave back; an `empty_cache` carries its own, where frees are recorded with stacks, or else none, and
+    /// then a segment shows the stack that it was allocated with, which may be the same line. Where stacks say
+    /// nothing, only a request that takes the run above all that it ever held can have been refused.
+    fn released_for(&mut self, start: usize, end: usize, loss: usize, until: usize) -> bool {
         let events = &self.device.events;
+        let event = events.get(end);
+        let Event { size, stream, .. } = event;
+        let pool = self.pool_of(start, end, event);
+        if !self.may_release(pool) {
+            return false;
+        }
+        let params = self.model.params(Request { size, stream, pool });
+        if self.model.get_free_block(&params).is_some() {
+            return false;
+        }
         let mut losses = (loss..until)
             .map(|it| events.get(it))
             .filter(|it| matches!(it.action, Action::SegmentFree | Action::SegmentUnmap));
-        let has_stacks =
-            event.stack != StackId::EMPTY || losses.clone().any(|it| it.stack != StackId::EMPTY);
-        if has_stacks {
-            return losses.all(|it| it.stack == event.stack);
+        if losses.clone().any(|it| it.stack != event.stack) {
+            return false;
         }
-        let size = round_size(event.size, &self.model.config);
-        let asked = allocation_size(size, &self.model.config);
-        event.action == Action::Oom || self.most_reserved < self.levels.reserved + asked
+        let is_free = |it: &usize| events.get(*it).action == Action::SegmentFree;
+        let freed = (loss..until).filter(is_free).map(|it| events.get(it).address);
+        let losses_are_garbage = || !freed.eq(self.model.releasable(PoolId(0)));
+        let is_own = |it: Event| {
+            let made = self.segments_made.get(&it.address);
+            made.is_some_and(|made| events.get(*made).stack == it.stack)
+        };
+        if event.stack != StackId::EMPTY && (self.frees_have_stacks || !losses.all(is_own)) {
+            return true;
+        }
+        // An `empty_cache` leaves nothing behind; a collection of garbage may.
+        if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
+            return true;
+        }
+        event.action == Action::Oom || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
     }
 
     /// The events `start..end` released memory without any request: `empty_cache`, or the end of a pool.
@@ -147,8 +287,18 @@ impl Follower<'_> {
                 }
             }
         }
+        if self.keeps_more(start, end) {
+            // What went is not all that the default pool could give: it was a private pool's, whose id these
+            // events do not have.
+            let lost = (start..end).map(|it| events.get(it));
+            let lost = lost.filter(|it| it.action == Action::SegmentFree && it.pool == PoolId(0));
+            let made = lost.filter_map(|it| self.segments_made.get(&it.address)).copied();
+            self.contradictions.push(made.collect());
+        }
         if of_default {
+            self.model.driver.dropped.clone_from(&private);
             self.model.release_cached_blocks();
+            self.model.driver.dropped.clear();
             self.program.push(Op::EmptyCache, start);
         }
         for pool in private {
@@ -158,9 +308,24 @@ impl Follower<'_> {
         self.settle(start, end);
     }
 
+    /// Whether the default pool, after what `start..end` completes, could give back a segment that they do not
+    /// give back, though they give back others.
+    fn keeps_more(&self, start: usize, end: usize) -> bool {
+        let events = &self.device.events;
+        let lost = (start..end).map(|it| events.get(it));
+        let lost: BTreeSet<u64> =
+            lost.filter(|it| it.action == Action::SegmentFree).map(|it| it.address).collect();
+        !lost.is_empty() && self.model.releasable(PoolId(0)).any(|it| !lost.contains(&it))
+    }
+
     fn malloc(&mut self, start: usize, end: usize, event: Event) {
         let fails = event.action == Action::Oom;
+        let n_ops = self.program.ops.len();
         let pool = self.pool_of(start, end, event);
+        if fails && self.stop_at == Some(end) {
+            self.stopped = Some(Request { size: event.size, stream: event.stream, pool });
+            return;
+        }
         let driver = &mut self.model.driver;
         (driver.at, driver.end) = (start, end);
         driver.want = (!fails).then_some(event.address);
@@ -179,8 +344,19 @@ impl Follower<'_> {
                 self.free_live(end, event.address, lost);
             }
         }
+        self.last_pool = if fails { self.last_pool } else { pool };
         let request = Request { size: event.size, stream: event.stream, pool };
         let got = self.model.malloc(request);
+        if pool == PoolId(0)
+            && let Some(made) = self.model.driver.need_not_grow.take()
+        {
+            // Or it was a private pool that needed it.
+            self.contradictions.push(vec![made]);
+        }
+        for pool in std::mem::take(&mut self.model.driver.dropped) {
+            // Nobody owned it before the request.
+            self.program.insert(n_ops, Op::DropPool(pool), start);
+        }
         self.settle(start, end);
         if fails {
             if let Ok(slot) = got {
@@ -225,9 +401,12 @@ impl Follower<'_> {
                 self.take_back(slot);
             }
             Err(_) => {
-                self.model.stats.num_ooms -= u64::from(self.model.driver.grows);
-                if self.model.driver.grows {
-                    self.model.driver.mismatch(Mismatch::NoRoom);
+                let driver = &mut self.model.driver;
+                // A free block that is taken without asking is one that the search should have found.
+                let mismatch = if driver.grows { Mismatch::NoRoom } else { Mismatch::OtherBlock };
+                if !std::mem::take(&mut driver.gave_up) {
+                    self.model.stats.num_ooms -= 1;
+                    driver.mismatch(mismatch);
                 }
             }
         }
@@ -275,6 +454,7 @@ impl Follower<'_> {
             let Event { action, size, address, .. } = self.device.events.get(index);
             match action {
                 Action::SegmentAlloc => {
+                    self.segments_made.insert(address, index);
                     self.program.script.push(DriverCall::Malloc { address, size: size.0 });
                 }
                 Action::SegmentFree => self.program.script.push(DriverCall::Free { address }),
@@ -333,13 +513,25 @@ impl Follower<'_> {
         }
     }
 
-    /// Whose memory a request is served from: the recording's word, or else what lies there.
-    fn pool_of(&mut self, start: usize, end: usize, event: Event) -> PoolId {
-        if event.pool != PoolId(0) || !self.has_private_pools || event.action == Action::Oom {
+    /// Whose memory a request is served from: the recording's word, or else what lies there. A request that
+    /// failed lies nowhere; it is the pool's that serves the requests before and after it.
+    fn pool_of(&self, start: usize, end: usize, event: Event) -> PoolId {
+        if event.pool != PoolId(0) || !self.has_private_pools {
             return event.pool;
         }
-        let to_come = self.pools.range(start..end).next().map(|(_, it)| *it);
-        to_come.or_else(|| self.pool_at(event.address)).unwrap_or(PoolId(0))
+        if event.action != Action::Oom {
+            return self.pool_served(start, end, event.address);
+        }
+        let actions = self.device.events.actions();
+        let next = (end..actions.len()).find(|it| actions[*it] == Action::Alloc);
+        let next = next.map(|it| self.pool_served(end, it, self.device.events.get(it).address));
+        next.filter(|it| *it == self.last_pool).unwrap_or(PoolId(0))
+    }
+
+    /// The pool that `address`, handed out at event `end`, belongs to; segments may come from `start` on.
+    fn pool_served(&self, start: usize, end: usize, address: u64) -> PoolId {
+        let to_come = self.pools.range(start..end).next_back().map(|(_, it)| *it);
+        to_come.or_else(|| self.pool_at(address)).unwrap_or(PoolId(0))
     }
 
     fn pool_at(&self, address: u64) -> Option<PoolId> {

@@ -29,6 +29,8 @@ pub struct Program {
     pub n_events: usize,
     /// The most that the recorded run could have taken, if requests failed: what explains every failure.
     pub observed_limit: Option<Bytes>,
+    /// A limit that explains what garbage was collected in the recorded run, if any was.
+    pub known_limit: Option<Bytes>,
 }
 
 /// A block from before the recording.
@@ -45,6 +47,8 @@ pub(super) struct Before {
 pub(super) enum Op {
     /// It asked; the answer has the next handle.
     Alloc { size: Bytes, stream: StreamId, pool: PoolId },
+    /// It would have asked; the next handle is nobody's.
+    NeverMade,
     /// It gave a block back, which was reusable at once.
     Free(u32),
     /// It gave a block back that another stream was still using.
@@ -63,6 +67,12 @@ impl Program {
     pub(super) fn push(&mut self, op: Op, event: usize) {
         self.ops.push(op);
         self.events.push(EventId(super::id_of(event)));
+    }
+
+    /// Puts `op` before the one at `place`.
+    pub(super) fn insert(&mut self, place: usize, op: Op, event: usize) {
+        self.ops.insert(place, op);
+        self.events.insert(place, EventId(super::id_of(event)));
     }
 
     /// Whether the recorded run ended with a request that failed.

@@ -7,13 +7,13 @@ use crate::{
     replay::{
         Mismatch, Mismatches,
         driver::{Choice, Driver},
-        heap::{Heap, Slot, State},
+        heap::{Block, Heap, Slot, State},
     },
-    trace::{Action, Event, EventId, Events},
+    trace::{Action, Event, EventId, Events, PoolId},
 };
 
 /// The events of the operation that is being followed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Recorded<'a> {
     pub(super) events: &'a Events,
     /// The next event that is not explained yet.
@@ -29,6 +29,16 @@ pub(super) struct Recorded<'a> {
     /// The blocks that were completed while streams were waited for.
     pub(super) completed: Vec<u32>,
     pub(super) mismatches: Mismatches,
+    /// The private pools that this operation gave back.
+    pub(super) dropped: Vec<PoolId>,
+    /// The event that got memory for a request that a free block could have served.
+    pub(super) need_not_grow: Option<usize>,
+    /// What the driver is known to grant: so much in all, and possibly more.
+    pub(super) most_granted: u64,
+    /// What is known of the reserved bytes above which garbage is collected.
+    pub(super) goal: Goal,
+    /// Whether the last request was given up, because its block has no room.
+    pub(super) gave_up: bool,
 }
 
 /// A block in use.
@@ -40,7 +50,25 @@ pub(super) struct Live {
     pub(super) handle: u32,
 }
 
+/// What recorded collections of garbage say about the reserved bytes above which it is collected: at least
+/// the one, at most the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Goal {
+    pub(super) least: u64,
+    /// None as long as nothing shows that garbage is collected at all.
+    pub(super) most: Option<u64>,
+}
+
 impl Recorded<'_> {
+    /// The segments that the rest of the operation gives back, up to the first event of another kind.
+    fn losses(&self) -> impl Iterator<Item = u64> {
+        let events = (self.at..self.end).map(|it| self.events.get(it));
+        let events = events.filter(|it| {
+            !matches!(it.action, Action::Snapshot | Action::Annotate | Action::Other)
+        });
+        events.take_while(|it| it.action == Action::SegmentFree).map(|it| it.address)
+    }
+
     /// The next event of the operation, passing over those that say nothing about memory.
     pub(super) fn peek(&mut self) -> Option<Event> {
         while self.at < self.end {
@@ -107,10 +135,57 @@ impl Driver for Recorded<'_> {
         found
     }
 
+    fn knows_what_is_collected(&self) -> bool {
+        true
+    }
+
+    fn collects(&mut self, reserved: u64, asked: u64, due: &[u64], all: &[u64]) -> bool {
+        if reserved <= self.goal.least {
+            return false;
+        }
+        if !self.losses().take(due.len()).eq(due.iter().copied()) {
+            self.goal.least = reserved;
+            return false;
+        }
+        // A retry gives all of them back, too; when the driver refuses.
+        let refused = self.most_granted < reserved.saturating_add(asked);
+        let by_retry = refused && self.losses().take(all.len()).eq(all.iter().copied());
+        if !by_retry {
+            let most = self.goal.most.unwrap_or(u64::MAX);
+            self.goal.most = Some(most.min(reserved - 1));
+        }
+        !by_retry || self.goal.most.is_some()
+    }
+
+    fn refuses(&mut self) -> bool {
+        match self.peek().map(|it| it.action) {
+            Some(Action::SegmentFree | Action::SegmentUnmap | Action::FreeCompleted) => true,
+            Some(_) => false,
+            None => self.want.is_none(),
+        }
+    }
+
+    fn released_pool(&mut self, heap: &Heap) -> Option<PoolId> {
+        let event = self.peek()?;
+        if !matches!(event.action, Action::SegmentFree | Action::SegmentUnmap) {
+            return None;
+        }
+        let found = heap.find(event.address)?;
+        let pool = heap.arena_of(found).pool;
+        // One that keeps what was looked for is not the reason.
+        let is_new = pool != PoolId(0) && !self.dropped.contains(&pool);
+        self.dropped.extend(is_new.then_some(pool));
+        is_new.then_some(pool)
+    }
+
     fn choose(&mut self, found: Option<Slot>, heap: &mut Heap) -> Choice {
         if self.grows {
             if found.is_some() {
                 self.mismatch(Mismatch::NeedNotGrow);
+                let is_gain = |it: &usize| {
+                    matches!(self.events.actions()[*it], Action::SegmentAlloc | Action::SegmentMap)
+                };
+                self.need_not_grow = (self.at..self.end).find(is_gain);
             }
             return Choice::Grow;
         }
@@ -122,9 +197,14 @@ impl Driver for Recorded<'_> {
         }
         let Some(slot) = heap.find(want).filter(|it| heap.block(*it).state == State::Free) else {
             self.mismatch(Mismatch::NoRoom);
+            self.gave_up = true;
             return Choice::GiveUp;
         };
-        let address = heap.block(slot).address;
+        let Block { address, expandable, .. } = *heap.block(slot);
+        // A split limit bars a block from the search; growing begins in it all the same.
+        if address == want && expandable && found.is_none() {
+            return Choice::GrowInPlace;
+        }
         if address == want {
             self.mismatch(Mismatch::OtherBlock);
             return Choice::Take(slot);

@@ -8,24 +8,22 @@ use crate::{
         heap::{FreeKey, Slot},
     },
     trace::{PoolId, SizeClass},
+    units::Bytes,
 };
 
 impl<D: Driver> Allocator<D> {
     /// `garbage_collect_cached_blocks`: segments that were not used for long, until the reserved bytes
-    /// are below the threshold. A pass never stops early.
+    /// are below the threshold. A pass never stops early. Where the limit is not known, the driver says
+    /// what was collected.
     #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         clippy::cast_precision_loss,
-        reason = "as PyTorch computes it: a share of a count of bytes, an age in searches"
+        reason = "as PyTorch computes it: an age in searches"
     )]
-    pub(super) fn garbage_collect_cached_blocks(&mut self) {
-        let Some(limit) = self.limit else { return };
-        let goal = (self.config.garbage_collection_threshold * limit as f64) as u64;
-        let Some(need) = self.reserved().checked_sub(goal).filter(|it| 0 < *it) else { return };
-        let arenas = self.arenas_of(PoolId(0), SizeClass::Large);
+    pub(super) fn garbage_collect_cached_blocks(&mut self, params: &Params) {
+        let goal = self.limit.map(|it| self.config.garbage_line(Bytes(it)).0);
+        let reserved = self.reserved();
         let mut unsplit: Vec<(Slot, u64)> = Vec::new();
-        for arena in arenas {
+        for arena in self.arenas_of(PoolId(0), SizeClass::Large) {
             let arena = &self.heap.arenas[arena as usize];
             for key in &arena.free {
                 let block = self.heap.block(key.slot);
@@ -35,29 +33,35 @@ impl<D: Driver> Allocator<D> {
             }
         }
         let mut total_age: f64 = unsplit.iter().map(|(_, age)| *age as f64).sum();
-        let mut n = unsplit.len();
         let mut released = 0;
-        loop {
-            if need <= released || n == 0 {
+        while !unsplit.is_empty() {
+            let threshold = total_age / unsplit.len() as f64;
+            let is_due = |(slot, age): &(Slot, u64)| {
+                threshold <= *age as f64 && !self.heap.block(*slot).expandable
+            };
+            let pass: Vec<(Slot, u64)> = unsplit.iter().copied().filter(is_due).collect();
+            if pass.is_empty() {
                 return;
             }
-            let threshold = total_age / n as f64;
-            let mut progressed = false;
-            let mut kept = Vec::new();
-            for (slot, age) in unsplit {
-                let block = *self.heap.block(slot);
-                if threshold <= age as f64 && !block.expandable && self.release_block(slot) {
-                    released += block.size;
-                    total_age -= age as f64;
-                    n -= 1;
-                    progressed = true;
-                } else {
-                    kept.push((slot, age));
+            let goes_on = match goal {
+                Some(goal) => goal.saturating_add(released) < reserved,
+                None => {
+                    let place = |(slot, _): &(Slot, u64)| self.heap.block(*slot).address;
+                    let due: Vec<u64> = pass.iter().map(place).collect();
+                    let all: Vec<u64> = unsplit.iter().map(place).collect();
+                    self.driver.collects(reserved - released, params.alloc_size, &due, &all)
                 }
-            }
-            unsplit = kept;
-            if !progressed {
+            };
+            if !goes_on {
                 return;
+            }
+            for (slot, age) in pass {
+                let size = self.heap.block(slot).size;
+                if self.release_block(slot) {
+                    released += size;
+                    total_age -= age as f64;
+                    unsplit.retain(|(it, _)| *it != slot);
+                }
             }
         }
     }
@@ -89,18 +93,35 @@ impl<D: Driver> Allocator<D> {
         wanted <= released
     }
 
-    /// `release_cached_blocks` of the default pool: everything that is wholly free. Pools that a MemPool
-    /// or a graph still owns keep all they have.
+    /// `release_cached_blocks` of the default pool: everything that is wholly free, of pools that nobody owns
+    /// any more, too. Pools that a MemPool or a graph still owns keep all they have.
     pub(super) fn release_cached_blocks(&mut self) {
         self.synchronize_and_free_events();
         self.release_blocks(PoolId(0), SizeClass::Large);
         self.release_blocks(PoolId(0), SizeClass::Small);
+        for pool in self.ownerless.clone() {
+            self.release_private_pool(pool);
+        }
+        while let Some(pool) = self.driver.released_pool(&self.heap) {
+            self.release_private_pool(pool);
+        }
     }
 
     /// A private pool that nobody owns any more gives back what is free; small blocks first.
     pub(super) fn release_private_pool(&mut self, pool: PoolId) {
+        self.ownerless.insert(pool);
         self.release_blocks(pool, SizeClass::Small);
         self.release_blocks(pool, SizeClass::Large);
+    }
+
+    /// The whole segments that [`Allocator::release_cached_blocks`] would give back of `pool`, by address, in
+    /// that order.
+    pub(super) fn releasable(&self, pool: PoolId) -> impl Iterator<Item = u64> {
+        let halves = [SizeClass::Large, SizeClass::Small].into_iter();
+        let arenas = halves.flat_map(move |half| self.arenas_of(pool, half));
+        let keys = arenas.flat_map(|it| &self.heap.arenas[it as usize].free);
+        let blocks = keys.map(|it| self.heap.block(it.slot));
+        blocks.filter(|it| !it.is_split() && !it.expandable).map(|it| it.address)
     }
 
     /// `release_blocks`: of one half of a pool, segments first, then the granules of expandable ones.

@@ -138,6 +138,7 @@ impl Run<'_> {
     fn step(&mut self, op: Op, event: EventId, is_last: bool) {
         match op {
             Op::Alloc { size, stream, pool } => self.alloc(Request { size, stream, pool }, event),
+            Op::NeverMade => self.keep(Slot::NONE),
             Op::Free(handle) => {
                 if let Some(slot) = self.slot(handle, State::Allocated) {
                     self.model.free_requested(slot);

@@ -2,6 +2,9 @@
 //! notes, and the chains that recordings rarely show. Addresses are `S0+4M`: the segment or range, in order
 //! of appearance, and the distance from its start.
 
+mod recorded;
+mod without;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use expect_test::{Expect, expect};

@@ -1,0 +1,247 @@
+"""Random programs for PyTorch's allocator, run by the real one on the phantom: a recording of each, and what
+the allocator itself counted.
+
+    programs.py FOLDER FIRST LAST
+
+runs the programs with these seeds in one process and writes, for each and for places inside it, FOLDER/SEED-N.pickle,
+the recording up to there, and FOLDER/SEED-N.json: `settings`, `limit` (bytes that the allocator may take, if it
+is limited) and for each device what `memory_stats` said. A seed stands for the same program everywhere.
+"""
+
+import ctypes
+import json
+import pathlib
+import random
+import sys
+
+import torch
+
+KIB, MIB = 1 << 10, 1 << 20
+# At and around the allocator's own limits.
+LIMITS = [512, MIB, 2 * MIB, 10 * MIB, 20 * MIB, 32 * MIB, 64 * MIB]
+N_STEPS = 500
+# What torch does not set back by itself when it reads the next text.
+UNSET = "large_segment_size_mb:20,max_non_split_rounding_mb:20,expandable_segments:False"
+
+
+def settings(r):
+    """The text of PYTORCH_CUDA_ALLOC_CONF: often nothing, often one thing, sometimes several together."""
+    choices = {
+        "max_split_size_mb": lambda: r.choice([20, 21, 32, 64, 128]),
+        "roundup_power2_divisions": lambda: r.choice(
+            [1, 2, 4, 8, 16, "[256:1,512:2,1024:4,>:8]", "[1:4,4:1,16:8,64:2]", "[2:2,>:4]", "[64:8]"]
+        ),
+        "garbage_collection_threshold": lambda: r.choice([0.2, 0.5, 0.6, 0.8, 0.95]),
+        "max_non_split_rounding_mb": lambda: r.choice([21, 40, 200]),
+        "expandable_segments": lambda: "True",
+        "large_segment_size_mb": lambda: r.choice([12, 20, 30, 64, 128]),
+    }
+    n = r.choice([0, 1, 1, 1, 2, 2, 3, 6])
+    chosen = {key: choices[key]() for key in r.sample(list(choices), n)}
+    for key in ["max_split_size_mb", "max_non_split_rounding_mb"]:
+        # Since torch 2.11 a smaller one is refused.
+        if key in chosen:
+            chosen[key] = max(chosen[key], chosen.get("large_segment_size_mb", 20))
+    # torch checks the others against it while it reads them.
+    chosen = {key: chosen[key] for key in sorted(chosen, key=lambda it: it != "large_segment_size_mb")}
+    return ",".join(f"{key}:{value}" for key, value in chosen.items())
+
+
+def sizes(r):
+    """One distribution of sizes, as a function that draws from it."""
+    few = [r.randrange(1, 40 * MIB) for _ in range(r.randrange(2, 9))]
+    top = r.choice([24, 26, 28])
+    return r.choice(
+        [
+            lambda: r.randrange(1, 64 * KIB),
+            lambda: max(1, r.choice(LIMITS) + r.choice([-513, -512, -1, 0, 1, 511, 512])),
+            lambda: r.randrange(MIB, 60 * MIB),
+            lambda: int(2 ** r.uniform(0, top)),
+            lambda: r.choice(few),
+            lambda: r.choice(few) + r.randrange(0, 4 * KIB),
+        ]
+    )
+
+
+class Full(Exception):
+    """Nothing fits any more."""
+
+
+class Program:
+    """What one program has, and what it does."""
+
+    def __init__(self, r, n_devices):
+        self.r = r
+        self.live = []
+        self.events = []
+        self.size = [sizes(r) for _ in range(r.randrange(1, 4))]
+        self.pools = []
+        self.graphs = []
+        self.devices = [0] if r.random() < 0.7 else list(range(n_devices))
+        n_streams = r.choice([1, 1, 1, 2, 3])
+        self.streams = {
+            device: [torch.cuda.default_stream(device)] + [torch.cuda.Stream(device) for _ in range(n_streams - 1)]
+            for device in self.devices
+        }
+        self.other = {device: torch.cuda.Stream(device) for device in self.devices}
+        self.growth = r.choice([0.5, 0.52, 0.56, 0.6])
+        self.uses_pools = r.random() < 0.3
+        self.uses_graphs = r.random() < 0.15
+        self.uses_record_stream = r.random() < 0.4
+
+    def allocate(self, size=None):
+        r = self.r
+        device = r.choice(self.devices)
+        size = r.choice(self.size)() if size is None else size
+        with torch.cuda.device(device), torch.cuda.stream(r.choice(self.streams[device])):
+            try:
+                self.live.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+            except torch.OutOfMemoryError:
+                keep = r.choice([0, 2, 3])
+                self.live = self.live[::keep] if keep else []
+
+    def free(self):
+        if not self.live:
+            return
+        r = self.r
+        place = r.choice([0, -1, r.randrange(len(self.live)), r.randrange(len(self.live))])
+        tensor = self.live.pop(place)
+        if self.uses_record_stream and r.random() < 0.5:
+            with torch.cuda.device(tensor.device):
+                tensor.record_stream(self.other[tensor.device.index])
+
+    def resize(self):
+        if self.live:
+            place = self.r.randrange(len(self.live))
+            try:
+                with torch.cuda.device(self.live[place].device):
+                    self.live[place].resize_(self.r.choice(self.size)())
+            except torch.OutOfMemoryError:
+                self.live.pop(place)
+
+    def in_pool(self, depth=0):
+        r = self.r
+        if not self.pools or r.random() < 0.5:
+            with torch.cuda.device(0):
+                self.pools.append(torch.cuda.MemPool())
+        with torch.cuda.device(0), torch.cuda.use_mem_pool(r.choice(self.pools)):
+            for _ in range(r.randrange(1, 20)):
+                self.step(depth + 1)
+        if r.random() < 0.3:
+            self.pools.pop(r.randrange(len(self.pools)))
+
+    def capture(self):
+        r = self.r
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        pool = r.choice(self.graphs).pool() if self.graphs and r.random() < 0.3 else None
+        kept = []
+        with torch.cuda.device(0):
+            try:
+                with torch.cuda.graph(graph, pool=pool):
+                    for _ in range(r.randrange(1, 8)):
+                        kept.append(torch.empty(r.choice(self.size)(), dtype=torch.uint8, device="cuda"))
+                        if kept and r.random() < 0.4:
+                            kept.pop(r.randrange(len(kept)))
+            except torch.OutOfMemoryError:
+                return
+        self.graphs.append(graph)
+        if r.random() < 0.5:
+            self.live.extend(kept)
+        if r.random() < 0.4:
+            self.graphs.pop(r.randrange(len(self.graphs)))
+
+    def step(self, depth=0):
+        x = self.r.random()
+        if x < self.growth:
+            self.allocate()
+        elif x < 0.955:
+            self.free()
+        elif x < 0.975:
+            self.resize()
+        elif x < 0.985:
+            torch.cuda.empty_cache()
+        elif x < 0.99:
+            self.live = self.live[len(self.live) // 2 :]
+        elif x < 0.995 and self.uses_pools and depth < 2:
+            self.in_pool(depth)
+        elif x >= 0.995 and self.uses_graphs and depth == 0:
+            self.capture()
+
+
+def forget_everything():
+    """Makes the allocator as it is in a new process, as far as it can be."""
+    torch.cuda.synchronize()
+    torch.cuda.memory._record_memory_history(None)
+    torch._C._accelerator_setAllocatorSettings(UNSET)
+    for device in range(torch.cuda.device_count()):
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
+    torch.cuda.empty_cache()
+    for device in range(torch.cuda.device_count()):
+        assert torch.cuda.memory_reserved(device) == 0, torch.cuda.memory_stats(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        torch.cuda.reset_accumulated_memory_stats(device)
+
+
+def record(path, known, devices):
+    torch.cuda.memory._dump_snapshot(f"{path}.pickle")
+    stats = {device: dict(torch.cuda.memory_stats(device)) for device in devices}
+    pathlib.Path(f"{path}.json").write_text(json.dumps(known | dict(stats=stats)))
+
+
+def run(seed, folder):
+    r = random.Random(seed)
+    forget_everything()
+    text = settings(r)
+    if text:
+        torch._C._accelerator_setAllocatorSettings(text)
+    program = Program(r, torch.cuda.device_count())
+    # Often less than the card has, so that requests fail; collection of garbage needs a limit.
+    is_limited = r.random() < (0.8 if "garbage" in text else 0.4)
+    fraction = r.choice([0.05, 0.1, 0.2, 0.5]) if is_limited else 1.0
+    for device in program.devices:
+        torch.cuda.set_per_process_memory_fraction(fraction, device)
+    # Or somebody else has it.
+    driver = ctypes.CDLL("libcuda.so.1")
+    other = ctypes.c_uint64()
+    if r.random() < 0.4:
+        free = torch.cuda.mem_get_info(0)[0]
+        size = int(free * r.choice([0.5, 0.8, 0.9, 0.95])) // (2 * MIB) * (2 * MIB)
+        assert driver.cuMemAlloc_v2(ctypes.byref(other), ctypes.c_size_t(size)) == 0
+    total = torch.cuda.get_device_properties(0).total_memory
+    known = dict(
+        settings=text,
+        fraction=fraction,
+        total=total,
+        limit=int(total * fraction) if fraction < 1 else None,
+        capacity={device: torch.cuda.mem_get_info(device)[0] for device in program.devices},
+        pools=program.uses_pools,
+        graphs=program.uses_graphs,
+    )
+    stacks = r.choice([dict(context="all"), dict(context="all"), dict(context="alloc"), dict(context=None)])
+    torch.cuda.memory._record_memory_history("all", stacks="python", **stacks)
+    places = {r.randrange(N_STEPS) for _ in range(2)}
+    n = 0
+    try:
+        for step in range(N_STEPS):
+            program.step()
+            if step in places:
+                record(f"{folder}/{seed:05}-{n}", known, program.devices)
+                n += 1
+        record(f"{folder}/{seed:05}-{n}", known, program.devices)
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+        if other:
+            driver.cuMemFree_v2(other)
+
+
+def main():
+    folder, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    torch.cuda.init()
+    torch.empty(1, device="cuda")
+    for seed in range(first, last):
+        run(seed, folder)
+
+
+if __name__ == "__main__":
+    main()
