@@ -3,6 +3,7 @@
 
 mod comparison;
 mod diff;
+mod proof;
 mod verdict;
 
 pub use comparison::{Comparison, compare};

@@ -16,7 +16,9 @@ use crate::{
         recorded::{Goal, Live, Recorded},
         rounding::{allocation_size, round_size},
     },
-    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings, Trace},
+    trace::{
+        Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings, Trace,
+    },
     units::Bytes,
 };
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
@@ -450,7 +452,8 @@ impl Follower<'_> {
         });
         program.known_limit = model.driver.goal.most.map(|most| {
             let least = model.config.limit_of_garbage_line(Bytes(model.driver.goal.least));
-            let most = model.config.limit_of_garbage_line(Bytes(most) + Bytes(1)).saturating_sub(Bytes(1));
+            let most =
+                model.config.limit_of_garbage_line(Bytes(most) + Bytes(1)).saturating_sub(Bytes(1));
             let refused = self.least_refused.map_or(most, |it| it.saturating_sub(Bytes(1)));
             most.min(refused).max(least).max(replay.peak_reserved.bytes)
         });

@@ -263,7 +263,8 @@ impl<'a> Follower<'a> {
         if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
             return true;
         }
-        event.action == Action::Oom || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
+        event.action == Action::Oom
+            || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
     }
 
     /// The events `start..end` released memory without any request: `empty_cache`, or the end of a pool.

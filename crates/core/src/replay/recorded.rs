@@ -63,9 +63,8 @@ impl Recorded<'_> {
     /// The segments that the rest of the operation gives back, up to the first event of another kind.
     fn losses(&self) -> impl Iterator<Item = u64> {
         let events = (self.at..self.end).map(|it| self.events.get(it));
-        let events = events.filter(|it| {
-            !matches!(it.action, Action::Snapshot | Action::Annotate | Action::Other)
-        });
+        let events = events
+            .filter(|it| !matches!(it.action, Action::Snapshot | Action::Annotate | Action::Other));
         events.take_while(|it| it.action == Action::SegmentFree).map(|it| it.address)
     }
 

@@ -15,10 +15,7 @@ impl<D: Driver> Allocator<D> {
     /// `garbage_collect_cached_blocks`: segments that were not used for long, until the reserved bytes
     /// are below the threshold. A pass never stops early. Where the limit is not known, the driver says
     /// what was collected.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "as PyTorch computes it: an age in searches"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "as PyTorch computes it: an age in searches")]
     pub(super) fn garbage_collect_cached_blocks(&mut self, params: &Params) {
         let goal = self.limit.map(|it| self.config.garbage_line(Bytes(it)).0);
         let reserved = self.reserved();

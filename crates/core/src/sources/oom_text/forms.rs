@@ -377,6 +377,7 @@ pub(super) const TRIGGERS: &[&str] = &[
     "pytorch",
     "rmm",
     "storage",
+    "requested bytes",
     "bus error",
     "shm",
     "</torch_",
