@@ -5,6 +5,7 @@ pub(crate) mod at;
 mod comparison;
 mod diff;
 pub(crate) mod held;
+mod proof;
 mod ranks;
 mod verdict;
 

@@ -1,13 +1,13 @@
 //! The verdict on one out-of-memory error: what was asked, what was free and why it could not serve, what
 //! would have had to go, and whether it is size, growth, fragmentation, a limit or somebody else.
 
-use std::collections::BTreeMap;
-
 use crate::{
-    failures::{Backend, Cause, Failure},
+    explanation::proof::{Proof, live_bytes},
+    failures::{Cause, Failure, Kind},
     findings::{Case, Finding, Weight, place},
     prediction::timeline::Stage,
     recording::{CodeLine, CurveDevice, Phase},
+    trace::EventId,
     units::Bytes,
 };
 
@@ -35,8 +35,8 @@ pub enum Shape {
 /// An out-of-memory error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Oom {
-    /// Who refused.
-    pub backend: Backend,
+    /// The numbers, and what else is known of the moment; of a recording they are what it counted.
+    pub facts: Failure,
     /// Why.
     pub cause: Cause,
     /// Whether it is sure that memory was what failed.
@@ -47,50 +47,16 @@ pub struct Oom {
     pub why: String,
     /// What to try, in order.
     pub remedies: Vec<String>,
-    /// The device.
-    pub device: Option<u32>,
-    /// The rank.
-    pub rank: Option<u32>,
-    /// What was asked for.
-    pub requested: Option<Bytes>,
-    /// What the device has.
-    pub capacity: Option<Bytes>,
-    /// What it had left.
-    pub free: Option<Bytes>,
-    /// What tensors had.
-    pub allocated: Option<Bytes>,
-    /// What the allocator held.
-    pub reserved: Option<Bytes>,
-    /// Held and not allocated.
-    pub slack: Option<Bytes>,
-    /// What the process had.
-    pub process: Option<Bytes>,
     /// What others had.
     pub others: Option<Bytes>,
-    /// The limit it set itself.
-    pub limit: Option<Bytes>,
-    /// Of the allocated, in private pools.
-    pub private_pools: Option<Bytes>,
-    /// Every other number of the message.
-    pub numbers: Vec<(String, Bytes)>,
     /// The innermost line of the user's own code.
     pub at: Option<CodeLine>,
-    /// What it was doing.
-    pub phase: Option<Phase>,
     /// The step, from 1.
     pub step: Option<u32>,
-    /// How far it was, in the log's words.
-    pub progress: Option<String>,
-    /// The smallest set of live blocks whose absence would have been enough, by line.
+    /// The fewest live blocks whose absence would have been enough, by line.
     pub enough: Vec<(String, Bytes, u64)>,
-    /// How often it is told.
-    pub times: u64,
-    /// The line of the log.
-    pub line: Option<usize>,
-    /// The message.
-    pub message: String,
-    /// The message ends in the middle.
-    pub clipped: bool,
+    /// That was tried on the allocator as it stood, and so were the remedies that say so.
+    pub is_proven: bool,
 }
 
 impl Oom {
@@ -104,47 +70,37 @@ impl Oom {
             _ => Shape::Other,
         };
         Oom {
-            backend: failure.backend,
             cause: verdict.cause,
-            is_sure: failure.kind != crate::failures::Kind::Perhaps,
+            is_sure: failure.kind != Kind::Perhaps,
             shape,
             why: verdict.why,
             remedies: verdict.remedies,
-            device: failure.device,
-            rank: failure.rank,
-            requested: failure.requested,
-            capacity: failure.capacity,
-            free: failure.free,
-            allocated: failure.allocated,
-            reserved: failure.reserved,
-            slack: failure.slack,
-            process: failure.process,
             others: failure.others(),
-            limit: failure.limit,
-            private_pools: failure.private_pools,
-            numbers: failure.numbers.clone(),
             at: failure.user_frame.clone().or_else(|| failure.innermost.clone()),
-            phase: failure.phase,
             step: None,
-            progress: failure.progress.clone(),
             enough: Vec::new(),
-            times: failure.times,
-            line: Some(failure.at),
-            message: failure.text.clone(),
-            clipped: failure.clipped,
+            is_proven: false,
+            facts: failure.clone(),
         }
     }
 
     pub(super) fn of_curve(device: &CurveDevice) -> Oom {
-        let failure =
-            Failure { device: Some(device.index), times: device.ooms, ..Failure::default() };
-        let mut res = Oom::of_failure(&failure);
-        res.allocated = Some(device.peak_allocated);
-        res.reserved = Some(device.peak_reserved);
-        res.line = None;
+        let facts = Failure {
+            device: Some(device.index),
+            times: device.ooms,
+            allocated: Some(device.peak_allocated),
+            reserved: Some(device.peak_reserved),
+            ..Failure::default()
+        };
+        let mut res = Oom::of_failure(&facts);
         res.why = "the profiler noted an out-of-memory event; it has neither request nor stack"
             .to_owned();
         res
+    }
+
+    /// The line of the log that tells of it.
+    pub fn line(&self) -> Option<usize> {
+        (self.facts.at != 0).then_some(self.facts.at)
     }
 }
 
@@ -157,11 +113,14 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
     let note = run.recording.notes.ooms.iter().rev().find(|it| it.device == run.index);
     let message =
         messages.iter().rev().find(|it| it.device.is_none_or(|it| it as usize == run.index));
-    let free = Bytes(recorded.address);
+    let (asked, free) = (recorded.size, Bytes(recorded.address));
     let slack = levels.reserved.saturating_sub(levels.allocated);
     let mut facts = message.cloned().unwrap_or_default();
-    facts.kind = crate::failures::Kind::OutOfMemory;
-    facts.requested = Some(recorded.size);
+    facts.kind = Kind::OutOfMemory;
+    facts.at = 0;
+    facts.times = 1;
+    facts.device = u32::try_from(run.index).ok();
+    facts.requested = Some(asked);
     facts.free = facts.free.or(Some(free));
     facts.allocated = Some(levels.allocated);
     facts.reserved = Some(levels.reserved);
@@ -172,101 +131,120 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
         .and_then(|it| it.user_frame.clone())
         .or_else(|| case.line_of(recorded.stack))
         .or(res.at);
-    res.phase = note.and_then(|it| it.phase).or(moment.phase);
+    res.facts.phase = note.and_then(|it| it.phase).or(moment.phase);
     // From stacks alone, an optimizer that was cut short looks like the end of its step.
     let last = run.timeline.step_ends.last().copied();
     let passed = last.is_none_or(|last| run.timeline.starts(Stage::Forward).any(|it| last <= it));
     let cut_short = !run.timeline.marked && !passed;
     res.step = Some(moment.step.saturating_sub(u32::from(cut_short)).max(1));
-    if cut_short && res.phase.is_none() {
-        res.phase = Some(Phase::Optimizer);
+    if cut_short && res.facts.phase.is_none() {
+        res.facts.phase = Some(Phase::Optimizer);
     }
-    res.device = u32::try_from(run.index).ok();
-    res.line = None;
-    if message.is_none() {
-        res.message = String::new();
-        if recorded.size <= free {
-            res.cause = Cause::Limit;
-            res.why = format!(
-                "the device had {free} free, and {} were refused: the process limits itself (set_per_process_memory_fraction), or the driver does",
-                recorded.size
-            );
-            res.remedies = vec![
-                "raise the limit, or remove it".to_owned(),
-                "else the job has to shrink to it: a smaller batch, checkpointing, a smaller type"
-                    .to_owned(),
-            ];
-        }
-    }
-    // Under a limit, what the device has free does not help.
-    let helps = if res.cause == Cause::Limit { Bytes::ZERO } else { free };
-    let missing = recorded.size.saturating_sub(helps);
-    let leak = findings
-        .iter()
-        .filter(|it| it.weight == Weight::Problem && !it.code.starts_with("fragmentation"));
-    let leak = leak.max_by_key(|it| it.bytes);
-    let fragmented =
-        findings.iter().any(|it| it.code == "fragmentation/slack" && it.weight == Weight::Problem);
-    let asked = recorded.size;
-    if let Some(leak) =
-        leak.filter(|it| missing <= it.bytes && levels.allocated.0 / 10 <= it.bytes.0)
-    {
-        res.cause = Cause::Leak;
-        let at = leak.at.as_ref().map(|it| format!(" at {}", place(it))).unwrap_or_default();
-        res.why = format!("{}{at}; without it the {asked} would have fitted", leak.title);
-        res.remedies.insert(0, leak.remedy.clone());
-    } else if fragmented && res.cause != Cause::Limit {
-        res.cause = Cause::Fragmentation;
-    } else if res.cause == Cause::Size {
+    if message.is_none() && asked <= free {
+        res.cause = Cause::Limit;
         res.why = format!(
-            "{} were allocated and {asked} more asked for; {free} were free on the device and {slack} free in pieces of what PyTorch holds. Nothing grew and little is wasted: the run is too large",
-            levels.allocated
+            "the device had {free} free, and {asked} were refused: the process limits itself (set_per_process_memory_fraction), or the driver does"
         );
+        res.remedies = vec![
+            "raise the limit, or remove it".to_owned(),
+            "else the job has to shrink to it: a smaller batch, checkpointing, a smaller type"
+                .to_owned(),
+        ];
     }
-    let gains: Vec<String> = findings
-        .iter()
-        .filter(|it| it.weight != Weight::Fact && Bytes::mib(1) <= it.bytes)
-        .map(|it| format!("{} (up to {}): {}", it.code, it.bytes, it.remedy))
-        .collect();
-    if res.cause != Cause::Leak {
-        res.remedies.splice(0..0, gains.into_iter().take(3));
-    }
-    res.enough = enough(case, event, missing);
+    decide(&mut res, case, event, findings);
     res.shape = shape(&res, findings, run.timeline.has(Stage::Backward));
     Some(res)
 }
 
-/// The largest blocks until they are as much as was missing, by line.
-fn enough(
-    case: &Case<'_>,
-    event: crate::trace::EventId,
-    missing: Bytes,
-) -> Vec<(String, Bytes, u64)> {
-    let mut live = case.live_after(event);
-    live.sort_by_key(|it| (std::cmp::Reverse(it.size), it.block));
-    let mut sum = Bytes::ZERO;
-    let mut lines: BTreeMap<String, (Bytes, u64)> = BTreeMap::new();
-    for it in live {
-        if missing <= sum {
-            break;
-        }
-        sum += it.size;
-        let at = case.line(it.block).map_or("no stack".to_owned(), |it| place(&it));
-        let (bytes, blocks) = lines.entry(at).or_default();
-        *bytes += it.size;
-        *blocks += 1;
+/// Which of the findings it was, what would have been enough, and what each remedy would have done.
+fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) {
+    let proof = Proof::of(case, event);
+    let asked = res.facts.requested.unwrap_or_default();
+    let (allocated, slack) =
+        (res.facts.allocated.unwrap_or_default(), res.facts.slack.unwrap_or_default());
+    // Under a limit, what the device has free does not help.
+    let free = res.facts.free.unwrap_or_default();
+    let helps = if res.cause == Cause::Limit { Bytes::ZERO } else { free };
+    let missing = asked.saturating_sub(helps);
+    let would_do = |it: &Finding| match &proof {
+        Some(proof) if !it.blocks.is_empty() => proof.fits_without(it),
+        _ => missing <= it.bytes,
+    };
+    let problems = findings.iter().filter(|it| it.weight == Weight::Problem);
+    let leak = problems.clone().filter(|it| !it.code.starts_with("fragmentation"));
+    let leak = leak.max_by_key(|it| it.bytes);
+    let leak = leak.filter(|it| would_do(it) && allocated.0 / 10 <= it.bytes.0);
+    let expandable = proof.as_ref().and_then(Proof::with_expandable_segments);
+    let unfragmented =
+        expandable.as_ref().is_some_and(|it| it.served_now != 0 && it.ran_out.is_none());
+    let fragmented = problems.clone().any(|it| it.code == "fragmentation/slack");
+    if let Some(leak) = leak {
+        res.cause = Cause::Leak;
+        let at = leak.at.as_ref().map(|it| format!(" at {}", place(it))).unwrap_or_default();
+        res.why = format!("{}{at}; without it the {asked} would have fitted", leak.title);
+    } else if res.cause != Cause::Limit && (unfragmented || fragmented && expandable.is_none()) {
+        res.cause = Cause::Fragmentation;
+        res.why = format!(
+            "{asked} were asked for; {free} were free on the device and {slack} of what PyTorch holds, in pieces that are too small or belong to another stream or pool"
+        );
+    } else if res.cause == Cause::Size || res.cause == Cause::Fragmentation {
+        res.cause = Cause::Size;
+        res.why = format!(
+            "{allocated} were allocated and {asked} more asked for; {free} were free on the device and {slack} free in pieces of what PyTorch holds. Nothing grew and little is wasted: the run is too large"
+        );
     }
-    let mut res: Vec<(String, Bytes, u64)> =
-        lines.into_iter().map(|(at, (bytes, blocks))| (at, bytes, blocks)).collect();
-    res.sort_by_key(|(at, bytes, _)| (std::cmp::Reverse(*bytes), at.clone()));
-    if missing <= sum { res } else { Vec::new() }
+    let mut remedies = Vec::new();
+    let worth = findings.iter().filter(|it| it.weight != Weight::Fact && Bytes::mib(1) <= it.bytes);
+    for it in worth.filter(|it| !it.code.starts_with("fragmentation")).take(4) {
+        let proven = proof.as_ref().filter(|_| !it.blocks.is_empty());
+        let said = match proven {
+            Some(proof) => {
+                let bytes = live_bytes(case, it, event);
+                let verdict = if proof.fits_without(it) {
+                    "replayed without them, the request fits"
+                } else {
+                    "replayed without them, it still does not fit: not enough alone"
+                };
+                format!("{bytes} of the blocks live then; {verdict}")
+            }
+            None => format!("up to {}, not replayed", it.bytes),
+        };
+        remedies.push(format!("{} ({}: {said})", it.remedy, it.code));
+    }
+    if let Some(it) = &expandable {
+        let said = if unfragmented {
+            format!(
+                "replayed with it, the request fits, with {} reserved at most",
+                it.peak_reserved.bytes
+            )
+        } else {
+            "replayed with it, the run still ends: it would not help".to_owned()
+        };
+        let at = if unfragmented { 0 } else { remedies.len() };
+        remedies.insert(
+            at,
+            format!(
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before Python starts ({said})"
+            ),
+        );
+    }
+    if res.cause == Cause::Leak {
+        // What mends the leak comes first.
+        let code = leak.map_or("", |it| it.code);
+        remedies.sort_by_key(|it| !it.contains(code));
+    }
+    let tried = "expandable_segments:True";
+    res.remedies.retain(|it| expandable.is_none() || !it.contains(tried));
+    res.remedies.splice(0..0, remedies);
+    res.enough = proof.as_ref().map(Proof::fewest).unwrap_or_default();
+    res.is_proven = !res.enough.is_empty();
 }
 
 fn shape(oom: &Oom, findings: &[Finding], has_backward: bool) -> Shape {
     let step = oom.step.unwrap_or(1);
     let dynamic =
         findings.iter().any(|it| it.code == "inputs/dynamic-shapes" && it.step == oom.step);
-    match oom.phase {
+    match oom.facts.phase {
         _ if oom.cause == Cause::Leak => Shape::OverTime,
         _ if dynamic => Shape::LargeInput,
         Some(Phase::Evaluation) => Shape::Evaluation,

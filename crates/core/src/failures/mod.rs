@@ -52,6 +52,24 @@ pub enum Backend {
     Cupy,
     /// `PaddlePaddle`.
     Paddle,
+    /// PyTorch on Cambricon.
+    Mlu,
+    /// PyTorch on Moore Threads.
+    Musa,
+    /// cuSOLVER, like cuBLAS.
+    Cusolver,
+    /// cuSPARSE, like cuBLAS.
+    Cusparse,
+    /// cuFFT, like cuBLAS.
+    Cufft,
+    /// `TensorRT`.
+    TensorRt,
+    /// `MXNet`.
+    Mxnet,
+    /// RAPIDS' memory manager.
+    Rmm,
+    /// `SGLang`'s own accounting.
+    Sglang,
     /// Triton.
     Triton,
     /// The host's memory.
@@ -153,6 +171,15 @@ impl Backend {
             Backend::Ggml => "ggml",
             Backend::Cupy => "cupy",
             Backend::Paddle => "paddle",
+            Backend::Mlu => "mlu",
+            Backend::Musa => "musa",
+            Backend::Cusolver => "cusolver",
+            Backend::Cusparse => "cusparse",
+            Backend::Cufft => "cufft",
+            Backend::TensorRt => "tensorrt",
+            Backend::Mxnet => "mxnet",
+            Backend::Rmm => "rmm",
+            Backend::Sglang => "sglang",
             Backend::Triton => "triton",
             Backend::Host => "host",
             Backend::Other => "other",
@@ -180,6 +207,15 @@ impl Backend {
             Backend::Ggml => "ggml (llama.cpp)",
             Backend::Cupy => "CuPy",
             Backend::Paddle => "PaddlePaddle",
+            Backend::Mlu => "PyTorch on a Cambricon MLU",
+            Backend::Musa => "PyTorch on a Moore Threads GPU",
+            Backend::Cusolver => "cuSOLVER",
+            Backend::Cusparse => "cuSPARSE",
+            Backend::Cufft => "cuFFT",
+            Backend::TensorRt => "TensorRT",
+            Backend::Mxnet => "MXNet",
+            Backend::Rmm => "RAPIDS (RMM)",
+            Backend::Sglang => "SGLang",
             Backend::Triton => "Triton",
             Backend::Host => "the host",
             Backend::Other => "an unknown library",
@@ -219,28 +255,39 @@ impl Failure {
             return (!self.processes.is_empty()).then_some(named);
         };
         let taken = capacity.saturating_sub(free);
-        // In a container a process's own line may read 0 bytes, or be missing, or be one of the
-        // named ones under its outer process id.
-        let own = self.process.filter(|it| self.reserved.is_none_or(|reserved| reserved <= *it));
-        let rest = match own {
+        let rest = match self.own_process() {
             Some(own) => taken.saturating_sub(own),
             None => {
                 let own = self.reserved.or(self.allocated)?;
                 taken.saturating_sub(own + self.context_guess())
             }
         };
-        let is_own =
-            |it: Bytes| self.reserved.is_some_and(|own| own <= it && it < own + Bytes::gib(2));
-        let named_others: Bytes = self
-            .processes
-            .iter()
-            .map(|(_, it)| *it)
-            .filter(|it| own.is_some() || !is_own(*it))
-            .sum();
+        let own_pid = self.own_named().map(|(pid, _)| pid);
+        let named_others: Bytes =
+            self.processes.iter().filter(|(pid, _)| Some(*pid) != own_pid).map(|(_, it)| *it).sum();
         // Rounding in the message: three numbers of two decimals each.
         let noise = if capacity < Bytes::gib(1) { Bytes::mib(1) } else { Bytes::mib(32) };
         let rest = if rest <= noise { Bytes::ZERO } else { rest };
         Some(rest.max(named_others.min(taken)))
+    }
+
+    /// What this process had: its own line, or the one of the named ones that can be nobody else's.
+    pub fn own_process(&self) -> Option<Bytes> {
+        let own = self.process.filter(|it| self.reserved.is_none_or(|reserved| reserved <= *it));
+        own.or_else(|| self.own_named().map(|(_, it)| it))
+    }
+
+    /// In a container a process's own line may read 0 bytes, or be missing, and its own memory stands
+    /// under its process id outside: the smallest that is as much as PyTorch holds.
+    fn own_named(&self) -> Option<(u32, Bytes)> {
+        let reserved = self.reserved.filter(|it| Bytes::ZERO < *it)?;
+        if self.process.is_some_and(|it| reserved <= it) {
+            return None;
+        }
+        // Numbers of two decimals, some of them sums.
+        let enough = reserved.saturating_sub(Bytes::mib(32));
+        let can_be = self.processes.iter().filter(|(_, it)| enough <= *it);
+        can_be.min_by_key(|(_, it)| *it).copied()
     }
 
     /// What a context and libraries take beside the allocator, when nothing says: at most this is not
@@ -252,7 +299,7 @@ impl Failure {
 
     /// What this process had beside PyTorch's allocator.
     pub fn outside_pytorch(&self) -> Option<Bytes> {
-        let (process, reserved) = (self.process?, self.reserved?);
+        let (process, reserved) = (self.own_process()?, self.reserved?);
         (reserved <= process).then(|| process.saturating_sub(reserved))
     }
 }

@@ -27,6 +27,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     );
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.count = blocks.len() as u64;
+    res.blocks = blocks.iter().map(|it| it.block).collect();
     res.at = blocks.first().and_then(|it| case.line(it.block));
     res.step = case.step(case.peak.event);
     res.evidence.push(format!(

@@ -60,6 +60,8 @@ pub(crate) struct Growth {
     pub(crate) seen_at: EventId,
     /// Everything of it that was live then.
     pub(crate) held: Bytes,
+    /// The blocks of all steps but the newest.
+    pub(crate) older: Vec<BlockId>,
 }
 
 /// Blocks of one stack (and of one size, where there is no stack).
@@ -280,6 +282,7 @@ fn larger_each_time(case: &Case<'_>, moment: EventId, live: &BTreeMap<Key, Group
             larger_each_time: true,
             seen_at: moment,
             held: group.bytes,
+            older: Vec::new(),
         };
         // Keys and values are two stacks of one cache.
         match res.iter_mut().find(|old| old.kind == kind && (is_cache || old.at == growth.at)) {
@@ -464,6 +467,7 @@ fn growth(
         larger_each_time: false,
         seen_at: moment,
         held: total,
+        older: all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it).collect(),
     })
 }
 
@@ -471,6 +475,7 @@ impl Growth {
     /// What all growths have to say.
     pub(crate) fn tell(&self, case: &Case<'_>, finding: &mut crate::findings::Finding) {
         finding.count = self.blocks;
+        finding.blocks.clone_from(&self.older);
         finding.at.clone_from(&self.at);
         finding.step = case.step(self.since).or(Some(1).filter(|_| self.steps != 0));
         let what = if case.run.timeline.step_ends.len() < LEAST { "passes" } else { "steps" };

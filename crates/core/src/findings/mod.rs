@@ -34,7 +34,7 @@ pub(crate) use peak::name as category_name;
 
 use std::cmp::Reverse;
 
-use crate::{recording::CodeLine, units::Bytes};
+use crate::{recording::CodeLine, replay::BlockId, units::Bytes};
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +68,9 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// What to change.
     pub remedy: String,
+    /// The blocks that would be gone at the worst moment, where a rule can name them: a replay without them
+    /// says what that gives.
+    pub blocks: Vec<BlockId>,
     /// The process and device it is of.
     pub device: usize,
 }
@@ -140,6 +143,7 @@ impl Rule {
             step: None,
             evidence: Vec::new(),
             remedy: String::new(),
+            blocks: Vec::new(),
             device: 0,
         }
     }

@@ -76,6 +76,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     );
     let mut res = RULE.finding(Weight::Chance, spare, title);
     res.count = blocks.len() as u64;
+    res.blocks = blocks.iter().skip(1).copied().collect();
     res.at = blocks.iter().find_map(|it| case.line(*it));
     res.step = case.step(case.life(first).alloc);
     for block in blocks.iter().take(6) {

@@ -139,16 +139,16 @@ impl Report {
         };
         write!(f, "{}", styles.bad.of(what))?;
         let mut rest = String::new();
-        if let Some(rank) = oom.rank {
+        if let Some(rank) = oom.facts.rank {
             rest += &format!(" rank {rank}");
         }
-        match (oom.step, oom.phase) {
+        match (oom.step, oom.facts.phase) {
             (Some(step), Some(it)) => rest += &format!(" in step {step}, {}", phase(it)),
             (Some(step), None) => rest += &format!(" in step {step}"),
             (None, Some(it)) => rest += &format!(" in {}", phase(it)),
             (None, None) => {}
         }
-        if let Some(progress) = &oom.progress {
+        if let Some(progress) = &oom.facts.progress {
             rest += &format!(" at {progress}");
         }
         if let Some(at) = &oom.at {
@@ -169,7 +169,10 @@ impl Report {
         }
         self.numbers(f, oom)?;
         if !oom.enough.is_empty() {
-            self.heading(f, "It would have fitted without (the fewest blocks)")?;
+            self.heading(
+                f,
+                "It would have fitted without (the fewest blocks that were found; replayed)",
+            )?;
             for (at, bytes, blocks) in oom.enough.iter().take(5) {
                 let blocks =
                     if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
@@ -185,7 +188,7 @@ impl Report {
         for (n, remedy) in oom.remedies.iter().take(6).enumerate() {
             self.said(f, &format!("  {}. ", n + 1), remedy, 5)?;
         }
-        if oom.line.is_some() {
+        if oom.line().is_some() {
             self.heading(f, "What a text cannot say")?;
             let text = "what the memory was used for, and whether it grew. A recording does:";
             self.said(f, "  ", text, 2)?;
@@ -201,24 +204,27 @@ impl Report {
                 rows.push((name.to_owned(), value));
             }
         };
-        add("asked for", oom.requested);
-        add("the card has", oom.capacity);
-        add("free on it", oom.free);
-        add("in tensors", oom.allocated);
-        add("  of that in private pools", oom.private_pools);
-        add("held, not in tensors", oom.slack);
-        add("held by PyTorch in all", oom.reserved);
-        add("this process in all", oom.process);
+        add("asked for", oom.facts.requested);
+        add("the card has", oom.facts.capacity);
+        add("free on it", oom.facts.free);
+        add("in tensors", oom.facts.allocated);
+        add("  of that in private pools", oom.facts.private_pools);
+        add("held, not in tensors", oom.facts.slack);
+        add("held by PyTorch in all", oom.facts.reserved);
+        add("this process in all", oom.facts.own_process());
         add("other processes", oom.others);
-        add("the process's limit", oom.limit);
-        rows.extend(oom.numbers.iter().cloned());
+        add("the process's limit", oom.facts.limit);
+        rows.extend(oom.facts.numbers.iter().cloned());
         if rows.is_empty() {
             return Ok(());
         }
-        let by = oom.backend.name();
-        let clip = if oom.clipped { "; the message is cut off" } else { "" };
-        let times =
-            if 1 < oom.times { format!("; told {} times", oom.times) } else { String::new() };
+        let by = oom.facts.backend.name();
+        let clip = if oom.facts.clipped { "; the message is cut off" } else { "" };
+        let times = if 1 < oom.facts.times {
+            format!("; told {} times", oom.facts.times)
+        } else {
+            String::new()
+        };
         self.heading(f, &format!("The numbers ({by}{clip}{times})"))?;
         for (name, value) in rows {
             writeln!(f, "  {:<28} {:>11}", clipped(&name, 28), value.to_string())?;

@@ -101,42 +101,47 @@ fn finding(it: &Finding) -> Value {
 }
 
 fn oom(it: &Oom) -> Value {
+    let facts = &it.facts;
     let numbers: Vec<Value> =
-        it.numbers.iter().map(|(label, it)| json!({ "label": label, "bytes": it.0 })).collect();
+        facts.numbers.iter().map(|(label, it)| json!({ "label": label, "bytes": it.0 })).collect();
+    let processes: Vec<Value> =
+        facts.processes.iter().map(|(pid, it)| json!({ "pid": pid, "bytes": it.0 })).collect();
     let enough: Vec<Value> = it
         .enough
         .iter()
         .map(|(at, bytes, blocks)| json!({ "at": at, "bytes": bytes.0, "blocks": blocks }))
         .collect();
     json!({
-        "requested_bytes": bytes(it.requested),
-        "capacity_bytes": bytes(it.capacity),
-        "free_bytes": bytes(it.free),
-        "allocated_bytes": bytes(it.allocated),
-        "reserved_bytes": bytes(it.reserved),
-        "slack_bytes": bytes(it.slack),
-        "process_bytes": bytes(it.process),
+        "requested_bytes": bytes(facts.requested),
+        "capacity_bytes": bytes(facts.capacity),
+        "free_bytes": bytes(facts.free),
+        "allocated_bytes": bytes(facts.allocated),
+        "reserved_bytes": bytes(facts.reserved),
+        "slack_bytes": bytes(facts.slack),
+        "process_bytes": bytes(facts.own_process()),
         "other_bytes": bytes(it.others),
-        "limit_bytes": bytes(it.limit),
-        "private_pools_bytes": bytes(it.private_pools),
-        "backend": it.backend.word(),
+        "limit_bytes": bytes(facts.limit),
+        "private_pools_bytes": bytes(facts.private_pools),
+        "backend": facts.backend.word(),
         "cause": it.cause.word(),
         "sure": it.is_sure,
         "shape": it.shape.word(),
         "why": it.why,
         "remedies": it.remedies,
-        "device": it.device,
-        "rank": it.rank,
+        "device": facts.device,
+        "rank": facts.rank,
         "step": it.step,
-        "phase": it.phase.map(phase),
-        "progress": it.progress,
+        "phase": facts.phase.map(phase),
+        "progress": facts.progress,
         "at": line(it.at.as_ref()),
         "numbers": numbers,
+        "processes": processes,
         "enough": enough,
-        "times": it.times,
-        "line": it.line,
-        "message": it.message,
-        "clipped": it.clipped,
+        "proven": it.is_proven,
+        "times": facts.times,
+        "line": it.line(),
+        "message": facts.text,
+        "clipped": facts.clipped,
     })
 }
 

@@ -154,8 +154,8 @@ fn tag(text: &str, prefix: &mut Prefix) -> usize {
 
 /// Whether a line cannot be the middle of a message.
 pub(super) fn begins_anew(line: &str) -> bool {
-    line.starts_with("Traceback (most recent")
-        || line.starts_with("File \"")
+    line.contains("Traceback (most recent")
+        || line.contains("File \"")
         || line.starts_with("During handling of")
         || line.starts_with("The above exception")
 }

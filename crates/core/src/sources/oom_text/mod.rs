@@ -3,18 +3,20 @@
 //!
 //! A log is what came through terminals, log collectors and people's clipboards: lines carry prefixes,
 //! colours and escapes, several ranks write at once, ends are missing. So nothing is matched whole: an
-//! anchor says that there is a message, and each number is looked for by the words beside it.
+//! form says that there is a message, and each number is looked for by the words beside it.
 
-mod anchors;
+mod form;
+mod forms;
 mod lines;
 mod numbers;
+mod readers;
 mod shapes;
 mod traceback;
 
 use crate::{
     failures::{Backend, Failure},
     sources::oom_text::{
-        anchors::Anchor,
+        form::Form,
         lines::{Line, Stream},
     },
     units::Bytes,
@@ -47,22 +49,26 @@ pub fn read(text: &str) -> Vec<Failure> {
 fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
     let mut at = 0;
     while at < stream.lines.len() && res.len() < MOST {
+        if !form::is_worth(&stream.lines[at].text.to_ascii_lowercase()) {
+            at += 1;
+            continue;
+        }
         let window = window(&stream.lines, at);
-        let Some((anchor, start)) = anchors::find(&window.lower, window.first) else {
+        let Some((form, start)) = form::find(&window.lower, window.first) else {
             at += 1;
             continue;
         };
         let line = &stream.lines[at];
-        let mut failure = anchors::parse(anchor, &window.text, &window.lower, start);
+        let mut failure = form::parse(form, &window.text, &window.lower, start);
         failure.at = line.number;
         failure.rank = line.rank.or(stream.rank);
         failure.pid = line.pid;
         failure.times = 1;
         failure.text = clip(&window.text, window.kept);
         traceback::attach(&mut failure, &stream.lines, at);
-        finish(&mut failure, anchor);
+        finish(&mut failure, form);
         res.push(failure);
-        at += window.taken(anchor).max(1);
+        at += window.taken(form).max(1);
     }
 }
 
@@ -70,7 +76,7 @@ fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
 struct Window {
     text: String,
     lower: String,
-    /// Where the first line ends in it: an anchor has to begin before.
+    /// Where the first line ends in it: its words have to begin before.
     first: usize,
     /// Bytes of it that belong to the message.
     kept: usize,
@@ -79,8 +85,8 @@ struct Window {
 
 impl Window {
     /// Lines that need not be looked at again.
-    fn taken(&self, anchor: Anchor) -> usize {
-        if anchor.is_long() { self.n_lines } else { 1 }
+    fn taken(&self, form: &Form) -> usize {
+        if form.is_long { self.n_lines } else { 1 }
     }
 }
 
@@ -88,14 +94,20 @@ fn window(lines: &[Line<'_>], at: usize) -> Window {
     let mut text = String::new();
     let mut first = 0;
     let mut n_lines = 0;
+    let width = terminal_width(&lines[at..]);
     for (n, line) in lines[at..].iter().take(MESSAGE_LINES).enumerate() {
         let trimmed = line.text.trim();
         let begins_anew = 0 < n && (trimmed.is_empty() || lines::begins_anew(trimmed));
         if begins_anew || MESSAGE_CHARS < text.len() {
             break;
         }
-        for word in trimmed.split_whitespace() {
-            if !text.is_empty() {
+        let goes_on = 0 < n
+            && width.is_some_and(|it| lines[at + n - 1].text.chars().count() == it)
+            && !line.text.starts_with(' ')
+            && !lines[at + n - 1].text.ends_with(' ');
+        for (m, word) in trimmed.split_whitespace().enumerate() {
+            let joins = goes_on && m == 0;
+            if !text.is_empty() && !joins {
                 text.push(' ');
             }
             text.push_str(word);
@@ -110,7 +122,7 @@ fn window(lines: &[Line<'_>], at: usize) -> Window {
     }
     // A message never ends after its first line's neighbour begins one of its own.
     let lower = text.to_ascii_lowercase();
-    let next = anchors::next_after(&lower, first);
+    let next = form::next_after(&lower, first);
     let kept = next.unwrap_or(text.len());
     text.truncate(floor(&text, kept));
     let lower = text.to_ascii_lowercase();
@@ -123,8 +135,16 @@ fn window(lines: &[Line<'_>], at: usize) -> Window {
     }
 }
 
+/// The width that a terminal broke the message at `lines` at, in the middle of words: several lines in a
+/// row that are equally long.
+fn terminal_width(lines: &[Line<'_>]) -> Option<usize> {
+    let mut lens = lines.iter().take(3).map(|it| it.text.chars().count());
+    let (first, second, third) = (lens.next()?, lens.next()?, lens.next()?);
+    (40 <= first && first == second && third <= first).then_some(first)
+}
+
 /// What the numbers give that does not stand there itself.
-fn finish(failure: &mut Failure, anchor: Anchor) {
+fn finish(failure: &mut Failure, form: &Form) {
     let it = failure;
     if it.slack.is_none() {
         it.slack = it.reserved.zip(it.allocated).map(|(held, used)| held.saturating_sub(used));
@@ -137,7 +157,7 @@ fn finish(failure: &mut Failure, anchor: Anchor) {
         it.numbers.push(("this process, as the driver reports it".to_owned(), Bytes::ZERO));
         it.process = None;
     }
-    if anchor == Anchor::Torch {
+    if form.is_torch() && it.text.len() < 1_200 {
         let whole =
             ["expandable_segments", "max_split_size_mb", "cached)", "by pytorch)", "empty_cache"];
         let lower = it.text.to_ascii_lowercase();
@@ -155,6 +175,10 @@ fn merge(failures: Vec<Failure>) -> Vec<Failure> {
             let near = failure.at.saturating_sub(old.at) <= 3;
             let bare = |it: &Failure| it.requested.is_none() && it.capacity.is_none();
             let runtime = [Backend::CudaRuntime, Backend::Other];
+            let is_host = |it: &Failure| it.backend == Backend::Host && it.requested.is_none();
+            if near && old.rank == failure.rank && is_host(old) && is_host(&failure) {
+                return true;
+            }
             old.rank == failure.rank
                 && old.kind == failure.kind
                 && (old.backend == failure.backend
@@ -168,6 +192,9 @@ fn merge(failures: Vec<Failure>) -> Vec<Failure> {
         match res.iter_mut().rev().take(64).find(same) {
             Some(old) => {
                 old.times += 1;
+                // A shell says only that it was killed; who says why, knows more.
+                old.kind = old.kind.min(failure.kind);
+                old.allocated = old.allocated.or(failure.allocated);
                 if old.user_frame.is_none() {
                     old.user_frame = failure.user_frame;
                     old.innermost = failure.innermost;

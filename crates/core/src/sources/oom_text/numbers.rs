@@ -82,6 +82,13 @@ pub(super) fn before_at(text: &str, at: usize) -> Option<Bytes> {
     (start + len == head.len()).then_some(size)
 }
 
+/// Looks for a number that is not known yet.
+pub(super) fn first_of<T>(known: &mut Option<T>, find: impl FnOnce() -> Option<T>) {
+    if known.is_none() {
+        *known = find();
+    }
+}
+
 /// A whole number after `word`.
 pub(super) fn int_after(text: &str, word: &str) -> Option<u64> {
     let at = text.find(word)? + word.len();

@@ -20,16 +20,12 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
     // A program prints other things between two failures; a traceback reaches its message.
     let body = &before[begin..];
     let last_frame = body.iter().rposition(|it| frame(&it.text).is_some());
-    let reaches = last_frame.is_some_and(|it| body.len() - it <= 12);
+    let reaches = last_frame.is_some_and(|it| body.len() - it <= 24);
     if reaches {
         for (n, line) in body.iter().enumerate() {
             let Some(mut code) = frame(&line.text) else { continue };
             frames += 1;
-            if let Some(next) = body.get(n + 1)
-                && frame(&next.text).is_none()
-            {
-                code.text = next.text.trim().chars().take(200).collect();
-            }
+            code.text = code_under(&body[n..]);
             phase = phase_of(&code).or(phase);
             if recording::is_users_code(&code.file.replace('\\', "/"), code.line) {
                 failure.user_frame = Some(code.clone());
@@ -47,20 +43,52 @@ pub(super) fn progress_before(lines: &[Line<'_>], number: usize) -> Option<Strin
     lines[..end].iter().rev().take(120).find_map(|it| progress(&it.text))
 }
 
-/// `File "train.py", line 12, in main`
+/// `File "train.py", line 12, in main`, and as notebooks have it `Cell In[3], line 5` and
+/// `File /lib/x.py:12, in f(a)`. Log collectors put something before.
 fn frame(line: &str) -> Option<CodeLine> {
-    let rest = line.trim_start().trim_start_matches(['│', '|', ' ']).strip_prefix("File \"")?;
-    let (file, rest) = rest.split_once('"')?;
-    let rest = rest.trim_start_matches(',').trim_start().strip_prefix("line ")?;
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    let function = rest[digits.len()..].trim_start_matches(',').trim_start();
-    let function = function.strip_prefix("in ").unwrap_or_default();
-    Some(CodeLine {
-        file: file.to_owned(),
-        line: digits.parse().ok()?,
-        function: function.trim().to_owned(),
-        text: String::new(),
-    })
+    let number = |it: &str| -> Option<(u32, usize)> {
+        let digits: String = it.chars().take_while(char::is_ascii_digit).collect();
+        Some((digits.parse().ok()?, digits.len()))
+    };
+    if let Some((file, rest)) = line.split_once("File \"").and_then(|(_, it)| it.split_once('"')) {
+        let rest = rest.trim_start_matches(',').trim_start().strip_prefix("line ")?;
+        let (line, len) = number(rest)?;
+        let function = rest[len..].trim_start_matches(',').trim_start();
+        let function = function.strip_prefix("in ").unwrap_or_default();
+        let function = function.trim().trim_end_matches(['\\', '"', '}']).to_owned();
+        return Some(CodeLine { file: file.to_owned(), line, function, text: String::new() });
+    }
+    if let Some((cell, rest)) = line.strip_prefix("Cell In[").and_then(|it| it.split_once(']')) {
+        let (line, _) = number(rest.strip_prefix(", line ")?)?;
+        let file = format!("Cell In[{cell}]");
+        return Some(CodeLine { file, line, function: String::new(), text: String::new() });
+    }
+    let (place, rest) = line.strip_prefix("File ")?.split_once(", in ")?;
+    let (file, line) = place.rsplit_once(':')?;
+    let function = rest.split('(').next().unwrap_or_default().to_owned();
+    Some(CodeLine { file: file.to_owned(), line: number(line)?.0, function, text: String::new() })
+}
+
+/// The line of code under the frame that `lines` begin with: the next one without what a log has put
+/// before both, or the one that a notebook's arrow points at.
+fn code_under(lines: &[Line<'_>]) -> String {
+    let arrow = |it: &str| {
+        it.trim_start()
+            .strip_prefix('-')
+            .and_then(|it| it.split_once("> "))
+            .map(|(_, it)| it.to_owned())
+    };
+    let own = lines.iter().skip(1).take(12).take_while(|it| frame(&it.text).is_none());
+    if let Some(code) = own.clone().find_map(|it| arrow(&it.text)) {
+        return code.trim_start_matches(|it: char| it.is_ascii_digit()).trim().to_owned();
+    }
+    let (Some(frame), Some(code)) = (lines.first(), own.clone().next()) else {
+        return String::new();
+    };
+    let before = frame.text.find("File \"").unwrap_or(0);
+    let is_prefixed = !frame.text[..before].trim().is_empty();
+    let code = if is_prefixed { code.text.get(before..).unwrap_or(&code.text) } else { &code.text };
+    code.trim().chars().take(200).collect()
 }
 
 fn phase_of(code: &CodeLine) -> Option<Phase> {

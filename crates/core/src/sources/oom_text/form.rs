@@ -1,0 +1,242 @@
+//! One kind of message, how it is found in a line, and how its numbers are read.
+
+use crate::{
+    failures::{Backend, Failure, Kind},
+    sources::oom_text::{
+        forms::{FORMS, TRIGGERS},
+        numbers::{after, before, device_after, first_of},
+        readers,
+    },
+};
+
+/// Where a number stands: after its words, if nothing else is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    Requested,
+    RequestedBefore,
+    Capacity,
+    Free,
+    FreeBefore,
+    Allocated,
+    Limit,
+    Device,
+}
+
+/// One kind of message.
+pub(super) struct Form {
+    /// What it is known by, in lower case; one of them is enough.
+    pub(super) words: &'static [&'static str],
+    /// One of these has to be there as well, if there are any.
+    also: &'static [&'static str],
+    kind: Kind,
+    backend: Backend,
+    /// Of one number several words may be named; the first that is there counts.
+    numbers: &'static [(Number, &'static str)],
+    /// Whether its message goes on over several lines.
+    pub(super) is_long: bool,
+    /// Whether it is so clear that advice with the same words is none.
+    is_plain: bool,
+    /// Whether the words mean what they seem to mean.
+    holds: Option<fn(&Place<'_>) -> bool>,
+    /// What else there is to read.
+    read: Option<fn(&mut Failure, &str, &str)>,
+}
+
+/// Where words were found.
+pub(super) struct Place<'a> {
+    /// The message in lower case, and what follows it.
+    pub(super) lower: &'a str,
+    /// Where the words begin.
+    pub(super) at: usize,
+    /// And end.
+    pub(super) end: usize,
+    /// Where the first line ends.
+    pub(super) first: usize,
+}
+
+type Words = &'static [&'static str];
+type Numbers = &'static [(Number, &'static str)];
+
+pub(super) const fn form(kind: Kind, backend: Backend, words: Words, numbers: Numbers) -> Form {
+    Form {
+        words,
+        also: &[],
+        kind,
+        backend,
+        numbers,
+        is_long: false,
+        is_plain: false,
+        holds: None,
+        read: None,
+    }
+}
+
+pub(super) const fn device(backend: Backend, words: Words, numbers: Numbers) -> Form {
+    form(Kind::OutOfMemory, backend, words, numbers)
+}
+
+pub(super) const fn host(words: Words, numbers: Numbers) -> Form {
+    form(Kind::HostOutOfMemory, Backend::Host, words, numbers)
+}
+
+impl Form {
+    pub(super) const fn also(self, also: Words) -> Form {
+        Form { also, ..self }
+    }
+
+    pub(super) const fn long(self) -> Form {
+        Form { is_long: true, ..self }
+    }
+
+    pub(super) const fn plain(self) -> Form {
+        Form { is_plain: true, ..self }
+    }
+
+    pub(super) const fn if_holds(self, holds: fn(&Place<'_>) -> bool) -> Form {
+        Form { holds: Some(holds), ..self }
+    }
+
+    pub(super) const fn read(self, read: fn(&mut Failure, &str, &str)) -> Form {
+        Form { read: Some(read), ..self }
+    }
+
+    /// Whether it is the message of the caching allocator, in one of its templates.
+    pub(super) fn is_torch(&self) -> bool {
+        self.read.is_some_and(|it| {
+            std::ptr::fn_addr_eq(it, readers::torch as fn(&mut Failure, &str, &str))
+        })
+    }
+}
+
+/// Whether a line is worth looking at, in lower case.
+pub(super) fn is_worth(lower: &str) -> bool {
+    TRIGGERS.iter().any(|it| lower.contains(it))
+}
+
+/// The form of a message that begins in the first `first` bytes of `lower`, and where.
+pub(super) fn find(lower: &str, first: usize) -> Option<(&'static Form, usize)> {
+    let found = FORMS.iter().find_map(|form| {
+        if !form.also.is_empty() && !form.also.iter().any(|it| lower.contains(it)) {
+            return None;
+        }
+        let at = form.words.iter().find_map(|words| {
+            let at = lower.find(words).filter(|it| *it < first)?;
+            let place = Place { lower, at, end: at + words.len(), first };
+            form.holds.is_none_or(|holds| holds(&place)).then_some(at)
+        })?;
+        Some((form, at))
+    });
+    found.filter(|(form, at)| form.is_plain || !is_talk(lower, *at))
+}
+
+/// Where another message begins after `first`.
+pub(super) fn next_after(lower: &str, first: usize) -> Option<usize> {
+    let begins = [
+        "out of memory. tried to allocate",
+        "thcudacheck fail",
+        "runtimeerror: ",
+        "outofmemoryerror: ",
+    ];
+    begins.iter().filter_map(|it| lower.get(first..)?.find(it).map(|at| first + at)).min()
+}
+
+/// The numbers of the message that begins at `start`.
+pub(super) fn parse(form: &Form, text: &str, lower: &str, start: usize) -> Failure {
+    let mut it = Failure {
+        kind: form.kind,
+        backend: form.backend,
+        exception: exception(text),
+        ..Failure::default()
+    };
+    // Numbers stand behind the words mostly; those before them are of the same line.
+    let tail = &lower[start..];
+    let size = |word: &str| after(tail, word).or_else(|| after(lower, word));
+    for (number, word) in form.numbers {
+        match number {
+            Number::Requested => first_of(&mut it.requested, || size(word)),
+            Number::RequestedBefore => first_of(&mut it.requested, || before(lower, word)),
+            Number::Capacity => first_of(&mut it.capacity, || size(word)),
+            Number::Free => first_of(&mut it.free, || size(word)),
+            Number::FreeBefore => first_of(&mut it.free, || before(tail, word)),
+            Number::Allocated => first_of(&mut it.allocated, || size(word)),
+            Number::Limit => first_of(&mut it.limit, || size(word)),
+            Number::Device => first_of(&mut it.device, || {
+                device_after(tail, word).or_else(|| device_after(lower, word))
+            }),
+        }
+    }
+    if let Some(read) = form.read {
+        read(&mut it, lower, tail);
+    }
+    it
+}
+
+/// `torch.OutOfMemoryError:` at the beginning, or `CUDA out of memory` that is not in a sentence.
+pub(super) fn is_exception(place: &Place<'_>) -> bool {
+    let head = place.lower[..place.at].trim_end();
+    let tail = &place.lower[place.end..];
+    let is_code = ["except", "import", "raise", "catch", "isinstance", "`", "def ", "class "];
+    let is_compared =
+        ["' in ", "\" in ", "' not in", "\" not in"].iter().any(|it| tail.starts_with(it));
+    if is_compared || is_code.iter().any(|it| head.contains(it)) {
+        return false;
+    }
+    if place.lower[place.at..].starts_with("outofmemoryerror") {
+        // A class name at the end of a word chain: `torch.cuda.OutOfMemoryError: ...`
+        return tail.starts_with(':') || tail.is_empty();
+    }
+    head.is_empty() || head.ends_with([':', ']', ')', '!', '-', '|', '"', '\'', '('])
+}
+
+/// `MemoryError` as an exception that ends a traceback: alone, or before a colon.
+pub(super) fn is_class(place: &Place<'_>) -> bool {
+    let head = &place.lower[..place.at];
+    let is_first = head.is_empty()
+        || head.ends_with([' ', '.']) && !head.contains("except") && !head.contains("raise");
+    is_first && (place.end == place.first || place.lower[place.end..].starts_with(':'))
+}
+
+/// `Killed` as a shell says it: alone, or behind a process's number.
+pub(super) fn is_shells(place: &Place<'_>) -> bool {
+    let line = &place.lower[..place.first];
+    let head = line[..place.at].trim_end();
+    let after_pid = head.ends_with(|it: char| it.is_ascii_digit()) && head.contains("line ");
+    line == "killed" || after_pid
+}
+
+/// Advice and documentation name the same words.
+fn is_talk(lower: &str, at: usize) -> bool {
+    let start =
+        (0..=at.saturating_sub(60)).rev().find(|it| lower.is_char_boundary(*it)).unwrap_or(0);
+    let head = &lower[start..at];
+    [
+        "if you ",
+        "to avoid",
+        "to prevent",
+        "may cause",
+        "might cause",
+        "in case of",
+        "when you see",
+        "how to fix",
+    ]
+    .iter()
+    .any(|it| head.contains(it))
+}
+
+/// The last class name before the message: `torch.OutOfMemoryError`.
+fn exception(text: &str) -> Option<String> {
+    let mut res = None;
+    for word in text.split(' ').take(40) {
+        let name = word.trim_start_matches(['(', '[', '\'', '"', '│', '!', '-']);
+        let Some((name, _)) = name.split_once(':') else { continue };
+        let is_name = name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'.' || it == b'_');
+        let is_class = ["Error", "Exception", "EnforceNotMet", "OutOfResources"]
+            .iter()
+            .any(|it| name.ends_with(it));
+        if is_name && is_class && name.len() < 120 {
+            res = Some(name.to_owned());
+            break;
+        }
+    }
+    res
+}

@@ -1,0 +1,416 @@
+//! Every kind of message that is known: its words, who says it, and beside which words its numbers stand.
+//! What takes more than that to read is in `readers`.
+
+use Backend::{
+    Bitsandbytes, Cublas, Cuda, CudaMallocAsync, CudaRuntime, Cudnn, Cufft, Cupy, Cusolver,
+    Cusparse, Ggml, Host, Mps, Mxnet, Nccl, Npu, OnnxRuntime, Other, Paddle, Rmm, Sglang,
+    TensorFlow, TensorRt, Triton, Vllm, Xla, Xpu,
+};
+use Kind::{HostOutOfMemory, NotMemory, Perhaps, Warning};
+use Number::{Allocated, Capacity, Device, Free, FreeBefore, Limit, Requested, RequestedBefore};
+
+use crate::{
+    failures::{Backend, Kind},
+    sources::oom_text::{
+        form::{Form, Number, device, form, host, is_class, is_exception, is_shells},
+        readers,
+    },
+};
+
+/// All of them; of several that are in one line, the first in this list is meant.
+pub(super) const FORMS: &[Form] = &[
+    form(
+        NotMemory,
+        Triton,
+        &["out of resource: ", "outofresources"],
+        &[(Requested, "required"), (Limit, "hardware limit")],
+    ),
+    // Said before anything else about the same failure.
+    device(
+        Nccl,
+        &["nccl error in", "nccl warn cuda failure"],
+        &[
+            (Requested, "failed to cuda malloc"),
+            (Requested, "failed to cuda calloc async"),
+            (Requested, "failed to cuda calloc"),
+        ],
+    )
+    .also(&["out of memory", "failed to cuda malloc", "failed to cuda calloc"])
+    .long(),
+    device(Rmm, &["rmm failure at", "/rmm/mr/"], &[(Requested, "failed to allocate")]),
+    device(Mxnet, &["cudamalloc retry failed: out of memory", "pooled_storage_manager.h"], &[])
+        .also(&["cudamalloc"]),
+    device(
+        OnnxRuntime,
+        &[
+            "is smaller than requested bytes of",
+            "failed to allocate memory for requested buffer of size",
+        ],
+        &[(Requested, "requested bytes of"), (Requested, "of size"), (Free, "available memory of")],
+    ),
+    device(OnnxRuntime, &["cuda failure 2: out of memory"], &[(Device, "gpu=")])
+        .also(&["onnxruntime"]),
+    device(
+        TensorRt,
+        &[
+            "cuda runtime (out of memory)",
+            "error code 2: outofmemory",
+            "cuda error in allocate: 2 (out of memory)",
+            "requested amount of gpu memory (",
+        ],
+        &[(Requested, "requested amount of gpu memory")],
+    )
+    .long()
+    .read(readers::tensorrt),
+    device(
+        Vllm,
+        &[
+            "cuda out of memory occurred when warming up",
+            "no available memory for the cache blocks",
+            "maximum number of tokens that can be stored in kv cache",
+        ],
+        &[],
+    )
+    .plain(),
+    device(
+        Vllm,
+        &["larger than the available kv cache memory"],
+        &[(RequestedBefore, " kv cache is needed"), (Free, "available kv cache memory")],
+    ),
+    device(Vllm, &["less than desired gpu memory utilization"], &[]).read(readers::vllm_free),
+    device(
+        Sglang,
+        &[
+            "not enough memory. please try to increase --mem-fraction-static",
+            "please try to increase --mem-fraction-static",
+        ],
+        &[],
+    )
+    .plain(),
+    device(Other, &["no executable batch size found"], &[]),
+    device(
+        Cupy,
+        &["out of memory allocating", "out of memory to allocate"],
+        &[
+            (Requested, "memory allocating"),
+            (Requested, "to allocate"),
+            (Allocated, "allocated so far"),
+            (Allocated, "(total"),
+            (Limit, "limit set to"),
+        ],
+    )
+    .also(&["cupy", "so far", "(total"]),
+    // PyTorch.
+    device(
+        Mps,
+        &["mps backend out of memory"],
+        &[(Requested, "tried to allocate"), (Allocated, "mps allocated:"), (Limit, "max allowed:")],
+    )
+    .long()
+    .plain()
+    .read(readers::mps),
+    device(Mps, &["invalid buffer size:"], &[(Requested, "invalid buffer size")]),
+    device(Mps, &["kiogpucommandbuffercallbackerroroutofmemory"], &[]),
+    device(
+        Mps,
+        &["[metal::malloc]"],
+        &[(Requested, "attempting to allocate"), (Limit, "buffer size of")],
+    ),
+    device(
+        CudaMallocAsync,
+        &["would exceed allowed memory"],
+        &[
+            (Device, "on device"),
+            (Allocated, "currently allocated"),
+            (Requested, "requested"),
+            (Capacity, "device limit"),
+            (Free, "free (according to cuda)"),
+        ],
+    )
+    .long()
+    .read(readers::malloc_async),
+    device(CudaMallocAsync, &["outofmemoryerror: allocation on device"], &[(Device, "on device")]),
+    device(Cuda, &["tried to allocate more than 1eb"], &[]).read(readers::exabyte),
+    device(Cuda, &["allocation was preemptively rejected"], &[(Requested, "requested size")]),
+    form(
+        Warning,
+        Cuda,
+        &[
+            "memory allocation failed with oom on device",
+            "memory mapping failed with oom on device",
+        ],
+        &[
+            (Device, "on device"),
+            (Requested, "trying to allocate"),
+            (Free, "free:"),
+            (Capacity, "total:"),
+        ],
+    ),
+    form(
+        Warning,
+        TensorFlow,
+        &["the caller indicates that this is not a failure"],
+        &[(Requested, "trying to allocate"), (Device, "(gpu_")],
+    ),
+    device(
+        Cuda,
+        &["out of memory. tried to allocate", "can not allocate memory block with size larger"],
+        &[],
+    )
+    .long()
+    .plain()
+    .read(readers::torch),
+    form(Perhaps, Cuda, &["cudacachingallocator.cpp"], &[]).if_holds(|it| {
+        it.lower.contains("internal assert failed") && it.lower.contains("handles_")
+    }),
+    device(Xpu, &["ur_result_error_out_of_device_memory", "pi_error_out_of_device_memory"], &[]),
+    form(Perhaps, Xpu, &["ur_result_error_out_of_resources", "pi_error_out_of_resources"], &[]),
+    device(Npu, &["el0004:"], &[]).also(&["allocate memory"]).long(),
+    device(Other, &["device out of memory. allocation failed"], &[(Requested, "for size::")]),
+    // The host, where the words are clear.
+    host(&["defaultcpuallocator"], &[(Requested, "tried to allocate")])
+        .long()
+        .plain()
+        .read(readers::cpu_allocator),
+    form(
+        HostOutOfMemory,
+        TensorFlow,
+        &["could not allocate pinned host memory", "bytes on host: cuda_error_out_of_memory"],
+        &[(Requested, "of size"), (Requested, "failed to alloc")],
+    ),
+    host(&["cudahostalloc failed"], &[(Requested, "of size")]),
+    host(&["mib of pinned memory"], &[(Requested, "failed to allocate")])
+        .also(&["failed to allocate"]),
+    host(&["requires more system memory"], &[(Requested, "system memory"), (Free, "is available")]),
+    host(&["low on memory"], &[]).also(&["was killed"]).long().read(readers::ray),
+    host(&["rayoutofmemoryerror", "killed due to memory pressure (oom)"], &[]),
+    host(
+        &[
+            "out of shared memory",
+            "insufficient shared memory (shm)",
+            "is killed by signal: bus error",
+        ],
+        &[],
+    ),
+    host(&["unable to write to file </torch_", "unable to mmap"], &[]),
+    host(
+        &["out of memory: killed process", "out of memory: kill process"],
+        &[(Allocated, "anon-rss")],
+    )
+    .long()
+    .read(readers::killed),
+    host(&["oom-kill", "oom_kill", "oomkilled", "oom killed"], &[]),
+    host(&["out of memory"], &[]).also(&["srun: error", "slurmstepd", "c error: out of memory"]),
+    // XLA and TensorFlow.
+    device(
+        Xla,
+        &["out of memory while trying to allocate", "out of memory allocating"],
+        &[(Requested, "trying to allocate"), (Requested, "memory allocating")],
+    )
+    .long()
+    .plain()
+    .read(readers::xla),
+    device(Xla, &["failed to allocate request for"], &[(Device, "device ordinal")])
+        .plain()
+        .read(readers::xla_request),
+    device(Xla, &["ran out of memory in memory space"], &[]).long().read(readers::xla_space),
+    device(
+        Xla,
+        &["error allocating device buffer"],
+        &[(Requested, "attempting to allocate"), (FreeBefore, " free")],
+    ),
+    device(Xla, &["for new constant"], &[(Requested, "failed to allocate")])
+        .also(&["failed to allocate"]),
+    device(Xla, &["from device: cuda_error_out_of_memory"], &[(Requested, "failed to allocate")])
+        .also(&["external/xla", "xla/stream_executor"]),
+    device(TensorFlow, &["oom when allocating tensor"], &[(Device, "device:gpu:")])
+        .long()
+        .read(readers::tensorflow_shape),
+    device(
+        TensorFlow,
+        &[
+            "failed to allocate memory from device",
+            "ran out of memory trying to allocate",
+            "from device: cuda_error_out_of_memory",
+        ],
+        &[(Requested, "trying to allocate"), (Requested, "failed to allocate"), (Device, "(gpu_")],
+    )
+    .also(&["tensorflow", "bfc", "stream_executor"]),
+    form(Perhaps, TensorFlow, &["dst tensor is not initialized"], &[]),
+    device(
+        Paddle,
+        &["out of memory error on gpu"],
+        &[(Device, "on gpu"), (Requested, "cannot allocate"), (Free, "available memory is only")],
+    )
+    .plain()
+    .read(readers::paddle),
+    device(Paddle, &["enforce allocating <= available failed"], &[]).read(readers::paddle_enforce),
+    // Libraries of NVIDIA.
+    form(
+        Perhaps,
+        Cublas,
+        &["cublas_status_alloc_failed", "cublas runtime error : resource allocation failed"],
+        &[],
+    ),
+    form(Perhaps, Cublas, &["cublas_status_not_initialized"], &[]).also(&["cublascreate"]),
+    device(Cudnn, &["cudnn_status_alloc_failed"], &[]),
+    form(
+        Perhaps,
+        Cudnn,
+        &[
+            "unable to find a valid cudnn algorithm",
+            "no valid convolution algorithms available in cudnn",
+            "could not create cudnn handle",
+            "unable to find an engine to execute this computation",
+        ],
+        &[],
+    ),
+    form(Perhaps, Cusolver, &["cusolver_status_alloc_failed"], &[]),
+    form(Perhaps, Cusparse, &["cusparse_status_alloc_failed"], &[]),
+    form(Perhaps, Cufft, &["cufft_alloc_failed"], &[]),
+    // ggml.
+    device(
+        Ggml,
+        &[
+            "cudamalloc failed: out of memory",
+            "failed to allocate cuda",
+            "failed to allocate rocm",
+            "failed to allocate vulkan",
+        ],
+        &[(Device, "on device"), (Requested, "buffer of size"), (Requested, "allocating ")],
+    )
+    .long()
+    .read(readers::ggml),
+    device(
+        Ggml,
+        &[
+            "ggml_vulkan: device memory allocation of size",
+            "ggml_vulkan: requested buffer size exceeds",
+        ],
+        &[(Requested, "allocation of size"), (Requested, "buffer of size")],
+    )
+    .long(),
+    device(Ggml, &["cuda error 2 at ggml-cuda"], &[(Device, "current device:")])
+        .also(&["out of memory"])
+        .long(),
+    device(Bitsandbytes, &["error out of memory at line"], &[]),
+    // The CUDA runtime and driver, whoever called them.
+    device(
+        CudaRuntime,
+        &[
+            "cuda error: out of memory",
+            "cuda driver error: out of memory",
+            "hip error: out of memory",
+            "gpuassert: out of memory",
+            "cumemalloc failed: out of memory",
+            "hiperroroutofmemory",
+            "cuda runtime error (2) : out of memory",
+            "cuda runtime error (2): out of memory",
+            "error=2 : out of memory",
+            "cuda_error_out_of_memory",
+            "cudaerrormemoryallocation",
+            "cuda failure 'out of memory'",
+            "cuda failure 2: out of memory",
+            "cuda failure 2 'out of memory'",
+        ],
+        &[
+            (Requested, "failed to alloc "),
+            (Requested, "failed to allocate "),
+            (Requested, "requested memory:"),
+            (Free, "free memory:"),
+            (Device, "current device:"),
+        ],
+    ),
+    device(Other, &["erroroutofdevicememory", "vk_error_out_of_device_memory"], &[]),
+    // What is left of messages whose beginning is lost.
+    device(
+        Cuda,
+        &[
+            "total capacity;",
+            "has a total capac",
+            "already allocated;",
+            "reserved in total by pytorch",
+            "is reserved by pytorch but unallocated",
+        ],
+        &[],
+    )
+    .long()
+    .read(readers::torch),
+    device(
+        Cuda,
+        &[
+            "cuda out of memory",
+            "hip out of memory",
+            "xpu out of memory",
+            "npu out of memory",
+            "outofmemoryerror",
+        ],
+        &[],
+    )
+    .if_holds(is_exception)
+    .read(readers::torch),
+    // The host, in words that others use as well.
+    host(&["unable to allocate"], &[(Requested, "unable to allocate")]).also(&["memoryerror"]),
+    host(&["cannot allocate memory"], &[]).also(&["error", "errno 12"]),
+    host(&["std::bad_alloc"], &[]),
+    host(&["memoryerror"], &[]).if_holds(is_class),
+    form(
+        Perhaps,
+        Host,
+        &[
+            "exit code 137",
+            "exited with code 137",
+            "exit status 137",
+            "exitcode: -9",
+            "exitcode : -9",
+            "terminated with signal sigkill",
+            "is killed by signal: killed",
+        ],
+        &[],
+    ),
+    form(Perhaps, Host, &["killed"], &[]).if_holds(is_shells),
+];
+
+/// Some word of each form's words, so that most lines of a log need not be looked at twice.
+pub(super) const TRIGGERS: &[&str] = &[
+    "memor",
+    "pytorch",
+    "rmm",
+    "storage",
+    "requested bytes",
+    "bus error",
+    "shm",
+    "</torch_",
+    "mmap",
+    "alloc",
+    "capac",
+    "cudnn",
+    "nccl",
+    "cuda",
+    "kill",
+    "137",
+    "resource",
+    "oom",
+    "error",
+    "-9",
+    "dst tensor",
+    "convolution",
+    "batch size",
+    "engine to execute",
+    "mem-fraction",
+    "buffer size",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::oom_text::form::is_worth;
+
+    #[test]
+    fn every_word_is_worth_a_look() {
+        for words in FORMS.iter().flat_map(|it| it.words) {
+            assert!(is_worth(words), "{words}");
+            assert_eq!(*words, words.to_ascii_lowercase());
+        }
+    }
+}

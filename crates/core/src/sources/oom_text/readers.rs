@@ -1,0 +1,185 @@
+//! What messages of some kinds say beyond numbers that stand beside their words.
+
+use crate::{
+    failures::{Backend, Failure, Kind},
+    sources::oom_text::{
+        numbers::{after, before, before_at, device_after, int_after, size_at},
+        shapes,
+    },
+    units::Bytes,
+};
+
+/// The caching allocator's templates of all versions and devices.
+pub(super) fn torch(it: &mut Failure, lower: &str, _: &str) {
+    it.backend = backend(lower);
+    it.requested = after(lower, "tried to allocate");
+    it.device = ["(gpu ", " gpu ", "(npu ", " npu ", "(mlu ", "(musa ", "gpu "]
+        .iter()
+        .find_map(|word| device_after(lower, word));
+    it.capacity = before(lower, " total capac")
+        .or_else(|| after(lower, "total capacity of"))
+        .or_else(|| after(lower, "total capacty of"));
+    it.free = before(lower, " is free")
+        .or_else(|| before(lower, " free;"))
+        .or_else(|| before(lower, " free)"));
+    it.allocated =
+        before(lower, " already allocated").or_else(|| before(lower, " is allocated by pytorch"));
+    it.reserved = before(lower, " reserved in total by pytorch");
+    it.slack = before(lower, " is reserved by pytorch but unallocated")
+        .or_else(|| before(lower, " cached)"));
+    it.limit = before(lower, " allowed;");
+    it.private_pools = before(lower, " allocated in private pools");
+    number(it, "current active", before(lower, " current active"));
+    number(it, "expandable-segment reserve", after(lower, "expandable-segment reserve of"));
+    if let Some(at) = lower.find("this process has") {
+        it.process = after(&lower[at..], "this process has");
+    }
+    let mut rest = lower;
+    while let Some(at) = rest.find("process ") {
+        rest = &rest[at + "process ".len()..];
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        if let Ok(pid) = digits.parse::<u32>()
+            && let Some(tail) = rest[digits.len()..].strip_prefix(" has ")
+            && let Some((bytes, _)) = size_at(tail)
+            && it.processes.len() < 256
+        {
+            it.processes.push((pid, bytes));
+        }
+    }
+}
+
+fn number(it: &mut Failure, label: &str, bytes: Option<Bytes>) {
+    if let Some(bytes) = bytes {
+        it.numbers.push((label.to_owned(), bytes));
+    }
+}
+
+/// XLA's account of a program: `preallocated temp allocation: 4.44GiB`.
+fn labelled(it: &mut Failure, lower: &str) {
+    for label in [
+        "parameter allocation",
+        "constant allocation",
+        "maybe_live_out allocation",
+        "preallocated temp allocation",
+        "total allocation",
+        "total fragmentation",
+        "total hbm usage >=",
+        "reserved",
+        "program",
+        "arguments",
+    ] {
+        let is_table = label.len() > 9 || lower.contains("total hbm usage");
+        let found =
+            lower.find(label).and_then(|at| after(&lower[at..], label)).filter(|_| is_table);
+        number(it, label.trim_end_matches(" >="), found);
+    }
+}
+
+/// Who out of memory is: the word before. Some forks of PyTorch print the device's name only.
+fn backend(lower: &str) -> Backend {
+    [
+        ("hip out of memory", Backend::Hip),
+        ("xpu out of memory", Backend::Xpu),
+        ("can not allocate memory block", Backend::Xpu),
+        ("npu out of memory", Backend::Npu),
+        ("(npu ", Backend::Npu),
+        ("mlu out of memory", Backend::Mlu),
+        ("musa out of memory", Backend::Musa),
+    ]
+    .iter()
+    .find_map(|(word, backend)| lower.contains(word).then_some(*backend))
+    .unwrap_or(Backend::Cuda)
+}
+
+pub(super) fn exabyte(it: &mut Failure, lower: &str, _: &str) {
+    it.backend = backend(lower);
+    it.requested = Some(Bytes(1 << 60));
+    it.capacity = Some(Bytes::gib(1 << 20));
+}
+
+pub(super) fn mps(it: &mut Failure, _: &str, tail: &str) {
+    let others = after(tail, "other allocations:");
+    number(it, "other allocations", others);
+    it.process = it.allocated.zip(others).map(|(a, b)| a + b);
+}
+
+/// Without a limit it prints a number that no memory has.
+pub(super) fn malloc_async(it: &mut Failure, _: &str, tail: &str) {
+    it.limit = after(tail, "memory fraction)").filter(|it| it.0 < 1 << 50);
+}
+
+/// While an engine is built, what does not fit is tried and left out.
+pub(super) fn tensorrt(it: &mut Failure, lower: &str, _: &str) {
+    if lower.contains("skipping tactic") {
+        it.kind = Kind::Warning;
+    }
+}
+
+pub(super) fn vllm_free(it: &mut Failure, lower: &str, _: &str) {
+    it.device =
+        ["cuda:", "xpu:", "hip:", "device "].iter().find_map(|word| device_after(lower, word));
+    if let Some((free, total)) = lower.split_once('(').and_then(|(_, rest)| rest.split_once('/')) {
+        it.capacity = size_at(total.trim()).map(|(it, _)| it);
+        it.free = size_at(&format!("{} gib", free.trim())).map(|(it, _)| it);
+    }
+    it.requested = lower.rfind(" gib)").and_then(|at| before_at(lower, at + 4));
+}
+
+/// An old version forgot to put the number in: `%dGB. Buy new RAM!27`.
+pub(super) fn cpu_allocator(it: &mut Failure, _: &str, tail: &str) {
+    let old = int_after(tail, "buy new ram!").and_then(|it| it.checked_mul(1 << 30));
+    it.requested = old.map(Bytes).or(it.requested);
+}
+
+/// `was running was 59.49GB / 62.58GB (0.95)`
+pub(super) fn ray(it: &mut Failure, lower: &str, _: &str) {
+    it.allocated = after(lower, "was running was");
+    let used = lower.split_once("was running was").map_or("", |(_, it)| it);
+    it.capacity = it.allocated.and_then(|_| size_at(used.split_once("/ ")?.1)).map(|(it, _)| it);
+}
+
+pub(super) fn killed(it: &mut Failure, lower: &str, _: &str) {
+    it.pid = int_after(lower, "killed process")
+        .or_else(|| int_after(lower, "kill process"))
+        .and_then(|it| u32::try_from(it).ok());
+}
+
+pub(super) fn xla(it: &mut Failure, lower: &str, _: &str) {
+    labelled(it, lower);
+}
+
+/// `6.27GiB (6727663616B)`: the exact one.
+pub(super) fn xla_request(it: &mut Failure, _: &str, tail: &str) {
+    it.requested = after(tail, "(").or_else(|| after(tail, "request for"));
+}
+
+/// `Used 21.43G of 15.75G hbm. Exceeded hbm capacity by 5.68G.`
+pub(super) fn xla_space(it: &mut Failure, lower: &str, tail: &str) {
+    it.requested = after(tail, "used");
+    let used = tail.find("used").map_or("", |at| &tail[at..]);
+    it.capacity = used.find(" of ").and_then(|at| size_at(&used[at + 4..])).map(|(it, _)| it);
+    number(it, "exceeded by", after(tail, "capacity by"));
+    labelled(it, lower);
+}
+
+pub(super) fn tensorflow_shape(it: &mut Failure, lower: &str, _: &str) {
+    it.requested = shapes::size(lower);
+    if lower.contains("device:cpu:") {
+        it.kind = Kind::HostOutOfMemory;
+    }
+}
+
+pub(super) fn paddle(it: &mut Failure, _: &str, tail: &str) {
+    it.allocated = before(tail, "memory has been allocated");
+}
+
+/// `failed, 12 > 11`
+pub(super) fn paddle_enforce(it: &mut Failure, _: &str, tail: &str) {
+    it.requested = after(tail, "failed,");
+    it.free = tail.find(" > ").and_then(|at| size_at(&tail[at + 3..])).map(|(it, _)| it);
+}
+
+/// The second line has it to the byte, the first rounded.
+pub(super) fn ggml(it: &mut Failure, lower: &str, _: &str) {
+    number(it, "allocating", after(lower, "allocating "));
+}
