@@ -22,6 +22,7 @@ mod blocks;
 mod card;
 mod contents;
 mod copy;
+mod counts;
 mod dnn;
 mod driver;
 mod fatbin;
