@@ -1,11 +1,10 @@
-//! cuBLAS, cublasLt and cuFFT: every handle is its own (`PyTorch` keeps one workspace for each pair
+//! cuBLAS and cublasLt: every handle is its own (`PyTorch` keeps one workspace for each pair
 //! of handle and stream, so a shared one would hide the second), questions about settings get the
 //! defaults, and matrix products do nothing. What else these libraries have is in
 //! `entry_points.txt`.
 
 use std::ffi::{c_int, c_void};
 
-use crate::report;
 use crate::runtime::{SUCCESS, answer};
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
@@ -159,33 +158,4 @@ attributes! {
     cublasLtMatrixLayoutGetAttribute
     cublasLtMatmulPreferenceGetAttribute
     cublasLtMatrixTransformDescGetAttribute
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cufftCreate(plan: *mut c_int) -> i32 {
-    let handle = crate::machine::lock().map(|mut it| it.handle() & 0x7fff_ffff).unwrap_or(0);
-    // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(plan, c_int::try_from(handle).unwrap_or(1)) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cufftXtMakePlanMany(
-    _plan: c_int,
-    _rank: c_int,
-    _n: *const i64,
-    _in_embed: *const i64,
-    _in_stride: i64,
-    _in_distance: i64,
-    _in_type: c_int,
-    _out_embed: *const i64,
-    _out_stride: i64,
-    _out_distance: i64,
-    _out_type: c_int,
-    _batch: i64,
-    work_bytes: *mut usize,
-    _execution_type: c_int,
-) -> i32 {
-    report::approximate("cuFFT's work areas are not counted");
-    // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(work_bytes, 0) }
 }
