@@ -17,6 +17,8 @@ use crate::card::Card;
 use crate::contents::Contents;
 use crate::counts;
 use crate::fatbin::{self, Wrapper};
+use crate::integers::{self, Kernel};
+use crate::machine;
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
 
@@ -45,6 +47,9 @@ enum Asked {
 }
 
 static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
+
+/// Kernels whose results are computed.
+static COMPUTED: RwLock<BTreeMap<u64, Kernel>> = RwLock::new(BTreeMap::new());
 
 thread_local! {
     /// What the last kernel of this thread was asked, if we know.
@@ -82,7 +87,7 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
         Some(Purpose::All)
     } else if has(b"16CompareEqFunctorIlE")
         && has(b"UnaryFunctorI")
-        && has(b"29vectorized_elementwise_kernel")
+        && (has(b"29vectorized_elementwise_kernel") || has(b"15LoadWithoutCast"))
     {
         Some(Purpose::Equal)
     } else {
@@ -113,6 +118,19 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         _ => None,
     };
     LAST.set(asked);
+    let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
+    if let Some(kernel) = computed
+        && !arguments.is_null()
+        && let Some(mut machine) = machine::lock()
+    {
+        let contents = &mut machine.current().contents;
+        // SAFETY: the arguments of a kernel of this name.
+        let effect =
+            unsafe { integers::effect(kernel, arguments, |at, size| contents.known(at, size)) };
+        if let Some(effect) = effect {
+            integers::take_effect(contents, effect);
+        }
+    }
 }
 
 /// Whether the kernel at `stub` needs so few registers that a multiprocessor holds as many blocks of
@@ -128,7 +146,8 @@ pub fn is_light(stub: u64) -> bool {
 ///
 /// # Safety
 ///
-/// `arguments` must be those of a `vectorized_elementwise_kernel` over an `AUnaryFunctor` or
+/// `arguments` must be those of a `vectorized_elementwise_kernel` or an `unrolled_elementwise_kernel`
+/// (which takes operands whose addresses are not aligned) over an `AUnaryFunctor` or
 /// `BUnaryFunctor` of a `CompareEqFunctor<int64_t>`.
 unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
     // SAFETY: three arguments of the layouts above, as the caller vouches.
@@ -153,6 +172,15 @@ pub fn unknown_count(contents: &Contents, width: usize) -> Option<u64> {
     let Some(Asked::Count(count)) = LAST.get() else { return None };
     LAST.set(None); // The next one that is read is of something else.
     (width == 4 || width == 8).then(|| count.answer(contents))
+}
+
+/// A byte was copied within the device: `all()` of one element is a copy of it
+/// (`allany_impl` of `aten/src/ATen/native/ReduceOps.cpp`), so a comparison before it was what `all()`
+/// is asked of, as in `(gaps[:, -1] == 0).all()` for a batch of one.
+pub fn copied_one_byte() {
+    if matches!(LAST.get(), Some(Asked::Equal { negated: false, .. })) {
+        LAST.set(Some(Asked::All));
+    }
 }
 
 /// The value of one unknown byte that the program reads now: 1 if the last kernel was a test, and
@@ -261,6 +289,9 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
     }
     // SAFETY: not null; the compiler registers terminated names.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    if let Some(kernel) = integers::kernel_of(name) {
+        COMPUTED.write().unwrap_or_else(PoisonError::into_inner).insert(stub, kernel);
+    }
     if let Some(purpose) = purpose_of(name) {
         PURPOSES.write().unwrap_or_else(PoisonError::into_inner).insert(stub, purpose);
     }
@@ -353,6 +384,16 @@ mod tests {
         // SAFETY: no arguments.
         unsafe { launched(78, std::ptr::null()) };
         assert_eq!(unknown_byte(&unknown), 0, "another kernel came between");
+    }
+
+    #[test]
+    fn all_of_one_comparison_is_a_test_of_all() {
+        compare(0, 0);
+        copied_one_byte();
+        assert_eq!(unknown_byte(&Contents::default()), 1);
+        compare(1, 0);
+        copied_one_byte();
+        assert_eq!(unknown_byte(&Contents::default()), 0, "not equal");
     }
 
     #[test]

@@ -160,6 +160,9 @@ fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<(&'static str
         ("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())),
         ("PYTHONPATH", before("PYTHONPATH", bundle.agent().as_os_str())),
         ("PLIMSOLL_SESSION", session.as_os_str().to_owned()),
+        // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
+        ("TORCHINDUCTOR_CACHE_DIR", session.join("inductor").into()),
+        ("TRITON_CACHE_DIR", session.join("triton").into()),
         ("PLIMSOLL_MODE", "predict".into()),
         ("PLIMSOLL_STOP", stop.into()),
     ]
