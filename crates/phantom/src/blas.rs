@@ -1,4 +1,4 @@
-//! cuBLAS, cublasLt and cuFFT: every handle is its own (`PyTorch` keeps one workspace for each pair
+//! cuBLAS and cublasLt: every handle is its own (`PyTorch` keeps one workspace for each pair
 //! of handle and stream, so a shared one would hide the second), questions about settings get the
 //! defaults, and matrix products do nothing. What else these libraries have is in
 //! `entry_points.txt`.
@@ -6,7 +6,6 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
-use crate::report;
 use crate::runtime::{SUCCESS, answer};
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
@@ -231,31 +230,28 @@ attributes! {
     cublasLtMatrixTransformDescGetAttribute
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cufftCreate(plan: *mut c_int) -> i32 {
-    let handle = crate::machine::lock().map(|mut it| it.handle() & 0x7fff_ffff).unwrap_or(0);
-    // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(plan, c_int::try_from(handle).unwrap_or(1)) }
+/// Batched factorisations whose complaint about an argument goes to the host: there is none.
+macro_rules! batched {
+    ($($name:ident($($argument:ident),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: u64,)* info: *mut c_int) -> i32 {
+            // SAFETY: the caller's pointer, checked for null; what follows it is not looked at.
+            unsafe { answer(info, 0) }
+        }
+    )*};
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cufftXtMakePlanMany(
-    _plan: c_int,
-    _rank: c_int,
-    _n: *const i64,
-    _in_embed: *const i64,
-    _in_stride: i64,
-    _in_distance: i64,
-    _in_type: c_int,
-    _out_embed: *const i64,
-    _out_stride: i64,
-    _out_distance: i64,
-    _out_type: c_int,
-    _batch: i64,
-    work_bytes: *mut usize,
-    _execution_type: c_int,
-) -> i32 {
-    report::approximate("cuFFT's work areas are not counted");
-    // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(work_bytes, 0) }
+batched! {
+    cublasSgeqrfBatched(_handle, _m, _n, _a, _lda, _tau);
+    cublasDgeqrfBatched(_handle, _m, _n, _a, _lda, _tau);
+    cublasCgeqrfBatched(_handle, _m, _n, _a, _lda, _tau);
+    cublasZgeqrfBatched(_handle, _m, _n, _a, _lda, _tau);
+    cublasSgelsBatched(_handle, _op, _m, _n, _right, _a, _lda, _c, _ldc);
+    cublasDgelsBatched(_handle, _op, _m, _n, _right, _a, _lda, _c, _ldc);
+    cublasCgelsBatched(_handle, _op, _m, _n, _right, _a, _lda, _c, _ldc);
+    cublasZgelsBatched(_handle, _op, _m, _n, _right, _a, _lda, _c, _ldc);
+    cublasSgetrsBatched(_handle, _op, _n, _right, _a, _lda, _pivots, _b, _ldb);
+    cublasDgetrsBatched(_handle, _op, _n, _right, _a, _lda, _pivots, _b, _ldb);
+    cublasCgetrsBatched(_handle, _op, _n, _right, _a, _lda, _pivots, _b, _ldb);
+    cublasZgetrsBatched(_handle, _op, _n, _right, _a, _lda, _pivots, _b, _ldb);
 }

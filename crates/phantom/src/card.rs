@@ -43,6 +43,8 @@ pub struct Card {
     pub driver_version: i32,
     /// cuDNN's serialised device (descriptor type 38, attribute 2702); empty if none is known.
     pub cudnn_json: String,
+    /// What share of unknown elements `nonzero()` finds, in millionths; `None` if nobody said.
+    pub assumed_nonzero_millionths: Option<u64>,
 }
 
 impl Card {
@@ -67,6 +69,7 @@ impl Card {
             memory_bus_bits: 6144,
             driver_version: 13_000,
             cudnn_json: String::new(),
+            assumed_nonzero_millionths: None,
         }
     }
 
@@ -117,6 +120,7 @@ impl Card {
             "memory_bus_bits" => number(value, &mut self.memory_bus_bits),
             "driver_version" => number(value, &mut self.driver_version),
             "cudnn_json" => self.cudnn_json = value.to_owned(),
+            "assumed_nonzero_millionths" => self.assumed_nonzero_millionths = value.parse().ok(),
             _ => {}
         }
     }

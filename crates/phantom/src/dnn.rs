@@ -1,12 +1,19 @@
 //! cuDNN: the real library chooses the algorithms and names their workspaces; nothing is executed.
 //!
 //! cuDNN 9 answers its backend questions for a *device property* descriptor (type 38), which can be
-//! made from JSON (attribute 2702) without a device. `PyTorch` asks with a handle instead; so the
-//! handle is a dummy, and where an attribute would take it, the description of the imagined card is
-//! set in its place. The engines that are built on cublasLt are offered because cuDNN's own
-//! `dlopen` of it finds ours (see `loader`).
+//! made from JSON (attribute 2702) without a device. `PyTorch` asks with a handle instead; so where
+//! an attribute would take the handle, the description of the imagined card is set in its place. The
+//! engines that are built on cublasLt are offered because cuDNN's own `dlopen` of it finds ours (see
+//! `loader`).
+//!
+//! The older functions (recurrent networks, CTC, dropout, batch normalization) have no such
+//! attribute. They get a handle that is as a new one would be, as far as a question about sizes
+//! reads it: it begins with that same description, as cuDNN itself laid it out, and the rest, which
+//! is for work on a device, is zeros. The sizes are then cuDNN's own: all 32,444 that an H200 gave
+//! for recurrent networks without packed sequences, and 700 for CTC, come out equal
+//! (`bench/cudnn/rnn.py`).
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_int, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
 use crate::card;
@@ -41,7 +48,29 @@ const DEVICE_DESCRIPTOR: c_int = 38;
 const TYPE_DESCRIPTOR: c_int = 15;
 const TYPE_CHAR: c_int = 24;
 
+/// `CUDNN_STATUS_EXECUTION_FAILED_CUDART`
+const NO_RUNTIME: i32 = 5003;
+
+/// Where a device descriptor, and a handle, keep `cudnnDeviceProp`, and its layout as far as we
+/// look at it. The same in cuDNN 9.10 to 9.19; another one is noticed by `deviceVer` and the name.
+mod description {
+    /// In a descriptor of type 38, behind what all descriptors begin with.
+    pub(super) const IN_DESCRIPTOR: usize = 0x18;
+    /// `deviceVer`, 900 for compute capability 9.0.
+    pub(super) const VERSION: usize = 0x68;
+    /// Multiprocessors of each graphics processing cluster: 24 integers.
+    pub(super) const SKYLINE: usize = 0x70;
+    /// `deviceName`, 256 characters.
+    pub(super) const NAME: usize = 0x110;
+    /// The end of it.
+    pub(super) const SIZE: usize = 0x210;
+}
+
 type Descriptor = *mut c_void;
+type SetDropout =
+    unsafe extern "C" fn(Descriptor, u64, f32, *mut c_void, usize, c_ulonglong) -> i32;
+type TempSpaceSizes =
+    unsafe extern "C" fn(u64, Descriptor, c_int, Descriptor, *mut usize, *mut usize) -> i32;
 type SetAttribute = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c_void) -> i32;
 
 /// The functions of the real library that we call.
@@ -49,6 +78,9 @@ struct Real {
     create: unsafe extern "C" fn(c_int, *mut Descriptor) -> i32,
     set: SetAttribute,
     finalize: unsafe extern "C" fn(Descriptor) -> i32,
+    set_dropout: SetDropout,
+    restore_dropout: SetDropout,
+    temp_space_sizes: TempSpaceSizes,
 }
 
 /// The real library, once it is loaded.
@@ -82,6 +114,15 @@ fn real() -> Option<&'static Real> {
                     *mut c_void,
                     unsafe extern "C" fn(Descriptor) -> i32,
                 >(symbol(c"cudnnBackendFinalize")?),
+                set_dropout: std::mem::transmute::<*mut c_void, SetDropout>(symbol(
+                    c"cudnnSetDropoutDescriptor",
+                )?),
+                restore_dropout: std::mem::transmute::<*mut c_void, SetDropout>(symbol(
+                    c"cudnnRestoreDropoutDescriptor",
+                )?),
+                temp_space_sizes: std::mem::transmute::<*mut c_void, TempSpaceSizes>(symbol(
+                    c"cudnnGetRNNTempSpaceSizes",
+                )?),
             })
         }
     })
@@ -157,17 +198,92 @@ pub extern "C" fn cudnnBackendExecute(_handle: u64, _plan: Descriptor, _pack: De
     SUCCESS
 }
 
-/// What handles point to: cuDNN never looks into one, because no call that takes one reaches it.
-static HANDLE: [u8; 64] = [0; 64];
+/// What handles point to. Large enough for whatever cuDNN looks for behind the description.
+#[repr(align(64))]
+struct Handle([u8; 1 << 16]);
+
+/// The handle, once for the process: it says what the card is, and nothing else.
+fn handle() -> *const c_void {
+    static HANDLE: OnceLock<Box<Handle>> = OnceLock::new();
+    let handle = HANDLE.get_or_init(|| {
+        let mut handle = Box::new(Handle([0; 1 << 16]));
+        if let Some(device) = device() {
+            let start = device.cast::<u8>().wrapping_add(description::IN_DESCRIPTOR);
+            // SAFETY: a finalized descriptor of the real library, whose description is that long.
+            let described = unsafe { std::slice::from_raw_parts(start, description::SIZE) };
+            match describe(described) {
+                Some(described) => handle.0[..described.len()].copy_from_slice(&described),
+                None => report::approximate(
+                    "this version of cuDNN describes a device in another way: its recurrent networks may differ",
+                ),
+            }
+        }
+        handle
+    });
+    handle.0.as_ptr().cast()
+}
+
+/// The description for a handle, from that in a descriptor: the same, with the card's clusters.
+/// `None` if the imagined card is not found where it has to be.
+fn describe(descriptor: &[u8]) -> Option<Vec<u8>> {
+    let card = card::current()?;
+    let mut described = descriptor.to_vec();
+    let name = described.get(description::NAME..)?.split(|&it| it == 0).next()?;
+    let version = described.get(description::VERSION..description::VERSION + 4)?;
+    if version != (card.sm_version() * 10).to_le_bytes() || name.is_empty() {
+        return None;
+    }
+    for (i, gpc) in card.gpcs.iter().take(24).enumerate() {
+        let at = description::SKYLINE + 4 * i;
+        described.get_mut(at..at + 4)?.copy_from_slice(&gpc.to_le_bytes());
+    }
+    Some(described)
+}
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudnnCreate(handle: *mut *const c_void) -> i32 {
-    if handle.is_null() {
+pub unsafe extern "C" fn cudnnCreate(out: *mut *const c_void) -> i32 {
+    if out.is_null() {
         return BAD_PARAM;
     }
     // SAFETY: not null.
-    unsafe { handle.write(HANDLE.as_ptr().cast()) };
+    unsafe { out.write(handle()) };
     SUCCESS
+}
+
+/// The states of a dropout descriptor are written by a kernel; a descriptor whose states are there
+/// already is the same without it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudnnSetDropoutDescriptor(
+    descriptor: Descriptor,
+    handle: u64,
+    dropout: f32,
+    states: *mut c_void,
+    bytes: usize,
+    seed: c_ulonglong,
+) -> i32 {
+    let Some(real) = real() else { return NOT_INITIALIZED };
+    let set = if states.is_null() { real.set_dropout } else { real.restore_dropout };
+    // SAFETY: the caller's own arguments; without states nothing is written.
+    unsafe { set(descriptor, handle, dropout, states, bytes, seed) }
+}
+
+/// Workspace and reserve space of a recurrent network: the real library writes both, and then finds
+/// that its runtime has no device.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudnnGetRNNTempSpaceSizes(
+    handle: u64,
+    network: Descriptor,
+    mode: c_int,
+    input: Descriptor,
+    workspace: *mut usize,
+    reserve: *mut usize,
+) -> i32 {
+    let Some(real) = real() else { return NOT_INITIALIZED };
+    // SAFETY: the caller's own arguments.
+    match unsafe { (real.temp_space_sizes)(handle, network, mode, input, workspace, reserve) } {
+        NO_RUNTIME => SUCCESS,
+        status => status,
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -5,6 +5,8 @@
 //! gaps), so the answer is yes, where every other unknown value is zero; the report says so. Unless a
 //! mask with padding is on the device: then the test is most likely about it, and the answer no. A
 //! test against zero ("is there nothing?") is answered with no, and one of a known number truly.
+//!
+//! The other values that decide shapes are in `counts`: how many elements `nonzero()` found.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,22 +15,25 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::card::Card;
 use crate::contents::Contents;
+use crate::counts;
 use crate::fatbin::{self, Wrapper};
 use crate::integers::{self, Kernel};
 use crate::machine;
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
 
-/// Kernels whose result is a test.
+/// What a kernel is for, of those that we tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Test {
+enum Purpose {
     /// `at::native::and_kernel_cuda`: a reduction with "and".
     All,
     /// `at::native::CompareEqFunctor` of a 64-bit integer and a scalar, element by element.
     Equal,
+    /// A count, or what one is made of.
+    Counts(counts::Kernel),
 }
 
-/// A test that was just asked.
+/// What was just asked of the device.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     All,
@@ -38,15 +43,16 @@ enum Asked {
         scalar: i64,
         negated: bool,
     },
+    Count(counts::Count),
 }
 
-static TESTS: RwLock<BTreeMap<u64, Test>> = RwLock::new(BTreeMap::new());
+static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
 
 /// Kernels whose results are computed.
 static COMPUTED: RwLock<BTreeMap<u64, Kernel>> = RwLock::new(BTreeMap::new());
 
 thread_local! {
-    /// What the last kernel of this thread tested, if it did.
+    /// What the last kernel of this thread was asked, if we know.
     static LAST: Cell<Option<Asked>> = const { Cell::new(None) };
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
 }
@@ -74,18 +80,18 @@ pub fn code_for(card: &Card) -> Option<i32> {
     })
 }
 
-/// The test that a kernel of this (mangled) name makes.
-fn test_of(name: &[u8]) -> Option<Test> {
+/// What a kernel of this (mangled) name is for.
+fn purpose_of(name: &[u8]) -> Option<Purpose> {
     let has = |part: &[u8]| name.windows(part.len()).any(|it| it == part);
     if has(b"15and_kernel_cuda") && has(b"13reduce_kernel") {
-        Some(Test::All)
+        Some(Purpose::All)
     } else if has(b"16CompareEqFunctorIlE")
         && has(b"UnaryFunctorI")
         && (has(b"29vectorized_elementwise_kernel") || has(b"15LoadWithoutCast"))
     {
-        Some(Test::Equal)
+        Some(Purpose::Equal)
     } else {
-        None
+        counts::Kernel::of(name).map(Purpose::Counts)
     }
 }
 
@@ -95,11 +101,20 @@ fn test_of(name: &[u8]) -> Option<Test> {
 ///
 /// `arguments` must be what the stub at `stub` passes to a launch, or null.
 pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
-    let test = TESTS.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
-    let asked = match test {
-        Some(Test::All) => Some(Asked::All),
+    let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
+    let asked = match purpose {
+        Some(Purpose::All) => Some(Asked::All),
         // SAFETY: the arguments of a kernel of this name.
-        Some(Test::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
+        Some(Purpose::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
+        Some(Purpose::Counts(kernel)) if !arguments.is_null() => {
+            // SAFETY: as above.
+            match unsafe { kernel.launched(arguments) } {
+                counts::Launched::Asks(count) => Some(Asked::Count(count)),
+                // The second half of a reduction: what was asked is asked still.
+                counts::Launched::Continues => return,
+                counts::Launched::Nothing => None,
+            }
+        }
         _ => None,
     };
     LAST.set(asked);
@@ -118,8 +133,16 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     }
 }
 
-/// What an element-wise comparison of one element asks: its arguments are how many elements, the
-/// functor (`EqOpType`, then the scalar), and the addresses of result and operand.
+/// Whether the kernel at `stub` needs so few registers that a multiprocessor holds as many blocks of
+/// it as its threads allow.
+pub fn is_light(stub: u64) -> bool {
+    let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
+    matches!(purpose, Some(Purpose::Counts(kernel)) if kernel.is_light())
+}
+
+/// What an element-wise comparison asks, if it is of one element; of more, those whose operand is
+/// known have a known result. Its arguments are how many elements, the functor (`EqOpType`, then the
+/// scalar), and the addresses of result and operand.
 ///
 /// # Safety
 ///
@@ -128,14 +151,27 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
 /// `BUnaryFunctor` of a `CompareEqFunctor<int64_t>`.
 unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
     // SAFETY: three arguments of the layouts above, as the caller vouches.
-    unsafe {
+    let (count, operation, scalar, result, operand) = unsafe {
         let count = arguments.read().cast::<i32>().read_unaligned();
         let functor = arguments.add(1).read().cast::<u8>();
         let operation = functor.cast::<u32>().read_unaligned();
         let scalar = functor.add(8).cast::<i64>().read_unaligned();
-        let operand = arguments.add(2).read().cast::<u64>().add(1).read_unaligned();
-        (count == 1).then_some(Asked::Equal { operand, scalar, negated: operation != 0 })
+        let addresses = arguments.add(2).read().cast::<u64>();
+        (count, operation, scalar, addresses.read_unaligned(), addresses.add(1).read_unaligned())
+    };
+    let negated = operation != 0;
+    if count != 1 {
+        counts::compare(result, operand, u64::try_from(count).unwrap_or(0), scalar, negated);
+        return None;
     }
+    Some(Asked::Equal { operand, scalar, negated })
+}
+
+/// The number that the program reads now in `width` unknown bytes at `from`, if it is a count.
+pub fn unknown_count(contents: &Contents, width: usize) -> Option<u64> {
+    let Some(Asked::Count(count)) = LAST.get() else { return None };
+    LAST.set(None); // The next one that is read is of something else.
+    (width == 4 || width == 8).then(|| count.answer(contents))
 }
 
 /// A byte was copied within the device: `all()` of one element is a copy of it
@@ -151,6 +187,9 @@ pub fn copied_one_byte() {
 /// nothing that is known speaks against it.
 pub fn unknown_byte(contents: &Contents) -> u8 {
     let Some(asked) = LAST.get() else { return 0 };
+    if matches!(asked, Asked::Count(_)) {
+        return 0;
+    }
     if let Asked::Equal { operand, scalar, negated } = asked {
         let mut bytes = [0; 8];
         if contents.read(operand, &mut bytes) == 0 {
@@ -167,8 +206,8 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
         return 0;
     }
     report::approximate(match asked {
-        Asked::All => "all() was answered with yes: its operands are not known",
         Asked::Equal { .. } => "== was answered with yes: its operands are not known",
+        Asked::All | Asked::Count(_) => "all() was answered with yes: its operands are not known",
     });
     1
 }
@@ -253,8 +292,8 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
     if let Some(kernel) = integers::kernel_of(name) {
         COMPUTED.write().unwrap_or_else(PoisonError::into_inner).insert(stub, kernel);
     }
-    if let Some(test) = test_of(name) {
-        TESTS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, test);
+    if let Some(purpose) = purpose_of(name) {
+        PURPOSES.write().unwrap_or_else(PoisonError::into_inner).insert(stub, purpose);
     }
 }
 
@@ -310,10 +349,10 @@ mod tests {
         let logical = b"_ZN2at6native29vectorized_elementwise_kernelILi4EZNS0_23logical_and_kernel_cudaERNS_14TensorIteratorE";
         let equal = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIllbNS0_51_GLOBAL__N__16CompareEqFunctorIlEE";
         let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIffbNS0_51_GLOBAL__N__16CompareEqFunctorIfEE";
-        assert_eq!(test_of(of_floats), None);
-        assert_eq!(test_of(all), Some(Test::All));
-        assert_eq!(test_of(logical), None);
-        assert_eq!(test_of(equal), Some(Test::Equal));
+        assert_eq!(purpose_of(of_floats), None);
+        assert_eq!(purpose_of(all), Some(Purpose::All));
+        assert_eq!(purpose_of(logical), None);
+        assert_eq!(purpose_of(equal), Some(Purpose::Equal));
     }
 
     /// `BUnaryFunctor<int64_t, int64_t, bool, CompareEqFunctor<int64_t>>`.
@@ -325,7 +364,7 @@ mod tests {
 
     /// Launches a comparison of the number at 4096 with `scalar`.
     fn compare(operation: u32, scalar: i64) {
-        TESTS.write().expect("no panic while it is held").insert(77, Test::Equal);
+        PURPOSES.write().expect("no panic while it is held").insert(77, Purpose::Equal);
         let (count, functor, data) = (1_i32, Functor { operation, scalar }, [8192_u64, 4096]);
         let arguments: [*const c_void; 3] =
             [(&raw const count).cast(), (&raw const functor).cast(), (&raw const data).cast()];
@@ -369,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_mask_with_padding_speaks_against_a_yes() {
-        TESTS.write().expect("no panic while it is held").insert(79, Test::All);
+        PURPOSES.write().expect("no panic while it is held").insert(79, Purpose::All);
         let mut contents = Contents::default();
         contents.write(4096, &[[1; 12].as_slice(), &[0; 4]].concat());
         // SAFETY: no arguments.

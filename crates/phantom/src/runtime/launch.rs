@@ -163,11 +163,12 @@ pub extern "C" fn cudaFuncSetAttribute(_function: u64, _attribute: c_int, _value
 }
 
 /// How many blocks of `threads` fit on a multiprocessor, by its threads and blocks, and never more
-/// than [`BOUND_BY_REGISTERS`].
-pub(crate) fn blocks_per_sm(threads: c_int) -> Option<c_int> {
+/// than [`BOUND_BY_REGISTERS`] unless the kernel is known to need few.
+fn blocks_per_sm(function: u64, threads: c_int) -> Option<c_int> {
     let card = card::current()?;
     let by_threads = card.max_threads_per_sm / threads.max(1);
-    Some(by_threads.clamp(1, card.max_blocks_per_sm).min(BOUND_BY_REGISTERS))
+    let by_registers = if kernels::is_light(function) { c_int::MAX } else { BOUND_BY_REGISTERS };
+    Some(by_threads.clamp(1, card.max_blocks_per_sm).min(by_registers))
 }
 
 /// What a kernel needs of registers and shared memory is not read from its code. With two blocks
@@ -178,11 +179,11 @@ const BOUND_BY_REGISTERS: c_int = 2;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     blocks: *mut c_int,
-    _function: u64,
+    function: u64,
     threads: c_int,
     _shared: usize,
 ) -> i32 {
-    let Some(it) = blocks_per_sm(threads) else { return fail(NO_DEVICE) };
+    let Some(it) = blocks_per_sm(function, threads) else { return fail(NO_DEVICE) };
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(blocks, it) }
 }

@@ -1,0 +1,256 @@
+//! Values that decide how large the next tensor is: how many elements `nonzero()` found (boolean
+//! indexing, `masked_select`, `torch.where` of one argument and the choice of an expert's tokens all
+//! ask it), how many `unique()` and `coalesce()` left.
+//!
+//! A mask that the program copied to the device is counted truly. So is one that says which tokens
+//! go to which expert: which experts a router chooses is unknown, but a router is trained to spread
+//! its tokens evenly, so the indices of a small `topk` are written as if it did, and a comparison of
+//! known numbers is computed. Of everything else the user may say what share is found
+//! (`plimsoll predict --assume nonzero=0.1`); unless told, nothing is, and the report says where.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use crate::card;
+use crate::contents::Contents;
+use crate::machine;
+use crate::report;
+
+/// Kernels that count, or whose values are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// CUB's reduction over `at::native::NonZeroOp`, of elements of that many bytes.
+    NonZero(u64),
+    /// The second half of a CUB reduction, over what the first half left.
+    Partials,
+    /// CUB's unique-by-key, which is what `coalesce()` counts with.
+    UniqueByKey,
+    /// `at::native::sbtopk::gatherTopK` with 32-bit positions.
+    TopK,
+}
+
+/// What a launch means for the next value that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launched {
+    /// It is this count.
+    Asks(Count),
+    /// It is what it was.
+    Continues,
+    /// It is none that we know.
+    Nothing,
+}
+
+/// A count that the program asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// Where the elements are that are counted if they are not zero; 0 if they are nowhere.
+    operand: u64,
+    /// Bytes of one.
+    width: u64,
+    /// How many there are.
+    items: u64,
+    unique: bool,
+}
+
+/// The most bytes that are computed for a value to be known.
+const MOST: u64 = 1 << 20;
+
+impl Kernel {
+    /// The one of this (mangled) name.
+    pub fn of(name: &[u8]) -> Option<Kernel> {
+        let find = |part: &[u8]| name.windows(part.len()).position(|it| it == part);
+        let reduces = find(b"12DeviceReduce")
+            .or(find(b"28DeviceReduceSingleTileKernel"))
+            .or(find(b"18DeviceReduceKernel"));
+        if let Some(at) = find(b"9NonZeroOpI").filter(|_| reduces.is_some()) {
+            return Some(Kernel::NonZero(width(&name[at + b"9NonZeroOpI".len()..])?));
+        }
+        if find(b"28DeviceReduceSingleTileKernel").is_some() {
+            return Some(Kernel::Partials);
+        }
+        if find(b"28DeviceUniqueByKeySweepKernel").is_some() {
+            return Some(Kernel::UniqueByKey);
+        }
+        let topk = find(b"6sbtopk10gatherTopKI")?;
+        // The element type, then `j`: 32-bit positions.
+        let rest = &name[topk + b"6sbtopk10gatherTopKI".len()..];
+        rest.windows(3).take(20).any(|it| it == b"jLi").then_some(Kernel::TopK)
+    }
+
+    /// CUB's reduction of bytes and numbers: on an H200 its temporary storage is that of eight blocks
+    /// of 256 threads on each multiprocessor, which is all that there is room for.
+    pub fn is_light(self) -> bool {
+        matches!(self, Kernel::NonZero(_))
+    }
+
+    /// The kernel was launched.
+    ///
+    /// # Safety
+    ///
+    /// `arguments` must be those of a kernel of this name.
+    pub unsafe fn launched(self, arguments: *const *const c_void) -> Launched {
+        match self {
+            Kernel::NonZero(width) => {
+                // An iterator, which begins with the address; where the result goes; how many.
+                // SAFETY: the first three arguments of both CUB kernels.
+                let (operand, items) = unsafe {
+                    (
+                        arguments.read().cast::<u64>().read_unaligned(),
+                        arguments.add(2).read().cast::<u64>().read_unaligned(),
+                    )
+                };
+                // Positions are 32 or 64 bits wide; above a 32-bit one lies whatever it is.
+                let items = if MOST_ITEMS < items { items & 0xffff_ffff } else { items };
+                Launched::Asks(Count { operand, width, items, unique: false })
+            }
+            Kernel::Partials => Launched::Continues,
+            Kernel::UniqueByKey => {
+                // SAFETY: keys, values, both results, the count, state, equality, and how many.
+                let items = unsafe { arguments.add(7).read().cast::<u32>().read_unaligned() };
+                Launched::Asks(Count { operand: 0, width: 0, items: items.into(), unique: true })
+            }
+            Kernel::TopK => {
+                // SAFETY: the input, its slices' size, how many are chosen, from the top or not, how
+                // many slices, a stride, the values, a stride, the indices: `TensorInfo`s begin with
+                // the address.
+                unsafe {
+                    let number = |i: usize| arguments.add(i).read().cast::<u32>().read_unaligned();
+                    let indices = arguments.add(8).read().cast::<u64>().read_unaligned();
+                    choose_evenly(indices, number(1).into(), number(2).into(), number(4).into());
+                }
+                Launched::Nothing
+            }
+        }
+    }
+}
+
+/// More elements than this no tensor has.
+const MOST_ITEMS: u64 = 1 << 40;
+
+/// Bytes of the type that a mangled name goes on with.
+fn width(mangled: &[u8]) -> Option<u64> {
+    Some(match mangled.first()? {
+        b'b' | b'a' | b'h' => 1,
+        b's' | b't' => 2,
+        b'i' | b'j' | b'f' => 4,
+        b'l' | b'm' | b'x' | b'y' | b'd' => 8,
+        b'N' if mangled.starts_with(b"N3c104Half") || mangled.starts_with(b"N3c108BFloat16") => 2,
+        _ => return None,
+    })
+}
+
+/// Writes the indices of a `topk` as if every one of `size` were as good as the next.
+fn choose_evenly(indices: u64, size: u64, chosen: u64, slices: u64) {
+    let bytes = slices.saturating_mul(chosen).saturating_mul(8);
+    if size == 0 || MOST < bytes {
+        return;
+    }
+    let mut values = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+    for slice in 0..slices {
+        for i in 0..chosen {
+            values.extend(((slice + i) % size).to_le_bytes());
+        }
+    }
+    write(indices, &values);
+    report::approximate("topk() was answered with indices that are chosen evenly");
+}
+
+/// `result[i] = operand[i] == scalar`, or `!=` if `negated`, where the operand is known.
+pub fn compare(result: u64, operand: u64, count: u64, scalar: i64, negated: bool) {
+    let Some(bytes) = count.checked_mul(8).filter(|&it| it <= MOST) else { return };
+    let mut known = vec![0; usize::try_from(bytes).unwrap_or(0)];
+    {
+        let Some(machine) = machine::lock() else { return };
+        let Some((device, ..)) = machine.device_of(operand) else { return };
+        if machine.devices[device].contents.read(operand, &mut known) != 0 {
+            return;
+        }
+    }
+    let values: Vec<u8> = known
+        .chunks_exact(8)
+        .map(|it| u8::from((it == scalar.to_le_bytes().as_slice()) != negated))
+        .collect();
+    write(result, &values);
+}
+
+fn write(at: u64, values: &[u8]) {
+    if let Some(mut machine) = machine::lock()
+        && let Some((device, ..)) = machine.device_of(at)
+    {
+        machine.devices[device].contents.write(at, values);
+    }
+}
+
+impl Count {
+    /// How many it is.
+    pub fn answer(self, contents: &Contents) -> u64 {
+        if self.unique {
+            report::approximate("coalesce() was assumed to find no index twice");
+            return self.items;
+        }
+        if let Some(count) = self.known(contents) {
+            return count;
+        }
+        let Some(share) = assumed() else {
+            report::approximate(
+                "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1",
+            );
+            return 0;
+        };
+        report::approximate("nonzero() found the share that was assumed");
+        (self.items * share + MILLIONTHS / 2) / MILLIONTHS
+    }
+
+    /// The true count, if every element is known.
+    fn known(self, contents: &Contents) -> Option<u64> {
+        let bytes = self.items.checked_mul(self.width).filter(|&it| 0 < it && it <= MOST)?;
+        let mut known = vec![0; usize::try_from(bytes).ok()?];
+        if contents.read(self.operand, &mut known) != 0 {
+            return None;
+        }
+        let width = usize::try_from(self.width).ok()?;
+        let found = known.chunks_exact(width).filter(|it| it.iter().any(|&byte| byte != 0)).count();
+        u64::try_from(found).ok()
+    }
+}
+
+const MILLIONTHS: u64 = 1_000_000;
+
+/// The share that `nonzero()` finds, in millionths, if the user said.
+fn assumed() -> Option<u64> {
+    static SHARE: OnceLock<Option<u64>> = OnceLock::new();
+    *SHARE.get_or_init(|| card::current()?.assumed_nonzero_millionths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_told_by_their_mangled_names() {
+        let single = b"_ZN14at_cuda_detail3cub6detail6reduce28DeviceReduceSingleTileKernelINS2_10policy_hubIiyE10Policy1000EN6thrust18transform_iteratorIN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa09NonZeroOpIbEEPKbEEPiyEEvT0_";
+        let halves = b"_ZN14at_cuda_detail3cub6detail6reduce18DeviceReduceKernelIN6thrust18transform_iteratorIN2at6native9NonZeroOpIN3c104HalfEEEPKS9_EEEEvT0_";
+        let partials = b"_ZN14at_cuda_detail3cub6detail6reduce28DeviceReduceSingleTileKernelINS2_10policy_hubIiyE10Policy1000EPiSC_iS9_iiEEvT0_";
+        let topk =
+            b"_ZN2at6native6sbtopk10gatherTopKIfjLi2ELb0EEEvNS_4cuda6detail10TensorInfoIKT_T0_EE";
+        let wide =
+            b"_ZN2at6native6sbtopk10gatherTopKIfmLi2ELb0EEEvNS_4cuda6detail10TensorInfoIKT_T0_EE";
+        assert_eq!(Kernel::of(single), Some(Kernel::NonZero(1)));
+        assert_eq!(Kernel::of(halves), Some(Kernel::NonZero(2)));
+        assert_eq!(Kernel::of(partials), Some(Kernel::Partials));
+        assert_eq!(Kernel::of(topk), Some(Kernel::TopK));
+        assert_eq!(Kernel::of(wide), None, "64-bit positions have another layout");
+        assert_eq!(Kernel::of(b"_ZN2at6native13reduce_kernelE"), None);
+    }
+
+    #[test]
+    fn a_mask_that_is_known_is_counted() {
+        let mut contents = Contents::default();
+        contents.write(4096, &[0, 1, 1, 0, 1, 0, 0, 0]);
+        let count = |items, width| Count { operand: 4096, width, items, unique: false };
+        assert_eq!(count(8, 1).known(&contents), Some(3));
+        assert_eq!(count(2, 4).known(&contents), Some(2), "two numbers, neither of them zero");
+        assert_eq!(count(9, 1).known(&contents), None, "the ninth is not known");
+        assert_eq!(count(u64::MAX, 8).known(&contents), None);
+    }
+}
