@@ -9,6 +9,7 @@ replaced in PyTorch, all of it:
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
     multiprocessing.spawn._wrap              below
+    distributed: rendezvous and what else needs other ranks; launchers   ranks
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
 
@@ -17,7 +18,7 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import ending, frames, guard
+from plimsoll_agent import ending, frames, guard, ranks
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
 from plimsoll_agent.modules import Modules
@@ -94,6 +95,7 @@ class Agent:
             self._wrap_backward,
             self._wrap_compile,
             self._wrap_spawned,
+            self._imagine_ranks,
         ):
             try:
                 part()
@@ -284,6 +286,9 @@ class Agent:
                 "the script uses torch.compile: from there on the recording has no module paths and no "
                 "forward phases",
             )
+
+    def _imagine_ranks(self):
+        ranks.install(self._torch, self._recording)
 
     def _wrap_spawned(self):
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""

@@ -29,6 +29,7 @@ mod kernels;
 mod loader;
 mod machine;
 mod memory;
+mod nccl;
 mod nvml;
 mod report;
 mod runtime;

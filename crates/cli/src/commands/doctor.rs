@@ -12,7 +12,7 @@ use crate::{
     cli::{Color, DoctorArgs},
     commands::predict::largest,
     exit::Exit,
-    launch::{self, End, Launch, ScriptCommand, ScriptOutput, Signals, Stop},
+    launch::{self, End, Launch, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
     python::{self, Probe},
 };
 
@@ -132,6 +132,7 @@ fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
         bundle: &bundle,
         session: &session,
         stop: Stop::UntilExit,
+        ranks: Ranks::All,
         output: ScriptOutput::Nowhere,
     };
     let ended = launch::run(launch, &signals, None)?;

@@ -4,6 +4,7 @@
 mod command;
 mod descendants;
 mod progress;
+mod ranks;
 mod signals;
 
 use std::{
@@ -29,6 +30,7 @@ use nix::{
 pub(crate) use self::{
     command::{ScriptCommand, no_such_script, python},
     progress::Progress,
+    ranks::Ranks,
     signals::Signals,
 };
 use crate::cache::{bundle::Bundle, session::Session};
@@ -93,6 +95,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) bundle: &'a Bundle,
     pub(crate) session: &'a Session,
     pub(crate) stop: Stop,
+    pub(crate) ranks: Ranks,
     pub(crate) output: ScriptOutput,
 }
 
@@ -122,9 +125,10 @@ pub(crate) fn run(
 }
 
 fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
-    let Launch { command, bundle, session, stop, output } = launch;
+    let Launch { command, bundle, session, stop, ranks, output } = launch;
     let mut process = Command::new(&command.program);
     process.args(&command.arguments).envs(environment(bundle, session.path(), stop));
+    process.envs(ranks.environment());
     match output {
         ScriptOutput::Inherited => (),
         ScriptOutput::ToStderr => {
