@@ -134,6 +134,7 @@ class Agent:
 
     def _finish(self):
         self.live = False
+        self._phantom.finish()
         self._ending.finish()
 
     def _forked(self):
@@ -158,6 +159,7 @@ class Agent:
     def _after_step(self, step):
         """Names the tensors after the first steps, then less and less often."""
         self._oom.go_on()
+        self._phantom.step()
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 
@@ -288,7 +290,7 @@ class Agent:
             )
 
     def _imagine_ranks(self):
-        ranks.install(self._torch, self._recording)
+        ranks.install(self._torch, self._recording, self._phantom)
 
     def _wrap_spawned(self):
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""

@@ -38,6 +38,17 @@ class Phantom:
             register.argtypes, register.restype = [_CALLBACK], None
             register(self._callback)
 
+    def step(self, steps=1):
+        """The program has finished that many training steps."""
+        finish = _function(self._library, "plimsoll_phantom_steps")
+        if finish is not None:
+            finish.argtypes, finish.restype = [ctypes.c_uint64], None
+            finish(steps)
+
+    def finish(self):
+        """Nothing waits for a step any more."""
+        self.step(1 << 40)
+
     def forget_reads(self):
         """In a forked child."""
         self._reads.clear()

@@ -31,7 +31,7 @@ _C10D = "torch.distributed.distributed_c10d"
 _LAUNCHER = "torch.distributed.launcher.api"
 
 
-def install(torch, recording):
+def install(torch, recording, phantom):
     """Takes its places: in the launchers, and in `torch.distributed` if this process is the one rank."""
     _watch_launcher(recording)
     _wrap_spawn(torch)
@@ -41,6 +41,7 @@ def install(torch, recording):
     objects = Objects(sys.modules[_C10D], imagined, recording.note)
     for name, function in objects.replacements().items():
         _replace(torch, name, function)
+    _wrap_destroy(torch, phantom)
     if imagined:
         _Imagined(torch, recording).install()
 
@@ -52,6 +53,18 @@ def _replace(torch, name, by):
     setattr(c10d, name, by)
     if getattr(torch.distributed, name, None) is before:
         setattr(torch.distributed, name, by)
+
+
+def _wrap_destroy(torch, phantom):
+    """Ending a group waits for PyTorch's watchdog thread, which the phantom lets wait for steps."""
+    destroy = sys.modules[_C10D].destroy_process_group
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args, **kwargs):
+        phantom.finish()
+        return destroy(*args, **kwargs)
+
+    _replace(torch, "destroy_process_group", destroy_process_group)
 
 
 def chosen(world):

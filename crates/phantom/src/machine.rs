@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::card::{self, Card};
 use crate::memory::DeviceMemory;
@@ -12,6 +13,9 @@ use crate::report::{self, DeviceReport};
 
 /// The machine, once a device is asked for.
 static MACHINE: OnceLock<Option<Mutex<Machine>>> = OnceLock::new();
+
+/// Training steps that are over.
+static STEPS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The device of `cudaSetDevice`, per thread as in CUDA.
@@ -45,6 +49,8 @@ pub struct Machine {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     recorded: Option<Instant>,
+    /// Training steps that were over when it was recorded.
+    step: u64,
     /// The capture that the event was recorded in.
     capture: Option<u64>,
 }
@@ -86,6 +92,11 @@ pub fn device_count() -> u32 {
     let Some(card) = card::current() else { return 0 };
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     u32::try_from(card::visible(card.devices, visible.as_deref()).len()).unwrap_or(0)
+}
+
+/// The program has finished `steps` more training steps. Does not begin the use of a device.
+pub fn finish_steps(steps: u64) {
+    STEPS.fetch_add(steps, Ordering::Relaxed);
 }
 
 /// The calling thread's device.
@@ -170,7 +181,7 @@ impl Machine {
     /// `cudaEventCreate...`.
     pub fn create_event(&mut self) -> u64 {
         let event = self.handle();
-        self.events.insert(event, Event { recorded: None, capture: None });
+        self.events.insert(event, Event { recorded: None, step: 0, capture: None });
         event
     }
 
@@ -182,9 +193,19 @@ impl Machine {
     /// `cudaEventRecord`: everything before it is done at once.
     pub fn record(&mut self, event: u64, stream: u64) -> Result<(), Invalid> {
         let capture = self.capturing.get(&stream).copied();
+        let step = STEPS.load(Ordering::Relaxed);
         let event = self.events.get_mut(&event).ok_or(Invalid)?;
-        *event = Event { recorded: Some(Instant::now()), capture };
+        *event = Event { recorded: Some(Instant::now()), step, capture };
         Ok(())
+    }
+
+    /// Whether a whole training step has passed since `event` was recorded, or so much time that
+    /// nothing trains here.
+    pub fn is_long_past(&self, event: u64) -> bool {
+        const LONG: Duration = Duration::from_secs(5);
+        let Some(it) = self.events.get(&event) else { return true };
+        it.step.saturating_add(2) <= STEPS.load(Ordering::Relaxed)
+            || it.recorded.is_none_or(|at| LONG <= at.elapsed())
     }
 
     /// Milliseconds of the host's clock between two recorded events, never zero: scripts divide by it.
@@ -318,6 +339,19 @@ mod tests {
         let graph = machine.end_capture(a).expect("a capture");
         assert_eq!(machine.graph_nodes(graph), 2);
         assert!(machine.capture(a).is_none() && machine.capture(b).is_none());
+    }
+
+    #[test]
+    fn an_event_is_long_past_a_whole_step_later() {
+        let mut machine = machine();
+        let event = machine.create_event();
+        machine.record(event, 0).expect("an event");
+        assert!(!machine.is_long_past(event));
+        finish_steps(1);
+        assert!(!machine.is_long_past(event), "the step that it was recorded in is over");
+        finish_steps(1);
+        assert!(machine.is_long_past(event));
+        assert!(machine.is_long_past(event + 1), "no such event");
     }
 
     #[test]

@@ -28,6 +28,18 @@ const NO_COLOR: c_int = -1;
 #[derive(Clone, Copy)]
 pub struct UniqueId([u8; 128]);
 
+/// Whether the calling thread is the one in which `PyTorch` looks every 100 ms for collectives that are
+/// done, to let go of what they hold. When it looks, in terms of the training step, is a race on a real
+/// device: two ranks of one DDP run were seen to differ by all gradient buckets, those of the first
+/// step that one of them still held in the second. Here it loses the race, always: see
+/// `Machine::is_long_past`.
+pub fn asked_by_watchdog() -> bool {
+    let mut name = [0_u8; 16];
+    // SAFETY: room for the 16 bytes of a thread's name.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name.starts_with(b"pt_nccl_watchdg")
+}
+
 /// Writes an answer where the caller wants it.
 ///
 /// # Safety
