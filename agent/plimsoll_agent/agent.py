@@ -9,6 +9,7 @@ replaced in PyTorch, all of it:
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
     multiprocessing.spawn._wrap              below
+    torch.load                               ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
@@ -19,6 +20,7 @@ import os
 import sys
 
 from plimsoll_agent import ending, frames, guard, ranks
+from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
 from plimsoll_agent.modules import Modules
@@ -60,6 +62,7 @@ class Agent:
         self._tensors = Tensors(torch, memory, recording, self._owners, steps.optimizers)
         self._oom = OutOfMemory(torch, memory, recording, phases, self._tensors)
         self._phantom = Phantom(recording)
+        self._ghosts = Ghosts(torch, recording, steps.optimizers)
         self._ending = ending.Ending(
             torch, recording, memory, steps, self._tensors, self._oom, self._phantom, self._stopping
         )
@@ -96,6 +99,7 @@ class Agent:
             self._wrap_compile,
             self._wrap_spawned,
             self._imagine_ranks,
+            self._ghosts.install,
         ):
             try:
                 part()
@@ -250,6 +254,7 @@ class Agent:
             if not self.live:
                 return run(*args, **kwargs)
             self._stopping.here(self._phases.thread)
+            self._ghosts.training_begins()
             began = self._phases.begin(BACKWARD)
             try:
                 result = run(*args, **kwargs)

@@ -99,9 +99,14 @@ class Phantom:
         self._recording.write("phantom", **json.loads(buffer.raw[:size].decode("utf-8", "replace")))
 
 
+def function(name):
+    """A function that the phantom has for the agent; None without a phantom."""
+    return _function(_library(), name)
+
+
 def tell_group_size(color, size):
     """The phantom's NCCL cannot ask the other ranks how many of them chose `color`."""
-    learn = _function(_library(), "plimsoll_phantom_group")
+    learn = function("plimsoll_phantom_group")
     if learn is not None:
         learn.argtypes, learn.restype = [ctypes.c_int, ctypes.c_int], None
         learn(color, size)

@@ -25,6 +25,7 @@ mod copy;
 mod dnn;
 mod driver;
 mod fatbin;
+mod ghosts;
 mod kernels;
 mod loader;
 mod machine;
