@@ -9,7 +9,7 @@ replaced in PyTorch, all of it:
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
     multiprocessing.spawn._wrap              below
-    torch.load                               ghosts
+    torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """

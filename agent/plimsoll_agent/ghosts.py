@@ -14,8 +14,10 @@ import ctypes
 import functools
 import os
 import sys
+import threading
 import weakref
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.phantom import function
@@ -53,33 +55,44 @@ class Ghosts:
         take.argtypes, take.restype = [ctypes.c_size_t], ctypes.c_void_p
         gone.argtypes, gone.restype = [ctypes.c_void_p], None
         self._memory = take, gone
-        self._wrap_load()
-        if setting == "on":
-            self._begin("--ghost-weights was given")
-            return
         self._limit = min(MOST_REAL, _free_memory() // SHARE)
+        self._wrap_load()
+        self._wrap_mapped_files()
+        self._wrap_executors()
+        if setting == "on":
+            self._begin("--ghost-weights is on")
+            return
         hook = guarded(self._registered)
         self._hook = self._torch.nn.modules.module.register_module_parameter_registration_hook(hook)
 
     def _registered(self, _module, _name, parameter):
         if self._mode is None and parameter is not None and parameter.device.type == "cpu":
-            self._real += parameter.numel() * parameter.element_size()
-            if self._limit < self._real:
-                self._begin("the model's weights on the CPU passed %.1f GiB" % (self._limit / 2**30))
+            self._count(parameter.numel() * parameter.element_size())
+
+    def _count(self, size):
+        """So many more bytes of weights on the host."""
+        self._real += size
+        if self._limit < self._real:
+            self._begin("the model's weights passed %.1f GiB" % (self._limit / 2**30))
 
     def _begin(self, why):
-        if self._mode is not None or self._torch._C._len_torch_dispatch_stack():
+        if self._mode is not None or threading.current_thread() is not threading.main_thread():
+            return
+        if self._torch._C._len_torch_dispatch_stack():
             return  # In somebody's mode; the next parameter may come outside it.
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
-        self._mode = _mode_class(self._torch)(self._torch, *self._memory)
+        self._mode = self._new_mode()
         self._mode.__enter__()
         self._recording.note(
             "ghost-weights",
-            "%s: from there on, large tensors there have no values and take no memory of this machine "
-            "(--ghost-weights off keeps them)" % why,
+            "%s: from there on, large tensors on the CPU have no values and take no memory of this machine "
+            "(--ghost-weights=off keeps them)" % why,
         )
+
+    def _new_mode(self):
+        return _mode_class(self._torch)(*self._memory)
 
     def training_begins(self):
         """Called before each backward: without weights on the host there is nothing left to do."""
@@ -112,6 +125,39 @@ class Ghosts:
 
         torch.load = wrapped
 
+    def _wrap_mapped_files(self):
+        """Weights in a file that is mapped, as safetensors does it: read in pieces, by whichever thread."""
+        storage = self._torch.UntypedStorage
+        map_file = storage.from_file
+
+        @functools.wraps(map_file)
+        def from_file(filename, *args, **kwargs):
+            try:
+                if self._mode is None:
+                    self._count(os.path.getsize(filename))
+            except Exception as error:
+                failed("ghosts.from_file", error)
+            return map_file(filename, *args, **kwargs)
+
+        storage.from_file = staticmethod(from_file)
+
+    def _wrap_executors(self):
+        """A mode belongs to one thread; libraries load and convert weights in several."""
+        submit = ThreadPoolExecutor.submit
+
+        @functools.wraps(submit)
+        def wrapped(executor, fn, /, *args, **kwargs):
+            return submit(executor, self._in_mode, fn, *args, **kwargs)
+
+        ThreadPoolExecutor.submit = wrapped
+
+    def _in_mode(self, fn, /, *args, **kwargs):
+        mode = self._mode
+        if mode is None or mode.is_over or self._torch._C._len_torch_dispatch_stack():
+            return fn(*args, **kwargs)
+        with self._new_mode():
+            return fn(*args, **kwargs)
+
     @guarded
     def _is_large_checkpoint(self, f):
         if not isinstance(f, (str, os.PathLike)) or not os.path.isfile(f):
@@ -139,10 +185,10 @@ def _mode_class(torch):
     class GhostMode(TorchDispatchMode):
         """See the top of this file. Every operation of the thread comes by."""
 
-        def __init__(self, torch, take, gone):
+        def __init__(self, take, gone):
             super().__init__()
             self.is_over = False
-            self._torch, self._take, self._gone = torch, take, gone
+            self._take, self._gone = take, gone
             self._to_copy = torch.ops.aten._to_copy.default
             self._copy = torch.ops.aten.copy_.default
             self._pin = torch.ops.aten._pin_memory.default
@@ -238,19 +284,24 @@ def _mode_class(torch):
             """The host's part of a copy to the device is done for nothing, the device's for real."""
             if func is not self._copy or devices != {"cpu", "cuda"}:
                 return False, None
-            to, source, *more = args
+            to, source = args[:2]
             if to.device.type != "cuda" or to.dtype == source.dtype:
                 return False, None
-            return True, func(to, self._as(source, to.dtype), *more, **kwargs)
+            return True, self._converted_into(to, bool(args[2:] and args[2] or kwargs.get("non_blocking")))
 
         def _to_device(self, func, args, kwargs):
             dtype = kwargs.get("dtype")
             if func is not self._to_copy or dtype in (None, args[0].dtype):
                 return False, None
-            return True, func(self._as(args[0], dtype), **kwargs)
+            shape = func(_on_meta(torch, args[0]), **dict(kwargs, device="meta", pin_memory=None))
+            to = torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, device=kwargs["device"])
+            return True, self._converted_into(to, bool(kwargs.get("non_blocking")))
 
-        def _as(self, source, dtype):
-            return self._ghost(torch.empty_like(source, dtype=dtype, device="meta"))
+        def _converted_into(self, to, non_blocking):
+            """PyTorch converts on the host, and needs a target in one piece, as `copy_kernel_cuda` has it."""
+            piece = to if to.is_contiguous() else torch.empty_like(to, memory_format=torch.contiguous_format)
+            piece.copy_(self._ghost(torch.empty_like(piece, device="meta")), non_blocking=non_blocking)
+            return to if piece is to else to.copy_(piece, non_blocking=non_blocking)
 
         # On the host.
 

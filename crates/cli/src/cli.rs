@@ -80,6 +80,20 @@ pub(crate) struct PredictArgs {
     #[arg(long, conflicts_with_all = ["world_size", "rank"])]
     pub(crate) all_ranks: bool,
 
+    /// Give large tensors on the host no memory and no values, so that models larger than this machine can be
+    /// built on it: `auto` once weights there become many, `on` from the start, `off` never.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        hide_possible_values = true
+    )]
+    pub(crate) ghost_weights: GhostWeights,
+
     /// Stop after N optimizer steps, instead of when memory is steady.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "until_exit")]
     pub(crate) steps: Option<u32>,
@@ -117,7 +131,7 @@ Examples:
   plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
   plimsoll predict --gpu h200 --memory 20GiB --steps 10 -- python -m my.training
   plimsoll predict --gpu a100-80g -- torchrun --nproc-per-node 8 train.py
-  plimsoll predict --gpu h100-80g --world-size 64 --rank 5 -- python train.py
+  plimsoll predict --gpu h100-80g --world-size 64 -- python fsdp.py --model 70b
   plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh
 
 Exit codes:
@@ -255,6 +269,16 @@ pub(crate) struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// When large tensors on the host are ghosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GhostWeights {
+    /// Once the weights there become many for this machine.
+    #[default]
+    Auto,
+    On,
+    Off,
 }
 
 /// When to use colors.

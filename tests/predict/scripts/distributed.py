@@ -103,7 +103,8 @@ def train(kind, device, world):
 
         optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.AdamW)
     else:
-        optimizer = torch.optim.AdamW(net.parameters())
+        # A mixture of tensors that are split and tensors that are not.
+        optimizer = torch.optim.AdamW(net.parameters(), foreach=None if kind != "tensor" else False)
     for _ in range(6):
         loss = net(torch.randn(BATCH, WIDTH, device=device)).square().mean()
         loss.backward()

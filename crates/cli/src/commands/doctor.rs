@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     cache::{Cache, bundle, bundle::Bundle, session::Session},
-    cli::{Color, DoctorArgs},
+    cli::{Color, DoctorArgs, GhostWeights},
     commands::predict::largest,
     exit::Exit,
     launch::{self, End, Launch, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
@@ -133,6 +133,7 @@ fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
         session: &session,
         stop: Stop::UntilExit,
         ranks: Ranks::All,
+        ghost_weights: GhostWeights::Off,
         output: ScriptOutput::Nowhere,
     };
     let ended = launch::run(launch, &signals, None)?;

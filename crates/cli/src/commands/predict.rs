@@ -140,7 +140,15 @@ fn run_script(
     let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
     let progress = (!args.quiet && io::stderr().is_terminal())
         .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
-    let launch = Launch { command, bundle: &bundle, session: &session, stop, ranks, output };
+    let launch = Launch {
+        command,
+        bundle: &bundle,
+        session: &session,
+        stop,
+        ranks,
+        ghost_weights: args.ghost_weights,
+        output,
+    };
     let ended = launch::run(launch, &signals, progress)?;
     let folders = session.read();
     // What was written last is what is missing then, and nothing else would say so.
