@@ -28,7 +28,9 @@ use crate::{
     cli::{Color, PredictArgs},
     diagnosis,
     exit::Exit,
-    launch::{self, End, Ended, Launch, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    launch::{
+        self, End, Ended, Launch, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
+    },
     record,
     sink::Sink,
 };
@@ -56,7 +58,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
 
     let cache = Cache::open()?;
-    let (ended, folders) = run_script(args, (&card, &conf, ranks), &command, &cache, json_on_stdout)?;
+    let (ended, folders) =
+        run_script(args, (&card, &conf, ranks), &command, &cache, json_on_stdout)?;
     if let Some(sink) = record {
         record::write(&conf, args, &ended, &folders, sink)?;
     }

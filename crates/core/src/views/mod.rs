@@ -2,6 +2,7 @@
 
 pub mod explain_text;
 pub mod explain_wire;
+mod ranks;
 pub mod replay;
 pub mod text;
 pub mod wire;

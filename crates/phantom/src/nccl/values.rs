@@ -69,14 +69,7 @@ impl Reduction {
 }
 
 /// The result at `to` of a reduction of `count` elements, this rank's part of which is at `from`.
-pub fn reduce(
-    contents: &mut Contents,
-    to: u64,
-    from: u64,
-    count: u64,
-    kind: Kind,
-    how: Reduction,
-) {
+pub fn reduce(contents: &mut Contents, to: u64, from: u64, count: u64, kind: Kind, how: Reduction) {
     let bytes = count.saturating_mul(kind.width());
     match how {
         Reduction::Same if to == from => {}
@@ -174,9 +167,12 @@ mod tests {
     #[test]
     fn what_cannot_be_computed_is_not_known_afterwards() {
         let mut contents = Contents::default();
-        for (kind, op, ranks) in
-            [(Kind::Narrow(2), 0, 2), (Kind::Single, 1, 2), (Kind::Single, 9, 2), (Kind::Single, 0, 0)]
-        {
+        for (kind, op, ranks) in [
+            (Kind::Narrow(2), 0, 2),
+            (Kind::Single, 1, 2),
+            (Kind::Single, 9, 2),
+            (Kind::Single, 0, 0),
+        ] {
             contents.write(0, &[1; 8]);
             reduce(&mut contents, 0, 0, 8 / kind.width(), kind, Reduction::of(op, ranks));
             assert_eq!(known(&contents, 0, 8), None, "{kind:?} {op} {ranks}");
