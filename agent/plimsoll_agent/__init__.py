@@ -14,6 +14,9 @@ One module, one concern; `agent.install` wires them together once torch has been
     owners        which model a module belongs to, and its path there
     tensors       which address is which parameter, gradient, state or input
     oom           where memory ran out
+    ranks         one rank of a job, the others imagined
+    objects       Python objects that ranks send each other
+    ghosts        weights on the host that take no memory and no time
     phantom       what only the phantom GPU knows
     frames        which line of a stack is the user's own
     ending        the last words of a process

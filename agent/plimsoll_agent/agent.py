@@ -9,6 +9,8 @@ replaced in PyTorch, all of it:
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
     multiprocessing.spawn._wrap              below
+    torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
+    distributed: rendezvous and what else needs other ranks; launchers   ranks
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
 
@@ -17,7 +19,8 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import ending, frames, guard
+from plimsoll_agent import ending, frames, guard, ranks
+from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
 from plimsoll_agent.modules import Modules
@@ -59,6 +62,7 @@ class Agent:
         self._tensors = Tensors(torch, memory, recording, self._owners, steps.optimizers)
         self._oom = OutOfMemory(torch, memory, recording, phases, self._tensors)
         self._phantom = Phantom(recording)
+        self._ghosts = Ghosts(torch, recording, steps.optimizers)
         self._ending = ending.Ending(
             torch, recording, memory, steps, self._tensors, self._oom, self._phantom, self._stopping
         )
@@ -94,6 +98,8 @@ class Agent:
             self._wrap_backward,
             self._wrap_compile,
             self._wrap_spawned,
+            self._imagine_ranks,
+            self._ghosts.install,
         ):
             try:
                 part()
@@ -132,6 +138,7 @@ class Agent:
 
     def _finish(self):
         self.live = False
+        self._phantom.finish()
         self._ending.finish()
 
     def _forked(self):
@@ -156,6 +163,7 @@ class Agent:
     def _after_step(self, step):
         """Names the tensors after the first steps, then less and less often."""
         self._oom.go_on()
+        self._phantom.step()
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 
@@ -246,6 +254,7 @@ class Agent:
             if not self.live:
                 return run(*args, **kwargs)
             self._stopping.here(self._phases.thread)
+            self._ghosts.training_begins()
             began = self._phases.begin(BACKWARD)
             try:
                 result = run(*args, **kwargs)
@@ -284,6 +293,9 @@ class Agent:
                 "the script uses torch.compile: from there on the recording has no module paths and no "
                 "forward phases",
             )
+
+    def _imagine_ranks(self):
+        ranks.install(self._torch, self._recording, self._phantom)
 
     def _wrap_spawned(self):
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""

@@ -38,6 +38,17 @@ class Phantom:
             register.argtypes, register.restype = [_CALLBACK], None
             register(self._callback)
 
+    def step(self, steps=1):
+        """The program has finished that many training steps."""
+        finish = _function(self._library, "plimsoll_phantom_steps")
+        if finish is not None:
+            finish.argtypes, finish.restype = [ctypes.c_uint64], None
+            finish(steps)
+
+    def finish(self):
+        """Nothing waits for a step any more."""
+        self.step(1 << 40)
+
     def forget_reads(self):
         """In a forked child."""
         self._reads.clear()
@@ -86,6 +97,19 @@ class Phantom:
             if size < len(buffer):
                 break
         self._recording.write("phantom", **json.loads(buffer.raw[:size].decode("utf-8", "replace")))
+
+
+def function(name):
+    """A function that the phantom has for the agent; None without a phantom."""
+    return _function(_library(), name)
+
+
+def tell_group_size(color, size):
+    """The phantom's NCCL cannot ask the other ranks how many of them chose `color`."""
+    learn = function("plimsoll_phantom_group")
+    if learn is not None:
+        learn.argtypes, learn.restype = [ctypes.c_int, ctypes.c_int], None
+        learn(color, size)
 
 
 def _outside_ours(frame):

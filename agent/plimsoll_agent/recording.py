@@ -56,6 +56,13 @@ class Recording:
         """Since the recording began."""
         return round(time.time() - self.began, 6)
 
+    def withdraw(self):
+        """This process had nothing to say after all: what it wrote so far goes."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+            os.unlink(os.path.join(self.folder, "agent.jsonl"))
+
     def forked(self):
         """In a forked child: forget the parent's file; a first line would open the child's own."""
         if self._fd is not None:

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// The answer to a call that is not imitated: each library's own "not supported".
-const REFUSALS: [(&str, i32); 10] = [
+const REFUSALS: [(&str, i32); 11] = [
     ("cudart", 801),
     ("driver", 801),
     ("nvml", 3),
@@ -17,6 +17,7 @@ const REFUSALS: [(&str, i32); 10] = [
     ("cufft", 16),
     ("curand", 999),
     ("cudnn", 3000),
+    ("nccl", 5),
 ];
 
 fn main() {

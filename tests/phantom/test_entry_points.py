@@ -21,13 +21,14 @@ LIBRARIES = {
     "cusparse": r"cusparse(?!Lt)[A-Z]",
     "cufft": r"cufft[A-Z]",
     "curand": r"curand[A-Z]",
+    "nccl": r"nccl[A-Z]",
     "nvml": r"nvml[A-Z]",
     "cudart": r"(__)?cuda[A-Z]",
     "driver": r"cu(?!File|sparseLt)[A-Z]",
 }
 # Libraries that stay the real ones: they compile, trace, talk to files or to other GPUs, and reach a device
 # only through functions of the libraries above.
-LEFT_ALONE = r"cuFile|cupti|cusparseLt|nccl|nvrtc|nvshmem|nvJitLink"
+LEFT_ALONE = r"cuFile|cupti|cusparseLt|nvrtc|nvshmem|nvJitLink"
 # What torch asks for by name and does without.
 OPTIONAL = {
     "nvmlDeviceGetGpuFabricInfoV",  # `C10_NVML_DRIVER_API_OPTIONAL`: older drivers lack it.

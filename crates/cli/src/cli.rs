@@ -65,9 +65,36 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Bytes>,
 
-    /// How many of these cards the machine has.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) gpus: u32,
+    /// How many of these cards the machine has: 1, or as many as the ranks need, up to 8.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) gpus: Option<u32>,
+
+    /// Run one rank of a job of N; the others are imagined. Launchers in the command (`torchrun`,
+    /// `accelerate launch`) start one rank by themselves, and N is theirs if it is not given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) world_size: Option<u32>,
+
+    /// The rank that runs: the first, if it is not given.
+    #[arg(long, value_name = "R")]
+    pub(crate) rank: Option<u32>,
+
+    /// Let launchers start every rank of this machine as a process.
+    #[arg(long, conflicts_with_all = ["world_size", "rank"])]
+    pub(crate) all_ranks: bool,
+
+    /// Give large tensors on the host no memory and no values, so that models larger than this machine can be
+    /// built on it: `auto` once weights there become many, `on` from the start, `off` never.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        hide_possible_values = true
+    )]
+    pub(crate) ghost_weights: GhostWeights,
 
     /// Stop after N optimizer steps, instead of when memory is steady.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "until_exit")]
@@ -105,7 +132,8 @@ Examples:
   plimsoll predict train.py                      on which cards does it fit?
   plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
   plimsoll predict --gpu h200 --memory 20GiB --steps 10 -- python -m my.training
-  plimsoll predict --gpu a100-80g --gpus 8 -- torchrun --nproc-per-node 8 train.py
+  plimsoll predict --gpu a100-80g -- torchrun --nproc-per-node 8 train.py
+  plimsoll predict --gpu h100-80g --world-size 64 -- python fsdp.py --model 70b
   plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh
 
 Exit codes:
@@ -328,6 +356,16 @@ pub(crate) struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// When large tensors on the host are ghosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GhostWeights {
+    /// Once the weights there become many for this machine.
+    #[default]
+    Auto,
+    On,
+    Off,
 }
 
 /// When to use colors.

@@ -3,7 +3,6 @@
 
 use std::io::{Cursor, Write as _};
 
-use plimsoll_core::cards::Card;
 use serde_json::json;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
@@ -18,7 +17,7 @@ use crate::{
 const FORMAT: u32 = 1;
 
 pub(crate) fn write(
-    card: &Card,
+    phantom_conf: &str,
     args: &PredictArgs,
     ended: &Ended,
     folders: &[ProcessFolder],
@@ -49,7 +48,7 @@ pub(crate) fn write(
         Ok(())
     };
     add("manifest.json".to_owned(), serde_json::to_string_pretty(&manifest)?.as_bytes())?;
-    add("phantom.conf".to_owned(), card.phantom_conf(args.gpus).as_bytes())?;
+    add("phantom.conf".to_owned(), phantom_conf.as_bytes())?;
     for ProcessFolder { pid, notes, snapshot, phantom_log } in folders {
         let files = [
             ("agent.jsonl", Some(notes.as_slice()).filter(|it| !it.is_empty())),

@@ -33,8 +33,8 @@ pub(crate) fn of_file(path: &Path) -> anyhow::Result<Vec<Process>> {
     let name = file_name(path);
     match open::read(path)? {
         Opened::File(stream) => {
-            let (trace, warnings) =
-                snapshot::read_from(stream.reader()).with_context(|| format!("cannot read {shown}"))?;
+            let (trace, warnings) = snapshot::read_from(stream.reader())
+                .with_context(|| format!("cannot read {shown}"))?;
             let recording = Recording { trace: Some(trace), ..Recording::default() };
             let warnings = warnings.iter().map(ToString::to_string).collect();
             Ok(vec![Process { rank: ranks::of_path(path), name, recording, warnings }])

@@ -28,6 +28,12 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
     json.len()
 }
 
+/// The program has finished `steps` more training steps; very many when it ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_steps(steps: u64) {
+    machine::finish_steps(steps);
+}
+
 /// Sets the function that is called, on the reading thread, when the program copies bytes to the
 /// host that are not known. Null for none.
 #[unsafe(no_mangle)]

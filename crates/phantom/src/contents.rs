@@ -100,6 +100,11 @@ impl Contents {
         (self.read(at, &mut bytes) == 0).then_some(bytes)
     }
 
+    /// Whether any of `size` bytes at `at` is known.
+    pub fn knows_any(&self, at: u64, size: u64) -> bool {
+        self.overlapping(at, at.saturating_add(size)).next().is_some()
+    }
+
     /// Copies within the device: what is known of the source is known of the target, the rest of
     /// the target is forgotten.
     pub fn copy(&mut self, to: u64, from: u64, size: u64) {

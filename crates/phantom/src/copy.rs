@@ -1,6 +1,7 @@
 //! Copies and fills, for the runtime and the driver alike: which side is the device is told by the
 //! address, as unified addressing does.
 
+use crate::ghosts;
 use crate::kernels;
 use crate::machine;
 use crate::report;
@@ -37,9 +38,22 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                 }
             }
             (Some(target), None) => {
+                if ghosts::covers(from, size) {
+                    machine.devices[target].contents.forget(to, size);
+                    return;
+                }
                 // SAFETY: the caller vouches for the host side.
                 let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, length) };
                 machine.devices[target].contents.write(to, bytes);
+            }
+            // Values that nobody asks for; the program is not told that they are unknown.
+            (None, Some(_)) if ghosts::covers(to, size) => {}
+            (None, Some(source))
+                if !machine.devices[source].contents.knows_any(from, size)
+                    && machine::Machine::host_range(&machine.pinned, to).is_some()
+                    && zero_pages(to, size) =>
+            {
+                unknown = size;
             }
             (None, Some(source)) => {
                 // SAFETY: the caller vouches for the host side.
@@ -61,6 +75,31 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
         }
     }
     report::unknown_read(from, unknown);
+}
+
+/// Makes pinned memory zeros by giving its pages back to the host, where there are many. `false` if
+/// it did nothing.
+///
+/// Gradients and states that are offloaded fill buffers as large as a model, step after step.
+fn zero_pages(at: u64, size: u64) -> bool {
+    const PAGE: u64 = 4096;
+    const MANY: u64 = 1 << 20;
+    let (first, end) = (at.next_multiple_of(PAGE), (at + size) / PAGE * PAGE);
+    if size < MANY || end <= first {
+        return false;
+    }
+    let part = |from: u64, to: u64| (from as *mut libc::c_void, usize::try_from(to - from));
+    let (start, Ok(length)) = part(first, end) else { return false };
+    // SAFETY: whole pages of an anonymous private mapping that we gave the program, which asks for them
+    // to be overwritten; given back, they read as zeros.
+    if unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) } != 0 {
+        return false;
+    }
+    for (start, length) in [part(at, first), part(end, at + size)] {
+        // SAFETY: the rest of the range that is to be overwritten.
+        unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, length.unwrap_or(0)) };
+    }
+    true
 }
 
 /// Copies `rows` rows of `width` bytes whose starts are a pitch apart.

@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::card::{self, Card};
 use crate::memory::DeviceMemory;
@@ -16,6 +17,9 @@ pub const LAUNCH: Duration = Duration::from_micros(100);
 
 /// The machine, once a device is asked for.
 static MACHINE: OnceLock<Option<Mutex<Machine>>> = OnceLock::new();
+
+/// Training steps that are over.
+static STEPS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// The device of `cudaSetDevice`, per thread as in CUDA.
@@ -50,8 +54,10 @@ pub struct Machine {
 
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    /// When, by the machine's clock.
-    recorded: Option<Duration>,
+    /// When, by the machine's clock, and by the host's.
+    recorded: Option<(Duration, Instant)>,
+    /// Training steps that were over when it was recorded.
+    step: u64,
     /// The capture that the event was recorded in.
     capture: Option<u64>,
 }
@@ -93,6 +99,11 @@ pub fn device_count() -> u32 {
     let Some(card) = card::current() else { return 0 };
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     u32::try_from(card::visible(card.devices, visible.as_deref()).len()).unwrap_or(0)
+}
+
+/// The program has finished `steps` more training steps. Does not begin the use of a device.
+pub fn finish_steps(steps: u64) {
+    STEPS.fetch_add(steps, Ordering::Relaxed);
 }
 
 /// The calling thread's device.
@@ -178,7 +189,7 @@ impl Machine {
     /// `cudaEventCreate...`.
     pub fn create_event(&mut self) -> u64 {
         let event = self.handle();
-        self.events.insert(event, Event { recorded: None, capture: None });
+        self.events.insert(event, Event { recorded: None, step: 0, capture: None });
         event
     }
 
@@ -190,15 +201,28 @@ impl Machine {
     /// `cudaEventRecord`: everything before it is done at once.
     pub fn record(&mut self, event: u64, stream: u64) -> Result<(), Invalid> {
         let capture = self.capturing.get(&stream).copied();
+        let step = STEPS.load(Ordering::Relaxed);
         let event = self.events.get_mut(&event).ok_or(Invalid)?;
-        *event = Event { recorded: Some(self.clock), capture };
+        *event = Event { recorded: Some((self.clock, Instant::now())), step, capture };
         Ok(())
+    }
+
+    /// Whether a whole training step has passed since `event` was recorded, or so much time that
+    /// nothing trains here.
+    pub fn is_long_past(&self, event: u64) -> bool {
+        const LONG: Duration = Duration::from_secs(5);
+        let Some(it) = self.events.get(&event) else { return true };
+        it.step.saturating_add(2) <= STEPS.load(Ordering::Relaxed)
+            || it.recorded.is_none_or(|(_, at)| LONG <= at.elapsed())
     }
 
     /// Milliseconds between two recorded events, never zero: scripts divide by it. No host's clock: a
     /// program that times kernels to choose one chooses the same one every time.
     pub fn elapsed_millis(&self, from: u64, to: u64) -> Result<f32, Invalid> {
-        let at = |event| self.events.get(&event).and_then(|it| it.recorded).ok_or(Invalid);
+        let at = |event| {
+            let it = self.events.get(&event).and_then(|it| it.recorded);
+            it.map(|(clock, _)| clock).ok_or(Invalid)
+        };
         let elapsed = at(to)?.saturating_sub(at(from)?);
         Ok((elapsed.as_secs_f32() * 1e3).max(1e-3))
     }
@@ -333,6 +357,19 @@ mod tests {
         let graph = machine.end_capture(a).expect("a capture");
         assert_eq!(machine.graph_nodes(graph), 2);
         assert!(machine.capture(a).is_none() && machine.capture(b).is_none());
+    }
+
+    #[test]
+    fn an_event_is_long_past_a_whole_step_later() {
+        let mut machine = machine();
+        let event = machine.create_event();
+        machine.record(event, 0).expect("an event");
+        assert!(!machine.is_long_past(event));
+        finish_steps(1);
+        assert!(!machine.is_long_past(event), "the step that it was recorded in is over");
+        finish_steps(1);
+        assert!(machine.is_long_past(event));
+        assert!(machine.is_long_past(event + 1), "no such event");
     }
 
     #[test]

@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::{
     cache::{Cache, bundle, bundle::Bundle, session::Session},
-    cli::{Color, DoctorArgs},
+    cli::{Color, DoctorArgs, GhostWeights},
     commands::predict::largest,
     exit::Exit,
-    launch::{self, End, Launch, ScriptCommand, ScriptOutput, Signals, Stop},
+    launch::{self, End, Launch, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
     python::{self, Probe},
 };
 
@@ -132,6 +132,8 @@ fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
         bundle: &bundle,
         session: &session,
         stop: Stop::UntilExit,
+        ranks: Ranks::All,
+        ghost_weights: GhostWeights::Off,
         output: ScriptOutput::Nowhere,
     };
     let ended = launch::run(launch, &signals, None)?;

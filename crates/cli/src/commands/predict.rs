@@ -28,7 +28,9 @@ use crate::{
     cli::{Color, PredictArgs},
     diagnosis,
     exit::Exit,
-    launch::{self, End, Ended, Launch, Progress, ScriptCommand, ScriptOutput, Signals, Stop},
+    launch::{
+        self, End, Ended, Launch, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
+    },
     record,
     sink::Sink,
 };
@@ -48,15 +50,18 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
     }
     let card = card(args)?;
+    let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
+    let conf = card.phantom_conf(ranks.devices(args.gpus));
     let command = ScriptCommand::resolve(&args.command)?;
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let record = args.record.as_deref().map(Sink::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
 
     let cache = Cache::open()?;
-    let (ended, folders) = run_script(args, &card, &command, &cache, json_on_stdout)?;
+    let (ended, folders) =
+        run_script(args, (&card, &conf, ranks), &command, &cache, json_on_stdout)?;
     if let Some(sink) = record {
-        record::write(&card, args, &ended, &folders, sink)?;
+        record::write(&conf, args, &ended, &folders, sink)?;
     }
 
     let (recordings, unread) = read(&folders);
@@ -120,7 +125,7 @@ pub(crate) fn largest() -> &'static Card {
 /// Runs the script, and removes its session folder whatever happens.
 fn run_script(
     args: &PredictArgs,
-    card: &Card,
+    (card, conf, ranks): (&Card, &str, Ranks),
     command: &ScriptCommand,
     cache: &Cache,
     json_on_stdout: bool,
@@ -129,7 +134,7 @@ fn run_script(
     // Dropped last: until the folder is gone, Ctrl-C waits.
     let signals = Signals::hold().context("cannot hold signals")?;
     let session = Session::create(cache)?;
-    session.configure(&card.phantom_conf(args.gpus))?;
+    session.configure(conf)?;
     let stop = match (args.until_exit, args.steps) {
         (true, _) => Stop::UntilExit,
         (false, Some(n)) => Stop::Steps(n),
@@ -138,7 +143,15 @@ fn run_script(
     let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
     let progress = (!args.quiet && io::stderr().is_terminal())
         .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
-    let launch = Launch { command, bundle: &bundle, session: &session, stop, output };
+    let launch = Launch {
+        command,
+        bundle: &bundle,
+        session: &session,
+        stop,
+        ranks,
+        ghost_weights: args.ghost_weights,
+        output,
+    };
     let ended = launch::run(launch, &signals, progress)?;
     let folders = session.read();
     // What was written last is what is missing then, and nothing else would say so.

@@ -4,6 +4,7 @@
 mod command;
 mod descendants;
 mod progress;
+mod ranks;
 mod signals;
 
 use std::{
@@ -29,9 +30,13 @@ use nix::{
 pub(crate) use self::{
     command::{ScriptCommand, no_such_script, python},
     progress::Progress,
+    ranks::Ranks,
     signals::Signals,
 };
-use crate::cache::{bundle::Bundle, session::Session};
+use crate::{
+    cache::{bundle::Bundle, session::Session},
+    cli::GhostWeights,
+};
 
 /// How often we look around when nothing happens.
 const TICK: Duration = Duration::from_millis(250);
@@ -93,6 +98,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) bundle: &'a Bundle,
     pub(crate) session: &'a Session,
     pub(crate) stop: Stop,
+    pub(crate) ranks: Ranks,
+    pub(crate) ghost_weights: GhostWeights,
     pub(crate) output: ScriptOutput,
 }
 
@@ -122,9 +129,17 @@ pub(crate) fn run(
 }
 
 fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
-    let Launch { command, bundle, session, stop, output } = launch;
+    let Launch { command, bundle, session, stop, ranks, ghost_weights, output } = launch;
     let mut process = Command::new(&command.program);
     process.args(&command.arguments).envs(environment(bundle, session.path(), stop));
+    process.envs(ranks.environment()).env(
+        "PLIMSOLL_GHOST_WEIGHTS",
+        match ghost_weights {
+            GhostWeights::Auto => "auto",
+            GhostWeights::On => "on",
+            GhostWeights::Off => "off",
+        },
+    );
     match output {
         ScriptOutput::Inherited => (),
         ScriptOutput::ToStderr => {

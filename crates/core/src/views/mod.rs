@@ -1,5 +1,6 @@
 //! The results for people ([`text`], [`replay`]) and for programs ([`wire`]). Nothing is computed here.
 
+mod by_rank;
 pub mod diff;
 pub mod explain_text;
 pub mod explain_wire;

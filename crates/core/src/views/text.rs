@@ -10,6 +10,7 @@ use crate::{
     },
     recording::{CodeLine, Phase},
     units::Bytes,
+    views::by_rank,
 };
 
 /// Steps that the curve shows; of more, the first and the last ones.
@@ -78,6 +79,7 @@ impl Report<'_> {
         self.verdict(f)?;
         if p.peak.allocated != Bytes::ZERO && p.outcome != Outcome::ScriptFailed {
             self.peaks(f)?;
+            by_rank::table(f, &p.ranks, self.styles)?;
             self.categories(f)?;
             self.lines(f)?;
             self.modules(f)?;

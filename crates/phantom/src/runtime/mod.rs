@@ -21,6 +21,7 @@ pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const NO_DEVICE: i32 = 100;
 pub(crate) const INVALID_DEVICE: i32 = 101;
 pub(crate) const INVALID_HANDLE: i32 = 400;
+pub(crate) const NOT_READY: i32 = 600;
 
 thread_local! {
     static LAST_ERROR: Cell<i32> = const { Cell::new(SUCCESS) };

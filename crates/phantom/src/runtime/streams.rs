@@ -2,8 +2,9 @@
 
 use std::ffi::{c_float, c_int, c_uint, c_void};
 
-use super::{INVALID_HANDLE, INVALID_VALUE, SUCCESS, answer, fail, machine};
+use super::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, SUCCESS, answer, fail, machine};
 use crate::machine::Machine;
+use crate::nccl;
 use crate::report;
 
 /// `cudaErrorStreamCaptureUnsupported`, `...Invalidated` and relatives begin here; 900 says that the
@@ -145,7 +146,10 @@ pub extern "C" fn cudaEventRecordWithFlags(event: u64, stream: u64, _flags: c_ui
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaEventQuery(_event: u64) -> i32 {
+pub extern "C" fn cudaEventQuery(event: u64) -> i32 {
+    if nccl::asked_by_watchdog() && !machine!().is_long_past(event) {
+        return NOT_READY;
+    }
     SUCCESS
 }
 

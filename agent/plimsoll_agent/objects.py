@@ -1,0 +1,142 @@
+"""Python objects that ranks send each other over NCCL.
+
+On a phantom no bytes arrive at another rank, and an object that is half pickled cannot be read. Where
+the other ranks are processes, objects go through the group's store, which is real; where they are
+imagined, the list of who would have received stays as it is, and the report says so. Groups on the host
+(gloo) need none of this.
+"""
+
+import functools
+import pickle
+
+
+class Objects:
+    """The object collectives of `torch.distributed`, in this process."""
+
+    def __init__(self, c10d, imagined, note):
+        self._c10d = c10d
+        self._imagined = imagined
+        self._note = note
+        self._counts = {}
+
+    def replacements(self):
+        """The functions, by name."""
+        names = (
+            "broadcast_object_list",
+            "send_object_list",
+            "recv_object_list",
+            "scatter_object_list",
+            "all_gather_object",
+            "gather_object",
+        )
+        return {name: self._instead_of(getattr(self._c10d, name), getattr(self, "_" + name)) for name in names}
+
+    def _instead_of(self, real, ours):
+        @functools.wraps(real)
+        def call(*args, **kwargs):
+            group = self._group(real, args, kwargs)
+            if group is None or not self._is_on_device(group):
+                return real(*args, **kwargs)
+            return ours(real, *args, **kwargs)
+
+        return call
+
+    def _group(self, real, args, kwargs):
+        """The group of a call; None if this process is in none, which is the real function's affair."""
+        import inspect
+
+        try:
+            bound = inspect.signature(real).bind(*args, **kwargs)
+        except TypeError:
+            return None
+        group = bound.arguments.get("group") or (self._c10d._get_default_group() if self._c10d.is_initialized() else None)
+        is_in_it = group is not None and not self._c10d._rank_not_in_group(group)
+        return group if is_in_it else None
+
+    def _is_on_device(self, group):
+        # A host backend may be wanted all the same, but only the device's needs us.
+        return "cuda" in str(self._c10d._get_object_coll_device(group))
+
+    # Each has the arguments of the real function, after that function itself.
+
+    def _broadcast_object_list(self, real, object_list, src=None, group=None, device=None, group_src=None):
+        group, source = self._with(group, src, group_src)
+        if self._imagined:
+            if group.rank() == source:
+                return real(object_list, src=src, group=group, device=device, group_src=group_src)
+            return self._unknown("broadcast_object_list")
+        key = self._key(group, "broadcast", source)
+        if group.rank() == source:
+            self._put(group, key, list(object_list))
+        else:
+            object_list[:] = self._take(group, key)
+
+    def _send_object_list(self, real, object_list, dst=None, group=None, device=None, group_dst=None, use_batch=False):
+        group, target = self._with(group, dst, group_dst)
+        if not self._imagined:
+            self._put(group, self._key(group, "send", group.rank(), target), list(object_list))
+
+    def _recv_object_list(self, real, object_list, src=None, group=None, device=None, group_src=None, use_batch=False):
+        group, source = self._with(group, src, group_src)
+        if self._imagined:
+            self._unknown("recv_object_list")
+        else:
+            object_list[:] = self._take(group, self._key(group, "send", source, group.rank()))
+        return self._c10d.get_global_rank(group, source)
+
+    def _scatter_object_list(self, real, out, inputs=None, src=None, group=None, group_src=None):
+        group, source = self._with(group, src, group_src)
+        key = self._key(group, "scatter", source)
+        if group.rank() == source:
+            out[0] = inputs[source]
+            if not self._imagined:
+                self._put(group, key, list(inputs))
+        elif self._imagined:
+            self._unknown("scatter_object_list")
+        else:
+            out[0] = self._take(group, key)[group.rank()]
+
+    def _all_gather_object(self, real, object_list, obj, group=None):
+        group, _ = self._with(group, None, 0)
+        if self._imagined:
+            # Not the real one: it would compare sizes on the device, which computes nothing.
+            data = pickle.dumps(obj)
+            object_list[:] = [pickle.loads(data) for _ in range(group.size())]
+            return
+        keys = [self._key(group, "gather", rank) for rank in range(group.size())]
+        self._put(group, keys[group.rank()], obj)
+        for rank, key in enumerate(keys):
+            object_list[rank] = self._take(group, key)
+
+    def _gather_object(self, real, obj, object_gather_list=None, dst=None, group=None, group_dst=None):
+        group, target = self._with(group, dst, group_dst)
+        everybody = [None] * group.size()
+        self._all_gather_object(real, everybody, obj, group)
+        if group.rank() == target:
+            object_gather_list[:] = everybody
+
+    def _with(self, group, rank, group_rank):
+        """The group, and the number in it of the rank that was named in one way or the other."""
+        group = group or self._c10d._get_default_group()
+        if group_rank is not None:
+            return group, group_rank
+        return group, self._c10d.get_group_rank(group, 0 if rank is None else rank)
+
+    def _key(self, group, *what):
+        """A name that both sides of this call, and of no other, arrive at."""
+        name = "/".join(map(str, ("plimsoll",) + what))
+        count = self._counts[id(group), name] = self._counts.get((id(group), name), 0) + 1
+        return "%s/%d" % (name, count)
+
+    def _put(self, group, key, value):
+        self._c10d._get_process_group_store(group).set(key, pickle.dumps(value))
+
+    def _take(self, group, key):
+        return pickle.loads(self._c10d._get_process_group_store(group).get(key))
+
+    def _unknown(self, name):
+        self._note(
+            "unknown-objects",
+            "%s was to bring Python objects from a rank that is imagined, and brought none; --all-ranks runs every "
+            "rank of this machine" % name,
+        )

@@ -1,0 +1,393 @@
+"""One rank of a job whose other ranks are imagined.
+
+A launcher that would start many processes (`torchrun`, `accelerate launch`, `mp.spawn`) starts one of
+them, in the environment that it would have had among the others; and in that one the rendezvous is
+answered without them. Everything else is PyTorch's: its `ProcessGroupNCCL` with its streams and its
+bookkeeping runs over the phantom's NCCL. What crosses the host (gloo groups, the store) is answered as
+if every other rank said what this one says.
+"""
+
+import functools
+import os
+import sys
+import threading
+from importlib.machinery import PathFinder
+
+from plimsoll_agent import frames
+from plimsoll_agent.guard import failed
+from plimsoll_agent.objects import Objects
+from plimsoll_agent.phantom import tell_group_size
+
+WORLD = "PLIMSOLL_WORLD"
+"""How many ranks are imagined, this one included: set by the command line or by us at a launcher."""
+RANK = "PLIMSOLL_RANK"
+"""Which one runs; the first if it is not set."""
+ALL = "PLIMSOLL_ALL_RANKS"
+"""Set if every rank shall be a process."""
+DEVICES = "PLIMSOLL_DEVICES"
+"""How many devices the phantom has, if a launcher asks for more than the command line."""
+
+_C10D = "torch.distributed.distributed_c10d"
+_LAUNCHER = "torch.distributed.launcher.api"
+
+
+def install(torch, recording, phantom):
+    """Takes its places: in the launchers, and in `torch.distributed` if this process is the one rank."""
+    _watch_launcher(recording)
+    _wrap_spawn(torch)
+    if not torch.distributed.is_available():
+        return
+    imagined = bool(os.environ.get(WORLD))
+    objects = Objects(sys.modules[_C10D], imagined, recording.note)
+    for name, function in objects.replacements().items():
+        _replace(torch, name, function)
+    _wrap_destroy(torch, phantom)
+    if imagined:
+        _Imagined(torch, recording).install()
+
+
+def _replace(torch, name, by):
+    """In the module that defines it and in the one that people import it from."""
+    c10d = sys.modules[_C10D]
+    before = getattr(c10d, name)
+    setattr(c10d, name, by)
+    if getattr(torch.distributed, name, None) is before:
+        setattr(torch.distributed, name, by)
+
+
+def _wrap_destroy(torch, phantom):
+    """Ending a group waits for PyTorch's watchdog thread, which the phantom lets wait for steps."""
+    destroy = sys.modules[_C10D].destroy_process_group
+
+    @functools.wraps(destroy)
+    def destroy_process_group(*args, **kwargs):
+        phantom.finish()
+        return destroy(*args, **kwargs)
+
+    _replace(torch, "destroy_process_group", destroy_process_group)
+
+
+def chosen(world):
+    """The number of the rank that runs, of `world`."""
+    text = os.environ.get(RANK, "")
+    return min(int(text), world - 1) if text.isdigit() else 0
+
+
+def environment(world, local_world, rank):
+    """What `torchrun` gives a rank, of `world` on machines of `local_world` devices."""
+    n_machines = -(-world // local_world)
+    return {
+        "RANK": rank,
+        "LOCAL_RANK": rank % local_world,
+        "GROUP_RANK": rank // local_world,
+        "ROLE_RANK": rank,
+        "ROLE_NAME": "default",
+        "WORLD_SIZE": world,
+        "LOCAL_WORLD_SIZE": min(world, local_world),
+        "GROUP_WORLD_SIZE": n_machines,
+        "ROLE_WORLD_SIZE": world,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "TORCHELASTIC_MAX_RESTARTS": 0,
+        "TORCHELASTIC_RUN_ID": "plimsoll",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
+        WORLD: world,
+        RANK: rank,
+        DEVICES: max(min(world, local_world), _devices()),
+    }
+
+
+def _devices():
+    text = os.environ.get(DEVICES, "")
+    return int(text) if text.isdigit() else 1
+
+
+# --- Launchers -------------------------------------------------------------------------------------
+
+
+def _watch_launcher(recording):
+    """`torchrun` and `accelerate launch` meet in one class, in a module that nothing else imports."""
+    if _LAUNCHER in sys.modules:
+        _wrap_launcher(sys.modules[_LAUNCHER], recording)
+    else:
+        sys.meta_path.insert(0, _LauncherFinder(recording))
+
+
+class _LauncherFinder:
+    """Answers for the one module, once, with the loader that would have been found."""
+
+    def __init__(self, recording):
+        self._recording = recording
+
+    def find_spec(self, name, path=None, target=None):
+        if name != _LAUNCHER:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                try:
+                    _wrap_launcher(module, self._recording)
+                except Exception as error:
+                    failed("ranks.wrap_launcher", error)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def _wrap_launcher(module, recording):
+    launch = module.elastic_launch.__call__
+
+    @functools.wraps(launch)
+    def __call__(self, *args):
+        config, entry = self._config, self._entrypoint
+        local_world = config.nproc_per_node
+        given = os.environ.get(WORLD, "")
+        world = int(given) if given.isdigit() else config.min_nodes * local_world
+        if os.environ.get(ALL) or world < 2:
+            os.environ[DEVICES] = str(max(local_world, _devices()))
+            return launch(self, *args)
+        rank = chosen(world)
+        mine = {name: str(value) for name, value in environment(world, local_world, rank).items()}
+        os.environ.update(mine)
+        if not isinstance(entry, str):
+            return {rank: entry(*args)}
+        # The launcher's process becomes the rank: nothing is left to supervise.
+        recording.withdraw()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execvp(entry, [entry, *args])
+
+    module.elastic_launch.__call__ = __call__
+
+
+def _wrap_spawn(torch):
+    """`mp.spawn` of one process for each device is a job of ranks; any other number may be anything."""
+    spawn = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
+    start = spawn.start_processes
+
+    @functools.wraps(start)
+    def start_processes(fn, args=(), nprocs=1, *more, **options):
+        if nprocs < 2 or os.environ.get(ALL) or nprocs != torch.cuda.device_count():
+            return start(fn, args, nprocs, *more, **options)
+        mine = {WORLD: str(nprocs), RANK: str(chosen(nprocs)), DEVICES: str(max(nprocs, _devices()))}
+        before = {name: os.environ.get(name) for name in mine}
+        os.environ.update(mine)
+        try:
+            return start(_Rank(fn, chosen(nprocs)), args, 1, *more, **options)
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+    spawn.start_processes = torch.multiprocessing.start_processes = start_processes
+
+
+class _Rank:
+    """A spawned function that is told it is the process with number `rank`."""
+
+    def __init__(self, function, rank):
+        self._function, self._rank = function, rank
+
+    def __call__(self, _index, *args):
+        return self._function(self._rank, *args)
+
+
+# --- The one rank ------------------------------------------------------------------------------------
+
+
+class _Imagined:
+    """What `torch.distributed` is given instead of other ranks."""
+
+    def __init__(self, torch, recording):
+        self._torch = torch
+        self._dist = torch.distributed
+        self._c10d = sys.modules[_C10D]
+        self._recording = recording
+        # C++ holds a store without holding its Python half.
+        self._stores = []
+
+    def install(self):
+        # These threads only look for other ranks that hang, through the store and so through Python.
+        for name in ("ENABLE_MONITORING", "DUMP_ON_TIMEOUT", "PROPAGATE_ERROR"):
+            os.environ.setdefault("TORCH_NCCL_" + name, "0")
+        self._store_class = _store_class(self._dist)
+        self._replace("rendezvous", self._rendezvous)
+        self._dist.TCPStore = self._store_of_the_script()
+        self._replace("ProcessGroupGloo", self._gloo(self._c10d.ProcessGroupGloo))
+        self._replace("_process_group_color", self._color(self._c10d._process_group_color))
+        self._replace("monitored_barrier", lambda *_, **__: None)
+        self._wrap_init(self._c10d.init_process_group)
+
+    def _replace(self, name, by):
+        _replace(self._torch, name, by)
+
+    def _wrap_init(self, init):
+        @functools.wraps(init)
+        def init_process_group(*args, **kwargs):
+            try:
+                result = init(*args, **kwargs)
+            except BaseException as error:
+                frames.hide_ours(error)
+                raise
+            world, rank = self._c10d.get_world_size(), self._c10d.get_rank()
+            if 1 < world:
+                self._recording.note(
+                    "imagined-ranks",
+                    "this is rank %d of %d; the other ranks were imagined, and taken to send what this one sends "
+                    "(--rank for another one, --all-ranks to run every rank of this machine)" % (rank, world),
+                )
+            return result
+
+        self._c10d.init_process_group = self._dist.init_process_group = init_process_group
+
+    def _rendezvous(self, url, rank=-1, world_size=-1, **_options):
+        """As PyTorch's handlers: the address decides nothing, rank and size come from it or from the environment."""
+        from urllib.parse import parse_qsl, urlparse
+
+        query = dict(parse_qsl(urlparse(url).query))
+
+        def number(given, name, variable):
+            for text in (given if given is not None and given >= 0 else None, query.get(name), os.environ.get(variable)):
+                if text is not None:
+                    return int(text)
+            raise ValueError("Error initializing torch.distributed using env:// rendezvous: environment variable "
+                             "%s expected, but not set" % variable)
+
+        rank, world_size = number(rank, "rank", "RANK"), number(world_size, "world_size", "WORLD_SIZE")
+        if not 0 <= rank < world_size:
+            raise ValueError("rank %d is not one of %d ranks" % (rank, world_size))
+        yield self._new_store(), rank, world_size
+
+    def _new_store(self):
+        store = self._store_class()
+        self._stores.append(store)
+        return store
+
+    def _store_of_the_script(self):
+        """For scripts that make the store themselves; the real one waits for the others to connect."""
+        imagined, real = self, self._dist.TCPStore
+
+        class TCPStore(real):
+            def __new__(cls, *_, **__):
+                return imagined._new_store()
+
+        TCPStore.__qualname__ = real.__qualname__
+        TCPStore.__module__ = real.__module__
+        return TCPStore
+
+    def _gloo(self, real):
+        """A group on the host. PyTorch's own fake one returns to each rank what it sent."""
+        fake = sys.modules["torch._C._distributed_c10d"].FakeProcessGroup
+
+        # It counts no collectives, which only other ranks would look at.
+        fake._set_sequence_number_for_group = lambda _: None
+
+        class Check(type):
+            def __instancecheck__(cls, it):
+                return isinstance(it, (real, fake))
+
+        class ProcessGroupGloo(metaclass=Check):
+            def __new__(cls, _store, rank, size, *_, **__):
+                return fake._create_internal(rank, size, fake.Options())
+
+        for name in ("_Options", "create_device", "create_default_device", "Options"):
+            if hasattr(real, name):
+                setattr(ProcessGroupGloo, name, getattr(real, name))
+        return ProcessGroupGloo
+
+    def _color(self, color):
+        def _process_group_color(ranks):
+            result = color(ranks)
+            tell_group_size(result, len(list(ranks)))
+            return result
+
+        return _process_group_color
+
+
+def _store_class(dist):
+    class ImaginedStore(dist.Store):
+        """A key-value store that the others have already written to: what they would say is what we say."""
+
+        def __init__(self):
+            dist.Store.__init__(self)
+            self._values, self._lock = {}, threading.RLock()
+
+        def set(self, key, value):
+            with self._lock:
+                self._values[key] = _bytes(value)
+
+        def get(self, key):
+            with self._lock:
+                known = self._values.get(key)
+                return known if known is not None else self._of_a_peer(key)
+
+        def _of_a_peer(self, key):
+            for mine, value in reversed(self._values.items()):
+                # The same key but for its numbers, one of which is a rank.
+                if _without_numbers(mine) == _without_numbers(key):
+                    return value
+            # What a group asks of its first rank: `ncclUniqueId`, 128 bytes of any value.
+            return b"\x50" * 128
+
+        def add(self, key, value):
+            with self._lock:
+                total = int(self._values.get(key, b"0")) + value
+                self._values[key] = b"%d" % total
+                return total
+
+        def compare_set(self, key, expected, desired):
+            with self._lock:
+                known = self._values.get(key)
+                if known is None and not expected or known == _bytes(expected):
+                    self._values[key] = _bytes(desired)
+                return self._values.get(key, _bytes(expected))
+
+        def append(self, key, value):
+            with self._lock:
+                self._values[key] = self._values.get(key, b"") + _bytes(value)
+
+        def multi_get(self, keys):
+            return [self.get(key) for key in keys]
+
+        def multi_set(self, keys, values):
+            for key, value in zip(keys, values):
+                self.set(key, value)
+
+        def has_extended_api(self):
+            return True
+
+        def check(self, _keys):
+            return True
+
+        def wait(self, _keys, _timeout=None):
+            pass
+
+        def delete_key(self, key):
+            with self._lock:
+                return self._values.pop(key, None) is not None
+
+        def num_keys(self):
+            return len(self._values)
+
+        def set_timeout(self, _timeout):
+            pass
+
+        def clone(self):
+            return self
+
+    return ImaginedStore
+
+
+def _bytes(value):
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _without_numbers(key):
+    return "".join(it for it in key if not it.isdigit())

@@ -1,0 +1,107 @@
+//! Which ranks of a job run here: one of them, as if a launcher had started it among the others, or all
+//! that the command's own launcher starts.
+
+use std::ffi::OsString;
+
+use anyhow::ensure;
+
+/// The devices of a machine, where the command line does not say: what clusters are built of.
+const DEVICES_PER_MACHINE: u32 = 8;
+
+/// Which ranks run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ranks {
+    /// The command runs as one rank of a job of `world`, on a machine of `local` devices.
+    One { world: u32, rank: u32, local: u32 },
+    /// A launcher in the command starts this one of its ranks; without a launcher, nothing.
+    OfLauncher { rank: u32 },
+    /// A launcher in the command starts all of them.
+    All,
+}
+
+impl Ranks {
+    /// What the command line asks for.
+    pub(crate) fn new(
+        world: Option<u32>,
+        rank: Option<u32>,
+        all: bool,
+        gpus: Option<u32>,
+    ) -> anyhow::Result<Ranks> {
+        let rank = rank.unwrap_or(0);
+        Ok(match world {
+            _ if all => Ranks::All,
+            None => Ranks::OfLauncher { rank },
+            Some(world) => {
+                ensure!(
+                    rank < world,
+                    "there is no --rank {rank} among {world} ranks: they are 0 to {}",
+                    world - 1
+                );
+                let local = gpus.unwrap_or(DEVICES_PER_MACHINE).min(world);
+                Ranks::One { world, rank, local }
+            }
+        })
+    }
+
+    /// How many devices this machine has, `gpus` if the command line says so.
+    pub(crate) fn devices(self, gpus: Option<u32>) -> u32 {
+        match (gpus, self) {
+            (Some(gpus), _) => gpus,
+            (None, Ranks::One { local, .. }) => local,
+            (None, _) => 1,
+        }
+    }
+
+    /// What the script's environment has for it: what `torchrun` would have set, and the agent's own
+    /// (`agent/plimsoll_agent/ranks.py`).
+    pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
+        let number = |it: u32| OsString::from(it.to_string());
+        match self {
+            Ranks::All => vec![("PLIMSOLL_ALL_RANKS", "1".into())],
+            Ranks::OfLauncher { rank } => vec![("PLIMSOLL_RANK", number(rank))],
+            Ranks::One { world, rank, local } => vec![
+                ("PLIMSOLL_WORLD", number(world)),
+                ("PLIMSOLL_RANK", number(rank)),
+                ("RANK", number(rank)),
+                ("LOCAL_RANK", number(rank % local)),
+                ("GROUP_RANK", number(rank / local)),
+                ("WORLD_SIZE", number(world)),
+                ("LOCAL_WORLD_SIZE", number(local)),
+                ("GROUP_WORLD_SIZE", number(world.div_ceil(local))),
+                ("MASTER_ADDR", "127.0.0.1".into()),
+                ("MASTER_PORT", "29500".into()),
+            ],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_of_a_cluster_sits_on_its_machine() {
+        let ranks = Ranks::new(Some(64), Some(13), false, None).unwrap();
+        assert_eq!(ranks, Ranks::One { world: 64, rank: 13, local: 8 });
+        assert_eq!(ranks.devices(None), 8);
+        let environment = ranks.environment();
+        let of = |name| environment.iter().find(|it| it.0 == name).and_then(|it| it.1.to_str());
+        assert_eq!(of("RANK"), Some("13"));
+        assert_eq!(of("LOCAL_RANK"), Some("5"));
+        assert_eq!(of("GROUP_RANK"), Some("1"));
+        assert_eq!(of("GROUP_WORLD_SIZE"), Some("8"));
+    }
+
+    #[test]
+    fn a_machine_has_no_more_devices_than_ranks_need() {
+        assert_eq!(Ranks::new(Some(2), None, false, None).unwrap().devices(None), 2);
+        assert_eq!(Ranks::new(Some(64), None, false, Some(4)).unwrap().devices(Some(4)), 4);
+        assert_eq!(Ranks::new(None, None, false, None).unwrap().devices(None), 1);
+    }
+
+    #[test]
+    fn a_rank_that_does_not_exist_is_refused() {
+        let error = Ranks::new(Some(8), Some(8), false, None).unwrap_err().to_string();
+        assert_eq!(error, "there is no --rank 8 among 8 ranks: they are 0 to 7");
+    }
+}

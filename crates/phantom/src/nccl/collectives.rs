@@ -1,0 +1,225 @@
+//! The collectives: work on a stream, which is done at once, and what it makes of small values.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use super::communicators;
+use super::values::{self, Kind, Reduction};
+use super::{INVALID_ARGUMENT, SUCCESS, UNHANDLED_CUDA_ERROR};
+use crate::contents::Contents;
+use crate::machine;
+use crate::report;
+
+/// Calls `change` with what is known of the memory at `to`, if that is a device's.
+fn on_device(to: *const c_void, stream: u64, change: impl FnOnce(&mut Contents, u64)) -> i32 {
+    report::LAUNCHES.fetch_add(1, Ordering::Relaxed);
+    let Some(mut machine) = machine::lock() else { return UNHANDLED_CUDA_ERROR };
+    machine.work(stream);
+    let at = to as u64;
+    if let Some((device, ..)) = machine.device_of(at) {
+        change(&mut machine.devices[device].contents, at);
+    }
+    SUCCESS
+}
+
+/// The communicator and the type of a collective, or NCCL's error for a wrong one.
+macro_rules! of {
+    ($communicator:expr, $datatype:expr) => {
+        match (communicators::find($communicator), Kind::of($datatype)) {
+            (Some(communicator), Some(kind)) => (communicator, kind),
+            _ => return INVALID_ARGUMENT,
+        }
+    };
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclAllReduce(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (it, kind) = of!(communicator, datatype);
+    on_device(to, stream, |contents, at| {
+        values::reduce(
+            contents,
+            at,
+            from as u64,
+            count as u64,
+            kind,
+            Reduction::of(op, it.known_ranks),
+        );
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclReduce(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    root: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (it, _) = of!(communicator, datatype);
+    if it.rank != root {
+        return on_device(from, stream, |_, _| {});
+    }
+    ncclAllReduce(from, to, count, datatype, op, communicator, stream)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclReduceScatter(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (it, kind) = of!(communicator, datatype);
+    let size = (count as u64).saturating_mul(kind.width());
+    let own = (from as u64).saturating_add(it.slot().saturating_mul(size));
+    on_device(to, stream, |contents, at| {
+        values::reduce(contents, at, own, count as u64, kind, Reduction::of(op, it.known_ranks));
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclAllGather(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (it, kind) = of!(communicator, datatype);
+    let size = (count as u64).saturating_mul(kind.width());
+    on_device(to, stream, |contents, at| {
+        values::gather(contents, at, from as u64, size, it.known_ranks);
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclGather(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (it, _) = of!(communicator, datatype);
+    if it.rank != root {
+        return on_device(from, stream, |_, _| {});
+    }
+    ncclAllGather(from, to, count, datatype, communicator, stream)
+}
+
+/// What `root` has, which is what we have: the target keeps, or gets, our values.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclBroadcast(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    _root: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (_, kind) = of!(communicator, datatype);
+    let size = (count as u64).saturating_mul(kind.width());
+    on_device(to, stream, |contents, at| {
+        if !from.is_null() && from as u64 != at {
+            contents.copy(at, from as u64, size);
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclBcast(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    ncclBroadcast(buffer, buffer, count, datatype, root, communicator, stream)
+}
+
+/// Rank `r` sends us the slot that is ours, and what it has there is what we have there.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclAlltoAll(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (it, kind) = of!(communicator, datatype);
+    let size = (count as u64).saturating_mul(kind.width());
+    let own = (from as u64).saturating_add(it.slot().saturating_mul(size));
+    on_device(to, stream, |contents, at| {
+        values::gather(contents, at, own, size, it.known_ranks);
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclScatter(
+    from: *const c_void,
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (it, kind) = of!(communicator, datatype);
+    let size = (count as u64).saturating_mul(kind.width());
+    let own = (from as u64).saturating_add(it.slot().saturating_mul(size));
+    on_device(to, stream, |contents, at| {
+        if it.rank == root {
+            contents.copy(at, own, size);
+        } else {
+            contents.forget(at, size);
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclSend(
+    from: *const c_void,
+    _count: usize,
+    datatype: c_int,
+    _peer: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let _ = of!(communicator, datatype);
+    on_device(from, stream, |_, _| {})
+}
+
+/// What a particular other rank would have sent is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclRecv(
+    to: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    _peer: c_int,
+    communicator: u64,
+    stream: u64,
+) -> i32 {
+    let (_, kind) = of!(communicator, datatype);
+    let size = (count as u64).saturating_mul(kind.width());
+    on_device(to, stream, |contents, at| contents.forget(at, size))
+}

@@ -1,0 +1,145 @@
+"""Jobs of several ranks: one of them imagined among the others, or all of them as processes."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from harness import PYTHON, ROOT, assert_consistent
+
+SCRIPTS = Path(__file__).parent / "scripts"
+TORCHRUN = (PYTHON, "-m", "torch.distributed.run")
+
+
+def predict(plimsoll, *words, options=(), launcher=(PYTHON,)):
+    shutil.copytree(SCRIPTS, plimsoll.folder, dirs_exist_ok=True)
+    options = ("--gpu", "h100-80g", *options)
+    return plimsoll.predict(*launcher, "distributed.py", *words, options=options)
+
+
+def notes(ran):
+    return {it["code"] for it in ran.report["notes"]}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    "ddp ddp-gradient-view ddp-static ddp-unused zero1 fsdp1 fsdp1-original fsdp2 fsdp2-mixed fsdp2-keep "
+    "fsdp2-offload hsdp tensor tensor-fsdp2".split(),
+)
+def test_every_way_to_spread_a_model_runs_as_one_rank(plimsoll, kind):
+    ran = predict(plimsoll, kind, options=("--world-size", "8", "--rank", "3"))
+    assert ran.code == 0, ran
+    assert 3 <= ran.report["steps_seen"] <= 6 and ran.report["steady"], ran.report
+    assert_consistent(ran.report)
+    assert "imagined-ranks" in notes(ran) and not notes(ran) & {"not-imitated", "agent-failed"}, ran.report["notes"]
+
+
+def test_a_launcher_starts_one_rank_that_needs_what_each_of_them_needs(plimsoll):
+    """The same to the byte as with every rank a process, and as from the environment alone."""
+    sizes = {}
+    for name, options, launcher in (
+        ("one", (), (*TORCHRUN, "--nproc-per-node", "4")),
+        ("all", ("--all-ranks",), (*TORCHRUN, "--nproc-per-node", "4")),
+        ("environment", ("--world-size", "4"), (PYTHON,)),
+    ):
+        ran = predict(plimsoll, "fsdp2", options=options, launcher=launcher)
+        assert ran.code == 0, ran
+        assert ("several-processes" in notes(ran)) == (name == "all"), ran.report["notes"]
+        sizes[name] = (ran.report["peak_allocated_bytes"], ran.report["peak_reserved_bytes"])
+    assert sizes["one"] == sizes["all"] == sizes["environment"]
+
+
+def test_more_ranks_leave_less_to_each(plimsoll):
+    sizes = []
+    for world in ("2", "64"):
+        ran = predict(plimsoll, "fsdp2", options=("--world-size", world))
+        assert ran.code == 0, ran
+        sizes.append(ran.report["peak_allocated_bytes"])
+    assert sizes[1] < sizes[0]
+
+
+def test_stages_of_a_pipeline_send_each_other_their_shapes(plimsoll):
+    launcher = (*TORCHRUN, "--nproc-per-node", "2")
+    ran = predict(plimsoll, "pipeline", options=("--all-ranks",), launcher=launcher)
+    assert ran.code == 0, ran
+    assert ran.report["steps_seen"] >= 3 and "not-imitated" not in notes(ran), ran.report
+
+
+def test_what_ranks_tell_each_other(plimsoll):
+    """Sums, objects and host groups: as if every rank said what this one says."""
+    plimsoll.script(
+        """
+import os, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+torch.cuda.set_device(device)
+tokens = torch.tensor([100], device=device)
+dist.all_reduce(tokens)
+worst = torch.tensor([2.5], device=device)
+dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+shards = [torch.zeros(2, dtype=torch.long, device=device) for _ in range(world)]
+dist.all_gather(shards, torch.tensor([7, rank], device=device))
+objects = [None] * world
+dist.all_gather_object(objects, {"rank": rank})
+host = dist.new_group(backend="gloo")
+counts = torch.tensor([3])
+dist.all_reduce(counts, group=host)
+dist.monitored_barrier(host)
+half = dist.new_group([0, 1, 2, 3, 12, 13])
+few = torch.tensor([1], device=device)
+dist.all_reduce(few, group=half)
+dist.barrier()
+print("SAYS", tokens.item(), worst.item(), shards[5].tolist(), objects[9], few.item(), device.index, rank, world)
+dist.destroy_process_group()
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--world-size", "16", "--rank", "12"))
+    assert ran.code == 0, ran
+    assert "SAYS 1600 2.5 [7, 12] {'rank': 12} 6 4 12 16" in ran.stdout, ran
+
+
+def test_processes_that_a_script_starts_for_its_devices(plimsoll):
+    """`mp.spawn` of one process a device: one of them runs, with the number that it would have."""
+    plimsoll.script(
+        """
+import os, torch, torch.distributed as dist, torch.multiprocessing as mp
+def main(rank, world):
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="12355")
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(500, 500).to(rank), device_ids=[rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(20, 500, device=rank)).sum().backward()
+        optimizer.step()
+    print("RANK", rank, "OF", dist.get_world_size())
+    dist.destroy_process_group()
+if __name__ == "__main__":
+    mp.spawn(main, args=(torch.cuda.device_count(),), nprocs=torch.cuda.device_count())
+"""
+    )
+    options = ("--gpu", "h100-80g", "--gpus", "4", "--rank", "2", "--until-exit")
+    ran = plimsoll.predict(PYTHON, "train.py", options=options)
+    assert ran.code == 0, ran
+    assert ran.stdout.count("RANK") == 1 and "RANK 2 OF 4" in ran.stdout, ran
+
+
+def test_a_rank_that_does_not_exist_is_refused_before_anything_runs(plimsoll):
+    ran = plimsoll.run("predict", "--world-size", "8", "--rank", "8", "--", PYTHON, "-c", "print('ran')")
+    assert ran.code == 2 and "there is no --rank 8 among 8 ranks" in ran.stderr and "ran" not in ran.stdout, ran
+
+
+@pytest.mark.parametrize("name", ["ddp-gpt2", "fsdp2-llama-1b"])
+def test_two_ranks_of_two_h200s_are_met(plimsoll, name):
+    """What PyTorch reserved and allocated on rank 0 of two real cards, step by step, to the byte."""
+    truth = json.loads((ROOT / "fixtures" / "distributed" / "h200-two-ranks.json").read_text())[name]
+    shutil.copy(ROOT / "fixtures" / "distributed" / "train.py", plimsoll.folder)
+    options = ("--gpu", "h200", "--world-size", "2", "--until-exit")
+    ran = plimsoll.predict(PYTHON, "train.py", name, options=options)
+    assert ran.code == 0, ran
+    said = [json.loads(line[5:]) for line in ran.stdout.splitlines() if line.startswith("STEP ")]
+    assert said == [[it["max_allocated"], it["max_reserved"]] for it in truth["steps"]]
+    # The whole device, NCCL and context included.
+    assert abs(ran.report["peak_device_bytes"] / truth["device_used"] - 1) < 0.005

@@ -1,0 +1,123 @@
+"""Models larger than the host: weights without memory, and the same numbers on the device."""
+
+import pytest
+from harness import PYTHON
+
+# What people do with weights on the host before, between and after training.
+PROGRAM = """
+import copy, io, os, torch
+from torch import nn
+def say(what, *more):
+    print("SAYS", what, torch.cuda.memory_allocated(), torch.cuda.max_memory_reserved(), *more)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(4000, 512)
+        self.body = nn.Sequential(*[nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 512)])
+        self.scale = nn.Parameter(torch.ones(512))
+        nn.init.trunc_normal_(self.embed.weight, std=0.02)
+        for layer in self.body:
+            if isinstance(layer, nn.Linear):
+                layer.weight.data.normal_(0, 0.02).mul_(0.5)
+                nn.init.orthogonal_(layer.weight) if os.environ.get("ORTHOGONAL") else nn.init.xavier_uniform_(layer.weight)
+    def forward(self, x):
+        return self.body(self.embed(x) * self.scale) @ self.embed.weight.t()
+net = Net()
+frozen = copy.deepcopy(net).half().eval()
+say("frozen", frozen.embed.weight.dtype, tuple(frozen.embed.weight.stride()), frozen.body[0].weight.t().contiguous().shape)
+frozen.cuda()
+say("half")
+state = {name: it.clone() for name, it in net.state_dict().items()}
+file = io.BytesIO()
+torch.save(state, "weights.pt")
+net.load_state_dict(torch.load("weights.pt"))
+net.embed.weight.data = torch.cat([net.embed.weight.data, torch.zeros(100, 512)])
+say("grown", tuple(net.embed.weight.shape))
+device_half = torch.empty(4100, 512, dtype=torch.bfloat16, device="cuda")
+device_half.copy_(net.embed.weight.data)
+transposed = net.body[0].weight.data.t().to("cuda", torch.float16)
+say("converted on the way", transposed.dtype, transposed.stride())
+pinned = net.body[0].weight.data.pin_memory()
+say("pinned", pinned.is_pinned(), pinned.to("cuda", non_blocking=True).shape)
+norm = net.embed.weight.norm()
+say("norm", norm.shape, norm.dtype, float(net.scale.sum()))
+net.cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(3):
+    loss = net(torch.randint(4000, (8, 64), device="cuda")).logsumexp(-1).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    say("step", step)
+host = {name: it.cpu() for name, it in net.state_dict().items()}
+say("back", {it.device.type for it in host.values()}, host["embed.weight"].shape)
+whole = torch.arange(1_000_000)
+assert whole.sum().item() == 499999500000, "whole numbers stay real"
+"""
+
+
+def says(ran):
+    assert ran.code == 0, ran
+    return [line for line in ran.stdout.splitlines() if line.startswith("SAYS")]
+
+
+@pytest.mark.parametrize("orthogonal", ["", "1"])
+def test_the_device_sees_no_difference(plimsoll, orthogonal):
+    plimsoll.script(PROGRAM)
+    environment = plimsoll.environment(ORTHOGONAL=orthogonal)
+    sizes, allocated = [], []
+    for when in ("off", "on"):
+        options = ("--gpu", "rtx4090", "--until-exit", f"--ghost-weights={when}")
+        ran = plimsoll.predict(PYTHON, "train.py", options=options, environment=environment)
+        sizes.append(says(ran))
+        allocated.append(ran.report["peak_allocated_bytes"])
+        codes = {it["code"] for it in ran.report["notes"]}
+        assert ("ghost-weights" in codes) == (when == "on") and "agent-failed" not in codes, ran.report["notes"]
+    assert sizes[0] == sizes[1]
+    assert allocated[0] == allocated[1]
+
+
+def test_a_model_larger_than_its_share_of_the_host_becomes_a_ghost_by_itself(plimsoll):
+    """32 GB of weights, converted twice on the CPU."""
+    plimsoll.script(
+        """
+import resource, torch
+from torch import nn
+model = nn.Sequential(*[nn.Linear(20_000, 20_000) for _ in range(20)]).double().to(torch.bfloat16)
+model.cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    model(torch.randn(4, 20_000, device="cuda", dtype=torch.bfloat16)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("SAYS", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 20)
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h200", "--until-exit"))
+    gib = int(says(ran)[0].split()[1])
+    assert gib < 8, ran
+    assert "ghost-weights" in {it["code"] for it in ran.report["notes"]}, ran.report["notes"]
+    assert ran.report["peak_allocated_bytes"] > 32e9
+
+
+def test_an_optimizer_on_the_host_costs_no_memory_there_either(plimsoll):
+    """8 GB of weights with 16 GB of states, in the optimizer's own loops."""
+    plimsoll.script(
+        """
+import resource, torch
+from torch import nn
+model = nn.Sequential(*[nn.Linear(10_000, 10_000) for _ in range(20)])
+optimizer = torch.optim.AdamW(model.parameters())
+weights = [it.detach().cuda() for it in model.parameters()]
+for _ in range(2):
+    for parameter, weight in zip(model.parameters(), weights):
+        parameter.grad = torch.zeros_like(weight).cpu()
+    optimizer.step()
+    for parameter, weight in zip(model.parameters(), weights):
+        weight.copy_(parameter.detach(), non_blocking=True)
+print("SAYS", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 20)
+"""
+    )
+    options = ("--gpu", "h200", "--until-exit", "--ghost-weights")
+    ran = plimsoll.predict(PYTHON, "train.py", options=options)
+    assert int(says(ran)[0].split()[1]) < 4, ran
