@@ -8,6 +8,7 @@ replaced in PyTorch, all of it:
     optim.Optimizer: __init__, zero_grad, profile_hook_step   below
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
+    what a plan says                         remedies
     multiprocessing.spawn._wrap              below
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
@@ -17,7 +18,7 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import ending, frames, guard
+from plimsoll_agent import ending, frames, guard, remedies
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
 from plimsoll_agent.modules import Modules
@@ -34,7 +35,8 @@ _agent = None
 
 
 def install(torch):
-    """Starts the agent in this process. Called by the import of torch, at its end."""
+    """Starts the agent in this process. Called by the import of torch, at its end; a nursery waits, and
+    calls it in each child."""
     global _agent
     session = os.environ.get("PLIMSOLL_SESSION")
     if _agent is None and session:
@@ -81,6 +83,9 @@ class Agent:
         torch = self._torch
         if not _is_a_worker():
             ending.write_begin(self._recording, torch.__version__)
+        # Before everything else, so that what the plan does is inside what is recorded. Not guarded: a
+        # plan that cannot be applied must not look like one that was.
+        remedies.apply(torch, os.environ.get("PLIMSOLL_PLAN"), self._recording)
         atexit.register(self._finish)
         os.register_at_fork(after_in_child=self._forked)
         # Not `start()` itself: that initialises CUDA, which costs memory and time in programs that
@@ -116,6 +121,7 @@ class Agent:
         self.live = True
         self._recording.write("architectures", values=_architectures(self._torch))
         self._memory.start()
+        self._memory.limit(os.environ.get("PLIMSOLL_LIMIT_RESERVED"))
         self._oom.observe()
         self._phantom.watch_reads()
         if self._torch.cuda.memory.get_allocator_backend() != "native":

@@ -16,6 +16,7 @@ mod open;
 mod python;
 mod record;
 mod sink;
+mod trials;
 
 use std::{
     io::{self, Write as _},
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
     match &cli.command {
         Command::Predict(args) => commands::predict::run(args, cli.color, out),
+        Command::Fit(args) => commands::fit::run(args, out),
         Command::Replay(args) => commands::replay::run(args, cli.color, out),
         Command::Cards(args) => commands::cards::run(args, out),
         Command::Explain(args) => commands::explain::run(args, cli.color, out),

@@ -133,6 +133,7 @@ fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
         session: &session,
         stop: Stop::UntilExit,
         output: ScriptOutput::Nowhere,
+        settings: &[],
     };
     let ended = launch::run(launch, &signals, None)?;
     let seconds = started.elapsed().as_secs_f64();

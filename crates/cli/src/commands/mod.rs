@@ -4,6 +4,7 @@ pub(crate) mod cards;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod fit;
 pub(crate) mod predict;
 pub(crate) mod replay;
 

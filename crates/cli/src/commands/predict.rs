@@ -47,7 +47,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     if env::var_os("PLIMSOLL_SESSION").is_some_and(|it| Path::new(&it).is_dir()) {
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
     }
-    let card = card(args)?;
+    let card = card(args.gpu.as_deref(), args.memory)?;
     let command = ScriptCommand::resolve(&args.command)?;
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let record = args.record.as_deref().map(Sink::open).transpose()?;
@@ -89,8 +89,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
 }
 
 /// The card to imitate: by name, from a file, or the largest there is.
-fn card(args: &PredictArgs) -> anyhow::Result<Card> {
-    let card = match args.gpu.as_deref() {
+pub(crate) fn card(gpu: Option<&str>, memory: Option<Bytes>) -> anyhow::Result<Card> {
+    let card = match gpu {
         None => largest().clone(),
         Some(given) if given.ends_with(".toml") || given.contains('/') => {
             let text = fs::read_to_string(given).map_err(|error| {
@@ -100,7 +100,7 @@ fn card(args: &PredictArgs) -> anyhow::Result<Card> {
         }
         Some(name) => cards::find(name)?.clone(),
     };
-    Ok(match args.memory {
+    Ok(match memory {
         None => card,
         Some(total) if total <= card.context => anyhow::bail!(
             "--memory {total} leaves nothing for the script: the CUDA context alone takes {} on {}; give it more",
@@ -138,7 +138,7 @@ fn run_script(
     let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
     let progress = (!args.quiet && io::stderr().is_terminal())
         .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
-    let launch = Launch { command, bundle: &bundle, session: &session, stop, output };
+    let launch = Launch { command, bundle: &bundle, session: &session, stop, output, settings: &[] };
     let ended = launch::run(launch, &signals, progress)?;
     let folders = session.read();
     // What was written last is what is missing then, and nothing else would say so.
@@ -153,7 +153,7 @@ fn run_script(
 }
 
 /// The recordings, and what in them could not be read.
-fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
+pub(crate) fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
     let mut recordings = Vec::new();
     let mut unread = Vec::new();
     for folder in folders {
@@ -172,11 +172,15 @@ fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
 }
 
 fn facts(args: &PredictArgs, ended: &Ended) -> RunFacts {
-    let exit = match ended.end {
+    RunFacts { exit: exit(ended), seconds: ended.seconds, max: args.max }
+}
+
+/// How the script ended, in the words of a prediction.
+pub(crate) fn exit(ended: &Ended) -> ScriptExit {
+    match ended.end {
         End::Code(code) => ScriptExit::Code(code),
         End::Signal(number) => ScriptExit::Signal(number),
-    };
-    RunFacts { exit, seconds: ended.seconds, max: args.max }
+    }
 }
 
 /// Makes `prediction` one of a run that failed: its first note says why, in our words, which know more of

@@ -3,13 +3,14 @@
 
 mod command;
 mod descendants;
+mod nursery;
 mod progress;
 mod signals;
 
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs, io,
+    fmt, fs, io,
     os::{fd::AsFd as _, unix::process::CommandExt as _},
     path::Path,
     process::{Command, Stdio},
@@ -28,6 +29,7 @@ use nix::{
 
 pub(crate) use self::{
     command::{ScriptCommand, no_such_script, python},
+    nursery::{Nursery, Order},
     progress::Progress,
     signals::Signals,
 };
@@ -55,6 +57,17 @@ pub(crate) enum Stop {
     UntilExit,
 }
 
+impl fmt::Display for Stop {
+    /// As the agent reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Steady => f.write_str("steady"),
+            Stop::Steps(n) => write!(f, "steps:{n}"),
+            Stop::UntilExit => f.write_str("until-exit"),
+        }
+    }
+}
+
 /// Where the script's standard output goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptOutput {
@@ -62,7 +75,7 @@ pub(crate) enum ScriptOutput {
     Inherited,
     /// To standard error, because our own output is for a machine.
     ToStderr,
-    /// Nowhere, both of them: our own check of an environment.
+    /// Nowhere, both of them: our own check of an environment, and one of many runs.
     Nowhere,
 }
 
@@ -94,7 +107,12 @@ pub(crate) struct Launch<'a> {
     pub(crate) session: &'a Session,
     pub(crate) stop: Stop,
     pub(crate) output: ScriptOutput,
+    /// More for the script's environment.
+    pub(crate) settings: &'a [Setting],
 }
+
+/// A variable of the environment and its value.
+pub(crate) type Setting = (&'static str, OsString);
 
 /// Runs the command until it is over, and ends everything that it started.
 pub(crate) fn run(
@@ -122,9 +140,10 @@ pub(crate) fn run(
 }
 
 fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
-    let Launch { command, bundle, session, stop, output } = launch;
+    let Launch { command, bundle, session, stop, output, settings } = launch;
     let mut process = Command::new(&command.program);
     process.args(&command.arguments).envs(environment(bundle, session.path(), stop));
+    process.envs(settings.iter().map(|(name, value)| (name, value)));
     match output {
         ScriptOutput::Inherited => (),
         ScriptOutput::ToStderr => {
@@ -149,19 +168,14 @@ fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
 }
 
 /// What the script's environment has more than ours.
-fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<(&'static str, OsString)> {
-    let stop = match stop {
-        Stop::Steady => "steady".to_owned(),
-        Stop::Steps(n) => format!("steps:{n}"),
-        Stop::UntilExit => "until-exit".to_owned(),
-    };
+fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
     vec![
         ("LD_PRELOAD", before("LD_PRELOAD", bundle.phantom().as_os_str())),
         ("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())),
         ("PYTHONPATH", before("PYTHONPATH", bundle.agent().as_os_str())),
         ("PLIMSOLL_SESSION", session.as_os_str().to_owned()),
         ("PLIMSOLL_MODE", "predict".into()),
-        ("PLIMSOLL_STOP", stop.into()),
+        ("PLIMSOLL_STOP", stop.to_string().into()),
     ]
 }
 
