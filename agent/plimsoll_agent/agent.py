@@ -21,6 +21,7 @@ import sys
 from plimsoll_agent import ending, frames, guard, remedies
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
+from plimsoll_agent.meter import Meter
 from plimsoll_agent.modules import Modules
 from plimsoll_agent.oom import OutOfMemory
 from plimsoll_agent.owners import Owners
@@ -77,6 +78,7 @@ class Agent:
         steps.after_step = self._after_step
         steps.before_stop = self._tensors.all
         self._last_named_step = 0
+        self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -162,6 +164,8 @@ class Agent:
     def _after_step(self, step):
         """Names the tensors after the first steps, then less and less often."""
         self._oom.go_on()
+        if self._meter is not None:
+            self._meter.step_ended(step)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 

@@ -55,12 +55,17 @@ def apply(torch, plan, recording):
         raise CannotApply("plimsoll: the plan names remedies that this plimsoll does not know: %s" % unknown)
     from plimsoll_agent.remedies.places import Places
 
-    places = Places(torch)
+    places = Places(torch, recording)
     for remedy in sorted(asked, key=lambda it: ORDER.index(it["id"])):
         if remedy["id"] == "allocator":
             continue
         module = importlib.import_module("plimsoll_agent.remedies." + remedy["id"].replace("-", "_"))
         parameters = {name: value for name, value in remedy.items() if name != "id"}
-        module.apply(torch, parameters, places, recording.note)
+        try:
+            module.apply(torch, parameters, places, recording.note)
+        except CannotApply:
+            raise
+        except Exception as error:
+            raise CannotApply("plimsoll: the remedy %s cannot be applied: %r" % (remedy["id"], error)) from error
         recording.write("remedy", **remedy)
     places.install()

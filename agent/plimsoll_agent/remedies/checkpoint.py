@@ -29,6 +29,7 @@ def apply(torch, parameters, places, note):
         if module not in prepared:
             prepared.add(module)
             blocks = blocks_of(torch, module)
+            places.recording.write("blocks", names=[name for name, _ in blocks])
             for number, (_, block) in enumerate(blocks):
                 if wanted is None or number in wanted:
                     checkpointed.add(block)

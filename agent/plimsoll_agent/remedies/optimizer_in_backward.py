@@ -6,6 +6,7 @@ backward passes; those are noticed and refused.
 """
 
 import functools
+import importlib
 import inspect
 import weakref
 
@@ -14,28 +15,27 @@ from plimsoll_agent.remedies import CannotApply
 
 def apply(torch, parameters, places, note):
     optimizer_class = torch.optim.Optimizer
-    stepped_since = weakref.WeakSet()
-    ours = weakref.WeakKeyDictionary()
+    stepped_since = set()
+    hooked = set()
 
     def hook_up(optimizer):
         groups = optimizer.param_groups
         for group in groups:
             for parameter in group["params"]:
-                if parameter.requires_grad and parameter not in ours:
-                    ours[parameter] = parameter.register_post_accumulate_grad_hook(
-                        functools.partial(update, weakref.ref(optimizer))
-                    )
+                if parameter.requires_grad and id(parameter) not in hooked:
+                    hooked.add(id(parameter))
+                    parameter.register_post_accumulate_grad_hook(functools.partial(update, weakref.ref(optimizer)))
 
     def update(reference, parameter):
         optimizer = reference()
         if optimizer is None:
             return
-        if parameter in stepped_since:
+        if id(parameter) in stepped_since:
             raise CannotApply(
                 "plimsoll: the remedy optimizer-in-backward does not suit this script: it runs backward more than "
                 "once before a step (accumulation, or parameters used by several losses)"
             )
-        stepped_since.add(parameter)
+        stepped_since.add(id(parameter))
         everything = optimizer.param_groups
         mine = [group for group in everything if any(it is parameter for it in group["params"])]
         optimizer.param_groups = [dict(mine[0], params=[parameter])]
@@ -69,4 +69,5 @@ def apply(torch, parameters, places, note):
     torch.amp.GradScaler.unscale_ = refuse("GradScaler.unscale_")
 
     # Called at the end of the step that the script makes, not of ours: that one is the bare function.
-    torch.optim.optimizer.register_optimizer_step_post_hook(lambda *_: stepped_since.clear())
+    optimizers = importlib.import_module("torch.optim.optimizer")
+    optimizers.register_optimizer_step_post_hook(lambda *_: stepped_since.clear())

@@ -12,8 +12,9 @@ import weakref
 class Places:
     """Collects what remedies want to do, and then takes PyTorch's places once."""
 
-    def __init__(self, torch):
+    def __init__(self, torch, recording):
         self._torch = torch
+        self.recording = recording
         self._around_calls = []
         self._before_backward = []
         self._thread = threading.local()
@@ -53,10 +54,12 @@ class Places:
     def _wrap_call(self):
         module_class, thread = self._torch.nn.Module, self._thread
         original, around, has_parameters = module_class.__call__, self._around_calls, self._has_parameters
+        graph_task = self._torch._C._current_graph_task_id
 
         @functools.wraps(original)
         def __call__(self, *args, **kwargs):
-            if getattr(thread, "inside", False) or not has_parameters(self, trainable=False):
+            # During backward, in whatever thread, a call is a part of a model that runs again.
+            if getattr(thread, "inside", False) or graph_task() != -1 or not has_parameters(self, trainable=False):
                 return original(self, *args, **kwargs)
 
             def call(*args, **kwargs):

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
-    prediction::{self, Note, Outcome, Prediction, RunFacts},
+    prediction::{self, Outcome, Prediction, RunFacts},
     units::Bytes,
 };
 
@@ -19,6 +19,9 @@ use crate::{
         self, Ended, Launch, Nursery, Order, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
     },
 };
+
+/// The variable that holds the allocator's settings.
+pub(crate) const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
 /// Where trials are made.
 pub(crate) struct Trials {
@@ -49,9 +52,16 @@ pub(crate) struct Trial {
     pub(crate) n_ooms: usize,
     /// Somebody asked us to stop.
     pub(crate) interrupted: Option<Signal>,
+    /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
+    notes: Vec<serde_json::Value>,
 }
 
 impl Trial {
+    /// The agent's lines of this kind: `blocks`, `work`, `split`.
+    pub(crate) fn noted(&self, kind: &str) -> Option<&serde_json::Value> {
+        self.notes.iter().rev().find(|it| it["kind"] == kind)
+    }
+
     /// Whether it ran at least one step, and never out of memory.
     pub(crate) fn fits(&self) -> bool {
         self.failure.is_none() && self.n_ooms == 0 && self.prediction.outcome == Outcome::Fits
@@ -82,6 +92,11 @@ impl Trials {
         self.n_runs += 1;
         let session = Session::create(&self.cache)?;
         session.configure(&self.card.phantom_conf(1))?;
+        // The allocator reads its settings while torch is imported.
+        let alone = settings.iter().any(|(name, _)| *name == ALLOC_CONF);
+        if alone {
+            return self.run_alone(&command, settings, stop);
+        }
         if self.may_nurse && !self.nursery.as_ref().is_some_and(|it| serves(it, &command)) {
             self.nursery = self.start(&command)?;
             self.may_nurse = self.nursery.is_some();
@@ -99,6 +114,20 @@ impl Trials {
             self.may_nurse = false;
         }
         self.run_alone(&command, settings, stop)
+    }
+
+    /// Runs `words` once on another card, as a process of its own.
+    pub(crate) fn run_on(
+        &mut self,
+        card: &Card,
+        words: &[OsString],
+        settings: &[Setting],
+    ) -> anyhow::Result<Trial> {
+        self.n_runs += 1;
+        let usual = std::mem::replace(&mut self.card, card.clone());
+        let res = self.run_alone(&ScriptCommand::resolve(words)?, settings, Stop::Steady);
+        self.card = usual;
+        res
     }
 
     /// Runs `command` as a process of its own.
@@ -127,7 +156,8 @@ impl Trials {
     }
 
     fn read(&self, command: &ScriptCommand, session: &Session, ended: &Ended) -> Trial {
-        let (recordings, _) = predict::read(&session.read());
+        let folders = session.read();
+        let (recordings, _) = predict::read(&folders);
         let facts = RunFacts { exit: predict::exit(ended), seconds: ended.seconds, max: None };
         let prediction = prediction::predict(&recordings, &self.card, facts);
         let ran = prediction.outcome != Outcome::OutOfMemory;
@@ -136,7 +166,9 @@ impl Trials {
             nothing.then(|| "it ended without a training step".to_owned())
         });
         let n_ooms = recordings.iter().map(|it| it.notes.ooms.len()).sum();
-        Trial { prediction, failure, n_ooms, interrupted: ended.interrupted }
+        let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
+        let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
+        Trial { prediction, failure, n_ooms, interrupted: ended.interrupted, notes: notes.collect() }
     }
 }
 
@@ -155,11 +187,7 @@ pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
     limit.map(|it| ("PLIMSOLL_LIMIT_RESERVED", it.0.to_string().into())).into_iter().collect()
 }
 
-/// What the reader of a trial has to know of it.
-pub(crate) fn remarks(trial: &Trial) -> Vec<String> {
-    let said = |it: &Note| match it {
-        Note::Remark { text, .. } => Some(text.clone()),
-        _ => None,
-    };
-    trial.prediction.notes.iter().filter_map(said).collect()
+/// Whether a line of the agent's notes is about a plan: most are long and about something else.
+fn is_ours(line: &[u8]) -> bool {
+    ["blocks", "work", "split"].iter().any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
 }

@@ -1,9 +1,9 @@
 //! The results for people ([`text`], [`replay`]) and for programs ([`wire`]). Nothing is computed here.
 
 pub mod explain_text;
-
-pub mod fit;
 pub mod explain_wire;
+pub mod fit;
+pub mod plan;
 pub mod replay;
 pub mod text;
 pub mod wire;

@@ -1,6 +1,8 @@
 //! `plimsoll fit`: makes a script fit, by the largest value of a number in its command, or by a plan.
 
 mod find_max;
+mod plans;
+mod ranking;
 mod template;
 
 use std::io::Write;
@@ -15,7 +17,7 @@ pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let template = Template::new(&args.command, &args.set)?;
     match &args.find_max {
         Some(range) => find_max::run(args, &range.parse()?, &template, card, out),
-        None => anyhow::bail!("plans are not there yet; give --find-max"),
+        None => plans::run(args, &template, card, out),
     }
 }
 
