@@ -48,7 +48,8 @@ class Memory:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
         if self.started:
             return
-        self._start_history("all", "alloc", "python", sys.maxsize, False, False, False, [])
+        most = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
+        self._start_history("all", "alloc", "python", most, False, False, False, [])
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True
 

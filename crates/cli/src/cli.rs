@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Make it fit: the cheapest plan that does, or the largest batch; every candidate is run on the phantom.
     Fit(FitArgs),
+    /// Run a training script for real, with a plan applied and a recorder on; explain an out-of-memory error.
+    Run(RunArgs),
     /// Replay a recording through a model of PyTorch's allocator: as it was, or under other settings.
     Replay(ReplayArgs),
     /// What happened and what to change: from a memory snapshot, a recording, or a log with the error.
@@ -186,6 +188,37 @@ Exit codes:
   0  it fits, with the plan or the value that was found
   1  nothing that was tried fits
   2  could not tell: the script failed, it was interrupted before anything was found, bad arguments";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The plan to apply, as `plimsoll fit` writes it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+
+    /// Keep the recording, as one zip file. Without it one is kept only when memory runs out.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// How many of the last allocations and frees the recorder remembers.
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub(crate) events: u64,
+
+    /// Go on without a GPU.
+    #[arg(long)]
+    pub(crate) no_gpu: bool,
+
+    /// The command as you would type it.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  plimsoll run --plan plan.toml -- python train.py
+  plimsoll run --record run.zip -- torchrun --nproc-per-node 2 train.py
+
+The exit code is the script's; 128 and the number of a signal that ended it; 2 if it could not be started.";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]

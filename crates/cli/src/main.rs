@@ -50,6 +50,7 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
     match &cli.command {
         Command::Predict(args) => commands::predict::run(args, cli.color, out),
         Command::Fit(args) => commands::fit::run(args, out),
+        Command::Run(args) => commands::run::run(args),
         Command::Replay(args) => commands::replay::run(args, cli.color, out),
         Command::Cards(args) => commands::cards::run(args, out),
         Command::Explain(args) => commands::explain::run(args, cli.color, out),

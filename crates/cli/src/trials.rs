@@ -16,7 +16,7 @@ use crate::{
     commands::predict,
     diagnosis,
     launch::{
-        self, Ended, Launch, Nursery, Order, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
+        self, Device, Ended, Launch, Nursery, Order, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
     },
 };
 
@@ -140,8 +140,9 @@ impl Trials {
         let session = Session::create(&self.cache)?;
         session.configure(&self.card.phantom_conf(1))?;
         let output = ScriptOutput::Nowhere;
+        let (bundle, device) = (&self.bundle, Device::Phantom);
         let launch =
-            Launch { command, bundle: &self.bundle, session: &session, stop, output, settings };
+            Launch { command, bundle, session: &session, stop, output, settings, device };
         let ended = launch::run(launch, &self.signals, None)?;
         Ok(self.read(command, &session, &ended))
     }

@@ -134,6 +134,7 @@ fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
         stop: Stop::UntilExit,
         output: ScriptOutput::Nowhere,
         settings: &[],
+        device: launch::Device::Phantom,
     };
     let ended = launch::run(launch, &signals, None)?;
     let seconds = started.elapsed().as_secs_f64();

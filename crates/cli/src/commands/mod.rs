@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod fit;
 pub(crate) mod predict;
 pub(crate) mod replay;
+pub(crate) mod run;
 
 use std::io::Write;
 

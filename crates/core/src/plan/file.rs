@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::units::Bytes;
+
 use super::{Plan, Remedy, VERSION, Value, find};
 
 /// A plan that could not be read.
@@ -31,6 +33,8 @@ impl Plan {
             }
         }
         let mut res = Plan::default();
+        let predicted = table.get("predicted_reserved_bytes").and_then(toml::Value::as_integer);
+        res.predicted_reserved = predicted.and_then(|it| u64::try_from(it).ok()).map(Bytes);
         let Some(remedies) = table.get("remedy") else { return Ok(res) };
         let wrong = |what: &str| PlanError::Wrong(what.to_owned());
         let expected = "expected remedies as [[remedy]] tables, each with an id";
@@ -56,6 +60,9 @@ impl Plan {
             let _ = writeln!(res, "# {line}");
         }
         let _ = writeln!(res, "version = {VERSION}");
+        if let Some(Bytes(n)) = self.predicted_reserved {
+            let _ = writeln!(res, "predicted_reserved_bytes = {n}");
+        }
         for remedy in &self.remedies {
             let what = find(remedy.id).map_or("", |it| it.what);
             let _ = writeln!(res, "\n# {what}\n[[remedy]]\nid = {:?}", remedy.id);
@@ -88,6 +95,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let plan = Plan {
+            predicted_reserved: Some(Bytes(7)),
             remedies: vec![
                 Remedy::plain("fused"),
                 Remedy::plain("micro-batches").with("parts", Value::Number(4)),

@@ -12,6 +12,8 @@ pub use time::{Factor, Work, factor};
 
 use serde_json::json;
 
+use crate::units::Bytes;
+
 /// The version of a plan, in its file and for the agent.
 pub const VERSION: i64 = 1;
 
@@ -40,6 +42,8 @@ pub enum Value {
 pub struct Plan {
     /// In the order in which they are told to a person.
     pub remedies: Vec<Remedy>,
+    /// What its run on the phantom reserved at most, if it was run.
+    pub predicted_reserved: Option<Bytes>,
 }
 
 impl Remedy {
@@ -76,6 +80,11 @@ impl Remedy {
 }
 
 impl Plan {
+    /// A plan that was not run yet.
+    pub fn of(remedies: Vec<Remedy>) -> Plan {
+        Plan { remedies, predicted_reserved: None }
+    }
+
     /// The remedies in a few words.
     pub fn shown(&self) -> String {
         let all: Vec<String> = self.remedies.iter().map(Remedy::shown).collect();

@@ -9,6 +9,7 @@ use std::io::Write;
 
 use plimsoll_core::{cards::Card, units::Bytes};
 
+pub(crate) use self::plans::settings;
 use self::template::Template;
 use crate::{cli::FitArgs, commands::predict, exit::Exit};
 

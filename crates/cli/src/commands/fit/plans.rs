@@ -95,7 +95,9 @@ pub(super) fn run(
     };
     if let Some(best) = found.first() {
         let head = view::file_head(&proposal, &proposal.plans[0]);
-        std::fs::write(&args.plan, best.plan.file(&head)).map_err(|error| {
+        let predicted_reserved = Some(best.prediction.peak.reserved);
+        let kept = Plan { predicted_reserved, ..best.plan.clone() };
+        std::fs::write(&args.plan, kept.file(&head)).map_err(|error| {
             anyhow::anyhow!("cannot write {}: {}", args.plan.display(), crate::cache::reason(&error))
         })?;
     }
@@ -178,7 +180,7 @@ impl Search<'_> {
             }
             let mut remedies = free.clone();
             remedies.extend(stronger.iter().map(|id| Remedy::plain(id)));
-            if let Some(it) = self.strong_enough(&Plan { remedies })? {
+            if let Some(it) = self.strong_enough(&Plan::of(remedies))? {
                 let it = self.weakest(it)?;
                 found.push(it);
             }
@@ -194,7 +196,7 @@ impl Search<'_> {
             if !self.may(id) || other_form || self.interrupted {
                 continue;
             }
-            let plan = Plan { remedies: vec![Remedy::plain(id)] };
+            let plan = Plan::of(vec![Remedy::plain(id)]);
             if self.run(&plan)?.is_some() {
                 res.extend(plan.remedies);
             }
@@ -246,12 +248,20 @@ impl Search<'_> {
 
     /// The same without what it does not need, and with as few blocks checkpointed as it needs.
     fn weakest(&mut self, mut it: Candidate) -> anyhow::Result<Candidate> {
+        // Most often the free ones were not needed at all.
+        let strong: Vec<_> = it.plan.remedies.iter().filter(|it| !is_free(it.id)).cloned().collect();
+        if !strong.is_empty()
+            && strong.len() < it.plan.remedies.len()
+            && let Some(less) = self.run(&Plan::of(strong))?.filter(|it| it.fits)
+        {
+            it = less;
+        }
         for remedy in it.plan.remedies.clone() {
             let rest: Vec<_> = it.plan.remedies.iter().filter(|it| **it != remedy).cloned().collect();
             if rest.is_empty() || self.interrupted {
                 continue;
             }
-            if let Some(less) = self.run(&Plan { remedies: rest })?.filter(|it| it.fits) {
+            if let Some(less) = self.run(&Plan::of(rest))?.filter(|it| it.fits) {
                 it = less;
             }
         }
@@ -274,7 +284,7 @@ impl Search<'_> {
                     .with("blocks", Value::Numbers((0..n).collect())),
                 _ => it.clone(),
             });
-            match self.run(&Plan { remedies: remedies.collect() })?.filter(|it| it.fits) {
+            match self.run(&Plan::of(remedies.collect()))?.filter(|it| it.fits) {
                 Some(fewer) => (it, enough) = (fewer, n),
                 None => too_few = n,
             }
@@ -393,7 +403,7 @@ fn settled(plan: &Plan, parts: u64) -> Plan {
             .with("settings", Value::Text("expandable_segments:True".to_owned())),
         _ => it.clone(),
     });
-    Plan { remedies: remedies.collect() }
+    Plan::of(remedies.collect())
 }
 
 /// What the script's environment has more for `plan`.
