@@ -126,19 +126,25 @@ def _run_in_pieces(torch, chain, segments):
 
 @contextlib.contextmanager
 def statistics_kept(torch, module):
-    """While a forward pass runs again, batch-norm must not count it again."""
+    """While a forward pass runs again, batch-norm must not count it again.
+
+    It is given a momentum of zero, and nothing to count with. Without running statistics it would save other
+    tensors for backward than it did the first time.
+    """
     norms = [
-        it
+        (it, it.momentum, it._buffers.get("num_batches_tracked"))
         for it in module.modules()
         if isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.training and it.track_running_stats
     ]
-    for it in norms:
-        it.track_running_stats = False
+    for it, _, _ in norms:
+        it.momentum = 0.0
+        it._buffers["num_batches_tracked"] = None
     try:
         yield
     finally:
-        for it in norms:
-            it.track_running_stats = True
+        for it, momentum, count in norms:
+            it.momentum = momentum
+            it._buffers["num_batches_tracked"] = count
 
 
 def is_cache(value):
