@@ -21,6 +21,9 @@ One module, one concern; `agent.install` wires them together once torch has been
     frames        which line of a stack is the user's own
     ending        the last words of a process
     guard         our failures never become the user's
+    meter         what a step computes and moves, in runs made for that
+    nursery       a process that has imported torch, and forks one child for each run
+    remedies      what a plan changes in the script: the one part that means to
 
 Two rules hold everywhere. The agent allocates nothing on the device, synchronises nothing and
 keeps no tensor alive, so a run with it uses the same memory to the byte. And an error of ours

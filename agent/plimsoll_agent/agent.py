@@ -8,6 +8,7 @@ replaced in PyTorch, all of it:
     optim.Optimizer: __init__, zero_grad, profile_hook_step   below
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
+    what a plan says                         remedies
     multiprocessing.spawn._wrap              below
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
@@ -19,10 +20,11 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import ending, frames, guard, ranks
+from plimsoll_agent import ending, frames, guard, ranks, remedies
 from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
+from plimsoll_agent.meter import Meter
 from plimsoll_agent.modules import Modules
 from plimsoll_agent.oom import OutOfMemory
 from plimsoll_agent.owners import Owners
@@ -37,7 +39,8 @@ _agent = None
 
 
 def install(torch):
-    """Starts the agent in this process. Called by the import of torch, at its end."""
+    """Starts the agent in this process. Called by the import of torch, at its end; a nursery waits, and
+    calls it in each child."""
     global _agent
     session = os.environ.get("PLIMSOLL_SESSION")
     if _agent is None and session:
@@ -79,12 +82,16 @@ class Agent:
         steps.after_step = self._after_step
         steps.before_stop = self._tensors.all
         self._last_named_step = 0
+        self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
         torch = self._torch
         if not _is_a_worker():
             ending.write_begin(self._recording, torch.__version__)
+        # Before everything else, so that what the plan does is inside what is recorded. Not guarded: a
+        # plan that cannot be applied must not look like one that was.
+        remedies.apply(torch, os.environ.get("PLIMSOLL_PLAN"), self._recording)
         atexit.register(self._finish)
         os.register_at_fork(after_in_child=self._forked)
         # Not `start()` itself: that initialises CUDA, which costs memory and time in programs that
@@ -122,6 +129,7 @@ class Agent:
         self.live = True
         self._recording.write("architectures", values=_architectures(self._torch))
         self._memory.start()
+        self._memory.limit(os.environ.get("PLIMSOLL_LIMIT_RESERVED"))
         self._oom.observe()
         self._phantom.watch_reads()
         if self._torch.cuda.memory.get_allocator_backend() != "native":
@@ -164,6 +172,8 @@ class Agent:
         """Names the tensors after the first steps, then less and less often."""
         self._oom.go_on()
         self._phantom.step()
+        if self._meter is not None:
+            self._meter.step_ended(step)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 

@@ -12,6 +12,7 @@ recomputation with an exception, so it would crash. Never switch this to "all".
 """
 
 import gc
+import math
 import os
 import pickle
 import sys
@@ -47,9 +48,22 @@ class Memory:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
         if self.started:
             return
-        self._start_history("all", "alloc", "python", sys.maxsize, False, False, False, [])
+        most = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
+        self._start_history("all", "alloc", "python", most, False, False, False, [])
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True
+
+    def limit(self, most):
+        """What the allocator may reserve on each device, in bytes, as
+        `torch.cuda.set_per_process_memory_fraction` would limit it; nothing or None for no limit."""
+        if not most:
+            return
+        for device in range(self.devices):
+            total = self._torch.cuda.mem_get_info(device)[1]
+            share = min(1.0, int(most) / total)
+            while int(share * total) < min(int(most), total):
+                share = math.nextafter(share, 2.0)
+            self._c._cuda_setMemoryFraction(min(share, 1.0), device)
 
     def forked(self):
         """In a forked child whose parent had no CUDA yet: everything begins anew."""

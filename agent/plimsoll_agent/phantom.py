@@ -21,6 +21,11 @@ MOST_SAMPLES = 50_000
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
 
 
+def is_here():
+    """Whether this process runs on the phantom."""
+    return _library() is not None
+
+
 class Phantom:
     """The phantom in this process, if there is one."""
 

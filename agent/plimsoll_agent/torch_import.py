@@ -74,10 +74,14 @@ class _Loader:
         module.__loader__ = self._loader
         _refuse_if_unsupported(module.__spec__.origin)
         self._loader.exec_module(module)
+        if os.environ.get("PLIMSOLL_MODE") == "nursery":
+            return  # Each child installs the agent for itself.
         try:
-            from plimsoll_agent import agent
+            from plimsoll_agent import agent, remedies
 
             agent.install(module)
+        except remedies.CannotApply:
+            raise
         except Exception as error:
             print("plimsoll: the agent could not start: %r" % (error,), file=sys.stderr)
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("units", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
@@ -21,12 +21,14 @@ const MAY_USE: [(&str, &[&str]); 11] = [
         "explanation",
         &["failures", "findings", "prediction", "recording", "replay", "trace", "units"],
     ),
+    ("plan", &["cards", "units"]),
     (
         "views",
         &[
             "explanation",
             "failures",
             "findings",
+            "plan",
             "prediction",
             "cards",
             "recording",

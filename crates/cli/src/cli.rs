@@ -27,6 +27,7 @@ pub(crate) struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   plimsoll predict --gpu rtx4090 -- python train.py --batch-size 16
+  plimsoll fit --gpu rtx4090 -- python train.py
   plimsoll replay snapshot.pickle --capacity 24GiB --sweep
   plimsoll explain snapshot.pickle
   plimsoll explain < train.log
@@ -39,6 +40,10 @@ Exit codes: 0 it fits, 1 it does not, 2 could not tell.";
 pub(crate) enum Command {
     /// Run a training script on a phantom GPU: what memory it takes, where it goes, which cards carry it.
     Predict(PredictArgs),
+    /// Make it fit: the cheapest plan that does, or the largest batch; every candidate is run on the phantom.
+    Fit(FitArgs),
+    /// Run a training script for real, with a plan applied and a recorder on; explain an out-of-memory error.
+    Run(RunArgs),
     /// Replay a recording through a model of PyTorch's allocator: as it was, or under other settings.
     Replay(ReplayArgs),
     /// What happened and what to change: from a memory snapshot, a recording, or a log with the error.
@@ -144,6 +149,106 @@ Exit codes:
 Environment:
   PLIMSOLL_PYTHON  the Python that runs a script given without one
   PLIMSOLL_CACHE   the folder for plimsoll's own files, instead of ~/.cache/plimsoll";
+
+#[derive(Debug, Args)]
+#[command(after_help = FIT_EXAMPLES)]
+pub(crate) struct FitArgs {
+    /// The card to fit: a name from `plimsoll cards`, or a file that describes one.
+    #[arg(long, value_name = "CARD|FILE.toml")]
+    pub(crate) gpu: Option<String>,
+
+    /// The card's memory, instead of what it has, as in `20GiB`.
+    #[arg(long, value_name = "SIZE", conflicts_with = "budget")]
+    pub(crate) memory: Option<Bytes>,
+
+    /// The most that the process may take on its device, CUDA context included.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) budget: Option<Bytes>,
+
+    /// The most that PyTorch's allocator may reserve, as `set_per_process_memory_fraction` limits it.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) limit_reserved: Option<Bytes>,
+
+    /// Find the largest value that fits for `{NAME}` in the command.
+    #[arg(long, value_name = "NAME=LOW..HIGH[:STEP]")]
+    pub(crate) find_max: Option<String>,
+
+    /// What stands for another `{NAME}` in the command.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// Only these remedies may be used.
+    #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
+    pub(crate) allow: Vec<String>,
+
+    /// These remedies may not be used.
+    #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
+    pub(crate) forbid: Vec<String>,
+
+    /// No remedy that changes the numbers by more than rounding.
+    #[arg(long)]
+    pub(crate) keep_numerics: bool,
+
+    /// Where the plan goes.
+    #[arg(long, value_name = "FILE", default_value = "plan.toml")]
+    pub(crate) plan: PathBuf,
+
+    /// Write the result as JSON; with `-` to standard output.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// No progress and no report for people.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// The command as you would type it, with `{NAME}` where a value is to stand.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const FIT_EXAMPLES: &str = "\
+Examples:
+  plimsoll fit --gpu rtx4090 -- python train.py
+  plimsoll fit --budget 20GiB --keep-numerics -- python train.py
+  plimsoll fit --gpu a100-40g --forbid autocast,offload -- python train.py
+  plimsoll fit --find-max batch=1..2048 --gpu rtx4090 -- python train.py --batch-size {batch}
+  plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- python t.py -b {batch} -s {seq}
+
+Exit codes:
+  0  it fits, with the plan or the value that was found
+  1  nothing that was tried fits
+  2  could not tell: the script failed, it was interrupted before anything was found, bad arguments";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The plan to apply, as `plimsoll fit` writes it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plan: Option<PathBuf>,
+
+    /// Keep the recording, as one zip file. Without it one is kept only when memory runs out.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// How many of the last allocations and frees the recorder remembers.
+    #[arg(long, value_name = "N", default_value_t = 200_000)]
+    pub(crate) events: u64,
+
+    /// Go on without a GPU.
+    #[arg(long)]
+    pub(crate) no_gpu: bool,
+
+    /// The command as you would type it.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  plimsoll run --plan plan.toml -- python train.py
+  plimsoll run --record run.zip -- torchrun --nproc-per-node 2 train.py
+
+The exit code is the script's; 128 and the number of a signal that ended it; 2 if it could not be started.";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
@@ -366,6 +471,17 @@ pub(crate) enum GhostWeights {
     Auto,
     On,
     Off,
+}
+
+impl GhostWeights {
+    /// As the agent reads it in `PLIMSOLL_GHOST_WEIGHTS`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            GhostWeights::Auto => "auto",
+            GhostWeights::On => "on",
+            GhostWeights::Off => "off",
+        }
+    }
 }
 
 /// When to use colors.

@@ -4,19 +4,25 @@ use std::{io, process::ExitCode};
 
 /// Every way in which `plimsoll` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Exit {
-    /// It fits; or there was nothing to decide and all went well.
-    Fits = 0,
-    /// It does not fit the card, or not under `--max`; or there was nothing to explain.
-    DoesNotFit = 1,
-    /// Could not tell: wrong arguments, the script failed, no torch, unsupported, interrupted.
-    CouldNotTell = 2,
+    /// It fits; or there was nothing to decide and all went well. 0.
+    Fits,
+    /// It does not fit the card, or not under `--max`; or there was nothing to explain. 1.
+    DoesNotFit,
+    /// Could not tell: wrong arguments, the script failed, no torch, unsupported, interrupted. 2.
+    CouldNotTell,
+    /// What the script ended with, where it ran for real.
+    OfScript(u8),
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(exit as u8)
+        ExitCode::from(match exit {
+            Exit::Fits => 0,
+            Exit::DoesNotFit => 1,
+            Exit::CouldNotTell => 2,
+            Exit::OfScript(code) => code,
+        })
     }
 }
 

@@ -19,6 +19,7 @@ mod record;
 mod recordings;
 mod sink;
 mod ticker;
+mod trials;
 mod whole;
 
 use std::{
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
 fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
     match &cli.command {
         Command::Predict(args) => commands::predict::run(args, cli.color, out),
+        Command::Fit(args) => commands::fit::run(args, out),
+        Command::Run(args) => commands::run::run(args),
         Command::Replay(args) => commands::replay::run(args, cli.color, out),
         Command::Cards(args) => commands::cards::run(args, out),
         Command::Explain(args) => commands::explain::run(args, cli.color, out),

@@ -1,14 +1,16 @@
 //! A recording as one file: a zip of what the session folder held, with a manifest that says what it is
 //! (docs/recording-format.md).
 
-use std::io::{Cursor, Write as _};
+use std::{
+    ffi::OsString,
+    io::{Cursor, Write as _},
+};
 
 use serde_json::json;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
     cache::session::ProcessFolder,
-    cli::PredictArgs,
     launch::{End, Ended},
     sink::Sink,
 };
@@ -16,14 +18,23 @@ use crate::{
 /// The version of the layout of the zip file; the notes in it have their own.
 const FORMAT: u32 = 1;
 
+/// What was run, and on what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct What<'a> {
+    /// `predict` or `run`.
+    pub(crate) mode: &'a str,
+    pub(crate) command: &'a [OsString],
+    /// What the phantom was; none on a real GPU.
+    pub(crate) phantom_conf: Option<&'a str>,
+}
+
 pub(crate) fn write(
-    phantom_conf: &str,
-    args: &PredictArgs,
+    what: What<'_>,
     ended: &Ended,
     folders: &[ProcessFolder],
     sink: Sink,
 ) -> anyhow::Result<()> {
-    let command: Vec<_> = args.command.iter().map(|it| it.to_string_lossy()).collect();
+    let command: Vec<_> = what.command.iter().map(|it| it.to_string_lossy()).collect();
     let (exit_code, signal) = match ended.end {
         End::Code(code) => (Some(code), None),
         End::Signal(number) => (None, Some(number)),
@@ -31,7 +42,7 @@ pub(crate) fn write(
     let manifest = json!({
         "format": FORMAT,
         "plimsoll": env!("CARGO_PKG_VERSION"),
-        "mode": "predict",
+        "mode": what.mode,
         "command": command,
         "exit_code": exit_code,
         "signal": signal,
@@ -48,7 +59,9 @@ pub(crate) fn write(
         Ok(())
     };
     add("manifest.json".to_owned(), serde_json::to_string_pretty(&manifest)?.as_bytes())?;
-    add("phantom.conf".to_owned(), phantom_conf.as_bytes())?;
+    if let Some(conf) = what.phantom_conf {
+        add("phantom.conf".to_owned(), conf.as_bytes())?;
+    }
     for ProcessFolder { pid, notes, snapshot, phantom_log } in folders {
         let files = [
             ("agent.jsonl", Some(notes.as_slice()).filter(|it| !it.is_empty())),

@@ -38,4 +38,6 @@ pub mod findings;
 
 pub mod explanation;
 
+pub mod plan;
+
 pub mod views;

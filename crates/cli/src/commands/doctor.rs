@@ -135,6 +135,8 @@ fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
         ranks: Ranks::All,
         ghost_weights: GhostWeights::Off,
         output: ScriptOutput::Nowhere,
+        settings: &[],
+        device: launch::Device::Phantom,
     };
     let ended = launch::run(launch, &signals, None)?;
     let seconds = started.elapsed().as_secs_f64();

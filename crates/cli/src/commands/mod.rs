@@ -5,8 +5,10 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod export;
+pub(crate) mod fit;
 pub(crate) mod predict;
 pub(crate) mod replay;
+pub(crate) mod run;
 
 use std::io::Write;
 

@@ -29,7 +29,8 @@ use crate::{
     diagnosis,
     exit::Exit,
     launch::{
-        self, End, Ended, Launch, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
+        self, Device, End, Ended, Launch, Progress, Ranks, ScriptCommand, ScriptOutput, Signals,
+        Stop,
     },
     record,
     sink::Sink,
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     if env::var_os("PLIMSOLL_SESSION").is_some_and(|it| Path::new(&it).is_dir()) {
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
     }
-    let card = card(args)?;
+    let card = card(args.gpu.as_deref(), args.memory)?;
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
     let conf = card.phantom_conf(ranks.devices(args.gpus));
     let command = ScriptCommand::resolve(&args.command)?;
@@ -61,7 +62,9 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let (ended, folders) =
         run_script(args, (&card, &conf, ranks), &command, &cache, json_on_stdout)?;
     if let Some(sink) = record {
-        record::write(&conf, args, &ended, &folders, sink)?;
+        let what =
+            record::What { mode: "predict", command: &args.command, phantom_conf: Some(&conf) };
+        record::write(what, &ended, &folders, sink)?;
     }
 
     let (recordings, unread) = read(&folders);
@@ -94,8 +97,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
 }
 
 /// The card to imitate: by name, from a file, or the largest there is.
-fn card(args: &PredictArgs) -> anyhow::Result<Card> {
-    let card = match args.gpu.as_deref() {
+pub(crate) fn card(gpu: Option<&str>, memory: Option<Bytes>) -> anyhow::Result<Card> {
+    let card = match gpu {
         None => largest().clone(),
         Some(given) if given.ends_with(".toml") || given.contains('/') => {
             let text = fs::read_to_string(given).map_err(|error| {
@@ -105,7 +108,7 @@ fn card(args: &PredictArgs) -> anyhow::Result<Card> {
         }
         Some(name) => cards::find(name)?.clone(),
     };
-    Ok(match args.memory {
+    Ok(match memory {
         None => card,
         Some(total) if total <= card.context => anyhow::bail!(
             "--memory {total} leaves nothing for the script: the CUDA context alone takes {} on {}; give it more",
@@ -151,6 +154,8 @@ fn run_script(
         ranks,
         ghost_weights: args.ghost_weights,
         output,
+        settings: &[],
+        device: Device::Phantom,
     };
     let ended = launch::run(launch, &signals, progress)?;
     let folders = session.read();
@@ -166,7 +171,7 @@ fn run_script(
 }
 
 /// The recordings, and what in them could not be read.
-fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
+pub(crate) fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
     let mut recordings = Vec::new();
     let mut unread = Vec::new();
     for folder in folders {
@@ -180,11 +185,15 @@ fn read(folders: &[ProcessFolder]) -> (Vec<Recording>, Vec<Note>) {
 }
 
 fn facts(args: &PredictArgs, ended: &Ended) -> RunFacts {
-    let exit = match ended.end {
+    RunFacts { exit: exit(ended), seconds: ended.seconds, max: args.max }
+}
+
+/// How the script ended, in the words of a prediction.
+pub(crate) fn exit(ended: &Ended) -> ScriptExit {
+    match ended.end {
         End::Code(code) => ScriptExit::Code(code),
         End::Signal(number) => ScriptExit::Signal(number),
-    };
-    RunFacts { exit, seconds: ended.seconds, max: args.max }
+    }
 }
 
 /// Makes `prediction` one of a run that failed: its first note says why, in our words, which know more of

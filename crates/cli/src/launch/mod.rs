@@ -3,6 +3,7 @@
 
 mod command;
 mod descendants;
+mod nursery;
 mod progress;
 mod ranks;
 mod signals;
@@ -10,7 +11,7 @@ mod signals;
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs, io,
+    fmt, fs, io,
     os::{fd::AsFd as _, unix::process::CommandExt as _},
     path::Path,
     process::{Command, Stdio},
@@ -29,6 +30,7 @@ use nix::{
 
 pub(crate) use self::{
     command::{ScriptCommand, no_such_script, python},
+    nursery::{Nursery, Order},
     progress::Progress,
     ranks::Ranks,
     signals::Signals,
@@ -60,6 +62,17 @@ pub(crate) enum Stop {
     UntilExit,
 }
 
+impl fmt::Display for Stop {
+    /// As the agent reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Steady => f.write_str("steady"),
+            Stop::Steps(n) => write!(f, "steps:{n}"),
+            Stop::UntilExit => f.write_str("until-exit"),
+        }
+    }
+}
+
 /// Where the script's standard output goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptOutput {
@@ -67,7 +80,7 @@ pub(crate) enum ScriptOutput {
     Inherited,
     /// To standard error, because our own output is for a machine.
     ToStderr,
-    /// Nowhere, both of them: our own check of an environment.
+    /// Nowhere, both of them: our own check of an environment, and one of many runs.
     Nowhere,
 }
 
@@ -101,7 +114,22 @@ pub(crate) struct Launch<'a> {
     pub(crate) ranks: Ranks,
     pub(crate) ghost_weights: GhostWeights,
     pub(crate) output: ScriptOutput,
+    /// More for the script's environment.
+    pub(crate) settings: &'a [Setting],
+    pub(crate) device: Device,
 }
+
+/// What the script runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// Ours: it is ended when it has shown enough or somebody asks, with all that it started.
+    Phantom,
+    /// The machine's own. This is somebody's training: it ends when it ends.
+    Real,
+}
+
+/// A variable of the environment and its value.
+pub(crate) type Setting = (&'static str, OsString);
 
 /// Runs the command until it is over, and ends everything that it started.
 pub(crate) fn run(
@@ -118,28 +146,32 @@ pub(crate) fn run(
             progress.tick(launch.session);
         }
     };
-    let waited = wait(pid, signals, &mut tick);
+    let waited = wait(pid, signals, launch.device, &mut tick);
     let seconds = started.elapsed().as_secs_f64();
     // Whatever happened, nothing stays behind. Who has asked us to stop has waited long enough.
     let be_patient = waited.as_ref().is_ok_and(|(_, interrupted)| interrupted.is_none());
-    let n_left_running = descendants::end_all(be_patient);
+    let n_left_running = match launch.device {
+        Device::Phantom => descendants::end_all(be_patient),
+        Device::Real => 0,
+    };
     let (end, interrupted) = waited.context("cannot wait for the script")?;
     let host_ran_out = oom_kills < self::oom_kills();
     Ok(Ended { end, seconds, interrupted, n_left_running, host_ran_out })
 }
 
 fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
-    let Launch { command, bundle, session, stop, ranks, ghost_weights, output } = launch;
+    let Launch { command, bundle, session, stop, ranks, ghost_weights, output, settings, device } =
+        launch;
     let mut process = Command::new(&command.program);
-    process.args(&command.arguments).envs(environment(bundle, session.path(), stop));
-    process.envs(ranks.environment()).env(
-        "PLIMSOLL_GHOST_WEIGHTS",
-        match ghost_weights {
-            GhostWeights::Auto => "auto",
-            GhostWeights::On => "on",
-            GhostWeights::Off => "off",
-        },
-    );
+    process.args(&command.arguments);
+    match device {
+        Device::Phantom => process
+            .envs(environment(bundle, session.path(), stop))
+            .envs(ranks.environment())
+            .env("PLIMSOLL_GHOST_WEIGHTS", ghost_weights.word()),
+        Device::Real => process.envs(of_agent(bundle, session.path(), stop, "run")),
+    };
+    process.envs(settings.iter().map(|(name, value)| (name, value)));
     match output {
         ScriptOutput::Inherited => (),
         ScriptOutput::ToStderr => {
@@ -164,22 +196,23 @@ fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
 }
 
 /// What the script's environment has more than ours.
-fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<(&'static str, OsString)> {
-    let stop = match stop {
-        Stop::Steady => "steady".to_owned(),
-        Stop::Steps(n) => format!("steps:{n}"),
-        Stop::UntilExit => "until-exit".to_owned(),
-    };
+fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
+    let mut res = of_agent(bundle, session, stop, "predict");
+    res.push(("LD_PRELOAD", before("LD_PRELOAD", bundle.phantom().as_os_str())));
+    res.push(("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())));
+    // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
+    res.push(("TORCHINDUCTOR_CACHE_DIR", session.join("inductor").into()));
+    res.push(("TRITON_CACHE_DIR", session.join("triton").into()));
+    res
+}
+
+/// The part of it that brings the agent in.
+fn of_agent(bundle: &Bundle, session: &Path, stop: Stop, mode: &str) -> Vec<Setting> {
     vec![
-        ("LD_PRELOAD", before("LD_PRELOAD", bundle.phantom().as_os_str())),
-        ("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())),
         ("PYTHONPATH", before("PYTHONPATH", bundle.agent().as_os_str())),
         ("PLIMSOLL_SESSION", session.as_os_str().to_owned()),
-        // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
-        ("TORCHINDUCTOR_CACHE_DIR", session.join("inductor").into()),
-        ("TRITON_CACHE_DIR", session.join("triton").into()),
-        ("PLIMSOLL_MODE", "predict".into()),
-        ("PLIMSOLL_STOP", stop.into()),
+        ("PLIMSOLL_MODE", mode.into()),
+        ("PLIMSOLL_STOP", stop.to_string().into()),
     ]
 }
 
@@ -209,6 +242,7 @@ struct Asked {
 fn wait(
     script: Pid,
     signals: &Signals,
+    device: Device,
     tick: &mut dyn FnMut(),
 ) -> io::Result<(End, Option<Signal>)> {
     let mut asked: Option<Asked> = None;
@@ -226,24 +260,30 @@ fn wait(
                     asked = Some(Asked { signal: it.signal, at, passed_on, last_call: None });
                 }
                 Some(first) if first.at.elapsed() < SAME_REQUEST => (),
+                Some(_) if device == Device::Real => {
+                    let _ = kill(script, it.signal);
+                }
                 Some(_) => descendants::signal_all(Signal::SIGKILL),
             },
         }
         match &mut asked {
-            Some(asked) => pursue(asked, script),
+            Some(asked) => pursue(asked, script, device),
             None => tick(),
         }
     }
 }
 
 /// What a request to stop still needs.
-fn pursue(asked: &mut Asked, script: Pid) {
+fn pursue(asked: &mut Asked, script: Pid, device: Device) {
     // `timeout` sends SIGINT to us and to our whole group: then the script has it, and a second one
     // would disturb its cleaning up. SIGTERM twice does no harm.
     let is_time = asked.signal != Signal::SIGINT || SAME_REQUEST <= asked.at.elapsed();
     if !asked.passed_on && is_time {
         let _ = kill(script, asked.signal);
         asked.passed_on = true;
+    }
+    if device == Device::Real {
+        return; // Saving a checkpoint takes as long as it takes.
     }
     let patience = match asked.signal {
         Signal::SIGINT => AFTER_INTERRUPT,

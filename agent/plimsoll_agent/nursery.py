@@ -1,0 +1,183 @@
+"""A process that has imported what a script imports, and forks one child for each run of it.
+
+Importing torch takes seconds and is the same every time. Nothing here touches the device, so a child
+is as fresh as a process of its own: it gets its arguments, environment and session after the fork and
+then runs the script from its first line; only the imports of installed packages are there already.
+The user's own modules are not imported before the fork, because they may look at the arguments.
+
+One JSON object a line comes in on standard input, one goes out for each run that ended; see `serve`.
+"""
+
+import ast
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import types
+
+from plimsoll_agent import frames
+
+_DEEPEST = 8
+
+
+def serve():
+    """Reads `{"script", "name"}` or `{"module"}` once, then orders, until standard input ends.
+
+    An order is `{"id", "session", "arguments", "environment", "log"}`; the answer `{"id", "code"}` or
+    `{"id", "signal"}`.
+    """
+    orders, answers = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "w", 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    program = json.loads(_line(orders))
+    sys.path[0] = os.path.dirname(os.path.abspath(program["script"])) if program.get("script") else os.getcwd()
+    _import_what_it_imports(program)
+    print(json.dumps({"ready": _is_untouched()}), file=answers, flush=True)
+    running = {}
+    poll = select.poll()
+    poll.register(orders, select.POLLIN | select.POLLHUP)
+    while True:
+        for fd, _ in poll.poll():
+            if fd in running:
+                order, pid = running.pop(fd)
+                poll.unregister(fd)
+                os.close(fd)
+                print(json.dumps(dict(_ended(pid), id=order)), file=answers, flush=True)
+                continue
+            line = _line(orders)
+            if not line:
+                for pidfd, (_, pid) in running.items():
+                    os.kill(pid, signal.SIGKILL)
+                return
+            order = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                orders.close()
+                answers.close()
+                _become(program, order)
+                return
+            pidfd = os.pidfd_open(pid)
+            running[pidfd] = (order["id"], pid)
+            poll.register(pidfd, select.POLLIN)
+
+
+def _line(orders):
+    """One line, read byte by byte: nothing may wait in a buffer that `poll` does not see."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        byte = orders.read(1)
+        if not byte:
+            return b""
+        line += byte
+    return bytes(line)
+
+
+def _ended(pid):
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return {"code": code} if code >= 0 else {"signal": -code}
+
+
+def _is_untouched():
+    """Whether a child can still use the device: CUDA was not started by an import."""
+    torch = sys.modules.get("torch")
+    return torch is not None and not torch.cuda.is_initialized()
+
+
+def _become(program, order):
+    """In the child: the script, as if Python had been started with it."""
+    signal.set_wakeup_fd(-1)
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ.update(order["environment"])
+    os.environ["PLIMSOLL_SESSION"] = order["session"]
+    script, module = program.get("script"), program.get("module")
+    sys.argv = [program.get("name", module)] + order["arguments"]
+    torch = sys.modules["torch"]
+    # An import may have asked for the number of devices, which on a real GPU spoils a fork.
+    torch.cuda._is_in_bad_fork = lambda: False
+    from plimsoll_agent import agent
+
+    agent.install(torch)
+    if module:
+        import runpy
+
+        runpy._run_module_as_main(module)
+        return
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec")
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=script, __builtins__=__builtins__, __cached__=None)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def _import_what_it_imports(program):
+    import torch
+
+    path = program.get("script")
+    if path is None:
+        try:
+            spec = importlib.util.find_spec(program["module"])
+            path = spec.origin if spec is not None else None
+        except (ImportError, ValueError, AttributeError):
+            path = None
+    if path is None:
+        return
+    seen = set()
+    todo = [(path, 0)]
+    while todo:
+        path, depth = todo.pop(0)
+        if path in seen or depth > _DEEPEST:
+            continue
+        seen.add(path)
+        for name, attributes in _imports(path):
+            own = _own_file(name)
+            if own is not None:
+                todo.append((own, depth + 1))
+            elif name.split(".")[0] != "plimsoll":
+                _import(name, attributes)
+    del torch
+
+
+def _imports(path):
+    """(module, names taken from it) for the absolute imports of a file, wherever they stand."""
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, ()
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module, [alias.name for alias in node.names]
+
+
+def _own_file(name):
+    """The file of a module that the user wrote, None for one that is installed."""
+    try:
+        spec = importlib.machinery.PathFinder.find_spec(name.split(".")[0], sys.path)
+    except (ImportError, ValueError):
+        return None
+    origin = getattr(spec, "origin", None)
+    if origin is None or not origin.endswith(".py") or not frames.is_users(origin):
+        return None
+    inside = os.path.join(os.path.dirname(origin), *name.split(".")[1:])
+    for path in (inside + ".py", os.path.join(inside, "__init__.py"), origin):
+        if "." in name and os.path.isfile(path):
+            return path
+    return origin
+
+
+def _import(name, attributes):
+    try:
+        module = importlib.import_module(name)
+        for attribute in attributes:
+            # `from package import Name` loads lazily what it names.
+            getattr(module, attribute, None)
+    except BaseException:  # The script will meet it, or has a way around it.
+        pass

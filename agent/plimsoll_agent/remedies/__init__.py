@@ -1,0 +1,71 @@
+"""What a plan changes inside a training process, without a change to its script.
+
+`PLIMSOLL_PLAN` holds the plan as JSON: `{"version": 1, "remedies": [{"id": "checkpoint", ...}, ...]}`. Each
+remedy is one module here with one `apply(torch, parameters, places, note)`; it says what it does to memory,
+to time and to the numbers. The order in which they wrap each other is fixed here, not by the plan.
+
+    allocator       settings of PyTorch's allocator, read by it from the environment: nothing to do here
+    places          where remedies take hold: calls of a model, backward
+    blocks          the repeated blocks of a model
+    split           a batch in parts: what can be split, and how results are put together
+
+Unlike the rest of the agent a remedy may raise: a plan that cannot be applied as it was proven must not go
+on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work on real numbers.
+"""
+
+import importlib
+import json
+
+VERSION = 1
+
+ORDER = (
+    "no-grad-evaluation",
+    "micro-batches",
+    "autocast",
+    "offload",
+    "checkpoint",
+    "chunked-loss",
+    "tf32",
+    "foreach",
+    "fused",
+    "set-to-none",
+    "optimizer-in-backward",
+    "allocator",
+)
+"""Every remedy, from the outermost inwards where they meet at the same call."""
+
+
+class CannotApply(RuntimeError):
+    """The plan does not suit this program; the sentence says why."""
+
+
+def apply(torch, plan, recording):
+    """Applies the plan, given as JSON; nothing or None for no plan."""
+    if not plan:
+        return
+    try:
+        plan = json.loads(plan)
+        version, asked = plan["version"], plan["remedies"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CannotApply("plimsoll: PLIMSOLL_PLAN is not a plan: %s" % error)
+    if version != VERSION:
+        raise CannotApply("plimsoll: the plan has version %r, this plimsoll knows %d" % (version, VERSION))
+    unknown = [it.get("id") for it in asked if it.get("id") not in ORDER]
+    if unknown:
+        raise CannotApply("plimsoll: the plan names remedies that this plimsoll does not know: %s" % unknown)
+    from plimsoll_agent.remedies.places import Places
+
+    places = Places(torch, recording)
+    for remedy in sorted(asked, key=lambda it: ORDER.index(it["id"])):
+        if remedy["id"] == "allocator":
+            continue
+        module = importlib.import_module("plimsoll_agent.remedies." + remedy["id"].replace("-", "_"))
+        parameters = {name: value for name, value in remedy.items() if name != "id"}
+        try:
+            module.apply(torch, parameters, places, recording.note)
+        except CannotApply:
+            raise
+        except Exception as error:
+            raise CannotApply("plimsoll: the remedy %s cannot be applied: %r" % (remedy["id"], error)) from error
+        recording.write("remedy", **remedy)
+    places.install()

@@ -1,0 +1,43 @@
+"""The repeated blocks of a model, found by structure and not by name.
+
+A block is one of several children of the same class in a `ModuleList` or `Sequential`, with parts of its
+own: a transformer's layers, a ResNet's bottlenecks, a Swin stage's blocks. Where the children are containers
+themselves (stages), the blocks are inside them. A model without such lists (a U-Net with `down1`, `down2`) has
+the children of the same class of one module, outermost first.
+"""
+
+FEWEST = 2
+
+
+def blocks_of(torch, root):
+    """The blocks of `root` in the order of `named_modules`: `(name, module)`."""
+    containers = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
+    found = _search(root, containers, lambda parent: type(parent) in containers)
+    return found or _search(root, containers, lambda parent: True)
+
+
+def _search(root, containers, may_hold):
+    found, todo, seen = [], [("", root)], set()
+    while todo:
+        name, parent = todo.pop(0)
+        children = [(n, c) for n, c in parent.named_children() if id(c) not in seen]
+        counts = {}
+        for _, child in children:
+            if _is_block(child, containers):
+                counts[type(child)] = counts.get(type(child), 0) + 1
+        inner = []
+        for child_name, child in children:
+            seen.add(id(child))
+            path = name + "." + child_name if name else child_name
+            if may_hold(parent) and counts.get(type(child), 0) >= FEWEST:
+                found.append((path, child))
+            else:
+                inner.append((path, child))
+        todo = inner + todo
+    return found
+
+
+def _is_block(module, containers):
+    if type(module) in containers:
+        return False
+    return next(module.children(), None) is not None and next(module.parameters(), None) is not None

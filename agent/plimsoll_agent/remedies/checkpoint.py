@@ -1,0 +1,170 @@
+"""Activation checkpointing: blocks keep their input only, and run again when backward reaches them.
+
+Saves the activations inside the blocks, costs their forward pass once more. The numbers are the same: the
+random state is kept for dropout, and batch-norm counts its running statistics once. Non-reentrant, so hooks,
+keyword arguments and frozen inputs work as before.
+
+Parameters: `blocks`, the numbers of the blocks to checkpoint in the order of the model; all of them without it.
+`segments` is for models without repeated blocks: their longest `Sequential` is run in so many pieces.
+"""
+
+import contextlib
+import functools
+import threading
+import weakref
+
+from plimsoll_agent.remedies.blocks import blocks_of
+
+
+def apply(torch, parameters, places, note):
+    chosen = weakref.WeakSet()
+    prepared = weakref.WeakSet()
+    wanted = parameters.get("blocks")
+    wanted = None if wanted is None else frozenset(wanted)
+    checkpointed = Checkpointed(torch, chosen)
+
+    def around(module, call, args, kwargs):
+        if not places.is_training(module):
+            return call(*args, **kwargs)
+        if module not in prepared:
+            prepared.add(module)
+            blocks = blocks_of(torch, module)
+            places.recording.write("blocks", names=[name for name, _ in blocks])
+            for number, (_, block) in enumerate(blocks):
+                if wanted is None or number in wanted:
+                    checkpointed.add(block)
+            if not blocks:
+                _pieces_of(torch, module, parameters.get("segments"), checkpointed, note)
+        with without_cache(module, kwargs):
+            return call(*args, **kwargs)
+
+    places.around_call(around)
+
+
+class Checkpointed:
+    """The modules whose `forward` is checkpointed. The class is changed, not the object, so that a copy of a
+    model (an average of its weights) or a pickle of it holds nothing of ours."""
+
+    def __init__(self, torch, chosen):
+        self._torch = torch
+        self._chosen = chosen
+        self._classes = set()
+        self._thread = threading.local()
+
+    def add(self, module):
+        self._chosen.add(module)
+        kind = type(module)
+        if kind in self._classes:
+            return
+        self._classes.add(kind)
+        torch, chosen, thread, original = self._torch, self._chosen, self._thread, kind.forward
+
+        @functools.wraps(original)
+        def forward(self, *args, **kwargs):
+            if self not in chosen or not torch.is_grad_enabled() or getattr(thread, "inside", None) is self:
+                return original(self, *args, **kwargs)
+            if any(is_cache(it) for it in args) or any(is_cache(it) for it in kwargs.values()):
+                return original(self, *args, **kwargs)  # Running again would write into it again.
+            return torch.utils.checkpoint.checkpoint(
+                functools.partial(original, self),
+                *args,
+                use_reentrant=False,
+                context_fn=lambda: (contextlib.nullcontext(), statistics_kept(torch, self)),
+                **kwargs
+            )
+
+        kind.forward = forward
+
+
+def _pieces_of(torch, module, segments, checkpointed, note):
+    """The longest chain of layers of a model without blocks, in pieces."""
+    chains = [it for it in module.modules() if type(it) is torch.nn.Sequential]
+    chain = max(chains, key=len, default=None)
+    if chain is None or len(chain) < 2:
+        note("checkpoint-nothing", "no repeated blocks were found in %s to checkpoint" % type(module).__name__)
+        return
+    segments = max(1, min(segments or round(len(chain) ** 0.5), len(chain)))
+    run = _run_in_pieces(torch, chain, segments)
+    # One object only: other chains of the program stay as they are.
+    original = torch.nn.Sequential.forward
+    reference = weakref.ref(chain)
+
+    @functools.wraps(original)
+    def forward(self, input):
+        if self is not reference() or not torch.is_grad_enabled():
+            return original(self, input)
+        return run(self, input)
+
+    torch.nn.Sequential.forward = forward
+
+
+def _run_in_pieces(torch, chain, segments):
+    size = -(-len(chain) // segments)
+
+    def run(chain, value):
+        layers = list(chain)
+        for start in range(0, len(layers), size):
+            piece = layers[start : start + size]
+
+            def through(value, piece=piece):
+                for layer in piece:
+                    value = layer(value)
+                return value
+
+            holder = torch.nn.ModuleList()
+            holder.__dict__["_modules"] = dict(enumerate(piece))
+            value = torch.utils.checkpoint.checkpoint(
+                through,
+                value,
+                use_reentrant=False,
+                context_fn=lambda holder=holder: (contextlib.nullcontext(), statistics_kept(torch, holder)),
+            )
+        return value
+
+    return run
+
+
+@contextlib.contextmanager
+def statistics_kept(torch, module):
+    """While a forward pass runs again, batch-norm must not count it again.
+
+    It is given a momentum of zero, and nothing to count with. Without running statistics it would save other
+    tensors for backward than it did the first time.
+    """
+    norms = [
+        (it, it.momentum, it._buffers.get("num_batches_tracked"))
+        for it in module.modules()
+        if isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.training and it.track_running_stats
+    ]
+    for it, _, _ in norms:
+        it.momentum = 0.0
+        it._buffers["num_batches_tracked"] = None
+    try:
+        yield
+    finally:
+        for it, momentum, count in norms:
+            it.momentum = momentum
+            it._buffers["num_batches_tracked"] = count
+
+
+def is_cache(value):
+    """Whether this is a key-value cache of transformers, which a forward pass writes into."""
+    return any(it.__name__ == "Cache" and it.__module__.startswith("transformers") for it in type(value).__mro__)
+
+
+@contextlib.contextmanager
+def without_cache(module, kwargs):
+    """Transformers fill a cache in training too, for nobody; its own checkpointing switches it off as well."""
+    configs = {}
+    if not any(is_cache(it) for it in kwargs.values()) and not kwargs.get("use_cache"):
+        for part in module.modules():
+            config = getattr(part, "config", None)
+            if getattr(config, "use_cache", False) is True:
+                configs[id(config)] = config
+    for config in configs.values():
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        for config in configs.values():
+            config.use_cache = True

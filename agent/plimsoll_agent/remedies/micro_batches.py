@@ -1,0 +1,267 @@
+"""Micro-batches: each call of the model works on a part of the batch at a time, and the script never knows.
+
+Saves the activations of all parts but one. The loop stays as it is: one loss, one backward, one clipping, one step
+of optimizer and scheduler for the whole batch, the last, smaller batch included. Two ways, by what the model returns:
+
+- a model that returns its loss runs forward and backward for each part, and hands out the loss of the whole batch
+  with its gradients: gradient accumulation, at no cost but smaller kernels. How the loss averages (over samples,
+  over labels that count, or not at all) is found by trying, see `split`;
+- a model that returns outputs keeps them, and runs each part again when backward comes: any loss, also one that
+  compares samples, gives the same gradients; costs one more forward pass.
+
+The numbers are the same up to rounding, except for dropout, which draws other random numbers, and batch-norm, which
+sees the parts one by one.
+
+Parameters: `parts`, how many.
+"""
+
+import contextlib
+import functools
+import weakref
+
+from plimsoll_agent.remedies import CannotApply, split
+from plimsoll_agent.remedies.checkpoint import statistics_kept, without_cache
+
+KEPT_BYTES = 64 << 20
+"""Outputs beside the loss are handed out if they are no larger."""
+_HALF_SCALE = 1024.0
+"""Gradients of half precision are computed at this scale, so that small ones do not vanish."""
+
+
+def apply(torch, parameters, places, note):
+    parts = int(parameters.get("parts", 2))
+    ways = weakref.WeakKeyDictionary()
+
+    def around(module, call, args, kwargs):
+        whole = split.batch_size(torch, args, kwargs)
+        if not places.is_training(module) or whole is None or whole < 2 or parts < 2:
+            return call(*args, **kwargs)
+        if any(t.requires_grad for t in split.tensors_in(torch, (args, kwargs))):
+            return call(*args, **kwargs)  # The second half of a chain of models: its inputs are not its own.
+        with without_cache(module, kwargs):
+            way = ways.get(module)
+            if way is None:
+                way = ways[module] = _way(torch, module, call, args, kwargs, whole)
+                _warn_of_batch_norm(torch, module, note)
+                places.recording.write("split", samples=whole, loss=way.has_loss, exact=_is_exact(torch, module))
+            size = -(-whole // parts)
+            bounds = [(start, min(start + size, whole)) for start in range(0, whole, size)]
+            run = _accumulated if way.has_loss else _recomputed
+            return run(torch, module, call, args, kwargs, whole, bounds, way)
+
+    places.around_call(around)
+
+
+class Way:
+    """How the parts of a model's batch belong together."""
+
+    def __init__(self, has_loss, weights=None):
+        self.has_loss = has_loss
+        self.weights = weights
+
+
+def _recomputed(torch, module, call, args, kwargs, whole, bounds, way):
+    outputs = []
+    for start, end in bounds:
+        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
+        outputs.append(
+            torch.utils.checkpoint.checkpoint(
+                functools.partial(_called_inside, call),
+                *part_args,
+                use_reentrant=False,
+                context_fn=lambda: (contextlib.nullcontext(), statistics_kept(torch, module)),
+                **part_kwargs
+            )
+        )
+    return split.together(torch, outputs, [end - start for start, end in bounds])
+
+
+def _called_inside(call, *args, **kwargs):
+    return call(*args, **kwargs)
+
+
+def _accumulated(torch, module, call, args, kwargs, whole, bounds, way):
+    chosen = [p for p in module.parameters() if p.requires_grad]
+    gradients = [None] * len(chosen)
+    weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
+    kept, total, output = [], None, None
+    for (start, end), weight in zip(bounds, weights):
+        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
+        output = call(*part_args, **part_kwargs)
+        key, loss = split.loss_in(torch, output)
+        loss = loss * weight
+        scale = _HALF_SCALE if _is_half(torch, loss) else 1.0
+        found = torch.autograd.grad(loss * scale, chosen, allow_unused=True)
+        for i, gradient in enumerate(found):
+            if gradient is not None:
+                gradient = gradient.div_(scale) if scale != 1.0 else gradient
+                gradients[i] = gradient if gradients[i] is None else gradients[i].add_(gradient)
+        del found, gradient
+        loss = loss.detach()
+        total = loss if total is None else total + loss
+        kept.append(_detached(torch, output, key))
+        del loss
+        output = None
+    total = _with_gradients(torch).apply(total, _Holder(gradients), *chosen)
+    return _whole_output(torch, kept, key, total, bounds)
+
+
+def _is_half(torch, loss):
+    kind = loss.device.type
+    half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) is torch.float16
+    return half or loss.dtype is torch.float16
+
+
+def _detached(torch, output, key):
+    """The output without its loss and without graphs; without tensors too if they are large."""
+    if key is None:
+        return None
+    large = sum(t.numel() * t.element_size() for t in split.tensors_in(torch, output)) > KEPT_BYTES
+    return split.rebuilt(torch, output, lambda t: t.detach() if t.dim() and not large else None)
+
+
+def _whole_output(torch, kept, key, total, bounds):
+    if key is None:
+        return total
+    sizes = [end - start for start, end in bounds]
+
+    def combined(values):
+        if any(it is None for it in values):
+            return None
+        try:
+            return split.together(torch, values, sizes)
+        except CannotApply:
+            return None
+
+    first = kept[0]
+    if isinstance(first, dict):
+        result = {name: total if name == key else combined([it.get(name) for it in kept]) for name in first}
+        result = {name: value for name, value in result.items() if value is not None}
+        result.setdefault(key, total)
+        return result if type(first) is dict else type(first)(result)
+    return type(first)(total if i == key else combined([it[i] for it in kept]) for i in range(len(first)))
+
+
+class _Holder:
+    """Gradients on their way from the forward pass, where they were made, to backward."""
+
+    def __init__(self, gradients):
+        self.gradients = gradients
+
+
+def _with_gradients(torch, made={}):
+    """The function whose backward hands out gradients that are there already."""
+    if torch in made:
+        return made[torch]
+
+    class WithGradients(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, loss, holder, *parameters):
+            ctx.holder = holder
+            return loss.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            gradients, ctx.holder.gradients = ctx.holder.gradients, None
+            if gradients is None:
+                raise CannotApply(
+                    "plimsoll: the remedy micro-batches does not suit this script: it runs backward twice through the "
+                    "same loss"
+                )
+            for i, gradient in enumerate(gradients):
+                if gradient is not None:
+                    gradients[i] = gradient.mul_(grad.to(gradient.dtype))
+            return (None, None) + tuple(gradients)
+
+    made[torch] = WithGradients
+    return WithGradients
+
+
+def _way(torch, module, call, args, kwargs, whole):
+    """Tries the model on two of its samples, apart and together."""
+
+    def run(start, end):
+        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
+        part_kwargs = _with_uneven_labels(torch, part_kwargs, start)
+        return call(*part_args, **part_kwargs), part_kwargs
+
+    with split.undisturbed(torch, module):
+        both, kwargs_of_both = run(0, 2)
+        one, other = run(0, 1)[0], run(1, 2)[0]
+        found = split.loss_in(torch, both)
+        if found is None:
+            got = split.together(torch, [one, other], [1, 1])
+            for a, b in zip(split.tensors_in(torch, got), split.tensors_in(torch, both)):
+                if a.is_floating_point() and not split.close(torch, a, b):
+                    raise CannotApply(
+                        "plimsoll: the remedy micro-batches does not suit %s: two samples of its input give something "
+                        "else together than apart; is their first dimension the batch?" % type(module).__name__
+                    )
+            return Way(False)
+        loss = found[1]
+        losses = [split.loss_in(torch, it)[1] for it in (one, other)]
+        for rule in (_by_shifted_labels, _by_labels, _by_samples, _as_a_sum):
+            weights = [rule(kwargs_of_both, 2, i, i + 1) for i in range(2)]
+            if None in weights:
+                continue
+            expected = losses[0] * weights[0] + losses[1] * weights[1]
+            if split.close(torch, expected, loss):
+                return Way(True, rule)
+    raise CannotApply(
+        "plimsoll: the remedy micro-batches does not suit %s: its loss of two samples is neither the sum nor an average "
+        "of their losses" % type(module).__name__
+    )
+
+
+def _with_uneven_labels(torch, kwargs, start):
+    """Half of the first sample's labels do not count: only so an average over labels shows."""
+    labels = kwargs.get("labels")
+    if start or not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point():
+        return kwargs
+    if labels.size(1) < 4:
+        return kwargs
+    labels = labels.clone()
+    labels[0, : labels.size(1) // 2] = -100
+    return dict(kwargs, labels=labels)
+
+
+def _by_shifted_labels(kwargs, whole, start, end):
+    return _share_of_labels(kwargs, whole, start, end, 1)
+
+
+def _by_labels(kwargs, whole, start, end):
+    return _share_of_labels(kwargs, whole, start, end, 0)
+
+
+def _share_of_labels(kwargs, whole, start, end, shift):
+    labels = kwargs.get("labels")
+    if labels is None or getattr(labels, "ndim", 0) != 2 or labels.is_floating_point() or labels.size(0) != whole:
+        return None
+    counts = labels[:, shift:].ne(-100)
+    # A tensor on the labels' device: asking for the number would wait for it.
+    return counts[start:end].sum() / counts.sum()
+
+
+def _by_samples(kwargs, whole, start, end):
+    return (end - start) / whole
+
+
+def _as_a_sum(kwargs, whole, start, end):
+    return 1.0
+
+
+def _is_exact(torch, module):
+    """Whether parts of a batch give the very numbers of the whole."""
+    modules = list(module.modules())
+    dropout = any(isinstance(it, torch.nn.modules.dropout._DropoutNd) and it.p > 0 for it in modules)
+    norm = any(isinstance(it, torch.nn.modules.batchnorm._NormBase) for it in modules)
+    return not dropout and not norm
+
+
+def _warn_of_batch_norm(torch, module, note):
+    if any(isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.training for it in module.modules()):
+        note(
+            "micro-batches-batch-norm",
+            "the model has batch-norm, which sees micro-batches one by one: its statistics, and with them the numbers, "
+            "are those of the smaller batch",
+        )

@@ -1,0 +1,73 @@
+"""Each parameter is updated as soon as its gradient is complete, and the gradient is given back.
+
+Saves the gradients, which otherwise wait for the optimizer all together. The numbers are the same. Not for
+scripts that look at gradients between backward and step: clipping, `GradScaler`, accumulation over several
+backward passes; those are noticed and refused.
+"""
+
+import functools
+import importlib
+import inspect
+import weakref
+
+from plimsoll_agent.remedies import CannotApply
+
+
+def apply(torch, parameters, places, note):
+    optimizer_class = torch.optim.Optimizer
+    stepped_since = set()
+    hooked = set()
+
+    def hook_up(optimizer):
+        groups = optimizer.param_groups
+        for group in groups:
+            for parameter in group["params"]:
+                if parameter.requires_grad and id(parameter) not in hooked:
+                    hooked.add(id(parameter))
+                    parameter.register_post_accumulate_grad_hook(functools.partial(update, weakref.ref(optimizer)))
+
+    def update(reference, parameter):
+        optimizer = reference()
+        if optimizer is None:
+            return
+        if id(parameter) in stepped_since:
+            raise CannotApply(
+                "plimsoll: the remedy optimizer-in-backward does not suit this script: it runs backward more than "
+                "once before a step (accumulation, or parameters used by several losses)"
+            )
+        stepped_since.add(id(parameter))
+        everything = optimizer.param_groups
+        mine = [group for group in everything if any(it is parameter for it in group["params"])]
+        optimizer.param_groups = [dict(mine[0], params=[parameter])]
+        try:
+            with torch.no_grad():
+                inspect.unwrap(type(optimizer).step)(optimizer)
+        finally:
+            optimizer.param_groups = everything
+        parameter.grad = None
+
+    make = optimizer_class.__init__
+
+    @functools.wraps(make)
+    def __init__(self, params, defaults):
+        make(self, params, defaults)
+        hook_up(self)
+
+    def refuse(name):
+        def refused(*args, **kwargs):
+            raise CannotApply(
+                "plimsoll: the remedy optimizer-in-backward does not suit this script: it calls %s, which needs all "
+                "gradients at once" % name
+            )
+
+        return refused
+
+    optimizer_class.__init__ = __init__
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        setattr(torch.nn.utils, name, refuse(name))
+        setattr(torch.nn.utils.clip_grad, name, refuse(name))
+    torch.amp.GradScaler.unscale_ = refuse("GradScaler.unscale_")
+
+    # Called at the end of the step that the script makes, not of ours: that one is the bare function.
+    optimizers = importlib.import_module("torch.optim.optimizer")
+    optimizers.register_optimizer_step_post_hook(lambda *_: stepped_since.clear())

@@ -1,0 +1,99 @@
+"""Where remedies take hold of an unchanged script: the outermost call of a model, and backward.
+
+One wrapper each, whatever the number of remedies. A call that is made inside another one (a part of the
+model, a chunk of the batch that a remedy runs) passes through.
+"""
+
+import functools
+import threading
+import weakref
+
+
+class Places:
+    """Collects what remedies want to do, and then takes PyTorch's places once."""
+
+    def __init__(self, torch, recording):
+        self._torch = torch
+        self.recording = recording
+        self._around_calls = []
+        self._before_backward = []
+        self._thread = threading.local()
+        self._trainable = weakref.WeakKeyDictionary()
+
+    def around_call(self, function):
+        """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost
+        call of a module that has parameters. Earlier ones are further out."""
+        self._around_calls.append(function)
+
+    def before_backward(self, function):
+        """`function()` runs before each backward pass that the script starts, and before each optimizer step."""
+        self._before_backward.append(function)
+
+    def install(self):
+        """Takes hold. Nothing is wrapped that no remedy asked for."""
+        if self._around_calls:
+            self._wrap_call()
+        if self._before_backward:
+            autograd = self._torch.autograd
+            for name in ("backward", "grad"):
+                setattr(autograd, name, self._after_hooks(getattr(autograd, name)))
+
+    def is_training(self, module):
+        """Whether gradients of this call's module will be wanted."""
+        return self._torch.is_grad_enabled() and module.training and self._has_parameters(module, trainable=True)
+
+    def _has_parameters(self, module, trainable):
+        known = self._trainable.get(module)
+        if known is None or not known[0]:
+            # Freezing may come later, parameters do not go away: only a yes is remembered.
+            parameters = list(module.parameters())
+            known = bool(parameters), any(p.requires_grad for p in parameters)
+            self._trainable[module] = known
+        return known[1] if trainable else known[0]
+
+    def _wrap_call(self):
+        module_class, thread = self._torch.nn.Module, self._thread
+        original, around, has_parameters = module_class.__call__, self._around_calls, self._has_parameters
+        graph_task = self._torch._C._current_graph_task_id
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            # During backward, in whatever thread, a call is a part of a model that runs again.
+            if getattr(thread, "inside", False) or graph_task() != -1 or not has_parameters(self, trainable=False):
+                return original(self, *args, **kwargs)
+
+            def call(*args, **kwargs):
+                return original(self, *args, **kwargs)
+
+            for function in reversed(around):
+                call = functools.partial(function, self, call)
+                call = _starred(call)
+            thread.inside = True
+            try:
+                return call(*args, **kwargs)
+            finally:
+                thread.inside = False
+
+        module_class.__call__ = __call__
+
+    def _after_hooks(self, run):
+        hooks = self._before_backward
+        thread = self._thread
+
+        @functools.wraps(run)
+        def wrapped(*args, **kwargs):
+            if not getattr(thread, "inside", False):
+                for hook in hooks:
+                    hook()
+            return run(*args, **kwargs)
+
+        return wrapped
+
+
+def _starred(call):
+    """A function of `(args, kwargs)` as one of `(*args, **kwargs)`."""
+
+    def starred(*args, **kwargs):
+        return call(args, kwargs)
+
+    return starred

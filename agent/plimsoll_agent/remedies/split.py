@@ -1,0 +1,112 @@
+"""A batch in parts: which of a call's tensors are batched, and how the parts' results belong together.
+
+Whether a model treats the samples of a batch separately is not believed but tried, once for each model, on two
+of its samples: apart and together must give the same, in evaluation mode and without gradients. That finds inputs
+whose first dimension is not the batch, losses that compare samples with each other, and how a loss averages.
+"""
+
+import contextlib
+
+from plimsoll_agent.remedies import CannotApply
+
+_DEEPEST = 6
+
+
+def tensors_in(torch, value, depth=_DEEPEST):
+    """Every tensor in nested containers."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if depth and isinstance(value, dict):
+        return [t for it in value.values() for t in tensors_in(torch, it, depth - 1)]
+    if depth and isinstance(value, (list, tuple)):
+        return [t for it in value for t in tensors_in(torch, it, depth - 1)]
+    return []
+
+
+def rebuilt(torch, value, function, depth=_DEEPEST):
+    """`value` with `function` of each tensor in its place."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if depth and isinstance(value, dict):
+        changed = {k: rebuilt(torch, v, function, depth - 1) for k, v in value.items()}
+        return changed if type(value) is dict else type(value)(changed)
+    if depth and isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(rebuilt(torch, it, function, depth - 1) for it in value))
+    if depth and isinstance(value, (list, tuple)):
+        return type(value)(rebuilt(torch, it, function, depth - 1) for it in value)
+    return value
+
+
+def batch_size(torch, args, kwargs):
+    """The size of the first dimension that the inputs have in common; None if there is no such thing."""
+    sizes = [t.size(0) for t in tensors_in(torch, (args, kwargs)) if t.dim() >= 1]
+    return max(set(sizes), key=lambda it: (sizes.count(it), -sizes.index(it))) if sizes else None
+
+
+def part_of(torch, args, kwargs, whole, start, end):
+    """Samples `start..end` of every batched input; the others as they are."""
+
+    def cut(tensor):
+        return tensor[start:end] if tensor.dim() >= 1 and tensor.size(0) == whole else tensor
+
+    return rebuilt(torch, args, cut), rebuilt(torch, dict(kwargs), cut)
+
+
+def loss_in(torch, output):
+    """(key, loss) of an output that carries its own loss; (None, output) if it is one; None if there is none."""
+
+    def is_loss(value):
+        return isinstance(value, torch.Tensor) and value.dim() == 0 and value.is_floating_point()
+
+    if is_loss(output):
+        return None, output
+    if isinstance(output, dict):
+        for key in ("loss", "losses"):
+            if is_loss(output.get(key)):
+                return key, output[key]
+    if isinstance(output, (tuple, list)) and output and is_loss(output[0]):
+        return 0, output[0]
+    return None
+
+
+def together(torch, outputs, sizes):
+    """The outputs of the parts as one output of the whole batch."""
+    first = outputs[0]
+    if isinstance(first, torch.Tensor):
+        if first.dim() == 0 or any(it.size(0) != size for it, size in zip(outputs, sizes)):
+            raise CannotApply(
+                "plimsoll: the remedy micro-batches does not suit this model: an output of shape %s has not one entry "
+                "for each of %d samples" % (tuple(first.shape), sizes[0])
+            )
+        return torch.cat(outputs)
+    if isinstance(first, dict):
+        values = {key: together(torch, [it[key] for it in outputs], sizes) for key in first}
+        return values if type(first) is dict else type(first)(values)
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(together(torch, list(it), sizes) for it in zip(*outputs)))
+    if isinstance(first, (list, tuple)):
+        return type(first)(together(torch, list(it), sizes) for it in zip(*outputs))
+    return first
+
+
+@contextlib.contextmanager
+def undisturbed(torch, module):
+    """Nothing of what runs inside is seen afterwards: no gradient, no statistics, no random number used."""
+    training = [it for it in module.modules() if it.training]
+    devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=devices):
+            for it in training:
+                it.training = False
+            yield
+    finally:
+        for it in training:
+            it.training = True
+
+
+def close(torch, a, b):
+    """Equal up to what the number format can tell. NaN is equal to nothing."""
+    low = torch.is_autocast_enabled(a.device.type) or a.dtype in (torch.bfloat16, torch.float16)
+    tolerance = 3e-2 if low else 1e-3
+    scale = max(float(a.abs().max()), float(b.abs().max()), 1e-6) if a.numel() else 1.0
+    return a.shape == b.shape and (not a.numel() or float((a - b).abs().max()) <= tolerance * scale)

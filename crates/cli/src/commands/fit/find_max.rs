@@ -1,0 +1,119 @@
+//! The largest value of a number in the command that fits: run and seen to fit, and the next one seen not to.
+
+use std::{
+    io::{self, Write},
+    time::Instant,
+};
+
+use plimsoll_core::{
+    cards::Card,
+    plan::largest::{Largest, Tried},
+    prediction::Peaks,
+    units::Bytes,
+    views::fit::{self, FindMax, Run},
+};
+
+use super::{Template, limit, template::Range};
+use crate::{
+    cli::FitArgs,
+    exit::Exit,
+    launch::Stop,
+    sink::Sink,
+    trials::{self, Trial, Trials},
+};
+
+pub(super) fn run(
+    args: &FitArgs,
+    range: &Range,
+    template: &Template,
+    card: Card,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let name = &range.name;
+    if !template.has(name) {
+        anyhow::bail!(
+            "the command has no {{{name}}}; write it where the value is to stand, as in `--batch-size {{{name}}}`"
+        );
+    }
+    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let (what, most) = limit(args, &card);
+    let settings = trials::limit_reserved(args.limit_reserved);
+    let started = Instant::now();
+    let mut trials = Trials::new(card)?;
+    let mut search = Largest::new(range.lowest, range.highest, range.step, most);
+    let mut runs: Vec<Run> = Vec::new();
+    let mut interrupted = false;
+    while let Some(value) = search.next() {
+        let began = Instant::now();
+        let trial = trials.run(&template.with(name, value), &settings, Stop::Steady)?;
+        if trial.interrupted.is_some() {
+            interrupted = true;
+            break;
+        }
+        let tried = tried(args, &trial);
+        let seconds = began.elapsed().as_secs_f64();
+        if !args.quiet {
+            let _ = writeln!(
+                io::stderr(),
+                "plimsoll: {name}={value}: {} ({seconds:.1} s)",
+                said(&tried, what)
+            );
+        }
+        let peak = (trial.prediction.peak != Peaks::default()).then_some(trial.prediction.peak);
+        runs.push(Run { value, tried: tried.clone(), peak, seconds });
+        search.tell(value, tried);
+    }
+    let found = FindMax {
+        name: name.clone(),
+        card: trials.card().name.clone(),
+        what,
+        limit: most,
+        found: search.found(),
+        highest: range.highest,
+        above: search.above().map(|(value, tried)| (value, tried.clone())),
+        out_of_order: search.out_of_order(),
+        interrupted,
+        runs,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    if let Some(sink) = json {
+        let to_stdout = sink.is_stdout();
+        sink.write(fit::json(&found).as_bytes(), out)?;
+        if to_stdout {
+            return Ok(exit(&found));
+        }
+    }
+    if !args.quiet {
+        crate::commands::write(out, &fit::text(&found))?;
+    }
+    Ok(exit(&found))
+}
+
+fn exit(found: &FindMax) -> Exit {
+    let too_much = found.runs.iter().any(|it| it.tried == Tried::TooMuch);
+    match found.found {
+        Some(_) => Exit::Fits,
+        None if too_much && !found.interrupted => Exit::DoesNotFit,
+        None => Exit::CouldNotTell,
+    }
+}
+
+fn tried(args: &FitArgs, trial: &Trial) -> Tried {
+    if trial.fits() {
+        let Peaks { reserved, device, .. } = trial.prediction.peak;
+        return Tried::Fits(if args.limit_reserved.is_some() { reserved } else { device });
+    }
+    match &trial.failure {
+        Some(why) if trial.n_ooms == 0 => Tried::Fails(why.clone()),
+        _ => Tried::TooMuch,
+    }
+}
+
+fn said(tried: &Tried, what: &str) -> String {
+    match tried {
+        Tried::Fits(Bytes(0)) => "fits".to_owned(),
+        Tried::Fits(peak) => format!("fits, {peak} {what}"),
+        Tried::TooMuch => "runs out of memory".to_owned(),
+        Tried::Fails(why) => format!("does not run: {why}"),
+    }
+}

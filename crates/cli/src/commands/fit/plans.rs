@@ -1,0 +1,432 @@
+//! The search for a plan: candidates from the mildest to the strongest, each run on the phantom, until some fit;
+//! then as little of each as is needed.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    time::Instant,
+};
+
+use plimsoll_core::{
+    cards::Card,
+    plan::{CATALOGUE, Numbers, Plan, Remedy, Value, find},
+    prediction::Prediction,
+    units::Bytes,
+    views::plan::{self as view, Proposal},
+};
+
+use super::{
+    Template, limit,
+    ranking::{self, Candidate},
+};
+use crate::{
+    cli::FitArgs,
+    exit::Exit,
+    launch::{Setting, Stop},
+    sink::Sink,
+    trials::{self, ALLOC_CONF, Trial, Trials},
+};
+
+/// More than any card: what a run takes is to be seen, not where it ends.
+const ROOMY: Bytes = Bytes::gib(512);
+/// The most parts that a batch is split into.
+const MOST_PARTS: u64 = 64;
+/// So many plans that fit are enough to choose from.
+const ENOUGH: usize = 3;
+
+pub(super) fn run(
+    args: &FitArgs,
+    template: &Template,
+    card: Card,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    for id in args.allow.iter().chain(&args.forbid) {
+        if find(id).is_none() {
+            let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
+            anyhow::bail!("there is no remedy {id}; there are {}, allocator", known.join(", "));
+        }
+    }
+    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
+    let (what, most) = limit(args, &card);
+    let words = template.words();
+    let started = Instant::now();
+    let trials = Trials::new(card.clone().with_total(ROOMY))?;
+    let mut search = Search {
+        args,
+        words: &words,
+        trials,
+        most,
+        exact_parts: false,
+        n_blocks: None,
+        n_samples: None,
+        tried: Vec::new(),
+        interrupted: false,
+    };
+    let (plain, failure) = search.plain()?;
+    if let Some(why) = failure {
+        anyhow::bail!("{why}");
+    }
+    let mut found = Vec::new();
+    if !plain.fits {
+        found = search.plans()?;
+        search.estimate_time(&card, &mut found)?;
+        found.sort_by_key(Candidate::rank);
+        // The proof, on the card itself: it is the last run, and the limit is the very one.
+        while let Some(best) = found.first() {
+            if search.interrupted || search.proves(&card, &best.plan)? {
+                break;
+            }
+            found.remove(0);
+        }
+    }
+    let proposal = Proposal {
+        card: card.name.clone(),
+        what,
+        limit: most,
+        as_it_is: row(&plain),
+        fits_as_it_is: plain.fits,
+        plans: found.iter().map(row).collect(),
+        closest: search.closest().map(row),
+        run_line: run_line(args, &words),
+        runs: search.trials.n_runs,
+        seconds: started.elapsed().as_secs_f64(),
+        interrupted: search.interrupted,
+    };
+    if let Some(best) = found.first() {
+        let head = view::file_head(&proposal, &proposal.plans[0]);
+        let predicted_reserved = Some(best.prediction.peak.reserved);
+        let kept = Plan { predicted_reserved, ..best.plan.clone() };
+        std::fs::write(&args.plan, kept.file(&head)).map_err(|error| {
+            anyhow::anyhow!(
+                "cannot write {}: {}",
+                args.plan.display(),
+                crate::cache::reason(&error)
+            )
+        })?;
+    }
+    if let Some(sink) = json {
+        sink.write(view::json(&proposal).as_bytes(), out)?;
+    }
+    if !args.quiet && !json_on_stdout {
+        crate::commands::write(out, &view::text(&proposal))?;
+    }
+    Ok(match (plain.fits || !found.is_empty(), search.interrupted) {
+        (true, _) => Exit::Fits,
+        (false, false) => Exit::DoesNotFit,
+        (false, true) => Exit::CouldNotTell,
+    })
+}
+
+fn row(it: &Candidate) -> view::Row {
+    view::Row {
+        plan: it.plan.clone(),
+        peak: it.prediction.peak,
+        needs: it.needs,
+        numbers: it.numbers,
+        time: it.time,
+    }
+}
+
+fn run_line(args: &FitArgs, words: &[OsString]) -> String {
+    let quoted = |it: &OsString| {
+        let text = it.to_string_lossy();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+        if !text.is_empty() && text.chars().all(plain) {
+            text.into_owned()
+        } else {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+    };
+    let words: Vec<String> = words.iter().map(quoted).collect();
+    format!("plimsoll run --plan {} -- {}", args.plan.display(), words.join(" "))
+}
+
+struct Search<'a> {
+    args: &'a FitArgs,
+    words: &'a [OsString],
+    trials: Trials,
+    most: Bytes,
+    /// Parts of a batch give the numbers of the whole: no dropout, no batch-norm.
+    exact_parts: bool,
+    /// The blocks of the model, once it was seen to have any.
+    n_blocks: Option<u64>,
+    n_samples: Option<u64>,
+    tried: Vec<Candidate>,
+    interrupted: bool,
+}
+
+impl Search<'_> {
+    /// The script as it is.
+    fn plain(&mut self) -> anyhow::Result<(Candidate, Option<String>)> {
+        let trial = self.trial(&Plan::default(), Stop::Steady, &[])?;
+        let failure = trial.failure.clone();
+        Ok((self.candidate(Plan::default(), trial.prediction), failure))
+    }
+
+    /// Plans that fit, from the mildest on; each as small as it can be.
+    fn plans(&mut self) -> anyhow::Result<Vec<Candidate>> {
+        let mut found: Vec<Candidate> = Vec::new();
+        let free = self.free()?;
+        for stronger in self.ladder() {
+            let is_enough = ENOUGH <= found.len()
+                || !found.is_empty() && stronger.contains(&"offload")
+                || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
+            if self.interrupted || is_enough {
+                break;
+            }
+            // What was already enough alone needs no company.
+            let done = |it: &Candidate| {
+                it.plan
+                    .remedies
+                    .iter()
+                    .filter(|it| !is_free(it.id))
+                    .all(|it| stronger.contains(&it.id))
+            };
+            if found.iter().any(done) {
+                continue;
+            }
+            let mut remedies = free.clone();
+            remedies.extend(stronger.iter().map(|id| Remedy::plain(id)));
+            if let Some(it) = self.strong_enough(&Plan::of(remedies))? {
+                let it = self.weakest(it)?;
+                found.push(it);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Remedies that cost no time and change no numbers, those of them that this program bears.
+    fn free(&mut self) -> anyhow::Result<Vec<Remedy>> {
+        let mut res: Vec<Remedy> = Vec::new();
+        for id in ["fused", "foreach", "set-to-none", "chunked-loss"] {
+            let other_form = id == "foreach" && res.iter().any(|it| it.id == "fused");
+            if !self.may(id) || other_form || self.interrupted {
+                continue;
+            }
+            let plan = Plan::of(vec![Remedy::plain(id)]);
+            if self.run(&plan)?.is_some() {
+                res.extend(plan.remedies);
+            }
+        }
+        Ok(res)
+    }
+
+    /// What is added to the free remedies, step by step.
+    fn ladder(&self) -> Vec<Vec<&'static str>> {
+        let all: [&[&'static str]; 14] = [
+            &[],
+            &["allocator"],
+            &["autocast"],
+            &["micro-batches"],
+            &["optimizer-in-backward"],
+            &["checkpoint"],
+            &["autocast", "micro-batches"],
+            &["autocast", "checkpoint"],
+            &["micro-batches", "checkpoint"],
+            &["autocast", "micro-batches", "checkpoint"],
+            &["optimizer-in-backward", "checkpoint"],
+            &["optimizer-in-backward", "autocast", "checkpoint"],
+            &["offload"],
+            &["autocast", "offload"],
+        ];
+        all.into_iter().filter(|it| it.iter().all(|it| self.may(it))).map(<[_]>::to_vec).collect()
+    }
+
+    /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
+    fn strong_enough(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
+        if !plan.remedies.iter().any(|it| it.id == "micro-batches") {
+            return Ok(self.run(&settled(plan, 1))?.filter(|it| it.fits));
+        }
+        let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
+        while parts <= MOST_PARTS.min(self.n_samples.unwrap_or(MOST_PARTS)) && !self.interrupted {
+            let Some(it) = self.run(&settled(plan, parts))? else { return Ok(None) };
+            if it.fits {
+                return Ok(Some(it));
+            }
+            // More parts no longer help: what is left is not the batch's.
+            if before.is_some_and(|before| before.0 / 100 * 98 < it.needs.0) {
+                return Ok(None);
+            }
+            before = Some(it.needs);
+            parts *= 2;
+        }
+        Ok(None)
+    }
+
+    /// The same without what it does not need, and with as few blocks checkpointed as it needs.
+    fn weakest(&mut self, mut it: Candidate) -> anyhow::Result<Candidate> {
+        // Most often the free ones were not needed at all.
+        let strong: Vec<_> =
+            it.plan.remedies.iter().filter(|it| !is_free(it.id)).cloned().collect();
+        if !strong.is_empty()
+            && strong.len() < it.plan.remedies.len()
+            && let Some(less) = self.run(&Plan::of(strong))?.filter(|it| it.fits)
+        {
+            it = less;
+        }
+        for remedy in it.plan.remedies.clone() {
+            let rest: Vec<_> =
+                it.plan.remedies.iter().filter(|it| **it != remedy).cloned().collect();
+            if rest.is_empty() || self.interrupted {
+                continue;
+            }
+            if let Some(less) = self.run(&Plan::of(rest))?.filter(|it| it.fits) {
+                it = less;
+            }
+        }
+        match self.n_blocks {
+            Some(n) if it.plan.remedies.iter().any(|it| it.id == "checkpoint") => {
+                self.fewest_blocks(it, n)
+            }
+            _ => Ok(it),
+        }
+    }
+
+    /// Bisects how many blocks have to be checkpointed. The first ones are: backward reaches the last ones first,
+    /// and frees them before anything is run again.
+    fn fewest_blocks(&mut self, mut it: Candidate, n_blocks: u64) -> anyhow::Result<Candidate> {
+        let (mut too_few, mut enough) = (0, n_blocks);
+        while too_few + 1 < enough && !self.interrupted {
+            let n = too_few + (enough - too_few) / 2;
+            let remedies = it.plan.remedies.iter().map(|it| match it.id {
+                "checkpoint" => {
+                    Remedy::plain("checkpoint").with("blocks", Value::Numbers((0..n).collect()))
+                }
+                _ => it.clone(),
+            });
+            match self.run(&Plan::of(remedies.collect()))?.filter(|it| it.fits) {
+                Some(fewer) => (it, enough) = (fewer, n),
+                None => too_few = n,
+            }
+        }
+        Ok(it)
+    }
+
+    fn may(&self, id: &str) -> bool {
+        let args = self.args;
+        let is_allowed = args.allow.is_empty() || args.allow.iter().any(|it| it == id);
+        let keeps = find(id).is_some_and(|it| it.numbers != Numbers::Precision);
+        is_allowed && !args.forbid.iter().any(|it| it == id) && (keeps || !args.keep_numerics)
+    }
+
+    /// Runs `plan`; nothing if the script does not bear it.
+    fn run(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
+        if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
+            return Ok(Some(it.clone()));
+        }
+        let began = Instant::now();
+        let trial = self.trial(plan, Stop::Steady, &[])?;
+        if let Some(n) = trial.noted("blocks").and_then(|it| it["names"].as_array()) {
+            self.n_blocks = u64::try_from(n.len()).ok().filter(|it| 1 < *it);
+        }
+        if let Some(split) = trial.noted("split") {
+            self.exact_parts = split["exact"] == true;
+            self.n_samples = split["samples"].as_u64();
+        }
+        let ran = trial.failure.is_none() && trial.n_ooms == 0;
+        let failure = trial.failure.clone();
+        let it = self.candidate(plan.clone(), trial.prediction);
+        if !self.args.quiet {
+            let said = match failure {
+                Some(why) => why,
+                None if it.fits => format!("fits, needs {}", it.needs),
+                None => format!("needs {}", it.needs),
+            };
+            let seconds = began.elapsed().as_secs_f64();
+            let _ = writeln!(io::stderr(), "plimsoll: {}: {said} ({seconds:.1} s)", plan.shown());
+        }
+        let keeps = !self.args.keep_numerics || it.numbers == Numbers::Same;
+        if !ran || !keeps || self.interrupted {
+            return Ok(None);
+        }
+        self.tried.push(it.clone());
+        Ok(Some(it))
+    }
+
+    fn trial(&mut self, plan: &Plan, stop: Stop, more: &[Setting]) -> anyhow::Result<Trial> {
+        let mut settings = settings(plan);
+        settings.extend(more.iter().cloned());
+        let trial = self.trials.run(self.words, &settings, stop)?;
+        self.interrupted |= trial.interrupted.is_some();
+        Ok(trial)
+    }
+
+    fn candidate(&self, plan: Plan, prediction: Prediction) -> Candidate {
+        let needs = self.needs(&prediction);
+        let numbers = match plan.numbers() {
+            Numbers::Statistics if self.exact_parts => Numbers::Same,
+            other => other,
+        };
+        Candidate { fits: needs <= self.most, plan, prediction, needs, numbers, time: None }
+    }
+
+    /// What it needs of what is limited, with the allowance for what a phantom cannot know.
+    fn needs(&self, prediction: &Prediction) -> Bytes {
+        let beside = prediction.peak.device.saturating_sub(prediction.peak.reserved);
+        match self.args.limit_reserved {
+            Some(_) => prediction.safe.saturating_sub(beside),
+            None => prediction.safe,
+        }
+    }
+
+    /// One metered step each.
+    fn estimate_time(&mut self, card: &Card, found: &mut [Candidate]) -> anyhow::Result<()> {
+        let meter = [("PLIMSOLL_METER", OsString::from("1"))];
+        if found.is_empty() || self.interrupted {
+            return Ok(());
+        }
+        let plain = ranking::work(&self.trial(&Plan::default(), Stop::Steps(2), &meter)?);
+        for it in found {
+            if self.interrupted {
+                break;
+            }
+            let changed = ranking::work(&self.trial(&it.plan, Stop::Steps(2), &meter)?);
+            it.time = ranking::time(&plain, &changed, card);
+        }
+        Ok(())
+    }
+
+    /// Runs the plan on the card itself.
+    fn proves(&mut self, card: &Card, plan: &Plan) -> anyhow::Result<bool> {
+        let mut settings = settings(plan);
+        settings.extend(trials::limit_reserved(self.args.limit_reserved));
+        let trial = self.trials.run_on(card, self.words, &settings)?;
+        self.interrupted |= trial.interrupted.is_some();
+        Ok(trial.fits())
+    }
+
+    /// What came nearest, for when nothing fits.
+    fn closest(&self) -> Option<&Candidate> {
+        self.tried.iter().min_by_key(|it| it.needs)
+    }
+}
+
+fn is_free(id: &str) -> bool {
+    matches!(id, "fused" | "foreach" | "set-to-none" | "chunked-loss")
+}
+
+/// `plan` with the parameters that its remedies need to run.
+fn settled(plan: &Plan, parts: u64) -> Plan {
+    let remedies = plan.remedies.iter().map(|it| match it.id {
+        "micro-batches" => Remedy::plain(it.id).with("parts", Value::Number(parts)),
+        "allocator" => Remedy::plain(it.id)
+            .with("settings", Value::Text("expandable_segments:True".to_owned())),
+        _ => it.clone(),
+    });
+    Plan::of(remedies.collect())
+}
+
+/// What the script's environment has more for `plan`.
+pub(crate) fn settings(plan: &Plan) -> Vec<Setting> {
+    let mut res = Vec::new();
+    if !plan.remedies.is_empty() {
+        res.push(("PLIMSOLL_PLAN", plan.for_agent().into()));
+    }
+    if let Some(conf) = plan.alloc_conf() {
+        let own = std::env::var(ALLOC_CONF).ok().filter(|it| !it.is_empty());
+        // What the user set stays, except where the plan says otherwise.
+        res.push((ALLOC_CONF, own.map_or(conf.to_owned(), |own| format!("{own},{conf}")).into()));
+    }
+    res
+}

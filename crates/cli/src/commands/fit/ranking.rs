@@ -1,0 +1,59 @@
+//! Candidates that were run, and which of them is better: less added time, then less change to the numbers, then
+//! fewer remedies.
+
+use plimsoll_core::{
+    cards::Card,
+    plan::{self, Factor, Numbers, Plan, Work},
+    prediction::Prediction,
+    units::Bytes,
+};
+use serde_json::Value;
+
+use crate::trials::Trial;
+
+/// Differences in time below this share are none: the estimate is not finer.
+const TIME_CLASS: f64 = 0.05;
+
+/// A plan that was run.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    pub(super) plan: Plan,
+    pub(super) prediction: Prediction,
+    /// What of the limit it needs, with the allowance for what a phantom cannot know.
+    pub(super) needs: Bytes,
+    pub(super) fits: bool,
+    pub(super) numbers: Numbers,
+    pub(super) time: Option<Factor>,
+}
+
+impl Candidate {
+    /// The smaller, the better.
+    pub(super) fn rank(&self) -> (u32, Numbers, usize, Bytes) {
+        let added = self.time.map_or(0.0, |it| (it.estimate - 1.0).max(0.0));
+        let class = (0..1000_u32).find(|it| added < (f64::from(*it) + 0.5) * TIME_CLASS);
+        (class.unwrap_or(1000), self.numbers, self.plan.remedies.len(), self.needs)
+    }
+}
+
+/// What a metered step did.
+pub(super) fn work(trial: &Trial) -> Vec<Work> {
+    let Some(ops) = trial.noted("work").and_then(|it| it["ops"].as_array()) else {
+        return Vec::new();
+    };
+    let read = |it: &Value| {
+        let number = |key: &str| it[key].as_f64();
+        Some(Work {
+            op: it["op"].as_str()?.to_owned(),
+            dtype: it["dtype"].as_str()?.to_owned(),
+            count: number("count")?,
+            flops: number("flops")?,
+            bytes: number("bytes")?,
+        })
+    };
+    ops.iter().filter_map(read).collect()
+}
+
+/// How much longer a step takes.
+pub(super) fn time(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
+    plan::factor(plain, changed, card)
+}

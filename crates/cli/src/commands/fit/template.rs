@@ -1,0 +1,126 @@
+//! A command with places for values: `python train.py --batch-size {batch}`.
+
+use std::{collections::BTreeMap, ffi::OsString, str::FromStr};
+
+use anyhow::{Context as _, bail};
+
+/// The command and the values that are given for some of its places.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    words: Vec<OsString>,
+    given: BTreeMap<String, String>,
+}
+
+/// The place whose largest value is wanted, and where to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) name: String,
+    pub(crate) lowest: u64,
+    pub(crate) highest: u64,
+    pub(crate) step: u64,
+}
+
+impl Template {
+    pub(crate) fn new(words: &[OsString], given: &[String]) -> anyhow::Result<Template> {
+        let mut values = BTreeMap::new();
+        for it in given {
+            let (name, value) = it.split_once('=').with_context(|| {
+                format!("cannot read --set {it}: expected a name and a value, as in `seq=512`")
+            })?;
+            values.insert(name.to_owned(), value.to_owned());
+        }
+        let res = Template { words: words.to_vec(), given: values };
+        match res.given.keys().find(|it| !res.has(it)) {
+            Some(name) => bail!(
+                "--set gives a value for {name}, but the command has no {{{name}}}; write it where the value is to stand"
+            ),
+            None => Ok(res),
+        }
+    }
+
+    /// Whether the command has a place of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        let place = format!("{{{name}}}");
+        self.words.iter().any(|it| it.to_string_lossy().contains(&place))
+    }
+
+    /// The command without any value but the given ones.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        self.filled(&self.given)
+    }
+
+    /// The command with `value` in the place `name`.
+    pub(crate) fn with(&self, name: &str, value: u64) -> Vec<OsString> {
+        let mut values = self.given.clone();
+        values.insert(name.to_owned(), value.to_string());
+        self.filled(&values)
+    }
+
+    fn filled(&self, values: &BTreeMap<String, String>) -> Vec<OsString> {
+        let fill = |word: &OsString| {
+            // A word that is no text has no place in it.
+            let Some(text) = word.to_str() else { return word.clone() };
+            let filled = values.iter().fold(text.to_owned(), |acc, (name, value)| {
+                acc.replace(&format!("{{{name}}}"), value)
+            });
+            filled.into()
+        };
+        self.words.iter().map(fill).collect()
+    }
+}
+
+impl FromStr for Range {
+    type Err = anyhow::Error;
+
+    fn from_str(given: &str) -> anyhow::Result<Range> {
+        let error = || {
+            format!(
+                "cannot read --find-max {given}: expected a name and a range, as in `batch=1..2048` or `seq=128..8192:128`"
+            )
+        };
+        let (name, range) = given.split_once('=').with_context(error)?;
+        let (range, step) = range.split_once(':').unwrap_or((range, "1"));
+        let (lowest, highest) = range.split_once("..").with_context(error)?;
+        let number = |it: &str| it.trim().replace('_', "").parse::<u64>().ok().with_context(error);
+        let res = Range {
+            name: name.trim().to_owned(),
+            lowest: number(lowest)?,
+            highest: number(highest.trim_start_matches('='))?,
+            step: number(step)?,
+        };
+        if res.name.is_empty() || res.step == 0 || res.highest < res.lowest {
+            bail!(error());
+        }
+        Ok(res)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(it: &[&str]) -> Vec<OsString> {
+        it.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn fills_every_place_and_leaves_other_braces() {
+        let command = words(&["python", "t.py", "-b={batch}", "{seq}", "{\"a\": {batch}}", "{x}"]);
+        let template = Template::new(&command, &["seq=512".to_owned()]).unwrap();
+        let expected = words(&["python", "t.py", "-b=8", "512", "{\"a\": 8}", "{x}"]);
+        assert_eq!(template.with("batch", 8), expected);
+        assert!(template.has("x") && !template.has("lr"));
+        assert!(Template::new(&command, &["lr=1".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn reads_ranges() {
+        let read = |it: &str| it.parse::<Range>().map(|it| (it.lowest, it.highest, it.step)).ok();
+        assert_eq!(read("batch=1..2048"), Some((1, 2048, 1)));
+        assert_eq!(read("seq=128..8_192:128"), Some((128, 8192, 128)));
+        assert_eq!(read("n=1..=9"), Some((1, 9, 1)));
+        for wrong in ["batch", "batch=8", "=1..2", "b=9..1", "b=1..9:0", "b=-1..2", "b=a..b"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Many runs of one script on one phantom: each with its own arguments and settings, each read as a prediction.
+//! From the second run on they come out of a nursery where that is possible, and cost no imports.
+
+use std::{ffi::OsString, io};
+
+use anyhow::Context as _;
+use nix::sys::signal::Signal;
+use plimsoll_core::{
+    cards::Card,
+    prediction::{self, Outcome, Prediction, RunFacts},
+    units::Bytes,
+};
+
+use crate::{
+    cache::{Cache, bundle::Bundle, session::Session},
+    cli::GhostWeights,
+    commands::predict,
+    diagnosis,
+    launch::{
+        self, Device, Ended, Launch, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Setting,
+        Signals, Stop,
+    },
+};
+
+/// The variable that holds the allocator's settings.
+pub(crate) const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
+
+/// Where trials are made.
+pub(crate) struct Trials {
+    card: Card,
+    cache: Cache,
+    bundle: Bundle,
+    // In this order: the nursery ends before the signals are let go.
+    nursery: Option<Kept>,
+    signals: Signals,
+    may_nurse: bool,
+    pub(crate) n_runs: u64,
+}
+
+/// A nursery, the command that it is for, and its session.
+struct Kept {
+    nursery: Nursery,
+    command: ScriptCommand,
+    _session: Session,
+}
+
+/// One run and what it says.
+#[derive(Clone, Debug)]
+pub(crate) struct Trial {
+    pub(crate) prediction: Prediction,
+    /// Why it gave no answer, in one sentence.
+    pub(crate) failure: Option<String>,
+    /// Out-of-memory errors, those that the script caught included.
+    pub(crate) n_ooms: usize,
+    /// Somebody asked us to stop.
+    pub(crate) interrupted: Option<Signal>,
+    /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
+    notes: Vec<serde_json::Value>,
+}
+
+impl Trial {
+    /// The agent's lines of this kind: `blocks`, `work`, `split`.
+    pub(crate) fn noted(&self, kind: &str) -> Option<&serde_json::Value> {
+        self.notes.iter().rev().find(|it| it["kind"] == kind)
+    }
+
+    /// Whether it ran at least one step, and never out of memory.
+    pub(crate) fn fits(&self) -> bool {
+        self.failure.is_none() && self.n_ooms == 0 && self.prediction.outcome == Outcome::Fits
+    }
+}
+
+impl Trials {
+    pub(crate) fn new(card: Card) -> anyhow::Result<Trials> {
+        let cache = Cache::open()?;
+        let bundle = Bundle::unpack(&cache)?;
+        let signals = Signals::hold().context("cannot hold signals")?;
+        Ok(Trials { card, cache, bundle, nursery: None, signals, may_nurse: true, n_runs: 0 })
+    }
+
+    /// What every run has: the card.
+    pub(crate) fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// Runs `words` with `settings` in their environment.
+    pub(crate) fn run(
+        &mut self,
+        words: &[OsString],
+        settings: &[Setting],
+        stop: Stop,
+    ) -> anyhow::Result<Trial> {
+        let command = ScriptCommand::resolve(words)?;
+        self.n_runs += 1;
+        let session = Session::create(&self.cache)?;
+        session.configure(&self.card.phantom_conf(1))?;
+        // The allocator reads its settings while torch is imported.
+        let alone = settings.iter().any(|(name, _)| *name == ALLOC_CONF);
+        if alone {
+            return self.run_alone(&command, settings, stop);
+        }
+        if self.may_nurse && !self.nursery.as_ref().is_some_and(|it| serves(it, &command)) {
+            self.nursery = self.start(&command)?;
+            self.may_nurse = self.nursery.is_some();
+        }
+        if let Some(kept) = &mut self.nursery
+            && serves(kept, &command)
+        {
+            let arguments = command.script_arguments().1;
+            let order = Order { arguments, session: &session, stop, settings };
+            if let Some(ended) = kept.nursery.run(order, &self.signals)? {
+                return Ok(self.read(&command, &session, &ended));
+            }
+            // It died with the run, or cannot do it: the run is made again, by itself.
+            self.nursery = None;
+            self.may_nurse = false;
+        }
+        self.run_alone(&command, settings, stop)
+    }
+
+    /// Runs `words` once on another card, as a process of its own.
+    pub(crate) fn run_on(
+        &mut self,
+        card: &Card,
+        words: &[OsString],
+        settings: &[Setting],
+    ) -> anyhow::Result<Trial> {
+        self.n_runs += 1;
+        let usual = std::mem::replace(&mut self.card, card.clone());
+        let res = self.run_alone(&ScriptCommand::resolve(words)?, settings, Stop::Steady);
+        self.card = usual;
+        res
+    }
+
+    /// Runs `command` as a process of its own.
+    fn run_alone(
+        &mut self,
+        command: &ScriptCommand,
+        settings: &[Setting],
+        stop: Stop,
+    ) -> anyhow::Result<Trial> {
+        let session = Session::create(&self.cache)?;
+        session.configure(&self.card.phantom_conf(1))?;
+        let output = ScriptOutput::Nowhere;
+        let (bundle, device) = (&self.bundle, Device::Phantom);
+        let launch = Launch {
+            command,
+            bundle,
+            session: &session,
+            stop,
+            ranks: Ranks::OfLauncher { rank: 0 },
+            ghost_weights: GhostWeights::Auto,
+            output,
+            settings,
+            device,
+        };
+        let ended = launch::run(launch, &self.signals, None)?;
+        Ok(self.read(command, &session, &ended))
+    }
+
+    fn start(&self, command: &ScriptCommand) -> io::Result<Option<Kept>> {
+        let Ok(session) = Session::create(&self.cache) else { return Ok(None) };
+        if session.configure(&self.card.phantom_conf(1)).is_err() {
+            return Ok(None);
+        }
+        let nursery = Nursery::start(command, &self.bundle, &session, &self.signals)?;
+        Ok(nursery.map(|it| Kept { nursery: it, command: command.clone(), _session: session }))
+    }
+
+    fn read(&self, command: &ScriptCommand, session: &Session, ended: &Ended) -> Trial {
+        let folders = session.read();
+        let (recordings, _) = predict::read(&folders);
+        let facts = RunFacts { exit: predict::exit(ended), seconds: ended.seconds, max: None };
+        let prediction = prediction::predict(&recordings, &self.card, facts);
+        let ran = prediction.outcome != Outcome::OutOfMemory;
+        let failure = diagnosis::diagnose(command, ended, &recordings).or_else(|| {
+            let nothing = ran && prediction.steps_seen == 0;
+            nothing.then(|| "it ended without a training step".to_owned())
+        });
+        let n_ooms = recordings.iter().map(|it| it.notes.ooms.len()).sum();
+        let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
+        let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
+        Trial {
+            prediction,
+            failure,
+            n_ooms,
+            interrupted: ended.interrupted,
+            notes: notes.collect(),
+        }
+    }
+}
+
+/// Whether the nursery was made for this program: its arguments may differ.
+fn serves(kept: &Kept, command: &ScriptCommand) -> bool {
+    let program = |it: &ScriptCommand| {
+        let (word, rest) = it.script_arguments();
+        let n_before = it.arguments.len() - rest.len();
+        (it.program.clone(), it.arguments[..n_before].to_vec(), word.map(std::path::Path::to_owned))
+    };
+    program(&kept.command) == program(command)
+}
+
+/// The limit of the allocator, as the agent reads it.
+pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
+    limit.map(|it| ("PLIMSOLL_LIMIT_RESERVED", it.0.to_string().into())).into_iter().collect()
+}
+
+/// Whether a line of the agent's notes is about a plan: most are long and about something else.
+fn is_ours(line: &[u8]) -> bool {
+    ["blocks", "work", "split"]
+        .iter()
+        .any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
+}

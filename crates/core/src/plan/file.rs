@@ -1,0 +1,136 @@
+//! A plan as a file that people read, keep and edit (docs/fit.md).
+
+use std::fmt::Write as _;
+
+use crate::units::Bytes;
+
+use super::{Plan, Remedy, VERSION, Value, find};
+
+/// A plan that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Not TOML.
+    #[error("it is not TOML: {0}")]
+    NotToml(String),
+    /// Another version.
+    #[error(
+        "its version is {0}, and this plimsoll reads {VERSION}; make it again with `plimsoll fit`"
+    )]
+    Version(String),
+    /// Something is missing or of another kind.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl Plan {
+    /// Reads a plan file.
+    pub fn parse(text: &str) -> Result<Plan, PlanError> {
+        let table: toml::Table = text
+            .parse()
+            .map_err(|it: toml::de::Error| PlanError::NotToml(it.message().to_owned()))?;
+        match table.get("version") {
+            Some(toml::Value::Integer(VERSION)) => (),
+            other => {
+                let found = other.and_then(toml::Value::as_integer).map(|it| it.to_string());
+                return Err(PlanError::Version(found.unwrap_or_else(|| "missing".to_owned())));
+            }
+        }
+        let mut res = Plan::default();
+        let predicted = table.get("predicted_reserved_bytes").and_then(toml::Value::as_integer);
+        res.predicted_reserved = predicted.and_then(|it| u64::try_from(it).ok()).map(Bytes);
+        let Some(remedies) = table.get("remedy") else { return Ok(res) };
+        let wrong = |what: &str| PlanError::Wrong(what.to_owned());
+        let expected = "expected remedies as [[remedy]] tables, each with an id";
+        for it in remedies.as_array().ok_or_else(|| wrong(expected))? {
+            let it = it.as_table().ok_or_else(|| wrong(expected))?;
+            let id = it.get("id").and_then(toml::Value::as_str).ok_or_else(|| wrong(expected))?;
+            let kind = find(id).ok_or_else(|| wrong(&format!("there is no remedy {id:?}")))?;
+            let mut remedy = Remedy::plain(kind.id);
+            for (name, value) in it.iter().filter(|(name, _)| *name != "id") {
+                let value = read(value).ok_or_else(|| {
+                    wrong(&format!("the {name} of {id} is no number, list of numbers or text"))
+                })?;
+                remedy = remedy.with(name, value);
+            }
+            res.remedies.push(remedy);
+        }
+        Ok(res)
+    }
+
+    /// The file, with what a person should know of it in `head`, a line each.
+    pub fn file(&self, head: &[String]) -> String {
+        let mut res = String::new();
+        for line in head {
+            let _ = writeln!(res, "# {line}");
+        }
+        let _ = writeln!(res, "version = {VERSION}");
+        if let Some(Bytes(n)) = self.predicted_reserved {
+            let _ = writeln!(res, "predicted_reserved_bytes = {n}");
+        }
+        for remedy in &self.remedies {
+            let what = find(remedy.id).map_or("", |it| it.what);
+            let _ = writeln!(res, "\n# {what}\n[[remedy]]\nid = {:?}", remedy.id);
+            for (name, value) in &remedy.parameters {
+                let _ = match value {
+                    Value::Number(n) => writeln!(res, "{name} = {n}"),
+                    Value::Numbers(all) => writeln!(res, "{name} = {all:?}"),
+                    Value::Text(text) => writeln!(res, "{name} = {text:?}"),
+                };
+            }
+        }
+        res
+    }
+}
+
+fn read(value: &toml::Value) -> Option<Value> {
+    let number = |it: &toml::Value| u64::try_from(it.as_integer()?).ok();
+    match value {
+        toml::Value::Integer(_) => number(value).map(Value::Number),
+        toml::Value::String(text) => Some(Value::Text(text.clone())),
+        toml::Value::Array(all) => {
+            all.iter().map(number).collect::<Option<_>>().map(Value::Numbers)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let plan = Plan {
+            predicted_reserved: Some(Bytes(7)),
+            remedies: vec![
+                Remedy::plain("fused"),
+                Remedy::plain("micro-batches").with("parts", Value::Number(4)),
+                Remedy::plain("checkpoint").with("blocks", Value::Numbers(vec![0, 1, 5])),
+                Remedy::plain("allocator")
+                    .with("settings", Value::Text("expandable_segments:True".to_owned())),
+            ],
+        };
+        let text = plan.file(&["for a card".to_owned()]);
+        assert_eq!(Plan::parse(&text), Ok(plan.clone()));
+        assert_eq!(plan.alloc_conf(), Some("expandable_segments:True"));
+        assert_eq!(
+            plan.shown(),
+            "fused + micro-batches (4 parts) + checkpoint (3 blocks) + allocator (expandable_segments:True)"
+        );
+    }
+
+    #[test]
+    fn says_what_is_wrong_with_a_file() {
+        let error = |it: &str| Plan::parse(it).unwrap_err().to_string();
+        assert_eq!(
+            error("[[remedy]]"),
+            "its version is missing, and this plimsoll reads 1; make it again with `plimsoll fit`"
+        );
+        assert_eq!(
+            error("version = 1\n[[remedy]]\nid = \"magic\""),
+            "there is no remedy \"magic\""
+        );
+        assert!(error("version = ").starts_with("it is not TOML"));
+        assert!(error("version = 1\nremedy = 3").starts_with("expected remedies"));
+    }
+}

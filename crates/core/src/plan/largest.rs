@@ -1,0 +1,267 @@
+//! The largest value that fits, found in few runs: which value to run next, given what was run so far.
+//!
+//! Memory is nearly a straight line in a batch size, so two values that fit point at the third. A line only
+//! proposes; what is answered has been run, and so has its neighbour above.
+
+use std::collections::BTreeMap;
+
+use crate::units::Bytes;
+
+/// What came of running one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// It ran, and took so much of what is limited.
+    Fits(Bytes),
+    /// It ran out of memory.
+    TooMuch,
+    /// It did not run, for a reason that is not memory.
+    Fails(String),
+}
+
+/// The search for the largest value that fits.
+#[derive(Clone, Debug)]
+pub struct Largest {
+    lowest: u64,
+    highest: u64,
+    step: u64,
+    limit: Bytes,
+    tried: BTreeMap<u64, Tried>,
+    order: Vec<u64>,
+}
+
+/// How far from the lowest value the search begins: batch-norm refuses one sample, and eight show a slope better.
+const FIRST: u64 = 7;
+/// How far beyond the largest value that fits a line is followed.
+const FARTHEST: u64 = 16;
+/// After so many runs lines have not helped, and the interval is halved.
+const PATIENCE: usize = 7;
+
+impl Largest {
+    /// Among `lowest`, `lowest + step`, ... up to `highest`; `limit` is what there is of memory.
+    pub fn new(lowest: u64, highest: u64, step: u64, limit: Bytes) -> Largest {
+        let step = step.max(1);
+        let highest = highest.max(lowest);
+        Largest {
+            lowest,
+            highest: lowest + (highest - lowest) / step * step,
+            step,
+            limit,
+            tried: BTreeMap::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// Takes in what came of `value`.
+    pub fn tell(&mut self, value: u64, tried: Tried) {
+        self.order.push(value);
+        self.tried.insert(value, tried);
+    }
+
+    /// Every value that was run, in the order in which it was.
+    pub fn tried(&self) -> impl Iterator<Item = (u64, &Tried)> {
+        self.order.iter().filter_map(|it| Some((*it, self.tried.get(it)?)))
+    }
+
+    /// The largest value that was run and fits, below everything that ran out of memory where memory grows
+    /// with the value.
+    pub fn found(&self) -> Option<u64> {
+        self.fitting().last().map(|(value, _)| *value)
+    }
+
+    /// The value above the one that was found, and what came of it; none at the end of the range.
+    pub fn above(&self) -> Option<(u64, &Tried)> {
+        let above = self.found()? + self.step;
+        Some((above, self.tried.get(&above)?))
+    }
+
+    /// Values that ran out of memory although a larger one fits.
+    pub fn out_of_order(&self) -> Vec<u64> {
+        let Some(found) = self.found() else { return Vec::new() };
+        let too_much = self.tried.iter().filter(|(_, it)| **it == Tried::TooMuch);
+        too_much.map(|(value, _)| *value).filter(|it| *it < found).collect()
+    }
+
+    /// The next value to run; none when the answer is known.
+    pub fn next(&self) -> Option<u64> {
+        let wanted = match (self.fitting().last(), self.upper()) {
+            (None, None) => self.first()?,
+            // Downwards, until something fits.
+            (None, Some(upper)) => self.between(None, upper, self.halfway(self.lowest, upper))?,
+            (Some((lower, _)), None) if *lower == self.highest => return None,
+            (Some((lower, _)), None) => self.clamp(self.on_the_line(*lower).max(lower + self.step)),
+            (Some((lower, _)), Some(upper)) if upper <= lower + self.step => return None,
+            (Some((lower, _)), Some(upper)) => {
+                let is_memory = self.tried.get(&upper) == Some(&Tried::TooMuch);
+                let wanted = match self.rounder(*lower, upper) {
+                    Some(rounder) => rounder,
+                    None if is_memory
+                        && 1 < self.fitting().len()
+                        && self.order.len() < PATIENCE =>
+                    {
+                        self.on_the_line(*lower)
+                    }
+                    None => self.halfway(*lower, upper),
+                };
+                self.between(Some(*lower), upper, wanted)?
+            }
+        };
+        (!self.tried.contains_key(&wanted)).then_some(wanted)
+    }
+
+    fn fitting(&self) -> Vec<(u64, Bytes)> {
+        let fits = |(value, it): (&u64, &Tried)| match it {
+            Tried::Fits(peak) => Some((*value, *peak)),
+            _ => None,
+        };
+        self.tried.iter().filter_map(fits).collect()
+    }
+
+    /// The smallest value above all that fit which did not.
+    fn upper(&self) -> Option<u64> {
+        let above = self.found().map_or(self.lowest, |it| it + self.step);
+        let does_not = |(value, it): (&u64, &Tried)| match it {
+            Tried::Fits(_) => None,
+            // Below everything that fits a failure says nothing: a batch of one and batch-norm.
+            Tried::Fails(_) if self.found().is_none() => None,
+            _ => Some(*value),
+        };
+        self.tried.range(above..).find_map(does_not)
+    }
+
+    /// Where `failing` failed for another reason than memory: the value below it that has the divisor which
+    /// all that fit have. Heads, groups and devices want batches that can be divided.
+    fn rounder(&self, lower: u64, failing: u64) -> Option<u64> {
+        let divisor = self.fitting().iter().fold(0, |acc, (value, _)| gcd(acc, *value)).max(1);
+        let fails = matches!(self.tried.get(&failing), Some(Tried::Fails(_)));
+        let rounder = self.clamp(failing - failing % divisor);
+        (fails && lower < rounder && rounder < failing).then_some(rounder)
+    }
+
+    /// Before anything fits or runs out of memory: a small value, and larger ones while those fail.
+    fn first(&self) -> Option<u64> {
+        let start = self.clamp(self.lowest + FIRST.max(self.step));
+        let mut wanted = start;
+        while self.tried.contains_key(&wanted) {
+            if self.highest <= wanted {
+                return None;
+            }
+            wanted = self.clamp(wanted.saturating_mul(2).max(wanted + self.step));
+        }
+        Some(wanted)
+    }
+
+    /// Where a line through the two largest values that fit reaches the limit.
+    fn on_the_line(&self, lower: u64) -> u64 {
+        let fitting = self.fitting();
+        let [.., (a, peak_a), (b, peak_b)] = fitting.as_slice() else {
+            return self.clamp(lower.saturating_mul(2));
+        };
+        let rise = peak_b.saturating_sub(*peak_a).0;
+        if rise == 0 {
+            return self.clamp(lower.saturating_mul(2));
+        }
+        let left = u128::from(self.limit.saturating_sub(*peak_b).0);
+        let run = left * u128::from(b - a) / u128::from(rise);
+        let run = u64::try_from(run).unwrap_or(u64::MAX);
+        self.clamp(b.saturating_add(run).min(lower.saturating_mul(FARTHEST)))
+    }
+
+    /// `wanted`, brought strictly between `lower` and `upper`, to a value that was not run yet.
+    fn between(&self, lower: Option<u64>, upper: u64, wanted: u64) -> Option<u64> {
+        let lowest = lower.map_or(self.lowest, |it| it + self.step);
+        if upper <= lowest {
+            return (!self.tried.contains_key(&lowest) && lowest < upper).then_some(lowest);
+        }
+        let wanted = self.clamp(wanted).clamp(lowest, upper - self.step);
+        let down = (lowest..=wanted).rev().step_by(usize::try_from(self.step).ok()?);
+        let up = (wanted..upper).step_by(usize::try_from(self.step).ok()?);
+        down.chain(up).find(|it| !self.tried.contains_key(it))
+    }
+
+    fn halfway(&self, lower: u64, upper: u64) -> u64 {
+        self.clamp(lower + (upper - lower) / 2)
+    }
+
+    /// The value of the range at or below `value`.
+    fn clamp(&self, value: u64) -> u64 {
+        let value = value.clamp(self.lowest, self.highest);
+        self.lowest + (value - self.lowest) / self.step * self.step
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Searches where `value` takes `memory(value)` MiB; none fails. Returns the runs, and what was found.
+    fn search(mut it: Largest, memory: impl Fn(u64) -> Option<u64>) -> (Vec<u64>, Option<u64>) {
+        while let Some(value) = it.next() {
+            assert!(it.order.len() < 200, "{:?}", it.order);
+            let tried = match memory(value) {
+                None => Tried::Fails("odd".to_owned()),
+                Some(mib) if Bytes::mib(mib) <= it.limit => Tried::Fits(Bytes::mib(mib)),
+                Some(_) => Tried::TooMuch,
+            };
+            it.tell(value, tried);
+        }
+        (it.order.clone(), it.found())
+    }
+
+    fn check(it: Largest, memory: impl Fn(u64) -> Option<u64>, expected: Expect) {
+        expected.assert_eq(&format!("{:?}", search(it, memory)));
+    }
+
+    #[test]
+    fn a_line_needs_few_runs() {
+        let range = Largest::new(1, 2048, 1, Bytes::gib(24));
+        check(range, |it| Some(1500 + 333 * it), expect!["([8, 16, 69, 70], Some(69))"]);
+    }
+
+    #[test]
+    fn everything_or_nothing_fits() {
+        let range = Largest::new(1, 100, 1, Bytes::gib(24));
+        check(range.clone(), |it| Some(it), expect!["([8, 16, 100], Some(100))"]);
+        check(range, |_| Some(30_000), expect!["([8, 4, 2, 1], None)"]);
+    }
+
+    #[test]
+    fn batch_norm_refuses_one_sample_and_the_data_end() {
+        let range = Largest::new(1, 2048, 1, Bytes::gib(24));
+        let memory = |it| (2..=40).contains(&it).then_some(5_000 + 10 * it);
+        check(range, memory, expect!["([8, 16, 256, 136, 76, 72, 44, 40, 42, 41], Some(40))"]);
+    }
+
+    #[test]
+    fn batches_that_can_be_divided() {
+        let range = Largest::new(1, 2048, 1, Bytes::gib(24));
+        let memory = |it: u64| it.is_multiple_of(4).then_some(1_500 + 111 * it);
+        check(range, memory, expect!["([8, 16, 207, 200, 203, 201], Some(200))"]);
+    }
+
+    #[test]
+    fn steps_are_kept() {
+        let range = Largest::new(8, 2048, 8, Bytes::gib(24));
+        check(range, |it| Some(1500 + 333 * it), expect!["([16, 32, 64, 72], Some(64))"]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_fits_and_the_next_does_not(
+            fixed in 0_u64..20_000, slope in 1_u64..2_000, bend in 0_u64..500, at in 1_u64..300, highest in 1_u64..3_000,
+        ) {
+            let memory = |it: u64| fixed + slope * it + bend * it.saturating_sub(at);
+            let limit = Bytes::gib(24);
+            let (runs, found) = search(Largest::new(1, highest, 1, limit), |it| Some(memory(it)));
+            let expected = (1..=highest).filter(|it| Bytes::mib(memory(*it)) <= limit).max();
+            prop_assert_eq!(found, expected);
+            prop_assert!(runs.len() <= 24, "{:?}", runs);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What to change so that a run fits: remedies, plans that combine them, and the search for the best one.
+//! Nothing here says how much memory something takes; that is what a run on the phantom is for.
+
+mod file;
+pub mod largest;
+mod remedies;
+mod time;
+
+pub use file::PlanError;
+pub use remedies::{CATALOGUE, Kind, Numbers, find};
+pub use time::{Factor, Work, factor};
+
+use serde_json::json;
+
+use crate::units::Bytes;
+
+/// The version of a plan, in its file and for the agent.
+pub const VERSION: i64 = 1;
+
+/// One technique, with its parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// Which.
+    pub id: &'static str,
+    /// Its parameters, by name.
+    pub parameters: Vec<(String, Value)>,
+}
+
+/// The value of a parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A number.
+    Number(u64),
+    /// Several.
+    Numbers(Vec<u64>),
+    /// A word.
+    Text(String),
+}
+
+/// An ordered set of remedies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In the order in which they are told to a person.
+    pub remedies: Vec<Remedy>,
+    /// What its run on the phantom reserved at most, if it was run.
+    pub predicted_reserved: Option<Bytes>,
+}
+
+impl Remedy {
+    /// One without parameters; `id` is in the catalogue.
+    pub fn plain(id: &'static str) -> Remedy {
+        Remedy { id, parameters: Vec::new() }
+    }
+
+    /// The same with one parameter more.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Value) -> Remedy {
+        self.parameters.push((name.to_owned(), value));
+        self
+    }
+
+    /// The number given for `name`.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.parameters.iter().find(|(it, _)| it == name).and_then(|(_, it)| match it {
+            Value::Number(n) => Some(*n),
+            _ => None,
+        })
+    }
+
+    /// In a few words, as in `micro-batches (4 parts)`.
+    pub fn shown(&self) -> String {
+        let detail = self.parameters.iter().map(|(name, value)| match value {
+            Value::Number(n) => format!("{n} {name}"),
+            Value::Numbers(all) => format!("{} {name}", all.len()),
+            Value::Text(text) => text.clone(),
+        });
+        let detail: Vec<String> = detail.collect();
+        if detail.is_empty() {
+            self.id.to_owned()
+        } else {
+            format!("{} ({})", self.id, detail.join(", "))
+        }
+    }
+}
+
+impl Plan {
+    /// A plan that was not run yet.
+    pub fn of(remedies: Vec<Remedy>) -> Plan {
+        Plan { remedies, predicted_reserved: None }
+    }
+
+    /// The remedies in a few words.
+    pub fn shown(&self) -> String {
+        let all: Vec<String> = self.remedies.iter().map(Remedy::shown).collect();
+        if all.is_empty() { "the script as it is".to_owned() } else { all.join(" + ") }
+    }
+
+    /// What it changes in the numbers: the strongest of its remedies.
+    pub fn numbers(&self) -> Numbers {
+        let of = |it: &Remedy| find(it.id).map_or(Numbers::Same, |it| it.numbers);
+        self.remedies.iter().map(of).max().unwrap_or(Numbers::Same)
+    }
+
+    /// What the agent reads (`PLIMSOLL_PLAN`).
+    pub fn for_agent(&self) -> String {
+        let remedies: Vec<serde_json::Value> = self
+            .remedies
+            .iter()
+            .map(|it| {
+                let mut res = serde_json::Map::new();
+                res.insert("id".to_owned(), json!(it.id));
+                for (name, value) in &it.parameters {
+                    res.insert(
+                        name.clone(),
+                        match value {
+                            Value::Number(n) => json!(n),
+                            Value::Numbers(all) => json!(all),
+                            Value::Text(text) => json!(text),
+                        },
+                    );
+                }
+                serde_json::Value::Object(res)
+            })
+            .collect();
+        json!({ "version": VERSION, "remedies": remedies }).to_string()
+    }
+
+    /// What PyTorch's allocator is told (`PYTORCH_CUDA_ALLOC_CONF`), if the plan says so.
+    pub fn alloc_conf(&self) -> Option<&str> {
+        let allocator = self.remedies.iter().find(|it| it.id == "allocator")?;
+        allocator.parameters.iter().find_map(|(name, value)| match value {
+            Value::Text(text) if name == "settings" => Some(text.as_str()),
+            _ => None,
+        })
+    }
+}

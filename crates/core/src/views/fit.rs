@@ -1,0 +1,147 @@
+//! What `plimsoll fit --find-max` found, for people and for programs.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::{plan::largest::Tried, prediction::Peaks, units::Bytes};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+
+/// The largest value that fits.
+#[derive(Clone, Debug)]
+pub struct FindMax {
+    /// The name of the place in the command.
+    pub name: String,
+    /// The card, as its driver calls it.
+    pub card: String,
+    /// What is limited: "on the device" or "reserved".
+    pub what: &'static str,
+    /// How much of it there is.
+    pub limit: Bytes,
+    /// The value; none if nothing fits.
+    pub found: Option<u64>,
+    /// The end of the range.
+    pub highest: u64,
+    /// The value above, and what came of it; none at the end of the range.
+    pub above: Option<(u64, Tried)>,
+    /// Values that ran out of memory although a larger one fits.
+    pub out_of_order: Vec<u64>,
+    /// Somebody stopped the search before its end.
+    pub interrupted: bool,
+    /// Every run, in order.
+    pub runs: Vec<Run>,
+    /// How long all of it took.
+    pub seconds: f64,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The value.
+    pub value: u64,
+    /// What came of it.
+    pub tried: Tried,
+    /// What it took, as far as it came.
+    pub peak: Option<Peaks>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+impl FindMax {
+    /// What is true of the answer and easily overlooked.
+    fn remarks(&self) -> Vec<String> {
+        let mut res = Vec::new();
+        if self.interrupted {
+            res.push("the search was interrupted; a larger value may fit".to_owned());
+        }
+        if !self.out_of_order.is_empty() {
+            let values: Vec<String> = self.out_of_order.iter().map(u64::to_string).collect();
+            res.push(format!(
+                "memory does not simply grow with the value: {} ran out although {} fits",
+                values.join(", "),
+                self.found.unwrap_or_default(),
+            ));
+        }
+        if let Some((value, Tried::Fails(why))) = &self.above {
+            res.push(format!("{value} is not a question of memory: {why}"));
+        }
+        if let Some(Run { value, tried: Tried::Fails(why), .. }) = self.runs.last()
+            && self.found.is_none()
+        {
+            res.push(format!("{value} does not run: {why}"));
+        }
+        res
+    }
+}
+
+/// For people.
+pub fn text(it: &FindMax) -> String {
+    let mut res = String::new();
+    let FindMax { name, card, what, limit, .. } = it;
+    let _ = match (it.found, &it.above) {
+        (None, _) => {
+            writeln!(res, "no value of {name} that was tried fits {limit} {what} ({card})")
+        }
+        (Some(found), None) if found == it.highest => {
+            writeln!(res, "{name}={found} fits {limit} {what} ({card}); it is the end of the range")
+        }
+        (Some(found), None) => writeln!(res, "{name}={found} fits {limit} {what} ({card})"),
+        (Some(found), Some((above, _))) => {
+            writeln!(
+                res,
+                "{name}={found} is the largest that fits {limit} {what} ({card}); {above} does not"
+            )
+        }
+    };
+    if let Some(run) = it.runs.iter().find(|run| Some(run.value) == it.found)
+        && let Tried::Fits(peak) = run.tried
+    {
+        let spare = limit.saturating_sub(peak);
+        let _ = writeln!(res, "it takes {peak} {what}, {spare} to spare");
+    }
+    for remark in it.remarks() {
+        let _ = writeln!(res, "  - {remark}");
+    }
+    let _ = writeln!(res, "{} runs, {:.1} s", it.runs.len(), it.seconds);
+    res
+}
+
+/// For programs: one JSON object.
+pub fn json(it: &FindMax) -> String {
+    let outcome = |tried: &Tried| match tried {
+        Tried::Fits(_) => "fits",
+        Tried::TooMuch => "out_of_memory",
+        Tried::Fails(_) => "failed",
+    };
+    let tried = it.runs.iter().map(|run| {
+        let peak = run.peak;
+        json!({
+            "value": run.value,
+            "outcome": outcome(&run.tried),
+            "reason": match &run.tried { Tried::Fails(why) => Some(why), _ => None },
+            "peak_allocated_bytes": peak.map(|it| it.allocated.0),
+            "peak_reserved_bytes": peak.map(|it| it.reserved.0),
+            "peak_device_bytes": peak.map(|it| it.device.0),
+            "seconds": run.seconds,
+        })
+    });
+    let name = it.name.clone();
+    let above =
+        it.above.as_ref().map(|(value, it)| json!({ "value": value, "outcome": outcome(it) }));
+    let found = it.found.map(|value| Value::from_iter([(name, Value::from(value))]));
+    let res = json!({
+        "version": VERSION,
+        "found": found,
+        "next": above,
+        "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
+        "gpu": it.card,
+        "runs": it.runs.len(),
+        "seconds": it.seconds,
+        "interrupted": it.interrupted,
+        "tried": tried.collect::<Vec<_>>(),
+        "notes": it.remarks(),
+    });
+    format!("{res:#}\n")
+}

@@ -1,0 +1,169 @@
+//! What `plimsoll fit` proposes, for people and for programs.
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use crate::{
+    plan::{Factor, Numbers, Plan, find},
+    prediction::Peaks,
+    units::Bytes,
+};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+
+/// What came of a search.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// The card, as its driver calls it.
+    pub card: String,
+    /// What is limited: "on the device" or "reserved".
+    pub what: &'static str,
+    /// How much of it there is.
+    pub limit: Bytes,
+    /// The script without any remedy.
+    pub as_it_is: Row,
+    /// It fits without any.
+    pub fits_as_it_is: bool,
+    /// Plans that fit, the best first.
+    pub plans: Vec<Row>,
+    /// What came nearest.
+    pub closest: Option<Row>,
+    /// How to run the best one.
+    pub run_line: String,
+    /// Runs on the phantom.
+    pub runs: u64,
+    /// How long all of it took.
+    pub seconds: f64,
+    /// Somebody stopped the search before its end.
+    pub interrupted: bool,
+}
+
+/// One plan that was run.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The plan.
+    pub plan: Plan,
+    /// What it took.
+    pub peak: Peaks,
+    /// What of the limit it needs, allowance included.
+    pub needs: Bytes,
+    /// What it does to the numbers.
+    pub numbers: Numbers,
+    /// What it costs in time; none if that was not counted.
+    pub time: Option<Factor>,
+}
+
+/// For people.
+pub fn text(it: &Proposal) -> String {
+    let mut res = String::new();
+    let Proposal { card, what, limit, as_it_is, .. } = it;
+    if it.fits_as_it_is {
+        let spare = limit.saturating_sub(as_it_is.needs);
+        let _ = writeln!(
+            res,
+            "FITS as it is: needs {} of {limit} {what} ({card}), {spare} to spare\n\
+             no plan is needed; for the largest batch, see --find-max",
+            as_it_is.needs,
+        );
+        return res;
+    }
+    let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
+    let Some(best) = it.plans.first() else {
+        let _ = writeln!(res, "DOES NOT FIT with any combination of remedies that was tried");
+        if let Some(row) = &it.closest {
+            let _ = writeln!(res, "nearest: {} needs {}", row.plan.shown(), row.needs);
+        }
+        let _ = writeln!(res, "{} runs, {:.1} s", it.runs, it.seconds);
+        return res;
+    };
+    let _ = writeln!(
+        res,
+        "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
+        "needs", "spare", "step time", "numbers"
+    );
+    for row in &it.plans {
+        let spare = limit.saturating_sub(row.needs);
+        let time = row.time.map_or_else(
+            || "not counted".to_owned(),
+            |it| format!("{:.2}x ({:.2}-{:.2})", it.estimate, it.low, it.high),
+        );
+        let (needs, spare) = (row.needs.to_string(), spare.to_string());
+        let numbers = row.numbers.shown();
+        let _ = writeln!(
+            res,
+            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}",
+            row.plan.shown()
+        );
+    }
+    let _ = writeln!(res, "\nThe first one, without touching the script:\n    {}", it.run_line);
+    let _ = writeln!(res, "\nOr by hand:");
+    for remedy in &best.plan.remedies {
+        let Some(kind) = find(remedy.id) else { continue };
+        let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
+        for line in kind.snippet.lines() {
+            let _ = writeln!(res, "      {line}");
+        }
+    }
+    if it.interrupted {
+        let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
+    }
+    let _ = writeln!(res, "\n{} runs, {:.1} s; step times are estimates", it.runs, it.seconds);
+    res
+}
+
+/// The lines at the head of the plan's file.
+pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
+    let time = row.time.map_or_else(String::new, |it| {
+        format!(", about {:.2} times the step time (estimated)", it.estimate)
+    });
+    vec![
+        format!("Made by `plimsoll fit` for {} with {} {}.", it.card, it.limit, it.what),
+        format!(
+            "On the phantom it allocated {}, reserved {} and took {} of the device{time}.",
+            row.peak.allocated, row.peak.reserved, row.peak.device
+        ),
+        format!("Without it the script takes {} of the device.", it.as_it_is.peak.device),
+        format!("    {}", it.run_line),
+    ]
+}
+
+/// For programs: one JSON object.
+pub fn json(it: &Proposal) -> String {
+    let row = |row: &Row| {
+        let remedies: serde_json::Value = serde_json::Value::from(
+            row.plan.remedies.iter().map(|it| it.shown()).collect::<Vec<_>>(),
+        );
+        json!({
+            "remedies": remedies,
+            "peak_allocated_bytes": row.peak.allocated.0,
+            "peak_reserved_bytes": row.peak.reserved.0,
+            "peak_device_bytes": row.peak.device.0,
+            "needs_bytes": row.needs.0,
+            "spare_bytes": it.limit.saturating_sub(row.needs).0,
+            "numbers": row.numbers.shown(),
+            "time_factor": row.time.map(|it| it.estimate),
+            "time_factor_range": row.time.map(|it| [it.low, it.high]),
+        })
+    };
+    let outcome = match (it.fits_as_it_is, it.plans.is_empty()) {
+        (true, _) => "fits",
+        (false, false) => "fits_with_plan",
+        (false, true) => "does_not_fit",
+    };
+    let res = json!({
+        "version": VERSION,
+        "outcome": outcome,
+        "gpu": it.card,
+        "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
+        "as_it_is": row(&it.as_it_is),
+        "plans": it.plans.iter().map(row).collect::<Vec<_>>(),
+        "closest": it.closest.as_ref().map(row),
+        "run": it.run_line,
+        "runs": it.runs,
+        "seconds": it.seconds,
+        "interrupted": it.interrupted,
+    });
+    format!("{res:#}\n")
+}

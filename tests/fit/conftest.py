@@ -1,0 +1,79 @@
+"""Runs a training program on the CPU, where numbers are real, with and without a plan.
+
+The agent patches the torch of its process, so each run is a process of its own: a fork of one that has torch.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+
+import pytest
+from harness import PYTHON, ROOT, clean_environment
+
+FORKS = """
+import json, os, sys, traceback
+import torch
+torch.set_num_threads(1)
+for line in sys.stdin:
+    order = json.loads(line)
+    if os.fork() == 0:
+        os.environ.update(order["environment"])
+        try:
+            from plimsoll_agent import agent
+            agent.install(torch)
+            names = {"__name__": "__main__", "arguments": order["arguments"]}
+            exec(compile(order["program"], "train.py", "exec"), names)
+            torch.save(names["result"], order["result"])
+        except BaseException as error:
+            with open(order["result"] + ".error", "w") as file:
+                file.write("%s: %s" % (type(error).__name__, error))
+            traceback.print_exc()
+        os._exit(0)
+    os.wait()
+    print("done", flush=True)
+"""
+
+
+class Trainer:
+    """Runs programs; each leaves what it wants compared in `result`, a list of numbers and tensors."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        environment = clean_environment() | {
+            "PYTHONPATH": str(ROOT / "agent"),
+            "PLIMSOLL_SESSION": str(folder),
+            "PLIMSOLL_MODE": "nursery",
+            "PLIMSOLL_STOP": "until-exit",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        self.process = subprocess.Popen(
+            [PYTHON, "-c", FORKS], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def run(self, program, *remedies, arguments=None):
+        """What the program computes with the remedies; the error's text if it raised."""
+        import torch
+
+        result = tempfile.mktemp(dir=self.folder)
+        plan = json.dumps({"version": 1, "remedies": [{"id": it} if isinstance(it, str) else it for it in remedies]})
+        order = {
+            "program": program,
+            "arguments": arguments or {},
+            "environment": {"PLIMSOLL_PLAN": plan if remedies else ""},
+            "result": result,
+        }
+        print(json.dumps(order), file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == "done\n"
+        if os.path.exists(result + ".error"):
+            with open(result + ".error") as file:
+                return file.read()
+        return torch.load(result, weights_only=True)
+
+
+@pytest.fixture(scope="session")
+def trainer(tmp_path_factory):
+    trainer = Trainer(tmp_path_factory.mktemp("fit"))
+    yield trainer
+    trainer.process.stdin.close()
+    trainer.process.wait(30)

@@ -1,0 +1,257 @@
+"""Remedies do not change what is computed: the same losses and weights after twenty steps, on real numbers.
+
+Programs are plain training loops in float64, so that rounding is no excuse: what is left of a difference is
+a mistake. `autocast` is about float32 and is compared within its bound.
+"""
+
+import random
+
+import pytest
+import torch
+
+LOOP = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Block(nn.Module):
+    def __init__(self, width, dropout, norm):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(width) if norm else nn.LayerNorm(width)
+        self.a, self.b, self.drop = nn.Linear(width, 2 * width), nn.Linear(2 * width, width), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return x + self.drop(self.b(torch.relu(self.a(self.norm(x)))))
+
+class Net(nn.Module):
+    def __init__(self, width, depth, dropout, norm):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width, dropout, norm) for _ in range(depth))
+        self.head = nn.Linear(width, 7)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+a = dict(width=8, depth=3, dropout=0.0, norm=False, batch=8, samples=27, clip=None, scheduler=False, loss="mean",
+         optimizer="SGD", set_to_none=True, accumulate=1, zero_late=False, dtype="float64")
+a.update(arguments)
+dtype = getattr(torch, a["dtype"])
+torch.manual_seed(0)
+model = Net(a["width"], a["depth"], a["dropout"], a["norm"]).to(dtype)
+options = {"momentum": 0.9} if a["optimizer"] == "SGD" else {}
+optimizer = getattr(torch.optim, a["optimizer"])(model.parameters(), lr=0.01, **options)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5) if a["scheduler"] else None
+x, y = torch.randn(a["samples"], a["width"], dtype=dtype), torch.randint(0, 7, (a["samples"],))
+result, step = [], 0
+while step < 20:
+    for start in range(0, a["samples"], a["batch"]):
+        inputs, targets = x[start : start + a["batch"]], y[start : start + a["batch"]]
+        if not a["zero_late"] and step % a["accumulate"] == 0:
+            optimizer.zero_grad(set_to_none=a["set_to_none"])
+        if a["loss"] == "pairs":  # Samples are compared with each other.
+            output = F.normalize(model(inputs), dim=1)
+            loss = F.cross_entropy(output @ output.T, torch.arange(len(inputs)))
+        else:
+            loss = F.cross_entropy(model(inputs), targets, reduction=a["loss"])
+        if a["zero_late"] and step % a["accumulate"] == 0:
+            optimizer.zero_grad(set_to_none=a["set_to_none"])
+        loss.backward()
+        step += 1
+        result.append(loss.detach())
+        if step % a["accumulate"]:
+            continue
+        if a["clip"]:
+            result.append(nn.utils.clip_grad_norm_(model.parameters(), a["clip"]))
+        optimizer.step()
+        if scheduler:
+            scheduler.step()
+result += [p.detach() for p in model.parameters()] + list(model.buffers())
+"""
+
+LANGUAGE_MODEL = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+a = dict(dropout=0.0, clip=0.5, ragged=True)
+a.update(arguments)
+torch.manual_seed(0)
+config = GPT2Config(vocab_size=13, n_positions=16, n_embd=16, n_layer=3, n_head=2,
+                    resid_pdrop=a["dropout"], embd_pdrop=a["dropout"], attn_pdrop=a["dropout"])
+model = GPT2LMHeadModel(config).double()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+tokens = torch.randint(0, 13, (22, 12))
+labels = tokens.clone()
+if a["ragged"]:
+    for i in range(22):
+        labels[i, : i % 9] = -100
+result = []
+model.train()
+for _ in range(7):
+    for start in range(0, 22, 8):
+        part = slice(start, start + 8)
+        loss = model(input_ids=tokens[part], labels=labels[part]).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), a["clip"])
+        optimizer.step()
+        result.append(loss.detach())
+result += [p.detach() for p in model.parameters()]
+"""
+
+SMALL = {"chunked-loss": {"smallest": 1}, "offload": {"smallest": 1}, "micro-batches": {"parts": 3}}
+
+
+def remedy(id, **parameters):
+    return {"id": id} | SMALL.get(id, {}) | parameters
+
+
+def worst(a, b):
+    assert not isinstance(a, str) and not isinstance(b, str), (a, b)
+    assert len(a) == len(b)
+    return max(
+        float((p.double() - q.double()).abs().max() / p.double().abs().max().clamp_min(1e-12)) for p, q in zip(a, b)
+    )
+
+
+EXACT = ["checkpoint", "offload", "foreach", "fused", "set-to-none", "chunked-loss", "optimizer-in-backward"]
+
+
+@pytest.mark.parametrize("id", EXACT)
+def test_the_same_with_dropout_and_batch_norm(trainer, id):
+    arguments = {"dropout": 0.2, "norm": True, "scheduler": True, "optimizer": "AdamW"}
+    plain = trainer.run(LOOP, arguments=arguments)
+    assert worst(plain, trainer.run(LOOP, remedy(id), arguments=arguments)) < 1e-9
+
+
+@pytest.mark.parametrize("loss", ["mean", "sum", "pairs"])
+def test_micro_batches_are_the_whole_batch(trainer, loss):
+    arguments = {"loss": loss, "clip": 0.3, "scheduler": True}
+    plain = trainer.run(LOOP, arguments=arguments)
+    assert worst(plain, trainer.run(LOOP, remedy("micro-batches"), arguments=arguments)) < 1e-9
+
+
+@pytest.mark.parametrize("parts", [2, 3, 8, 50])
+def test_a_loss_from_the_model_is_weighted_by_the_labels_that_count(trainer, parts):
+    plain = trainer.run(LANGUAGE_MODEL)
+    assert worst(plain, trainer.run(LANGUAGE_MODEL, remedy("micro-batches", parts=parts))) < 1e-6  # transformers computes the loss in float32
+
+
+def test_all_together(trainer):
+    ids = ["micro-batches", "offload", "checkpoint", "chunked-loss", "foreach", "set-to-none"]
+    for program in (LOOP, LANGUAGE_MODEL):
+        plain = trainer.run(program)
+        assert worst(plain, trainer.run(program, *map(remedy, ids))) < 1e-6
+
+
+def test_dropout_is_the_same_when_blocks_run_again(trainer):
+    arguments = {"dropout": 0.3}
+    plain = trainer.run(LANGUAGE_MODEL, arguments=arguments)
+    for blocks in ([0], [0, 2], None):
+        parameters = {} if blocks is None else {"blocks": blocks}
+        assert worst(plain, trainer.run(LANGUAGE_MODEL, remedy("checkpoint", **parameters), arguments=arguments)) < 1e-9
+
+
+def test_autocast_stays_near(trainer):
+    arguments = {"dtype": "float32"}
+    plain = trainer.run(LOOP, arguments=arguments)
+    changed = trainer.run(LOOP, remedy("autocast"), arguments=arguments)
+    losses = worst(plain[:20], changed[:20])
+    assert 1e-6 < losses < 0.05
+
+
+def test_random_loops(trainer):
+    """Any combination of the remedies that promise the same, on any loop."""
+    dice = random.Random(5)
+    for _ in range(12):
+        arguments = {
+            "width": dice.choice([4, 8]),
+            "depth": dice.choice([1, 2, 4]),
+            "batch": dice.choice([3, 5, 8]),
+            "samples": dice.choice([8, 17, 27]),
+            "clip": dice.choice([None, 0.1, 1.0]),
+            "scheduler": dice.random() < 0.5,
+            "loss": dice.choice(["mean", "sum", "pairs"]),
+            "optimizer": dice.choice(["SGD", "RMSprop"]),
+            "set_to_none": dice.random() < 0.7,
+            "accumulate": dice.choice([1, 1, 3]),
+            "zero_late": dice.random() < 0.3,
+        }
+        ids = ["micro-batches", "offload", "checkpoint", "chunked-loss", "foreach"]
+        chosen = dice.sample(ids, dice.randint(1, len(ids)))
+        plan = [remedy(it, parts=dice.randint(2, 6)) if it == "micro-batches" else remedy(it) for it in chosen]
+        plain = trainer.run(LOOP, arguments=arguments)
+        assert worst(plain, trainer.run(LOOP, *plan, arguments=arguments)) < 1e-7, (arguments, plan)
+
+
+NOT_BATCH_FIRST = """
+import torch
+rnn = torch.nn.LSTM(4, 4)  # (time, batch, features)
+out, _ = rnn(torch.randn(6, 3, 4))
+out.sum().backward()
+result = []
+"""
+
+COMPARES_SAMPLES = """
+import torch
+class Contrastive(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+    def forward(self, x):
+        z = torch.nn.functional.normalize(self.a(x), dim=1)
+        return {"loss": torch.nn.functional.cross_entropy(z @ z.T * 9, torch.arange(len(x)))}
+Contrastive()(torch.randn(6, 4))["loss"].backward()
+result = []
+"""
+
+
+@pytest.mark.parametrize("program", [NOT_BATCH_FIRST, COMPARES_SAMPLES])
+def test_what_cannot_be_split_is_refused(trainer, program):
+    answer = trainer.run(program, remedy("micro-batches"))
+    assert isinstance(answer, str) and answer.startswith("CannotApply: plimsoll: the remedy micro-batches does not suit")
+
+
+@pytest.mark.parametrize("arguments", [{"clip": 1.0}, {"accumulate": 2}])
+def test_in_backward_is_refused_where_gradients_are_needed_together(trainer, arguments):
+    answer = trainer.run(LOOP, "optimizer-in-backward", arguments=arguments)
+    assert isinstance(answer, str) and "optimizer-in-backward does not suit" in answer
+
+
+def test_an_unknown_remedy_is_refused(trainer):
+    assert "does not know: ['magic']" in trainer.run(LOOP, "magic")
+
+
+def gradients(loop):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    loop(model, optimizer, torch.randn(8, 5), torch.randn(8, 1))
+    return torch.cat([p.grad.flatten() for p in model.parameters()])
+
+
+def test_the_two_wrong_accumulation_loops_are_wrong():
+    """As two widely read texts have them: no scaling of the loss; `zero_grad` inside the loop over the parts."""
+    loss = torch.nn.functional.mse_loss
+
+    def whole(model, optimizer, x, y):
+        loss(model(x), y).backward()
+
+    def right(model, optimizer, x, y):
+        for a, b in zip(x.chunk(4), y.chunk(4)):
+            (loss(model(a), b) / 4).backward()
+
+    def without_scaling(model, optimizer, x, y):
+        for a, b in zip(x.chunk(4), y.chunk(4)):
+            loss(model(a), b).backward()
+
+    def zeroed_inside(model, optimizer, x, y):
+        for a, b in zip(x.chunk(4), y.chunk(4)):
+            optimizer.zero_grad()
+            (loss(model(a), b) / 4).backward()
+
+    expected = gradients(whole)
+    assert torch.allclose(gradients(right), expected)
+    assert torch.allclose(gradients(without_scaling), 4 * expected)
+    assert not torch.allclose(gradients(zeroed_inside), expected, rtol=0.1)
