@@ -7,7 +7,7 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 12] = [
     ("units", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
@@ -22,8 +22,22 @@ const MAY_USE: [(&str, &[&str]); 11] = [
         &["failures", "findings", "prediction", "recording", "replay", "trace", "units"],
     ),
     (
+        "scene",
+        &[
+            "explanation",
+            "failures",
+            "findings",
+            "prediction",
+            "recording",
+            "replay",
+            "trace",
+            "units",
+        ],
+    ),
+    (
         "views",
         &[
+            "scene",
             "explanation",
             "failures",
             "findings",

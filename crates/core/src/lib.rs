@@ -38,4 +38,6 @@ pub mod findings;
 
 pub mod explanation;
 
+pub mod scene;
+
 pub mod views;

@@ -100,6 +100,12 @@ impl Timeline {
         self.stretches.iter().filter(move |it| it.stage == stage).map(|it| it.first)
     }
 
+    /// Every stretch: its first event, the first event after it, and its stage.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = (EventId, EventId, Stage)> {
+        let ends = self.stretches.iter().skip(1).map(|it| it.first).chain([self.end]);
+        self.stretches.iter().zip(ends).map(|(it, end)| (it.first, end, it.stage))
+    }
+
     /// Whether the run has any stretch of `stage`.
     pub(crate) fn has(&self, stage: Stage) -> bool {
         self.stretches.iter().any(|it| it.stage == stage)

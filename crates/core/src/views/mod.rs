@@ -2,6 +2,7 @@
 
 pub mod explain_text;
 pub mod explain_wire;
+pub mod page;
 pub mod replay;
 pub mod text;
 pub mod wire;
