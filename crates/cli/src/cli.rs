@@ -30,6 +30,7 @@ Examples:
   plimsoll replay snapshot.pickle --capacity 24GiB --sweep
   plimsoll explain snapshot.pickle
   plimsoll explain < train.log
+  plimsoll view snapshot.pickle
   plimsoll cards
   plimsoll doctor
 
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// What differs between two recordings at their peaks, by line of code.
     Diff(DiffArgs),
+    /// Look at recordings in the browser: what was live when, where it lay, what grew.
+    View(ViewArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
     /// Check whether this environment is able to predict, and say what is missing.
@@ -223,6 +226,42 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = VIEW_EXAMPLES)]
+pub(crate) struct ViewArgs {
+    /// Snapshots and recordings, compressed or not, or folders of them; several are shown beside each
+    /// other, as ranks. `-` is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The port on 127.0.0.1 to listen on; 0 is any that is free.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+
+    /// Print the address and start no browser.
+    #[arg(long)]
+    pub(crate) no_open: bool,
+
+    /// Write the page as one file that opens without a server, with less detail; with `-` to standard
+    /// output.
+    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["port", "no_open"])]
+    pub(crate) html: Option<PathBuf>,
+}
+
+const VIEW_EXAMPLES: &str = "\
+Examples:
+  plimsoll view snapshot.pickle                  open it in the browser; Ctrl-C ends it
+  plimsoll view rank*.pickle.xz                  ranks beside each other
+  plimsoll view run.zip --no-open --port 8000    print the address only
+  plimsoll view snapshot.pickle --html peak.html one file to send to somebody
+
+The page is served to this machine only, at an address that nobody can guess; nothing leaves it.
+On a machine without display, forward the port: ssh -N -L 8000:127.0.0.1:8000 machine
+
+Exit codes:
+  0  Ctrl-C ended it, or the file was written
+  2  it could not be read, or there is no memory in it";
 
 #[derive(Debug, Args)]
 pub(crate) struct CardsArgs {

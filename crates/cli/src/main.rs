@@ -15,6 +15,7 @@ mod launch;
 mod open;
 mod python;
 mod record;
+mod server;
 mod sink;
 
 use std::{
@@ -52,6 +53,7 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Cards(args) => commands::cards::run(args, out),
         Command::Explain(args) => commands::explain::run(args, cli.color, out),
         Command::Diff(args) => commands::diff::run(args, out),
+        Command::View(args) => commands::view::run(args, out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
     }
 }

@@ -9,6 +9,7 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     explanation::{self, Explanation},
+    failures::Failure,
     findings,
     recording::Recording,
     sources::{self, ProcessFiles, ReadError, chrome_trace, oom_text, snapshot},
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         return Ok(Exit::Fits);
     }
     let json = args.json.as_deref().map(Sink::open).transpose()?;
-    let paths = paths(args)?;
+    let paths = paths(&args.files)?;
     let mut found: Vec<Explanation> = Vec::new();
     let mut unread = Vec::new();
     for path in &paths {
@@ -79,8 +80,8 @@ fn list(args: &ExplainArgs, styles: Styles, out: &mut dyn Write) -> anyhow::Resu
 }
 
 /// The files to read; a folder stands for those in it.
-fn paths(args: &ExplainArgs) -> anyhow::Result<Vec<PathBuf>> {
-    if args.files.is_empty() {
+pub(super) fn paths(files: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    if files.is_empty() {
         anyhow::ensure!(
             !io::stdin().is_terminal(),
             "nothing to explain: name a snapshot, a recording or a log, or pipe one in (`plimsoll explain --help`)"
@@ -88,7 +89,7 @@ fn paths(args: &ExplainArgs) -> anyhow::Result<Vec<PathBuf>> {
         return Ok(vec![PathBuf::from("-")]);
     }
     let mut res = Vec::new();
-    for path in &args.files {
+    for path in files {
         if !path.is_dir() {
             res.push(path.clone());
             continue;
@@ -137,7 +138,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
     Ok(res)
 }
 
-fn of_recording(name: &str, recording: &Recording) -> Explanation {
+/// The failures that the messages of a recording tell of.
+pub(super) fn messages(recording: &Recording) -> Vec<Failure> {
     let texts = recording.notes.ooms.iter().flat_map(|it| {
         let mut found = oom_text::read(&it.message);
         for failure in &mut found {
@@ -145,7 +147,11 @@ fn of_recording(name: &str, recording: &Recording) -> Explanation {
         }
         found
     });
-    let mut res = explanation::of_recording(name, recording, &texts.collect::<Vec<_>>());
+    texts.collect()
+}
+
+fn of_recording(name: &str, recording: &Recording) -> Explanation {
+    let mut res = explanation::of_recording(name, recording, &messages(recording));
     res.rank = res.rank.or(rank_in(name));
     res
 }

@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod predict;
 pub(crate) mod replay;
+pub(crate) mod view;
 
 use std::io::Write;
 

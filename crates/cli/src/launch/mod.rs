@@ -4,7 +4,7 @@
 mod command;
 mod descendants;
 mod progress;
-mod signals;
+pub(crate) mod signals;
 
 use std::{
     env,

@@ -77,6 +77,17 @@ impl Scene<'_> {
         })
     }
 
+    /// The `n` blocks that held most for longest: what is seen of a picture of everything.
+    pub fn largest_lives(&self, n: usize) -> Vec<LifeId> {
+        let mut all = Vec::new();
+        self.lives.overlapping((0, self.end()), Grouping::Category, |it| {
+            let lasted = it.end.min(self.end()) - it.start;
+            all.push((u128::from(it.size.0) * u128::from(lasted), it.id));
+        });
+        all.sort_unstable_by_key(|(area, id)| (std::cmp::Reverse(*area), *id));
+        all.into_iter().take(n).map(|(_, id)| id).collect()
+    }
+
     /// The word for what `life` is for.
     pub fn category_of(&self, life: LifeId) -> &'static str {
         let group = self.groups.category(life as usize);

@@ -1,0 +1,149 @@
+//! `plimsoll view`: recordings as a page to look at, served on loopback or written as one file.
+
+use std::{
+    env, fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::Context as _;
+use plimsoll_core::{
+    failures::Failure,
+    recording::Recording,
+    scene::Scenes,
+    sources::{self, ProcessFiles, snapshot},
+};
+
+use crate::{
+    cli::ViewArgs,
+    commands::explain,
+    exit::Exit,
+    launch::signals::Signals,
+    open::{self, Opened},
+    server::{Server, answers::Gallery, assets},
+    sink::Sink,
+};
+
+/// A recording and what belongs to it.
+struct Loaded {
+    name: String,
+    recording: Recording,
+    messages: Vec<Failure>,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let html = args.html.as_deref().map(Sink::open).transpose()?;
+    let loaded = load_all(&args.files)?;
+    let recordings: Vec<Scenes<'_>> =
+        loaded.iter().map(|it| Scenes::new(&it.name, &it.recording)).collect();
+    let told = loaded.iter().map(|it| (it.messages.clone(), it.notes.clone())).collect();
+    let gallery = Gallery::new(&recordings, told);
+    anyhow::ensure!(
+        gallery.scenes().next().is_some(),
+        "there is no memory of any device in what was given: nothing to look at"
+    );
+    if let Some(sink) = html {
+        sink.write(assets::one_file(&gallery).as_bytes(), out)?;
+        return Ok(Exit::Fits);
+    }
+    let server = Server::listen(args.port)?;
+    let url = server.url();
+    if args.no_open {
+        // Who asks for no browser knows where to open it.
+    } else if has_display() {
+        open_browser(&url);
+    } else {
+        hint(&server);
+    }
+    // After the browser, which is to end by Ctrl-C as always; before the address is known, because who
+    // reads it may press Ctrl-C at once.
+    let signals = Signals::hold().context("cannot wait for signals")?;
+    super::write(out, &format!("{url}\n"))?;
+    server.serve(&gallery, &signals).context("cannot wait for signals")?;
+    Ok(Exit::Fits)
+}
+
+/// Serves `paths` as `plimsoll view` does, for other commands' `--open`.
+pub(super) fn open(paths: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let args = ViewArgs { files: paths.to_vec(), port: 0, no_open: false, html: None };
+    run(&args, out)
+}
+
+fn load_all(files: &[PathBuf]) -> anyhow::Result<Vec<Loaded>> {
+    let paths = explain::paths(files)?;
+    let mut res = Vec::new();
+    let mut unread = Vec::new();
+    for path in &paths {
+        match load(path) {
+            Ok(loaded) => res.extend(loaded),
+            Err(error) if paths.len() == 1 => return Err(error),
+            Err(error) => unread.push(format!("{error:#}")),
+        }
+    }
+    anyhow::ensure!(!res.is_empty(), "{}", unread.join("; "));
+    res[0].notes.extend(unread);
+    Ok(res)
+}
+
+/// One file; a recording of ours has a process for each rank.
+fn load(path: &Path) -> anyhow::Result<Vec<Loaded>> {
+    let name = explain::file_name(path);
+    let processes = match open::read(path)? {
+        Opened::Recording(processes) => processes,
+        Opened::File(bytes) => {
+            let (trace, warnings) = snapshot::read(&bytes).with_context(|| {
+                format!(
+                    "cannot show {} (a log has no blocks to draw: `plimsoll explain` reads logs)",
+                    path.display()
+                )
+            })?;
+            let notes = warnings.iter().map(ToString::to_string).collect();
+            let recording = Recording { trace: Some(trace), ..Recording::default() };
+            return Ok(vec![Loaded { name, recording, messages: Vec::new(), notes }]);
+        }
+    };
+    let several = 1 < processes.iter().filter(|it| it.snapshot.is_some()).count();
+    let mut res = Vec::new();
+    for process in processes {
+        let reading = sources::read_process(ProcessFiles {
+            pid: process.pid,
+            notes: &process.notes,
+            snapshot: process.snapshot.as_deref(),
+            phantom_log: process.phantom_log.as_deref(),
+        });
+        if reading.recording.trace.is_none() {
+            continue;
+        }
+        let name = if several { format!("{name}, process {}", process.pid) } else { name.clone() };
+        let messages = explain::messages(&reading.recording);
+        let notes = reading.warnings.iter().map(ToString::to_string).collect();
+        res.push(Loaded { name, recording: reading.recording, messages, notes });
+    }
+    anyhow::ensure!(!res.is_empty(), "{}: no process of this recording used a GPU", path.display());
+    Ok(res)
+}
+
+/// Whether a browser here would be seen by who started us.
+fn has_display() -> bool {
+    let is_set = |name: &str| env::var_os(name).is_some_and(|it| !it.is_empty());
+    is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
+}
+
+/// A browser that cannot be started is no reason to end: the address was printed.
+fn open_browser(url: &str) {
+    let mut command = Command::new("xdg-open");
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _ = command.spawn();
+}
+
+fn hint(server: &Server) {
+    let port = server.port();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "this-machine" } else { host.trim() };
+    let _ = writeln!(
+        std::io::stderr(),
+        "plimsoll: there is no display here. On your own machine: ssh -N -L {port}:127.0.0.1:{port} {host}, then open the address below there. Ctrl-C ends it"
+    );
+}
