@@ -1,7 +1,7 @@
 // What `plimsoll explain` found, each finding with a way to where it shows; and memory step by step.
 
 import { ask } from "./api.js";
-import { el, refill, say } from "./dom.js";
+import { byId, el, refill, say } from "./dom.js";
 import { set, state } from "./state.js";
 import { exactly, many, number, phaseName, place, size } from "./words.js";
 
@@ -82,6 +82,11 @@ export function around(position, scene) {
   return { axis: "events", from: Math.max(0, position - half), to: Math.min(scene.events + 1, position + half), top: null };
 }
 
+// One unit of a chart is one pixel, so that its words are as large as others.
+export function chartWidth() {
+  return Math.max(420, byId("main").clientWidth - 36);
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 export function svg(tag, attributes, ...children) {
@@ -93,7 +98,7 @@ export function svg(tag, attributes, ...children) {
 
 // Peaks of each step and what it leaves, as two curves.
 function stepChart(steps, scene) {
-  const [width, height, left, bottom, top] = [900, 230, 74, 26, 14];
+  const [width, height, left, bottom, top] = [chartWidth(), 240, 74, 26, 14];
   const most = Math.max(...steps.map((it) => it.reserved), scene.limit || 0, 1) * 1.05;
   const x = (index) => left + ((index + 0.5) / steps.length) * (width - left - 10);
   const y = (bytes) => height - bottom - (bytes / most) * (height - bottom - top);

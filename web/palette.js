@@ -22,7 +22,8 @@ const LINES = [
   "#9c5d3a", "#5d9e4f", "#b78fd0", "#c9b037", "#4a6fa0", "#d98aa6", "#4fb3a9", "#936a9c",
 ];
 
-export const PHASE = { forward: "#4f94cf", backward: "#cf7a4f", optimizer: "#8b74c4", zero_grad: "#9aa1ab", evaluation: "#5fa86b" };
+// Paler than blocks: a phase is no memory.
+export const PHASE = { forward: "#8fbbe3", backward: "#e6ac8b", optimizer: "#b9abdf", zero_grad: "#b4bac2", evaluation: "#97cba0" };
 
 export function colorOf(group, index) {
   return group.key === "line" ? LINES[index % LINES.length] : CATEGORY[group.key] || CATEGORY.unknown;

@@ -137,6 +137,10 @@ export function signed(bytes) {
   return bytes > 0 ? `+${size(bytes)}` : size(bytes);
 }
 
+function amount([bytes, blocks]) {
+  return blocks ? `${size(bytes)} (${number(blocks)}×)` : "–";
+}
+
 export function changesTable(rows, groups, before, after) {
   const differing = rows.filter((it) => it.before[0] !== it.after[0] || it.before[1] !== it.after[1]);
   if (!differing.length) return el("p", { class: "quiet" }, "No line holds more or less.");
@@ -146,7 +150,7 @@ export function changesTable(rows, groups, before, after) {
     el("tbody", {}, differing.slice(0, 60).map((it) => el("tr", {},
       el("td", { class: "code", title: it.line ? it.line[0] : "" }, place(it.line)),
       el("td", {}, swatch(colorOf(group(it.category))), group(it.category).name),
-      el("td", {}, `${size(it.before[0])} (${number(it.before[1])}×)`),
-      el("td", {}, `${size(it.after[0])} (${number(it.after[1])}×)`),
+      el("td", {}, amount(it.before)),
+      el("td", {}, amount(it.after)),
       el("td", { class: it.after[0] > it.before[0] ? "more" : "less", title: exactly(it.after[0] - it.before[0]) }, signed(it.after[0] - it.before[0]))))));
 }

@@ -4,7 +4,7 @@ import { ask, isOneFile } from "./api.js";
 import { el, refill, say } from "./dom.js";
 import { changesTable, signed } from "./peak.js";
 import { set } from "./state.js";
-import { exactly, many, size } from "./words.js";
+import { exactly, number, size } from "./words.js";
 
 export function sceneName(scene) {
   const rank = scene.rank === null ? "" : `rank ${scene.rank} · `;
@@ -22,13 +22,13 @@ export class RanksView {
       scenes.map((it, index) => el("option", { value: index, selected: index === this.pair[side] }, sceneName(it))));
     refill(this.node,
       el("table", { class: "list ranklist" },
-        el("thead", {}, el("tr", {}, ["recording", "allocated and reserved at most", "allocated", "reserved", "limit"].map((it) => el("th", { scope: "col" }, it)))),
+        el("thead", {}, el("tr", {}, ["recording", "allocated and reserved at most", "allocated", "reserved", "out of memory"].map((it) => el("th", { scope: "col" }, it)))),
         el("tbody", {}, scenes.map((it, index) => el("tr", {},
           el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ r: index, view: "timeline", from: null, to: null, at: null, compare: null, pin: null, top: null }) }, sceneName(it))),
           el("td", { class: "wide" }, el("div", { class: "rankbar" }, el("span", { class: "reserved", style: { width: `${(100 * it.peak_reserved) / most}%` } }), el("span", { class: "allocated", style: { width: `${(100 * it.peak_allocated) / most}%` } }))),
           el("td", { title: exactly(it.peak_allocated) }, size(it.peak_allocated)),
           el("td", { title: exactly(it.peak_reserved) }, size(it.peak_reserved)),
-          el("td", {}, it.refusals.length ? `${many(it.refusals.length, "refusal")}` : "–"))))),
+          el("td", {}, it.refusals.length ? `${number(it.refusals.length)}×` : "–"))))),
       el("ul", { class: "legend" }, el("li", {}, el("span", { class: "swatch rank allocated" }), "allocated at most"), el("li", {}, el("span", { class: "swatch rank reserved" }), "reserved at most")),
       1 < scenes.length ? [el("h2", {}, "What differs at the peaks"), el("div", { class: "controls" }, el("span", { class: "buttons" }, choose(0), " and ", choose(1))), this.result]
         : el("p", { class: "quiet" }, "One recording is open. `plimsoll view rank*.pickle` puts several beside each other."));

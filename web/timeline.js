@@ -363,7 +363,9 @@ export class Timeline {
       if (!inside(x) || !begins) continue;
       vertical(x, inkOf("note"), [1, 3]);
       if (lastLabel + 90 < x) {
-        label(c, name.length < 40 ? name : `${name.slice(0, 38)}…`, x + 4, TOP + height - 12 - 16 * (row++ % 2), "left", inkOf("note"));
+        const short = name.length < 40 ? name : `${name.slice(0, 38)}…`;
+        const toLeft = LEFT + width < x + c.measureText(short).width + 8;
+        label(c, short, x + (toLeft ? -4 : 4), TOP + height - 12 - 16 * (row++ % 2), toLeft ? "right" : "left", inkOf("note"));
         lastLabel = x;
       }
     }
@@ -486,7 +488,9 @@ export class Timeline {
       el("li", {}, el("span", { class: "swatch line ink" }), "reserved"),
       data && data.n && 1 < (data.to - data.from) / data.n ? el("li", { title: "The least that was allocated within each column" }, el("span", { class: "swatch line lowest" }), "least within a column") : null,
       this.levels().filter((it) => it.bytes <= this.high).map((it) => el("li", {}, el("span", { class: "swatch line dashed", style: { borderColor: it.color } }), it.name)),
-      [...phases].map((it) => el("li", {}, el("span", { class: "swatch thin", style: { background: PHASE[it] } }), phaseName(it))));
+      phases.size ? el("li", { class: "phases" }, "band above: ", [...phases].map((it) => el("span", {}, el("span", { class: "swatch thin", style: { background: PHASE[it] } }), phaseName(it)))) : null,
+      this.marks.labels.length ? el("li", {}, el("span", { class: "swatch line dashed note" }), "annotation of the program") : null,
+      scene.lives_before ? el("li", {}, el("span", { class: "swatch line lost" }), "left edge: the history begins here") : null);
     this.canvas.setAttribute("aria-label", `Memory over ${state.axis}: peak ${size(scene.peak_allocated)} allocated at event ${number(scene.peak_position)} of ${number(scene.events)}`);
     if (!data || data.failed) return;
     const shown = data.lives - data.summed - data.between;

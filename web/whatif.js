@@ -2,7 +2,7 @@
 
 import { ask, askWindow, isOneFile } from "./api.js";
 import { el, refill, say } from "./dom.js";
-import { svg, text } from "./growth.js";
+import { chartWidth, svg, text } from "./growth.js";
 import { state } from "./state.js";
 import { exactly, number, size } from "./words.js";
 
@@ -104,7 +104,7 @@ export class WhatIfView {
   }
 
   chart(answer, recorded, capacity) {
-    const [width, height, left, bottom, top] = [1000, 300, 74, 26, 14];
+    const [width, height, left, bottom, top] = [chartWidth(), 320, 74, 26, 14];
     const most = Math.max(...recorded.reserved, ...answer.reserved, this.scene.peak_allocated, 1);
     const high = (capacity && capacity < most * 1.6 ? Math.max(most, capacity) : most) * 1.06;
     const y = (bytes) => height - bottom - (bytes / high) * (height - bottom - top);

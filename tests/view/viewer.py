@@ -30,8 +30,8 @@ def chromium():
 class Viewer:
     """`plimsoll view` of some files, for as long as it is wanted."""
 
-    def __init__(self, *files, options=()):
-        words = [binary(), "view", *map(str, files), "--no-open", *options]
+    def __init__(self, *files, options=(), opens=False):
+        words = [binary(), "view", *map(str, files), *([] if opens else ["--no-open"]), *options]
         self.process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
         )
