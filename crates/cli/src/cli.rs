@@ -91,6 +91,10 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
+    /// Open the recording in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
+    #[arg(long)]
+    pub(crate) open: bool,
+
     /// No report for people and no progress; errors only.
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -195,6 +199,10 @@ pub(crate) struct ExplainArgs {
     /// List the kinds of findings.
     #[arg(long, conflicts_with = "files")]
     pub(crate) list: bool,
+
+    /// Open the recordings in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
+    #[arg(long, requires = "files")]
+    pub(crate) open: bool,
 }
 
 const EXPLAIN_EXAMPLES: &str = "\

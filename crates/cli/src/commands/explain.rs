@@ -68,6 +68,9 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         let report = explain_text::explanations(&found, comparison.as_ref(), styles, width);
         super::write(out, &report.to_string())?;
     }
+    if args.open {
+        super::view::open_files(&args.files, out)?;
+    }
     Ok(if nothing { Exit::DoesNotFit } else { Exit::Fits })
 }
 

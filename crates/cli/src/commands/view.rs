@@ -36,6 +36,40 @@ struct Loaded {
 pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let html = args.html.as_deref().map(Sink::open).transpose()?;
     let loaded = load_all(&args.files)?;
+    if let Some(sink) = html {
+        let page = with_gallery(&loaded, |gallery| Ok(assets::one_file(gallery)))?;
+        sink.write(page.as_bytes(), out)?;
+    } else {
+        serve(&loaded, args.port, !args.no_open, out)?;
+    }
+    Ok(Exit::Fits)
+}
+
+/// What `plimsoll view` of `files` does, for `explain --open`.
+pub(super) fn open_files(files: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<()> {
+    serve(&load_all(files)?, 0, true, out)
+}
+
+/// The same of recordings that were made just now, for `predict --open`.
+pub(super) fn open_recordings(
+    name: &str,
+    recordings: Vec<Recording>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let used = recordings.into_iter().filter(|it| it.trace.is_some());
+    let loaded: Vec<Loaded> = used
+        .map(|recording| {
+            let messages = explain::messages(&recording);
+            Loaded { name: name.to_owned(), recording, messages, notes: Vec::new() }
+        })
+        .collect();
+    serve(&loaded, 0, true, out)
+}
+
+fn with_gallery<T>(
+    loaded: &[Loaded],
+    show: impl FnOnce(&Gallery<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let recordings: Vec<Scenes<'_>> =
         loaded.iter().map(|it| Scenes::new(&it.name, &it.recording)).collect();
     let told = loaded.iter().map(|it| (it.messages.clone(), it.notes.clone())).collect();
@@ -44,31 +78,25 @@ pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
         gallery.scenes().next().is_some(),
         "there is no memory of any device in what was given: nothing to look at"
     );
-    if let Some(sink) = html {
-        sink.write(assets::one_file(&gallery).as_bytes(), out)?;
-        return Ok(Exit::Fits);
-    }
-    let server = Server::listen(args.port)?;
-    let url = server.url();
-    if args.no_open {
-        // Who asks for no browser knows where to open it.
-    } else if has_display() {
-        open_browser(&url);
-    } else {
-        hint(&server);
-    }
-    // After the browser, which is to end by Ctrl-C as always; before the address is known, because who
-    // reads it may press Ctrl-C at once.
-    let signals = Signals::hold().context("cannot wait for signals")?;
-    super::write(out, &format!("{url}\n"))?;
-    server.serve(&gallery, &signals).context("cannot wait for signals")?;
-    Ok(Exit::Fits)
+    show(&gallery)
 }
 
-/// Serves `paths` as `plimsoll view` does, for other commands' `--open`.
-pub(super) fn open(paths: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let args = ViewArgs { files: paths.to_vec(), port: 0, no_open: false, html: None };
-    run(&args, out)
+/// Shows `loaded` until Ctrl-C.
+fn serve(loaded: &[Loaded], port: u16, opens: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    with_gallery(loaded, |gallery| {
+        let server = Server::listen(port)?;
+        let url = server.url();
+        if opens && has_display() {
+            open_browser(&url);
+        } else if opens {
+            hint(&server);
+        }
+        // After the browser, which is to end by Ctrl-C as always; before the address is known, because
+        // who reads it may press Ctrl-C at once.
+        let signals = Signals::hold().context("cannot wait for signals")?;
+        super::write(out, &format!("{url}\n"))?;
+        server.serve(gallery, &signals).context("cannot wait for signals")
+    })
 }
 
 fn load_all(files: &[PathBuf]) -> anyhow::Result<Vec<Loaded>> {

@@ -157,7 +157,7 @@ mod tests {
                 let words: Vec<&str> =
                     line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
                 let at = usize::from(words.first() == Some(&"async"));
-                if let Some("const" | "let" | "function" | "class") = words.get(at) {
+                if let Some("const" | "let" | "function" | "class") = words.get(at).copied() {
                     declared.extend(words.get(at + 1).map(|it| (*it).to_owned()));
                 }
             }

@@ -99,10 +99,11 @@ impl Lives {
             let longest = if class < 31 { 2 << class } else { u32::MAX };
             let first = starts.partition_point(|it| it.saturating_add(longest) <= from);
             let last = starts.partition_point(|it| *it < to);
-            for at in bounds[0] + first..bounds[0] + last.max(first) {
+            let range = bounds[0] + first..bounds[0] + last.max(first);
+            for (at, &group) in range.clone().zip(&groups[range]) {
                 let (start, end) = (self.starts[at], self.ends[at]);
                 if from < end && start < end {
-                    let (id, size, group) = (self.ids[at], self.sizes[at], groups[at]);
+                    let (id, size) = (self.ids[at], self.sizes[at]);
                     found(Life { id, start, end, size, group });
                 }
             }

@@ -93,6 +93,9 @@ pub struct Change {
     pub after: (Bytes, u64),
 }
 
+/// Bytes and blocks.
+type Sum = (Bytes, u64);
+
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.file.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -149,7 +152,7 @@ impl Scene<'_> {
     /// What changed from `before` to `after` of `other`, which may be this scene or another; the largest
     /// difference first.
     pub fn changes(&self, before: Position, other: &Scene<'_>, after: Position) -> Vec<Change> {
-        let mut sums: BTreeMap<(Option<Line>, &'static str), [(Bytes, u64); 2]> = BTreeMap::new();
+        let mut sums: BTreeMap<(Option<Line>, &'static str), [Sum; 2]> = BTreeMap::new();
         let moments = [(self, self.moment(before)), (other, other.moment(after))];
         for (side, (scene, moment)) in moments.into_iter().enumerate() {
             for row in moment.rows {
