@@ -35,6 +35,7 @@ export class GrowthView {
       marks.steps.length ? [el("h2", {}, "Step by step"), stepChart(marks.steps, scene), stepTable(marks.steps)] : null,
       el("h2", {}, own.length ? "What was found" : "Nothing was found that could be had back"),
       own.map((it) => this.finding(it)),
+      scene.refusals.length && !ooms.length ? this.refused() : null,
       told.notes.length ? [el("h2", {}, "Good to know"), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, it)))] : null);
   }
 
@@ -52,6 +53,18 @@ export class GrowthView {
         el("button", { type: "button", onclick: () => set({ view: "segments", at: refusal.position }) }, "Show the holes")) : null);
   }
 
+  // Requests that failed and did not end the program.
+  refused() {
+    const { refusals } = this.scene;
+    const shown = refusals.slice(0, 20);
+    return [el("h2", {}, "Requests that failed"), el("table", { class: "list" },
+      el("thead", {}, el("tr", {}, ["event", "asked for", "free on the device", "line", ""].map((it) => el("th", { scope: "col" }, it)))),
+      el("tbody", {}, shown.map((it) => el("tr", {}, el("td", {}, number(it.position)), el("td", { title: exactly(it.requested) }, size(it.requested)), el("td", {}, size(it.free)), el("td", { class: "code" }, it.line),
+        el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ view: "timeline", at: it.position, ...around(it.position, this.scene) }) }, "timeline"), " · ",
+          el("button", { type: "button", class: "link", onclick: () => set({ view: "segments", at: it.position }) }, "holes")))))),
+      shown.length < refusals.length ? el("p", { class: "quiet" }, `… and ${number(refusals.length - shown.length)} more; the key o goes from one to the next.`) : null];
+  }
+
   finding(it) {
     const line = it.evidence.line;
     const step = it.evidence.step && this.marks.steps.find((mark) => mark.step === it.evidence.step);
@@ -59,7 +72,7 @@ export class GrowthView {
     return el("article", { class: `card ${it.weight}` },
       el("h3", {}, it.title),
       el("p", { class: "kind" }, el("code", {}, it.code), " · ", words[it.weight], it.bytes ? ` · up to ${size(it.bytes)}` : "", it.count ? ` · ${number(it.count)}×` : ""),
-      it.evidence.facts.length ? el("ul", { class: "facts" }, it.evidence.facts.map((fact) => el("li", {}, fact))) : null,
+      it.evidence.facts.length ? el("ul", { class: "evidence" }, it.evidence.facts.map((fact) => el("li", {}, fact))) : null,
       it.remedy ? el("p", {}, el("b", {}, "Change: "), it.remedy) : null,
       el("p", { class: "actions" },
         step ? el("button", { type: "button", onclick: () => this.showStep(step) }, `Show step ${number(step.step)}`) : null,

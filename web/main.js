@@ -123,7 +123,7 @@ function head(scene, view) {
   const card = view === "timeline" ? el("label", { class: "card-choice" }, "Draw the line of a card ", el("select", { onchange: (event) => set({ card: event.target.value }) }, el("option", { value: "" }, "none"), page.cards.map((it) => el("option", { value: it.id, selected: it.id === state.card }, `${it.id} (${size(it.total)})`)))) : null;
   const odd = [
     scene.lives === 0 ? "There is not a single block in this recording." : null,
-    scene.events === 0 && scene.lives ? "This recording has a final state and no history: what is live is known, not how it came. Record with torch.cuda.memory._record_memory_history()." : null,
+    scene.lives && !scene.made ? "This recording has a final state and no history: what is live is known, not how it came. Record with torch.cuda.memory._record_memory_history()." : null,
     !scene.stacks && scene.lives ? "No call stacks were recorded, so nothing can be said of lines." : null,
   ].filter(Boolean);
   return el("div", { class: "head" }, el("p", { class: "about" }, ABOUT[view]), el("p", { class: "facts" }, facts, card), odd.map((it) => el("p", { class: "odd" }, it)));

@@ -14,7 +14,9 @@ export function sceneName(scene) {
 export class RanksView {
   constructor(scenes) {
     this.scenes = scenes;
-    this.pair = [0, scenes.length - 1];
+    // The two that are farthest apart; what is alike needs no look.
+    const order = scenes.map((_, index) => index).sort((a, b) => scenes[a].peak_allocated - scenes[b].peak_allocated || a - b);
+    this.pair = [order[0], order[order.length - 1]];
     this.node = el("section", { class: "ranks", "aria-label": "Ranks" });
     this.result = el("div");
     const most = Math.max(1, ...scenes.map((it) => it.peak_reserved));

@@ -91,7 +91,7 @@ export class Timeline {
     if (state.top !== null) return Math.max(1, state.top);
     const most = Math.max(this.scene.peak_allocated, this.scene.peak_reserved, 1);
     const lines = this.levels().map((it) => it.bytes).filter((it) => it < most * 1.6);
-    return Math.max(most, ...lines) * 1.04;
+    return Math.max(most, ...lines) * 1.08;
   }
 
   // What the picture needs; asked for wider than shown, so that a small move needs no answer.
@@ -356,47 +356,49 @@ export class Timeline {
       c.setLineDash([]);
     };
     const inside = (x) => LEFT - 1 <= x && x <= LEFT + width + 1;
-    let row = 0;
-    let lastLabel = -1000;
-    for (const [position, micros, name, begins] of marks.labels) {
+    // A word stands where it covers no other, or not at all.
+    const taken = [];
+    const write = (text, x, y, color) => {
+      const wide = c.measureText(text).width + 8;
+      const toLeft = LEFT + width < x + wide;
+      const box = toLeft ? [x - wide, x] : [x, x + wide];
+      if (taken.some((it) => it.y === y && it.box[0] < box[1] && box[0] < it.box[1])) return false;
+      taken.push({ y, box });
+      label(c, text, x + (toLeft ? -5 : 5), y, toLeft ? "right" : "left", color);
+      return true;
+    };
+    const peakX = this.x(this.axisOf(scene.peak_position, this.peakMicros()));
+    const peakY = Math.max(TOP + 9, this.y(scene.peak_allocated) - 10);
+    const showsPeak = inside(peakX) && scene.peak_allocated <= this.high;
+    if (showsPeak) write(`peak ${size(scene.peak_allocated)}`, peakX, peakY, inkOf("ink"));
+    const labels = marks.labels.filter(([position, micros, , begins]) => begins && inside(this.x(this.axisOf(position, micros))));
+    c.globalAlpha = labels.length < 40 ? 1 : Math.max(0.25, 40 / labels.length);
+    for (const [position, micros] of labels) vertical(this.x(this.axisOf(position, micros)), inkOf("note"), [1, 3]);
+    c.globalAlpha = 1;
+    for (const [position, micros, name] of labels.length < 40 ? labels : []) {
       const x = this.x(this.axisOf(position, micros));
-      if (!inside(x) || !begins) continue;
-      vertical(x, inkOf("note"), [1, 3]);
-      if (lastLabel + 90 < x) {
-        const short = name.length < 40 ? name : `${name.slice(0, 38)}…`;
-        const toLeft = LEFT + width < x + c.measureText(short).width + 8;
-        label(c, short, x + (toLeft ? -4 : 4), TOP + height - 12 - 16 * (row++ % 2), toLeft ? "right" : "left", inkOf("note"));
-        lastLabel = x;
-      }
+      const short = name.length < 40 ? name : `${name.slice(0, 38)}…`;
+      if (!write(short, x, TOP + height - 12, inkOf("note"))) write(short, x, TOP + height - 28, inkOf("note"));
     }
-    lastLabel = -1000;
     scene.refusals.forEach((it, index) => {
       const x = this.x(this.axisOf(it.position, marks.refusal_micros[index]));
       if (!inside(x)) return;
       vertical(x, inkOf("bad"), [], 1.5);
-      if (lastLabel + 190 < x) {
-        const toLeft = LEFT + width - 210 < x;
-        label(c, `out of memory: ${size(it.requested)} refused`, x + (toLeft ? -5 : 5), TOP + 28, toLeft ? "right" : "left", inkOf("bad"));
-        lastLabel = x;
-      }
+      const text = `out of memory: ${size(it.requested)} refused`;
+      [60, 76, 92].some((y) => write(text, x, TOP + y, inkOf("bad")));
     });
-    const peakX = this.x(this.axisOf(scene.peak_position, this.peakMicros()));
-    if (inside(peakX) && scene.peak_allocated <= this.high) {
-      const y = this.y(scene.peak_allocated);
+    if (showsPeak) {
       c.fillStyle = inkOf("ink");
       c.beginPath();
-      c.arc(peakX, y, 3.5, 0, 7);
+      c.arc(peakX, this.y(scene.peak_allocated), 3.5, 0, 7);
       c.fill();
-      const toLeft = LEFT + width - 130 < peakX;
-      label(c, `peak ${size(scene.peak_allocated)}`, peakX + (toLeft ? -7 : 7), Math.max(TOP + 9, y - 10), toLeft ? "right" : "left", inkOf("ink"));
     }
     for (const [value, name, color] of [[state.at, "this moment", inkOf("accent")], [state.compare, "compared with", inkOf("card")]]) {
       if (value === null || value === scene.peak_position && name === "this moment" && state.at === null) continue;
       const x = this.x(this.axisOf(value, this.microsAt(value)));
       if (!inside(x)) continue;
       vertical(x, color, [4, 3], 1.5);
-      const toLeft = LEFT + width - 120 < x;
-      label(c, name, x + (toLeft ? -5 : 5), TOP + height - 10, toLeft ? "right" : "left", color);
+      write(name, x, TOP + height - 46, color);
     }
   }
 

@@ -44,7 +44,7 @@ export function fileName(path) {
 export function place(line) {
   if (!line) return "no Python stack";
   const [file, at, name] = line;
-  if (!file) return name || "unknown";
+  if (!file || file === "??") return name || "unknown";
   return at ? `${fileName(file)}:${at} in ${name}` : `${fileName(file)} in ${name}`;
 }
 

@@ -85,9 +85,9 @@ pub struct Facts {
     pub rank: Option<u32>,
     /// Events.
     pub events: u32,
-    /// Blocks that lived at any time.
+    /// Blocks that lived at any time; one more than the largest id.
     pub lives: u32,
-    /// Of them, from before the first event.
+    /// Of them, those that the program had before the first event.
     pub lives_before: u32,
     /// And their bytes.
     pub bytes_before: Bytes,
@@ -209,7 +209,7 @@ impl<'a> Scene<'a> {
             rank: self.run.recording.notes.begin.as_ref().and_then(|it| it.rank),
             events: self.levels.end() - 1,
             lives: count(replay.initial.len() + replay.blocks.len()),
-            lives_before: count(replay.initial.len()),
+            lives_before: count(replay.initial.iter().filter(|it| !it.pending).count()),
             bytes_before: replay.allocated_before,
             peak_allocated: self.levels.allocated(position),
             peak_position: position,
@@ -302,6 +302,11 @@ impl<'a> Scene<'a> {
     /// The position after the last.
     pub fn end(&self) -> Position {
         self.levels.end()
+    }
+
+    /// How many blocks the recorded history made; none when it has a final state only.
+    pub fn n_made(&self) -> usize {
+        self.run.replay.blocks.len()
     }
 
     fn n_before(&self) -> usize {

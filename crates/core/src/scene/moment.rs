@@ -99,10 +99,10 @@ type Sum = (Bytes, u64);
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.file.rsplit(['/', '\\']).next().unwrap_or_default();
-        match (name.is_empty(), self.line) {
-            (true, _) => write!(f, "{}", self.function),
-            (false, 0) => write!(f, "{name} in {}", self.function),
-            (false, line) => write!(f, "{name}:{line} in {}", self.function),
+        match self.line {
+            _ if name.is_empty() || name == "??" => write!(f, "{}", self.function),
+            0 => write!(f, "{name} in {}", self.function),
+            line => write!(f, "{name}:{line} in {}", self.function),
         }
     }
 }

@@ -53,6 +53,7 @@ fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>) -> Value {
         "events": it.events,
         "lives": it.lives,
         "lives_before": it.lives_before,
+        "made": scene.n_made(),
         "bytes_before": it.bytes_before.0,
         "peak_allocated": it.peak_allocated.0,
         "peak_position": it.peak_position,
