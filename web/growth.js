@@ -32,7 +32,7 @@ export class GrowthView {
     const ooms = told.ooms.filter((it) => it.device === null || it.device === scene.device);
     refill(this.node,
       ooms.map((it) => this.oom(it)),
-      marks.steps.length ? [el("h2", {}, "Step by step"), stepChart(marks.steps, scene), stepTable(marks.steps)] : null,
+      marks.steps.length ? [el("h2", {}, "Step by step"), 1 < marks.steps.length ? stepChart(marks.steps, scene) : null, stepTable(marks.steps)] : null,
       el("h2", {}, own.length ? "What was found" : "Nothing was found that could be had back"),
       own.map((it) => this.finding(it)),
       scene.refusals.length && !ooms.length ? this.refused() : null,
@@ -138,7 +138,7 @@ export function text(x, y, content, anchor) {
 
 function stepTable(steps) {
   const shown = steps.length <= 12 ? steps : [...steps.slice(0, 4), null, ...steps.slice(-4)];
-  return el("details", {}, el("summary", {}, `The numbers of ${many(steps.length, "step")}`),
+  return el("details", { open: steps.length === 1 }, el("summary", {}, `The numbers of ${many(steps.length, "step")}`),
     el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["step", "allocated at most", "reserved at most", "kept after"].map((it) => el("th", { scope: "col" }, it)))),
       el("tbody", {}, shown.map((it) => (it === null ? el("tr", {}, el("td", { colSpan: 4 }, `… ${number(steps.length - 8)} more …`)) : el("tr", {}, el("td", {}, number(it.step), it.unfinished ? " (not finished)" : ""), [it.allocated, it.reserved, it.after].map((bytes) => el("td", { title: exactly(bytes) }, size(bytes)))))))));
 }

@@ -8,9 +8,9 @@ import { colorOf } from "./palette.js";
 import { set, state } from "./state.js";
 import { duration, exactly, many, number, phaseName, place, share, size } from "./words.js";
 
-// The moment that is shown: the chosen one, else the peak; in a page in one file, the nearest it has.
-export function momentShown(scene, key = "at") {
-  const wanted = state[key] ?? scene.peak_position;
+// The moment that is shown: the chosen one, else `usual`; in a page in one file, the nearest it has.
+export function momentShown(scene, usual = scene.peak_position) {
+  const wanted = state.at ?? usual;
   const carried = carriedMoments(state.r);
   if (!carried || !carried.length) return wanted;
   return carried.reduce((best, it) => (Math.abs(it - wanted) < Math.abs(best - wanted) ? it : best));

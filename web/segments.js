@@ -37,10 +37,13 @@ export class SegmentsView {
   }
 
   async load() {
-    const position = momentShown(this.scene);
+    // Where a request failed is where the holes matter.
+    const last = this.scene.refusals[this.scene.refusals.length - 1];
+    const usual = last ? last.position : this.scene.peak_position;
+    const position = momentShown(this.scene, usual);
     try {
       const map = await ask("map", { r: state.r, position });
-      if (this.isClosed || position !== momentShown(this.scene)) return;
+      if (this.isClosed || position !== momentShown(this.scene, usual)) return;
       this.map = map;
       this.fill();
     } catch (error) {
