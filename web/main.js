@@ -4,6 +4,7 @@ import { ask, isOneFile } from "./api.js";
 import { showBlock, showLife, blockFacts } from "./details.js";
 import { byId, el, refill, say } from "./dom.js";
 import { GrowthView } from "./growth.js";
+import { forgetInks } from "./palette.js";
 import { momentShown, PeakView } from "./peak.js";
 import { RanksView, sceneName } from "./ranks.js";
 import { SegmentsView } from "./segments.js";
@@ -38,7 +39,7 @@ async function start() {
   document.addEventListener("keydown", key);
   document.addEventListener("find", (event) => { byId("words").value = event.detail; find(event.detail); });
   addEventListener("hashchange", () => { set({ view: "timeline", r: 0, axis: "events", by: "category", ...readHash() }); sane(); });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => render());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetInks(); render(); });
   Object.assign(state, readHash());
   sane();
   onState(changed);
@@ -192,6 +193,7 @@ function remembered(name) {
 }
 
 function applyTheme(theme) {
+  forgetInks();
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 }
 

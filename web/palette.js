@@ -44,6 +44,14 @@ export function pixel(hex, light = 0) {
   return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 }
 
+let inks = new Map();
+
+// After a change of theme.
+export function forgetInks() {
+  inks = new Map();
+}
+
 export function inkOf(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  return inks.get(name);
 }

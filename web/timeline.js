@@ -72,7 +72,9 @@ export class Timeline {
     return state.to === null ? this.end : Math.max(this.from + 1, Math.min(state.to, this.end));
   }
 
+  // Measures that hold for one painting are taken once.
   get area() {
+    if (this.still) return this.still.area;
     const box = this.box.getBoundingClientRect();
     return { width: Math.max(50, box.width - LEFT - RIGHT), height: Math.max(50, box.height - TOP - BOTTOM) };
   }
@@ -88,6 +90,7 @@ export class Timeline {
   }
 
   get high() {
+    if (this.still) return this.still.high;
     if (state.top !== null) return Math.max(1, state.top);
     const most = Math.max(this.scene.peak_allocated, this.scene.peak_reserved, 1);
     const lines = this.levels().map((it) => it.bytes).filter((it) => it < most * 1.6);
@@ -141,7 +144,9 @@ export class Timeline {
       this.isDue = false;
       if (this.isClosed || !this.box.isConnected) return;
       const start = performance.now();
+      this.still = { area: this.area, high: this.high };
       this.paint();
+      this.still = null;
       this.timings.paint.push(performance.now() - start);
       this.fetch();
     });
@@ -168,7 +173,9 @@ export class Timeline {
     this.ratio = ratio;
     this.overlay();
     this.drawStrip();
-    this.tell(groups);
+    if (this.told !== this.data || this.toldBy !== state.by) this.tell(groups);
+    this.told = this.data;
+    this.toldBy = state.by;
   }
 
   recolor() {
@@ -259,7 +266,10 @@ export class Timeline {
     const { width } = this.area;
     const right = LEFT + width;
     let drawn = LEFT - 1;
-    for (const [from, to, t0, t1, phase] of this.marks.phases) {
+    const { phases } = this.marks;
+    for (let i = firstAfter(phases, (it) => this.axisOf(it[1], it[3]), this.from); i < phases.length; i++) {
+      const [from, to, t0, t1, phase] = phases[i];
+      if (this.to <= this.axisOf(from, t0)) break;
       const x0 = Math.max(LEFT, this.x(this.axisOf(from, t0)));
       const x1 = Math.min(right, this.x(this.axisOf(to, t1)));
       // A band below a pixel shows with the next one that is not.
@@ -273,10 +283,14 @@ export class Timeline {
     c.textAlign = "center";
     const x = (it) => this.x(this.axisOf(it.end, it.micros));
     c.strokeStyle = line;
-    for (const it of this.marks.steps) {
+    const { steps } = this.marks;
+    const firstStep = firstAfter(steps, (it) => this.axisOf(it.end, it.micros), this.from);
+    if (firstStep) before = this.axisOf(steps[firstStep - 1].end, steps[firstStep - 1].micros);
+    for (let i = firstStep; i < steps.length; i++) {
+      const it = steps[i];
+      if (this.to <= before) break;
       const [x0, x1] = [Math.max(LEFT, this.x(before)), Math.min(right, x(it))];
       before = this.axisOf(it.end, it.micros);
-      if (x1 < LEFT || right < x0) continue;
       const middle = (x0 + x1) / 2;
       const label = `step ${number(it.step)}`;
       const needed = c.measureText(label).width + 14;
@@ -304,20 +318,24 @@ export class Timeline {
     const { data } = this;
     if (!data || !data.n || !this.picture.data) return;
     const per = (data.to - data.from) / data.n;
+    const first = Math.max(0, Math.floor((this.from - data.from) / per) - 1);
+    const last = Math.min(data.n, Math.ceil((this.to - data.from) / per) + 1);
+    const [x0, wide] = [this.x(data.from), this.x(data.from + per) - this.x(data.from)];
     const trace = (values, color, lineWidth) => {
       c.strokeStyle = color;
       c.lineWidth = lineWidth;
       c.beginPath();
-      let isOpen = false;
-      for (let i = 0; i < data.n; i++) {
-        const x0 = this.x(data.from + i * per);
-        const x1 = this.x(data.from + (i + 1) * per);
-        if (x1 < LEFT - 2 || LEFT + this.area.width + 2 < x0) continue;
+      let before = null;
+      for (let i = first; i < last; i++) {
         const y = this.y(values[i]);
-        if (isOpen) c.lineTo(x0, y); else c.moveTo(x0, y);
-        c.lineTo(x1, y);
-        isOpen = true;
+        if (before === null) c.moveTo(x0 + i * wide, y);
+        else if (y !== before) {
+          c.lineTo(x0 + i * wide, before);
+          c.lineTo(x0 + i * wide, y);
+        }
+        before = y;
       }
+      if (before !== null) c.lineTo(x0 + last * wide, before);
       c.stroke();
     };
     const isSummed = 1 < per;
@@ -437,8 +455,7 @@ export class Timeline {
   }
 
   async drawStrip() {
-    const box = this.strip.parentElement.getBoundingClientRect();
-    const width = Math.max(50, box.width - LEFT - RIGHT);
+    const { width } = this.area;
     const ratio = fit(this.strip, width, STRIP);
     this.strip.style.marginLeft = `${LEFT}px`;
     if (!this.whole || this.whole.axis !== state.axis) {
@@ -457,12 +474,24 @@ export class Timeline {
     const c = this.strip.getContext("2d");
     c.setTransform(ratio, 0, 0, ratio, 0, 0);
     c.clearRect(0, 0, width, STRIP);
-    const most = Math.max(1, ...whole.allocated);
-    c.fillStyle = inkOf("strip");
-    for (let i = 0; i < whole.n; i++) {
-      const h = (whole.allocated[i] / most) * (STRIP - 6);
-      c.fillRect((i * width) / whole.n, STRIP - h, width / whole.n + 0.6, h);
+    if (!this.shape || this.shape.of !== whole) {
+      const most = whole.allocated.reduce((a, b) => Math.max(a, b), 1);
+      const path = new Path2D();
+      path.moveTo(0, 1);
+      for (let i = 0; i < whole.n; i++) {
+        const y = 1 - whole.allocated[i] / most;
+        path.lineTo(i / whole.n, y);
+        path.lineTo((i + 1) / whole.n, y);
+      }
+      path.lineTo(1, 1);
+      this.shape = { of: whole, path };
     }
+    c.save();
+    c.translate(0, 6);
+    c.scale(width, STRIP - 6);
+    c.fillStyle = inkOf("strip");
+    c.fill(this.shape.path);
+    c.restore();
     const [x0, x1] = [(this.from / this.end) * width, (this.to / this.end) * width];
     c.fillStyle = inkOf("veil");
     c.fillRect(0, 0, x0, STRIP);
@@ -677,6 +706,16 @@ function label(c, text, x, y, align, color) {
   c.strokeText(text, x, y);
   c.fillStyle = color;
   c.fillText(text, x, y);
+}
+
+// The first of `list`, sorted by `value`, that is more than `least`.
+function firstAfter(list, value, least) {
+  let [low, high] = [0, list.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (value(list[middle]) <= least) low = middle + 1; else high = middle;
+  }
+  return low;
 }
 
 // 1, 2 or 5 times a power of ten, at least `least`.
