@@ -12,12 +12,13 @@ EXAMPLES := finetune_gpt2.py train_resnet50.py
 CARDS := rtx4060-8g rtx3090
 PLIMSOLL := $(or $(CARGO_TARGET_DIR),target)/release/plimsoll
 
-.PHONY: help build demo test test-rust test-python clean
+.PHONY: help build demo test test-rust test-python screenshots clean
 
 help:
 	@echo 'make build   builds $(PLIMSOLL), one file with everything in it'
 	@echo 'make demo    predicts the examples on an 8 GB and a 24 GB card'
 	@echo 'make test    everything that has to pass'
+	@echo 'make screenshots  the pictures of docs/view.md, from the real page'
 
 build:
 	cargo build --release --package plimsoll
@@ -47,6 +48,11 @@ test-rust:
 test-python: build
 	@python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet tests
+
+# The viewer as the manual shows it; needs Chromium.
+screenshots: build
+	@python=$$(tools/python-with-torch tests/requirements.txt)
+	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) "$$python" tools/screenshots docs/pictures
 
 clean:
 	cargo clean

@@ -23,6 +23,7 @@ def test_command_of_the_manual(line, cache, tmp_path):
     plimsoll = Plimsoll(tmp_path, cache)
     # The examples under the names that the pages use, and room for what the commands write.
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     words = shlex.split(line.split("#")[0].split(" | ")[0])
     # The pages say python3; here that is the one with torch.
     path = os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])

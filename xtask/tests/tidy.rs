@@ -7,7 +7,7 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 12] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("units", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
@@ -23,8 +23,22 @@ const MAY_USE: [(&str, &[&str]); 12] = [
     ),
     ("plan", &["cards", "units"]),
     (
+        "scene",
+        &[
+            "explanation",
+            "failures",
+            "findings",
+            "prediction",
+            "recording",
+            "replay",
+            "trace",
+            "units",
+        ],
+    ),
+    (
         "views",
         &[
+            "scene",
             "explanation",
             "failures",
             "findings",

@@ -31,6 +31,7 @@ Examples:
   plimsoll replay snapshot.pickle --capacity 24GiB --sweep
   plimsoll explain snapshot.pickle
   plimsoll explain < train.log
+  plimsoll view snapshot.pickle
   plimsoll cards
   plimsoll doctor
 
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// A recording in a form that other programs open: a flame graph, Parquet tables, a Perfetto trace.
     Export(ExportArgs),
+    /// Look at recordings in the browser: what was live when, where it lay, what grew.
+    View(ViewArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
     /// Check whether this environment is able to predict, and say what is missing.
@@ -121,6 +124,10 @@ pub(crate) struct PredictArgs {
     /// Keep the recording, as one zip file (docs/recording-format.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+
+    /// Open the recording in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
+    #[arg(long)]
+    pub(crate) open: bool,
 
     /// No report for people and no progress; errors only.
     #[arg(long, short)]
@@ -327,6 +334,10 @@ pub(crate) struct ExplainArgs {
     /// List the kinds of findings.
     #[arg(long, conflicts_with = "files")]
     pub(crate) list: bool,
+
+    /// Open the recordings in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
+    #[arg(long, requires = "files")]
+    pub(crate) open: bool,
 }
 
 const EXPLAIN_EXAMPLES: &str = "\
@@ -443,6 +454,42 @@ Columns and queries: docs/export.md
 Exit codes:
   0  written
   2  could not be read or written";
+
+#[derive(Debug, Args)]
+#[command(after_help = VIEW_EXAMPLES)]
+pub(crate) struct ViewArgs {
+    /// Snapshots and recordings, compressed or not, or folders of them; several are shown beside each
+    /// other, as ranks. `-` is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The port on 127.0.0.1 to listen on; 0 is any that is free.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+
+    /// Print the address and start no browser.
+    #[arg(long)]
+    pub(crate) no_open: bool,
+
+    /// Write the page as one file that opens without a server, with less detail; with `-` to standard
+    /// output.
+    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["port", "no_open"])]
+    pub(crate) html: Option<PathBuf>,
+}
+
+const VIEW_EXAMPLES: &str = "\
+Examples:
+  plimsoll view snapshot.pickle                  open it in the browser; Ctrl-C ends it
+  plimsoll view rank*.pickle.xz                  ranks beside each other
+  plimsoll view run.zip --no-open --port 8000    print the address only
+  plimsoll view snapshot.pickle --html peak.html one file to send to somebody
+
+The page is served to this machine only, at an address that nobody can guess; nothing leaves it.
+On a machine without display, forward the port: ssh -N -L 8000:127.0.0.1:8000 machine
+
+Exit codes:
+  0  Ctrl-C ended it, or the file was written
+  2  it could not be read, or there is no memory in it";
 
 #[derive(Debug, Args)]
 pub(crate) struct CardsArgs {

@@ -17,6 +17,7 @@ mod python;
 mod ranks;
 mod record;
 mod recordings;
+mod server;
 mod sink;
 mod ticker;
 mod trials;
@@ -60,6 +61,7 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Explain(args) => commands::explain::run(args, cli.color, out),
         Command::Diff(args) => commands::diff::run(args, cli.color, out),
         Command::Export(args) => commands::export::run(args, out),
+        Command::View(args) => commands::view::run(args, out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
     }
 }

@@ -39,5 +39,6 @@ pub mod findings;
 pub mod explanation;
 
 pub mod plan;
+pub mod scene;
 
 pub mod views;

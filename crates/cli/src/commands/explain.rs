@@ -8,6 +8,7 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     explanation::{self, Explanation},
+    failures::Failure,
     findings,
     recording::Recording,
     sources::{self, chrome_trace, oom_text, snapshot},
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         return Ok(Exit::Fits);
     }
     let json = args.json.as_deref().map(Sink::open).transpose()?;
-    let paths = paths(args)?;
+    let paths = paths(&args.files)?;
     let mut found: Vec<Explanation> = Vec::new();
     let mut unread = Vec::new();
     for path in &paths {
@@ -66,6 +67,9 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         let report = explain_text::explanations(&found, comparison.as_ref(), styles, width);
         super::write(out, &report.to_string())?;
     }
+    if args.open {
+        super::view::open_files(&args.files, out)?;
+    }
     Ok(if nothing { Exit::DoesNotFit } else { Exit::Fits })
 }
 
@@ -78,8 +82,8 @@ fn list(args: &ExplainArgs, styles: Styles, out: &mut dyn Write) -> anyhow::Resu
 }
 
 /// The files to read; a folder stands for those in it.
-fn paths(args: &ExplainArgs) -> anyhow::Result<Vec<PathBuf>> {
-    if args.files.is_empty() {
+pub(super) fn paths(files: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    if files.is_empty() {
         anyhow::ensure!(
             !io::stdin().is_terminal(),
             "nothing to explain: name a snapshot, a recording or a log, or pipe one in (`plimsoll explain --help`)"
@@ -87,7 +91,7 @@ fn paths(args: &ExplainArgs) -> anyhow::Result<Vec<PathBuf>> {
         return Ok(vec![PathBuf::from("-")]);
     }
     let mut res = Vec::new();
-    for path in &args.files {
+    for path in files {
         if !path.is_dir() {
             res.push(path.clone());
             continue;
@@ -124,7 +128,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
     Ok(res)
 }
 
-fn of_recording(name: &str, recording: &Recording) -> Explanation {
+/// The failures that the messages of a recording tell of.
+pub(super) fn messages(recording: &Recording) -> Vec<Failure> {
     let texts = recording.notes.ooms.iter().flat_map(|it| {
         let mut found = oom_text::read(&it.message);
         for failure in &mut found {
@@ -132,7 +137,11 @@ fn of_recording(name: &str, recording: &Recording) -> Explanation {
         }
         found
     });
-    explanation::of_recording(name, recording, &texts.collect::<Vec<_>>())
+    texts.collect()
+}
+
+fn of_recording(name: &str, recording: &Recording) -> Explanation {
+    explanation::of_recording(name, recording, &messages(recording))
 }
 
 /// What it is, its content says.

@@ -9,6 +9,7 @@ pub(crate) mod fit;
 pub(crate) mod predict;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod view;
 
 use std::io::Write;
 

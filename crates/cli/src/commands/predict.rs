@@ -89,6 +89,9 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         let _ =
             writeln!(io::stderr(), "plimsoll: ended {n} {processes} that the script left running");
     }
+    if args.open {
+        super::view::open_recordings(&command.name(), recordings, out)?;
+    }
     Ok(match prediction.verdict() {
         Verdict::Fits => Exit::Fits,
         Verdict::DoesNotFit | Verdict::OverMax => Exit::DoesNotFit,

@@ -6,7 +6,7 @@ mod descendants;
 mod nursery;
 mod progress;
 mod ranks;
-mod signals;
+pub(crate) mod signals;
 
 use std::{
     env,

@@ -99,14 +99,23 @@ impl Explanation {
 
 /// What the recording of one process says. `messages` are the failures that its texts tell of.
 pub fn of_recording(name: &str, recording: &Recording, messages: &[Failure]) -> Explanation {
+    of_runs(name, recording, &DeviceRun::all(recording), messages)
+}
+
+/// The same of runs that were worked out already.
+pub(crate) fn of_runs<'a, 'b: 'a>(
+    name: &str,
+    recording: &Recording,
+    runs: impl IntoIterator<Item = &'a DeviceRun<'b>>,
+    messages: &[Failure],
+) -> Explanation {
     let is_ours = recording.notes.begin.is_some() || recording.phantom.is_some();
     let kind = if is_ours { Kind::Recording } else { Kind::Snapshot };
     let mut res = Explanation::new(kind, name);
     let begin = recording.notes.begin.as_ref();
     res.rank = begin.and_then(|it| it.rank);
     res.torch_version = begin.map(|it| it.torch.clone()).filter(|it| !it.is_empty());
-    let runs = DeviceRun::all(recording);
-    for run in &runs {
+    for run in runs {
         let evidence = run.evidence();
         res.devices.push(ranks::of_run(name, res.rank, run, &evidence));
         let case = Case::new(run, &evidence);

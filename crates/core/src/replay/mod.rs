@@ -30,7 +30,7 @@ pub use config::{ConfError, Config, ParseVersionError, TorchVersion};
 pub use program::Program;
 pub use stats::{Stat, StatArray, Stats};
 pub use sweep::{Candidate, candidates};
-pub use what_if::{RanOut, WhatIf, what_if};
+pub use what_if::{RanOut, WhatIf, what_if, what_if_seen};
 pub use without::{Change, Failure, Held, what_if_without, would_fit_without};
 
 use crate::{

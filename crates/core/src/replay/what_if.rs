@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     replay::{
-        Config, Peak, Program, Stats,
+        Config, Levels, Peak, Program, Stats,
         allocator::{Allocator, OutOfMemory, Request},
         driver::FreeDriver,
         heap::{Slot, State},
@@ -55,6 +55,15 @@ pub struct RanOut {
 
 /// Runs `program` under `config`.
 pub fn what_if(program: &Program, config: &Config) -> WhatIf {
+    what_if_seen(program, config, &mut |_, _| {})
+}
+
+/// The same, and `see` is told the levels after each event that may have changed them.
+pub fn what_if_seen(
+    program: &Program,
+    config: &Config,
+    see: &mut dyn FnMut(EventId, Levels),
+) -> WhatIf {
     let capacity = config.capacity.map_or(u64::MAX, |it| it.0);
     // Where the allocator would have laid things out otherwise, what was there before is asked for anew.
     let same_layout = program.recorded.as_ref().is_some_and(|it| {
@@ -94,6 +103,7 @@ pub fn what_if(program: &Program, config: &Config) -> WhatIf {
             break;
         }
         run.step(*op, *event, last == Some(index));
+        see(*event, run.now());
     }
     run.model.check_invariants();
     run.res.stats = run.model.stats;
@@ -202,9 +212,15 @@ impl Run<'_> {
         self.slots.push(slot);
     }
 
+    fn now(&self) -> Levels {
+        Levels {
+            allocated: Bytes(self.model.stats.allocated_bytes.all.current),
+            reserved: Bytes(self.model.reserved()),
+        }
+    }
+
     fn levels(&mut self, event: EventId) {
-        let reserved = Bytes(self.model.reserved());
-        let allocated = Bytes(self.model.stats.allocated_bytes.all.current);
+        let Levels { allocated, reserved } = self.now();
         if self.res.peak_reserved.bytes < reserved {
             self.res.peak_reserved = Peak { bytes: reserved, event };
             self.res.slack_at_peak = reserved.saturating_sub(allocated);

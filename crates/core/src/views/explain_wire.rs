@@ -49,7 +49,7 @@ fn pretty(value: &Value) -> String {
     format!("{value:#}\n")
 }
 
-fn input(it: &Explanation) -> Value {
+pub(super) fn input(it: &Explanation) -> Value {
     json!({
         "kind": kind(it.kind),
         "name": it.name,
@@ -166,7 +166,7 @@ fn line(it: Option<&CodeLine>) -> Value {
     )
 }
 
-fn phase(phase: Phase) -> &'static str {
+pub(super) fn phase(phase: Phase) -> &'static str {
     match phase {
         Phase::Forward => "forward",
         Phase::Backward => "backward",

@@ -6,6 +6,7 @@ pub mod explain_text;
 pub mod explain_wire;
 pub mod fit;
 pub mod flamegraph;
+pub mod page;
 pub mod perfetto;
 pub mod plan;
 pub mod ranks;

@@ -1,0 +1,166 @@
+"""How fast the viewer is on large recordings, in one Chromium, beside memory_viz where it is given.
+
+    python3 bench/read/generate.py 3000000 big.pickle
+    python3 bench/view/measure.py big.pickle [--memory-viz MemoryViz.js --d3 d3.js]
+
+For each file: from command to a drawn timeline, pans and zooms (the server's answer and the drawing, median and
+95th percentile), a hover, memory of server and page. `--memory-viz` is PyTorch's own torch/utils/viz/MemoryViz.js
+and `--d3` the d3 that it imports: its `trace_plot` page loads both from the network, here they come from disk.
+Prints one JSON object a file. Needs Chromium and playwright (tests/requirements.txt).
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "view")]
+
+from viewer import ARGUMENTS, Viewer, chromium, settled  # noqa: E402
+
+MOVES = """async ({ count, seed }) => {
+    // Windows of all sizes, anywhere: what wheels and drags ask for.
+    const { page, set } = window.plimsoll;
+    const { view } = page;
+    const end = page.scenes[0].events + 1;
+    let state = seed;
+    const random = () => (state = (state * 16807) % 2147483647) / 2147483647;
+    view.timings.paint.length = view.timings.answer.length = 0;
+    for (let i = 0; i < count; i++) {
+        const span = Math.max(50, Math.floor(end ** (0.4 + 0.6 * random())));
+        const from = Math.floor(random() * (end - span));
+        set({ from, to: from + span });
+        await new Promise((done) => { const wait = () => (view.isAsking || view.isDue ? requestAnimationFrame(wait) : done()); requestAnimationFrame(wait); });
+    }
+    return view.timings;
+}"""
+
+HOVER = """() => {
+    const { view } = window.plimsoll.page;
+    const start = performance.now();
+    let found = 0;
+    for (let i = 0; i < 10000; i++) found += view.picture.at((i * 97) % view.picture.width, (i * 31) % view.picture.height) ? 1 : 0;
+    return (performance.now() - start) / 10000;
+}"""
+
+
+def quantile(values, share):
+    ordered = sorted(values)
+    return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None
+
+
+def status(pid, key):
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(rf"{key}:\s+(\d+) kB", text)[1]) // 1024
+
+
+class ScriptClock:
+    """CPU time of the page's scripts: on a busy machine, wall-clock times are the neighbours'."""
+
+    def __init__(self, page):
+        self.session = page.context.new_cdp_session(page)
+        self.session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def seconds(self):
+        return {it["name"]: it["value"] for it in self.session.send("Performance.getMetrics")["metrics"]}["ScriptDuration"]
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def heap_mib(page):
+    """Of the page alone, after a collection."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    return round(session.send("Runtime.getHeapUsage")["usedSize"] / 2**20, 1)
+
+
+def ours(browser, path):
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    start = time.monotonic()
+    viewer = Viewer(path)
+    ready = time.monotonic() - start
+    cpu = cpu_seconds(viewer.process.pid)
+    page.goto(viewer.url)
+    settled(page)
+    painted = time.monotonic() - start
+    clock = ScriptClock(page)
+    before, drawn = cpu_seconds(viewer.process.pid), clock.seconds()
+    timings = page.evaluate(MOVES, {"count": 80, "seed": 7})
+    answers, drawing = cpu_seconds(viewer.process.pid) - before, clock.seconds() - drawn
+    result = {
+        "seconds_to_address": round(ready, 2),
+        "seconds_to_first_paint": round(painted, 2),
+        "cpu_seconds_to_address": round(cpu, 2),
+        "answer_ms": {"median": quantile(timings["answer"], 0.5), "p95": quantile(timings["answer"], 0.95)},
+        "server_cpu_ms_per_answer": round(1000 * answers / max(1, len(timings["answer"])), 1),
+        "paint_ms": {"median": quantile(timings["paint"], 0.5), "p95": quantile(timings["paint"], 0.95)},
+        "page_cpu_ms_per_paint": round(1000 * drawing / max(1, len(timings["paint"])), 1),
+        "hover_lookup_ms": page.evaluate(HOVER),
+        "page_heap_mib": heap_mib(page),
+        "server_mib": status(viewer.process.pid, "VmRSS"),
+        "server_peak_mib": status(viewer.process.pid, "VmHWM"),
+    }
+    page.close()
+    viewer.end()
+    return result
+
+
+def memory_viz(browser, path, script, d3, limit):
+    """Its own page, until its plot has polygons."""
+    import torch.cuda._memory_viz as theirs
+
+    with tempfile.TemporaryDirectory() as folder:
+        html = Path(folder) / "plot.html"
+        start = time.monotonic()
+        made = subprocess.run([sys.executable, theirs.__file__, "trace_plot", str(path), "-o", str(html)], capture_output=True, text=True)
+        if made.returncode:
+            return {"failed": made.stderr.strip().splitlines()[-1:]}
+        written = time.monotonic() - start
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        problems = []
+        page.on("pageerror", lambda it: problems.append(str(it)[:200]))
+        page.on("crash", lambda it: problems.append("the tab crashed"))
+        headers = {"Access-Control-Allow-Origin": "*", "Content-Type": "text/javascript"}
+        page.route(re.compile("MemoryViz.js"), lambda it: it.fulfill(path=script, headers=headers))
+        page.route(re.compile("d3"), lambda it: it.fulfill(path=d3, headers=headers))
+        try:
+            page.goto(html.as_uri(), timeout=limit * 1000)
+            page.wait_for_selector("svg polygon", timeout=limit * 1000, state="attached")
+            result = {"seconds_to_write": round(written, 1), "seconds_to_first_paint": round(time.monotonic() - start, 1), "page_heap_mib": heap_mib(page)}
+        except Exception as error:  # noqa: BLE001
+            result = {"seconds_to_write": round(written, 1), "failed": problems or [str(error).splitlines()[0]]}
+        page.close()
+        return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--memory-viz", type=Path)
+    parser.add_argument("--d3", type=Path)
+    parser.add_argument("--limit", type=int, default=180, help="seconds that memory_viz may take")
+    args = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        for path in args.files:
+            browser = playwright.chromium.launch(executable_path=chromium(), headless=True, args=ARGUMENTS)
+            result = {"file": path.name, "mib": path.stat().st_size >> 20, "plimsoll": ours(browser, path)}
+            browser.close()
+            if args.memory_viz:
+                browser = playwright.chromium.launch(executable_path=chromium(), headless=True, args=ARGUMENTS)
+                result["memory_viz"] = memory_viz(browser, path, args.memory_viz, args.d3, args.limit)
+                browser.close()
+            print(json.dumps(result), flush=True)
+
+
+main()

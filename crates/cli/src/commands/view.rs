@@ -1,0 +1,145 @@
+//! `plimsoll view`: recordings as a page to look at, served on loopback or written as one file.
+
+use std::{
+    env, fs,
+    io::Write,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::Context as _;
+use plimsoll_core::{failures::Failure, recording::Recording, scene::Scenes};
+
+use crate::{
+    cli::ViewArgs,
+    commands::explain,
+    exit::Exit,
+    launch::signals::Signals,
+    recordings::{self, Process},
+    server::{Server, answers::Gallery, assets},
+    sink::Sink,
+};
+
+/// A recording and what belongs to it.
+struct Loaded {
+    name: String,
+    recording: Recording,
+    messages: Vec<Failure>,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let html = args.html.as_deref().map(Sink::open).transpose()?;
+    let loaded = load_all(&args.files)?;
+    if let Some(sink) = html {
+        let page = with_gallery(&loaded, |gallery| Ok(assets::one_file(gallery)))?;
+        sink.write(page.as_bytes(), out)?;
+    } else {
+        serve(&loaded, args.port, !args.no_open, out)?;
+    }
+    Ok(Exit::Fits)
+}
+
+/// What `plimsoll view` of `files` does, for `explain --open`.
+pub(super) fn open_files(files: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<()> {
+    serve(&load_all(files)?, 0, true, out)
+}
+
+/// The same of recordings that were made just now, for `predict --open`.
+pub(super) fn open_recordings(
+    name: &str,
+    recordings: Vec<Recording>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let used = recordings.into_iter().filter(|it| it.trace.is_some());
+    let loaded: Vec<Loaded> = used
+        .map(|recording| {
+            let messages = explain::messages(&recording);
+            Loaded { name: name.to_owned(), recording, messages, notes: Vec::new() }
+        })
+        .collect();
+    serve(&loaded, 0, true, out)
+}
+
+fn with_gallery<T>(
+    loaded: &[Loaded],
+    show: impl FnOnce(&Gallery<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let recordings: Vec<Scenes<'_>> =
+        loaded.iter().map(|it| Scenes::new(&it.name, &it.recording)).collect();
+    let told = loaded.iter().map(|it| (it.messages.clone(), it.notes.clone())).collect();
+    let gallery = Gallery::new(&recordings, told);
+    anyhow::ensure!(
+        gallery.scenes().next().is_some(),
+        "there is no memory of any device in what was given: nothing to look at"
+    );
+    show(&gallery)
+}
+
+/// Shows `loaded` until Ctrl-C.
+fn serve(loaded: &[Loaded], port: u16, opens: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    with_gallery(loaded, |gallery| {
+        let server = Server::listen(port)?;
+        let url = server.url();
+        if opens && has_display() {
+            open_browser(&url);
+        } else if opens {
+            hint(&server);
+        }
+        // After the browser, which is to end by Ctrl-C as always; before the address is known, because
+        // who reads it may press Ctrl-C at once.
+        let signals = Signals::hold().context("cannot wait for signals")?;
+        super::write(out, &format!("{url}\n"))?;
+        server.serve(gallery, &signals).context("cannot wait for signals")
+    })
+}
+
+fn load_all(files: &[PathBuf]) -> anyhow::Result<Vec<Loaded>> {
+    let mut res = Vec::new();
+    let mut unread = Vec::new();
+    for path in files {
+        match recordings::of_path(path) {
+            Ok((processes, left_out)) => {
+                res.extend(processes.into_iter().map(loaded));
+                unread.extend(left_out);
+            }
+            Err(error) if files.len() == 1 => {
+                return Err(error.context(
+                    "nothing to show (a log has no blocks to draw: `plimsoll explain` reads logs)",
+                ));
+            }
+            Err(error) => unread.push(format!("{error:#}")),
+        }
+    }
+    anyhow::ensure!(!res.is_empty(), "{}", unread.join("; "));
+    res[0].notes.extend(unread);
+    Ok(res)
+}
+
+fn loaded(process: Process) -> Loaded {
+    let messages = explain::messages(&process.recording);
+    Loaded { name: process.name, recording: process.recording, messages, notes: process.warnings }
+}
+
+/// Whether a browser here would be seen by who started us.
+fn has_display() -> bool {
+    let is_set = |name: &str| env::var_os(name).is_some_and(|it| !it.is_empty());
+    is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
+}
+
+/// A browser that cannot be started is no reason to end: the address was printed.
+fn open_browser(url: &str) {
+    let mut command = Command::new("xdg-open");
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _ = command.spawn();
+}
+
+fn hint(server: &Server) {
+    let port = server.port();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = if host.trim().is_empty() { "this-machine" } else { host.trim() };
+    let _ = writeln!(
+        std::io::stderr(),
+        "plimsoll: there is no display here. On your own machine: ssh -N -L {port}:127.0.0.1:{port} {host}, then open the address below there. Ctrl-C ends it"
+    );
+}

@@ -1,0 +1,96 @@
+//! Everything that is known of one block.
+
+use crate::{
+    scene::{Grouping, LifeId, Line, Position, Scene, moment::name_of},
+    trace::TextId,
+    units::Bytes,
+};
+
+/// Everything that is known of one block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockFacts {
+    /// Which.
+    pub life: LifeId,
+    /// Where it began.
+    pub address: u64,
+    /// What it occupied.
+    pub size: Bytes,
+    /// What was asked for.
+    pub requested: Bytes,
+    /// The first position at which it was live; 0 if it was there before the recording.
+    pub start: Position,
+    /// The first position at which it was no more; none if it lived to the end.
+    pub end: Option<Position>,
+    /// Microseconds that it lived, where a clock was recorded; to the end of the recording at least.
+    pub micros: Option<u64>,
+    /// What it is for, as an index of [`Scene::groups`].
+    pub category: u8,
+    /// The tensor that lived in it.
+    pub name: Option<String>,
+    /// The module that made it.
+    pub module: Option<String>,
+    /// The raw handle of its stream; none if it was there before the recording.
+    pub stream: Option<i64>,
+    /// The step that it was made in.
+    pub step: Option<u32>,
+    /// What the program had attached (`user_metadata`).
+    pub metadata: String,
+    /// Its stack, innermost first.
+    pub stack: Vec<Line>,
+}
+
+impl Scene<'_> {
+    /// Everything that is known of `life`; none if there is no such block.
+    pub fn block(&self, life: LifeId) -> Option<BlockFacts> {
+        let index = life as usize;
+        let replay = &self.run.replay;
+        let trace = self.run.trace;
+        let stack = |id| trace.stacks.frame_ids(id).map(|it| name_of(&self.run, it)).collect();
+        let before = self.n_before();
+        let (address, size, requested, start, free, event) = if index < before {
+            let it = &replay.initial[index];
+            (it.address, it.size, it.requested, 0, it.free, None)
+        } else {
+            let it = replay.blocks.get(index - before)?;
+            let event = self.run.device.events.get(it.alloc.index());
+            (it.address, it.size, it.requested, it.alloc.0 + 1, it.free, Some(event))
+        };
+        let end = free.map(|it| it.0 + 1);
+        let has_clock = self.levels.micros() != 0;
+        let until = self.levels.micros_at(end.unwrap_or(self.end() - 1));
+        let metadata = event.map_or(TextId(0), |it| it.metadata);
+        Some(BlockFacts {
+            life,
+            address,
+            size,
+            requested,
+            start,
+            end,
+            micros: has_clock.then(|| until.saturating_sub(self.levels.micros_at(start))),
+            category: self.groups.category(index),
+            name: self.names.get(&life).cloned(),
+            module: self.module(life),
+            stream: event.map(|it| trace.streams.get(it.stream.index()).copied().unwrap_or(0)),
+            step: self.step_of(start).0,
+            metadata: trace.text(metadata).to_owned(),
+            stack: stack(self.stack(life)),
+        })
+    }
+
+    /// The `n` blocks that held most for longest: what is seen of a picture of everything.
+    pub fn largest_lives(&self, n: usize) -> Vec<LifeId> {
+        let mut all = Vec::new();
+        self.lives.overlapping((0, self.end()), Grouping::Category, |it| {
+            let lasted = it.end.min(self.end()) - it.start;
+            all.push((u128::from(it.size.0) * u128::from(lasted), it.id));
+        });
+        all.sort_unstable_by_key(|(area, id)| (std::cmp::Reverse(*area), *id));
+        all.into_iter().take(n).map(|(_, id)| id).collect()
+    }
+
+    /// The word for what `life` is for.
+    pub fn category_of(&self, life: LifeId) -> &'static str {
+        let group = self.groups.category(life as usize);
+        self.groups(Grouping::Category)[usize::from(group)].key
+    }
+}

@@ -1,0 +1,256 @@
+//! Where memory lay at a moment: segments, the blocks in them and the holes between.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    prediction::device_run::DeviceRun,
+    scene::{LifeId, Position, Scene},
+    trace::{Action, Event, SizeClass},
+    units::Bytes,
+};
+
+/// What changes the map, and how it looks in the end.
+pub(super) struct Segments {
+    /// Events that give or take memory, by position.
+    changes: Vec<(Position, Event)>,
+    last: BTreeMap<u64, Extent>,
+    /// Blocks that the program gave back while another stream was still using them.
+    pending: Vec<Pending>,
+}
+
+/// A piece of memory got from the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    end: u64,
+    stream: i64,
+    pool: (i64, i64),
+    is_small: bool,
+    expandable: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    address: u64,
+    size: Bytes,
+    from: Position,
+    to: Position,
+}
+
+/// The address space at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Map {
+    /// Which moment.
+    pub position: Position,
+    /// By address.
+    pub segments: Vec<MapSegment>,
+}
+
+/// A contiguous piece of device memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapSegment {
+    /// Where it begins.
+    pub address: u64,
+    /// How much of it is mapped.
+    pub size: Bytes,
+    /// The raw handle of the stream that it serves.
+    pub stream: i64,
+    /// The pool that owns it; `(0, 0)` is the default one.
+    pub pool: (i64, i64),
+    /// For blocks of at most 1 MiB.
+    pub is_small: bool,
+    /// It grows by mapping.
+    pub expandable: bool,
+    /// The blocks in it, by address; what lies between is free.
+    pub blocks: Vec<MapBlock>,
+}
+
+/// A block in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapBlock {
+    /// Where it begins.
+    pub address: u64,
+    /// What it occupies.
+    pub size: Bytes,
+    /// Who has it.
+    pub state: MapState,
+}
+
+/// Who has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapState {
+    /// The program.
+    Live(LifeId),
+    /// The program gave it back, and another stream may still be using it.
+    Pending,
+}
+
+impl Segments {
+    pub(super) fn of(run: &DeviceRun<'_>) -> Segments {
+        let trace = run.trace;
+        let stream = |index: usize| trace.streams.get(index).copied().unwrap_or(0);
+        let last = run.device.segments.iter().map(|it| {
+            let extent = Extent {
+                end: it.address + it.size.0,
+                stream: stream(it.stream.index()),
+                pool: trace.pools.get(it.pool.index()).copied().unwrap_or_default(),
+                is_small: it.size_class == SizeClass::Small,
+                expandable: it.expandable,
+            };
+            (it.address, extent)
+        });
+        let is_change = |it: &Event| {
+            matches!(
+                it.action,
+                Action::SegmentAlloc
+                    | Action::SegmentFree
+                    | Action::SegmentMap
+                    | Action::SegmentUnmap
+            )
+        };
+        let events = &run.device.events;
+        let changes: Vec<(Position, Event)> =
+            events.iter().filter(|(_, it)| is_change(it)).map(|(id, it)| (id.0 + 1, it)).collect();
+        Segments { changes, last: last.collect(), pending: pending(run) }
+    }
+
+    /// The extents at `position`: those of the end, with what came later undone.
+    fn at(
+        &self,
+        position: Position,
+        streams: &[i64],
+        pools: &[(i64, i64)],
+    ) -> BTreeMap<u64, Extent> {
+        let mut res = self.last.clone();
+        for (_, event) in self.changes.iter().rev().take_while(|it| position < it.0) {
+            let size = event.size.0;
+            match event.action {
+                Action::SegmentAlloc | Action::SegmentMap => cut(&mut res, event.address, size),
+                _ => {
+                    let expandable = event.action == Action::SegmentUnmap;
+                    let extent = Extent {
+                        end: event.address + size,
+                        stream: streams.get(event.stream.index()).copied().unwrap_or(0),
+                        pool: pools.get(event.pool.index()).copied().unwrap_or_default(),
+                        is_small: event.size == Bytes::mib(2),
+                        expandable,
+                    };
+                    add(&mut res, event.address, extent);
+                }
+            }
+        }
+        res
+    }
+}
+
+/// Takes `size` bytes from `address` on out of the map.
+fn cut(map: &mut BTreeMap<u64, Extent>, address: u64, size: u64) {
+    let end = address.saturating_add(size);
+    while let Some((&at, &extent)) = map.range(..end).next_back() {
+        if extent.end <= address {
+            break;
+        }
+        map.remove(&at);
+        if end < extent.end {
+            map.insert(end, extent);
+        }
+        if at < address {
+            map.insert(at, Extent { end: address, ..extent });
+        }
+    }
+}
+
+/// Puts `extent` into the map; mapped ranges that touch are one.
+fn add(map: &mut BTreeMap<u64, Extent>, address: u64, mut extent: Extent) {
+    let mut address = address;
+    let joins = |it: &Extent| extent.expandable && it.expandable && it.stream == extent.stream;
+    let before = map.range(..address).next_back().map(|(at, it)| (*at, *it));
+    let before = before.filter(|(_, it)| it.end == address && joins(it));
+    let after = map.get(&extent.end).copied().filter(joins);
+    if let Some(after) = after {
+        map.remove(&extent.end);
+        extent = Extent { end: after.end, ..after };
+    }
+    if let Some((at, before)) = before {
+        map.remove(&at);
+        address = at;
+        extent = Extent { end: extent.end, ..before };
+    }
+    map.insert(address, extent);
+}
+
+/// From the request to the completion, where these are apart.
+fn pending(run: &DeviceRun<'_>) -> Vec<Pending> {
+    let events = &run.device.events;
+    let actions = events.actions();
+    if !actions.contains(&Action::FreeCompleted) {
+        return Vec::new();
+    }
+    let mut open: BTreeMap<u64, Pending> = BTreeMap::new();
+    let mut res = Vec::new();
+    let end = super::count(events.len() + 1);
+    for (at, action) in actions.iter().enumerate() {
+        let position = super::count(at + 1);
+        match action {
+            Action::FreeRequested => {
+                let at_once = actions.get(at + 1) == Some(&Action::FreeCompleted)
+                    && events.get(at + 1).address == events.get(at).address;
+                if !at_once {
+                    let event = events.get(at);
+                    let size = event.size;
+                    let it = Pending { address: event.address, size, from: position, to: end };
+                    open.insert(event.address, it);
+                }
+            }
+            Action::FreeCompleted => {
+                if let Some(it) = open.remove(&events.get(at).address) {
+                    res.push(Pending { to: position, ..it });
+                }
+            }
+            _ => {}
+        }
+    }
+    res.extend(open.into_values());
+    res
+}
+
+impl Scene<'_> {
+    /// The address space at `position`.
+    pub fn map(&self, position: Position) -> Map {
+        let position = position.min(self.end() - 1);
+        let trace = self.run.trace;
+        let extents = self.segments.at(position, &trace.streams, &trace.pools);
+        let mut blocks: Vec<MapBlock> = self
+            .lives
+            .at(position)
+            .into_iter()
+            .map(|it| {
+                let (address, size) = self.extent(it.id);
+                MapBlock { address, size, state: MapState::Live(it.id) }
+            })
+            .collect();
+        let waits = |it: &&Pending| it.from <= position && position < it.to;
+        let pending = self.segments.pending.iter().filter(waits);
+        blocks.extend(pending.map(|it| MapBlock {
+            address: it.address,
+            size: it.size,
+            state: MapState::Pending,
+        }));
+        blocks.sort_by_key(|it| it.address);
+        let mut blocks = blocks.into_iter().peekable();
+        let segments = extents.into_iter().map(|(address, extent)| {
+            // A block outside all segments is one that the recording contradicts itself about.
+            while blocks.next_if(|it| it.address < address).is_some() {}
+            let inside = std::iter::from_fn(|| blocks.next_if(|it| it.address < extent.end));
+            MapSegment {
+                address,
+                size: Bytes(extent.end - address),
+                stream: extent.stream,
+                pool: extent.pool,
+                is_small: extent.is_small,
+                expandable: extent.expandable,
+                blocks: inside.collect(),
+            }
+        });
+        Map { position, segments: segments.collect() }
+    }
+}

@@ -1,0 +1,329 @@
+//! What the page (`web/`) is told, as JSON, and as columns where it is much ([`window`]). Sizes are
+//! whole bytes.
+
+use serde_json::{Value, json};
+
+use crate::{
+    cards::Card,
+    explanation::Explanation,
+    scene::{
+        Axis, BlockFacts, Change, Counterfactual, Grouping, Hits, Line, Map, MapState, Moment,
+        Position, Scene, Scenes, Tree, Window,
+    },
+    views::explain_wire::{self, phase},
+};
+
+/// The version of everything in this file; the page asks for no other.
+const VERSION: u32 = 1;
+
+/// Every device of every recording, in the order of their numbers.
+pub fn overview(recordings: &[Scenes<'_>]) -> String {
+    let scenes = recordings
+        .iter()
+        .enumerate()
+        .flat_map(|(index, it)| it.scenes.iter().map(move |scene| overview_of(index, it, scene)));
+    let files: Vec<&str> = recordings.iter().map(Scenes::name).collect();
+    json!({ "version": VERSION, "files": files, "scenes": scenes.collect::<Vec<_>>() }).to_string()
+}
+
+fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>) -> Value {
+    let it = scene.facts();
+    let groups = |grouping: Grouping| -> Vec<Value> {
+        let groups = scene.groups(grouping).iter();
+        groups.map(|it| json!({ "key": it.key, "name": it.name })).collect()
+    };
+    let refusals: Vec<Value> = scene
+        .refusals()
+        .iter()
+        .map(|it| {
+            json!({
+                "position": it.position,
+                "requested": it.requested.0,
+                "free": it.free.0,
+                "line": it.line,
+            })
+        })
+        .collect();
+    json!({
+        "file": file,
+        "name": scenes.name(),
+        "device": it.device,
+        "pid": it.pid,
+        "rank": it.rank,
+        "events": it.events,
+        "lives": it.lives,
+        "lives_before": it.lives_before,
+        "made": scene.n_made(),
+        "bytes_before": it.bytes_before.0,
+        "peak_allocated": it.peak_allocated.0,
+        "peak_position": it.peak_position,
+        "peak_reserved": it.peak_reserved.0,
+        "peak_reserved_position": it.peak_reserved_position,
+        "reserved_at_peak": it.reserved_at_peak.0,
+        "limit": it.limit.map(|it| it.0),
+        "capacity": it.capacity.map(|(total, _)| total.0),
+        "context": it.capacity.map(|(_, context)| context.0),
+        "micros": it.micros,
+        "stacks": it.stacks,
+        "named": it.named,
+        "alloc_conf": scene.alloc_conf(),
+        "groups": { "category": groups(Grouping::Category), "line": groups(Grouping::Line) },
+        "refusals": refusals,
+    })
+}
+
+/// Steps, phases and names, on both axes.
+pub fn marks(scene: &Scene<'_>) -> String {
+    let phases: Vec<Value> = scene
+        .bands()
+        .iter()
+        .map(|it| {
+            let times = [scene.micros_at(it.from), scene.micros_at(it.to)];
+            json!([it.from, it.to, times[0], times[1], phase(it.phase)])
+        })
+        .collect();
+    let steps: Vec<Value> = scene
+        .steps()
+        .iter()
+        .map(|it| {
+            json!({
+                "step": it.step,
+                "end": it.end,
+                "micros": scene.micros_at(it.end),
+                "allocated": it.allocated.0,
+                "reserved": it.reserved.0,
+                "after": it.after.0,
+                "unfinished": it.unfinished,
+            })
+        })
+        .collect();
+    let labels: Vec<Value> = scene
+        .labels()
+        .iter()
+        .map(|it| json!([it.position, scene.micros_at(it.position), it.name, it.begins]))
+        .collect();
+    let refusals: Vec<u64> =
+        scene.refusals().iter().map(|it| scene.micros_at(it.position)).collect();
+    json!({ "phases": phases, "steps": steps, "labels": labels, "refusal_micros": refusals })
+        .to_string()
+}
+
+/// What `explain` says of each recording.
+pub fn analysis(explanations: &[Explanation]) -> String {
+    let all: Vec<Value> = explanations.iter().map(explain_wire::input).collect();
+    json!({ "explanations": all }).to_string()
+}
+
+/// What was live at a moment.
+pub fn moment(scene: &Scene<'_>, it: &Moment) -> String {
+    let categories: Vec<Value> =
+        it.categories.iter().map(|(bytes, blocks)| json!([bytes.0, blocks])).collect();
+    let rows: Vec<Value> = it
+        .rows
+        .iter()
+        .map(|row| {
+            json!({
+                "line": row.line.as_ref().map(line),
+                "category": row.category,
+                "bytes": row.bytes.0,
+                "blocks": row.blocks,
+                "largest": row.largest,
+            })
+        })
+        .collect();
+    let (step, during) = scene.step_of(it.position);
+    json!({
+        "position": it.position,
+        "micros": scene.micros_at(it.position),
+        "step": step,
+        "phase": during.map(phase),
+        "allocated": it.allocated.0,
+        "reserved": it.reserved.0,
+        "blocks": it.blocks,
+        "categories": categories,
+        "rows": rows,
+        "stacks": tree(&it.stacks),
+        "modules": tree(&it.modules),
+    })
+    .to_string()
+}
+
+/// What changed between two moments.
+pub fn changes(changes: &[Change]) -> String {
+    let rows: Vec<Value> = changes
+        .iter()
+        .map(|it| {
+            json!({
+                "line": it.line.as_ref().map(line),
+                "category": it.category,
+                "before": [it.before.0.0, it.before.1],
+                "after": [it.after.0.0, it.after.1],
+            })
+        })
+        .collect();
+    json!({ "rows": rows }).to_string()
+}
+
+/// Everything that is known of a block.
+pub fn block(scene: &Scene<'_>, it: &BlockFacts) -> String {
+    block_value(scene, it).to_string()
+}
+
+fn block_value(scene: &Scene<'_>, it: &BlockFacts) -> Value {
+    json!({
+        "life": it.life,
+        "address": format!("{:#x}", it.address),
+        "size": it.size.0,
+        "requested": it.requested.0,
+        "start": it.start,
+        "end": it.end,
+        "start_micros": scene.micros_at(it.start),
+        "end_micros": it.end.map(|it| scene.micros_at(it)),
+        "micros": it.micros,
+        "category": it.category,
+        "name": it.name,
+        "module": it.module,
+        "stream": it.stream,
+        "step": it.step,
+        "metadata": it.metadata,
+        "stack": it.stack.iter().map(line).collect::<Vec<_>>(),
+    })
+}
+
+/// The address space at a moment. Addresses are hexadecimal; blocks are offsets into their segment.
+pub fn map(scene: &Scene<'_>, it: &Map) -> String {
+    let segments: Vec<Value> = it
+        .segments
+        .iter()
+        .map(|segment| {
+            let blocks: Vec<Value> = segment
+                .blocks
+                .iter()
+                .map(|block| {
+                    let (life, category) = match block.state {
+                        MapState::Live(life) => (Some(life), scene.category_of(life)),
+                        MapState::Pending => (None, "pending"),
+                    };
+                    let offset = block.address.saturating_sub(segment.address);
+                    json!([offset, block.size.0, life, category])
+                })
+                .collect();
+            json!({
+                "address": format!("{:#x}", segment.address),
+                "size": segment.size.0,
+                "stream": segment.stream,
+                "pool": [segment.pool.0, segment.pool.1],
+                "small": segment.is_small,
+                "expandable": segment.expandable,
+                "blocks": blocks,
+            })
+        })
+        .collect();
+    json!({ "position": it.position, "segments": segments }).to_string()
+}
+
+/// What a search found.
+pub fn hits(it: &Hits) -> String {
+    let hits: Vec<Value> = it
+        .hits
+        .iter()
+        .map(|it| json!({ "life": it.life, "size": it.size.0, "label": it.label, "start": it.start }))
+        .collect();
+    json!({ "by": it.by, "blocks": it.blocks, "bytes": it.bytes.0, "hits": hits }).to_string()
+}
+
+/// What would have happened.
+pub fn what_if(it: &Counterfactual) -> String {
+    let outcome = &it.outcome;
+    let ran_out = outcome.ran_out.map(|it| {
+        json!({
+            "position": it.event.0 + 1,
+            "requested": it.requested.0,
+            "allocated": it.allocated.0,
+            "reserved": it.reserved.0,
+            "largest_hole": it.largest_hole.0,
+        })
+    });
+    json!({
+        "peak_allocated": outcome.peak_allocated.bytes.0,
+        "peak_reserved": outcome.peak_reserved.bytes.0,
+        "slack_at_peak": outcome.slack_at_peak.0,
+        "retries": outcome.stats.num_alloc_retries,
+        "ran_out": ran_out,
+        "served_now": outcome.served_now,
+        "recorded_reserved": it.recorded_reserved.0,
+        "columns": it.columns,
+        "allocated": it.curve.iter().map(|it| it.allocated.0).collect::<Vec<_>>(),
+        "reserved": it.curve.iter().map(|it| it.reserved.0).collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+/// The cards to choose from.
+pub fn cards(cards: &[Card]) -> String {
+    let cards: Vec<Value> = cards
+        .iter()
+        .map(|it| json!({ "id": it.id, "name": it.name, "total": it.total.0, "context": it.context.0 }))
+        .collect();
+    json!({ "cards": cards }).to_string()
+}
+
+/// One sentence on what went wrong.
+pub fn error(sentence: &str) -> String {
+    json!({ "error": sentence }).to_string()
+}
+
+/// A window as columns of little-endian numbers, for typed arrays: a header of eight `u32`, then what
+/// takes eight bytes, then four, then one.
+pub fn window(scene: &Scene<'_>, axis: Axis, it: &Window) -> Vec<u8> {
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let (n_columns, n_pieces) = (it.columns.len(), it.pieces.len());
+    let header = [
+        VERSION,
+        count(n_columns),
+        count(n_pieces),
+        count(it.rest.len()),
+        it.lives,
+        it.summed,
+        it.between,
+        u32::from(axis == Axis::Time),
+    ];
+    let mut res = Vec::with_capacity(32 + n_columns * (36 + 8 * it.rest.len()) + n_pieces * 21);
+    header.iter().for_each(|it| res.extend(it.to_le_bytes()));
+    let double = |it: u64| as_double(it).to_le_bytes();
+    it.columns.iter().for_each(|it| res.extend(double(it.allocated.0)));
+    it.columns.iter().for_each(|it| res.extend(double(it.lowest.0)));
+    it.columns.iter().for_each(|it| res.extend(double(it.reserved.0)));
+    it.columns.iter().for_each(|it| res.extend(double(scene.micros_at(it.position))));
+    it.rest.iter().flatten().for_each(|it| res.extend(double(it.0)));
+    it.pieces.iter().for_each(|it| res.extend(double(it.size.0)));
+    it.columns.iter().for_each(|it| res.extend(it.position.to_le_bytes()));
+    it.pieces.iter().for_each(|it| res.extend(it.life.to_le_bytes()));
+    it.pieces.iter().for_each(|it| res.extend(it.first.to_le_bytes()));
+    it.pieces.iter().for_each(|it| res.extend(it.end.to_le_bytes()));
+    it.pieces.iter().for_each(|it| res.push(it.group));
+    res
+}
+
+/// Exact up to 8 PiB, which no sum of a device's memory reaches.
+#[expect(clippy::cast_precision_loss, reason = "sizes stay below two to the power of 53")]
+fn as_double(it: u64) -> f64 {
+    it as f64
+}
+
+fn line(it: &Line) -> Value {
+    json!([it.file, it.line, it.function])
+}
+
+/// `[parent, name, bytes, blocks]` for each node.
+fn tree(it: &Tree) -> Vec<Value> {
+    it.nodes.iter().map(|it| json!([it.parent, it.name, it.bytes.0, it.blocks])).collect()
+}
+
+/// The position that a text means: a number, or `peak`.
+pub fn position(scene: &Scene<'_>, text: &str) -> Option<Position> {
+    if text == "peak" {
+        return Some(scene.facts().peak_position);
+    }
+    text.parse().ok().filter(|it| *it < scene.end())
+}

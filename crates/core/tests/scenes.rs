@@ -1,0 +1,195 @@
+//! What the viewer shows of real recordings: in every window the blocks add up to what was allocated,
+//! none is dropped, and the numbers are those of `explain`.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::{fs, path::Path};
+
+use plimsoll_core::{
+    explanation,
+    recording::Recording,
+    scene::{Axis, Grouping, MapState, Scene, Scenes, WindowRequest},
+    sources::{self, ProcessFiles, snapshot},
+    units::Bytes,
+};
+
+/// Every recording that the project carries.
+fn recordings() -> Vec<(String, Recording)> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let mut res = Vec::new();
+    for entry in fs::read_dir(fixtures.join("snapshots")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "pickle") {
+            let (trace, _) = snapshot::read(&fs::read(&path).unwrap()).unwrap();
+            let recording = Recording { trace: Some(trace), ..Recording::default() };
+            res.push((path.file_name().unwrap().to_string_lossy().into_owned(), recording));
+        }
+    }
+    for entry in fs::read_dir(fixtures.join("recordings")).unwrap() {
+        let path = entry.unwrap().path();
+        let (notes, snapshot) =
+            (fs::read(path.join("agent.jsonl")), fs::read(path.join("snapshot.pickle")));
+        let (notes, snapshot) = (notes.unwrap(), snapshot.unwrap());
+        let files =
+            ProcessFiles { pid: 1, notes: &notes, snapshot: Some(&snapshot), phantom_log: None };
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        res.push((name, sources::read_process(files).recording));
+    }
+    assert!(5 < res.len());
+    res.sort_by(|a, b| a.0.cmp(&b.0));
+    res
+}
+
+fn each_scene(mut check: impl FnMut(&str, &Scene<'_>)) {
+    for (name, recording) in &recordings() {
+        for scene in &Scenes::new(name, recording).scenes {
+            check(name, scene);
+        }
+    }
+}
+
+fn request(from: u64, to: u64, columns: u32, least: u64) -> WindowRequest {
+    let (axis, grouping) = (Axis::Events, Grouping::Category);
+    WindowRequest { axis, from, to, columns, least: Bytes(least), grouping }
+}
+
+fn assert_adds_up(name: &str, scene: &Scene<'_>, request: &WindowRequest) {
+    let window = scene.window(request);
+    let mut sums = vec![Bytes::ZERO; window.columns.len()];
+    for it in &window.pieces {
+        sums[it.first as usize..it.end as usize].iter_mut().for_each(|sum| *sum += it.size);
+    }
+    for group in &window.rest {
+        sums.iter_mut().zip(group).for_each(|(sum, rest)| *sum += *rest);
+    }
+    for (column, sum) in window.columns.iter().zip(sums) {
+        assert_eq!(sum, column.allocated, "{name}: {request:?} at {}", column.position);
+        assert!(column.lowest <= column.allocated);
+    }
+    let pieces = u32::try_from(window.pieces.len()).unwrap();
+    assert_eq!(pieces + window.summed + window.between, window.lives, "{name}: {request:?}");
+}
+
+#[test]
+fn blocks_add_up_in_every_window_and_none_is_dropped() {
+    each_scene(|name, scene| {
+        let end = u64::from(scene.end());
+        for (from, to) in [(0, end), (0, end / 2), (end / 3, end / 3 + 40), (end - 1, end)] {
+            for columns in [1, 7, 300, 4000] {
+                for least in [0, 1 << 20, u64::MAX] {
+                    let by_category = request(from, to, columns, least);
+                    assert_adds_up(name, scene, &by_category);
+                    let by_line = WindowRequest { grouping: Grouping::Line, ..by_category };
+                    assert_adds_up(name, scene, &by_line);
+                }
+            }
+        }
+        let micros = scene.facts().micros;
+        if micros != 0 {
+            let by_time = WindowRequest { axis: Axis::Time, ..request(0, micros, 500, 1 << 20) };
+            assert_adds_up(name, scene, &by_time);
+            let part = WindowRequest { from: micros / 4, to: micros / 3, ..by_time };
+            assert_adds_up(name, scene, &part);
+        }
+    });
+}
+
+#[test]
+fn the_peak_is_in_every_window_that_holds_it_and_is_what_explain_says() {
+    for (name, recording) in &recordings() {
+        let scenes = Scenes::new(name, recording);
+        let explanation = explanation::of_recording(name, recording, &[]);
+        let largest = scenes.scenes.iter().map(Scene::facts);
+        let Some(facts) = largest.max_by_key(|it| it.peak_allocated) else { continue };
+        assert_eq!(Some(facts.peak_allocated), explanation.peak_allocated, "{name}");
+        assert_eq!(Some(facts.peak_reserved), explanation.peak_reserved, "{name}");
+        assert_eq!(scenes.explanation(&[]), explanation, "{name}");
+        for scene in &scenes.scenes {
+            let peak = scene.facts().peak_allocated;
+            for columns in [1, 10, 1000] {
+                let window = scene.window(&request(0, u64::from(scene.end()), columns, 1 << 20));
+                let most = window.columns.iter().map(|it| it.allocated).max().unwrap();
+                assert_eq!(most, peak, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_block_is_alone_somewhere() {
+    each_scene(|name, scene| {
+        let facts = scene.facts();
+        for life in (0..facts.lives).step_by(97) {
+            let block = scene.block(life).unwrap();
+            let from = u64::from(block.start);
+            if block.end == Some(block.start) {
+                continue;
+            }
+            let window = scene.window(&request(from, from + 1, 1, 1));
+            assert!(window.pieces.iter().any(|it| it.life == life), "{name}: {life}");
+        }
+    });
+}
+
+#[test]
+fn a_moment_is_told_four_times_alike() {
+    each_scene(|name, scene| {
+        let end = scene.end();
+        for position in [0, end / 2, scene.facts().peak_position, end - 1] {
+            let moment = scene.moment(position);
+            let by_category: Bytes = moment.categories.iter().map(|it| it.0).sum();
+            let by_line: Bytes = moment.rows.iter().map(|it| it.bytes).sum();
+            assert_eq!(by_category, moment.allocated, "{name} at {position}");
+            assert_eq!(by_line, moment.allocated, "{name} at {position}");
+            assert_eq!(moment.stacks.nodes[0].bytes, moment.allocated, "{name} at {position}");
+            // What is in a part of the tree is not more than the part.
+            let mut inside = vec![Bytes::ZERO; moment.stacks.nodes.len()];
+            for it in &moment.stacks.nodes[1..] {
+                inside[it.parent as usize] += it.bytes;
+            }
+            let nodes = moment.stacks.nodes.iter().zip(inside);
+            nodes.for_each(|(node, inside)| assert!(inside <= node.bytes, "{name}"));
+            let map = scene.map(position);
+            let blocks = map.segments.iter().flat_map(|it| &it.blocks);
+            let live = blocks.filter(|it| matches!(it.state, MapState::Live(_)));
+            let in_map: Bytes = live.map(|it| it.size).sum();
+            assert_eq!(in_map, moment.allocated, "{name} at {position}");
+            let held: Bytes = map.segments.iter().map(|it| it.size).sum();
+            assert_eq!(held, moment.reserved, "{name} at {position}");
+        }
+    });
+}
+
+#[test]
+fn what_would_have_happened_ends_at_the_same_peak_when_nothing_changes() {
+    each_scene(|name, scene| {
+        let same = scene.what_if(None, None, 200).unwrap();
+        if scene.facts().limit.is_none() && scene.facts().lives_before == 0 {
+            let most = same.curve.iter().map(|it| it.reserved).max().unwrap_or_default();
+            assert_eq!(most, same.outcome.peak_reserved.bytes, "{name}");
+        }
+        let none = scene.what_if(Some(Bytes::kib(1)), None, 200).unwrap();
+        let asks = 0 < scene.facts().peak_allocated.0 && scene.facts().lives_before == 0;
+        assert_eq!(none.outcome.ran_out.is_some(), asks, "{name}");
+        assert!(scene.what_if(None, Some("no_such_setting:1"), 10).is_err());
+    });
+}
+
+#[test]
+fn a_search_finds_by_size_address_and_name() {
+    each_scene(|name, scene| {
+        let Some(block) = scene.block(scene.facts().lives / 2) else { return };
+        let by_address = scene.search(&format!("{:#x}", block.address));
+        assert!(by_address.blocks != 0, "{name}");
+        let by_size = scene.search(&format!("{}B", block.size.0));
+        assert!(
+            by_size.hits.iter().all(|it| it.size.0.abs_diff(block.size.0) <= block.size.0 / 200)
+        );
+        assert!(by_size.blocks != 0, "{name}");
+        let everything = scene.search(">0B");
+        assert_eq!(everything.blocks, u64::from(scene.facts().lives), "{name}");
+        if let Some(line) = block.stack.first() {
+            assert!(scene.search(&line.function).blocks != 0, "{name}");
+        }
+        assert_eq!(scene.search("a name that nobody gave").blocks, 0);
+    });
+}

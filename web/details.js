@@ -1,0 +1,97 @@
+// One block: everything that is known of it, beside whatever view is open.
+
+import { ask } from "./api.js";
+import { copy, el, refill } from "./dom.js";
+import { colorOf } from "./palette.js";
+import { set, state } from "./state.js";
+import { duration, exactly, number, place, size } from "./words.js";
+
+const known = new Map();
+
+export async function blockFacts(r, life) {
+  const key = `${r}:${life}`;
+  if (!known.has(key)) {
+    if (500 < known.size) known.clear();
+    known.set(key, ask("block", { r, life }));
+    known.get(key).catch(() => known.delete(key));
+  }
+  return known.get(key);
+}
+
+export function stackText(facts) {
+  return facts.stack.map(([file, line, name]) => `  ${file}:${line} ${name}`).join("\n");
+}
+
+export function age(facts) {
+  const until = facts.end === null ? "to the end" : `to ${number(facts.end)}`;
+  const lasted = facts.micros === null ? "" : `, ${duration(facts.micros)}`;
+  const from = facts.start === 0 ? "from before the recording" : `from event ${number(facts.start)}`;
+  return `${from} ${until}${lasted}`;
+}
+
+// Why a block has no stack, in words.
+export function whyNoStack(facts, scene) {
+  if (!scene.stacks) return "The recorder kept no stacks: record with context=\"all\" and stacks=\"python\".";
+  if (facts.start === 0) return "It was there before the recorded history begins.";
+  return "The thread that asked ran no Python: autograd's threads, in the backward pass.";
+}
+
+export function swatch(color) {
+  return el("span", { class: "swatch", style: { background: color }, "aria-hidden": "true" });
+}
+
+function row(label, ...value) {
+  return [el("dt", {}, label), el("dd", {}, ...value)];
+}
+
+export function frames(stack) {
+  return el("ol", { class: "stack" }, stack.map((line) => el("li", { class: isLibrary(line) ? "library" : "" },
+    el("span", { class: "where" }, place(line)), el("span", { class: "path" }, line[0]))));
+}
+
+export function isLibrary(line) {
+  return !line || /\/(site-packages|dist-packages)\/|\/lib\/python3|^</.test(line[0]) || !line[1];
+}
+
+export async function showBlock(node, scene, life) {
+  let facts;
+  try {
+    facts = await blockFacts(state.r, life);
+  } catch (error) {
+    refill(node, el("p", { class: "quiet" }, error.message));
+    return null;
+  }
+  const group = scene.groups.category[facts.category];
+  refill(node,
+    el("header", {},
+      el("h2", {}, size(facts.size)),
+      el("button", { type: "button", class: "close", title: "Let go (Esc)", "aria-label": "Close", onclick: () => set({ pin: null }) }, "×")),
+    el("p", { class: "kind" }, swatch(colorOf(group)), group.name),
+    facts.name && el("p", { class: "name" }, facts.name),
+    el("dl", {},
+      row("occupies", exactly(facts.size)),
+      facts.requested !== facts.size && row("asked for", exactly(facts.requested)),
+      row("lives", age(facts)),
+      facts.step !== null && row("made in", `step ${number(facts.step)}`),
+      facts.module && row("module", facts.module),
+      row("address", el("code", {}, facts.address)),
+      facts.stream ? row("stream", el("code", {}, String(facts.stream))) : null,
+      facts.metadata && !facts.metadata.startsWith("m=") && row("metadata", facts.metadata)),
+    el("h3", {}, "Stack, innermost first"),
+    facts.stack.length ? frames(facts.stack) : el("p", { class: "quiet" }, whyNoStack(facts, scene)),
+    el("p", { class: "actions" },
+      el("button", { type: "button", onclick: () => copy(`${size(facts.size)} ${group.name} ${facts.name || ""}\n${stackText(facts)}`) }, "Copy"),
+      el("button", { type: "button", onclick: () => showLife(facts, scene) }, "Show its life"),
+      el("button", { type: "button", onclick: () => set({ at: Math.max(facts.start, 0), view: "segments" }) }, "Where it lies")));
+  return facts;
+}
+
+// The timeline, so that a block's life is a third of it.
+export function showLife(facts, scene) {
+  const time = state.axis === "time";
+  const last = time ? scene.micros : scene.events + 1;
+  const from = time ? facts.start_micros : facts.start;
+  const to = facts.end === null ? last : time ? facts.end_micros : facts.end;
+  const margin = Math.max(4, (to - from) * 0.8);
+  set({ view: "timeline", from: Math.max(0, from - margin), to: Math.min(last, to + margin), pin: facts.life, at: facts.start, top: null });
+}

@@ -1,0 +1,78 @@
+// Elements from data. Strings become text, never markup.
+
+export function el(tag, props = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "style") Object.assign(node.style, value);
+    else if (key === "class") node.className = value;
+    else if (key in node && typeof node[key] !== "function" && !key.includes("-")) node[key] = value;
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  put(node, children);
+  return node;
+}
+
+export function put(node, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child === undefined || child === null || child === false) continue;
+    node.append(child instanceof Node ? child : String(child));
+  }
+}
+
+export function refill(node, ...children) {
+  node.replaceChildren();
+  put(node, children);
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+// A canvas as large as its box, in the screen's own pixels.
+export function fit(canvas, width, height) {
+  const ratio = Math.min(2, window.devicePixelRatio || 1);
+  const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+  if (canvas.width !== w) canvas.width = w;
+  if (canvas.height !== h) canvas.height = h;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  return ratio;
+}
+
+const tip = () => byId("tip");
+
+export function showTip(x, y, ...content) {
+  const node = tip();
+  refill(node, ...content);
+  node.hidden = false;
+  const box = node.getBoundingClientRect();
+  const left = x + 16 + box.width < innerWidth ? x + 16 : Math.max(8, x - box.width - 16);
+  const top = y + 16 + box.height < innerHeight ? y + 16 : Math.max(8, y - box.height - 16);
+  node.style.left = `${left}px`;
+  node.style.top = `${top}px`;
+}
+
+export function hideTip() {
+  tip().hidden = true;
+}
+
+let bannerTimer = 0;
+
+export function say(sentence, lasting = false) {
+  const node = byId("banner");
+  node.textContent = sentence;
+  node.hidden = !sentence;
+  clearTimeout(bannerTimer);
+  if (sentence && !lasting) bannerTimer = setTimeout(() => { node.hidden = true; }, 6000);
+}
+
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    say("Copied.");
+  } catch {
+    say("The browser does not allow copying here; select the text instead.");
+  }
+}

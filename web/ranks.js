@@ -1,0 +1,60 @@
+// Recordings beside each other, and what differs between two at their peaks.
+
+import { ask, isOneFile } from "./api.js";
+import { el, refill, say } from "./dom.js";
+import { changesTable, signed } from "./peak.js";
+import { set } from "./state.js";
+import { exactly, number, size } from "./words.js";
+
+export function sceneName(scene) {
+  const rank = scene.rank === null ? "" : `rank ${scene.rank} · `;
+  return `${rank}${scene.name}${scene.device ? ` · device ${scene.device}` : ""}`;
+}
+
+export class RanksView {
+  constructor(scenes) {
+    this.scenes = scenes;
+    // The two that are farthest apart; what is alike needs no look.
+    const order = scenes.map((_, index) => index).sort((a, b) => scenes[a].peak_allocated - scenes[b].peak_allocated || a - b);
+    this.pair = [order[0], order[order.length - 1]];
+    this.node = el("section", { class: "ranks", "aria-label": "Ranks" });
+    this.result = el("div");
+    const most = Math.max(1, ...scenes.map((it) => it.peak_reserved));
+    const choose = (side) => el("select", { "aria-label": side ? "and" : "Between", onchange: (event) => { this.pair[side] = Number(event.target.value); this.compare(); } },
+      scenes.map((it, index) => el("option", { value: index, selected: index === this.pair[side] }, sceneName(it))));
+    refill(this.node,
+      el("table", { class: "list ranklist" },
+        el("thead", {}, el("tr", {}, ["recording", "allocated and reserved at most", "allocated", "reserved", "out of memory"].map((it) => el("th", { scope: "col" }, it)))),
+        el("tbody", {}, scenes.map((it, index) => el("tr", {},
+          el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ r: index, view: "timeline", from: null, to: null, at: null, compare: null, pin: null, top: null }) }, sceneName(it))),
+          el("td", { class: "wide" }, el("div", { class: "rankbar" }, el("span", { class: "reserved", style: { width: `${(100 * it.peak_reserved) / most}%` } }), el("span", { class: "allocated", style: { width: `${(100 * it.peak_allocated) / most}%` } }))),
+          el("td", { title: exactly(it.peak_allocated) }, size(it.peak_allocated)),
+          el("td", { title: exactly(it.peak_reserved) }, size(it.peak_reserved)),
+          el("td", {}, it.refusals.length ? `${number(it.refusals.length)}×` : "–"))))),
+      el("ul", { class: "legend" }, el("li", {}, el("span", { class: "swatch rank allocated" }), "allocated at most"), el("li", {}, el("span", { class: "swatch rank reserved" }), "reserved at most")),
+      1 < scenes.length ? [el("h2", {}, "What differs at the peaks"), el("div", { class: "controls" }, el("span", { class: "buttons" }, choose(0), " and ", choose(1))), this.result]
+        : el("p", { class: "quiet" }, "One recording is open. `plimsoll view rank*.pickle` puts several beside each other."));
+    if (1 < scenes.length) this.compare();
+  }
+
+  close() {
+    this.isClosed = true;
+  }
+
+  async compare() {
+    const [a, b] = this.pair;
+    if (isOneFile) {
+      refill(this.result, el("p", { class: "quiet" }, "A page in one file does not compare: open the recordings with `plimsoll view`."));
+      return;
+    }
+    try {
+      const { rows } = await ask("changes", { r: a, position: "peak", other: b, with: "peak" });
+      if (this.isClosed) return;
+      const total = this.scenes[b].peak_allocated - this.scenes[a].peak_allocated;
+      refill(this.result, el("p", { class: "lead" }, el("b", {}, signed(total)), ` allocated at the peak of ${sceneName(this.scenes[b])}, compared with ${sceneName(this.scenes[a])}`),
+        changesTable(rows, this.scenes[a].groups.category, sceneName(this.scenes[a]), sceneName(this.scenes[b])));
+    } catch (error) {
+      say(error.message);
+    }
+  }
+}

@@ -1,0 +1,136 @@
+// Turns a window into pixels. Every pixel knows which block it is of, so a look-up is one read; the
+// cost is that of the pixels, however many blocks the recording has.
+
+import { colorOf, pixel } from "./palette.js";
+
+// What a pixel is of: 0 nothing; 1 + 2i block i of the window; then the groups' sums. One more when it
+// is the edge of it.
+export class Picture {
+  constructor() {
+    this.width = 0;
+    this.height = 0;
+    this.what = new Uint32Array(0);
+    this.data = null;
+  }
+
+  // Draws `data` so that `from`..`to` of the axis is as wide as the picture, `low`..`high` bytes as high.
+  paint(data, from, to, low, high, width, height) {
+    if (this.width !== width || this.height !== height) {
+      this.what = new Uint32Array(width * height);
+      this.width = width;
+      this.height = height;
+    } else {
+      this.what.fill(0);
+    }
+    this.data = data;
+    const { n } = data;
+    this.columns = new Int32Array(width).fill(-1);
+    if (!n) return;
+    const perColumn = (data.to - data.from) / n;
+    const scaleX = width / (to - from);
+    const edges = new Int32Array(n + 1);
+    for (let c = 0; c <= n; c++) {
+      const x = Math.round((data.from + c * perColumn - from) * scaleX);
+      edges[c] = x < 0 ? 0 : x > width ? width : x;
+    }
+    for (let c = 0; c < n; c++) this.columns.fill(c, edges[c], edges[c + 1]);
+    // Columns in view; where several fall onto one pixel, the last one stays.
+    let first = 0;
+    while (first < n && edges[first + 1] <= 0) first++;
+    let last = n;
+    while (first < last && width <= edges[last - 1]) last--;
+    const heights = new Float64Array(n);
+    const scaleY = height / (high - low);
+    const wide = 3 <= scaleX * perColumn;
+    let k = 0;
+    for (let group = 0; group < data.groups; group++) {
+      const rest = group * n;
+      for (; k < data.k && data.group_of[k] === group; k++) {
+        const size = data.sizes[k];
+        const start = Math.max(first, data.firsts[k]);
+        const end = Math.min(last, data.ends[k]);
+        this.band(edges, heights, start, end, () => size, 1 + 2 * k, low, scaleY, true, wide);
+      }
+      this.band(edges, heights, first, last, (c) => data.rest[rest + c], 1 + 2 * (data.k + group), low, scaleY, false, wide);
+    }
+  }
+
+  band(edges, heights, start, end, sizeAt, mark, low, scaleY, isBlock) {
+    const { width, height, what } = this;
+    let c = start;
+    while (c < end) {
+      const below = heights[c];
+      const size = sizeAt(c);
+      const bottom = height - Math.round((below - low) * scaleY);
+      const top = height - Math.round((below + size - low) * scaleY);
+      heights[c] = below + size;
+      let next = c + 1;
+      // As far as it looks the same, it is one rectangle.
+      while (next < end) {
+        const under = heights[next];
+        const more = sizeAt(next);
+        if (height - Math.round((under - low) * scaleY) !== bottom || height - Math.round((under + more - low) * scaleY) !== top) break;
+        heights[next] = under + more;
+        next++;
+      }
+      const y0 = top < 0 ? 0 : top;
+      const y1 = bottom > height ? height : bottom;
+      const x0 = edges[c];
+      const x1 = edges[next];
+      if (y0 < y1 && x0 < x1) {
+        for (let y = y0; y < y1; y++) what.fill(mark, y * width + x0, y * width + x1);
+        if (isBlock && 4 <= bottom - top) {
+          if (0 <= top) what.fill(mark + 1, top * width + x0, top * width + x1);
+          if (c === start && 4 <= x1 - x0) for (let y = y0; y < y1; y++) what[y * width + x0] = mark + 1;
+        }
+      }
+      c = next;
+    }
+  }
+
+  // The colours of everything a pixel can be; `lit` lightens one block, or all of a group.
+  colors(groups, background, lit) {
+    const { data } = this;
+    const res = new Uint32Array(2 * (data.k + data.groups) + 3);
+    res[0] = background;
+    const shades = groups.map((group, index) => {
+      const color = colorOf(group, index);
+      return [0, 0.13, 0.06, 0.2].map((light) => pixel(color, light));
+    });
+    const edges = groups.map((group, index) => pixel(colorOf(group, index), -0.22));
+    const bright = groups.map((group, index) => pixel(colorOf(group, index), 0.5));
+    for (let k = 0; k < data.k; k++) {
+      const group = data.group_of[k];
+      const life = data.lives_of[k];
+      const isLit = lit && (lit.life === life || lit.group === group);
+      res[1 + 2 * k] = isLit ? bright[group] : shades[group][(life * 2654435761) >>> 30];
+      res[2 + 2 * k] = edges[group];
+    }
+    for (let group = 0; group < data.groups; group++) {
+      const at = 1 + 2 * (data.k + group);
+      res[at] = lit && lit.group === group ? bright[group] : pixel(colorOf(groups[group], group), 0.03);
+      res[at + 1] = edges[group];
+    }
+    return res;
+  }
+
+  // Into an ImageData of the same size.
+  color(image, colors) {
+    const out = new Uint32Array(image.data.buffer);
+    const { what } = this;
+    for (let at = 0; at < what.length; at++) out[at] = colors[what[at]];
+  }
+
+  // What is at a pixel: a block of the window, or a group's sum.
+  at(x, y) {
+    const { data, width, height } = this;
+    if (!data || x < 0 || width <= x || y < 0 || height <= y) return null;
+    const column = this.columns[x];
+    const mark = this.what[y * width + x];
+    if (!mark) return { column };
+    const index = (mark - 1) >> 1;
+    if (index < data.k) return { column, piece: index, life: data.lives_of[index], size: data.sizes[index], group: data.group_of[index] };
+    const group = index - data.k;
+    return { column, group, size: data.rest[group * data.n + column], isRest: true };
+  }
+}

@@ -1,0 +1,270 @@
+// The address space at a moment: segments one after another, wrapped like text, all at one scale.
+
+import { ask } from "./api.js";
+import { swatch } from "./details.js";
+import { el, fit, hideTip, refill, say, showTip } from "./dom.js";
+import { categoryColor, inkOf } from "./palette.js";
+import { momentControls, momentShown } from "./peak.js";
+import { set, state } from "./state.js";
+import { exactly, many, size } from "./words.js";
+
+const ROW = 20;
+const GAP = 7;
+const ROWS = 26;
+const BETWEEN = 5;
+
+export class SegmentsView {
+  constructor(scene, marks) {
+    this.scene = scene;
+    this.marks = marks;
+    this.order = "address";
+    this.canvas = el("canvas", { class: "map", role: "img", tabIndex: 0 });
+    this.node = el("section", { class: "segments", "aria-label": "Segments" }, el("p", { class: "wait" }, "Reading the map…"));
+    this.watcher = new ResizeObserver(() => this.draw());
+    this.canvas.addEventListener("pointermove", (event) => this.point(event));
+    this.canvas.addEventListener("pointerleave", hideTip);
+    this.canvas.addEventListener("click", (event) => {
+      const found = this.under(event);
+      if (found && found.block && found.block[2] !== null) set({ pin: found.block[2] });
+    });
+    this.load();
+  }
+
+  close() {
+    this.isClosed = true;
+    this.watcher.disconnect();
+    hideTip();
+  }
+
+  async load() {
+    // Where a request failed is where the holes matter.
+    const last = this.scene.refusals[this.scene.refusals.length - 1];
+    const usual = last ? last.position : this.scene.peak_position;
+    const position = momentShown(this.scene, usual);
+    try {
+      const map = await ask("map", { r: state.r, position });
+      if (this.isClosed || position !== momentShown(this.scene, usual)) return;
+      this.map = map;
+      this.fill();
+    } catch (error) {
+      say(error.message);
+    }
+  }
+
+  fill() {
+    const { scene, map } = this;
+    const { segments } = map;
+    const total = sum(segments, (it) => it.size);
+    const used = sum(segments, (it) => sum(it.blocks, (block) => block[1]));
+    const holes = [];
+    for (const segment of segments) for (const hole of holesOf(segment)) holes.push({ ...hole, segment });
+    const largest = holes.reduce((best, it) => (best && it.size <= best.size ? best : it), null);
+    const refusal = scene.refusals.find((it) => it.position === map.position) || scene.refusals.find((it) => map.position < it.position) || scene.refusals[scene.refusals.length - 1];
+    this.refusal = refusal;
+    const kinds = [...new Set(segments.flatMap((it) => it.blocks.map((block) => block[3])))];
+    const names = Object.fromEntries(scene.groups.category.map((it) => [it.key, it.name]));
+    refill(this.node,
+      el("div", { class: "controls" }, momentControls(scene, this.marks, map.position),
+        el("fieldset", { class: "choice" }, el("legend", {}, "Order"), [["address", "by address"], ["pool", "by pool and stream"]].map(([value, label]) =>
+          el("label", {}, el("input", { type: "radio", name: "order", value, checked: this.order === value, onchange: () => { this.order = value; this.draw(); } }), el("span", {}, label))))),
+      el("p", { class: "lead" }, el("b", { title: exactly(total) }, size(total)), ` held in ${many(segments.length, "segment")}, `, el("b", { title: exactly(used) }, size(used)), ` in blocks, `,
+        el("b", { title: exactly(total - used) }, size(total - used)), ` free in ${many(holes.length, "hole")}`, largest ? `, the largest ${size(largest.size)}` : ""),
+      refusal ? this.refused(refusal, holes, total) : null,
+      el("div", { class: "mapbox" }, this.canvas),
+      el("ul", { class: "legend", "aria-label": "Legend" },
+        kinds.sort().map((key) => el("li", {}, swatch(categoryColor(key)), key === "pending" ? "given back, another stream may still use it" : names[key] || key)),
+        el("li", {}, el("span", { class: "swatch hole" }), "hole: held and free"),
+        refusal ? el("li", {}, el("span", { class: "swatch fits" }), "hole that the refused request would fit into") : null,
+        segments.some((it) => it.expandable) ? el("li", {}, el("span", { class: "swatch line dashed ink" }), "expandable segment") : null));
+    const where = segments.length ? `${many(segments.length, "segment")}, ${size(total)}` : "nothing is held";
+    this.canvas.setAttribute("aria-label", `Address space: ${where}; ${many(holes.length, "hole")}`);
+    this.watcher.observe(this.canvas.parentElement);
+    this.draw();
+  }
+
+  // The request that could not be served, as long as it would be in the map.
+  refused(refusal, holes) {
+    const enough = holes.filter((it) => refusal.requested <= it.size);
+    const sentence = enough.length
+      ? `${many(enough.length, "hole")} of this moment would be large enough; only those of the same pool and stream could have served it.`
+      : "no hole of this moment is large enough.";
+    return el("div", { class: "refusal" },
+      el("p", {}, el("b", {}, size(refusal.requested)), " were refused at ", el("button", { type: "button", class: "link", onclick: () => set({ at: refusal.position }) }, `event ${refusal.position.toLocaleString("en")}`),
+        refusal.line ? ` (${refusal.line})` : "", `, while the device had ${size(refusal.free)} free: ${sentence}`));
+  }
+
+  draw() {
+    if (!this.map || this.isClosed || !this.canvas.parentElement) return;
+    const width = Math.max(200, this.canvas.parentElement.clientWidth);
+    const segments = [...this.map.segments];
+    if (this.order === "pool") segments.sort((a, b) => a.pool[0] - b.pool[0] || a.pool[1] - b.pool[1] || a.stream - b.stream || Number(a.small) - Number(b.small));
+    const total = Math.max(1, sum(segments, (it) => it.size));
+    const perPixel = total / (width * ROWS);
+    // Pieces of segments, each within one row.
+    const pieces = [];
+    let [x, row] = [0, this.refusal ? Math.ceil(this.refusal.requested / perPixel / width) + 1 : 0];
+    const first = row;
+    let label = null;
+    const headings = [];
+    for (const segment of segments) {
+      if (this.order === "pool") {
+        const name = heading(segment);
+        if (name !== label) {
+          label = name;
+          if (x || headings.length) { row += 1; x = 0; }
+          headings.push({ row, name });
+          row += 1;
+        }
+      }
+      let done = 0;
+      const length = Math.max(3, segment.size / perPixel);
+      if (width - x < Math.min(length, 24)) { row += 1; x = 0; }
+      while (done < length) {
+        const part = Math.min(length - done, width - x);
+        pieces.push({ segment, row, x, width: part, from: (done / length) * segment.size, to: ((done + part) / length) * segment.size, isFirst: done === 0, isLast: length <= done + part + 0.01 });
+        done += part + 0.001;
+        x += part;
+        if (width - 1 <= x) { row += 1; x = 0; }
+      }
+      x += BETWEEN;
+    }
+    const height = (row + 1) * (ROW + GAP);
+    const ratio = fit(this.canvas, width, height);
+    const c = this.canvas.getContext("2d");
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.clearRect(0, 0, width, height);
+    c.font = "12px system-ui, sans-serif";
+    c.textBaseline = "middle";
+    if (this.refusal) this.drawRefusal(c, perPixel, width, first);
+    for (const it of headings) {
+      c.fillStyle = inkOf("quiet");
+      c.fillText(it.name, 0, it.row * (ROW + GAP) + ROW / 2 + 4);
+    }
+    for (const piece of pieces) this.drawPiece(c, piece);
+    this.pieces = pieces;
+    this.byRow = [];
+    for (const it of pieces) (this.byRow[it.row] ||= []).push(it);
+  }
+
+  drawRefusal(c, perPixel, width, rows) {
+    let left = this.refusal.requested / perPixel;
+    c.fillStyle = inkOf("bad");
+    for (let row = 0; row < rows && 0 < left; row++) {
+      c.globalAlpha = 0.85;
+      c.fillRect(0, row * (ROW + GAP), Math.min(left, width), ROW);
+      left -= width;
+    }
+    c.globalAlpha = 1;
+    const text = `${size(this.refusal.requested)} were asked for, at this scale`;
+    const long = this.refusal.requested / perPixel;
+    const inside = c.measureText(text).width + 16 < long;
+    c.fillStyle = inside ? "#fff" : inkOf("bad");
+    c.fillText(text, inside ? 8 : Math.min(long, width) + 8, ROW / 2);
+  }
+
+  drawPiece(c, piece) {
+    const { segment, row, x, width, from, to } = piece;
+    const y = row * (ROW + GAP);
+    const scale = width / (to - from);
+    c.fillStyle = inkOf("hole");
+    c.fillRect(x, y, width, ROW);
+    if (this.refusal) {
+      c.fillStyle = inkOf("fits");
+      for (const hole of holesOf(segment)) {
+        if (hole.size < this.refusal.requested || hole.offset + hole.size <= from || to <= hole.offset) continue;
+        const x0 = x + (Math.max(hole.offset, from) - from) * scale;
+        c.fillRect(x0, y, (Math.min(hole.offset + hole.size, to) - Math.max(hole.offset, from)) * scale, ROW);
+      }
+    }
+    let at = lowerBound(segment.blocks, from);
+    for (; at < segment.blocks.length && segment.blocks[at][0] < to; at++) {
+      const [offset, bytes, life, kind] = segment.blocks[at];
+      const x0 = x + (Math.max(offset, from) - from) * scale;
+      const x1 = x + (Math.min(offset + bytes, to) - from) * scale;
+      if (x1 <= x0) continue;
+      c.fillStyle = categoryColor(kind);
+      c.fillRect(x0, y, Math.max(0.5, x1 - x0 - (2.5 < x1 - x0 ? 0.6 : 0)), ROW);
+      if (life !== null && life === state.pin) {
+        c.strokeStyle = inkOf("ink");
+        c.lineWidth = 2;
+        c.strokeRect(x0 + 1, y + 1, Math.max(1, x1 - x0 - 2), ROW - 2);
+      }
+    }
+    c.strokeStyle = segment.expandable ? inkOf("ink") : inkOf("edge");
+    c.lineWidth = 1;
+    c.setLineDash(segment.expandable ? [4, 3] : []);
+    c.beginPath();
+    c.moveTo(x, y + 0.5);
+    c.lineTo(x + width, y + 0.5);
+    if (piece.isLast) c.lineTo(x + width, y + ROW - 0.5); else c.moveTo(x + width, y + ROW - 0.5);
+    c.lineTo(x, y + ROW - 0.5);
+    if (piece.isFirst) c.lineTo(x, y + 0.5);
+    c.stroke();
+    c.setLineDash([]);
+  }
+
+  under(event) {
+    if (!this.byRow) return null;
+    const box = this.canvas.getBoundingClientRect();
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const row = Math.floor(y / (ROW + GAP));
+    if (ROW < y - row * (ROW + GAP)) return null;
+    const piece = (this.byRow[row] || []).find((it) => it.x <= x && x < it.x + it.width);
+    if (!piece) return null;
+    const offset = piece.from + ((x - piece.x) / piece.width) * (piece.to - piece.from);
+    const at = lowerBound(piece.segment.blocks, offset);
+    const block = piece.segment.blocks[at];
+    if (block && block[0] <= offset && offset < block[0] + block[1]) return { segment: piece.segment, block };
+    const hole = holesOf(piece.segment).find((it) => it.offset <= offset && offset < it.offset + it.size);
+    return { segment: piece.segment, hole };
+  }
+
+  point(event) {
+    const found = this.under(event);
+    if (!found) {
+      hideTip();
+      return;
+    }
+    const { segment, block, hole } = found;
+    const names = Object.fromEntries(this.scene.groups.category.map((it) => [it.key, it.name]));
+    const head = block
+      ? [el("p", { class: "big" }, swatch(categoryColor(block[3])), size(block[1])), el("p", {}, block[3] === "pending" ? "given back, another stream may still use it" : names[block[3]])]
+      : [el("p", { class: "big" }, hole ? `${size(hole.size)} hole` : "hole")];
+    showTip(event.clientX, event.clientY, ...head,
+      el("p", { class: "quiet" }, `in a segment of ${size(segment.size)} at ${segment.address}`),
+      el("p", { class: "quiet" }, heading(segment)));
+  }
+}
+
+function heading(segment) {
+  const pool = segment.pool[0] || segment.pool[1] ? `private pool ${segment.pool[0]}, ${segment.pool[1]}` : "default pool";
+  const blocks = segment.small ? "blocks up to 1 MiB" : "larger blocks";
+  return `${pool} · ${blocks} · stream ${segment.stream || "default"}${segment.expandable ? " · expandable" : ""}`;
+}
+
+// The first block that ends after `offset`.
+function lowerBound(blocks, offset) {
+  let [low, high] = [0, blocks.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (blocks[middle][0] + blocks[middle][1] <= offset) low = middle + 1; else high = middle;
+  }
+  return low;
+}
+
+function holesOf(segment) {
+  if (segment.holes) return segment.holes;
+  const holes = [];
+  let at = 0;
+  for (const [offset, bytes] of segment.blocks) {
+    if (at < offset) holes.push({ offset: at, size: offset - at });
+    at = Math.max(at, offset + bytes);
+  }
+  if (at < segment.size) holes.push({ offset: at, size: segment.size - at });
+  segment.holes = holes;
+  return holes;
+}
+
+function sum(list, value) {
+  return list.reduce((res, it) => res + value(it), 0);
+}

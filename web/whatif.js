@@ -1,0 +1,154 @@
+// The recorded requests on another card, or under other settings of the allocator.
+
+import { ask, askWindow, isOneFile } from "./api.js";
+import { el, refill, say } from "./dom.js";
+import { chartWidth, svg, text } from "./growth.js";
+import { state } from "./state.js";
+import { exactly, number, size } from "./words.js";
+
+const COLUMNS_HERE = 900;
+const SETTINGS = [
+  ["", "as recorded"],
+  ["default", "PyTorch's defaults"],
+  ["expandable_segments:True", "expandable_segments:True"],
+  ["max_split_size_mb:128", "max_split_size_mb:128"],
+  ["roundup_power2_divisions:8", "roundup_power2_divisions:8"],
+  ["large_segment_size_mb:64", "large_segment_size_mb:64"],
+  ["expandable_segments:True,roundup_power2_divisions:8", "expandable_segments:True,roundup_power2_divisions:8"],
+  ["own", "your own…"],
+];
+
+export class WhatIfView {
+  constructor(scene, marks, card, cards) {
+    this.scene = scene;
+    this.cards = cards;
+    this.node = el("section", { class: "whatif", "aria-label": "What if" });
+    this.result = el("div", { class: "result", role: "status" });
+    this.card = el("select", { onchange: () => this.cardChosen() }, el("option", { value: "" }, "a card that never ends"), cards.map((it) => el("option", { value: it.id, selected: card && card.id === it.id }, `${it.id}: ${size(it.total)}`)), el("option", { value: "own" }, "as much as I say"));
+    this.capacity = el("input", { type: "text", size: 10, placeholder: "24GiB", onchange: () => this.run() });
+    this.outside = el("input", { type: "text", size: 9, value: "0", onchange: () => this.run() });
+    this.conf = el("select", { onchange: () => this.run() }, SETTINGS.map(([value, label]) => el("option", { value }, label)));
+    this.own = el("input", { type: "text", size: 44, placeholder: "expandable_segments:True", "aria-label": "PYTORCH_CUDA_ALLOC_CONF", hidden: true, onchange: () => this.run() });
+    refill(this.node,
+      el("form", { class: "form", onsubmit: (event) => { event.preventDefault(); this.run(); } },
+        el("label", {}, "Card ", this.card),
+        el("label", {}, "memory ", this.capacity),
+        el("label", { title: "CUDA context, NCCL, other processes" }, "not PyTorch's of it ", this.outside),
+        el("label", {}, "PYTORCH_CUDA_ALLOC_CONF ", this.conf), this.own,
+        el("button", { type: "submit" }, "Replay")),
+      el("p", { class: "quiet" }, "Recorded under ", el("code", {}, scene.alloc_conf || "PyTorch's defaults"), "."),
+      this.result);
+    if (isOneFile) refill(this.result, el("p", { class: "quiet" }, "A page in one file cannot replay: open the recording with `plimsoll view`."));
+    else this.cardChosen();
+  }
+
+  close() {
+    this.isClosed = true;
+  }
+
+  cardChosen() {
+    const card = this.cards.find((it) => it.id === this.card.value);
+    this.capacity.disabled = this.card.value !== "own";
+    if (card) {
+      this.capacity.value = exactlyText(card.total);
+      this.outside.value = exactlyText(card.context);
+    } else if (this.card.value === "") {
+      this.capacity.value = "";
+    }
+    this.run();
+  }
+
+  async run() {
+    this.own.hidden = this.conf.value !== "own";
+    const params = { r: state.r, columns: COLUMNS_HERE };
+    if (this.capacity.value) {
+      const [all, outside] = [parseSize(this.capacity.value), parseSize(this.outside.value || "0")];
+      if (all === null || outside === null) {
+        refill(this.result, el("p", { class: "bad" }, "That is no size: write 24GiB, 20GB or 512MiB."));
+        return;
+      }
+      params.capacity = String(Math.max(0, all - outside));
+    }
+    const conf = this.conf.value === "own" ? this.own.value : this.conf.value === "default" ? "" : this.conf.value;
+    if (this.conf.value !== "") params.conf = conf;
+    refill(this.result, el("p", { class: "wait" }, "Replaying…"));
+    const asked = (this.asked = (this.asked || 0) + 1);
+    try {
+      const [answer, recorded] = await Promise.all([ask("what-if", params), this.recorded()]);
+      if (!this.isClosed && asked === this.asked) this.show(answer, recorded, params);
+    } catch (error) {
+      if (asked === this.asked) refill(this.result, el("p", { class: "bad" }, error.message));
+    }
+  }
+
+  async recorded() {
+    this.known ||= await askWindow({ r: state.r, axis: "events", from: 0, to: this.scene.events + 1, columns: COLUMNS_HERE, least: 2 ** 60, by: "category" });
+    return this.known;
+  }
+
+  show(answer, recorded, params) {
+    const { scene } = this;
+    const ran = answer.ran_out;
+    const sentence = ran
+      ? [el("b", { class: "bad" }, "It would have run out of memory"), ` at event ${number(ran.position)} of ${number(scene.events)}: ${size(ran.requested)} asked for, ${size(ran.allocated)} allocated, ${size(ran.reserved)} reserved, the largest usable hole ${size(ran.largest_hole)}.`]
+      : [el("b", { class: "good" }, "It would have run"), `: ${size(answer.peak_reserved)} reserved at most, ${difference(answer.peak_reserved, answer.recorded_reserved)} recorded.`];
+    refill(this.result,
+      el("p", { class: "lead" }, sentence),
+      el("table", { class: "numbers" }, el("tbody", {},
+        line("reserved at most", answer.recorded_reserved, answer.peak_reserved),
+        line("allocated at most", scene.peak_allocated, answer.peak_allocated),
+        el("tr", {}, el("td", {}, "times that the allocator gave everything back and tried again"), el("td", {}, ""), el("td", {}, number(answer.retries))),
+        answer.served_now ? el("tr", {}, el("td", {}, "requests that failed when recorded and do not here"), el("td", {}, ""), el("td", {}, number(answer.served_now))) : null),
+      el("thead", {}, el("tr", {}, ["", "recorded", "here"].map((it) => el("th", { scope: "col" }, it))))),
+      this.chart(answer, recorded, params.capacity ? Number(params.capacity) : null));
+  }
+
+  chart(answer, recorded, capacity) {
+    const [width, height, left, bottom, top] = [chartWidth(), 320, 74, 26, 14];
+    const most = Math.max(...recorded.reserved, ...answer.reserved, this.scene.peak_allocated, 1);
+    const high = (capacity && capacity < most * 1.6 ? Math.max(most, capacity) : most) * 1.06;
+    const y = (bytes) => height - bottom - (bytes / high) * (height - bottom - top);
+    const path = (values, n) => values.map((it, index) => `${index ? "L" : "M"}${(left + ((index + 0.5) / n) * (width - left - 10)).toFixed(1)},${y(it).toFixed(1)}`).join("");
+    const tick = 2 ** Math.ceil(Math.log2(high / 6));
+    const ticks = [];
+    for (let bytes = 0; bytes <= high; bytes += tick) ticks.push(bytes);
+    const end = answer.ran_out ? left + (answer.ran_out.position / (this.scene.events + 1)) * (width - left - 10) : null;
+    const curves = [
+      ["recorded: reserved", Array.from(recorded.reserved), recorded.n, "old reserved"],
+      ["recorded: allocated", Array.from(recorded.allocated), recorded.n, "old allocated"],
+      ["here: reserved", answer.reserved, answer.columns, "reserved"],
+      ["here: allocated", answer.allocated, answer.columns, "allocated"],
+    ];
+    return el("figure", {},
+      svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": "Recorded and replayed memory over events" },
+        ticks.map((bytes) => [svg("line", { x1: left, x2: width - 10, y1: y(bytes), y2: y(bytes), class: "grid" }), text(left - 8, y(bytes) + 4, bytes ? size(bytes) : "0", "end")]),
+        capacity && capacity <= high ? [svg("line", { x1: left, x2: width - 10, y1: y(capacity), y2: y(capacity), class: "limit" }), text(width - 12, y(capacity) - 5, `PyTorch may take ${size(capacity)}`, "end")] : null,
+        curves.map(([, values, n, name]) => svg("path", { d: path(values, n), class: `curve ${name}` })),
+        end === null ? null : [svg("line", { x1: end, x2: end, y1: top, y2: height - bottom, class: "limit" })],
+        text(width - 12, height - 8, "events", "end")),
+      el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), capacity ? el("li", {}, el("span", { class: "swatch line limit" }), "capacity, or where it runs out") : null)));
+  }
+}
+
+function line(label, recorded, here) {
+  return el("tr", {}, el("td", {}, label), el("td", { title: exactly(recorded) }, size(recorded)), el("td", { title: exactly(here) }, size(here)));
+}
+
+function difference(here, recorded) {
+  if (here === recorded) return "as";
+  return here < recorded ? `${size(recorded - here)} less than` : `${size(here - recorded)} more than`;
+}
+
+function exactlyText(bytes) {
+  const mib = bytes / 2 ** 20;
+  return mib % 1024 === 0 ? `${mib / 1024}GiB` : `${Math.floor(mib)}MiB`;
+}
+
+// As the command line reads them.
+function parseSize(given) {
+  const found = /^\s*([\d.]+)\s*([kmgt]?)(i?b?)\s*$/i.exec(given);
+  if (!found || Number.isNaN(Number(found[1]))) return null;
+  const power = "kmgt".indexOf(found[2].toLowerCase()) + 1;
+  const decimal = found[2] && found[3].toLowerCase() === "b";
+  return Math.floor(Number(found[1]) * (decimal ? 1000 : 1024) ** power);
+}

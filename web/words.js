@@ -1,0 +1,93 @@
+// How numbers and places are written. Sizes read as the command line writes them.
+
+const UNITS = [[2 ** 30, "GiB", 2], [2 ** 20, "MiB", 1], [2 ** 10, "KiB", 1]];
+
+export function size(bytes) {
+  const sign = bytes < 0 ? "−" : "";
+  const n = Math.abs(bytes);
+  for (const [unit, name, digits] of UNITS) {
+    if (unit <= n) return `${sign}${(n / unit).toFixed(digits)} ${name}`;
+  }
+  return `${sign}${n} B`;
+}
+
+export function exactly(bytes) {
+  return `${bytes.toLocaleString("en")} bytes`;
+}
+
+export function number(n) {
+  return n.toLocaleString("en");
+}
+
+export function many(n, one, several = `${one}s`) {
+  return `${number(n)} ${n === 1 ? one : several}`;
+}
+
+export function duration(micros) {
+  if (micros < 1000) return `${Math.round(micros)} µs`;
+  if (micros < 1e6) return `${(micros / 1e3).toFixed(1)} ms`;
+  if (micros < 6e7) return `${(micros / 1e6).toFixed(2)} s`;
+  return `${Math.floor(micros / 6e7)} min ${Math.round((micros % 6e7) / 1e6)} s`;
+}
+
+export function share(part, whole) {
+  if (!whole) return "";
+  const percent = (100 * part) / whole;
+  return percent < 1 && 0 < part ? "<1 %" : `${percent.toFixed(0)} %`;
+}
+
+export function fileName(path) {
+  return path.split(/[/\\]/).pop();
+}
+
+// A line is [file, line, function].
+export function place(line) {
+  if (!line) return "no Python stack";
+  const [file, at, name] = line;
+  if (!file || file === "??") return name || "unknown";
+  return at ? `${fileName(file)}:${at} in ${name}` : `${fileName(file)} in ${name}`;
+}
+
+export function phaseName(phase) {
+  return { forward: "forward", backward: "backward", optimizer: "optimizer", zero_grad: "zero_grad", evaluation: "evaluation" }[phase] || phase;
+}
+
+export const ABOUT = {
+  timeline: "Every block of GPU memory from its allocation to its free. Height is size, left to right is time; each column shows the fullest moment in it.",
+  peak: "What was live at one moment: where the bytes come from and what they are for.",
+  segments: "Where memory lay: what PyTorch holds from the driver, the blocks in it, and the holes between that only a request of the right size can use.",
+  growth: "What is wrong or could be had back, with the evidence, and how memory went from step to step.",
+  whatif: "The same requests, run again through a model of PyTorch's allocator on another card or with other settings.",
+  ranks: "The recordings beside each other, and what differs between two of them.",
+};
+
+export const GLOSSARY = [
+  ["allocated", "bytes that the program's tensors occupy; what torch.cuda.memory_allocated() says"],
+  ["reserved", "bytes that PyTorch's allocator holds from the driver, allocated or not"],
+  ["block", "one allocation, from the moment it is asked for until it is given back"],
+  ["segment", "one piece of memory that the driver gave; blocks are cut out of it"],
+  ["hole", "a free part of a segment; it serves only requests that fit into it"],
+  ["pool", "memory kept apart, of a CUDA graph or a MemPool"],
+  ["expandable segment", "a segment that grows and shrinks by mapping"],
+  ["limit", "the most that the device can have given: what explains every refusal in the recording"],
+  ["activations", "made by the forward pass and kept for the backward pass"],
+  ["temporaries", "made and given back within one phase"],
+  ["workspaces", "scratch memory of cuBLAS and cuDNN"],
+  ["from before the recording", "was there already when the recorded history begins"],
+];
+
+export const KEYS = [
+  ["1 … 6", "the views"],
+  ["← →", "move; with Shift a whole window"],
+  ["+ −", "zoom in and out"],
+  ["↑ ↓", "zoom the height"],
+  ["0", "everything"],
+  ["p", "go to the peak"],
+  ["o", "go to the next out-of-memory error"],
+  ["[ ]", "the step before, the step after"],
+  ["c", "compare with this moment"],
+  ["Enter", "details of the block under the cursor"],
+  ["/", "search"],
+  ["Esc", "let go"],
+  ["t", "light or dark"],
+];
