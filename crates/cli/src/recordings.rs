@@ -27,6 +27,13 @@ pub(crate) struct Process {
     pub(crate) warnings: Vec<String>,
 }
 
+impl Process {
+    /// What could not be read of it, beside those of others.
+    pub(crate) fn said(&self) -> impl Iterator<Item = String> {
+        self.warnings.iter().map(|it| format!("{}: {it}", self.name))
+    }
+}
+
 /// Every process of the file `path`; `-` is standard input.
 pub(crate) fn of_file(path: &Path) -> anyhow::Result<Vec<Process>> {
     let shown = shown(path);

@@ -132,9 +132,7 @@ fn between(a: &Wanted, b: &Wanted) -> anyhow::Result<Difference> {
     }
     let mut res = explanation::difference(&before, &after)?;
     res.notes.extend(note.into_iter().chain(other).chain(unread));
-    let warned =
-        [x, y].map(|it| it.warnings.iter().map(move |text| format!("{}: {text}", it.name)));
-    res.notes.extend(warned.into_iter().flatten());
+    res.notes.extend([x, y].into_iter().flat_map(Process::said));
     res.notes.dedup();
     Ok(res)
 }
@@ -145,7 +143,8 @@ fn side(process: &Process, device: Option<usize>, at: At) -> Side<'_> {
 
 /// One input: of its ranks and devices, the one with the lowest peak against the one with the highest.
 fn among(one: &Wanted) -> anyhow::Result<(Difference, Option<explanation::RankTable>)> {
-    let (processes, unread) = recordings::of_path(&one.path)?;
+    let (processes, mut unread) = recordings::of_path(&one.path)?;
+    unread.extend(processes.iter().flat_map(Process::said));
     let table = explanation::RankTable::new(
         processes
             .iter()

@@ -54,8 +54,11 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
     if found.is_empty() {
         anyhow::bail!("{}", unread.join("; "));
     }
-    found[0].notes.extend(unread);
-    let comparison = explanation::compare(&found);
+    let mut comparison = explanation::compare(&found);
+    match &mut comparison {
+        Some(comparison) => comparison.table.notes.extend(unread),
+        None => found[0].notes.extend(unread),
+    }
     let nothing = found.iter().all(Explanation::is_empty);
     let is_quiet = json.as_ref().is_some_and(Sink::is_stdout);
     if let Some(sink) = json {

@@ -55,6 +55,12 @@ pub fn compare(inputs: &[Explanation]) -> Option<Comparison> {
     if largest != Bytes::ZERO {
         let most = name(&inputs[highest]);
         let off = largest.saturating_sub(smallest);
+        // A profiler's curve has a peak and no device that could stand in the table.
+        if table.rows.is_empty() {
+            let with: Vec<String> =
+                inputs.iter().map(|it| format!("{} {}", name(it), peak(it))).collect();
+            sentences.push(format!("most allocated: {}", with.join(", ")));
+        }
         if largest.0 / 20 < off.0 {
             let low = inputs.iter().min_by_key(|it| peak(it)).map(name).unwrap_or_default();
             sentences.push(format!(
