@@ -380,7 +380,7 @@ export class Timeline {
       const wide = c.measureText(text).width + 8;
       const toLeft = LEFT + width < x + wide;
       const box = toLeft ? [x - wide, x] : [x, x + wide];
-      if (taken.some((it) => it.y === y && it.box[0] < box[1] && box[0] < it.box[1])) return false;
+      if (taken.some((it) => Math.abs(it.y - y) < 14 && it.box[0] < box[1] && box[0] < it.box[1])) return false;
       taken.push({ y, box });
       label(c, text, x + (toLeft ? -5 : 5), y, toLeft ? "right" : "left", color);
       return true;
@@ -398,12 +398,13 @@ export class Timeline {
       const short = name.length < 40 ? name : `${name.slice(0, 38)}…`;
       if (!write(short, x, TOP + height - 12, inkOf("note"))) write(short, x, TOP + height - 28, inkOf("note"));
     }
-    scene.refusals.forEach((it, index) => {
-      const x = this.x(this.axisOf(it.position, marks.refusal_micros[index]));
-      if (!inside(x)) return;
+    const refused = scene.refusals.map((it, index) => ({ x: this.x(this.axisOf(it.position, marks.refusal_micros[index])), text: `${size(it.requested)} refused` })).filter((it) => inside(it.x));
+    refused.forEach(({ x, text }, index) => {
       vertical(x, inkOf("bad"), [], 1.5);
-      const text = `out of memory: ${size(it.requested)} refused`;
-      [60, 76, 92].some((y) => write(text, x, TOP + y, inkOf("bad")));
+      const long = `out of memory: ${text}`;
+      const room = (index + 1 < refused.length ? refused[index + 1].x : LEFT + width + 400) - x - 12;
+      const chosen = [long, text].find((it) => c.measureText(it).width < room);
+      if (chosen) write(chosen, x, TOP + 60, inkOf("bad")) || write(chosen, x, TOP + 78, inkOf("bad"));
     });
     if (showsPeak) {
       c.fillStyle = inkOf("ink");
@@ -518,6 +519,7 @@ export class Timeline {
       }, swatch(colorOf(group, index)), group.name)).reverse(),
       el("li", {}, el("span", { class: "swatch line ink" }), "reserved"),
       data && data.n && 1 < (data.to - data.from) / data.n ? el("li", { title: "The least that was allocated within each column" }, el("span", { class: "swatch line lowest" }), "least within a column") : null,
+      scene.refusals.length ? el("li", {}, el("span", { class: "swatch line refused" }), "a request failed") : null,
       this.levels().filter((it) => it.bytes <= this.high).map((it) => el("li", {}, el("span", { class: "swatch line dashed", style: { borderColor: it.color } }), it.name)),
       phases.size ? el("li", { class: "phases" }, "band above: ", [...phases].map((it) => el("span", {}, el("span", { class: "swatch thin", style: { background: PHASE[it] } }), phaseName(it)))) : null,
       this.marks.labels.length ? el("li", {}, el("span", { class: "swatch line dashed note" }), "annotation of the program") : null,
