@@ -385,7 +385,7 @@ export class Timeline {
       label(c, text, x + (toLeft ? -5 : 5), y, toLeft ? "right" : "left", color);
       return true;
     };
-    const peakX = this.x(this.axisOf(scene.peak_position, this.peakMicros()));
+    const peakX = this.x(this.axisOf(scene.peak_position, scene.peak_micros));
     const peakY = Math.max(TOP + 9, this.y(scene.peak_allocated) - 10);
     const showsPeak = inside(peakX) && scene.peak_allocated <= this.high;
     if (showsPeak) write(`peak ${size(scene.peak_allocated)}`, peakX, peakY, inkOf("ink"));
@@ -413,7 +413,7 @@ export class Timeline {
       c.fill();
     }
     for (const [value, name, color] of [[state.at, "this moment", inkOf("accent")], [state.compare, "compared with", inkOf("card")]]) {
-      if (value === null || value === scene.peak_position && name === "this moment" && state.at === null) continue;
+      if (value === null) continue;
       const x = this.x(this.axisOf(value, this.microsAt(value)));
       if (!inside(x)) continue;
       vertical(x, color, [4, 3], 1.5);
@@ -440,19 +440,17 @@ export class Timeline {
   // Where a position is in time, as far as the window tells.
   microsAt(position) {
     if (state.axis !== "time") return 0;
-    if (this.moment && this.moment.position === position) return this.moment.micros;
     const { data } = this;
     if (!data || !data.n) return 0;
+    // Outside of the window nobody knows; it is not in the picture either.
+    if (0 < data.from && position < data.positions[0]) return -Infinity;
+    if (data.to < this.end && data.positions[data.n - 1] < position) return Infinity;
     let [low, high] = [0, data.n - 1];
     while (low < high) {
       const middle = (low + high) >> 1;
       if (data.positions[middle] < position) low = middle + 1; else high = middle;
     }
     return data.micros[low];
-  }
-
-  peakMicros() {
-    return this.scene.peak_micros ?? this.microsAt(this.scene.peak_position);
   }
 
   async drawStrip() {
@@ -652,7 +650,7 @@ export class Timeline {
 
   async goTo(position, isMoment) {
     let at = position;
-    if (state.axis === "time") at = (await ask("moment", { r: state.r, position })).micros;
+    if (state.axis === "time") at = position === this.scene.peak_position ? this.scene.peak_micros : (await ask("moment", { r: state.r, position })).micros;
     const span = Math.min(this.to - this.from, this.end / 4);
     const half = Math.max(span / 2, 50);
     this.show(at - half, at + half);
