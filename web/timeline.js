@@ -380,12 +380,12 @@ export class Timeline {
       const wide = c.measureText(text).width + 8;
       const toLeft = LEFT + width < x + wide;
       const box = toLeft ? [x - wide, x] : [x, x + wide];
-      if (taken.some((it) => it.y === y && it.box[0] < box[1] && box[0] < it.box[1])) return false;
+      if (taken.some((it) => Math.abs(it.y - y) < 14 && it.box[0] < box[1] && box[0] < it.box[1])) return false;
       taken.push({ y, box });
       label(c, text, x + (toLeft ? -5 : 5), y, toLeft ? "right" : "left", color);
       return true;
     };
-    const peakX = this.x(this.axisOf(scene.peak_position, this.peakMicros()));
+    const peakX = this.x(this.axisOf(scene.peak_position, scene.peak_micros));
     const peakY = Math.max(TOP + 9, this.y(scene.peak_allocated) - 10);
     const showsPeak = inside(peakX) && scene.peak_allocated <= this.high;
     if (showsPeak) write(`peak ${size(scene.peak_allocated)}`, peakX, peakY, inkOf("ink"));
@@ -398,12 +398,13 @@ export class Timeline {
       const short = name.length < 40 ? name : `${name.slice(0, 38)}…`;
       if (!write(short, x, TOP + height - 12, inkOf("note"))) write(short, x, TOP + height - 28, inkOf("note"));
     }
-    scene.refusals.forEach((it, index) => {
-      const x = this.x(this.axisOf(it.position, marks.refusal_micros[index]));
-      if (!inside(x)) return;
+    const refused = scene.refusals.map((it, index) => ({ x: this.x(this.axisOf(it.position, marks.refusal_micros[index])), text: `${size(it.requested)} refused` })).filter((it) => inside(it.x));
+    refused.forEach(({ x, text }, index) => {
       vertical(x, inkOf("bad"), [], 1.5);
-      const text = `out of memory: ${size(it.requested)} refused`;
-      [60, 76, 92].some((y) => write(text, x, TOP + y, inkOf("bad")));
+      const long = `out of memory: ${text}`;
+      const room = (index + 1 < refused.length ? refused[index + 1].x : LEFT + width + 400) - x - 12;
+      const chosen = [long, text].find((it) => c.measureText(it).width < room);
+      if (chosen) write(chosen, x, TOP + 60, inkOf("bad")) || write(chosen, x, TOP + 78, inkOf("bad"));
     });
     if (showsPeak) {
       c.fillStyle = inkOf("ink");
@@ -412,7 +413,7 @@ export class Timeline {
       c.fill();
     }
     for (const [value, name, color] of [[state.at, "this moment", inkOf("accent")], [state.compare, "compared with", inkOf("card")]]) {
-      if (value === null || value === scene.peak_position && name === "this moment" && state.at === null) continue;
+      if (value === null) continue;
       const x = this.x(this.axisOf(value, this.microsAt(value)));
       if (!inside(x)) continue;
       vertical(x, color, [4, 3], 1.5);
@@ -439,19 +440,17 @@ export class Timeline {
   // Where a position is in time, as far as the window tells.
   microsAt(position) {
     if (state.axis !== "time") return 0;
-    if (this.moment && this.moment.position === position) return this.moment.micros;
     const { data } = this;
     if (!data || !data.n) return 0;
+    // Outside of the window nobody knows; it is not in the picture either.
+    if (0 < data.from && position < data.positions[0]) return -Infinity;
+    if (data.to < this.end && data.positions[data.n - 1] < position) return Infinity;
     let [low, high] = [0, data.n - 1];
     while (low < high) {
       const middle = (low + high) >> 1;
       if (data.positions[middle] < position) low = middle + 1; else high = middle;
     }
     return data.micros[low];
-  }
-
-  peakMicros() {
-    return this.scene.peak_micros ?? this.microsAt(this.scene.peak_position);
   }
 
   async drawStrip() {
@@ -518,6 +517,7 @@ export class Timeline {
       }, swatch(colorOf(group, index)), group.name)).reverse(),
       el("li", {}, el("span", { class: "swatch line ink" }), "reserved"),
       data && data.n && 1 < (data.to - data.from) / data.n ? el("li", { title: "The least that was allocated within each column" }, el("span", { class: "swatch line lowest" }), "least within a column") : null,
+      scene.refusals.length ? el("li", {}, el("span", { class: "swatch line refused" }), "a request failed") : null,
       this.levels().filter((it) => it.bytes <= this.high).map((it) => el("li", {}, el("span", { class: "swatch line dashed", style: { borderColor: it.color } }), it.name)),
       phases.size ? el("li", { class: "phases" }, "band above: ", [...phases].map((it) => el("span", {}, el("span", { class: "swatch thin", style: { background: PHASE[it] } }), phaseName(it)))) : null,
       this.marks.labels.length ? el("li", {}, el("span", { class: "swatch line dashed note" }), "annotation of the program") : null,
@@ -650,7 +650,7 @@ export class Timeline {
 
   async goTo(position, isMoment) {
     let at = position;
-    if (state.axis === "time") at = (await ask("moment", { r: state.r, position })).micros;
+    if (state.axis === "time") at = position === this.scene.peak_position ? this.scene.peak_micros : (await ask("moment", { r: state.r, position })).micros;
     const span = Math.min(this.to - this.from, this.end / 4);
     const half = Math.max(span / 2, 50);
     this.show(at - half, at + half);

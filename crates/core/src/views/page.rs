@@ -57,6 +57,7 @@ fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>) -> Value {
         "bytes_before": it.bytes_before.0,
         "peak_allocated": it.peak_allocated.0,
         "peak_position": it.peak_position,
+        "peak_micros": scene.micros_at(it.peak_position),
         "peak_reserved": it.peak_reserved.0,
         "peak_reserved_position": it.peak_reserved_position,
         "reserved_at_peak": it.reserved_at_peak.0,
