@@ -12,7 +12,7 @@ Every SNAPSHOT (a pickle; .xz is unpacked first) and a generated one of each siz
 
 Each runs in a process of its own, `--repeat` times, one after the other; the CPU seconds (user and system) are the
 least of them, the memory is the most resident. `--append` adds the table to bench/RESULTS.md. The Python that runs
-this needs torch for `trace_plot`, which is left out otherwise.
+this needs torch for `trace_plot`, which is left out otherwise. GNU time (`apt install time`) tells the memory.
 """
 
 import argparse
@@ -33,14 +33,17 @@ LOAD = "import pickle, sys; pickle.load(open(sys.argv[1], 'rb'))"
 def measure(command, repeat):
     """(least CPU seconds, most resident bytes) of `command`; None when it fails."""
     seconds, memory = [], []
-    for _ in range(repeat):
-        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _, status, usage = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode != 0:
-            return None
-        seconds.append(usage.ru_utime + usage.ru_stime)
-        memory.append(usage.ru_maxrss * 1024)
+    # A child of ours would be charged with our own memory, which it has for a moment; GNU time is small.
+    with tempfile.NamedTemporaryFile("r") as kib:
+        timed = ["time", "--quiet", "--format=%M", f"--output={kib.name}", *command]
+        for _ in range(repeat):
+            child = subprocess.Popen(timed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            _, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            if child.returncode != 0:
+                return None
+            seconds.append(usage.ru_utime + usage.ru_stime)
+            memory.append(int(pathlib.Path(kib.name).read_text()) * 1024)
     return min(seconds), max(memory)
 
 
