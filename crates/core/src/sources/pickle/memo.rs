@@ -24,13 +24,20 @@ impl Memo {
     #[inline]
     pub(super) fn get(&self, index: u64) -> Option<Value> {
         let entry = *self.entries.get(usize::try_from(index).ok()?)?;
-        let id = entry & MEMO_ID;
-        match entry & !MEMO_ID {
-            MEMO_TEXT => Some(Value::Text(TextId(id))),
-            MEMO_OBJECT => Some(Value::Object(id)),
-            MEMO_OTHER => self.others.get(id as usize).copied(),
-            _ => None,
+        let (tag, id) = (entry & !MEMO_ID, entry & MEMO_ID);
+        // Two comparisons, which the processor foresees better than a jump table.
+        if tag == MEMO_OBJECT {
+            Some(Value::Object(id))
+        } else if tag == MEMO_TEXT {
+            Some(Value::Text(TextId(id)))
+        } else {
+            self.rare(tag, id)
         }
+    }
+
+    #[cold]
+    fn rare(&self, tag: u32, id: u32) -> Option<Value> {
+        (tag == MEMO_OTHER).then(|| self.others.get(id as usize).copied()).flatten()
     }
 
     /// Stores `value` after all others.

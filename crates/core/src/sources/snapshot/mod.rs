@@ -158,21 +158,18 @@ fn layout_of(decoder: &Decoder, top: Top) -> Layout {
 }
 
 /// The layout of what stood there when the machine stopped early, from what was on its stack: the
-/// lists that were not finished are still open there, with the items that they had waiting.
+/// lists that were not finished are still open there, with the items that they had waiting. None if
+/// nothing that matters was complete: that is no snapshot of an idle device.
 fn salvage(decoder: &mut Decoder, stack: &[Value]) -> Option<Layout> {
     let mut res = Layout::default();
-    let mut is_snapshot = false;
     // Where items come one by one, the outermost dict already has the finished ones.
     if let Some(&Value::Object(top)) = stack.first()
         && let Object::Top(top) = decoder.close(top)
     {
         res = layout_of(decoder, decoder.top(top));
-        is_snapshot = true;
     }
     let is_word = |value: &Value, word: Word| matches!(value, Value::Text(it) if word.is(*it));
-    is_snapshot |= stack.iter().any(|it| is_word(it, Word::Segments));
     if let Some(at) = stack.iter().position(|it| is_word(it, Word::DeviceTraces)) {
-        is_snapshot = true;
         res.devices.clear();
         let mut objects = stack[at + 1..].iter();
         if let Some(Value::Object(outer)) = objects.next()
@@ -207,7 +204,7 @@ fn salvage(decoder: &mut Decoder, stack: &[Value]) -> Option<Layout> {
     }
     res.segments =
         Span { first: 0, len: u32::try_from(decoder.segments.len()).unwrap_or(u32::MAX) };
-    (is_snapshot || 0 < n_events || 0 < res.segments.len).then_some(res)
+    (0 < n_events || 0 < res.segments.len).then_some(res)
 }
 
 /// The trace, and what is wrong with it. `at` is where reading ended.
