@@ -11,7 +11,8 @@ use crate::{
     replay::{
         config::{Config, TorchVersion},
         driver::{Choice, Driver},
-        heap::{Block, FreeKey, Heap, Slot, State},
+        free_set::FreeKey,
+        heap::{Block, Heap, Slot, State},
         rounding::{SMALL_SIZE, allocation_size, round_size, should_split},
         stats::Stats,
     },
@@ -160,7 +161,7 @@ impl<D: Driver> Allocator<D> {
         let Params { size, .. } = *params;
         let max_split = self.max_split;
         let arena = &self.heap.arenas[params.arena as usize];
-        let mut candidates = arena.free.range(FreeKey::at_least(size)..);
+        let mut candidates = arena.free.at_or_after(FreeKey::at_least(size));
         let mut slot = candidates.next()?.slot;
         if self.heap.block(slot).expandable {
             if self.expandable_active(params.pool) {
@@ -295,8 +296,20 @@ impl<D: Driver> Allocator<D> {
         }
     }
 
-    /// The first half of `free`: the program gives a block back.
+    /// `free` of a block that no other stream uses.
+    pub(super) fn free(&mut self, slot: Slot) {
+        self.give_back(slot);
+        self.complete(slot);
+    }
+
+    /// The first half of `free`: the program gives a block back that another stream may be using.
     pub(super) fn free_requested(&mut self, slot: Slot) {
+        self.give_back(slot);
+        self.heap.set_state(slot, State::Pending);
+        self.pending.insert(slot);
+    }
+
+    fn give_back(&mut self, slot: Slot) {
         let class = self.heap.class_of(slot);
         let size = self.heap.block(slot).size;
         self.stats.allocation.decrease(class, 1);
@@ -304,13 +317,16 @@ impl<D: Driver> Allocator<D> {
         if self.max_split <= size {
             self.stats.oversize_allocations.decrease(1);
         }
-        self.heap.set_state(slot, State::Pending);
-        self.pending.insert(slot);
     }
 
-    /// `free_block`, the second half: a pending block becomes reusable and joins its neighbours.
+    /// The second half: nobody uses the pending block any more.
     pub(super) fn free_completed(&mut self, slot: Slot) {
         self.pending.remove(&slot);
+        self.complete(slot);
+    }
+
+    /// `free_block`: a block becomes reusable and joins its neighbours.
+    fn complete(&mut self, slot: Slot) {
         let class = self.heap.class_of(slot);
         let Block { size: original, requested, expandable, prev, .. } = *self.heap.block(slot);
         let mut n_swallowed = 0;

@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    replay::config::TieBreak,
+    replay::{
+        config::TieBreak,
+        free_set::{FreeKey, FreeSet},
+    },
     trace::{PoolId, SizeClass, StreamId},
 };
 
@@ -15,6 +18,9 @@ pub(super) struct Slot(u32);
 impl Slot {
     /// No block.
     pub(super) const NONE: Slot = Slot(u32::MAX);
+
+    /// The first of the table.
+    pub(super) const FIRST: Slot = Slot(0);
 
     /// Its place in the table.
     pub(super) fn index(self) -> usize {
@@ -66,20 +72,11 @@ pub(super) struct Arena {
     pub(super) class: SizeClass,
     pub(super) stream: StreamId,
     /// The free blocks in the order of PyTorch's free set, whose first key, the stream, is this arena's.
-    pub(super) free: BTreeSet<FreeKey>,
+    pub(super) free: FreeSet,
     /// The unmapped blocks, by address.
     pub(super) unmapped: BTreeSet<(u64, Slot)>,
     /// Searches so far (`get_free_blocks_call_count`), counted for collection of garbage.
     pub(super) searches: u64,
-}
-
-/// A block's place in the free set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FreeKey {
-    pub(super) size: u64,
-    order: u64,
-    address: u64,
-    pub(super) slot: Slot,
 }
 
 /// All blocks of one device.
@@ -95,13 +92,6 @@ pub(super) struct Heap {
     pub(super) segments: BTreeMap<u64, Slot>,
     tie_break: TieBreak,
     counter: u64,
-}
-
-impl FreeKey {
-    /// Below every block of `size` or more.
-    pub(super) fn at_least(size: u64) -> FreeKey {
-        FreeKey { size, order: 0, address: 0, slot: Slot(0) }
-    }
 }
 
 impl Block {
@@ -168,7 +158,7 @@ impl Heap {
                 pool,
                 class,
                 stream,
-                free: BTreeSet::new(),
+                free: FreeSet::default(),
                 unmapped: BTreeSet::new(),
                 searches: 0,
             });
@@ -224,7 +214,7 @@ impl Heap {
         let arena = &mut arenas[block.arena as usize];
         match block.state {
             State::Free => {
-                arena.free.remove(&key);
+                arena.free.remove(key);
             }
             State::Unmapped => {
                 arena.unmapped.remove(&(block.address, slot));
@@ -347,7 +337,7 @@ impl Heap {
             if last.state == block.state && matches!(block.state, State::Free | State::Unmapped) {
                 return Some("no two free neighbours have the same mapped state");
             }
-            if block.state == State::Free && !self.arena_of(slot).free.contains(&self.key(slot)) {
+            if block.state == State::Free && !self.arena_of(slot).free.contains(self.key(slot)) {
                 return Some("a free block stands in the free set");
             }
         }
