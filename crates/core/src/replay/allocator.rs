@@ -161,9 +161,9 @@ impl<D: Driver> Allocator<D> {
         let Params { size, .. } = *params;
         let max_split = self.max_split;
         let arena = &self.heap.arenas[params.arena as usize];
-        let mut candidates = arena.free.at_or_after(FreeKey::at_least(size));
-        let mut slot = candidates.next()?.slot;
+        let mut slot = arena.free.first_at_or_after(FreeKey::at_least(size))?.slot;
         if self.heap.block(slot).expandable {
+            let candidates = arena.free.at_or_after(FreeKey::at_least(size)).skip(1);
             if self.expandable_active(params.pool) {
                 // A block at the end of what is mapped could grow, so it counts as that large.
                 let could_grow_to = |slot: Slot| {
@@ -181,7 +181,8 @@ impl<D: Driver> Allocator<D> {
                     slot = next.slot;
                 }
             } else {
-                slot = candidates.map(|it| it.slot).find(|it| !self.heap.block(*it).expandable)?;
+                let mut rest = candidates.map(|it| it.slot);
+                slot = rest.find(|it| !self.heap.block(*it).expandable)?;
             }
         }
         let found = self.heap.block(slot).size;
