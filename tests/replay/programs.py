@@ -1,11 +1,13 @@
 """Random programs for PyTorch's allocator, run by the real one on the phantom: a recording of each, and what
 the allocator itself counted.
 
-    programs.py FOLDER FIRST LAST
+    programs.py FOLDER FIRST LAST [--named-pools]
 
 runs the programs with these seeds in one process and writes, for each and for places inside it, FOLDER/SEED-N.pickle,
 the recording up to there, and FOLDER/SEED-N.json: `settings`, `limit` (bytes that the allocator may take, if it
 is limited) and for each device what `memory_stats` said. A seed stands for the same program everywhere.
+With `--named-pools`, pools and graphs live to the end, where the recording names them: torch 2.11 gives
+events no pool.
 """
 
 import ctypes
@@ -70,7 +72,8 @@ class Full(Exception):
 class Program:
     """What one program has, and what it does."""
 
-    def __init__(self, r, n_devices):
+    def __init__(self, r, n_devices, keeps_pools):
+        self.keeps_pools = keeps_pools
         self.r = r
         self.live = []
         self.events = []
@@ -127,7 +130,7 @@ class Program:
         with torch.cuda.device(0), torch.cuda.use_mem_pool(r.choice(self.pools)):
             for _ in range(r.randrange(1, 20)):
                 self.step(depth + 1)
-        if r.random() < 0.3:
+        if r.random() < 0.3 and not self.keeps_pools:
             self.pools.pop(r.randrange(len(self.pools)))
 
     def capture(self):
@@ -144,11 +147,14 @@ class Program:
                         if kept and r.random() < 0.4:
                             kept.pop(r.randrange(len(kept)))
             except torch.OutOfMemoryError:
+                # What it got before stays its own.
+                if self.keeps_pools:
+                    self.graphs.append(graph)
                 return
         self.graphs.append(graph)
         if r.random() < 0.5:
             self.live.extend(kept)
-        if r.random() < 0.4:
+        if r.random() < 0.4 and not self.keeps_pools:
             self.graphs.pop(r.randrange(len(self.graphs)))
 
     def step(self, depth=0):
@@ -189,13 +195,13 @@ def record(path, known, devices):
     pathlib.Path(f"{path}.json").write_text(json.dumps(known | dict(stats=stats)))
 
 
-def run(seed, folder):
+def run(seed, folder, keeps_pools):
     r = random.Random(seed)
     forget_everything()
     text = settings(r)
     if text:
         torch._C._accelerator_setAllocatorSettings(text)
-    program = Program(r, torch.cuda.device_count())
+    program = Program(r, torch.cuda.device_count(), keeps_pools)
     # Often less than the card has, so that requests fail; collection of garbage needs a limit.
     is_limited = r.random() < (0.8 if "garbage" in text else 0.4)
     fraction = r.choice([0.05, 0.1, 0.2, 0.5]) if is_limited else 1.0
@@ -219,6 +225,7 @@ def run(seed, folder):
         graphs=program.uses_graphs,
     )
     stacks = r.choice([dict(context="all"), dict(context="all"), dict(context="alloc"), dict(context=None)])
+    known["stacks"] = stacks["context"] == "all"
     torch.cuda.memory._record_memory_history("all", stacks="python", **stacks)
     places = {r.randrange(N_STEPS) for _ in range(2)}
     n = 0
@@ -240,7 +247,7 @@ def main():
     torch.cuda.init()
     torch.empty(1, device="cuda")
     for seed in range(first, last):
-        run(seed, folder)
+        run(seed, folder, "--named-pools" in sys.argv)
 
 
 if __name__ == "__main__":

@@ -187,6 +187,7 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn is_an_ordered_set(steps in prop::collection::vec((any::<bool>(), 0_u64..300, 0_u64..2), 0..2000)) {
             let mut set = FreeSet::default();
