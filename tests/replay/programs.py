@@ -79,6 +79,7 @@ class Program:
         self.events = []
         self.size = [sizes(r) for _ in range(r.randrange(1, 4))]
         self.pools = []
+        self.active = []
         self.graphs = []
         self.devices = [0] if r.random() < 0.7 else list(range(n_devices))
         n_streams = r.choice([1, 1, 1, 2, 3])
@@ -124,12 +125,18 @@ class Program:
 
     def in_pool(self, depth=0):
         r = self.r
-        if not self.pools or r.random() < 0.5:
+        # One that is in use already cannot be used again inside.
+        idle = [it for it in self.pools if it not in self.active]
+        if not idle or r.random() < 0.5:
             with torch.cuda.device(0):
-                self.pools.append(torch.cuda.MemPool())
-        with torch.cuda.device(0), torch.cuda.use_mem_pool(r.choice(self.pools)):
+                idle = [torch.cuda.MemPool()]
+            self.pools += idle
+        pool = r.choice(idle)
+        self.active.append(pool)
+        with torch.cuda.device(0), torch.cuda.use_mem_pool(pool):
             for _ in range(r.randrange(1, 20)):
                 self.step(depth + 1)
+        self.active.remove(pool)
         if r.random() < 0.3 and not self.keeps_pools:
             self.pools.pop(r.randrange(len(self.pools)))
 
@@ -179,6 +186,8 @@ def forget_everything():
     """Makes the allocator as it is in a new process, as far as it can be."""
     torch.cuda.synchronize()
     torch.cuda.memory._record_memory_history(None)
+    # What was counted under a split limit is given back under it.
+    torch.cuda.empty_cache()
     torch._C._accelerator_setAllocatorSettings(UNSET)
     for device in range(torch.cuda.device_count()):
         torch.cuda.set_per_process_memory_fraction(1.0, device)
@@ -221,6 +230,7 @@ def run(seed, folder, keeps_pools):
         total=total,
         limit=int(total * fraction) if fraction < 1 else None,
         capacity={device: torch.cuda.mem_get_info(device)[0] for device in program.devices},
+        keeps_pools=keeps_pools,
         pools=program.uses_pools,
         graphs=program.uses_graphs,
     )
