@@ -21,7 +21,7 @@ from harness import PYTHON, Unpacked  # noqa: E402
 
 CARD = ["--gpu", "h200", "--memory", "2GiB", "--gpus", "2"]
 PROGRAMS = ROOT / "tests" / "replay" / "programs.py"
-AT_ONCE = 100
+AT_ONCE = 40
 
 
 def record(folder, n):

@@ -45,7 +45,6 @@ impl FreeKey {
         FreeKey::new(size, 0)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half of a number twice as wide")]
     fn size(self) -> u64 {
         (self.0 >> 64) as u64
     }
