@@ -1,11 +1,14 @@
 """Random programs for PyTorch's allocator, run by the real one on the phantom: a recording of each, and what
 the allocator itself counted.
 
-    programs.py FOLDER FIRST LAST
+    programs.py FOLDER FIRST LAST [--named-pools]
 
 runs the programs with these seeds in one process and writes, for each and for places inside it, FOLDER/SEED-N.pickle,
 the recording up to there, and FOLDER/SEED-N.json: `settings`, `limit` (bytes that the allocator may take, if it
-is limited) and for each device what `memory_stats` said. A seed stands for the same program everywhere.
+is limited) and for each device what `memory_stats` said. `large_segment_size_mb` is
+one for the process, drawn from FIRST: an expandable segment keeps the granule that it began with.
+With `--named-pools`, pools and graphs live to the end, where the recording names them: torch 2.11 gives
+events no pool.
 """
 
 import ctypes
@@ -20,11 +23,11 @@ KIB, MIB = 1 << 10, 1 << 20
 # At and around the allocator's own limits.
 LIMITS = [512, MIB, 2 * MIB, 10 * MIB, 20 * MIB, 32 * MIB, 64 * MIB]
 N_STEPS = 500
-# What torch does not set back by itself when it reads the next text.
-UNSET = "large_segment_size_mb:20,max_non_split_rounding_mb:20,expandable_segments:False"
+# Half of all processes have torch's own.
+LARGE_SEGMENTS = [20, 20, 20, 20, 12, 30, 64, 128]
 
 
-def settings(r):
+def settings(r, large):
     """The text of PYTORCH_CUDA_ALLOC_CONF: often nothing, often one thing, sometimes several together."""
     choices = {
         "max_split_size_mb": lambda: r.choice([20, 21, 32, 64, 128]),
@@ -34,17 +37,16 @@ def settings(r):
         "garbage_collection_threshold": lambda: r.choice([0.2, 0.5, 0.6, 0.8, 0.95]),
         "max_non_split_rounding_mb": lambda: r.choice([21, 40, 200]),
         "expandable_segments": lambda: "True",
-        "large_segment_size_mb": lambda: r.choice([12, 20, 30, 64, 128]),
     }
-    n = r.choice([0, 1, 1, 1, 2, 2, 3, 6])
+    n = r.choice([0, 1, 1, 1, 2, 2, 3, 5])
     chosen = {key: choices[key]() for key in r.sample(list(choices), n)}
     for key in ["max_split_size_mb", "max_non_split_rounding_mb"]:
         # Since torch 2.11 a smaller one is refused.
         if key in chosen:
-            chosen[key] = max(chosen[key], chosen.get("large_segment_size_mb", 20))
+            chosen[key] = max(chosen[key], large)
     # torch checks the others against it while it reads them.
-    chosen = {key: chosen[key] for key in sorted(chosen, key=lambda it: it != "large_segment_size_mb")}
-    return ",".join(f"{key}:{value}" for key, value in chosen.items())
+    first = {} if large == 20 else {"large_segment_size_mb": large, "max_non_split_rounding_mb": max(large, 20)}
+    return ",".join(f"{key}:{value}" for key, value in (first | chosen).items())
 
 
 def sizes(r):
@@ -70,12 +72,15 @@ class Full(Exception):
 class Program:
     """What one program has, and what it does."""
 
-    def __init__(self, r, n_devices):
+    def __init__(self, r, n_devices, keeps_pools):
+        self.keeps_pools = keeps_pools
         self.r = r
         self.live = []
         self.events = []
         self.size = [sizes(r) for _ in range(r.randrange(1, 4))]
         self.pools = []
+        self.active = []
+        self.is_limited = False
         self.graphs = []
         self.devices = [0] if r.random() < 0.7 else list(range(n_devices))
         n_streams = r.choice([1, 1, 1, 2, 3])
@@ -121,18 +126,27 @@ class Program:
 
     def in_pool(self, depth=0):
         r = self.r
-        if not self.pools or r.random() < 0.5:
+        # One that is in use already cannot be used again inside.
+        idle = [it for it in self.pools if it not in self.active]
+        if not idle or r.random() < 0.5:
             with torch.cuda.device(0):
-                self.pools.append(torch.cuda.MemPool())
-        with torch.cuda.device(0), torch.cuda.use_mem_pool(r.choice(self.pools)):
+                idle = [torch.cuda.MemPool()]
+            self.pools += idle
+        pool = r.choice(idle)
+        self.active.append(pool)
+        with torch.cuda.device(0), torch.cuda.use_mem_pool(pool):
             for _ in range(r.randrange(1, 20)):
                 self.step(depth + 1)
-        if r.random() < 0.3:
+        self.active.remove(pool)
+        if r.random() < 0.3 and not self.keeps_pools:
             self.pools.pop(r.randrange(len(self.pools)))
 
     def capture(self):
         r = self.r
         torch.cuda.synchronize()
+        # torch aborts when there is no room for the first two bytes of a graph.
+        if self.is_limited or torch.cuda.mem_get_info(0)[0] < 64 * MIB:
+            return
         graph = torch.cuda.CUDAGraph()
         pool = r.choice(self.graphs).pool() if self.graphs and r.random() < 0.3 else None
         kept = []
@@ -148,7 +162,7 @@ class Program:
         self.graphs.append(graph)
         if r.random() < 0.5:
             self.live.extend(kept)
-        if r.random() < 0.4:
+        if r.random() < 0.4 and not self.keeps_pools:
             self.graphs.pop(r.randrange(len(self.graphs)))
 
     def step(self, depth=0):
@@ -169,11 +183,15 @@ class Program:
             self.capture()
 
 
-def forget_everything():
+def forget_everything(large):
     """Makes the allocator as it is in a new process, as far as it can be."""
     torch.cuda.synchronize()
     torch.cuda.memory._record_memory_history(None)
-    torch._C._accelerator_setAllocatorSettings(UNSET)
+    # What was counted under a split limit is given back under it.
+    torch.cuda.empty_cache()
+    # What torch does not set back by itself when it reads the next text.
+    unset = f"large_segment_size_mb:{large},max_non_split_rounding_mb:{max(large, 20)},expandable_segments:False"
+    torch._C._accelerator_setAllocatorSettings(unset)
     for device in range(torch.cuda.device_count()):
         torch.cuda.set_per_process_memory_fraction(1.0, device)
     torch.cuda.empty_cache()
@@ -189,16 +207,17 @@ def record(path, known, devices):
     pathlib.Path(f"{path}.json").write_text(json.dumps(known | dict(stats=stats)))
 
 
-def run(seed, folder):
+def run(seed, folder, large, keeps_pools):
     r = random.Random(seed)
-    forget_everything()
-    text = settings(r)
+    forget_everything(large)
+    text = settings(r, large)
     if text:
         torch._C._accelerator_setAllocatorSettings(text)
-    program = Program(r, torch.cuda.device_count())
+    program = Program(r, torch.cuda.device_count(), keeps_pools)
     # Often less than the card has, so that requests fail; collection of garbage needs a limit.
     is_limited = r.random() < (0.8 if "garbage" in text else 0.4)
     fraction = r.choice([0.05, 0.1, 0.2, 0.5]) if is_limited else 1.0
+    program.is_limited = is_limited
     for device in program.devices:
         torch.cuda.set_per_process_memory_fraction(fraction, device)
     # Or somebody else has it.
@@ -215,10 +234,12 @@ def run(seed, folder):
         total=total,
         limit=int(total * fraction) if fraction < 1 else None,
         capacity={device: torch.cuda.mem_get_info(device)[0] for device in program.devices},
+        keeps_pools=keeps_pools,
         pools=program.uses_pools,
         graphs=program.uses_graphs,
     )
     stacks = r.choice([dict(context="all"), dict(context="all"), dict(context="alloc"), dict(context=None)])
+    known["stacks"] = stacks["context"] == "all"
     torch.cuda.memory._record_memory_history("all", stacks="python", **stacks)
     places = {r.randrange(N_STEPS) for _ in range(2)}
     n = 0
@@ -239,8 +260,9 @@ def main():
     folder, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     torch.cuda.init()
     torch.empty(1, device="cuda")
+    large = random.Random(first).choice(LARGE_SEGMENTS)
     for seed in range(first, last):
-        run(seed, folder)
+        run(seed, folder, large, "--named-pools" in sys.argv)
 
 
 if __name__ == "__main__":

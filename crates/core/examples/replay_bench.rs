@@ -82,21 +82,7 @@ fn main() {
                 "stats": {},
             });
             let stats = line["stats"].as_object_mut().expect("an object");
-            for (name, array) in checked.stats.arrays() {
-                for (class, stat) in [
-                    ("all", array.all),
-                    ("small_pool", array.small_pool),
-                    ("large_pool", array.large_pool),
-                ] {
-                    stats.insert(format!("{name}.{class}.current"), stat.current.into());
-                    stats.insert(format!("{name}.{class}.peak"), stat.peak.into());
-                    stats.insert(format!("{name}.{class}.allocated"), stat.allocated.into());
-                    stats.insert(format!("{name}.{class}.freed"), stat.freed.into());
-                }
-            }
-            for (name, count) in checked.stats.counters() {
-                stats.insert(name.to_owned(), count.into());
-            }
+            stats.extend(checked.stats.named().into_iter().map(|(name, it)| (name, it.into())));
             println!("{line}");
         }
     }

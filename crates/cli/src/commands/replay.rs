@@ -4,7 +4,7 @@ use std::{io::Write, path::Path};
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    replay::{self, Config, TorchVersion},
+    replay::{self, Config, Program, TorchVersion},
     sources::{self, snapshot},
     trace::{DeviceTrace, Settings, Trace},
     units::Bytes,
@@ -34,10 +34,8 @@ pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyho
     let torch = replay::recorded_version(&trace, device);
     let settings = trace.settings.clone().unwrap_or_default();
     let (checked, program) = replay::follow(&trace, device, Config::of_recording(&settings, torch));
-    let config = config(args, &settings, torch, program.observed_limit)?;
-    let sweep = args
-        .sweep
-        .then(|| replay::candidates(&program, config.torch, config.capacity, config.fraction));
+    let config = config(args, &settings, torch, &program)?;
+    let sweep = args.sweep.then(|| replay::candidates(&program, &config));
     if args.capacity.is_some() && args.outside == Bytes::ZERO {
         notes.push(NOTHING_OUTSIDE.to_owned());
     }
@@ -120,7 +118,7 @@ fn config(
     args: &ReplayArgs,
     settings: &Settings,
     recorded: TorchVersion,
-    observed_limit: Option<Bytes>,
+    program: &Program,
 ) -> anyhow::Result<Config> {
     let torch = args.torch.unwrap_or(recorded);
     let mut config = match &args.alloc_conf {
@@ -134,8 +132,13 @@ fn config(
         ),
         Some(capacity) => Some(capacity.saturating_sub(args.outside)),
         // What the recorded run could not go beyond holds for this one too.
-        None => observed_limit,
+        None => program.observed_limit,
     };
+    // The fraction is one of the whole card.
+    config.card = args.capacity;
+    if args.capacity.is_none() && args.fraction.is_none() {
+        config.known_limit = program.known_limit;
+    }
     config.fraction = args.fraction.or(config.fraction);
     Ok(config)
 }

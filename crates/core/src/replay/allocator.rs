@@ -11,7 +11,8 @@ use crate::{
     replay::{
         config::{Config, TorchVersion},
         driver::{Choice, Driver},
-        heap::{Block, FreeKey, Heap, Slot, State},
+        free_set::FreeKey,
+        heap::{Block, Heap, Slot, State},
         rounding::{SMALL_SIZE, allocation_size, round_size, should_split},
         stats::Stats,
     },
@@ -160,9 +161,9 @@ impl<D: Driver> Allocator<D> {
         let Params { size, .. } = *params;
         let max_split = self.max_split;
         let arena = &self.heap.arenas[params.arena as usize];
-        let mut candidates = arena.free.range(FreeKey::at_least(size)..);
-        let mut slot = candidates.next()?.slot;
+        let mut slot = arena.free.first_at_or_after(FreeKey::at_least(size))?.slot;
         if self.heap.block(slot).expandable {
+            let candidates = arena.free.at_or_after(FreeKey::at_least(size)).skip(1);
             if self.expandable_active(params.pool) {
                 // A block at the end of what is mapped could grow, so it counts as that large.
                 let could_grow_to = |slot: Slot| {
@@ -180,7 +181,8 @@ impl<D: Driver> Allocator<D> {
                     slot = next.slot;
                 }
             } else {
-                slot = candidates.map(|it| it.slot).find(|it| !self.heap.block(*it).expandable)?;
+                let mut rest = candidates.map(|it| it.slot);
+                slot = rest.find(|it| !self.heap.block(*it).expandable)?;
             }
         }
         let found = self.heap.block(slot).size;
@@ -295,8 +297,20 @@ impl<D: Driver> Allocator<D> {
         }
     }
 
-    /// The first half of `free`: the program gives a block back.
+    /// `free` of a block that no other stream uses.
+    pub(super) fn free(&mut self, slot: Slot) {
+        self.give_back(slot);
+        self.complete(slot);
+    }
+
+    /// The first half of `free`: the program gives a block back that another stream may be using.
     pub(super) fn free_requested(&mut self, slot: Slot) {
+        self.give_back(slot);
+        self.heap.set_state(slot, State::Pending);
+        self.pending.insert(slot);
+    }
+
+    fn give_back(&mut self, slot: Slot) {
         let class = self.heap.class_of(slot);
         let size = self.heap.block(slot).size;
         self.stats.allocation.decrease(class, 1);
@@ -304,13 +318,16 @@ impl<D: Driver> Allocator<D> {
         if self.max_split <= size {
             self.stats.oversize_allocations.decrease(1);
         }
-        self.heap.set_state(slot, State::Pending);
-        self.pending.insert(slot);
     }
 
-    /// `free_block`, the second half: a pending block becomes reusable and joins its neighbours.
+    /// The second half: nobody uses the pending block any more.
     pub(super) fn free_completed(&mut self, slot: Slot) {
         self.pending.remove(&slot);
+        self.complete(slot);
+    }
+
+    /// `free_block`: a block becomes reusable and joins its neighbours.
+    fn complete(&mut self, slot: Slot) {
         let class = self.heap.class_of(slot);
         let Block { size: original, requested, expandable, prev, .. } = *self.heap.block(slot);
         let mut n_swallowed = 0;

@@ -381,15 +381,16 @@ impl Follower<'_> {
             }
             self.replay.freed.push(Freed { event: EventId(id_of(at)), block, size });
         }
-        let state = live.slot.map(|it| (it, self.model.heap.block(it).state));
-        if let Some((slot, State::Allocated)) = state {
-            self.model.free_requested(slot);
-        }
         if is_completion {
             self.model.driver.live.remove(&event.address);
-            if let Some(slot) = live.slot {
-                self.model.free_completed(slot);
-            }
+        }
+        let Some(slot) = live.slot else { return };
+        let is_allocated = self.model.heap.block(slot).state == State::Allocated;
+        match (is_allocated, is_completion) {
+            (true, true) => self.model.free(slot),
+            (true, false) => self.model.free_requested(slot),
+            (false, true) => self.model.free_completed(slot),
+            (false, false) => {}
         }
     }
 

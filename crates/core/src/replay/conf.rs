@@ -150,9 +150,12 @@ fn set(key: &str, value: &str, config: &mut Config) -> Result<(), &'static str> 
             config.fraction = Some(share);
         }
         "max_non_split_rounding_mb" => {
-            const EXPECTED: &str = "a number of MiB above 20";
-            config.max_non_split_rounding =
-                mib(value).filter(|it| Bytes::mib(20) < *it).ok_or(EXPECTED)?;
+            const EXPECTED: &str = "a number of MiB above 20 (from 20 on since torch 2.10; from large_segment_size_mb on since 2.11)";
+            let is_enough = |it: &Bytes| match config.torch {
+                torch if torch < TorchVersion::two(10) => Bytes::mib(20) < *it,
+                _ => large <= *it,
+            };
+            config.max_non_split_rounding = mib(value).filter(is_enough).ok_or(EXPECTED)?;
         }
         "large_segment_size_mb" => {
             const EXPECTED: &str = "a number of MiB above 10";
@@ -282,6 +285,10 @@ mod tests {
         );
         assert!(error("max_split_size_mb:20", 9).contains("above 20"));
         assert!(of("max_split_size_mb:20", 10).is_ok());
+        assert!(error("max_non_split_rounding_mb:20", 9).contains("above 20"));
+        assert!(of("max_non_split_rounding_mb:20", 10).is_ok());
+        let both = "large_segment_size_mb:64,max_non_split_rounding_mb:40";
+        assert!(error(both, 11).contains("from large_segment_size_mb on"));
         assert!(error("expandable_segments:true", 6).contains("`True` or `False`"));
         assert!(error("expandable_segments", 6).contains("has no value"));
     }

@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    replay::config::TieBreak,
+    replay::{
+        config::TieBreak,
+        free_set::{FreeKey, FreeSet},
+    },
     trace::{PoolId, SizeClass, StreamId},
 };
 
@@ -15,6 +18,10 @@ pub(super) struct Slot(u32);
 impl Slot {
     /// No block.
     pub(super) const NONE: Slot = Slot(u32::MAX);
+
+    /// The first of the table.
+    #[cfg(test)]
+    pub(super) const FIRST: Slot = Slot(0);
 
     /// Its place in the table.
     pub(super) fn index(self) -> usize {
@@ -48,7 +55,8 @@ pub(super) struct Block {
     pub(super) size: u64,
     /// What the program asked for; stale when free.
     pub(super) requested: u64,
-    /// Its place among blocks of equal size: the registration counter (allocator.md, A.5).
+    /// Its place among blocks of equal size (allocator.md, A.5): the address; or the number of the block
+    /// object; or the number of the segment, and the place in it in units of 512 bytes.
     order: u64,
     /// The count of searches when it became free (`gc_count_base`).
     pub(super) searches: u64,
@@ -66,20 +74,11 @@ pub(super) struct Arena {
     pub(super) class: SizeClass,
     pub(super) stream: StreamId,
     /// The free blocks in the order of PyTorch's free set, whose first key, the stream, is this arena's.
-    pub(super) free: BTreeSet<FreeKey>,
+    pub(super) free: FreeSet,
     /// The unmapped blocks, by address.
     pub(super) unmapped: BTreeSet<(u64, Slot)>,
     /// Searches so far (`get_free_blocks_call_count`), counted for collection of garbage.
     pub(super) searches: u64,
-}
-
-/// A block's place in the free set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FreeKey {
-    pub(super) size: u64,
-    order: u64,
-    address: u64,
-    pub(super) slot: Slot,
 }
 
 /// All blocks of one device.
@@ -95,13 +94,6 @@ pub(super) struct Heap {
     pub(super) segments: BTreeMap<u64, Slot>,
     tie_break: TieBreak,
     counter: u64,
-}
-
-impl FreeKey {
-    /// Below every block of `size` or more.
-    pub(super) fn at_least(size: u64) -> FreeKey {
-        FreeKey { size, order: 0, address: 0, slot: Slot(0) }
-    }
 }
 
 impl Block {
@@ -168,7 +160,7 @@ impl Heap {
                 pool,
                 class,
                 stream,
-                free: BTreeSet::new(),
+                free: FreeSet::default(),
                 unmapped: BTreeSet::new(),
                 searches: 0,
             });
@@ -192,7 +184,11 @@ impl Heap {
             address,
             size,
             requested: 0,
-            order: self.counter,
+            order: match self.tie_break {
+                TieBreak::Address => address,
+                TieBreak::BlockMade => self.counter,
+                TieBreak::SegmentMade => self.counter << 32,
+            },
             searches: 0,
             prev: Slot::NONE,
             next: Slot::NONE,
@@ -224,7 +220,7 @@ impl Heap {
         let arena = &mut arenas[block.arena as usize];
         match block.state {
             State::Free => {
-                arena.free.remove(&key);
+                arena.free.remove(key, slot);
             }
             State::Unmapped => {
                 arena.unmapped.remove(&(block.address, slot));
@@ -235,7 +231,7 @@ impl Heap {
         match state {
             State::Free => {
                 block.searches = arena.searches;
-                arena.free.insert(key);
+                arena.free.insert(key, slot);
             }
             State::Unmapped => {
                 arena.unmapped.insert((block.address, slot));
@@ -252,6 +248,12 @@ impl Heap {
         let rest = self.push(Block {
             address: front.address + size,
             size: front.size - size,
+            order: match self.tie_break {
+                TieBreak::Address => front.order + size,
+                // The front part is the new object, and the rest keeps its number.
+                TieBreak::BlockMade => front.order,
+                TieBreak::SegmentMade => front.order + size / 512,
+            },
             prev: slot,
             state: State::Vacant,
             ..front
@@ -263,7 +265,6 @@ impl Heap {
         let block = self.block_mut(slot);
         block.size = size;
         block.next = rest;
-        // In 2.12 the front part is the new object, and the rest keeps its number.
         if let Some(made) = made {
             block.order = made;
         }
@@ -281,7 +282,9 @@ impl Heap {
         let block = self.block_mut(slot);
         block.size += size;
         block.next = after;
-        block.order = order;
+        if self.tie_break == TieBreak::BlockMade {
+            self.block_mut(slot).order = order;
+        }
         self.block_mut(next).state = State::Vacant;
         self.vacant.push(next);
     }
@@ -347,7 +350,9 @@ impl Heap {
             if last.state == block.state && matches!(block.state, State::Free | State::Unmapped) {
                 return Some("no two free neighbours have the same mapped state");
             }
-            if block.state == State::Free && !self.arena_of(slot).free.contains(&self.key(slot)) {
+            if block.state == State::Free
+                && !self.arena_of(slot).free.contains(self.key(slot), slot)
+            {
                 return Some("a free block stands in the free set");
             }
         }
@@ -357,9 +362,8 @@ impl Heap {
     }
 
     fn key(&self, slot: Slot) -> FreeKey {
-        let Block { size, order, address, .. } = *self.block(slot);
-        let order = if self.tie_break == TieBreak::Address { 0 } else { order };
-        FreeKey { size, order, address, slot }
+        let block = self.block(slot);
+        FreeKey::new(block.size, block.order)
     }
 
     fn next_order(&mut self) -> Option<u64> {

@@ -432,8 +432,7 @@ impl<'a> Follower<'a> {
     }
 
     fn take_back(&mut self, slot: Slot) {
-        self.model.free_requested(slot);
-        self.model.free_completed(slot);
+        self.model.free(slot);
     }
 
     /// Does what the recording did in `start..end` and the model had no reason for, then counts the

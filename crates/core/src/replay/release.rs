@@ -5,7 +5,8 @@ use crate::{
     replay::{
         allocator::{Allocator, Params},
         driver::Driver,
-        heap::{FreeKey, Slot},
+        free_set::FreeKey,
+        heap::Slot,
     },
     trace::{PoolId, SizeClass},
     units::Bytes,
@@ -22,7 +23,7 @@ impl<D: Driver> Allocator<D> {
         let mut unsplit: Vec<(Slot, u64)> = Vec::new();
         for arena in self.arenas_of(PoolId(0), SizeClass::Large) {
             let arena = &self.heap.arenas[arena as usize];
-            for key in &arena.free {
+            for key in arena.free.iter() {
                 let block = self.heap.block(key.slot);
                 if !block.is_split() {
                     unsplit.push((key.slot, arena.searches.saturating_sub(block.searches)));
@@ -72,14 +73,14 @@ impl<D: Driver> Allocator<D> {
         let wanted = params.size.max(self.max_split);
         let free = |this: &Self| this.heap.arenas[params.arena as usize].free.clone();
         let set = free(self);
-        if let Some(found) = set.range(FreeKey::at_least(wanted)..).next() {
+        if let Some(found) = set.at_or_after(FreeKey::at_least(wanted)).next() {
             let is_expandable = self.heap.block(found.slot).expandable;
             if !is_expandable {
                 return self.release_block(found.slot);
             }
         }
         let mut released = 0;
-        for key in set.range(..FreeKey::at_least(wanted)).rev() {
+        for key in set.before(FreeKey::at_least(wanted)) {
             if wanted <= released || key.size < self.max_split {
                 break;
             }
@@ -116,7 +117,7 @@ impl<D: Driver> Allocator<D> {
     pub(super) fn releasable(&self, pool: PoolId) -> impl Iterator<Item = u64> {
         let halves = [SizeClass::Large, SizeClass::Small].into_iter();
         let arenas = halves.flat_map(move |half| self.arenas_of(pool, half));
-        let keys = arenas.flat_map(|it| &self.heap.arenas[it as usize].free);
+        let keys = arenas.flat_map(|it| self.heap.arenas[it as usize].free.iter());
         let blocks = keys.map(|it| self.heap.block(it.slot));
         blocks.filter(|it| !it.is_split() && !it.expandable).map(|it| it.address)
     }

@@ -124,8 +124,28 @@ impl Stats {
         begin(&mut self.oversize_segments);
     }
 
+    /// Every number under its key in `torch.cuda.memory_stats`.
+    pub fn named(&self) -> Vec<(String, u64)> {
+        let mut res = Vec::new();
+        let mut stat = |name: String, it: &Stat| {
+            res.push((format!("{name}.current"), it.current));
+            res.push((format!("{name}.peak"), it.peak));
+            res.push((format!("{name}.allocated"), it.allocated));
+            res.push((format!("{name}.freed"), it.freed));
+        };
+        for (name, array) in self.arrays() {
+            stat(format!("{name}.all"), &array.all);
+            stat(format!("{name}.small_pool"), &array.small_pool);
+            stat(format!("{name}.large_pool"), &array.large_pool);
+        }
+        stat("oversize_allocations".to_owned(), &self.oversize_allocations);
+        stat("oversize_segments".to_owned(), &self.oversize_segments);
+        res.extend(self.counters().map(|(name, count)| (name.to_owned(), count)));
+        res
+    }
+
     /// The arrays by PyTorch's names.
-    pub fn arrays(&self) -> [(&'static str, &StatArray); 9] {
+    fn arrays(&self) -> [(&'static str, &StatArray); 9] {
         [
             ("allocation", &self.allocation),
             ("segment", &self.segment),
@@ -140,7 +160,7 @@ impl Stats {
     }
 
     /// The counters by PyTorch's names.
-    pub fn counters(&self) -> [(&'static str, u64); 5] {
+    fn counters(&self) -> [(&'static str, u64); 5] {
         [
             ("num_alloc_retries", self.num_alloc_retries),
             ("num_ooms", self.num_ooms),

@@ -2,10 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::{
-    replay::{Config, Program, TorchVersion, WhatIf, what_if},
-    units::Bytes,
-};
+use crate::replay::{Config, Program, TorchVersion, WhatIf, what_if};
 
 /// One setting, and what would have happened under it.
 #[derive(Clone, Debug)]
@@ -16,21 +13,17 @@ pub struct Candidate {
     pub outcome: WhatIf,
 }
 
-/// Runs `program` under every useful setting that `torch` has, on a device that gives `capacity` and no
-/// more: first those that fit, by peak reserved, then by retries; then the others, the one that comes
+/// Runs `program` under every useful setting that the torch of `on` has, on its device and within its limit:
+/// first those that fit, by peak reserved, then by retries; then the others, the one that comes
 /// farthest first.
-pub fn candidates(
-    program: &Program,
-    torch: TorchVersion,
-    capacity: Option<Bytes>,
-    fraction: Option<f64>,
-) -> Vec<Candidate> {
+pub fn candidates(program: &Program, on: &Config) -> Vec<Candidate> {
+    let Config { torch, capacity, card, fraction, known_limit, .. } = *on;
     let mut res: Vec<Candidate> = Vec::new();
     for alloc_conf in settings(torch, capacity.is_some(), fraction) {
         // What this torch does not have is not worth trying.
         let Ok(config) = Config::of_alloc_conf(&alloc_conf, torch) else { continue };
         let fraction = fraction.or(config.fraction);
-        let config = Config { capacity, fraction, ..config };
+        let config = Config { capacity, card, fraction, known_limit, ..config };
         res.push(Candidate { outcome: what_if(program, &config), alloc_conf });
     }
     res.sort_by_key(|it| {

@@ -151,8 +151,7 @@ impl Run<'_> {
             Op::NeverMade => self.keep(Slot::NONE),
             Op::Free(handle) => {
                 if let Some(slot) = self.slot(handle, State::Allocated) {
-                    self.model.free_requested(slot);
-                    self.model.free_completed(slot);
+                    self.model.free(slot);
                 }
             }
             Op::FreeRequested(handle) => {
@@ -187,8 +186,7 @@ impl Run<'_> {
         match self.model.malloc(Request { size, stream, pool: PoolId(0) }) {
             Ok(slot) => {
                 self.levels(event);
-                self.model.free_requested(slot);
-                self.model.free_completed(slot);
+                self.model.free(slot);
                 self.res.served_now += 1;
             }
             // The recorded program went on after it, unless this was the end of it.

@@ -97,8 +97,7 @@ impl Failure {
                 State::Allocated,
                 "it is the program's"
             );
-            model.free_requested(*slot);
-            model.free_completed(*slot);
+            model.free(*slot);
         }
         model.malloc(self.request).is_ok()
     }

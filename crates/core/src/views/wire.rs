@@ -413,6 +413,8 @@ struct RunWire {
     slack_at_peak_bytes: u64,
     alloc_retries: u64,
     ooms: u64,
+    /// By the keys of `torch.cuda.memory_stats`, counted from the first event on.
+    statistics: BTreeMap<String, u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -457,6 +459,7 @@ impl<'a> From<&'a ReplayReport<'_>> for ReplayWire<'a> {
             slack_at_peak_bytes: checked.slack_at_peak.0,
             alloc_retries: stats.num_alloc_retries,
             ooms: it.recorded_ooms(),
+            statistics: stats.named().into_iter().collect(),
         };
         let replayed = match &it.what_if {
             Some(what_if) => RunWire::from(what_if),
@@ -467,6 +470,7 @@ impl<'a> From<&'a ReplayReport<'_>> for ReplayWire<'a> {
                 slack_at_peak_bytes: checked.slack_at_peak.0,
                 alloc_retries: stats.num_alloc_retries,
                 ooms: stats.num_ooms,
+                statistics: stats.named().into_iter().collect(),
             },
         };
         let ran_out = it.what_if.as_ref().and_then(|it| it.ran_out);
@@ -510,6 +514,7 @@ impl From<&WhatIf> for RunWire {
             slack_at_peak_bytes: it.slack_at_peak.0,
             alloc_retries: it.stats.num_alloc_retries,
             ooms: it.stats.num_ooms,
+            statistics: it.stats.named().into_iter().collect(),
         }
     }
 }

@@ -1,0 +1,97 @@
+"""Random programs on the real allocator, replayed: every event, and every statistic that PyTorch keeps.
+
+    PLIMSOLL_PYTHON=... python3 bench/replay/programs.py [--programs N] [--append] [FOLDER]
+
+Runs the programs 0 to N of tests/replay/programs.py on the phantom, several in one process of torch, and replays each
+recording (three of each program, two of them from its middle). Half of the programs keep their pools to the end,
+where a recording of torch 2.11 names them. `--append` adds the summary to bench/RESULTS.md.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from harness import PYTHON, Unpacked  # noqa: E402
+
+CARD = ["--gpu", "h200", "--memory", "2GiB", "--gpus", "2"]
+PROGRAMS = ROOT / "tests" / "replay" / "programs.py"
+AT_ONCE = 40
+
+
+def record(folder, n):
+    """Runs the programs."""
+    unpacked = Unpacked.ask(folder / "cache", CARD)
+    for first in range(0, n, AT_ONCE):
+        last = min(first + AT_ONCE, n)
+        options = ["--named-pools"] if first < n // 2 else []
+        environment = unpacked.environment(folder / f"session-{first}")
+        words = [PYTHON, PROGRAMS, folder, str(first), str(last), *options]
+        subprocess.run(words, env=environment, check=True, stderr=subprocess.DEVNULL)
+        print(f"{last} of {n} programs recorded", file=sys.stderr)
+
+
+def replayed(files):
+    command = ["cargo", "run", "--quiet", "--release", "--package", "plimsoll-core", "--example", "replay_bench", "--"]
+    for first in range(0, len(files), 300):
+        out = subprocess.run([*command, *files[first : first + 300]], cwd=ROOT, check=True, capture_output=True, text=True)
+        yield from map(json.loads, out.stdout.splitlines())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--append", action="store_true")
+    parser.add_argument("--date", default="2026-11-21")
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, help="recordings that are there already")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.folder or pathlib.Path(scratch)
+        if not args.folder:
+            record(folder, args.programs)
+        rows = list(replayed(sorted(folder.glob("*.pickle"))))
+        known = {row["path"]: json.loads(pathlib.Path(row["path"]).with_suffix(".json").read_text()) for row in rows}
+    groups = collections.defaultdict(collections.Counter)
+    for row in rows:
+        truth = known[row["path"]]
+        stats = truth["stats"].get(str(row["device"]))
+        if stats is None:
+            continue
+        wrong = {key for key, it in row["stats"].items() if key in stats and stats[key] != it} - {"num_sync_all_streams"}
+        retries = "num_alloc_retries" in wrong
+        gap = row["free_peak_reserved"] - row["peak_reserved"]
+        named = truth["keeps_pools"] or not (truth["pools"] or truth["graphs"])
+        group = groups[("pools named or none" if named else "pools gone and unnamed", "stacks" if truth["stacks"] else "no stacks")]
+        group["recordings"] += 1
+        group["events"] += row["events"]
+        group["mismatches"] += row["mismatches"]
+        group["clean"] += row["mismatches"] == 0
+        group["statistics"] += not wrong - {"num_alloc_retries"}
+        group["retries"] += not retries
+        group["what-if"] += gap == 0
+        if row["mismatches"] or wrong or gap:
+            print(
+                pathlib.Path(row["path"]).stem, f"device {row['device']}", f"mismatches {row['mismatches']}", row["first_mismatch"],
+                f"statistics {sorted(wrong)[:3]}", f"what-if {gap:+d}", truth["settings"] or "(no settings)",
+            )
+    columns = ["recordings", "events", "mismatches", "clean", "statistics", "retries", "what-if"]
+    lines = [
+        "| programs | recordings | events | mismatches | recordings without any | statistics equal | retries equal | what-if peak equal |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (pools, stacks), group in sorted(groups.items()):
+        lines.append(f"| {pools}, {stacks} | " + " | ".join(str(group[it]) for it in columns) + " |")
+    table = "\n".join(lines)
+    print(table)
+    if args.append:
+        with open(ROOT / "bench" / "RESULTS.md", "a") as file:
+            file.write(f"\n## Replay of random programs, {args.date}, 2-core x86-64 VM\n\n`bench/replay/programs.py`:\n\n{table}\n")
+
+
+if __name__ == "__main__":
+    main()

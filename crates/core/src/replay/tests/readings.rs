@@ -1,0 +1,162 @@
+//! Pictures of what events may mean: a retry, a collection of garbage, an `empty_cache`, a private pool's end.
+//! Each was found by a random program on the real allocator.
+
+use crate::{
+    replay::{Config, Mismatch, Replay, TorchVersion, follow, tests::recorded::recording},
+    units::Bytes,
+};
+
+fn checked(conf: &str, text: &str) -> Replay {
+    let config = Config::of_alloc_conf(conf, TorchVersion::two(11)).unwrap();
+    follow(&recording(text), 0, config).0
+}
+
+/// Retries and mismatches.
+fn retries(conf: &str, text: &str) -> (u64, Vec<Mismatch>) {
+    let replay = checked(conf, text);
+    let mismatches = replay.mismatches.iter().map(|(_, it)| *it).collect();
+    (replay.stats.num_alloc_retries, mismatches)
+}
+
+/// A segment of line 1 goes before a request of line 1; in between, who freed it says its own line or not.
+fn one_segment(free_line: u32, asked: &str) -> String {
+    format!(
+        "\
+segment_alloc 1000M 60M line=1
+alloc 1000M 60M line=1
+free 1000M 60M line={free_line}
+segment_free 1000M 60M line=1
+segment_alloc 2000M {asked} line=1
+alloc 2000M {asked} line=1
+"
+    )
+}
+
+#[test]
+fn where_frees_have_their_own_stack_so_has_an_empty_cache() {
+    // The free has line 9, so an empty_cache would not show line 1.
+    assert_eq!(retries("", &one_segment(9, "80M")), (1, vec![]));
+}
+
+#[test]
+fn where_stacks_are_of_the_allocation_the_level_decides() {
+    // 60 + 80 MiB are more than were ever granted: the request may have been refused.
+    assert_eq!(retries("", &one_segment(1, "80M")), (1, vec![]));
+    // The run held 140 MiB before: 60 + 80 would have been granted.
+    let before = "\
+segment_alloc 4000M 140M line=1
+alloc 4000M 140M line=1
+free 4000M 140M line=1
+segment_free 4000M 140M line=2
+";
+    assert_eq!(retries("", &format!("{before}{}", one_segment(1, "80M"))), (0, vec![]));
+}
+
+#[test]
+fn what_a_free_block_could_have_served_was_no_retry() {
+    // No stacks: 32 MiB are free when 30 are asked for, yet all goes back and comes again.
+    let text = "\
+segment_alloc 1000M 32M
+alloc 1000M 32M
+free 1000M 32M
+segment_free 1000M 32M
+segment_alloc 2000M 30M
+alloc 2000M 30M
+";
+    assert_eq!(retries("", text), (0, vec![]));
+}
+
+#[test]
+fn a_block_that_the_search_may_not_take_is_grown_in_place() {
+    // 40 MiB are mapped and free, which a split limit of 32 MiB bars from the search.
+    let text = "\
+segment_map 1000M 40M
+alloc 1000M 40M
+free 1000M 40M
+alloc 1000M 4M
+";
+    assert_eq!(retries("expandable_segments:True,max_split_size_mb:32", text), (0, vec![]));
+}
+
+#[test]
+fn a_limit_refuses_even_what_is_mapped() {
+    // 40 MiB are mapped; a retry unmaps the 20 MiB of them that it can, and is then served by the rest.
+    let text = "\
+segment_map 1000M 20M line=1
+alloc 1000M 10M line=1
+segment_map 1020M 20M line=1
+alloc 1010M 30M line=1
+free 1010M 30M line=9
+segment_unmap 1020M 20M line=2
+alloc 1010M 4M line=2
+";
+    assert_eq!(retries("expandable_segments:True,max_split_size_mb:21", text), (1, vec![]));
+}
+
+#[test]
+fn garbage_is_told_from_a_retry_by_what_stays() {
+    // Two segments of 20 and 40 MiB are free; only the one that was not used for longer goes.
+    let text = "\
+segment_alloc 1000M 20M
+alloc 1000M 20M
+segment_alloc 2000M 40M
+alloc 2000M 40M
+segment_alloc 3000M 2M
+alloc 3000M 512
+free 1000M 20M
+segment_alloc 4000M 24M
+alloc 4000M 24M
+free 4000M 24M
+alloc 4000M 24M
+free 2000M 40M
+segment_free 1000M 20M
+segment_alloc 5000M 60M
+alloc 5000M 60M
+";
+    let conf = "garbage_collection_threshold:0.5";
+    let trace = recording(text);
+    let config = Config::of_alloc_conf(conf, TorchVersion::two(11)).unwrap();
+    let (replay, program) = follow(&trace, 0, config);
+    assert_eq!((replay.stats.num_alloc_retries, replay.mismatches), (0, vec![]));
+    // 126 MiB were above half of it, and 106 + 60 MiB were granted.
+    let limit = program.known_limit.unwrap();
+    assert!((Bytes::mib(166)..Bytes::mib(252)).contains(&limit), "{limit}");
+}
+
+#[test]
+fn a_failed_request_of_a_pool_that_is_gone_gave_nothing_back() {
+    // 20 MiB are free, which a retry would have given back: it was inside use_mem_pool.
+    let text = "\
+segment_alloc 1000M 20M
+alloc 1000M 20M
+free 1000M 20M
+oom 0M 60M
+alloc 1000M 20M
+";
+    assert_eq!(retries("", text), (0, vec![]));
+}
+
+#[test]
+fn segments_that_go_alone_were_a_private_pool_s() {
+    // Of three free segments two go, without any request, though the first could have, too: and it served
+    // none of the blocks in the others.
+    let text = "\
+segment_alloc 1000M 20M
+alloc 1000M 20M
+free 1000M 20M
+segment_alloc 2000M 20M
+alloc 2000M 8M
+alloc 2008M 12M
+segment_alloc 3000M 12M
+alloc 3000M 12M
+free 2000M 8M
+free 2008M 12M
+free 3000M 12M
+segment_free 3000M 12M
+segment_free 2000M 20M
+free_requested 8000M 1
+";
+    let replay = checked("", text);
+    let kinds: Vec<Mismatch> = replay.mismatches.iter().map(|(_, it)| *it).collect();
+    assert_eq!(kinds, [Mismatch::NotInUse], "only the free of nothing");
+}
