@@ -67,7 +67,13 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         let report = explain_text::explanations(&found, comparison.as_ref(), styles, width);
         super::write(out, &report.to_string())?;
     }
-    Ok(if nothing { Exit::DoesNotFit } else { Exit::Fits })
+    Ok(if !found.iter().all(Explanation::is_sure) {
+        Exit::CouldNotTell
+    } else if nothing {
+        Exit::DoesNotFit
+    } else {
+        Exit::Fits
+    })
 }
 
 fn list(args: &ExplainArgs, styles: Styles, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -127,7 +133,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
         });
         let name = if several { format!("{name}, process {}", process.pid) } else { name.clone() };
         let mut it = of_recording(&name, &reading.recording);
-        it.notes.extend(reading.warnings.iter().map(ToString::to_string));
+        heed(&mut it, &reading.warnings);
         // Launchers and data loaders never touch the GPU.
         if reading.recording.trace.is_some() || !it.is_empty() {
             res.push(it);
@@ -135,6 +141,11 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
     }
     anyhow::ensure!(!res.is_empty(), "{}: no process of this recording used a GPU", path.display());
     Ok(res)
+}
+
+fn heed(it: &mut Explanation, warnings: &[sources::Warning]) {
+    let is_damaged = warnings.iter().any(sources::Warning::is_damage);
+    it.heed(warnings.iter().map(ToString::to_string), is_damaged);
 }
 
 fn of_recording(name: &str, recording: &Recording) -> Explanation {
@@ -163,7 +174,7 @@ fn of_bytes(name: &str, bytes: &[u8]) -> anyhow::Result<Explanation> {
             Ok((trace, warnings)) => {
                 let recording = Recording { trace: Some(trace), ..Recording::default() };
                 let mut res = of_recording(name, &recording);
-                res.notes.extend(warnings.iter().map(ToString::to_string));
+                heed(&mut res, &warnings);
                 return Ok(res);
             }
             Err(error @ ReadError::RunsCode { .. }) => return Err(error.into()),

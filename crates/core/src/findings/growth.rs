@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     findings::{Case, clock::Clock},
     prediction::{Category, stacks::Signs, timeline::Stage},
-    recording::CodeLine,
+    recording::{CodeLine, Role},
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -21,6 +21,11 @@ use crate::{
 
 /// Steps that a growth has to be seen in.
 const LEAST: usize = 3;
+
+/// Steps after which a small growth is no accident.
+const LONG: usize = 8;
+/// Steps of a run that a small growth is measured by.
+const A_RUN: u64 = 10_000;
 
 /// What a growth is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +105,7 @@ impl Growth {
         let lines: Vec<Option<CodeLine>> =
             res.iter().filter(|it| is_graph(it)).map(|it| it.at.clone()).collect();
         res.retain(|it| it.kind != Kind::Results || !lines.contains(&it.at));
+        join_neighbours(&mut res);
         // Of one graph, the line is a matter of which block was largest.
         for kind in [Kind::Graph, Kind::GraphWithoutBackward] {
             let most = res.iter().filter(|it| it.kind == kind).map(|it| it.bytes).max();
@@ -110,6 +116,36 @@ impl Growth {
         }
         res
     }
+}
+
+/// Lines of one function that grow alike, step by step, are one thing: a list of tuples, keys and values.
+fn join_neighbours(growths: &mut Vec<Growth>) {
+    let mut res: Vec<Growth> = Vec::new();
+    for it in growths.drain(..) {
+        let alike = |old: &&mut Growth| {
+            let place =
+                |it: &Growth| it.at.as_ref().map(|it| (it.file.clone(), it.function.clone()));
+            old.kind == it.kind
+                && old.seen_at == it.seen_at
+                && (old.steps, old.larger_each_time) == (it.steps, it.larger_each_time)
+                && place(old) == place(&it)
+        };
+        match res.iter_mut().find(alike) {
+            Some(old) => {
+                if old.bytes < it.bytes {
+                    old.at = it.at;
+                }
+                old.bytes += it.bytes;
+                old.blocks += it.blocks;
+                old.per_step += it.per_step;
+                old.held += it.held;
+                old.since = old.since.min(it.since);
+                old.older.extend(it.older);
+            }
+            None => res.push(it),
+        }
+    }
+    *growths = res;
 }
 
 fn at(case: &Case<'_>, clock: &Clock, moment: EventId) -> Vec<Growth> {
@@ -142,7 +178,8 @@ fn key(case: &Case<'_>, block: BlockId) -> Key {
 /// What stays in every healthy run.
 fn is_expected(case: &Case<'_>, block: BlockId) -> bool {
     let signs = case.signs(block);
-    case.evidence.name(block).is_some()
+    let role = case.evidence.name(block).map(|it| it.role);
+    matches!(role, Some(Role::Parameter | Role::Buffer | Role::OptimizerState))
         || case.stage(block) == Stage::Setup
         || [Signs::OPTIMIZER, Signs::ZERO_GRAD, Signs::APPLY].iter().any(|it| signs.has(*it))
         || matches!(case.evidence.category(block), Category::Workspaces)
@@ -170,6 +207,7 @@ fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTre
             && let Some((middle, bytes)) = half_way.get_mut(&key(case, block))
             && life.alloc < *middle
             && life.free.is_none_or(|free| *middle <= free)
+            && !is_expected(case, block)
         {
             *bytes += life.size;
         }
@@ -192,6 +230,7 @@ fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTre
         if life.is_live_after(last)
             && let Some(bytes) = later.get_mut(&key(case, block))
             && clock.at(life.alloc) < end
+            && !is_expected(case, block)
         {
             *bytes += life.size;
         }
@@ -444,8 +483,12 @@ fn growth(
     let since = all.iter().map(|(_, it)| case.life(*it).alloc).min()?;
     let first = *steps.first()?;
     let per_step = Bytes(bytes.0 / (steps.iter().filter(|it| **it < newest).count() as u64).max(1));
-    // Some bytes a step are not worth a person's time.
-    if bytes < Bytes::mib(1) && per_step < Bytes::kib(16) {
+    let is_large = Bytes::mib(1) <= bytes || Bytes::kib(16) <= per_step;
+    // A little in each step is no accident when there are enough of them, and a long run adds it up; some
+    // bytes beside gigabytes are not worth a person's time.
+    let is_sure =
+        LONG <= steps.len() && case.peak.bytes.0 / 100 <= per_step.0.saturating_mul(A_RUN);
+    if !(is_large || is_sure) {
         return None;
     }
     let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
@@ -483,6 +526,12 @@ impl Growth {
             finding.evidence.push(format!(
                 "{} blocks from {} of {} {what} are live, {} a step; {} altogether",
                 self.blocks, self.steps, self.of, self.per_step, self.held
+            ));
+        }
+        if !self.larger_each_time && self.per_step < Bytes::mib(1) {
+            finding.evidence.push(format!(
+                "that is {} in {A_RUN} steps",
+                Bytes(self.per_step.0.saturating_mul(A_RUN))
             ));
         }
         let at_peak = self.seen_at == case.peak.event;

@@ -51,6 +51,13 @@ pub struct Warning {
     pub problem: Problem,
 }
 
+impl Warning {
+    /// Whether the file ends here for us: it is cut off or damaged, and what follows was not read.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.problem, Problem::Damaged(_) | Problem::TornLine)
+    }
+}
+
 /// The file that a [`Warning`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceFile {

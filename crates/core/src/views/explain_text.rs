@@ -138,6 +138,19 @@ impl Report {
         let wrong =
             problems.iter().filter(|it| it.weight == Weight::Problem).max_by_key(|it| it.bytes);
         match wrong {
+            _ if !it.is_sure() => {
+                let start = "COULD NOT TELL:";
+                write!(f, "{} ", styles.warn.of(start))?;
+                let why = it.unsure.as_deref().unwrap_or_default();
+                self.wrapped(f, why, start.len() + 1, 2)?;
+                let nothing = levels.is_empty() || it.peak_allocated == Some(Bytes::ZERO);
+                let read = if nothing {
+                    "nothing of memory could be read".to_owned()
+                } else {
+                    format!("what was read: {levels}{steps}")
+                };
+                self.said(f, "", &read, 2)
+            }
             Some(finding) => {
                 write!(f, "{} ", styles.bad.of(word(finding.code)))?;
                 self.wrapped(f, &finding.title, word(finding.code).len() + 1, 2)?;
