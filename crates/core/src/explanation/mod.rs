@@ -165,7 +165,7 @@ fn unsure(runs: &[DeviceRun<'_>]) -> Option<String> {
     let held: usize = runs.iter().map(|it| it.device.segments.len()).sum();
     let (allocs, frees) =
         (count(Action::Alloc), count(Action::FreeRequested) + count(Action::FreeCompleted));
-    if allocs == 0 && frees != 0 {
+    if allocs == 0 && frees != 0 && held == 0 {
         return Some(format!(
             "it has {frees} frees and no allocation: what the memory was for was not recorded. Record from the start: torch.cuda.memory._record_memory_history() before the model is built"
         ));

@@ -90,8 +90,10 @@ impl Growth {
         if clock.at(last) < 3 {
             return res;
         }
-        for moment in BTreeSet::from([case.peak.event, case.peak_after_training.min(last), last]) {
-            for growth in at(case, &clock, moment) {
+        let moments = BTreeSet::from([case.peak.event, case.peak_after_training.min(last), last]);
+        let repeated = repeated(case, &moments);
+        for moment in moments {
+            for growth in at(case, &clock, moment, &repeated) {
                 let same = |it: &&mut Growth| it.kind == growth.kind && it.at == growth.at;
                 match res.iter_mut().find(same) {
                     Some(old) if old.bytes < growth.bytes => *old = growth,
@@ -148,11 +150,27 @@ fn join_neighbours(growths: &mut Vec<Growth>) {
     *growths = res;
 }
 
-fn at(case: &Case<'_>, clock: &Clock, moment: EventId) -> Vec<Growth> {
+/// What has the size of a workspace and is made too often to be one: those are made once and stay.
+fn repeated(case: &Case<'_>, moments: &BTreeSet<EventId>) -> BTreeSet<Key> {
+    let mut res = BTreeSet::new();
+    for moment in moments {
+        let mut counts: BTreeMap<Key, usize> = BTreeMap::new();
+        let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
+        for (block, _) in blocks.filter(|(_, it)| it.is_live_after(*moment)) {
+            if case.evidence.category(block) == Category::Workspaces {
+                *counts.entry(key(case, block)).or_default() += 1;
+            }
+        }
+        res.extend(counts.into_iter().filter(|(_, n)| LEAST <= *n).map(|(key, _)| key));
+    }
+    res
+}
+
+fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>) -> Vec<Growth> {
     let mut groups: BTreeMap<Key, Group> = BTreeMap::new();
     let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
     for (block, life) in blocks.filter(|(_, it)| it.is_live_after(moment)) {
-        if is_expected(case, block) {
+        if is_expected(case, block, repeated) {
             continue;
         }
         let group = groups.entry(key(case, block)).or_default();
@@ -164,7 +182,7 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId) -> Vec<Growth> {
     if groups.is_empty() {
         return res;
     }
-    drop_level(case, clock, moment, &mut groups);
+    drop_level(case, clock, moment, (&mut groups, repeated));
     res.extend(classify(case, clock, moment, groups));
     res
 }
@@ -176,13 +194,14 @@ fn key(case: &Case<'_>, block: BlockId) -> Key {
 }
 
 /// What stays in every healthy run.
-fn is_expected(case: &Case<'_>, block: BlockId) -> bool {
+fn is_expected(case: &Case<'_>, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
     let signs = case.signs(block);
     let role = case.evidence.name(block).map(|it| it.role);
     matches!(role, Some(Role::Parameter | Role::Buffer | Role::OptimizerState))
         || case.stage(block) == Stage::Setup
         || [Signs::OPTIMIZER, Signs::ZERO_GRAD, Signs::APPLY].iter().any(|it| signs.has(*it))
-        || matches!(case.evidence.category(block), Category::Workspaces)
+        || case.evidence.category(block) == Category::Workspaces
+            && !repeated.contains(&key(case, block))
 }
 
 /// Made in enough steps, over enough of the run, to its end.
@@ -194,7 +213,12 @@ fn is_spread(group: &Group, now: u32) -> bool {
 }
 
 /// Takes out what there was as much of half way.
-fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTreeMap<Key, Group>) {
+fn drop_level(
+    case: &Case<'_>,
+    clock: &Clock,
+    moment: EventId,
+    (groups, repeated): (&mut BTreeMap<Key, Group>, &BTreeSet<Key>),
+) {
     let mut half_way: BTreeMap<Key, (EventId, Bytes)> = BTreeMap::new();
     for (key, group) in &*groups {
         let first = group.kept.first().map_or(0, |(step, _)| *step);
@@ -207,7 +231,7 @@ fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTre
             && let Some((middle, bytes)) = half_way.get_mut(&key(case, block))
             && life.alloc < *middle
             && life.free.is_none_or(|free| *middle <= free)
-            && !is_expected(case, block)
+            && !is_expected(case, block, repeated)
         {
             *bytes += life.size;
         }
@@ -230,7 +254,7 @@ fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTre
         if life.is_live_after(last)
             && let Some(bytes) = later.get_mut(&key(case, block))
             && clock.at(life.alloc) < end
-            && !is_expected(case, block)
+            && !is_expected(case, block, repeated)
         {
             *bytes += life.size;
         }

@@ -8,7 +8,10 @@ use crate::{
     findings::{Finding, Weight},
     recording::{CodeLine, Phase},
     units::Bytes,
-    views::text::{Style, Styles},
+    views::{
+        text::{Style, Styles},
+        wrap::{self, clipped},
+    },
 };
 
 /// Errors of one log that are told in full.
@@ -194,7 +197,10 @@ impl Report {
         if let Some(at) = &oom.at {
             rest += &format!(", at {}", place(at));
         }
-        self.wrapped(f, &rest, what.len(), 2)?;
+        if !rest.is_empty() {
+            f.write_str(" ")?;
+        }
+        self.wrapped(f, &rest, what.len() + 1, 2)?;
         if let Some(at) = oom.at.as_ref().filter(|it| !it.text.is_empty()) {
             writeln!(f, "    {}", clipped(&at.text, self.width - 4))?;
         }
@@ -331,24 +337,7 @@ impl Report {
         start: usize,
         indent: usize,
     ) -> fmt::Result {
-        let mut column = start;
-        let mut at_start = true;
-        for word in text.split_whitespace() {
-            let len = word.chars().count();
-            if !at_start && self.width < column + 1 + len {
-                write!(f, "\n{:indent$}", "")?;
-                column = indent;
-                at_start = true;
-            }
-            if !at_start || start != 0 && column == start && text.starts_with(' ') {
-                write!(f, " ")?;
-                column += 1;
-            }
-            write!(f, "{word}")?;
-            column += len;
-            at_start = false;
-        }
-        writeln!(f)
+        wrap::wrapped(f, text, self.width, start, indent)
     }
 }
 
@@ -385,14 +374,6 @@ fn phase(phase: Phase) -> &'static str {
         Phase::ZeroGrad => "zero_grad",
         Phase::Evaluation => "evaluation",
     }
-}
-
-fn clipped(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
-    format!("{kept}…")
 }
 
 /// A rule's page, and every rule by its code.

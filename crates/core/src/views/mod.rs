@@ -5,3 +5,5 @@ pub mod explain_wire;
 pub mod replay;
 pub mod text;
 pub mod wire;
+
+mod wrap;
