@@ -213,7 +213,7 @@ fn a_little_in_each_step_is_told_once_it_cannot_be_chance() {
     let mut long = Program::default();
     (0..40).for_each(|_| long.step_that_keeps(&[20], 8 << 10));
     let found = long.explain();
-    assert_eq!(growths(&found), [("growth/per-step", 20, Bytes(39 * 8 << 10))]);
+    assert_eq!(growths(&found), [("growth/per-step", 20, Bytes(39 * (8 << 10)))]);
     let evidence = &found.findings.iter().find(|it| it.code == "growth/per-step").unwrap().evidence;
     assert!(evidence.iter().any(|it| it == "that is 78.1 MiB in 10000 steps"), "{evidence:?}");
 

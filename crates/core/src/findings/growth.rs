@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    findings::{Case, clock::Clock},
+    findings::{Case, clock::Clock, remade::larger_each_time},
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Role},
     replay::BlockId,
@@ -70,15 +70,15 @@ pub(crate) struct Growth {
 }
 
 /// Blocks of one stack (and of one size, where there is no stack).
-type Key = (StackId, Bytes);
+pub(super) type Key = (StackId, Bytes);
 /// Several of them.
 type Groups = Vec<(Key, Group)>;
 
 #[derive(Debug, Default)]
-struct Group {
+pub(super) struct Group {
     /// Step and block, in the order they were made.
-    kept: Vec<(u32, BlockId)>,
-    bytes: Bytes,
+    pub(super) kept: Vec<(u32, BlockId)>,
+    pub(super) bytes: Bytes,
 }
 
 impl Growth {
@@ -265,103 +265,7 @@ fn drop_level(
     });
 }
 
-/// One tensor in the place of the one before, and larger: a cache, or `cat` in a loop.
-fn larger_each_time(case: &Case<'_>, moment: EventId, live: &BTreeMap<Key, Group>) -> Vec<Growth> {
-    #[derive(Default)]
-    struct Series {
-        n: u64,
-        rises: u64,
-        falls: u64,
-        /// Made while the smaller one before it was live, as `cat` does; the next step's larger batch
-        /// is not.
-        beside: u64,
-        smaller: Option<BlockId>,
-        newest: Option<BlockId>,
-        first: Bytes,
-        last: Bytes,
-        since: EventId,
-    }
-    let large = |it: Bytes| case.matters(it, 1, Bytes::mib(1));
-    let mut series: BTreeMap<StackId, Series> = live
-        .iter()
-        .filter(|((stack, _), group)| *stack != StackId::EMPTY && large(group.bytes))
-        .map(|((stack, _), _)| (*stack, Series::default()))
-        .collect();
-    if series.is_empty() {
-        return Vec::new();
-    }
-    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
-        if moment < life.alloc {
-            break;
-        }
-        let Some(it) = series.get_mut(&case.stack(block)) else { continue };
-        if it.n == 0 {
-            (it.first, it.since) = (life.requested, life.alloc);
-        }
-        if it.last < life.requested {
-            it.rises += 1;
-            it.smaller = it.newest;
-        }
-        let is_beside = |old: BlockId| {
-            let old = &case.run.replay.blocks[old.index()];
-            old.requested < life.requested && old.free.is_none_or(|free| life.alloc < free)
-        };
-        if it.last < life.requested && it.smaller.is_some_and(is_beside) {
-            it.beside += 1;
-        }
-        it.newest = Some(block);
-        it.falls += u64::from(life.requested < it.last);
-        it.last = life.requested;
-        it.n += 1;
-    }
-    let grown = series.into_iter().filter(|(_, it)| {
-        8 < it.rises
-            && it.falls * 20 < it.rises
-            && it.rises < it.beside * 2
-            && it.first.0.saturating_mul(3) / 2 < it.last.0
-    });
-    let mut res: Vec<Growth> = Vec::new();
-    for (stack, it) in grown {
-        let group = &live[&(stack, Bytes::ZERO)];
-        let is_cache = is_cache(case, stack);
-        let kind = if is_cache { Kind::KvCache } else { Kind::Other };
-        let at = case.line_outside(stack);
-        let share = it
-            .last
-            .0
-            .saturating_sub(it.first.0)
-            .checked_div(it.last.0 / 1000 + 1)
-            .unwrap_or(0)
-            .min(1000);
-        let growth = Growth {
-            kind,
-            at,
-            bytes: Bytes(group.bytes.0 / 1000 * share),
-            blocks: group.kept.len() as u64,
-            steps: it.rises,
-            of: it.rises,
-            since: it.since,
-            per_step: Bytes((group.bytes.0 / 1000 * share) / it.rises.max(1)),
-            larger_each_time: true,
-            seen_at: moment,
-            held: group.bytes,
-            older: Vec::new(),
-        };
-        // Keys and values are two stacks of one cache.
-        match res.iter_mut().find(|old| old.kind == kind && (is_cache || old.at == growth.at)) {
-            Some(old) => {
-                old.bytes += growth.bytes;
-                old.blocks += growth.blocks;
-                old.per_step += growth.per_step;
-                old.held += growth.held;
-            }
-            None => res.push(growth),
-        }
-    }
-    res
-}
-
-fn is_cache(case: &Case<'_>, stack: StackId) -> bool {
+pub(super) fn is_cache(case: &Case<'_>, stack: StackId) -> bool {
     case.stack_says(
         stack,
         &["cache_utils", "kv_cache", "kvcache", "past_key", "update_cache", "append_kv"],
