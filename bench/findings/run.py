@@ -6,7 +6,7 @@
 Three parts, printed as Markdown:
 - recordings of special situations, each with the finding that it has to yield;
 - truth snapshots of healthy runs, where every `leak/` or `growth/` finding is a false alarm;
-- variants.py, recorded on the phantom, read with the agent's notes and again as a plain snapshot.
+- variants.py and loops.py, recorded on the phantom, read with the agent's notes and again as a plain snapshot.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import tempfile
 import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import loops  # noqa: E402
 import variants  # noqa: E402
 
 # What each recording has to yield; () is none of leak/ and growth/.
@@ -85,11 +86,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         keep = args.keep or pathlib.Path(folder)
         keep.mkdir(exist_ok=True)
-        for name, expected in variants.EXPECTED.items():
+        programs = [(it, *case) for it in (variants, loops) for case in it.EXPECTED.items()]
+        for module, name, expected in programs:
             zipped = keep / f"{name}.zip"
             if not zipped.exists():
                 command = [args.recorder or args.plimsoll, "predict", "--quiet", "--until-exit", "--record", str(zipped), "--",
-                           args.python, str(pathlib.Path(variants.__file__)), name]
+                           args.python, str(pathlib.Path(module.__file__)), name]
                 subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
             plain = pathlib.Path(folder) / f"{name}.pickle"
             with zipfile.ZipFile(zipped) as it:

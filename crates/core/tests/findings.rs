@@ -189,3 +189,97 @@ fn a_healthy_run_and_a_ring_of_outputs_are_no_leak() {
     }
     assert_eq!(growths(&ring.explain()), []);
 }
+
+impl Program {
+    /// A healthy step, after which the lines `kept` of one function each keep `size` bytes.
+    fn step_that_keeps(&mut self, kept: &[u32], size: u64) {
+        let output = self.step(false, true);
+        self.free(output);
+        for line in kept {
+            let stack = self.stack(&[("/home/u/train.py", "main", *line)]);
+            self.alloc(size, stack);
+        }
+    }
+
+    /// A request of `size` fails, with `free` left on the device.
+    fn runs_out(&mut self, size: u64, free: u64) {
+        let stack = self.module(11, 3);
+        self.event(Action::Oom, free, size, stack);
+    }
+}
+
+#[test]
+fn a_little_in_each_step_is_told_once_it_cannot_be_chance() {
+    let mut long = Program::default();
+    (0..40).for_each(|_| long.step_that_keeps(&[20], 8 << 10));
+    let found = long.explain();
+    assert_eq!(growths(&found), [("growth/per-step", 20, Bytes(39 * (8 << 10)))]);
+    let evidence = &found.findings.iter().find(|it| it.code == "growth/per-step").unwrap().evidence;
+    assert!(evidence.iter().any(|it| it == "that is 78.1 MiB in 10000 steps"), "{evidence:?}");
+
+    let mut short = Program::default();
+    (0..6).for_each(|_| short.step_that_keeps(&[20], 8 << 10));
+    assert_eq!(growths(&short.explain()), [], "six steps are no proof");
+
+    let mut tiny = Program::default();
+    (0..40).for_each(|_| tiny.step_that_keeps(&[20], 64));
+    assert_eq!(growths(&tiny.explain()), [], "a long run would not notice");
+}
+
+#[test]
+fn lines_that_grow_together_are_one_finding() {
+    let mut program = Program::default();
+    (0..12).for_each(|_| program.step_that_keeps(&[20, 21], MIB));
+    assert_eq!(growths(&program.explain()), [("growth/per-step", 20, Bytes(2 * 11 * MIB))]);
+}
+
+#[test]
+fn an_error_is_a_leaks_if_the_request_fits_without_it() {
+    let mut program = Program::default();
+    for _ in 0..8 {
+        program.step(true, true);
+    }
+    program.runs_out(20 * MIB, 0);
+    let oom = program.explain().ooms.remove(0);
+    assert_eq!((oom.cause.word(), oom.is_proven), ("leak", true));
+    assert!(oom.remedies[0].contains("replayed without them, the request fits"), "{oom:#?}");
+    let blocks: u64 = oom.enough.iter().map(|(_, _, blocks)| blocks).sum();
+    assert_eq!((blocks, oom.enough[0].1), (1, Bytes(20 * MIB)), "one of them is enough");
+}
+
+#[test]
+fn an_error_of_a_healthy_run_is_its_size() {
+    let mut program = Program::default();
+    for _ in 0..4 {
+        let output = program.step(false, true);
+        program.free(output);
+    }
+    let stack = program.module(11, 1);
+    let kept: Vec<u64> = (0..3).map(|_| program.alloc(20 * MIB, stack)).collect();
+    program.runs_out(30 * MIB, 2 * MIB);
+    let oom = program.explain().ooms.remove(0);
+    assert_eq!((oom.cause.word(), oom.is_proven, kept.len()), ("size", true, 3));
+    let blocks: u64 = oom.enough.iter().map(|(_, _, blocks)| blocks).sum();
+    assert_eq!(blocks, 2, "no single block of 20 MiB makes room for 30 MiB: {:?}", oom.enough);
+    assert!(oom.remedies.iter().any(|it| it.contains("it would not help")), "{oom:#?}");
+}
+
+#[test]
+fn what_was_not_recorded_is_not_called_healthy() {
+    let nothing = Program::default().explain();
+    assert!(!nothing.is_sure(), "{nothing:?}");
+
+    let mut frees = Program::default();
+    frees.event(Action::FreeRequested, 4096, 512, StackId::EMPTY);
+    frees.event(Action::FreeCompleted, 4096, 512, StackId::EMPTY);
+    let frees = frees.explain();
+    assert!(frees.unsure.unwrap().starts_with("it has 2 frees and no allocation"));
+
+    let mut cut = Program::default();
+    let output = cut.step(false, true);
+    cut.free(output);
+    let mut cut = cut.explain();
+    assert!(cut.is_sure());
+    cut.heed(["byte 300".to_owned()], true);
+    assert!(!cut.is_sure());
+}

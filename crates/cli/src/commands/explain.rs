@@ -73,7 +73,13 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
     if args.open {
         super::view::open_files(&args.files, out)?;
     }
-    Ok(if nothing { Exit::DoesNotFit } else { Exit::Fits })
+    Ok(if !found.iter().all(Explanation::is_sure) {
+        Exit::CouldNotTell
+    } else if nothing {
+        Exit::DoesNotFit
+    } else {
+        Exit::Fits
+    })
 }
 
 fn list(args: &ExplainArgs, styles: Styles, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -121,7 +127,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
         let reading = sources::read_process(process.files());
         let name = if several { format!("{name}, process {}", process.pid) } else { name.clone() };
         let mut it = of_recording(&name, &reading.recording);
-        it.notes.extend(reading.warnings.iter().map(ToString::to_string));
+        heed(&mut it, &reading.warnings);
         // Launchers and data loaders never touch the GPU.
         if reading.recording.trace.is_some() || !it.is_empty() {
             res.push(it);
@@ -129,6 +135,11 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
     }
     anyhow::ensure!(!res.is_empty(), "{}: no process of this recording used a GPU", path.display());
     Ok(res)
+}
+
+fn heed(it: &mut Explanation, warnings: &[sources::Warning]) {
+    let is_damaged = warnings.iter().any(sources::Warning::is_damage);
+    it.heed(warnings.iter().map(ToString::to_string), is_damaged);
 }
 
 /// The failures that the messages of a recording tell of.
@@ -161,7 +172,7 @@ fn of_stream(name: &str, stream: Stream) -> anyhow::Result<Explanation> {
         let (trace, warnings) = snapshot::read_from(stream.reader())?;
         let recording = Recording { trace: Some(trace), ..Recording::default() };
         let mut res = of_recording(name, &recording);
-        res.notes.extend(warnings.iter().map(ToString::to_string));
+        heed(&mut res, &warnings);
         return Ok(res);
     }
     let text = text(&stream.bytes()?)?;

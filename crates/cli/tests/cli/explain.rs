@@ -58,3 +58,52 @@ fn pages_are_printed() {
     assert!(place.run(&["explain", "--list"]).stdout.contains("growth/kv-cache"));
     place.run(&["explain", "--code", "leak/nothing"]).assert_sentence("--list");
 }
+
+/// A snapshot of a run that ran out, as the binary reads it from a pipe.
+const SNAPSHOT: &[u8] = include_bytes!("../../../../fixtures/snapshots/oom-gpt2-b32-cap12.pickle");
+
+fn piped_bytes(place: &Place, arguments: &[&str], bytes: &[u8]) -> Ran {
+    let input = place.path().join("input");
+    fs::write(&input, bytes).unwrap();
+    let mut command: Command = place.plimsoll(arguments);
+    command.stdin(fs::File::open(input).unwrap()).output().unwrap().into()
+}
+
+#[test]
+fn every_key_of_the_json_is_there() {
+    let place = Place::new();
+    for arguments in [["explain", "--json", "-"].as_slice(), &["explain", "-", "--json", "-"]] {
+        let ran = piped_bytes(&place, arguments, SNAPSHOT);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let keys = |it: &serde_json::Value, names: &[&str]| {
+            for name in names {
+                assert!(it.get(name).is_some(), "{name} is missing in {it:#}");
+            }
+        };
+        keys(&json, &["kind", "torch_version", "window", "peak_allocated_bytes"]);
+        keys(&json, &["peak_reserved_bytes", "findings", "oom", "unsure", "notes"]);
+        keys(&json["findings"][0], &["code", "title", "bytes", "count", "evidence", "remedy"]);
+        let oom = &json["oom"];
+        keys(oom, &["requested_bytes", "capacity_bytes", "free_bytes", "allocated_bytes"]);
+        keys(oom, &["reserved_bytes", "slack_bytes", "process_bytes", "other_bytes"]);
+        keys(oom, &["limit_bytes", "backend", "cause", "enough", "proven"]);
+        assert_eq!(json["kind"], "snapshot");
+        assert_eq!(oom["requested_bytes"], 201_326_592);
+        assert_eq!(oom["cause"], "limit", "{oom:#}");
+        let sum = |key: &str| oom[key].as_u64().unwrap();
+        assert_eq!(sum("reserved_bytes") - sum("allocated_bytes"), sum("slack_bytes"));
+        assert_eq!(oom["proven"], true, "{oom:#}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_cut_off_is_not_called_healthy() {
+    let place = Place::new();
+    for len in [300, 3_000, SNAPSHOT.len() / 3] {
+        let ran = piped_bytes(&place, &["explain", "-"], &SNAPSHOT[..len]);
+        assert_eq!(ran.code, Some(2), "{len}: {ran:?}");
+        assert!(ran.stdout.starts_with("COULD NOT TELL: the file is cut off"), "{len}: {ran:?}");
+        assert!(ran.stdout.contains("the file is cut off here"), "{len}: {ran:?}");
+    }
+}

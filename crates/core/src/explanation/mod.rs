@@ -67,6 +67,8 @@ pub struct Explanation {
     pub devices: Vec<RankFacts>,
     /// What could not be read, or not be known.
     pub notes: Vec<String>,
+    /// Why nothing can be said of the run as a whole, although something was read.
+    pub unsure: Option<String>,
 }
 
 impl Explanation {
@@ -85,7 +87,25 @@ impl Explanation {
             others: Vec::new(),
             devices: Vec::new(),
             notes: Vec::new(),
+            unsure: None,
         }
+    }
+
+    /// What a reader warned of. A file that was not read to its end says nothing about the rest of the run.
+    pub fn heed(&mut self, warnings: impl IntoIterator<Item = String>, is_damaged: bool) {
+        self.notes.extend(warnings);
+        if is_damaged {
+            // What was not read may have been anything.
+            self.unsure = Some(
+                "the file is cut off or damaged; what is said below is of the part before that"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Whether an answer to what happened can be given: an error speaks for itself, an absence does not.
+    pub fn is_sure(&self) -> bool {
+        self.unsure.is_none() || !self.ooms.is_empty()
     }
 
     /// Whether anything of memory was in it at all.
@@ -151,7 +171,26 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         }
     }
     findings::sort(&mut res.findings);
+    res.unsure = unsure(recording);
     res
+}
+
+/// Why a recording without a fault does not mean that there was none.
+fn unsure(recording: &Recording) -> Option<String> {
+    let devices = || recording.trace.iter().flat_map(|it| &it.devices);
+    let count = |action: Action| -> usize {
+        let events = devices().map(|it| it.events.actions());
+        events.map(|it| it.iter().filter(|it| **it == action).count()).sum()
+    };
+    let held: usize = devices().map(|it| it.segments.len()).sum();
+    let (allocs, frees) =
+        (count(Action::Alloc), count(Action::FreeRequested) + count(Action::FreeCompleted));
+    if allocs == 0 && frees != 0 && held == 0 {
+        return Some(format!(
+            "it has {frees} frees and no allocation: what the memory was for was not recorded. Record from the start: torch.cuda.memory._record_memory_history() before the model is built"
+        ));
+    }
+    (allocs == 0 && held == 0).then(|| "it has no allocation of a GPU, neither as events nor in its final state: the recorder was off, or the program never used the GPU. Record from the start: torch.cuda.memory._record_memory_history() before the model is built".to_owned())
 }
 
 /// What a text says. `failures` are what was found in it.

@@ -43,9 +43,14 @@ impl<'a> Proof<'a> {
         let torch = replay::recorded_version(run.trace, run.index);
         let config = Config::of_recording(&settings, torch);
         let (_, program) = replay::follow(run.trace, run.index, config.clone());
-        let config = Config { capacity: config.capacity.or(program.observed_limit), ..config };
+        // What the device had left says how much there was; where it was more than what was asked for, a limit
+        // failed the request, of which only the failure itself is known.
+        let recorded = run.device.events.get(event.index());
+        let (asked, free) = (recorded.size, Bytes(recorded.address));
+        let had = case.at_oom.filter(|_| free < asked).map(|it| it.reserved + free);
+        let capacity = had.or(config.capacity).or(program.observed_limit);
+        let config = Config { capacity, ..config };
         let failure = Failure::at(run.trace, run.index, &config, event)?;
-        let asked = run.device.events.get(event.index()).size;
         (!failure.fits_without(&[])).then_some(Proof { case, failure, program, config, asked })
     }
 

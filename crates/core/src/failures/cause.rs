@@ -268,12 +268,20 @@ impl Failure {
 
     fn too_much(&self, requested: Bytes, free: Bytes) -> Verdict {
         let allocated = self.allocated.or(self.reserved).unwrap_or_default();
-        let missing = requested.saturating_sub(free + self.slack.unwrap_or_default());
+        let slack = self.slack.unwrap_or_default();
+        let missing = requested.saturating_sub(free + slack);
         let capacity = self.capacity.map_or(String::new(), |it| format!(" of {it}"));
+        let how_much = if missing == Bytes::ZERO {
+            format!(
+                "{free} free on the card and {slack} in pieces of what PyTorch holds are as much together, but no piece of it is: the card is as good as full"
+            )
+        } else {
+            format!("at least {missing} too much, and nothing big is wasted")
+        };
         verdict(
             Cause::Size,
             format!(
-                "tensors have {allocated}{capacity}, and {requested} more were asked for: at least {missing} too much, and nothing big is wasted. Whether it grew to that is not in the text"
+                "tensors have {allocated}{capacity}, and {requested} more were asked for: {how_much}. Whether it grew to that is not in the text"
             ),
             &[
                 "did earlier steps run? Then see whether something grows: a list of losses or outputs, evaluation without no_grad, longer inputs",

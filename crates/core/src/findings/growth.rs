@@ -11,9 +11,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    findings::{Case, clock::Clock},
+    findings::{Case, clock::Clock, remade::larger_each_time},
     prediction::{Category, stacks::Signs, timeline::Stage},
-    recording::CodeLine,
+    recording::{CodeLine, Role},
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -21,6 +21,11 @@ use crate::{
 
 /// Steps that a growth has to be seen in.
 const LEAST: usize = 3;
+
+/// Steps after which a small growth is no accident.
+const LONG: usize = 8;
+/// Steps of a run that a small growth is measured by.
+const A_RUN: u64 = 10_000;
 
 /// What a growth is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,15 +70,15 @@ pub(crate) struct Growth {
 }
 
 /// Blocks of one stack (and of one size, where there is no stack).
-type Key = (StackId, Bytes);
+pub(super) type Key = (StackId, Bytes);
 /// Several of them.
 type Groups = Vec<(Key, Group)>;
 
 #[derive(Debug, Default)]
-struct Group {
+pub(super) struct Group {
     /// Step and block, in the order they were made.
-    kept: Vec<(u32, BlockId)>,
-    bytes: Bytes,
+    pub(super) kept: Vec<(u32, BlockId)>,
+    pub(super) bytes: Bytes,
 }
 
 impl Growth {
@@ -85,8 +90,10 @@ impl Growth {
         if clock.at(last) < 3 {
             return res;
         }
-        for moment in BTreeSet::from([case.peak.event, case.peak_after_training.min(last), last]) {
-            for growth in at(case, &clock, moment) {
+        let moments = BTreeSet::from([case.peak.event, case.peak_after_training.min(last), last]);
+        let repeated = repeated(case, &moments);
+        for moment in moments {
+            for growth in at(case, &clock, moment, &repeated) {
                 let same = |it: &&mut Growth| it.kind == growth.kind && it.at == growth.at;
                 match res.iter_mut().find(same) {
                     Some(old) if old.bytes < growth.bytes => *old = growth,
@@ -100,6 +107,7 @@ impl Growth {
         let lines: Vec<Option<CodeLine>> =
             res.iter().filter(|it| is_graph(it)).map(|it| it.at.clone()).collect();
         res.retain(|it| it.kind != Kind::Results || !lines.contains(&it.at));
+        join_neighbours(&mut res);
         // Of one graph, the line is a matter of which block was largest.
         for kind in [Kind::Graph, Kind::GraphWithoutBackward] {
             let most = res.iter().filter(|it| it.kind == kind).map(|it| it.bytes).max();
@@ -112,11 +120,57 @@ impl Growth {
     }
 }
 
-fn at(case: &Case<'_>, clock: &Clock, moment: EventId) -> Vec<Growth> {
+/// Lines of one function that grow alike, step by step, are one thing: a list of tuples, keys and values.
+fn join_neighbours(growths: &mut Vec<Growth>) {
+    let mut res: Vec<Growth> = Vec::new();
+    for it in growths.drain(..) {
+        let alike = |old: &&mut Growth| {
+            let place =
+                |it: &Growth| it.at.as_ref().map(|it| (it.file.clone(), it.function.clone()));
+            old.kind == it.kind
+                && old.seen_at == it.seen_at
+                && (old.steps, old.larger_each_time) == (it.steps, it.larger_each_time)
+                && place(old) == place(&it)
+        };
+        match res.iter_mut().find(alike) {
+            Some(old) => {
+                if old.bytes < it.bytes {
+                    old.at = it.at;
+                }
+                old.bytes += it.bytes;
+                old.blocks += it.blocks;
+                old.per_step += it.per_step;
+                old.held += it.held;
+                old.since = old.since.min(it.since);
+                old.older.extend(it.older);
+            }
+            None => res.push(it),
+        }
+    }
+    *growths = res;
+}
+
+/// What has the size of a workspace and is made too often to be one: those are made once and stay.
+fn repeated(case: &Case<'_>, moments: &BTreeSet<EventId>) -> BTreeSet<Key> {
+    let mut res = BTreeSet::new();
+    for moment in moments {
+        let mut counts: BTreeMap<Key, usize> = BTreeMap::new();
+        let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
+        for (block, _) in blocks.filter(|(_, it)| it.is_live_after(*moment)) {
+            if case.evidence.category(block) == Category::Workspaces {
+                *counts.entry(key(case, block)).or_default() += 1;
+            }
+        }
+        res.extend(counts.into_iter().filter(|(_, n)| LEAST <= *n).map(|(key, _)| key));
+    }
+    res
+}
+
+fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>) -> Vec<Growth> {
     let mut groups: BTreeMap<Key, Group> = BTreeMap::new();
     let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
     for (block, life) in blocks.filter(|(_, it)| it.is_live_after(moment)) {
-        if is_expected(case, block) {
+        if is_expected(case, block, repeated) {
             continue;
         }
         let group = groups.entry(key(case, block)).or_default();
@@ -128,7 +182,7 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId) -> Vec<Growth> {
     if groups.is_empty() {
         return res;
     }
-    drop_level(case, clock, moment, &mut groups);
+    drop_level(case, clock, moment, (&mut groups, repeated));
     res.extend(classify(case, clock, moment, groups));
     res
 }
@@ -140,12 +194,14 @@ fn key(case: &Case<'_>, block: BlockId) -> Key {
 }
 
 /// What stays in every healthy run.
-fn is_expected(case: &Case<'_>, block: BlockId) -> bool {
+fn is_expected(case: &Case<'_>, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
     let signs = case.signs(block);
-    case.evidence.name(block).is_some()
+    let role = case.evidence.name(block).map(|it| it.role);
+    matches!(role, Some(Role::Parameter | Role::Buffer | Role::OptimizerState))
         || case.stage(block) == Stage::Setup
         || [Signs::OPTIMIZER, Signs::ZERO_GRAD, Signs::APPLY].iter().any(|it| signs.has(*it))
-        || matches!(case.evidence.category(block), Category::Workspaces)
+        || case.evidence.category(block) == Category::Workspaces
+            && !repeated.contains(&key(case, block))
 }
 
 /// Made in enough steps, over enough of the run, to its end.
@@ -157,7 +213,12 @@ fn is_spread(group: &Group, now: u32) -> bool {
 }
 
 /// Takes out what there was as much of half way.
-fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTreeMap<Key, Group>) {
+fn drop_level(
+    case: &Case<'_>,
+    clock: &Clock,
+    moment: EventId,
+    (groups, repeated): (&mut BTreeMap<Key, Group>, &BTreeSet<Key>),
+) {
     let mut half_way: BTreeMap<Key, (EventId, Bytes)> = BTreeMap::new();
     for (key, group) in &*groups {
         let first = group.kept.first().map_or(0, |(step, _)| *step);
@@ -170,6 +231,7 @@ fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTre
             && let Some((middle, bytes)) = half_way.get_mut(&key(case, block))
             && life.alloc < *middle
             && life.free.is_none_or(|free| *middle <= free)
+            && !is_expected(case, block, repeated)
         {
             *bytes += life.size;
         }
@@ -192,6 +254,7 @@ fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTre
         if life.is_live_after(last)
             && let Some(bytes) = later.get_mut(&key(case, block))
             && clock.at(life.alloc) < end
+            && !is_expected(case, block, repeated)
         {
             *bytes += life.size;
         }
@@ -202,103 +265,7 @@ fn drop_level(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut BTre
     });
 }
 
-/// One tensor in the place of the one before, and larger: a cache, or `cat` in a loop.
-fn larger_each_time(case: &Case<'_>, moment: EventId, live: &BTreeMap<Key, Group>) -> Vec<Growth> {
-    #[derive(Default)]
-    struct Series {
-        n: u64,
-        rises: u64,
-        falls: u64,
-        /// Made while the smaller one before it was live, as `cat` does; the next step's larger batch
-        /// is not.
-        beside: u64,
-        smaller: Option<BlockId>,
-        newest: Option<BlockId>,
-        first: Bytes,
-        last: Bytes,
-        since: EventId,
-    }
-    let large = |it: Bytes| case.matters(it, 1, Bytes::mib(1));
-    let mut series: BTreeMap<StackId, Series> = live
-        .iter()
-        .filter(|((stack, _), group)| *stack != StackId::EMPTY && large(group.bytes))
-        .map(|((stack, _), _)| (*stack, Series::default()))
-        .collect();
-    if series.is_empty() {
-        return Vec::new();
-    }
-    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
-        if moment < life.alloc {
-            break;
-        }
-        let Some(it) = series.get_mut(&case.stack(block)) else { continue };
-        if it.n == 0 {
-            (it.first, it.since) = (life.requested, life.alloc);
-        }
-        if it.last < life.requested {
-            it.rises += 1;
-            it.smaller = it.newest;
-        }
-        let is_beside = |old: BlockId| {
-            let old = &case.run.replay.blocks[old.index()];
-            old.requested < life.requested && old.free.is_none_or(|free| life.alloc < free)
-        };
-        if it.last < life.requested && it.smaller.is_some_and(is_beside) {
-            it.beside += 1;
-        }
-        it.newest = Some(block);
-        it.falls += u64::from(life.requested < it.last);
-        it.last = life.requested;
-        it.n += 1;
-    }
-    let grown = series.into_iter().filter(|(_, it)| {
-        8 < it.rises
-            && it.falls * 20 < it.rises
-            && it.rises < it.beside * 2
-            && it.first.0.saturating_mul(3) / 2 < it.last.0
-    });
-    let mut res: Vec<Growth> = Vec::new();
-    for (stack, it) in grown {
-        let group = &live[&(stack, Bytes::ZERO)];
-        let is_cache = is_cache(case, stack);
-        let kind = if is_cache { Kind::KvCache } else { Kind::Other };
-        let at = case.line_outside(stack);
-        let share = it
-            .last
-            .0
-            .saturating_sub(it.first.0)
-            .checked_div(it.last.0 / 1000 + 1)
-            .unwrap_or(0)
-            .min(1000);
-        let growth = Growth {
-            kind,
-            at,
-            bytes: Bytes(group.bytes.0 / 1000 * share),
-            blocks: group.kept.len() as u64,
-            steps: it.rises,
-            of: it.rises,
-            since: it.since,
-            per_step: Bytes((group.bytes.0 / 1000 * share) / it.rises.max(1)),
-            larger_each_time: true,
-            seen_at: moment,
-            held: group.bytes,
-            older: Vec::new(),
-        };
-        // Keys and values are two stacks of one cache.
-        match res.iter_mut().find(|old| old.kind == kind && (is_cache || old.at == growth.at)) {
-            Some(old) => {
-                old.bytes += growth.bytes;
-                old.blocks += growth.blocks;
-                old.per_step += growth.per_step;
-                old.held += growth.held;
-            }
-            None => res.push(growth),
-        }
-    }
-    res
-}
-
-fn is_cache(case: &Case<'_>, stack: StackId) -> bool {
+pub(super) fn is_cache(case: &Case<'_>, stack: StackId) -> bool {
     case.stack_says(
         stack,
         &["cache_utils", "kv_cache", "kvcache", "past_key", "update_cache", "append_kv"],
@@ -444,8 +411,12 @@ fn growth(
     let since = all.iter().map(|(_, it)| case.life(*it).alloc).min()?;
     let first = *steps.first()?;
     let per_step = Bytes(bytes.0 / (steps.iter().filter(|it| **it < newest).count() as u64).max(1));
-    // Some bytes a step are not worth a person's time.
-    if bytes < Bytes::mib(1) && per_step < Bytes::kib(16) {
+    let is_large = Bytes::mib(1) <= bytes || Bytes::kib(16) <= per_step;
+    // A little in each step is no accident when there are enough of them, and a long run adds it up; some
+    // bytes beside gigabytes are not worth a person's time.
+    let is_sure =
+        LONG <= steps.len() && case.peak.bytes.0 / 100 <= per_step.0.saturating_mul(A_RUN);
+    if !(is_large || is_sure) {
         return None;
     }
     let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
@@ -483,6 +454,12 @@ impl Growth {
             finding.evidence.push(format!(
                 "{} blocks from {} of {} {what} are live, {} a step; {} altogether",
                 self.blocks, self.steps, self.of, self.per_step, self.held
+            ));
+        }
+        if !self.larger_each_time && self.per_step < Bytes::mib(1) {
+            finding.evidence.push(format!(
+                "that is {} in {A_RUN} steps",
+                Bytes(self.per_step.0.saturating_mul(A_RUN))
             ));
         }
         let at_peak = self.seen_at == case.peak.event;

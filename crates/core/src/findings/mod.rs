@@ -22,6 +22,7 @@ mod one_allocation;
 mod outside;
 mod peak;
 mod per_step;
+mod remade;
 mod results_kept;
 mod ring;
 mod streams;
@@ -30,11 +31,10 @@ mod workspaces;
 
 pub(crate) use case::Case;
 pub use case::Window;
-pub(crate) use peak::name as category_name;
 
 use std::cmp::Reverse;
 
-use crate::{recording::CodeLine, replay::BlockId, units::Bytes};
+use crate::{prediction::Category, recording::CodeLine, replay::BlockId, units::Bytes};
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,6 +158,11 @@ impl Weight {
             Weight::Fact => "fact",
         }
     }
+}
+
+/// A category in words.
+pub(crate) fn category_name(category: Category) -> &'static str {
+    category.name()
 }
 
 /// `file.py:12`, as people find it.

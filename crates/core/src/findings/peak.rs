@@ -29,7 +29,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             format!(
                 "{} were allocated at the peak; most of it {}: {bytes}",
                 case.peak.bytes,
-                name(category)
+                category.name()
             )
         }
         _ => format!(
@@ -43,7 +43,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     for (category, bytes, blocks) in parts.iter().take(8) {
         let share = bytes.share_of(case.peak.bytes) * 100.0;
         res.evidence
-            .push(format!("{bytes:>10} {share:>3.0} %  {} ({blocks} blocks)", name(*category)));
+            .push(format!("{bytes:>10} {share:>3.0} %  {} ({blocks} blocks)", category.name()));
     }
     let run = case.run;
     let lines = origins::by_line(
@@ -83,23 +83,5 @@ fn held(case: &Case<'_>, finding: &mut Finding) {
     finding.title = format!("{} were allocated when the snapshot was taken", case.peak.bytes);
     for (at, bytes) in lines.into_iter().take(8) {
         finding.evidence.push(format!("{bytes:>10} by {at}"));
-    }
-}
-
-/// A category in words.
-pub(crate) fn name(category: Category) -> &'static str {
-    match category {
-        Category::Parameters => "parameters",
-        Category::Gradients => "gradients",
-        Category::OptimizerState => "optimizer state",
-        Category::Activations => "activations",
-        Category::Inputs => "inputs",
-        Category::Temporaries => "temporaries",
-        Category::Workspaces => "workspaces",
-        Category::Buffers => "buffers",
-        Category::Unknown => "kept by nobody we can name",
-        Category::Slack => "slack",
-        Category::Other => "other libraries",
-        Category::Context => "context",
     }
 }

@@ -143,6 +143,24 @@ pub enum Category {
 }
 
 impl Category {
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::Parameters => "parameters",
+            Category::Gradients => "gradients",
+            Category::OptimizerState => "optimizer state",
+            Category::Activations => "activations",
+            Category::Inputs => "inputs",
+            Category::Temporaries => "temporaries",
+            Category::Workspaces => "workspaces",
+            Category::Buffers => "buffers",
+            Category::Unknown => "unknown",
+            Category::Slack => "allocator slack",
+            Category::Other => "other libraries",
+            Category::Context => "CUDA context",
+        }
+    }
+
     /// All of them, in the order of the manual.
     pub const ALL: [Category; 12] = [
         Category::Parameters,

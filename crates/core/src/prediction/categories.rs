@@ -249,8 +249,12 @@ impl<'a> Evidence<'a> {
             .min();
         match (forward, free) {
             (Some(forward), Some(free)) if free < forward => Category::Temporaries,
-            // Nobody named anything: what `module.to()` made and stays is a weight or a buffer.
-            (_, None) if signs.has(Signs::APPLY) && !self.has_names => Category::Parameters,
+            // Nobody named anything: what `module.to()` or a constructor made and stays is a weight or a buffer.
+            (_, None)
+                if (signs.has(Signs::APPLY) || signs.has(Signs::BUILT)) && !self.has_names =>
+            {
+                Category::Parameters
+            }
             (Some(_), _) if signs.has(Signs::APPLY) => Category::Unknown,
             (Some(_), Some(free)) => {
                 // A batch is replaced by the next one.

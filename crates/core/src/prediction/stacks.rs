@@ -25,6 +25,8 @@ impl Signs {
     pub(crate) const MODULE: Signs = Signs(1 << 4);
     /// `module.to()`, `.cuda()`, `.half()`: parameters and buffers are converted one by one.
     pub(crate) const APPLY: Signs = Signs(1 << 5);
+    /// A module's constructor makes its weights where they are to be.
+    pub(crate) const BUILT: Signs = Signs(1 << 7);
     /// An operation that cuDNN serves and may want scratch memory for.
     pub(crate) const CUDNN: Signs = Signs(1 << 6);
 
@@ -98,9 +100,14 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
         match function {
             "_call_impl" | "_wrapped_call_impl" => Signs::MODULE,
             "_apply" => Signs::APPLY,
+            "load_state_dict" => Signs::BUILT,
             "zero_grad" => Signs::ZERO_GRAD,
             _ => none,
         }
+    } else if function == "reset_parameters"
+        || function == "__init__" && file.contains("/torch/nn/modules/")
+    {
+        Signs::BUILT
     } else if file.ends_with("/torch/nn/modules/conv.py")
         || file.ends_with("/torch/nn/modules/rnn.py")
         || file.ends_with("/torch/nn/modules/batchnorm.py")

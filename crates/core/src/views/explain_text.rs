@@ -11,6 +11,7 @@ use crate::{
     views::{
         ranks,
         text::{Style, Styles},
+        wrap::{self, clipped},
     },
 };
 
@@ -111,6 +112,19 @@ impl Report {
         let wrong =
             problems.iter().filter(|it| it.weight == Weight::Problem).max_by_key(|it| it.bytes);
         match wrong {
+            _ if !it.is_sure() => {
+                let start = "COULD NOT TELL:";
+                write!(f, "{} ", styles.warn.of(start))?;
+                let why = it.unsure.as_deref().unwrap_or_default();
+                self.wrapped(f, why, start.len() + 1, 2)?;
+                let nothing = levels.is_empty() || it.peak_allocated == Some(Bytes::ZERO);
+                let read = if nothing {
+                    "nothing of memory could be read".to_owned()
+                } else {
+                    format!("what was read: {levels}{steps}")
+                };
+                self.said(f, "", &read, 2)
+            }
             Some(finding) => {
                 write!(f, "{} ", styles.bad.of(word(finding.code)))?;
                 self.wrapped(f, &finding.title, word(finding.code).len() + 1, 2)?;
@@ -154,7 +168,10 @@ impl Report {
         if let Some(at) = &oom.at {
             rest += &format!(", at {}", place(at));
         }
-        self.wrapped(f, &rest, what.len(), 2)?;
+        if !rest.is_empty() {
+            f.write_str(" ")?;
+        }
+        self.wrapped(f, &rest, what.len() + 1, 2)?;
         if let Some(at) = oom.at.as_ref().filter(|it| !it.text.is_empty()) {
             writeln!(f, "    {}", clipped(&at.text, self.width - 4))?;
         }
@@ -294,24 +311,7 @@ impl Report {
         start: usize,
         indent: usize,
     ) -> fmt::Result {
-        let mut column = start;
-        let mut at_start = true;
-        for word in text.split_whitespace() {
-            let len = word.chars().count();
-            if !at_start && self.width < column + 1 + len {
-                write!(f, "\n{:indent$}", "")?;
-                column = indent;
-                at_start = true;
-            }
-            if !at_start || start != 0 && column == start && text.starts_with(' ') {
-                write!(f, " ")?;
-                column += 1;
-            }
-            write!(f, "{word}")?;
-            column += len;
-            at_start = false;
-        }
-        writeln!(f)
+        wrap::wrapped(f, text, self.width, start, indent)
     }
 }
 
@@ -348,14 +348,6 @@ fn phase(phase: Phase) -> &'static str {
         Phase::ZeroGrad => "zero_grad",
         Phase::Evaluation => "evaluation",
     }
-}
-
-fn clipped(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
-    format!("{kept}…")
 }
 
 /// A rule's page, and every rule by its code.

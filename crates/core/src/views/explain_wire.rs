@@ -64,6 +64,7 @@ pub(super) fn input(it: &Explanation) -> Value {
         "ooms": it.ooms.iter().map(oom).collect::<Vec<_>>(),
         "not_oom": it.others.iter().map(other).collect::<Vec<_>>(),
         "notes": it.notes,
+        "unsure": it.unsure,
     })
 }
 

@@ -14,3 +14,5 @@ pub mod replay;
 pub mod tables;
 pub mod text;
 pub mod wire;
+
+mod wrap;

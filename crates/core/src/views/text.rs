@@ -1,7 +1,7 @@
 //! The report as text for a terminal, for somebody who is tired: the answer first, then the numbers
 //! behind it, then what to know about them.
 
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Display, Formatter};
 
 use crate::{
     prediction::{
@@ -10,7 +10,10 @@ use crate::{
     },
     recording::{CodeLine, Phase},
     units::Bytes,
-    views::by_rank,
+    views::{
+        by_rank,
+        wrap::{self, clipped},
+    },
 };
 
 /// Steps that the curve shows; of more, the first and the last ones.
@@ -194,7 +197,7 @@ impl Report<'_> {
             };
             let mut line = format!(
                 "  {:<16} {:>10} {:>6}  {:<20} {blocks}",
-                name(share.category),
+                share.category.name(),
                 share.bytes,
                 percent(part),
                 bar(part, 20),
@@ -254,7 +257,7 @@ impl Report<'_> {
         category: Category,
         blocks: u64,
     ) -> fmt::Result {
-        let what = format!("{:<15} {:>6}", name(category), format!("{blocks}x"));
+        let what = format!("{:<15} {:>6}", category.name(), format!("{blocks}x"));
         let room = self.width - PLACE_AT - 2 - 22;
         writeln!(
             f,
@@ -361,24 +364,7 @@ impl Report<'_> {
         start: usize,
         indent: usize,
     ) -> fmt::Result {
-        let mut column = start;
-        let mut at_start = true;
-        for word in text.split_whitespace() {
-            let len = word.chars().count();
-            if !at_start && self.width < column + 1 + len {
-                write!(f, "\n{:indent$}", "")?;
-                column = indent;
-                at_start = true;
-            }
-            if !at_start {
-                f.write_char(' ')?;
-                column += 1;
-            }
-            f.write_str(word)?;
-            column += len;
-            at_start = false;
-        }
-        writeln!(f)
+        wrap::wrapped(f, text, self.width, start, indent)
     }
 }
 
@@ -425,23 +411,6 @@ impl Display for Line<'_> {
     }
 }
 
-fn name(category: Category) -> &'static str {
-    match category {
-        Category::Parameters => "parameters",
-        Category::Gradients => "gradients",
-        Category::OptimizerState => "optimizer state",
-        Category::Activations => "activations",
-        Category::Inputs => "inputs",
-        Category::Temporaries => "temporaries",
-        Category::Workspaces => "workspaces",
-        Category::Buffers => "buffers",
-        Category::Unknown => "unknown",
-        Category::Slack => "allocator slack",
-        Category::Other => "other libraries",
-        Category::Context => "CUDA context",
-    }
-}
-
 /// A share of 1; what is there but rounds to nothing says so.
 fn percent(share: f64) -> String {
     if 0.0 < share && share < 0.005 { "<1 %".to_owned() } else { format!("{:.0} %", share * 100.0) }
@@ -457,15 +426,6 @@ fn percent(share: f64) -> String {
 fn bar(share: f64, most: usize) -> String {
     let columns = (share.clamp(0.0, 1.0) * most as f64).round() as usize;
     "█".repeat(columns)
-}
-
-/// `text` cut at its end to `room` columns.
-fn clipped(text: &str, room: usize) -> String {
-    if text.chars().count() <= room {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
-    format!("{kept}…")
 }
 
 /// `text` cut at its beginning to `room` columns: the end of a path says more.

@@ -398,6 +398,10 @@ pub(super) const TRIGGERS: &[&str] = &[
     "batch size",
     "engine to execute",
     "mem-fraction",
+    "number of tokens",
+    "cublas",
+    "el0004",
+    "not a failure",
     "buffer size",
 ];
 
