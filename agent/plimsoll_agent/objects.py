@@ -61,7 +61,7 @@ class Objects:
 
     def _broadcast_object_list(self, real, object_list, src=None, group=None, device=None, group_src=None):
         group, source = self._with(group, src, group_src)
-        if self._imagined:
+        if self._imagined():
             if group.rank() == source:
                 return real(object_list, src=src, group=group, device=device, group_src=group_src)
             return self._unknown("broadcast_object_list")
@@ -73,12 +73,12 @@ class Objects:
 
     def _send_object_list(self, real, object_list, dst=None, group=None, device=None, group_dst=None, use_batch=False):
         group, target = self._with(group, dst, group_dst)
-        if not self._imagined:
+        if not self._imagined():
             self._put(group, self._key(group, "send", group.rank(), target), list(object_list))
 
     def _recv_object_list(self, real, object_list, src=None, group=None, device=None, group_src=None, use_batch=False):
         group, source = self._with(group, src, group_src)
-        if self._imagined:
+        if self._imagined():
             self._unknown("recv_object_list")
         else:
             object_list[:] = self._take(group, self._key(group, "send", source, group.rank()))
@@ -89,16 +89,16 @@ class Objects:
         key = self._key(group, "scatter", source)
         if group.rank() == source:
             out[0] = inputs[source]
-            if not self._imagined:
+            if not self._imagined():
                 self._put(group, key, list(inputs))
-        elif self._imagined:
+        elif self._imagined():
             self._unknown("scatter_object_list")
         else:
             out[0] = self._take(group, key)[group.rank()]
 
     def _all_gather_object(self, real, object_list, obj, group=None):
         group, _ = self._with(group, None, 0)
-        if self._imagined:
+        if self._imagined():
             # Not the real one: it would compare sizes on the device, which computes nothing.
             data = pickle.dumps(obj)
             object_list[:] = [pickle.loads(data) for _ in range(group.size())]

@@ -27,6 +27,9 @@ ALL = "PLIMSOLL_ALL_RANKS"
 DEVICES = "PLIMSOLL_DEVICES"
 """How many devices the phantom has, if a launcher asks for more than the command line."""
 
+_imagine = None
+"""Makes this process the one rank, if it is not yet: for one that was forked, or that goes on as a rank."""
+
 _C10D = "torch.distributed.distributed_c10d"
 _LAUNCHER = "torch.distributed.launcher.api"
 
@@ -37,13 +40,14 @@ def install(torch, recording, phantom):
     _wrap_spawn(torch)
     if not torch.distributed.is_available():
         return
-    imagined = bool(os.environ.get(WORLD))
-    objects = Objects(sys.modules[_C10D], imagined, recording.note)
+    objects = Objects(sys.modules[_C10D], lambda: bool(os.environ.get(WORLD)), recording.note)
     for name, function in objects.replacements().items():
         _replace(torch, name, function)
     _wrap_destroy(torch, phantom)
-    if imagined:
-        _Imagined(torch, recording).install()
+    global _imagine
+    _imagine = functools.lru_cache(maxsize=None)(_Imagined(torch, recording).install)
+    if os.environ.get(WORLD):
+        _imagine()
 
 
 def _replace(torch, name, by):
@@ -152,9 +156,12 @@ def _wrap_launcher(module, recording):
             os.environ[DEVICES] = str(max(local_world, _devices()))
             return launch(self, *args)
         rank = chosen(world)
+        if os.environ.get(RANK, "0") != str(rank):
+            sys.exit("there is no --rank %s among the %d ranks of this launch" % (os.environ[RANK], world))
         mine = {name: str(value) for name, value in environment(world, local_world, rank).items()}
         os.environ.update(mine)
         if not isinstance(entry, str):
+            _imagine()
             return {rank: entry(*args)}
         # The launcher's process becomes the rank: nothing is left to supervise.
         recording.withdraw()
@@ -196,6 +203,7 @@ class _Rank:
         self._function, self._rank = function, rank
 
     def __call__(self, _index, *args):
+        _imagine()
         return self._function(self._rank, *args)
 
 

@@ -143,3 +143,28 @@ def test_two_ranks_of_two_h200s_are_met(plimsoll, name):
     assert said == [[it["max_allocated"], it["max_reserved"]] for it in truth["steps"]]
     # The whole device, NCCL and context included.
     assert abs(ran.report["peak_device_bytes"] / truth["device_used"] - 1) < 0.005
+
+
+def test_a_launcher_without_the_rank_that_was_asked_for_says_so(plimsoll):
+    options, launcher = ("--rank", "9"), (*TORCHRUN, "--nnodes", "2", "--nproc-per-node", "4")
+    ran = predict(plimsoll, "ddp", options=options, launcher=launcher)
+    assert ran.code == 2 and "there is no --rank 9 among the 8 ranks of this launch" in ran.stderr, ran
+
+
+def test_a_function_that_is_launched_from_a_notebook(plimsoll):
+    """The process that launches goes on as the rank."""
+    plimsoll.script(
+        """
+import os, torch, torch.distributed as dist
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+def train():
+    dist.init_process_group("nccl")
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, dist.get_rank())
+    torch.ones(1000, device="cuda")
+    print("SAYS", everyone)
+elastic_launch(LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=4, run_id="notebook"), train)()
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g"))
+    assert ran.code == 0 and "SAYS [0, 0, 0, 0]" in ran.stdout, ran

@@ -19,6 +19,14 @@ def test_fits_a_large_card(plimsoll, script):
     assert script.name in lines, lines
 
 
+def test_a_sharded_model_over_a_cluster(plimsoll):
+    script = ROOT / "examples" / "fsdp2_llama.py"
+    ran = plimsoll.predict(script, "--size", "tiny", options=["--gpu", "h100-80g", "--world-size", "64"])
+    assert ran.code == 0, ran
+    assert ran.report["steady"]
+    assert_consistent(ran.report)
+
+
 @pytest.mark.parametrize("script", [GPT2, RESNET], ids=lambda it: it.stem)
 def test_does_not_fit_a_small_one(plimsoll, script):
     ran = plimsoll.predict(script, "--batch-size", "64", options=["--gpu", "rtx3060-12g", "--memory", "5GiB"])
