@@ -10,6 +10,7 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 use crate::{
     cache::session::ProcessFolder,
     cli::PredictArgs,
+    commands::predict,
     launch::{End, Ended},
     sink::Sink,
 };
@@ -49,7 +50,7 @@ pub(crate) fn write(
         Ok(())
     };
     add("manifest.json".to_owned(), serde_json::to_string_pretty(&manifest)?.as_bytes())?;
-    add("phantom.conf".to_owned(), card.phantom_conf(args.gpus).as_bytes())?;
+    add("phantom.conf".to_owned(), predict::phantom_conf(args, card).as_bytes())?;
     for ProcessFolder { pid, notes, snapshot, phantom_log } in folders {
         let files = [
             ("agent.jsonl", Some(notes.as_slice()).filter(|it| !it.is_empty())),

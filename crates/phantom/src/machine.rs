@@ -2,7 +2,7 @@
 //! process. One lock around it; every entry point takes it, answers and lets go.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use crate::report::{self, DeviceReport};
 /// What a kernel takes. Not a figure of the card: programs that repeat a kernel until they have timed
 /// it for long enough shall be done soon.
 pub const LAUNCH: Duration = Duration::from_micros(100);
+
+/// `cudaDeviceGetStreamPriorityRange`: the smaller, the more urgent.
+pub const PRIORITIES: std::ops::RangeInclusive<i32> = -5..=0;
 
 /// The machine, once a device is asked for.
 static MACHINE: OnceLock<Option<Mutex<Machine>>> = OnceLock::new();
@@ -42,7 +45,8 @@ pub struct Machine {
     /// Streams in a capture: stream to capture.
     capturing: BTreeMap<u64, u64>,
     graphs: BTreeMap<u64, u64>,
-    streams: BTreeSet<u64>,
+    /// Streams that were created, with their priorities.
+    streams: BTreeMap<u64, i32>,
     next_handle: u64,
     /// How long all work took that was queued so far.
     clock: Duration,
@@ -129,7 +133,7 @@ impl Machine {
             captures: BTreeMap::new(),
             capturing: BTreeMap::new(),
             graphs: BTreeMap::new(),
-            streams: BTreeSet::new(),
+            streams: BTreeMap::new(),
             next_handle: 0x5500_0000_1000,
             clock: Duration::ZERO,
         }
@@ -162,11 +166,16 @@ impl Machine {
         self.next_handle
     }
 
-    /// `cudaStreamCreate...`.
-    pub fn create_stream(&mut self) -> u64 {
+    /// `cudaStreamCreate...`. A priority beyond the range of [`PRIORITIES`] is the nearest in it.
+    pub fn create_stream(&mut self, priority: i32) -> u64 {
         let stream = self.handle();
-        self.streams.insert(stream);
+        self.streams.insert(stream, priority.clamp(*PRIORITIES.start(), *PRIORITIES.end()));
         stream
+    }
+
+    /// `cudaStreamGetPriority`: zero for the default stream.
+    pub fn priority(&self, stream: u64) -> i32 {
+        self.streams.get(&stream).copied().unwrap_or(0)
     }
 
     /// `cudaStreamDestroy`.
@@ -321,7 +330,7 @@ mod tests {
     fn a_capture_spreads_over_events_and_ends_with_its_graph() {
         let mut machine = machine();
         let (a, b, event) =
-            (machine.create_stream(), machine.create_stream(), machine.create_event());
+            (machine.create_stream(0), machine.create_stream(0), machine.create_event());
         machine.begin_capture(a).expect("not capturing");
         assert_eq!(machine.begin_capture(a), Err(Invalid));
         machine.record(event, a).expect("an event");
@@ -333,6 +342,14 @@ mod tests {
         let graph = machine.end_capture(a).expect("a capture");
         assert_eq!(machine.graph_nodes(graph), 2);
         assert!(machine.capture(a).is_none() && machine.capture(b).is_none());
+    }
+
+    #[test]
+    fn a_stream_keeps_its_priority() {
+        let mut machine = machine();
+        let (urgent, usual, beyond) =
+            (machine.create_stream(-3), machine.create_stream(0), machine.create_stream(-9));
+        assert_eq!([urgent, usual, beyond, 0].map(|it| machine.priority(it)), [-3, 0, -5, 0]);
     }
 
     #[test]

@@ -117,6 +117,12 @@ pub(crate) fn largest() -> &'static Card {
     cards.max_by_key(|it| it.total).expect("the catalogue is not empty")
 }
 
+/// What the phantom is told: the card, how many of it, and what the user assumes.
+pub(crate) fn phantom_conf(args: &PredictArgs, card: &Card) -> String {
+    let assumed: String = args.assume.iter().map(|it| it.conf_line()).collect();
+    card.phantom_conf(args.gpus) + &assumed
+}
+
 /// Runs the script, and removes its session folder whatever happens.
 fn run_script(
     args: &PredictArgs,
@@ -129,7 +135,7 @@ fn run_script(
     // Dropped last: until the folder is gone, Ctrl-C waits.
     let signals = Signals::hold().context("cannot hold signals")?;
     let session = Session::create(cache)?;
-    session.configure(&card.phantom_conf(args.gpus))?;
+    session.configure(&phantom_conf(args, card))?;
     let stop = match (args.until_exit, args.steps) {
         (true, _) => Stop::UntilExit,
         (false, Some(n)) => Stop::Steps(n),
