@@ -5,6 +5,8 @@ use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::{explanation::At, replay::TorchVersion, units::Bytes};
 
+use crate::assumption::Assumption;
+
 /// Will it fit? GPU memory for PyTorch training, without a GPU.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -112,6 +114,11 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(crate) until_exit: bool,
 
+    /// What an operation finds in values that no kernel computes, as in `nonzero=0.1`: the share of
+    /// elements that boolean masks, `nonzero` and `masked_select` keep. Nothing, unless given.
+    #[arg(long, value_name = "OP=SHARE")]
+    pub(crate) assume: Vec<Assumption>,
+
     /// Exit with 1 when the job needs more than SIZE on its device, as in `22GiB`.
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Bytes>,
@@ -146,6 +153,7 @@ Examples:
   plimsoll predict --gpu h200 --memory 20GiB --steps 10 -- python -m my.training
   plimsoll predict --gpu a100-80g -- torchrun --nproc-per-node 8 train.py
   plimsoll predict --gpu h100-80g --world-size 64 -- python fsdp.py --model 70b
+  plimsoll predict --assume nonzero=0.25 -- python train_mixture.py
   plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh
 
 Exit codes:

@@ -6,6 +6,7 @@ compile_error!(
      there. On another system, use a Linux x86-64 container"
 );
 
+mod assumption;
 mod cache;
 mod cli;
 mod commands;

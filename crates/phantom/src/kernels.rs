@@ -101,6 +101,19 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
 ///
 /// `arguments` must be what the stub at `stub` passes to a launch, or null.
 pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
+    let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
+    if let Some(kernel) = computed
+        && !arguments.is_null()
+        && let Some(mut machine) = machine::lock()
+    {
+        let contents = &mut machine.current().contents;
+        // SAFETY: the arguments of a kernel of this name.
+        let effect =
+            unsafe { integers::effect(kernel, arguments, |at, size| contents.known(at, size)) };
+        if let Some(effect) = effect {
+            integers::take_effect(contents, effect);
+        }
+    }
     let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match purpose {
         Some(Purpose::All) => Some(Asked::All),
@@ -118,19 +131,6 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         _ => None,
     };
     LAST.set(asked);
-    let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
-    if let Some(kernel) = computed
-        && !arguments.is_null()
-        && let Some(mut machine) = machine::lock()
-    {
-        let contents = &mut machine.current().contents;
-        // SAFETY: the arguments of a kernel of this name.
-        let effect =
-            unsafe { integers::effect(kernel, arguments, |at, size| contents.known(at, size)) };
-        if let Some(effect) = effect {
-            integers::take_effect(contents, effect);
-        }
-    }
 }
 
 /// Whether the kernel at `stub` needs so few registers that a multiprocessor holds as many blocks of

@@ -2,7 +2,7 @@
 //! process. One lock around it; every entry point takes it, answers and lets go.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +14,9 @@ use crate::report::{self, DeviceReport};
 /// What a kernel takes. Not a figure of the card: programs that repeat a kernel until they have timed
 /// it for long enough shall be done soon.
 pub const LAUNCH: Duration = Duration::from_micros(100);
+
+/// `cudaDeviceGetStreamPriorityRange`: the smaller, the more urgent.
+pub const PRIORITIES: std::ops::RangeInclusive<i32> = -5..=0;
 
 /// The machine, once a device is asked for.
 static MACHINE: OnceLock<Option<Mutex<Machine>>> = OnceLock::new();
@@ -46,7 +49,8 @@ pub struct Machine {
     /// Streams in a capture: stream to capture.
     capturing: BTreeMap<u64, u64>,
     graphs: BTreeMap<u64, u64>,
-    streams: BTreeSet<u64>,
+    /// Streams that were created, with their priorities.
+    streams: BTreeMap<u64, i32>,
     next_handle: u64,
     /// How long all work took that was queued so far.
     clock: Duration,
@@ -140,7 +144,7 @@ impl Machine {
             captures: BTreeMap::new(),
             capturing: BTreeMap::new(),
             graphs: BTreeMap::new(),
-            streams: BTreeSet::new(),
+            streams: BTreeMap::new(),
             next_handle: 0x5500_0000_1000,
             clock: Duration::ZERO,
         }
@@ -173,11 +177,16 @@ impl Machine {
         self.next_handle
     }
 
-    /// `cudaStreamCreate...`.
-    pub fn create_stream(&mut self) -> u64 {
+    /// `cudaStreamCreate...`. A priority beyond the range of [`PRIORITIES`] is the nearest in it.
+    pub fn create_stream(&mut self, priority: i32) -> u64 {
         let stream = self.handle();
-        self.streams.insert(stream);
+        self.streams.insert(stream, priority.clamp(*PRIORITIES.start(), *PRIORITIES.end()));
         stream
+    }
+
+    /// `cudaStreamGetPriority`: zero for the default stream.
+    pub fn priority(&self, stream: u64) -> i32 {
+        self.streams.get(&stream).copied().unwrap_or(0)
     }
 
     /// `cudaStreamDestroy`.
@@ -345,7 +354,7 @@ mod tests {
     fn a_capture_spreads_over_events_and_ends_with_its_graph() {
         let mut machine = machine();
         let (a, b, event) =
-            (machine.create_stream(), machine.create_stream(), machine.create_event());
+            (machine.create_stream(0), machine.create_stream(0), machine.create_event());
         machine.begin_capture(a).expect("not capturing");
         assert_eq!(machine.begin_capture(a), Err(Invalid));
         machine.record(event, a).expect("an event");
@@ -370,6 +379,14 @@ mod tests {
         finish_steps(1);
         assert!(machine.is_long_past(event));
         assert!(machine.is_long_past(event + 1), "no such event");
+    }
+
+    #[test]
+    fn a_stream_keeps_its_priority() {
+        let mut machine = machine();
+        let (urgent, usual, beyond) =
+            (machine.create_stream(-3), machine.create_stream(0), machine.create_stream(-9));
+        assert_eq!([urgent, usual, beyond, 0].map(|it| machine.priority(it)), [-3, 0, -5, 0]);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     }
     let card = card(args.gpu.as_deref(), args.memory)?;
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
-    let conf = card.phantom_conf(ranks.devices(args.gpus));
+    let conf = phantom_conf(args, &card, ranks);
     let command = ScriptCommand::resolve(&args.command)?;
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let record = args.record.as_deref().map(Sink::open).transpose()?;
@@ -126,6 +126,12 @@ pub(crate) fn card(gpu: Option<&str>, memory: Option<Bytes>) -> anyhow::Result<C
 pub(crate) fn largest() -> &'static Card {
     let cards = cards::catalogue().iter();
     cards.max_by_key(|it| it.total).expect("the catalogue is not empty")
+}
+
+/// What the phantom is told: the card, how many of it, and what the user assumes.
+fn phantom_conf(args: &PredictArgs, card: &Card, ranks: Ranks) -> String {
+    let assumed: String = args.assume.iter().map(|it| it.conf_line()).collect();
+    card.phantom_conf(ranks.devices(args.gpus)) + &assumed
 }
 
 /// Runs the script, and removes its session folder whatever happens.

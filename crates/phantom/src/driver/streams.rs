@@ -15,11 +15,11 @@ pub unsafe extern "C" fn cuStreamCreate(stream: *mut u64, _flags: c_uint) -> i32
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreateWithPriority(
     stream: *mut u64,
-    _flags: c_uint,
-    _priority: c_int,
+    flags: c_uint,
+    priority: c_int,
 ) -> i32 {
     // SAFETY: the same contract.
-    unsafe { runtime::cudaStreamCreate(stream) }
+    unsafe { runtime::cudaStreamCreateWithPriority(stream, flags, priority) }
 }
 
 #[unsafe(no_mangle)]

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, answer, fail, machine};
 use crate::card::{self, Card};
-use crate::machine as machines;
+use crate::machine::{self as machines, PRIORITIES};
 
 /// `cudaDeviceProp` of CUDA 13 (`driver_types.h`).
 #[repr(C)]
@@ -345,10 +345,10 @@ pub unsafe extern "C" fn cudaDeviceGetStreamPriorityRange(
     // SAFETY: the caller's pointers; either may be null.
     unsafe {
         if !least.is_null() {
-            least.write(0);
+            least.write(*PRIORITIES.end());
         }
         if !greatest.is_null() {
-            greatest.write(-5);
+            greatest.write(*PRIORITIES.start());
         }
     }
     SUCCESS

@@ -15,9 +15,8 @@ const CAPTURE_UNMATCHED: i32 = 903;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaStreamCreate(stream: *mut u64) -> i32 {
-    let handle = machine!().create_stream();
-    // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(stream, handle) }
+    // SAFETY: the same contract.
+    unsafe { cudaStreamCreateWithPriority(stream, 0, 0) }
 }
 
 #[unsafe(no_mangle)]
@@ -30,10 +29,11 @@ pub unsafe extern "C" fn cudaStreamCreateWithFlags(stream: *mut u64, _flags: c_u
 pub unsafe extern "C" fn cudaStreamCreateWithPriority(
     stream: *mut u64,
     _flags: c_uint,
-    _priority: c_int,
+    priority: c_int,
 ) -> i32 {
-    // SAFETY: the same contract.
-    unsafe { cudaStreamCreate(stream) }
+    let handle = machine!().create_stream(priority);
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(stream, handle) }
 }
 
 #[unsafe(no_mangle)]
@@ -59,9 +59,10 @@ pub extern "C" fn cudaStreamWaitEvent(stream: u64, event: u64, _flags: c_uint) -
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudaStreamGetPriority(_stream: u64, priority: *mut c_int) -> i32 {
+pub unsafe extern "C" fn cudaStreamGetPriority(stream: u64, priority: *mut c_int) -> i32 {
+    let it = machine!().priority(stream);
     // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(priority, 0) }
+    unsafe { answer(priority, it) }
 }
 
 #[unsafe(no_mangle)]
