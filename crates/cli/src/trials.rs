@@ -16,7 +16,8 @@ use crate::{
     commands::predict,
     diagnosis,
     launch::{
-        self, Device, Ended, Launch, Nursery, Order, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
+        self, Device, Ended, Launch, Nursery, Order, ScriptCommand, ScriptOutput, Setting, Signals,
+        Stop,
     },
 };
 
@@ -141,8 +142,7 @@ impl Trials {
         session.configure(&self.card.phantom_conf(1))?;
         let output = ScriptOutput::Nowhere;
         let (bundle, device) = (&self.bundle, Device::Phantom);
-        let launch =
-            Launch { command, bundle, session: &session, stop, output, settings, device };
+        let launch = Launch { command, bundle, session: &session, stop, output, settings, device };
         let ended = launch::run(launch, &self.signals, None)?;
         Ok(self.read(command, &session, &ended))
     }
@@ -169,7 +169,13 @@ impl Trials {
         let n_ooms = recordings.iter().map(|it| it.notes.ooms.len()).sum();
         let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
         let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
-        Trial { prediction, failure, n_ooms, interrupted: ended.interrupted, notes: notes.collect() }
+        Trial {
+            prediction,
+            failure,
+            n_ooms,
+            interrupted: ended.interrupted,
+            notes: notes.collect(),
+        }
     }
 }
 
@@ -190,5 +196,7 @@ pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
 
 /// Whether a line of the agent's notes is about a plan: most are long and about something else.
 fn is_ours(line: &[u8]) -> bool {
-    ["blocks", "work", "split"].iter().any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
+    ["blocks", "work", "split"]
+        .iter()
+        .any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
 }

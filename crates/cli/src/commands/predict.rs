@@ -28,7 +28,9 @@ use crate::{
     cli::{Color, PredictArgs},
     diagnosis,
     exit::Exit,
-    launch::{self, Device, End, Ended, Launch, Progress, ScriptCommand, ScriptOutput, Signals, Stop},
+    launch::{
+        self, Device, End, Ended, Launch, Progress, ScriptCommand, ScriptOutput, Signals, Stop,
+    },
     record,
     sink::Sink,
 };
@@ -57,11 +59,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let (ended, folders) = run_script(args, &card, &command, &cache, json_on_stdout)?;
     if let Some(sink) = record {
         let conf = card.phantom_conf(args.gpus);
-        let what = record::What {
-            mode: "predict",
-            command: &args.command,
-            phantom_conf: Some(&conf),
-        };
+        let what =
+            record::What { mode: "predict", command: &args.command, phantom_conf: Some(&conf) };
         record::write(what, &ended, &folders, sink)?;
     }
 
@@ -144,7 +143,15 @@ fn run_script(
     let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
     let progress = (!args.quiet && io::stderr().is_terminal())
         .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
-    let launch = Launch { command, bundle: &bundle, session: &session, stop, output, settings: &[], device: Device::Phantom };
+    let launch = Launch {
+        command,
+        bundle: &bundle,
+        session: &session,
+        stop,
+        output,
+        settings: &[],
+        device: Device::Phantom,
+    };
     let ended = launch::run(launch, &signals, progress)?;
     let folders = session.read();
     // What was written last is what is missing then, and nothing else would say so.

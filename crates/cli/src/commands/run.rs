@@ -96,8 +96,9 @@ fn has_gpu() -> bool {
 
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {
     let shown = path.display();
-    let text = fs::read_to_string(path)
-        .map_err(|error| anyhow::anyhow!("cannot read the plan {shown}: {}", cache::reason(&error)))?;
+    let text = fs::read_to_string(path).map_err(|error| {
+        anyhow::anyhow!("cannot read the plan {shown}: {}", cache::reason(&error))
+    })?;
     Plan::parse(&text).with_context(|| format!("cannot read the plan {shown}"))
 }
 
@@ -120,7 +121,8 @@ fn free_name() -> PathBuf {
 
 fn what_ran_out(seen: &Prediction) -> String {
     let Some(oom) = &seen.oom else { return "the script ran out of GPU memory".to_owned() };
-    let place = oom.at.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
+    let place =
+        oom.at.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
     let phase = oom.phase.map_or("", |it| match it {
         Phase::Forward => ", forward",
         Phase::Backward => ", backward",

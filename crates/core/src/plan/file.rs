@@ -13,7 +13,9 @@ pub enum PlanError {
     #[error("it is not TOML: {0}")]
     NotToml(String),
     /// Another version.
-    #[error("its version is {0}, and this plimsoll reads {VERSION}; make it again with `plimsoll fit`")]
+    #[error(
+        "its version is {0}, and this plimsoll reads {VERSION}; make it again with `plimsoll fit`"
+    )]
     Version(String),
     /// Something is missing or of another kind.
     #[error("{0}")]
@@ -23,8 +25,9 @@ pub enum PlanError {
 impl Plan {
     /// Reads a plan file.
     pub fn parse(text: &str) -> Result<Plan, PlanError> {
-        let table: toml::Table =
-            text.parse().map_err(|it: toml::de::Error| PlanError::NotToml(it.message().to_owned()))?;
+        let table: toml::Table = text
+            .parse()
+            .map_err(|it: toml::de::Error| PlanError::NotToml(it.message().to_owned()))?;
         match table.get("version") {
             Some(toml::Value::Integer(VERSION)) => (),
             other => {
@@ -44,8 +47,9 @@ impl Plan {
             let kind = find(id).ok_or_else(|| wrong(&format!("there is no remedy {id:?}")))?;
             let mut remedy = Remedy::plain(kind.id);
             for (name, value) in it.iter().filter(|(name, _)| *name != "id") {
-                let value = read(value)
-                    .ok_or_else(|| wrong(&format!("the {name} of {id} is no number, list of numbers or text")))?;
+                let value = read(value).ok_or_else(|| {
+                    wrong(&format!("the {name} of {id} is no number, list of numbers or text"))
+                })?;
                 remedy = remedy.with(name, value);
             }
             res.remedies.push(remedy);
@@ -83,7 +87,9 @@ fn read(value: &toml::Value) -> Option<Value> {
     match value {
         toml::Value::Integer(_) => number(value).map(Value::Number),
         toml::Value::String(text) => Some(Value::Text(text.clone())),
-        toml::Value::Array(all) => all.iter().map(number).collect::<Option<_>>().map(Value::Numbers),
+        toml::Value::Array(all) => {
+            all.iter().map(number).collect::<Option<_>>().map(Value::Numbers)
+        }
         _ => None,
     }
 }
@@ -116,8 +122,14 @@ mod tests {
     #[test]
     fn says_what_is_wrong_with_a_file() {
         let error = |it: &str| Plan::parse(it).unwrap_err().to_string();
-        assert_eq!(error("[[remedy]]"), "its version is missing, and this plimsoll reads 1; make it again with `plimsoll fit`");
-        assert_eq!(error("version = 1\n[[remedy]]\nid = \"magic\""), "there is no remedy \"magic\"");
+        assert_eq!(
+            error("[[remedy]]"),
+            "its version is missing, and this plimsoll reads 1; make it again with `plimsoll fit`"
+        );
+        assert_eq!(
+            error("version = 1\n[[remedy]]\nid = \"magic\""),
+            "there is no remedy \"magic\""
+        );
         assert!(error("version = ").starts_with("it is not TOML"));
         assert!(error("version = 1\nremedy = 3").starts_with("expected remedies"));
     }

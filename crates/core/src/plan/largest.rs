@@ -94,7 +94,10 @@ impl Largest {
                 let is_memory = self.tried.get(&upper) == Some(&Tried::TooMuch);
                 let wanted = match self.rounder(*lower, upper) {
                     Some(rounder) => rounder,
-                    None if is_memory && 1 < self.fitting().len() && self.order.len() < PATIENCE => {
+                    None if is_memory
+                        && 1 < self.fitting().len()
+                        && self.order.len() < PATIENCE =>
+                    {
                         self.on_the_line(*lower)
                     }
                     None => self.halfway(*lower, upper),
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn everything_or_nothing_fits() {
         let range = Largest::new(1, 100, 1, Bytes::gib(24));
-        check(range.clone(), |it| Some(it), expect!["([8, 16, 100], Some(100))"]);
+        check(range.clone(), Some, expect!["([8, 16, 100], Some(100))"]);
         check(range, |_| Some(30_000), expect!["([8, 4, 2, 1], None)"]);
     }
 

@@ -75,7 +75,11 @@ impl Remedy {
             Value::Text(text) => text.clone(),
         });
         let detail: Vec<String> = detail.collect();
-        if detail.is_empty() { self.id.to_owned() } else { format!("{} ({})", self.id, detail.join(", ")) }
+        if detail.is_empty() {
+            self.id.to_owned()
+        } else {
+            format!("{} ({})", self.id, detail.join(", "))
+        }
     }
 }
 
@@ -106,11 +110,14 @@ impl Plan {
                 let mut res = serde_json::Map::new();
                 res.insert("id".to_owned(), json!(it.id));
                 for (name, value) in &it.parameters {
-                    res.insert(name.clone(), match value {
-                        Value::Number(n) => json!(n),
-                        Value::Numbers(all) => json!(all),
-                        Value::Text(text) => json!(text),
-                    });
+                    res.insert(
+                        name.clone(),
+                        match value {
+                            Value::Number(n) => json!(n),
+                            Value::Numbers(all) => json!(all),
+                            Value::Text(text) => json!(text),
+                        },
+                    );
                 }
                 serde_json::Value::Object(res)
             })

@@ -77,7 +77,8 @@ fn of_kind(work: &Work, card: &Card) -> f64 {
         (false, _) => (256.0, ARITHMETIC),
     };
     // Two transfers a clock.
-    let memory = f64::from(card.memory_clock_khz) * 1e3 * 2.0 * f64::from(card.memory_bus_bits) / 8.0;
+    let memory =
+        f64::from(card.memory_clock_khz) * 1e3 * 2.0 * f64::from(card.memory_bus_bits) / 8.0;
     let arithmetic = work.flops / (clocks * per_clock * share);
     let moved = work.bytes / (memory * MEMORY);
     launch.max(arithmetic.max(moved))

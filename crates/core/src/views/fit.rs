@@ -81,13 +81,18 @@ pub fn text(it: &FindMax) -> String {
     let mut res = String::new();
     let FindMax { name, card, what, limit, .. } = it;
     let _ = match (it.found, &it.above) {
-        (None, _) => writeln!(res, "no value of {name} that was tried fits {limit} {what} ({card})"),
+        (None, _) => {
+            writeln!(res, "no value of {name} that was tried fits {limit} {what} ({card})")
+        }
         (Some(found), None) if found == it.highest => {
             writeln!(res, "{name}={found} fits {limit} {what} ({card}); it is the end of the range")
         }
         (Some(found), None) => writeln!(res, "{name}={found} fits {limit} {what} ({card})"),
         (Some(found), Some((above, _))) => {
-            writeln!(res, "{name}={found} is the largest that fits {limit} {what} ({card}); {above} does not")
+            writeln!(
+                res,
+                "{name}={found} is the largest that fits {limit} {what} ({card}); {above} does not"
+            )
         }
     };
     if let Some(run) = it.runs.iter().find(|run| Some(run.value) == it.found)
@@ -123,7 +128,8 @@ pub fn json(it: &FindMax) -> String {
         })
     });
     let name = it.name.clone();
-    let above = it.above.as_ref().map(|(value, it)| json!({ "value": value, "outcome": outcome(it) }));
+    let above =
+        it.above.as_ref().map(|(value, it)| json!({ "value": value, "outcome": outcome(it) }));
     let found = it.found.map(|value| Value::from_iter([(name, Value::from(value))]));
     let res = json!({
         "version": VERSION,

@@ -78,7 +78,11 @@ pub fn text(it: &Proposal) -> String {
         let _ = writeln!(res, "{} runs, {:.1} s", it.runs, it.seconds);
         return res;
     };
-    let _ = writeln!(res, "\n  {:>10}  {:>10}  {:>16}  {:<20} plan", "needs", "spare", "step time", "numbers");
+    let _ = writeln!(
+        res,
+        "\n  {:>10}  {:>10}  {:>16}  {:<20} plan",
+        "needs", "spare", "step time", "numbers"
+    );
     for row in &it.plans {
         let spare = limit.saturating_sub(row.needs);
         let time = row.time.map_or_else(
@@ -87,7 +91,11 @@ pub fn text(it: &Proposal) -> String {
         );
         let (needs, spare) = (row.needs.to_string(), spare.to_string());
         let numbers = row.numbers.shown();
-        let _ = writeln!(res, "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}", row.plan.shown());
+        let _ = writeln!(
+            res,
+            "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}",
+            row.plan.shown()
+        );
     }
     let _ = writeln!(res, "\nThe first one, without touching the script:\n    {}", it.run_line);
     let _ = writeln!(res, "\nOr by hand:");
@@ -124,8 +132,9 @@ pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
 /// For programs: one JSON object.
 pub fn json(it: &Proposal) -> String {
     let row = |row: &Row| {
-        let remedies: serde_json::Value =
-            serde_json::Value::from(row.plan.remedies.iter().map(|it| it.shown()).collect::<Vec<_>>());
+        let remedies: serde_json::Value = serde_json::Value::from(
+            row.plan.remedies.iter().map(|it| it.shown()).collect::<Vec<_>>(),
+        );
         json!({
             "remedies": remedies,
             "peak_allocated_bytes": row.peak.allocated.0,

@@ -53,8 +53,11 @@ pub(super) fn run(
         let tried = tried(args, &trial);
         let seconds = began.elapsed().as_secs_f64();
         if !args.quiet {
-            let _ =
-                writeln!(io::stderr(), "plimsoll: {name}={value}: {} ({seconds:.1} s)", said(&tried, what));
+            let _ = writeln!(
+                io::stderr(),
+                "plimsoll: {name}={value}: {} ({seconds:.1} s)",
+                said(&tried, what)
+            );
         }
         let peak = (trial.prediction.peak != Peaks::default()).then_some(trial.prediction.peak);
         runs.push(Run { value, tried: tried.clone(), peak, seconds });

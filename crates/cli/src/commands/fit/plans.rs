@@ -98,7 +98,11 @@ pub(super) fn run(
         let predicted_reserved = Some(best.prediction.peak.reserved);
         let kept = Plan { predicted_reserved, ..best.plan.clone() };
         std::fs::write(&args.plan, kept.file(&head)).map_err(|error| {
-            anyhow::anyhow!("cannot write {}: {}", args.plan.display(), crate::cache::reason(&error))
+            anyhow::anyhow!(
+                "cannot write {}: {}",
+                args.plan.display(),
+                crate::cache::reason(&error)
+            )
         })?;
     }
     if let Some(sink) = json {
@@ -173,7 +177,11 @@ impl Search<'_> {
             }
             // What was already enough alone needs no company.
             let done = |it: &Candidate| {
-                it.plan.remedies.iter().filter(|it| !is_free(it.id)).all(|it| stronger.contains(&it.id))
+                it.plan
+                    .remedies
+                    .iter()
+                    .filter(|it| !is_free(it.id))
+                    .all(|it| stronger.contains(&it.id))
             };
             if found.iter().any(done) {
                 continue;
@@ -249,7 +257,8 @@ impl Search<'_> {
     /// The same without what it does not need, and with as few blocks checkpointed as it needs.
     fn weakest(&mut self, mut it: Candidate) -> anyhow::Result<Candidate> {
         // Most often the free ones were not needed at all.
-        let strong: Vec<_> = it.plan.remedies.iter().filter(|it| !is_free(it.id)).cloned().collect();
+        let strong: Vec<_> =
+            it.plan.remedies.iter().filter(|it| !is_free(it.id)).cloned().collect();
         if !strong.is_empty()
             && strong.len() < it.plan.remedies.len()
             && let Some(less) = self.run(&Plan::of(strong))?.filter(|it| it.fits)
@@ -257,7 +266,8 @@ impl Search<'_> {
             it = less;
         }
         for remedy in it.plan.remedies.clone() {
-            let rest: Vec<_> = it.plan.remedies.iter().filter(|it| **it != remedy).cloned().collect();
+            let rest: Vec<_> =
+                it.plan.remedies.iter().filter(|it| **it != remedy).cloned().collect();
             if rest.is_empty() || self.interrupted {
                 continue;
             }
@@ -280,8 +290,9 @@ impl Search<'_> {
         while too_few + 1 < enough && !self.interrupted {
             let n = too_few + (enough - too_few) / 2;
             let remedies = it.plan.remedies.iter().map(|it| match it.id {
-                "checkpoint" => Remedy::plain("checkpoint")
-                    .with("blocks", Value::Numbers((0..n).collect())),
+                "checkpoint" => {
+                    Remedy::plain("checkpoint").with("blocks", Value::Numbers((0..n).collect()))
+                }
                 _ => it.clone(),
             });
             match self.run(&Plan::of(remedies.collect()))?.filter(|it| it.fits) {

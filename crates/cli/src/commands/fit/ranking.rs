@@ -37,7 +37,9 @@ impl Candidate {
 
 /// What a metered step did.
 pub(super) fn work(trial: &Trial) -> Vec<Work> {
-    let Some(ops) = trial.noted("work").and_then(|it| it["ops"].as_array()) else { return Vec::new() };
+    let Some(ops) = trial.noted("work").and_then(|it| it["ops"].as_array()) else {
+        return Vec::new();
+    };
     let read = |it: &Value| {
         let number = |key: &str| it[key].as_f64();
         Some(Work {
