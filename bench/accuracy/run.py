@@ -2,9 +2,10 @@
 """Predictions of plimsoll against measured runs, and PyTorch's MemTracker beside them.
 
     bench/accuracy/run.py                          the H200 truths of this folder
-    bench/accuracy/run.py --cases PATH/cases.json  any list in that form, truths NAME.json beside it
+    bench/accuracy/run.py --cases PATH/cases.json  any list in that form, truths NAME.json beside it:
+                                                   h200-kinds (scripts of many kinds), h200-montecarlo
 
-A case is one line of cases.json (see workloads.py); its truth NAME.json holds what a real run of
+A case is one line of cases.json (see workloads.py; with a "script", what that one calls NAME); its truth NAME.json holds what a real run of
 workloads.py measured: max_allocated, max_reserved, nvml_process_bytes (or nvml_process), steps, and
 for runs that ended out of memory `oom` (a text, or {"step", "phase"}).
 
@@ -50,7 +51,8 @@ def read_truth(folder, case):
     process = truth.get("nvml_process_bytes") or (truth.get("nvml_process") or [None])[0]
     if process and process < truth["max_reserved"]:
         process = None  # It was read at the end, after memory had been given back: not the peak.
-    steps = truth["steps"] if isinstance(truth["steps"], int) else len(truth["steps"])
+    steps = truth.get("steps", 0)
+    steps = steps if isinstance(steps, int) else len(steps)
     return {"allocated": truth["max_allocated"], "reserved": truth["max_reserved"], "process": process, "steps": steps, "oom": truth.get("oom")}
 
 
@@ -61,7 +63,8 @@ def predict(options, case, folder):
     environment = dict(os.environ)
     if case.get("alloc_conf"):
         environment["PYTORCH_CUDA_ALLOC_CONF"] = case["alloc_conf"]
-    command = [options.plimsoll, "predict", "--gpu", options.gpu, "--until-exit", "--json", report, "--", options.python, options.workloads, case_path, out]
+    script = [os.path.join(HERE, case["script"]), case["name"]] if "script" in case else [options.workloads, case_path]
+    command = [options.plimsoll, "predict", "--gpu", options.gpu, "--until-exit", "--json", report, "--", options.python, *script, out]
     start = time.perf_counter()
     run = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     seconds = time.perf_counter() - start
@@ -129,7 +132,7 @@ def main():
 
         def both(case):
             row = {"case": case, "truth": read_truth(folder, case), "plimsoll": predict(options, case, scratch)}
-            row["memtracker"] = None if options.no_memtracker else memtracker(options, case, scratch)
+            row["memtracker"] = None if options.no_memtracker or "script" in case else memtracker(options, case, scratch)
             return row
 
         print(f"{'case':36}{'allocated':>10}{'reserved':>10}{'process':>10}{'MemTracker':>11}{'seconds':>9}   (% off)")

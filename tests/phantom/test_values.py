@@ -121,3 +121,91 @@ for i in range(9):
     notes = {it["code"]: it["text"] for it in ran.report["notes"]}
     assert "train.py:7" in notes["unknown-reads"] and "train.py:9" in notes["unknown-reads"], notes
     assert "all() was answered with yes" in notes["approximated"], notes
+
+
+def test_small_whole_numbers_are_computed(phantom):
+    """Every kernel that is followed, on random numbers, against the same on the CPU."""
+    ran = phantom(
+        """
+        import json, operator, random, torch
+        random.seed(5)
+        wrong, unknown = [], 0
+        kinds = [torch.int64, torch.int32, torch.bool, torch.uint8, torch.int16]
+        def some(n, kind):
+            return torch.tensor([random.randint(0, 3) for _ in range(n)]).to(kind)
+        two = {name: getattr(torch, name) for name in "bitwise_and bitwise_or bitwise_xor mul add sub eq ne lt le gt ge logical_and logical_or".split()}
+        one = {
+            "not": torch.bitwise_not, "logical_not": torch.logical_not, "int": lambda x: x.to(torch.int32), "bool": lambda x: x.bool(), "long": lambda x: x.long(),
+            "rsub": lambda x: 7 - x.long(), "plus": lambda x: x.long() + 3, "times": lambda x: x * 2, "is": lambda x: x == 2, "not is": lambda x: x != 1,
+            "below": lambda x: x < 2, "above": lambda x: x > 1, "at most": lambda x: x <= 1, "at least": lambda x: x >= 2, "from below": lambda x: 2 < x, "minus": lambda x: x.long().sub(2, alpha=3),
+            "max": lambda x: x.long().max(), "min": lambda x: x.int().min(), "all": lambda x: x.bool().all(), "any": lambda x: x.bool().any(), "sum": lambda x: x.long().sum(),
+            "none": lambda x: x.long().max() == 0, "filled": lambda x: torch.full_like(x, 1), "in place": lambda x: x.clone().long().add_(5), "zeroed": lambda x: x.clone().zero_(),
+        }
+        for n in (1, 2, 7, 64, 1000):
+            for kind in kinds:
+                a = some(n, kind)
+                for name, f in one.items():
+                    want, got = f(a).flatten().tolist(), f(a.cuda()).flatten().tolist()
+                    if want != got: wrong.append([name, n, str(kind), want[:5], got[:5]])
+                for other in kinds:
+                    b = some(n, other)
+                    for name, f in two.items():
+                        if "sub" == name and torch.bool in (kind, other): continue
+                        want, got = f(a, b).tolist(), f(a.cuda(), b.cuda()).tolist()
+                        if want != got: wrong.append([name, n, str(kind), str(other), want[:5], got[:5]])
+        print(json.dumps(wrong))
+        """
+    )
+    assert ran.values == []
+    assert ran.report["unknown_reads"]["count"] == 0
+
+
+def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        x = torch.full((4,), 7, device="cuda")
+        y = torch.full((4,), 7, device="cuda")
+        x[torch.tensor([1], device="cuda")] = 3
+        print(json.dumps([x.tolist(), torch.full((4,), 7, device="cuda").tolist(), (y.float() * 2).tolist()]))
+        """
+    )
+    assert ran.values == [[0, 0, 0, 0], [7, 7, 7, 7], [0.0, 0.0, 0.0, 0.0]]
+    assert ran.report["unknown_reads"]["count"] == 2
+
+
+def test_a_batch_of_one_is_not_taken_for_a_packed_one(phantom):
+    """As Hugging Face asks of position numbers: are there gaps?"""
+    ran = phantom(
+        """
+        import json, torch
+        out = []
+        for batch in (1, 3):
+            gaps = (torch.arange(9000, device="cuda").expand(batch, -1).diff() != 1).cumsum(-1)
+            out.append(bool((gaps[:, -1] == 0).all()))
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == [True, True]
+
+
+def test_text_generation_ends_at_its_length(phantom):
+    """As in the loop of Hugging Face: ended by a mask that is made of known numbers."""
+    ran = phantom(
+        """
+        import json, torch
+        unfinished, length, steps = torch.ones(3, dtype=torch.long, device="cuda"), 4, 0
+        ids = torch.zeros(3, length, dtype=torch.long, device="cuda")
+        flag = torch.zeros((), dtype=torch.bool, pin_memory=True)
+        while steps < 50:
+            ids = torch.cat([ids, torch.randn(3, 9, device="cuda").argmax(-1)[:, None]], -1)
+            done = torch.full((3,), ids.shape[1] >= 10, device="cuda", dtype=torch.bool)
+            unfinished = unfinished & ~done
+            steps += 1
+            flag.copy_(unfinished.max() == 0, non_blocking=True)
+            torch.cuda.synchronize()
+            if flag: break
+        print(json.dumps([steps, ids.shape[1]]))
+        """
+    )
+    assert ran.values == [6, 10]

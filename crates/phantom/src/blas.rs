@@ -4,6 +4,7 @@
 //! `entry_points.txt`.
 
 use std::ffi::{c_int, c_void};
+use std::time::Duration;
 
 use crate::report;
 use crate::runtime::{SUCCESS, answer};
@@ -85,6 +86,75 @@ pub extern "C" fn cublasLtGetCudartVersion() -> usize {
 #[unsafe(no_mangle)]
 pub extern "C" fn cublasLtGetVersion() -> usize {
     130_100
+}
+
+/// `CUDA_R_16F`, `CUDA_R_16BF`
+const HALVES: [c_int; 2] = [2, 14];
+
+/// Half-precision products whose rows do not begin at multiples of 16 bytes cannot use the tensor
+/// cores' wide loads and take several times as long. Inductor times products with and without padding
+/// (`torch/_inductor/fx_passes/pad_mm.py`) and allocates by what it finds.
+fn product(kind: c_int, rows: [c_int; 3]) -> i32 {
+    const MISALIGNED: Duration = Duration::from_millis(10);
+    if let Some(mut machine) = crate::machine::lock() {
+        let misaligned = HALVES.contains(&kind) && rows.iter().any(|it| it % 8 != 0);
+        machine.spend(if misaligned { MISALIGNED } else { crate::machine::LAUNCH });
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cublasGemmEx(
+    _handle: u64,
+    _transpose_a: c_int,
+    _transpose_b: c_int,
+    _m: c_int,
+    _n: c_int,
+    _k: c_int,
+    _alpha: *const c_void,
+    _a: u64,
+    kind: c_int,
+    row_a: c_int,
+    _b: u64,
+    _kind_b: c_int,
+    row_b: c_int,
+    _beta: *const c_void,
+    _c: u64,
+    _kind_c: c_int,
+    row_c: c_int,
+    _compute: c_int,
+    _algorithm: c_int,
+) -> i32 {
+    product(kind, [row_a, row_b, row_c])
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cublasGemmStridedBatchedEx(
+    _handle: u64,
+    _transpose_a: c_int,
+    _transpose_b: c_int,
+    _m: c_int,
+    _n: c_int,
+    _k: c_int,
+    _alpha: *const c_void,
+    _a: u64,
+    kind: c_int,
+    row_a: c_int,
+    _stride_a: i64,
+    _b: u64,
+    _kind_b: c_int,
+    row_b: c_int,
+    _stride_b: i64,
+    _beta: *const c_void,
+    _c: u64,
+    _kind_c: c_int,
+    row_c: c_int,
+    _stride_c: i64,
+    _count: c_int,
+    _compute: c_int,
+    _algorithm: c_int,
+) -> i32 {
+    product(kind, [row_a, row_b, row_c])
 }
 
 /// `cublasLtMatmulHeuristicResult_t`.

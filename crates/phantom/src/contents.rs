@@ -1,7 +1,8 @@
-//! The bytes of device memory that we know: small values that the program copied there. Kernels do
-//! not run, so nothing else has a value; what is not known reads as zeros, and the reader is told.
+//! The bytes of device memory that we know: small values that the program copied there, and what
+//! `integers` computes of them. Other kernels do not run, so nothing else has a value; what is not
+//! known reads as zeros, and the reader is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Larger copies are not kept: they cost host memory and no program steers by them.
 const KEEP: u64 = 1 << 20;
@@ -14,6 +15,8 @@ pub struct Contents {
     /// Invariant: no two overlap, none is empty.
     spans: BTreeMap<u64, Vec<u8>>,
     kept: u64,
+    /// Where spans begin that were computed: a kernel that we do not follow may change them.
+    computed: BTreeSet<u64>,
 }
 
 /// The length of `span` as an address difference.
@@ -38,6 +41,35 @@ impl Contents {
         self.spans.insert(at, bytes.to_vec());
     }
 
+    /// `bytes` are at `at` now, because a kernel that we follow put them there.
+    pub fn write_computed(&mut self, at: u64, bytes: &[u8]) {
+        self.write(at, bytes);
+        if self.spans.contains_key(&at) {
+            self.computed.insert(at);
+        }
+    }
+
+    /// Nothing that was computed is known any more.
+    pub fn forget_computed(&mut self) {
+        for at in std::mem::take(&mut self.computed) {
+            if let Some(span) = self.spans.remove(&at) {
+                self.kept -= length(&span);
+            }
+        }
+    }
+
+    /// Nothing is known any more of the bytes from `at` on that were written together with it, up to
+    /// `most`.
+    pub fn forget_span(&mut self, at: u64, most: u64) {
+        let end = self
+            .overlapping(at, at.saturating_add(1))
+            .map(|(&start, span)| start + length(span))
+            .next();
+        if let Some(end) = end {
+            self.forget(at, most.min(end - at));
+        }
+    }
+
     /// `size` bytes at `at` have the value `value` now.
     pub fn fill(&mut self, at: u64, value: u8, size: u64) {
         if size <= KEEP {
@@ -60,6 +92,12 @@ impl Contents {
             known += to - from;
         }
         length(out) - known
+    }
+
+    /// The `size` bytes at `at`, if all of them are known.
+    pub fn known(&self, at: u64, size: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; size];
+        (self.read(at, &mut bytes) == 0).then_some(bytes)
     }
 
     /// Copies within the device: what is known of the source is known of the target, the rest of
@@ -89,15 +127,22 @@ impl Contents {
         for start in touched {
             let Some(span) = self.spans.remove(&start) else { continue };
             self.kept -= length(&span);
+            let was_computed = self.computed.remove(&start);
             if start < at {
                 let head = span[..index(at - start)].to_vec();
                 self.kept += length(&head);
                 self.spans.insert(start, head);
+                if was_computed {
+                    self.computed.insert(start);
+                }
             }
             if end < start + length(&span) {
                 let tail = span[index(end - start)..].to_vec();
                 self.kept += length(&tail);
                 self.spans.insert(end, tail);
+                if was_computed {
+                    self.computed.insert(end);
+                }
             }
         }
     }

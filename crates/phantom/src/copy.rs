@@ -23,6 +23,9 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
         match (target, source) {
             (Some(target), Some(source)) if target == source => {
                 machine.devices[target].contents.copy(to, from, size);
+                if size == 1 {
+                    kernels::copied_one_byte();
+                }
             }
             (Some(target), Some(source)) => {
                 machine.devices[target].contents.forget(to, size);

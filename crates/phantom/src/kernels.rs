@@ -14,6 +14,8 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use crate::card::Card;
 use crate::contents::Contents;
 use crate::fatbin::{self, Wrapper};
+use crate::integers::{self, Kernel};
+use crate::machine;
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
 
@@ -39,6 +41,9 @@ enum Asked {
 }
 
 static TESTS: RwLock<BTreeMap<u64, Test>> = RwLock::new(BTreeMap::new());
+
+/// Kernels whose results are computed.
+static COMPUTED: RwLock<BTreeMap<u64, Kernel>> = RwLock::new(BTreeMap::new());
 
 thread_local! {
     /// What the last kernel of this thread tested, if it did.
@@ -76,7 +81,7 @@ fn test_of(name: &[u8]) -> Option<Test> {
         Some(Test::All)
     } else if has(b"16CompareEqFunctorIlE")
         && has(b"UnaryFunctorI")
-        && has(b"29vectorized_elementwise_kernel")
+        && (has(b"29vectorized_elementwise_kernel") || has(b"15LoadWithoutCast"))
     {
         Some(Test::Equal)
     } else {
@@ -98,6 +103,19 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         _ => None,
     };
     LAST.set(asked);
+    let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
+    if let Some(kernel) = computed
+        && !arguments.is_null()
+        && let Some(mut machine) = machine::lock()
+    {
+        let contents = &mut machine.current().contents;
+        // SAFETY: the arguments of a kernel of this name.
+        let effect =
+            unsafe { integers::effect(kernel, arguments, |at, size| contents.known(at, size)) };
+        if let Some(effect) = effect {
+            integers::take_effect(contents, effect);
+        }
+    }
 }
 
 /// What an element-wise comparison of one element asks: its arguments are how many elements, the
@@ -105,7 +123,8 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
 ///
 /// # Safety
 ///
-/// `arguments` must be those of a `vectorized_elementwise_kernel` over an `AUnaryFunctor` or
+/// `arguments` must be those of a `vectorized_elementwise_kernel` or an `unrolled_elementwise_kernel`
+/// (which takes operands whose addresses are not aligned) over an `AUnaryFunctor` or
 /// `BUnaryFunctor` of a `CompareEqFunctor<int64_t>`.
 unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
     // SAFETY: three arguments of the layouts above, as the caller vouches.
@@ -116,6 +135,15 @@ unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
         let scalar = functor.add(8).cast::<i64>().read_unaligned();
         let operand = arguments.add(2).read().cast::<u64>().add(1).read_unaligned();
         (count == 1).then_some(Asked::Equal { operand, scalar, negated: operation != 0 })
+    }
+}
+
+/// A byte was copied within the device: `all()` of one element is a copy of it
+/// (`allany_impl` of `aten/src/ATen/native/ReduceOps.cpp`), so a comparison before it was what `all()`
+/// is asked of, as in `(gaps[:, -1] == 0).all()` for a batch of one.
+pub fn copied_one_byte() {
+    if matches!(LAST.get(), Some(Asked::Equal { negated: false, .. })) {
+        LAST.set(Some(Asked::All));
     }
 }
 
@@ -222,6 +250,9 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
     }
     // SAFETY: not null; the compiler registers terminated names.
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    if let Some(kernel) = integers::kernel_of(name) {
+        COMPUTED.write().unwrap_or_else(PoisonError::into_inner).insert(stub, kernel);
+    }
     if let Some(test) = test_of(name) {
         TESTS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, test);
     }
@@ -314,6 +345,16 @@ mod tests {
         // SAFETY: no arguments.
         unsafe { launched(78, std::ptr::null()) };
         assert_eq!(unknown_byte(&unknown), 0, "another kernel came between");
+    }
+
+    #[test]
+    fn all_of_one_comparison_is_a_test_of_all() {
+        compare(0, 0);
+        copied_one_byte();
+        assert_eq!(unknown_byte(&Contents::default()), 1);
+        compare(1, 0);
+        copied_one_byte();
+        assert_eq!(unknown_byte(&Contents::default()), 0, "not equal");
     }
 
     #[test]

@@ -189,6 +189,9 @@ fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
     let mut res = of_agent(bundle, session, stop, "predict");
     res.push(("LD_PRELOAD", before("LD_PRELOAD", bundle.phantom().as_os_str())));
     res.push(("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())));
+    // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
+    res.push(("TORCHINDUCTOR_CACHE_DIR", session.join("inductor").into()));
+    res.push(("TRITON_CACHE_DIR", session.join("triton").into()));
     res
 }
 
