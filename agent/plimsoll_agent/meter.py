@@ -13,7 +13,6 @@ class Meter:
         self._recording = recording
         self._mode = None
         self._counts = {}
-        self.copied = 0
 
     def step_ended(self, step):
         """After each step of the program."""

@@ -44,8 +44,8 @@ class Places:
 
     def _has_parameters(self, module, trainable):
         known = self._trainable.get(module)
-        if known is None or not known[0]:
-            # Freezing may come later, parameters do not go away: only a yes is remembered.
+        if known is None or not all(known):
+            # Parameters may come or be unfrozen later: only a yes is remembered.
             parameters = list(module.parameters())
             known = bool(parameters), any(p.requires_grad for p in parameters)
             self._trainable[module] = known

@@ -55,6 +55,21 @@ impl Largest {
     pub fn tell(&mut self, value: u64, tried: Tried) {
         self.order.push(value);
         self.tried.insert(value, tried);
+        // Twice beside the divisor of all that fit, never on it: then only its multiples are values.
+        let divisor = self.divisor();
+        let fails = self.tried.iter().filter(|(_, it)| matches!(it, Tried::Fails(_)));
+        let (on, beside): (Vec<u64>, Vec<u64>) =
+            fails.map(|(value, _)| *value).partition(|it| it % divisor == 0);
+        if 2 <= beside.len() && on.is_empty() && self.step < divisor && 1 < self.fitting().len() {
+            self.step = divisor;
+            self.lowest = self.lowest.next_multiple_of(divisor);
+            self.highest = self.highest / divisor * divisor;
+        }
+    }
+
+    /// How far apart the values are that were looked at; more than was asked for where only multiples run.
+    pub fn step(&self) -> u64 {
+        self.step
     }
 
     /// Every value that was run, in the order in which it was.
@@ -121,8 +136,10 @@ impl Largest {
         let above = self.found().map_or(self.lowest, |it| it + self.step);
         let does_not = |(value, it): (&u64, &Tried)| match it {
             Tried::Fits(_) => None,
-            // Below everything that fits a failure says nothing: a batch of one and batch-norm.
+            // Below everything that fits a failure says nothing: a batch of one and batch-norm. Nor does one
+            // beside the values that can run.
             Tried::Fails(_) if self.found().is_none() => None,
+            Tried::Fails(_) if !(*value - self.lowest).is_multiple_of(self.step) => None,
             _ => Some(*value),
         };
         self.tried.range(above..).find_map(does_not)
@@ -131,10 +148,15 @@ impl Largest {
     /// Where `failing` failed for another reason than memory: the value below it that has the divisor which
     /// all that fit have. Heads, groups and devices want batches that can be divided.
     fn rounder(&self, lower: u64, failing: u64) -> Option<u64> {
-        let divisor = self.fitting().iter().fold(0, |acc, (value, _)| gcd(acc, *value)).max(1);
+        let divisor = self.divisor();
         let fails = matches!(self.tried.get(&failing), Some(Tried::Fails(_)));
         let rounder = self.clamp(failing - failing % divisor);
         (fails && lower < rounder && rounder < failing).then_some(rounder)
+    }
+
+    /// What all values that fit can be divided by.
+    fn divisor(&self) -> u64 {
+        self.fitting().iter().fold(0, |acc, (value, _)| gcd(acc, *value)).max(1)
     }
 
     /// Before anything fits or runs out of memory: a small value, and larger ones while those fail.
@@ -227,7 +249,7 @@ mod tests {
     #[test]
     fn everything_or_nothing_fits() {
         let range = Largest::new(1, 100, 1, Bytes::gib(24));
-        check(range.clone(), |it| Some(it), expect!["([8, 16, 100], Some(100))"]);
+        check(range.clone(), Some, expect!["([8, 16, 100], Some(100))"]);
         check(range, |_| Some(30_000), expect!["([8, 4, 2, 1], None)"]);
     }
 
@@ -242,7 +264,7 @@ mod tests {
     fn batches_that_can_be_divided() {
         let range = Largest::new(1, 2048, 1, Bytes::gib(24));
         let memory = |it: u64| it.is_multiple_of(4).then_some(1_500 + 111 * it);
-        check(range, memory, expect!["([8, 16, 207, 200, 203, 201], Some(200))"]);
+        check(range, memory, expect!["([8, 16, 207, 200, 203, 208], Some(200))"]);
     }
 
     #[test]

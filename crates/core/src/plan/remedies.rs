@@ -133,15 +133,24 @@ loss.backward()",
     },
 ];
 
-/// The remedy that every plan may have beside those of the catalogue: it is found by replaying, not by running.
-const ALLOCATOR: Kind = Kind {
-    id: "allocator",
-    what: "settings of PyTorch's allocator",
-    numbers: Numbers::Same,
-    snippet: "PYTORCH_CUDA_ALLOC_CONF=... python train.py",
-};
+/// Remedies that the search does not try among the others: settings of the allocator are not the script's, and TF32
+/// saves time only.
+const OTHERS: [Kind; 2] = [
+    Kind {
+        id: "allocator",
+        what: "settings of PyTorch's allocator",
+        numbers: Numbers::Same,
+        snippet: "PYTORCH_CUDA_ALLOC_CONF=... python train.py",
+    },
+    Kind {
+        id: "tf32",
+        what: "matrix products of float32 run on tensor cores; time only",
+        numbers: Numbers::Precision,
+        snippet: "torch.set_float32_matmul_precision(\"high\")",
+    },
+];
 
 /// The remedy called `id`.
 pub fn find(id: &str) -> Option<Kind> {
-    CATALOGUE.into_iter().chain([ALLOCATOR]).find(|it| it.id == id)
+    CATALOGUE.into_iter().chain(OTHERS).find(|it| it.id == id)
 }

@@ -28,6 +28,8 @@ pub struct FindMax {
     pub above: Option<(u64, Tried)>,
     /// Values that ran out of memory although a larger one fits.
     pub out_of_order: Vec<u64>,
+    /// Only multiples of this were looked at, because others do not run.
+    pub multiples_of: Option<u64>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
     /// Every run, in order.
@@ -62,6 +64,11 @@ impl FindMax {
                 "memory does not simply grow with the value: {} ran out although {} fits",
                 values.join(", "),
                 self.found.unwrap_or_default(),
+            ));
+        }
+        if let Some(step) = self.multiples_of {
+            res.push(format!(
+                "values beside the multiples of {step} did not run, so only those were tried"
             ));
         }
         if let Some((value, Tried::Fails(why))) = &self.above {

@@ -72,6 +72,7 @@ pub(super) fn run(
         highest: range.highest,
         above: search.above().map(|(value, tried)| (value, tried.clone())),
         out_of_order: search.out_of_order(),
+        multiples_of: (range.step < search.step()).then_some(search.step()),
         interrupted,
         runs,
         seconds: started.elapsed().as_secs_f64(),

@@ -1,0 +1,75 @@
+"""`plimsoll fit` and `plimsoll run` on small scripts: what is answered can be checked with `predict`."""
+
+import json
+
+from harness import PYTHON
+
+MLP = """
+import sys, torch
+from torch import nn
+batch = int(sys.argv[1])
+model = nn.Sequential(nn.Linear(1024, 4096), nn.ReLU(), nn.Linear(4096, 1024)).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(5):
+    optimizer.zero_grad()
+    model(torch.randn(batch, 1024, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+DEEP = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(256, 1024), nn.Linear(1024, 256)
+    def forward(self, x):
+        return x + self.b(torch.relu(self.a(x)))
+
+model = nn.Sequential(*(Block() for _ in range(16))).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(6):
+    optimizer.zero_grad()
+    model(torch.randn(8192, 256, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_the_largest_batch_fits_and_the_next_does_not(plimsoll):
+    plimsoll.script(MLP)
+    path = plimsoll.folder / "found.json"
+    command = [PYTHON, "train.py", "{batch}"]
+    limits = ["--gpu", "t4", "--budget", "1GiB"]
+    ran = plimsoll.run("fit", "--find-max", "batch=1..1000000", *limits, "--json", path, "--", *command)
+    assert ran.code == 0, ran
+    answer = json.loads(path.read_text())
+    found = answer["found"]["batch"]
+    assert answer["next"] == {"value": found + 1, "outcome": "out_of_memory"}
+    assert answer["runs"] == len(answer["tried"]) < 16
+    for batch, code in ((found, 0), (found + 1, 1)):
+        options = ("--gpu", "t4", "--memory", "1GiB")
+        assert plimsoll.predict(PYTHON, "train.py", batch, options=options).code == code
+
+
+def test_a_plan_that_fits_and_that_run_applies(plimsoll):
+    plimsoll.script(DEEP)
+    path = plimsoll.folder / "fit.json"
+    options = ["--gpu", "t4", "--budget", "1200MiB", "--keep-numerics", "--forbid", "micro-batches,offload"]
+    ran = plimsoll.run("fit", *options, "--json", path, "--", PYTHON, "train.py", timeout=900)
+    assert ran.code == 0, ran
+    answer = json.loads(path.read_text())
+    assert answer["outcome"] == "fits_with_plan"
+    assert answer["as_it_is"]["needs_bytes"] > 1200 << 20 >= answer["plans"][0]["needs_bytes"]
+    assert any("checkpoint" in it for it in answer["plans"][0]["remedies"])
+    assert (plimsoll.folder / "plan.toml").read_text().startswith("# Made by `plimsoll fit`")
+
+
+def test_run_passes_the_exit_code_on(plimsoll):
+    assert plimsoll.run("run", "--no-gpu", "--", "sh", "-c", "exit 7").code == 7
+    assert plimsoll.run("run", "--no-gpu", "--", "sh", "-c", "kill -TERM $$").code == 143
+
+
+def test_run_refuses_a_plan_that_it_cannot_read(plimsoll):
+    (plimsoll.folder / "plan.toml").write_text("version = 9\n")
+    plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", "true").assert_sentence("plan.toml", "version is 9")
