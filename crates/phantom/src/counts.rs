@@ -59,9 +59,7 @@ impl Kernel {
     /// The one of this (mangled) name.
     pub fn of(name: &[u8]) -> Option<Kernel> {
         let find = |part: &[u8]| name.windows(part.len()).position(|it| it == part);
-        let reduces = find(b"12DeviceReduce")
-            .or(find(b"28DeviceReduceSingleTileKernel"))
-            .or(find(b"18DeviceReduceKernel"));
+        let reduces = find(b"28DeviceReduceSingleTileKernel").or(find(b"18DeviceReduceKernel"));
         if let Some(at) = find(b"9NonZeroOpI").filter(|_| reduces.is_some()) {
             return Some(Kernel::NonZero(width(&name[at + b"9NonZeroOpI".len()..])?));
         }

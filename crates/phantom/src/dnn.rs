@@ -52,7 +52,8 @@ const TYPE_CHAR: c_int = 24;
 const NO_RUNTIME: i32 = 5003;
 
 /// Where a device descriptor, and a handle, keep `cudnnDeviceProp`, and its layout as far as we
-/// look at it. The same in cuDNN 9.10 to 9.19; another one is noticed by `deviceVer` and the name.
+/// look at it. Seen in cuDNN 9.19; another one is
+/// noticed by `deviceVer` and the name.
 mod description {
     /// In a descriptor of type 38, behind what all descriptors begin with.
     pub(super) const IN_DESCRIPTOR: usize = 0x18;

@@ -59,9 +59,9 @@ fn between(measured: &Measured, batch: u64) -> u64 {
     u64::try_from(last).unwrap_or(u64::MAX)
 }
 
-/// Bytes for one transform of a length that was not measured, by those that were: complex ones need
-/// a second copy above 24,576 points, real ones a copy of themselves if they are even and four if they are
-/// odd, and lengths with a prime factor above 127 the padded ones of Bluestein's algorithm.
+/// Bytes for one transform of a length that was not measured, about what its like have: complex ones
+/// a second copy above 24,576 points, real ones one of themselves, or two if they are odd, and
+/// lengths with a prime factor above 127 the padded ones of Bluestein's algorithm.
 fn alike(kind: Kind, length: u64) -> u64 {
     let padded = 127 < largest_prime_factor(length);
     match kind {
