@@ -11,7 +11,7 @@ use plimsoll_core::{
 
 fn fixture(name: &str) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/snapshots");
-    fs::read(folder.join(name)).unwrap()
+    fs::read(folder.join(name)).expect("a fixture")
 }
 
 /// Offsets in a file of `len` bytes: all of the first ones, where the format changes fastest, the last
