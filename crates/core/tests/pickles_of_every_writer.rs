@@ -325,6 +325,17 @@ fn claims_are_not_believed() {
     for bytes in claims {
         assert!(matches!(snapshot::read(bytes), Err(ReadError::Unreadable { .. })), "{bytes:?}");
     }
+    // 4 KB of a good snapshot, and then 2^60 of anything that can be claimed: text, bytes, a bytearray.
+    let good =
+        pickle(&snapshot_of(vec![vec![Py::Dict(vec![("frames", stack(3))]); 200]]), STYLES[0]);
+    for opcode in [0x8d, 0x8e, 0x96] {
+        let claim = [&good[..4000], &[opcode, 0, 0, 0, 0, 0, 0, 0, 0x10], &[b'x'; 80]].concat();
+        let text = match snapshot::read(&claim) {
+            Ok((_, warnings)) => format!("{warnings:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert!(text.contains("cut off") || text.contains("CutOff"), "{opcode:x}: {text}");
+    }
     let deep = [b"\x80\x04".to_vec(), vec![b'('; 100_000]].concat();
     assert!(matches!(snapshot::read(&deep), Err(ReadError::Unreadable { .. })));
     let high = [b"\x80\x04".to_vec(), vec![b'N'; 100_000]].concat();

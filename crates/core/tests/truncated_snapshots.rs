@@ -3,6 +3,7 @@
 
 use std::{fs, io::Read, path::Path};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use plimsoll_core::{
     sources::snapshot,
     trace::{Action, Trace},
@@ -107,6 +108,44 @@ fn cut_json_is_told_as_well() {
     }
     found.dedup();
     assert_eq!(found, [(0, 0), (0, 1), (1, 1), (2, 1), (3, 1)]);
+}
+
+#[test]
+fn the_page_that_torch_makes_says_what_its_pickle_says() {
+    let bytes = fixture("seed-mlp-adam-b64.pickle");
+    let (whole, _) = snapshot::read(&bytes).unwrap();
+    // As `_memory_viz.py` pads it.
+    let padded = [bytes.as_slice(), &[0; 3][..3 - bytes.len() % 3]].concat();
+    let page = format!(
+        "\n<!DOCTYPE html>\n<html>\n<script type=\"module\">\nconst local_files = [{{\"name\": \"snapshot.pickle\", \"base64\": \"{}\"}}]\nadd_local_files(local_files, 'Active Memory Timeline')\n</script>\n",
+        STANDARD.encode(&padded)
+    );
+    assert!(snapshot::is_snapshot(page.as_bytes()));
+    let (found, warnings) = snapshot::read(page.as_bytes()).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(found.cut_at, None);
+    assert_eq!(found.devices[0].events, whole.devices[0].events);
+    assert_eq!(found.devices[0].segments, whole.devices[0].segments);
+    // A page that was not saved whole.
+    let (cut, _) = snapshot::read(&page.as_bytes()[..page.len() - 2000]).unwrap();
+    assert!(cut.cut_at.is_some());
+}
+
+#[test]
+fn logs_are_no_snapshots() {
+    for log in [
+        "(EngineCore_DP0 pid=81) ERROR torch.OutOfMemoryError: CUDA out of memory.",
+        "(lora) step 3",
+        "(dp rank 0) loss 1.5",
+        "]0;train\nepoch 1",
+        "{\"level\": \"error\", \"segments\": [1, 2], \"msg\": \"CUDA out of memory\"}",
+        "[rank0]: torch.OutOfMemoryError: CUDA out of memory.",
+        "<html>an error page</html>",
+        "Traceback (most recent call last):",
+        "",
+    ] {
+        assert!(!snapshot::is_snapshot(log.as_bytes()), "{log}");
+    }
 }
 
 #[test]

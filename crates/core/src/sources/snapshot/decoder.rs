@@ -387,23 +387,17 @@ impl Decoder {
             self.frame_items.push(frame);
         }
         let len = row(self.frame_items.len()) - first;
-        let open = match open {
-            Some(open) => {
-                self.open_frames[open as usize].len += len;
-                open
-            }
-            None if len == 0 => return (list, 0),
-            None => {
-                let span = Span { first, len };
-                if let Some(open) = self.free_frames.pop() {
-                    self.open_frames[open as usize] = span;
-                    open
-                } else {
-                    self.open_frames.push(span);
-                    row(self.open_frames.len() - 1)
-                }
-            }
-        };
+        if len == 0 {
+            return (list, 0);
+        }
+        let open = open.or_else(|| self.free_frames.pop()).unwrap_or_else(|| {
+            self.open_frames.push(Span::default());
+            row(self.open_frames.len() - 1)
+        });
+        let span = &mut self.open_frames[open as usize];
+        // One that was closed is empty.
+        *span =
+            if span.len == 0 { Span { first, len } } else { Span { len: span.len + len, ..*span } };
         (Object::Frames(open), len as usize)
     }
 }

@@ -36,13 +36,20 @@ pub fn is_snapshot(head: &[u8]) -> bool {
     match form(head) {
         Form::Json | Form::Page => true,
         Form::Pickle if head.first() == Some(&0x80) => true,
-        // Protocols 0 and 1 begin with letters, as texts do.
-        Form::Pickle => matches!(
-            read_pickle(head),
-            Ok(_)
-                | Err(ReadError::RunsCode { .. }
-                    | ReadError::Unreadable { damage: Damage::CutOff, .. })
-        ),
+        // Protocols 0 and 1 are made of letters, as texts are.
+        Form::Pickle if matches!(head.first(), Some(b'(' | b']' | b'}')) => {
+            let is_name =
+                |it: &str| it.bytes().all(|it| it.is_ascii_alphanumeric() || b"._".contains(&it));
+            match read_pickle(head) {
+                Ok(_) => true,
+                Err(ReadError::Unreadable { damage: Damage::CutOff, .. }) => {
+                    says(head, "segments") || says(head, "device_traces")
+                }
+                Err(ReadError::RunsCode { import: Some(import), .. }) => is_name(&import),
+                Err(_) => false,
+            }
+        }
+        Form::Pickle => false,
     }
 }
 
@@ -81,10 +88,9 @@ enum Form {
 
 fn form(head: &[u8]) -> Form {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
-    let says = |word: &str| text.windows(word.len()).any(|it| it == word.as_bytes());
     // A pickle of protocol 0 or 1 never begins with these two.
     if matches!(text.first(), Some(b'{' | b'['))
-        && (says("\"device_traces\"") || says("\"total_size\""))
+        && (says(text, "\"device_traces\"") || says(text, "\"total_size\""))
     {
         Form::Json
     } else if html::is_page(text) {
@@ -92,6 +98,10 @@ fn form(head: &[u8]) -> Form {
     } else {
         Form::Pickle
     }
+}
+
+fn says(text: &[u8], word: &str) -> bool {
+    text.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
 fn read_pickle(reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
