@@ -32,7 +32,10 @@ def record(folder, n):
         options = ["--named-pools"] if first < n // 2 else []
         environment = unpacked.environment(folder / f"session-{first}")
         words = [PYTHON, PROGRAMS, folder, str(first), str(last), *options]
-        subprocess.run(words, env=environment, check=True, stderr=subprocess.DEVNULL)
+        # torch itself aborts when the capture of a graph runs out of memory at the wrong moment.
+        code = subprocess.run(words, env=environment, stderr=subprocess.DEVNULL).returncode
+        if code:
+            print(f"torch ended with {code} between {first} and {last}", file=sys.stderr)
         print(f"{last} of {n} programs recorded", file=sys.stderr)
 
 
@@ -86,7 +89,8 @@ def main():
     ]
     for (pools, stacks), group in sorted(groups.items()):
         lines.append(f"| {pools}, {stacks} | " + " | ".join(str(group[it]) for it in columns) + " |")
-    table = "\n".join(lines)
+    n_programs = len({pathlib.Path(path).stem.split("-")[0] for path in known})
+    table = "\n".join([f"{n_programs} programs.", "", *lines])
     print(table)
     if args.append:
         with open(ROOT / "bench" / "RESULTS.md", "a") as file:

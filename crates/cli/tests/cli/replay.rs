@@ -23,6 +23,33 @@ fn a_recording_is_checked() {
 }
 
 #[test]
+fn the_keys_are_those_of_the_manual() {
+    let place = Place::new();
+    let path = snapshot("lstm-adam-b32-s128.pickle");
+    for setting in [&["--capacity", "24GiB"][..], &[]] {
+        let arguments = [&["replay", path.to_str().unwrap(), "--json", "-"][..], setting].concat();
+        let ran = place.run(&arguments);
+        let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        for key in ["events", "checked_events", "mismatches"] {
+            assert!(document[key].is_u64(), "{key}: {ran:?}");
+        }
+        for run in ["recorded", "replayed"] {
+            for key in [
+                "peak_allocated_bytes",
+                "peak_reserved_bytes",
+                "final_reserved_bytes",
+                "alloc_retries",
+                "ooms",
+            ] {
+                assert!(document[run][key].is_u64(), "{run}.{key}: {ran:?}");
+            }
+            let peak = &document[run]["statistics"]["reserved_bytes.all.peak"];
+            assert_eq!(*peak, document[run]["peak_reserved_bytes"]);
+        }
+    }
+}
+
+#[test]
 fn a_smaller_card_runs_out() {
     let place = Place::new();
     let path = snapshot("lstm-adam-b32-s128.pickle");

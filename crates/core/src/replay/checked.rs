@@ -11,6 +11,7 @@ use crate::{
         heap::{Slot, State},
         id_of,
         initial::{Initial, reserved_before},
+        lessons::run,
         operation::Ahead,
         program::{Before, Op},
         recorded::{Goal, Live, Recorded},
@@ -101,87 +102,6 @@ fn best(
     best.map_or((TorchVersion::two(11), None), |(torch, replay)| (torch, Some(replay)))
 }
 
-/// How often a recording is followed again with what was learned about its private pools.
-const MOST_LESSONS: usize = 24;
-
-/// Follows `device`, more than once where it teaches something that its beginning would have needed: above
-/// which level garbage is collected, which no recording says; and which segments were private pools' that
-/// were gone in the end, which none says before torch 2.12.
-fn run(device: &DeviceTrace, config: &Config, handles: &[u64]) -> (Replay, Program) {
-    let mut lesson = Lesson::default();
-    let mut best = attempt(device, config, handles, &lesson);
-    for _ in 0..MOST_LESSONS {
-        let known = Lesson { goal: best.2.goal, ..lesson.clone() };
-        let mut next = known.clone();
-        next.learn(&best.2.contradictions);
-        if next == lesson {
-            break;
-        }
-        let again = attempt(device, config, handles, &next);
-        if best.0.n_mismatches < again.0.n_mismatches {
-            break;
-        }
-        (best, lesson) = (again, next);
-    }
-    (best.0, best.1)
-}
-
-/// What a recording teaches about itself.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Lesson {
-    goal: Option<Goal>,
-    /// The private pools of segments, by the events that made them.
-    pools: BTreeMap<usize, PoolId>,
-}
-
-/// What was learned from following it once.
-struct Taught {
-    goal: Option<Goal>,
-    contradictions: Vec<Vec<usize>>,
-}
-
-impl Lesson {
-    /// Each group is a pool's; a segment that is known to be one's takes its group along. The first one of
-    /// several and the first single one are learned: what follows may follow from them.
-    fn learn(&mut self, groups: &[Vec<usize>]) {
-        let several = groups.iter().find(|it| 1 < it.len());
-        let single = groups.iter().find(|it| it.len() == 1);
-        for group in several.into_iter().chain(single) {
-            let known = group.iter().find_map(|it| self.pools.get(it)).copied();
-            let pool = known.unwrap_or_else(|| {
-                let last = self.pools.values().max();
-                last.map_or(PoolId(UNNAMED_POOLS), |it| PoolId(it.0 + 1))
-            });
-            self.pools.extend(group.iter().map(|it| (*it, pool)));
-        }
-    }
-}
-
-/// Where the ids of pools begin that recordings do not name: beyond all that they can.
-pub(super) const UNNAMED_POOLS: u32 = 1 << 16;
-
-fn attempt(
-    device: &DeviceTrace,
-    config: &Config,
-    handles: &[u64],
-    lesson: &Lesson,
-) -> (Replay, Program, Taught) {
-    let mut follower = follower(device, config.clone(), handles);
-    follower.has_private_pools |= !lesson.pools.is_empty();
-    follower.pools.extend(&lesson.pools);
-    if let Some(goal) = lesson.goal {
-        follower.model.driver.goal = goal;
-    }
-    follower.follow();
-    let goal = follower.model.driver.goal;
-    let taught = Taught {
-        goal: goal.most.map(|_| goal),
-        contradictions: std::mem::take(&mut follower.contradictions),
-    };
-    let (replay, program) = follower.finish();
-    (replay, program, taught)
-}
-
 fn handles(trace: &Trace) -> Vec<u64> {
     trace.streams.iter().map(|it| it.cast_unsigned()).collect()
 }
@@ -220,7 +140,11 @@ pub(super) struct Follower<'a> {
     pub(super) stopped: Option<Request>,
 }
 
-fn follower<'a>(device: &'a DeviceTrace, config: Config, handles: &[u64]) -> Follower<'a> {
+pub(super) fn follower<'a>(
+    device: &'a DeviceTrace,
+    config: Config,
+    handles: &[u64],
+) -> Follower<'a> {
     let driver = Recorded {
         events: &device.events,
         at: 0,
@@ -310,7 +234,7 @@ impl Follower<'_> {
         self.replay.peak_reserved.rise(self.levels.reserved, first);
     }
 
-    fn follow(&mut self) {
+    pub(super) fn follow(&mut self) {
         let events = &self.device.events;
         let before = self.replay.reserved_before;
         self.most_granted = most_granted(events, before, &self.model.config);
@@ -433,7 +357,7 @@ impl Follower<'_> {
         (block, size)
     }
 
-    fn finish(mut self) -> (Replay, Program) {
+    pub(super) fn finish(mut self) -> (Replay, Program) {
         self.model.check_invariants();
         let n_events = self.device.events.len();
         self.model.driver.at = n_events.saturating_sub(1);

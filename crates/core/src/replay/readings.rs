@@ -1,0 +1,193 @@
+//! What events may mean that give memory back before a request: the request gave it back itself, in a retry or
+//! as garbage; or an `empty_cache` did; or a private pool went. The model tries what is possible, and decides.
+
+use crate::{
+    replay::{
+        Levels, Peak, TorchVersion,
+        allocator::{Allocator, Request},
+        checked::Follower,
+        recorded::Recorded,
+    },
+    trace::{Action, Event, PoolId, StackId},
+    units::Bytes,
+};
+
+/// What events may mean that give memory back, before a request that is served by more memory or fails.
+#[derive(Clone, Copy, Debug)]
+enum Reading {
+    /// What was completed was so before the request; what went back, the request gave back.
+    Request,
+    /// The request waited for what was completed, and gave back what went back.
+    RequestThatWaited,
+    /// An `empty_cache`, then the request.
+    EmptyCache,
+    /// As the first, of a request to a private pool that no event names.
+    OfPrivatePool,
+    /// A private pool went, up to this event; what went back after that, the request gave back.
+    DroppedPool { until: usize },
+}
+
+/// Everything that an operation changes.
+struct Saved<'a> {
+    model: Allocator<Recorded<'a>>,
+    peaks: [Peak; 3],
+    slack_at_peak: Bytes,
+    levels: Levels,
+    requested: Bytes,
+    least_refused: Option<Bytes>,
+    last_pool: PoolId,
+    n_ops: usize,
+    n_calls: usize,
+    n_blocks: usize,
+    n_contradictions: usize,
+}
+
+impl<'a> Follower<'a> {
+    /// Memory went back to the driver at events `loss..until`, or could have, and at `end` a request was served
+    /// or failed. Takes the reading of the events that the model agrees with; of several the likeliest.
+    pub(super) fn ambiguous(&mut self, start: usize, end: usize, loss: usize, until: usize) {
+        let mut readings = vec![Reading::Request, Reading::RequestThatWaited];
+        if loss < until {
+            let first = if self.released_for(start, end, loss, until) { 2 } else { 0 };
+            readings.insert(first, Reading::EmptyCache);
+            let is_default = |it: &usize| self.pool_lost_at(*it).is_none_or(|it| it == PoolId(0));
+            let of_default = (loss..until).find(is_default).unwrap_or(until);
+            if loss < of_default && of_default < until {
+                readings.push(Reading::DroppedPool { until: of_default });
+            }
+        }
+        let is_unnamed = self.device.events.get(end).pool == PoolId(0);
+        if is_unnamed && self.device.events.actions()[end] == Action::Oom {
+            readings.push(Reading::OfPrivatePool);
+        }
+        let before = self.save();
+        let n_before = self.model.driver.mismatches.n;
+        let mut best: Option<(u64, Reading)> = None;
+        for reading in readings {
+            self.read_as(reading, start, end, loss, until);
+            let n = self.model.driver.mismatches.n - n_before;
+            if n == 0 {
+                return;
+            }
+            if best.is_none_or(|(it, _)| n < it) {
+                best = Some((n, reading));
+            }
+            self.restore(&before);
+        }
+        let reading = best.map_or(Reading::Request, |(_, it)| it);
+        self.read_as(reading, start, end, loss, until);
+    }
+
+    fn read_as(&mut self, reading: Reading, start: usize, end: usize, loss: usize, until: usize) {
+        let event = self.device.events.get(end);
+        match reading {
+            Reading::Request | Reading::OfPrivatePool => {
+                for at in start..loss {
+                    let event = self.device.events.get(at);
+                    if event.action == Action::FreeCompleted {
+                        (self.model.driver.at, self.model.driver.end) = (at, at);
+                        self.free(at, event, false, true);
+                    }
+                }
+                self.in_private_pool = matches!(reading, Reading::OfPrivatePool);
+                self.malloc(loss, end, event);
+                self.in_private_pool = false;
+            }
+            Reading::RequestThatWaited => self.malloc(start, end, event),
+            Reading::EmptyCache => {
+                self.released(start, until);
+                self.malloc(until, end, event);
+            }
+            Reading::DroppedPool { until } => {
+                self.released(start, until);
+                self.malloc(until, end, event);
+            }
+        }
+    }
+
+    /// Whose segment goes back at event `at`; none when nothing does.
+    fn pool_lost_at(&self, at: usize) -> Option<PoolId> {
+        let event = self.device.events.get(at);
+        let is_loss = matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
+        let found = is_loss && (self.has_private_pools || event.pool != PoolId(0));
+        found.then(|| self.pool_at(event.address).unwrap_or(event.pool))
+    }
+
+    fn save(&self) -> Saved<'a> {
+        let Follower { program, replay, .. } = self;
+        Saved {
+            model: self.model.clone(),
+            peaks: [replay.peak_allocated, replay.peak_reserved, replay.peak_requested],
+            slack_at_peak: replay.slack_at_peak,
+            levels: self.levels,
+            requested: self.requested,
+            least_refused: self.least_refused,
+            last_pool: self.last_pool,
+            n_ops: program.ops.len(),
+            n_calls: program.script.len(),
+            n_blocks: replay.blocks.len(),
+            n_contradictions: self.contradictions.len(),
+        }
+    }
+
+    fn restore(&mut self, saved: &Saved<'a>) {
+        let Follower { program, replay, .. } = self;
+        self.model.clone_from(&saved.model);
+        [replay.peak_allocated, replay.peak_reserved, replay.peak_requested] = saved.peaks;
+        replay.slack_at_peak = saved.slack_at_peak;
+        self.levels = saved.levels;
+        self.requested = saved.requested;
+        self.least_refused = saved.least_refused;
+        self.last_pool = saved.last_pool;
+        program.ops.truncate(saved.n_ops);
+        program.events.truncate(saved.n_ops);
+        program.script.truncate(saved.n_calls);
+        replay.blocks.truncate(saved.n_blocks);
+        self.contradictions.truncate(saved.n_contradictions);
+    }
+
+    /// Until 2.12 an active MemPool counts as a capture, for which nothing may be released.
+    fn may_release(&self, pool: PoolId) -> bool {
+        pool == PoolId(0) || TorchVersion::two(12) < self.model.config.torch
+    }
+
+    /// Whether the release at events `loss..until` was part of the request `event` at `end`, rather than an
+    /// `empty_cache` before it.
+    ///
+    /// A request carries its stack to every segment that it gave back; an `empty_cache` carries its own, where
+    /// frees are recorded with stacks, or else none, and then a segment shows the stack that it was allocated
+    /// with, which may be the same line. Where stacks say nothing, only a request that takes the run above all
+    /// that it was ever granted can have been refused.
+    fn released_for(&mut self, start: usize, end: usize, loss: usize, until: usize) -> bool {
+        let events = &self.device.events;
+        let event = events.get(end);
+        let Event { size, stream, .. } = event;
+        let pool = self.pool_of(start, end, event);
+        if !self.may_release(pool) {
+            return false;
+        }
+        let params = self.model.params(Request { size, stream, pool });
+        let mut losses = (loss..until)
+            .map(|it| events.get(it))
+            .filter(|it| matches!(it.action, Action::SegmentFree | Action::SegmentUnmap));
+        if losses.clone().any(|it| it.stack != event.stack) {
+            return false;
+        }
+        let is_free = |it: &usize| events.get(*it).action == Action::SegmentFree;
+        let freed = (loss..until).filter(is_free).map(|it| events.get(it).address);
+        let losses_are_garbage = || !freed.eq(self.model.releasable(PoolId(0)));
+        let is_own = |it: Event| {
+            let made = self.segments_made.get(&it.address);
+            made.is_some_and(|made| events.get(*made).stack == it.stack)
+        };
+        if event.stack != StackId::EMPTY && (self.frees_have_stacks || !losses.all(is_own)) {
+            return true;
+        }
+        // An `empty_cache` leaves nothing behind; a collection of garbage may.
+        if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
+            return true;
+        }
+        event.action == Action::Oom
+            || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
+    }
+}
