@@ -211,22 +211,11 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         };
         remedies.push(format!("{} ({}: {said})", it.remedy, it.code));
     }
-    if let Some(it) = &expandable {
-        let said = if unfragmented {
-            format!(
-                "replayed with it, the request fits, with {} reserved at most",
-                it.peak_reserved.bytes
-            )
-        } else {
-            "replayed with it, the run still ends: it would not help".to_owned()
-        };
-        let at = if unfragmented { 0 } else { remedies.len() };
-        remedies.insert(
-            at,
-            format!(
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before Python starts ({said})"
-            ),
-        );
+    let setting = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True before Python starts";
+    if let Some(it) = expandable.as_ref().filter(|_| unfragmented) {
+        let most = it.peak_reserved.bytes;
+        let said = format!("replayed with it, the request fits, with {most} reserved at most");
+        remedies.insert(0, format!("{setting} ({said})"));
     }
     if res.cause == Cause::Leak {
         // What mends the leak comes first.
@@ -236,6 +225,11 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let tried = "expandable_segments:True";
     res.remedies.retain(|it| expandable.is_none() || !it.contains(tried));
     res.remedies.splice(0..0, remedies);
+    if expandable.is_some() && !unfragmented {
+        res.remedies.push(format!(
+            "not {setting}: replayed with it, the run still ends, it would not help"
+        ));
+    }
     res.enough = proof.as_ref().map(Proof::fewest).unwrap_or_default();
     res.is_proven = !res.enough.is_empty();
 }

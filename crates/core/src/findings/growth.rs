@@ -196,6 +196,14 @@ fn key(case: &Case<'_>, block: BlockId) -> Key {
 /// What stays in every healthy run.
 fn is_expected(case: &Case<'_>, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
     let signs = case.signs(block);
+    // A loss of many passes, walked back once: the pass that gives them back is what they were kept for.
+    let timeline = &case.run.timeline;
+    let life = case.life(block);
+    let backward = timeline.next(Stage::Backward, life.alloc).map(|it| timeline.stretch_end(it));
+    let used = life.free.zip(backward).is_some_and(|(free, end)| free <= end);
+    if used && matches!(case.stage(block), Stage::Forward | Stage::Loss) {
+        return true;
+    }
     let role = case.evidence.name(block).map(|it| it.role);
     matches!(role, Some(Role::Parameter | Role::Buffer | Role::OptimizerState))
         || case.stage(block) == Stage::Setup

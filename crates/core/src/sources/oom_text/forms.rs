@@ -398,6 +398,7 @@ pub(super) const TRIGGERS: &[&str] = &[
     "batch size",
     "engine to execute",
     "mem-fraction",
+    "new constant",
     "number of tokens",
     "cublas",
     "el0004",
