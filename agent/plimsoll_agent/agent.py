@@ -164,6 +164,8 @@ class Agent:
         """Names the tensors after the first steps, then less and less often."""
         self._oom.go_on()
         self._phantom.step()
+        if step == 1:
+            ranks.wait_for_watchdog(self._torch)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 
