@@ -174,6 +174,8 @@ class Agent:
         self._phantom.step()
         if self._meter is not None:
             self._meter.step_ended(step)
+        if step == 1:
+            ranks.wait_for_watchdog(self._torch)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 

@@ -133,10 +133,10 @@ def test_a_rank_that_does_not_exist_is_refused_before_anything_runs(plimsoll):
 
 @pytest.mark.parametrize("name", ["ddp-gpt2", "fsdp2-llama-1b"])
 def test_two_ranks_of_two_h200s_are_met(plimsoll, name):
-    """What PyTorch reserved and allocated on rank 0 of two real cards, step by step, to the byte."""
+    """What PyTorch reserved and allocated on a rank of two real cards, step by step, to the byte."""
     truth = json.loads((ROOT / "fixtures" / "distributed" / "h200-two-ranks.json").read_text())[name]
     shutil.copy(ROOT / "fixtures" / "distributed" / "train.py", plimsoll.folder)
-    options = ("--gpu", "h200", "--world-size", "2", "--until-exit")
+    options = ("--gpu", "h200", "--world-size", "2", "--rank", str(truth["rank"]), "--until-exit")
     ran = plimsoll.predict(PYTHON, "train.py", name, options=options)
     assert ran.code == 0, ran
     said = [json.loads(line[5:]) for line in ran.stdout.splitlines() if line.startswith("STEP ")]

@@ -216,12 +216,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether a whole training step has passed since `event` was recorded, or so much time that
+    /// Whether the training step that `event` was recorded in is over, or so much time has passed that
     /// nothing trains here.
     pub fn is_long_past(&self, event: u64) -> bool {
         const LONG: Duration = Duration::from_secs(5);
         let Some(it) = self.events.get(&event) else { return true };
-        it.step.saturating_add(2) <= STEPS.load(Ordering::Relaxed)
+        it.step < STEPS.load(Ordering::Relaxed)
             || it.recorded.is_none_or(|(_, at)| LONG <= at.elapsed())
     }
 
@@ -369,13 +369,11 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_long_past_a_whole_step_later() {
+    fn an_event_is_long_past_when_its_step_is_over() {
         let mut machine = machine();
         let event = machine.create_event();
         machine.record(event, 0).expect("an event");
         assert!(!machine.is_long_past(event));
-        finish_steps(1);
-        assert!(!machine.is_long_past(event), "the step that it was recorded in is over");
         finish_steps(1);
         assert!(machine.is_long_past(event));
         assert!(machine.is_long_past(event + 1), "no such event");

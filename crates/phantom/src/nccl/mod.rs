@@ -28,9 +28,9 @@ pub struct UniqueId([u8; 128]);
 
 /// Whether the calling thread is the one in which `PyTorch` looks every 100 ms for collectives that are
 /// done, to let go of what they hold. When it looks, in terms of the training step, is a race on a real
-/// device: two ranks of one DDP run were seen to differ by all gradient buckets, those of the first
-/// step that one of them still held in the second. Here it loses the race, always: see
-/// `Machine::is_long_past`.
+/// device: of four ranks of two DDP runs, one still held the gradient buckets of the first step in the
+/// second, three did not. Here it sees what is done when a training step is over, always (see
+/// `Machine::is_long_past`); the agent waits for it then.
 pub fn asked_by_watchdog() -> bool {
     let mut name = [0_u8; 16];
     // SAFETY: room for the 16 bytes of a thread's name.
