@@ -33,8 +33,8 @@ pub struct Largest {
 const FIRST: u64 = 7;
 /// How far beyond the largest value that fits a line is followed.
 const FARTHEST: u64 = 16;
-/// After so many runs lines have not helped, and the interval is halved.
-const PATIENCE: usize = 7;
+/// After so many values that ran out of memory lines have not helped, and the interval is halved.
+const PATIENCE: usize = 3;
 
 impl Largest {
     /// Among `lowest`, `lowest + step`, ... up to `highest`; `limit` is what there is of memory.
@@ -111,7 +111,7 @@ impl Largest {
                     Some(rounder) => rounder,
                     None if is_memory
                         && 1 < self.fitting().len()
-                        && self.order.len() < PATIENCE =>
+                        && self.n_too_much() < PATIENCE =>
                     {
                         self.on_the_line(*lower)
                     }
@@ -154,6 +154,10 @@ impl Largest {
         (fails && lower < rounder && rounder < failing).then_some(rounder)
     }
 
+    fn n_too_much(&self) -> usize {
+        self.tried.values().filter(|it| **it == Tried::TooMuch).count()
+    }
+
     /// What all values that fit can be divided by.
     fn divisor(&self) -> u64 {
         self.fitting().iter().fold(0, |acc, (value, _)| gcd(acc, *value)).max(1)
@@ -175,13 +179,12 @@ impl Largest {
     /// Where a line through the two largest values that fit reaches the limit.
     fn on_the_line(&self, lower: u64) -> u64 {
         let fitting = self.fitting();
-        let [.., (a, peak_a), (b, peak_b)] = fitting.as_slice() else {
+        let Some(((b, peak_b), below)) = fitting.split_last() else { return lower };
+        // Segments make steps: the nearest value that really took less.
+        let Some((a, peak_a)) = below.iter().rev().find(|(_, it)| it < peak_b) else {
             return self.clamp(lower.saturating_mul(2));
         };
         let rise = peak_b.saturating_sub(*peak_a).0;
-        if rise == 0 {
-            return self.clamp(lower.saturating_mul(2));
-        }
         let left = u128::from(self.limit.saturating_sub(*peak_b).0);
         let run = left * u128::from(b - a) / u128::from(rise);
         let run = u64::try_from(run).unwrap_or(u64::MAX);
