@@ -47,6 +47,8 @@ test-rust:
 # Training scripts on the phantom, and the commands that the manual shows.
 test-python: build
 	@python=$$(tools/python-with-torch tests/requirements.txt)
+	PLIMSOLL_CHROMIUM=$$(tools/chromium)
+	export PLIMSOLL_CHROMIUM
 	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet tests
 
 # The viewer as the manual shows it; needs Chromium.
