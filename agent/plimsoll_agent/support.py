@@ -56,3 +56,13 @@ def objection(version, cuda, platform=None, machine=None):
             "the installed PyTorch is %s (CUDA %s); %s: %s" % (version, cuda, _EXPECTED, _INSTALL),
         )
     return None
+
+
+def remark(version):
+    """What users of that supported torch have to know of its predictions; None if there is nothing."""
+    if version.startswith("2.8."):
+        return (
+            "predictions for PyTorch 2.8 have not been compared with a GPU, as those for 2.11 have; it does not record "
+            "which module asked for a block, so lines of code are named, and modules for parameters only"
+        )
+    return None
