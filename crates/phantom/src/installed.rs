@@ -25,9 +25,8 @@ pub fn cublas() -> c_int {
             .find_map(|it| symbol(it, c"cublasLtGetVersion"));
         let Some(found) = found else { return 130_100 };
         // SAFETY: the real function, with the type of its declaration.
-        let version = unsafe {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> usize>(found)()
-        };
+        let version =
+            unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> usize>(found)() };
         c_int::try_from(version).unwrap_or(130_100)
     })
 }

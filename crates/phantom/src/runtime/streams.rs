@@ -254,9 +254,7 @@ pub unsafe extern "C" fn cudaStreamGetCaptureInfo_v2(
 ) -> i32 {
     let edges = null_mut();
     // SAFETY: the caller's pointers; all but the first may be null.
-    unsafe {
-        capture_info(stream, CaptureInfo { status, id, graph, dependencies, edges, count })
-    }
+    unsafe { capture_info(stream, CaptureInfo { status, id, graph, dependencies, edges, count }) }
 }
 
 /// CUDA 12's name of what is `cudaStreamGetCaptureInfo` in CUDA 13.
@@ -271,9 +269,7 @@ pub unsafe extern "C" fn cudaStreamGetCaptureInfo_v3(
     count: *mut usize,
 ) -> i32 {
     // SAFETY: the caller's pointers; all but the first may be null.
-    unsafe {
-        capture_info(stream, CaptureInfo { status, id, graph, dependencies, edges, count })
-    }
+    unsafe { capture_info(stream, CaptureInfo { status, id, graph, dependencies, edges, count }) }
 }
 
 #[unsafe(no_mangle)]
