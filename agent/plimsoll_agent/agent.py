@@ -20,7 +20,7 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import ending, frames, guard, ranks, remedies
+from plimsoll_agent import ending, frames, guard, phantom, ranks, remedies, support
 from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
@@ -128,6 +128,9 @@ class Agent:
             self._finish_with_multiprocessing()
         self.live = True
         self._recording.write("architectures", values=_architectures(self._torch))
+        remark = support.remark(self._torch.__version__)
+        if remark and phantom.is_here():
+            self._recording.note("torch-version", remark)
         self._memory.start()
         self._memory.limit(os.environ.get("PLIMSOLL_LIMIT_RESERVED"))
         self._oom.observe()

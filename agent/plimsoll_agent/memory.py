@@ -49,7 +49,11 @@ class Memory:
         if self.started:
             return
         most = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
-        self._start_history("all", "alloc", "python", most, False, False, False, [])
+        arguments = ("all", "alloc", "python", most, False, False, False)
+        try:
+            self._start_history(*arguments, [])  # Nothing to leave out.
+        except TypeError:  # Before PyTorch 2.11 nothing could be left out.
+            self._start_history(*arguments)
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True
 

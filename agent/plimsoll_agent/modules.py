@@ -28,7 +28,8 @@ class Modules:
 
     def __init__(self, torch, owners, phases, steps, stopping, tensors, oom, is_live):
         self._torch = torch
-        self._set_metadata = torch._C._cuda_setMemoryMetadata
+        # Before PyTorch 2.11 an allocation cannot carry the module that made it; its stack names the lines.
+        self._set_metadata = getattr(torch._C, "_cuda_setMemoryMetadata", lambda path: None)
         self._owners = owners
         self._phases = phases
         self._steps = steps

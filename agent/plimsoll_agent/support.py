@@ -11,7 +11,10 @@ import sys
 EXIT_CODE = 86
 """How a process ends whose torch we do not support; the CLI then reports the sentence."""
 
-_EXPECTED = "plimsoll needs PyTorch 2.11 built for CUDA 13 on Linux x86-64"
+_SUPPORTED = {"2.11": "13", "2.8": "12"}
+"""Versions of PyTorch, and the CUDA that each has to be built for."""
+
+_EXPECTED = "plimsoll needs PyTorch 2.11 built for CUDA 13, or 2.8 built for CUDA 12, on Linux x86-64"
 _INSTALL = "pip install 'torch==2.11.*' (from PyPI, or --index-url https://download.pytorch.org/whl/cu130)"
 
 
@@ -46,9 +49,20 @@ def objection(version, cuda, platform=None, machine=None):
             "no-cuda-build",
             "the installed PyTorch %s is built without CUDA; %s: %s" % (version, _EXPECTED, _INSTALL),
         )
-    if not re.match(r"2\.11\.\d", version) or cuda.split(".")[0] != "13":
+    release = re.match(r"(\d+\.\d+)\.\d", version)
+    if release is None or _SUPPORTED.get(release.group(1)) != cuda.split(".")[0]:
         return (
             "version",
             "the installed PyTorch is %s (CUDA %s); %s: %s" % (version, cuda, _EXPECTED, _INSTALL),
+        )
+    return None
+
+
+def remark(version):
+    """What users of that supported torch have to know of its predictions; None if there is nothing."""
+    if version.startswith("2.8."):
+        return (
+            "predictions for PyTorch 2.8 have not been compared with a GPU, as those for 2.11 have; it does not record "
+            "which module asked for a block, so lines of code are named, and modules for parameters only"
         )
     return None

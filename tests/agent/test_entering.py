@@ -63,6 +63,8 @@ def test_without_a_session_nothing_happens(bare):
         ("2.11.0+cpu", None, "no-cuda-build", "built without CUDA"),
         ("2.6.0+cu124", "12.4", "version", "2.6.0+cu124 (CUDA 12.4)"),
         ("2.11.0+cu128", "12.8", "version", "(CUDA 12.8)"),
+        ("2.8.0+cu130", "13.0", "version", "2.8 built for CUDA 12"),
+        ("2.80.0+cu128", "12.8", "version", "2.80.0"),
     ],
 )
 def test_an_unsupported_torch_is_refused_before_it_runs(bare, version, cuda, reason, says):
@@ -73,10 +75,13 @@ def test_an_unsupported_torch_is_refused_before_it_runs(bare, version, cuda, rea
     assert says in line["text"] and "pip install" in line["text"]
 
 
-def test_other_platforms_are_refused():
+def test_other_platforms_are_refused_and_supported_versions_are_not():
     assert support.objection("2.11.0", "13.0", "darwin", "arm64")[0] == "not-linux"
     assert support.objection("2.11.0", "13.0", "linux", "aarch64")[0] == "not-x86-64"
     assert support.objection("2.11.1+cu130", "13.0", "linux", "x86_64") is None
+    assert support.objection("2.8.0+cu128", "12.8", "linux", "x86_64") is None
+    assert "not been compared with a GPU" in support.remark("2.8.0+cu128")
+    assert support.remark("2.11.0+cu130") is None
 
 
 def test_a_python_without_torch_leaves_its_error(bare):

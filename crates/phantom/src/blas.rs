@@ -6,6 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
+use crate::installed;
 use crate::runtime::{SUCCESS, answer};
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
@@ -36,13 +37,13 @@ macro_rules! settings {
 }
 
 settings! {
-    cublasGetVersion_v2 = 130_100;
+    cublasGetVersion_v2 = installed::cublas();
     cublasGetPointerMode_v2 = 0;
     cublasGetMathMode = 0;
     cublasGetAtomicsMode = 0;
     cublasGetSmCountTarget = 0;
     cusparseGetPointerMode = 0;
-    cusparseGetVersion = 12_603;
+    cusparseGetVersion = installed::cusparse();
 }
 
 #[unsafe(no_mangle)]
@@ -51,12 +52,13 @@ pub unsafe extern "C" fn cublasGetStream_v2(_handle: u64, stream: *mut u64) -> i
     unsafe { answer(stream, 0) }
 }
 
-/// Major, minor and patch level of the library of torch 2.11's CUDA 13.0 wheel.
+/// Major, minor and patch level of the installed library, out of its 130100 for 13.1.0.
 fn property(kind: c_int) -> c_int {
+    let version = installed::cublas();
     match kind {
-        0 => 13,
-        1 => 1,
-        _ => 0,
+        0 => version / 10_000,
+        1 => version / 100 % 100,
+        _ => version % 100,
     }
 }
 
@@ -74,17 +76,17 @@ pub unsafe extern "C" fn cublasLtGetProperty(kind: c_int, out: *mut c_int) -> i3
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cublasGetCudartVersion() -> usize {
-    13_000
+    usize::try_from(installed::cuda()).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cublasLtGetCudartVersion() -> usize {
-    13_000
+    cublasGetCudartVersion()
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cublasLtGetVersion() -> usize {
-    130_100
+    usize::try_from(installed::cublas()).unwrap_or(0)
 }
 
 /// `CUDA_R_16F`, `CUDA_R_16BF`

@@ -19,8 +19,9 @@ use crate::report;
 /// Kernels that count, or whose values are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// CUB's reduction over `at::native::NonZeroOp`, of elements of that many bytes.
-    NonZero(u64),
+    /// CUB's reduction over `at::native::NonZeroOp`, of elements of that many bytes; the address of the first
+    /// stands that many bytes into the iterator.
+    NonZero { width: u64, within: usize },
     /// The second half of a CUB reduction, over what the first half left.
     Partials,
     /// CUB's unique-by-key, which is what `coalesce()` counts with.
@@ -61,7 +62,10 @@ impl Kernel {
         let find = |part: &[u8]| name.windows(part.len()).position(|it| it == part);
         let reduces = find(b"28DeviceReduceSingleTileKernel").or(find(b"18DeviceReduceKernel"));
         if let Some(at) = find(b"9NonZeroOpI").filter(|_| reduces.is_some()) {
-            return Some(Kernel::NonZero(width(&name[at + b"9NonZeroOpI".len()..])?));
+            let width = width(&name[at + b"9NonZeroOpI".len()..])?;
+            // CUB's own iterator, before CUDA 13, begins with the operation; Thrust's with the address.
+            let within = if find(b"22TransformInputIteratorI").is_some() { 8 } else { 0 };
+            return Some(Kernel::NonZero { width, within });
         }
         if find(b"28DeviceReduceSingleTileKernel").is_some() {
             return Some(Kernel::Partials);
@@ -78,7 +82,7 @@ impl Kernel {
     /// CUB's reduction of bytes and numbers: on an H200 its temporary storage is that of eight blocks
     /// of 256 threads on each multiprocessor, which is all that there is room for.
     pub fn is_light(self) -> bool {
-        matches!(self, Kernel::NonZero(_))
+        matches!(self, Kernel::NonZero { .. })
     }
 
     /// The kernel was launched.
@@ -88,12 +92,12 @@ impl Kernel {
     /// `arguments` must be those of a kernel of this name.
     pub unsafe fn launched(self, arguments: *const *const c_void) -> Launched {
         match self {
-            Kernel::NonZero(width) => {
-                // An iterator, which begins with the address; where the result goes; how many.
+            Kernel::NonZero { width, within } => {
+                // An iterator, which has the address; where the result goes; how many.
                 // SAFETY: the first three arguments of both CUB kernels.
                 let (operand, items) = unsafe {
                     (
-                        arguments.read().cast::<u64>().read_unaligned(),
+                        arguments.read().byte_add(within).cast::<u64>().read_unaligned(),
                         arguments.add(2).read().cast::<u64>().read_unaligned(),
                     )
                 };
@@ -233,8 +237,10 @@ mod tests {
             b"_ZN2at6native6sbtopk10gatherTopKIfjLi2ELb0EEEvNS_4cuda6detail10TensorInfoIKT_T0_EE";
         let wide =
             b"_ZN2at6native6sbtopk10gatherTopKIfmLi2ELb0EEEvNS_4cuda6detail10TensorInfoIKT_T0_EE";
-        assert_eq!(Kernel::of(single), Some(Kernel::NonZero(1)));
-        assert_eq!(Kernel::of(halves), Some(Kernel::NonZero(2)));
+        assert_eq!(Kernel::of(single), Some(Kernel::NonZero { width: 1, within: 0 }));
+        assert_eq!(Kernel::of(halves), Some(Kernel::NonZero { width: 2, within: 0 }));
+        let of_cuda_12 = b"_ZN14at_cuda_detail3cub28DeviceReduceSingleTileKernelINS0_18DeviceReducePolicyIiyE9Policy600ENS0_22TransformInputIteratorIbN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa09NonZeroOpIN3c104HalfEEEPKSG_lEEPiyEEvT0_";
+        assert_eq!(Kernel::of(of_cuda_12), Some(Kernel::NonZero { width: 2, within: 8 }));
         assert_eq!(Kernel::of(partials), Some(Kernel::Partials));
         assert_eq!(Kernel::of(topk), Some(Kernel::TopK));
         assert_eq!(Kernel::of(wide), None, "64-bit positions have another layout");

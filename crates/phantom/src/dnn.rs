@@ -16,7 +16,7 @@
 use std::ffi::{CString, c_int, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
-use crate::card;
+use crate::card::{self, Card};
 use crate::report;
 
 const SUCCESS: i32 = 0;
@@ -48,24 +48,36 @@ const DEVICE_DESCRIPTOR: c_int = 38;
 const TYPE_DESCRIPTOR: c_int = 15;
 const TYPE_CHAR: c_int = 24;
 
-/// `CUDNN_STATUS_EXECUTION_FAILED_CUDART`
-const NO_RUNTIME: i32 = 5003;
+/// `CUDNN_STATUS_EXECUTION_FAILED_CUDART` of cuDNN 9.19, `CUDNN_STATUS_EXECUTION_FAILED` of 9.10.
+const NO_RUNTIME: [i32; 2] = [5003, 5000];
 
-/// Where a device descriptor, and a handle, keep `cudnnDeviceProp`, and its layout as far as we
-/// look at it. Seen in cuDNN 9.19; another one is
-/// noticed by `deviceVer` and the name.
-mod description {
-    /// In a descriptor of type 38, behind what all descriptors begin with.
-    pub(super) const IN_DESCRIPTOR: usize = 0x18;
+/// Where a device descriptor of type 38 keeps `cudnnDeviceProp`: behind what all descriptors begin with.
+const IN_DESCRIPTOR: usize = 0x18;
+
+/// The layout of `cudnnDeviceProp` as far as we look at it, in a descriptor and at the start of a handle.
+#[derive(Clone, Copy)]
+struct Layout {
     /// `deviceVer`, 900 for compute capability 9.0.
-    pub(super) const VERSION: usize = 0x68;
+    version: usize,
     /// Multiprocessors of each graphics processing cluster: 24 integers.
-    pub(super) const SKYLINE: usize = 0x70;
-    /// `deviceName`, 256 characters.
-    pub(super) const NAME: usize = 0x110;
-    /// The end of it.
-    pub(super) const SIZE: usize = 0x210;
+    skyline: usize,
+    /// `deviceName`, 256 characters; the description ends with it.
+    name: usize,
 }
+
+impl Layout {
+    const NAME_SIZE: usize = 256;
+
+    fn size(self) -> usize {
+        self.name + Layout::NAME_SIZE
+    }
+}
+
+/// Those of cuDNN 9.19 and 9.10, as seen there. Another one is noticed by `deviceVer` and the name.
+const LAYOUTS: [Layout; 2] = [
+    Layout { version: 0x68, skyline: 0x70, name: 0x110 },
+    Layout { version: 0x60, skyline: 0x68, name: 0xc8 },
+];
 
 type Descriptor = *mut c_void;
 type SetDropout =
@@ -209,10 +221,17 @@ fn handle() -> *const c_void {
     let handle = HANDLE.get_or_init(|| {
         let mut handle = Box::new(Handle([0; 1 << 16]));
         if let Some(device) = device() {
-            let start = device.cast::<u8>().wrapping_add(description::IN_DESCRIPTOR);
-            // SAFETY: a finalized descriptor of the real library, whose description is that long.
-            let described = unsafe { std::slice::from_raw_parts(start, description::SIZE) };
-            match describe(described) {
+            let start = device.cast::<u8>().wrapping_add(IN_DESCRIPTOR);
+            let card = card::current();
+            let described = card.and_then(|card| {
+                LAYOUTS.iter().rev().find_map(|layout| {
+                    // SAFETY: a finalized descriptor of the real library, whose description is that long in
+                    // the shortest layout; a longer one is looked at when the shorter ones do not fit.
+                    let it = unsafe { std::slice::from_raw_parts(start, layout.size()) };
+                    describe(it, *layout, card)
+                })
+            });
+            match described {
                 Some(described) => handle.0[..described.len()].copy_from_slice(&described),
                 None => report::approximate(
                     "this version of cuDNN describes a device in another way: its recurrent networks may differ",
@@ -224,18 +243,17 @@ fn handle() -> *const c_void {
     handle.0.as_ptr().cast()
 }
 
-/// The description for a handle, from that in a descriptor: the same, with the card's clusters.
-/// `None` if the imagined card is not found where it has to be.
-fn describe(descriptor: &[u8]) -> Option<Vec<u8>> {
-    let card = card::current()?;
+/// The description for a handle, from that in a descriptor: the same, with the card's clusters. `None` if the
+/// imagined card is not found where it has to be in this layout.
+fn describe(descriptor: &[u8], layout: Layout, card: &Card) -> Option<Vec<u8>> {
     let mut described = descriptor.to_vec();
-    let name = described.get(description::NAME..)?.split(|&it| it == 0).next()?;
-    let version = described.get(description::VERSION..description::VERSION + 4)?;
-    if version != (card.sm_version() * 10).to_le_bytes() || name.is_empty() {
+    let name = described.get(layout.name..)?.split(|&it| it == 0).next()?;
+    let version = described.get(layout.version..layout.version + 4)?;
+    if version != (card.sm_version() * 10).to_le_bytes() || name != card.name.as_bytes() {
         return None;
     }
     for (i, gpc) in card.gpcs.iter().take(24).enumerate() {
-        let at = description::SKYLINE + 4 * i;
+        let at = layout.skyline + 4 * i;
         described.get_mut(at..at + 4)?.copy_from_slice(&gpc.to_le_bytes());
     }
     Some(described)
@@ -279,11 +297,15 @@ pub unsafe extern "C" fn cudnnGetRNNTempSpaceSizes(
     workspace: *mut usize,
     reserve: *mut usize,
 ) -> i32 {
+    const NOT_WRITTEN: usize = usize::MAX;
     let Some(real) = real() else { return NOT_INITIALIZED };
-    // SAFETY: the caller's own arguments.
-    match unsafe { (real.temp_space_sizes)(handle, network, mode, input, workspace, reserve) } {
-        NO_RUNTIME => SUCCESS,
-        status => status,
+    let asked = [workspace, reserve].into_iter().filter(|it| !it.is_null());
+    // SAFETY: the caller's own arguments, each of which may be null.
+    unsafe {
+        asked.clone().for_each(|it| it.write(NOT_WRITTEN));
+        let status = (real.temp_space_sizes)(handle, network, mode, input, workspace, reserve);
+        let are_written = asked.into_iter().all(|it| it.read() != NOT_WRITTEN);
+        if are_written && NO_RUNTIME.contains(&status) { SUCCESS } else { status }
     }
 }
 
@@ -383,5 +405,29 @@ pub unsafe extern "C" fn _ZN8mb_tools11hasValidVSLERKSt5arrayIiLm24EE(
             }
         }
         (*skyline)[0] != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_found_in_the_layout_of_each_cudnn_and_in_no_other() {
+        let card = Card::h200();
+        for (i, layout) in LAYOUTS.into_iter().enumerate() {
+            let mut descriptor = vec![0; 0x210];
+            descriptor[layout.version..layout.version + 4].copy_from_slice(&900_i32.to_le_bytes());
+            descriptor[layout.skyline] = 18;
+            descriptor[layout.name..layout.name + 11].copy_from_slice(b"NVIDIA H200");
+            for (j, tried) in LAYOUTS.into_iter().enumerate() {
+                let described = describe(&descriptor[..tried.size()], tried, &card);
+                assert_eq!(described.is_some(), i == j, "layout {i} read as {j}");
+                if let Some(it) = described {
+                    let clusters = it[layout.skyline..].chunks(4).take(8).map(|it| it[0]);
+                    assert!(clusters.eq([18, 18, 18, 18, 18, 18, 16, 8]));
+                }
+            }
+        }
     }
 }

@@ -29,6 +29,7 @@ mod driver;
 mod fatbin;
 mod fft;
 mod ghosts;
+mod installed;
 mod integers;
 mod kernels;
 mod loader;

@@ -6,18 +6,21 @@
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
+use crate::installed;
 use crate::report;
 use crate::runtime::answer;
 
-/// Where a handle says that it is in use, in 32-bit words.
+/// Where a handle says that it is in use, in 32-bit words: in cuSOLVER 12, which comes with CUDA 13, and in
+/// cuSOLVER 11. Found by setting each word of a handle of zeros until sizes are answered.
 const IN_USE: usize = 0x40 / 4;
+const IN_USE_OF_11: usize = 0x90 / 4;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cusolverDnCreate(out: *mut *const c_void) -> i32 {
     static HANDLE: OnceLock<Box<[u32]>> = OnceLock::new();
     let handle = HANDLE.get_or_init(|| {
         let mut handle = vec![0; 1 << 14].into_boxed_slice();
-        handle[IN_USE] = 1;
+        handle[if installed::cuda() < 13_000 { IN_USE_OF_11 } else { IN_USE }] = 1;
         handle
     });
     // SAFETY: the caller's pointer, checked for null.

@@ -24,8 +24,9 @@ struct File {
 
 include!(concat!(env!("OUT_DIR"), "/bundle.rs"));
 
-/// (the link, where it points to), beside the files.
-const LINKS: &[(&str, &str)] = &[("lib/libnvidia-ml.so.1", "libcuda.so.1")];
+/// (the link, where it points to), beside the files. Triton links what it compiles with `-lcuda`.
+const LINKS: &[(&str, &str)] =
+    &[("lib/libnvidia-ml.so.1", "libcuda.so.1"), ("lib/libcuda.so", "libcuda.so.1")];
 
 /// The unpacked bundle.
 #[derive(Debug)]

@@ -154,7 +154,12 @@ fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
     }
     Ok(match ended.end {
         End::Code(0) if recordings.iter().any(|it| it.notes.begin.is_some()) => {
-            Found::Good(format!("put a tensor on a phantom {} in {seconds:.1} s", card.name))
+            let text = format!("put a tensor on a phantom {} in {seconds:.1} s", card.name);
+            let mut remarks = recordings.iter().flat_map(|it| &it.notes.remarks);
+            match remarks.find(|it| it.code == "torch-version") {
+                Some(it) => Found::Note(format!("{text}; {}", it.text)),
+                None => Found::Good(text),
+            }
         }
         End::Code(0) => {
             Found::Bad("the agent did not come in; does this Python ignore PYTHONPATH?".to_owned())

@@ -11,13 +11,12 @@ mod values;
 use std::ffi::{c_char, c_int, c_void};
 
 use self::communicators::Refused;
+use crate::installed;
 use crate::machine;
 
 const SUCCESS: i32 = 0;
 const UNHANDLED_CUDA_ERROR: i32 = 1;
 const INVALID_ARGUMENT: i32 = 4;
-/// NCCL 2.28.9, which torch 2.11's CUDA 13 wheels depend on.
-const VERSION: c_int = 22_809;
 /// `NCCL_SPLIT_NOCOLOR`: the caller takes no part in the new communicator.
 const NO_COLOR: c_int = -1;
 
@@ -69,7 +68,7 @@ unsafe fn join(out: *mut u64, ranks: c_int, rank: c_int) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(version, VERSION) }
+    unsafe { answer(version, installed::nccl()) }
 }
 
 /// Any bytes do, as long as two ids differ: nobody meets by them here.

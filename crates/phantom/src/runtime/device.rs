@@ -1,9 +1,12 @@
 //! Devices: how many, which, their properties.
 
+mod cuda12;
+
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, answer, fail, machine};
 use crate::card::{self, Card};
+use crate::installed;
 use crate::machine::{self as machines, PRIORITIES};
 
 /// `cudaDeviceProp` of CUDA 13 (`driver_types.h`).
@@ -293,7 +296,7 @@ pub unsafe extern "C" fn cudaDriverGetVersion(version: *mut c_int) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> i32 {
     // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(version, 13_000) }
+    unsafe { answer(version, installed::cuda()) }
 }
 
 #[unsafe(no_mangle)]

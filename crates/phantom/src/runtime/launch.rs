@@ -118,7 +118,7 @@ pub unsafe extern "C" fn cudaLaunchKernelExC(
     unsafe { launched(function, arguments, (*config).stream) }
 }
 
-/// `cudaFuncAttributes` of CUDA 13.
+/// `cudaFuncAttributes`, the same in CUDA 12 and 13.
 #[repr(C)]
 pub struct FuncAttributes {
     shared_bytes: usize,
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn cudaFuncGetAttributes(out: *mut FuncAttributes, _functi
         cluster: [0; 6],
         reserved: [0; 16],
     };
-    // SAFETY: the caller's pointer, checked for null; the layout is that of CUDA 13.
+    // SAFETY: the caller's pointer, checked for null; the layout is that of both CUDAs.
     unsafe { answer(out, it) }
 }
 

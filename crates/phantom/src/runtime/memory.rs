@@ -201,14 +201,14 @@ pub unsafe extern "C" fn cudaMallocManaged(out: *mut u64, size: usize, _flags: c
     unsafe { answer(out, at) }
 }
 
-/// `cudaPointerAttributes` of CUDA 13.
+/// `cudaPointerAttributes` of CUDA 12. That of CUDA 13 goes on with eight reserved words, which no program
+/// reads, and which must not be written into a program's shorter one.
 #[repr(C)]
 pub struct PointerAttributes {
     kind: c_int,
     device: c_int,
     device_pointer: u64,
     host_pointer: u64,
-    reserved: [std::ffi::c_long; 8],
 }
 
 #[unsafe(no_mangle)]
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn cudaPointerGetAttributes(
         } else {
             (0, -2, 0, at)
         };
-    let it = PointerAttributes { kind, device, device_pointer, host_pointer, reserved: [0; 8] };
+    let it = PointerAttributes { kind, device, device_pointer, host_pointer };
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(out, it) }
 }

@@ -1,6 +1,6 @@
 //! The CUDA runtime (`libcudart`) as `PyTorch` calls it: a thin rim of C signatures over
-//! [`crate::machine`]. Error numbers are those of `cudaError_t`, layouts those of CUDA 13's
-//! `driver_types.h`. What is not here is in the table of `entry_points.txt`, or left to the real
+//! [`crate::machine`]. Error numbers are those of `cudaError_t`, layouts those of `driver_types.h` in CUDA 13,
+//! and in CUDA 12 where that has the same function under another name. What is not here is in the table of `entry_points.txt`, or left to the real
 //! library because it needs no device (error texts, registration of kernels).
 
 mod device;

@@ -1,8 +1,10 @@
 //! Streams, events, captures and graphs. Work is done the moment it is queued.
 
 use std::ffi::{c_float, c_int, c_uint, c_void};
+use std::ptr::null_mut;
 
 use super::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, SUCCESS, answer, fail, machine};
+use crate::installed;
 use crate::machine::Machine;
 use crate::nccl;
 use crate::report;
@@ -169,6 +171,13 @@ pub unsafe extern "C" fn cudaEventElapsedTime(millis: *mut c_float, from: u64, t
     }
 }
 
+/// CUDA 12's name of what is `cudaEventElapsedTime` in CUDA 13.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaEventElapsedTime_v2(millis: *mut c_float, from: u64, to: u64) -> i32 {
+    // SAFETY: the same contract.
+    unsafe { cudaEventElapsedTime(millis, from, to) }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaStreamIsCapturing(stream: u64, status: *mut c_int) -> i32 {
     let it = c_int::from(machine!().capture(stream).is_some());
@@ -176,6 +185,43 @@ pub unsafe extern "C" fn cudaStreamIsCapturing(stream: u64, status: *mut c_int) 
     unsafe { answer(status, it) }
 }
 
+/// Where a caller wants to know about a capture; each but the status may be null.
+struct CaptureInfo {
+    status: *mut c_int,
+    id: *mut u64,
+    graph: *mut u64,
+    dependencies: *mut *const u64,
+    edges: *mut *const c_void,
+    count: *mut usize,
+}
+
+/// # Safety
+///
+/// Every pointer must be null or valid.
+unsafe fn capture_info(stream: u64, out: CaptureInfo) -> i32 {
+    let capture = machine!().capture(stream);
+    // SAFETY: the caller's.
+    unsafe {
+        if !out.id.is_null() {
+            out.id.write(capture.map_or(0, |it| it.id));
+        }
+        if !out.graph.is_null() {
+            out.graph.write(capture.map_or(0, |it| it.graph));
+        }
+        if !out.dependencies.is_null() {
+            out.dependencies.write(std::ptr::null());
+        }
+        if !out.edges.is_null() {
+            out.edges.write(std::ptr::null());
+        }
+        if !out.count.is_null() {
+            out.count.write(0);
+        }
+        answer(out.status, c_int::from(capture.is_some()))
+    }
+}
+
+/// With the first three arguments in CUDA 12; what stands behind them is then nobody's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaStreamGetCaptureInfo(
     stream: u64,
@@ -186,26 +232,44 @@ pub unsafe extern "C" fn cudaStreamGetCaptureInfo(
     edges: *mut *const c_void,
     count: *mut usize,
 ) -> i32 {
-    let capture = machine!().capture(stream);
-    // SAFETY: the caller's pointers; all but the first may be null.
-    unsafe {
-        if !id.is_null() {
-            id.write(capture.map_or(0, |it| it.id));
-        }
-        if !graph.is_null() {
-            graph.write(capture.map_or(0, |it| it.graph));
-        }
-        if !dependencies.is_null() {
-            dependencies.write(std::ptr::null());
-        }
-        if !edges.is_null() {
-            edges.write(std::ptr::null());
-        }
-        if !count.is_null() {
-            count.write(0);
-        }
-        answer(status, c_int::from(capture.is_some()))
+    if installed::cuda() < 13_000 {
+        // SAFETY: the same contract.
+        return unsafe {
+            cudaStreamGetCaptureInfo_v2(stream, status, id, null_mut(), null_mut(), null_mut())
+        };
     }
+    // SAFETY: the same contract.
+    unsafe { cudaStreamGetCaptureInfo_v3(stream, status, id, graph, dependencies, edges, count) }
+}
+
+/// CUDA 12's, without edges.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaStreamGetCaptureInfo_v2(
+    stream: u64,
+    status: *mut c_int,
+    id: *mut u64,
+    graph: *mut u64,
+    dependencies: *mut *const u64,
+    count: *mut usize,
+) -> i32 {
+    let edges = null_mut();
+    // SAFETY: the caller's pointers; all but the first may be null.
+    unsafe { capture_info(stream, CaptureInfo { status, id, graph, dependencies, edges, count }) }
+}
+
+/// CUDA 12's name of what is `cudaStreamGetCaptureInfo` in CUDA 13.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaStreamGetCaptureInfo_v3(
+    stream: u64,
+    status: *mut c_int,
+    id: *mut u64,
+    graph: *mut u64,
+    dependencies: *mut *const u64,
+    edges: *mut *const c_void,
+    count: *mut usize,
+) -> i32 {
+    // SAFETY: the caller's pointers; all but the first may be null.
+    unsafe { capture_info(stream, CaptureInfo { status, id, graph, dependencies, edges, count }) }
 }
 
 #[unsafe(no_mangle)]
@@ -282,8 +346,21 @@ pub unsafe extern "C" fn cudaGraphGetNodes(graph: u64, nodes: *mut u64, count: *
     SUCCESS
 }
 
+/// No node has any. CUDA 12 has no edges here, and its count in their place.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphNodeGetDependencies(
+    _node: u64,
+    _dependencies: *mut u64,
+    edges: *mut usize,
+    count: *mut usize,
+) -> i32 {
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(if installed::cuda() < 13_000 { edges } else { count }, 0) }
+}
+
+/// CUDA 12's name of what is `cudaGraphNodeGetDependencies` in CUDA 13.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cudaGraphNodeGetDependencies_v2(
     _node: u64,
     _dependencies: *mut u64,
     _edges: *mut c_void,
