@@ -443,6 +443,8 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportTarget {
     /// an SVG: who holds the bytes at a moment, by call stack
     Flamegraph,
+    /// one page to look at in a browser, without a server: what `plimsoll view` shows, with less detail
+    Html,
     /// a folder of Parquet files for DuckDB, pandas, Spark: events, blocks, stacks, segments
     Parquet,
     /// a trace for ui.perfetto.dev: memory over time with steps and phases
@@ -453,6 +455,7 @@ const EXPORT_EXAMPLES: &str = "\
 Examples:
   plimsoll export snapshot.pickle --to flamegraph            snapshot.flamegraph.svg, at the peak
   plimsoll export run.zip --to flamegraph --at step:3 -o step3.svg
+  plimsoll export snapshot.pickle --to html                  snapshot.html, a page to send
   plimsoll export snapshot.pickle --to parquet               the folder snapshot.parquet
   plimsoll export run.zip --to perfetto,flamegraph           open run.perfetto.json in ui.perfetto.dev
   xz -dc snapshot.pickle.xz | plimsoll export - --to flamegraph > peak.svg

@@ -359,3 +359,23 @@ fn what_is_no_snapshot_says_so() {
         "unreadable at byte 2, before anything of a memory snapshot: the file is cut off here"
     );
 }
+
+#[test]
+fn the_newest_key_tells_the_oldest_writer() {
+    let since = |event: &str, settings: &str| {
+        let text = format!(
+            r#"{{"segments": [], "device_traces": [[{{"action": "alloc", "addr": 512, "size": 512, "stream": 0{event}}}]]{settings}}}"#
+        );
+        snapshot::read(text.as_bytes()).unwrap().0.written_since
+    };
+    assert_eq!(since("", ""), None);
+    assert_eq!(since(r#", "time_us": 7"#, ""), Some(2));
+    assert_eq!(since("", r#", "allocator_settings": {"max_split_size": -1}"#), Some(3));
+    assert_eq!(since(r#", "compile_context": "N/A""#, ""), Some(8));
+    let settings = r#", "allocator_settings": {"max_split_size": -1, "graph_capture_record_stream_reuse": false}"#;
+    assert_eq!(since("", settings), Some(9));
+    assert_eq!(since(r#", "user_metadata": """#, settings), Some(10));
+    assert_eq!(since(r#", "user_metadata": "", "pool_id": [0, 0]"#, settings), Some(12));
+    // The word alone, as somebody's metadata, is no key.
+    assert_eq!(since(r#", "time_us": 7, "zone": "pool_id""#, ""), Some(2));
+}

@@ -18,13 +18,12 @@ fn files(place: &Place) -> Vec<String> {
 fn every_target_is_written_under_the_recordings_name() {
     let place = Place::new();
     let file = snapshot("mempool.pickle");
-    let ran = place.run(&["export", &file, "--to", "flamegraph,parquet,perfetto"]);
+    let ran = place.run(&["export", &file, "--to", "flamegraph,html,parquet,perfetto"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(ran.stdout, "mempool.flamegraph.svg\nmempool.parquet\nmempool.perfetto.json\n");
-    assert_eq!(
-        files(&place),
-        ["mempool.flamegraph.svg", "mempool.parquet", "mempool.perfetto.json"]
-    );
+    let made =
+        ["mempool.flamegraph.svg", "mempool.html", "mempool.parquet", "mempool.perfetto.json"];
+    assert_eq!(ran.stdout, made.map(|it| format!("{it}\n")).concat());
+    assert_eq!(files(&place), made);
     assert_eq!(
         names(&place.path().join("mempool.parquet")),
         ["blocks.parquet", "events.parquet", "segments.parquet", "stacks.parquet"]
@@ -84,6 +83,19 @@ fn a_pipe_in_is_a_pipe_out() {
 }
 
 #[test]
+fn a_page_is_one_file_and_what_view_writes() {
+    let place = Place::new();
+    let file = snapshot("mempool.pickle");
+    assert_eq!(place.run(&["export", &file, "--to", "html"]).code, Some(0));
+    assert_eq!(place.run(&["view", &file, "--html", "viewed.html"]).code, Some(0));
+    let page = fs::read_to_string(place.path().join("mempool.html")).unwrap();
+    assert_eq!(page, fs::read_to_string(place.path().join("viewed.html")).unwrap());
+    for elsewhere in ["src=\"", "href=\"style.css", "import "] {
+        assert!(!page.contains(elsewhere), "{elsewhere}");
+    }
+}
+
+#[test]
 fn what_cannot_be_exported_is_a_sentence() {
     let place = Place::new();
     let file = snapshot("mempool.pickle");
@@ -95,6 +107,7 @@ fn what_cannot_be_exported_is_a_sentence() {
     export(&["--to", "flamegraph", "--device", "1"])
         .assert_sentence("nothing happened on device 1");
     export(&["--to", "parquet", "--device", "1"]).assert_sentence("nothing happened on device 1");
+    export(&["--to", "html", "--device", "1"]).assert_sentence("nothing happened on device 1");
     export(&["--to", "perfetto", "--at", "oom"])
         .assert_sentence("--at chooses the moment of a flame graph");
     export(&["--to", "perfetto", "--rank", "5"]).assert_sentence("there is no rank 5");

@@ -21,6 +21,7 @@ use crate::{
     findings::{self, Case, Finding, Window},
     prediction::device_run::DeviceRun,
     recording::Recording,
+    replay::TorchVersion,
     trace::Action,
     units::Bytes,
 };
@@ -49,6 +50,8 @@ pub struct Explanation {
     pub rank: Option<u32>,
     /// The version of torch, where it is known.
     pub torch_version: Option<String>,
+    /// Where it is not, the oldest that can have written the recording.
+    pub torch_at_least: Option<TorchVersion>,
     /// What the recording covers; of the device with the highest peak.
     pub window: Option<Window>,
     /// Most allocated.
@@ -78,6 +81,7 @@ impl Explanation {
             name: name.to_owned(),
             rank: None,
             torch_version: None,
+            torch_at_least: None,
             window: None,
             peak_allocated: None,
             peak_reserved: None,
@@ -135,6 +139,10 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
     let begin = recording.notes.begin.as_ref();
     res.rank = begin.and_then(|it| it.rank);
     res.torch_version = begin.map(|it| it.torch.clone()).filter(|it| !it.is_empty());
+    if res.torch_version.is_none() {
+        let since = recording.trace.as_ref().and_then(|it| it.written_since);
+        res.torch_at_least = since.map(TorchVersion::two);
+    }
     for run in runs {
         let evidence = run.evidence();
         res.devices.push(ranks::of_run(name, res.rank, run, &evidence));

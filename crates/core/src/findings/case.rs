@@ -30,6 +30,8 @@ pub struct Window {
     pub bytes_before: Bytes,
     /// The recorder saw them made, but their events were overwritten: the ring was too small.
     pub overwritten: bool,
+    /// How many allocations were, where something else counted them. Of a plain snapshot nothing did.
+    pub overwritten_allocations: Option<u64>,
     /// The recorder did not see them made: it began late.
     pub began_late: bool,
     /// Call stacks were recorded.
@@ -260,7 +262,10 @@ fn window(run: &DeviceRun<'_>) -> Window {
     let stats = run.recording.notes.stats.iter().find(|it| it.device == run.index);
     if let Some(stats) = stats {
         let lost = stats.allocs.saturating_sub(run.replay.blocks.len() as u64);
-        res.overwritten |= 0 < lost && run.recording.notes.begin.is_some();
+        if run.recording.notes.begin.is_some() {
+            res.overwritten |= 0 < lost;
+            res.overwritten_allocations = Some(lost);
+        }
     }
     res
 }

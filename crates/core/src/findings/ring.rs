@@ -26,6 +26,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         "{} blocks ({}) were recorded when they were made, but their events are gone",
         case.window.blocks_before, case.window.bytes_before
     ));
+    if let Some(lost @ 1..) = case.window.overwritten_allocations {
+        res.evidence.push(format!("{lost} allocations were overwritten"));
+    }
     res.remedy = "torch.cuda.memory._record_memory_history(max_entries=2_000_000)".to_owned();
     vec![res]
 }

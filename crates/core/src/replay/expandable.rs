@@ -184,6 +184,7 @@ impl<D: Driver> Allocator<D> {
 
     fn range_start(&self, slot: Slot) -> u64 {
         let address = self.heap.block(slot).address;
-        self.heap.segments.range(..=address).next_back().map_or(address, |(start, _)| *start)
+        let mut upto = self.heap.segments.range(..=(address, Slot::NONE));
+        upto.next_back().map_or(address, |(start, _)| *start)
     }
 }

@@ -90,8 +90,9 @@ pub(super) struct Heap {
     arena_ids: BTreeMap<(PoolId, SizeClass, StreamId), u32>,
     /// The last arena asked for, by half: programs stay on their stream.
     last: [Option<(PoolId, StreamId, u32)>; 2],
-    /// The first block of every segment, and of every expandable range.
-    pub(super) segments: BTreeMap<u64, Slot>,
+    /// The address and the first block of every segment, and of every expandable range. Two are at one
+    /// address only in a recording that contradicts itself; both are kept, so that what is counted is here.
+    pub(super) segments: BTreeSet<(u64, Slot)>,
     tie_break: TieBreak,
     counter: u64,
 }
@@ -115,7 +116,7 @@ impl Heap {
             arenas: Vec::new(),
             arena_ids: BTreeMap::new(),
             last: [None; 2],
-            segments: BTreeMap::new(),
+            segments: BTreeSet::new(),
             tie_break,
             counter: 0,
         }
@@ -196,7 +197,7 @@ impl Heap {
             state: State::Vacant,
             expandable,
         });
-        self.segments.insert(address, slot);
+        self.segments.insert((address, slot));
         self.set_state(slot, state);
         slot
     }
@@ -206,9 +207,7 @@ impl Heap {
         debug_assert!(!self.block(slot).is_split(), "a segment goes when it is one block");
         self.set_state(slot, State::Vacant);
         let address = self.block(slot).address;
-        if self.segments.get(&address) == Some(&slot) {
-            self.segments.remove(&address);
-        }
+        self.segments.remove(&(address, slot));
         self.vacant.push(slot);
     }
 
@@ -291,7 +290,7 @@ impl Heap {
 
     /// The block that has `address`, walking from the start of its segment.
     pub(super) fn find(&self, address: u64) -> Option<Slot> {
-        let (_, &first) = self.segments.range(..=address).next_back()?;
+        let &(_, first) = self.segments.range(..=(address, Slot::NONE)).next_back()?;
         let mut at = Some(first);
         while let Some(slot) = at {
             let block = self.block(slot);
@@ -303,9 +302,15 @@ impl Heap {
         None
     }
 
+    /// Whether several of what `cudaMalloc` gave begin at `address`.
+    pub(super) fn is_twice(&self, address: u64) -> bool {
+        let here = self.segments.range((address, Slot(0))..=(address, Slot::NONE));
+        1 < here.filter(|(_, first)| !self.block(*first).expandable).count()
+    }
+
     /// The blocks of all segments, by address.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (Slot, &Block)> {
-        self.segments.values().flat_map(|first| {
+        self.segments.iter().flat_map(|(_, first)| {
             std::iter::successors(Some(*first), |it| self.next(*it))
                 .map(|slot| (slot, self.block(slot)))
         })

@@ -165,6 +165,8 @@ pub enum Mismatch {
     NotInUse,
     /// A segment given back that was not held.
     NoSuchSegment,
+    /// A segment that came where another one is.
+    SegmentTwice,
     /// The end state holds a block of another size, or one that the events did not make.
     EndState,
 }
@@ -201,6 +203,7 @@ impl Mismatch {
             Mismatch::NeedNotFail => "a request failed that the model could serve",
             Mismatch::NotInUse => "a block was freed that is not in use",
             Mismatch::NoSuchSegment => "a segment was given back that was not held",
+            Mismatch::SegmentTwice => "a segment came where another one is",
             Mismatch::EndState => "the recorded end state is another",
         }
     }

@@ -278,6 +278,9 @@ impl Follower<'_> {
             let Event { action, size, address, .. } = self.device.events.get(index);
             match action {
                 Action::SegmentAlloc => {
+                    if self.model.heap.is_twice(address) {
+                        self.model.driver.mismatch(Mismatch::SegmentTwice);
+                    }
                     self.segments_made.insert(address, index);
                     self.program.script.push(DriverCall::Malloc { address, size: size.0 });
                 }

@@ -25,7 +25,7 @@ pub use window::{Column, Piece, Window, WindowRequest};
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use crate::{
-    explanation::{self, Explanation},
+    explanation::{self, Explanation, NoSuchDevice, held::devices},
     failures::Failure,
     prediction::{Category, device_run::DeviceRun, steps, timeline::Stage},
     recording::{Phase, Recording},
@@ -170,6 +170,21 @@ impl<'a> Scenes<'a> {
     pub fn new(name: &str, recording: &'a Recording) -> Scenes<'a> {
         let scenes = DeviceRun::all(recording).into_iter().map(Scene::new).collect();
         Scenes { name: name.to_owned(), recording, scenes }
+    }
+
+    /// The same with the device `asked` for alone, if one is.
+    ///
+    /// # Errors
+    ///
+    /// When nothing happened on that device, or on any.
+    pub fn of_device(
+        name: &str,
+        recording: &'a Recording,
+        asked: Option<usize>,
+    ) -> Result<Scenes<'a>, NoSuchDevice> {
+        let wanted = devices(recording, asked)?;
+        let runs = wanted.into_iter().filter_map(|it| DeviceRun::of(recording, it));
+        Ok(Scenes { name: name.to_owned(), recording, scenes: runs.map(Scene::new).collect() })
     }
 
     /// How it was called.

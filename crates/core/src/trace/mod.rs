@@ -60,6 +60,9 @@ pub struct Trace {
     pub pools: Vec<(i64, i64)>,
     /// The allocator's settings when the recording was written, when it says.
     pub settings: Option<Settings>,
+    /// The first minor version of torch 2 that writes all the keys that were found: this one or a later one
+    /// wrote the recording. None when nothing tells it.
+    pub written_since: Option<u8>,
     /// Ranges that the program named (`record_function`, profiler steps), by time only.
     pub annotations: Vec<Annotation>,
     /// The recording was cut off or damaged here, by byte offset, and whatever came after it is not in

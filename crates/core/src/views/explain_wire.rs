@@ -55,6 +55,7 @@ pub(super) fn input(it: &Explanation) -> Value {
         "name": it.name,
         "rank": it.rank,
         "torch_version": it.torch_version,
+        "torch_version_at_least": it.torch_at_least.map(|it| it.to_string()),
         "window": it.window.as_ref().map(window),
         "peak_allocated_bytes": bytes(it.peak_allocated),
         "peak_reserved_bytes": bytes(it.peak_reserved),
@@ -83,6 +84,7 @@ fn window(it: &Window) -> Value {
         "blocks_before": it.blocks_before,
         "bytes_before": it.bytes_before.0,
         "overwritten": it.overwritten,
+        "overwritten_allocations": it.overwritten_allocations,
         "began_late": it.began_late,
         "stacks": it.stacks,
     })

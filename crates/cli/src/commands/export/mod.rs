@@ -1,6 +1,7 @@
 //! `plimsoll export`: a recording in a form that other programs open. One target is one file below.
 
 mod flamegraph;
+mod html;
 mod parquet;
 mod perfetto;
 
@@ -46,6 +47,7 @@ struct Target {
 fn target(of: ExportTarget) -> &'static Target {
     match of {
         ExportTarget::Flamegraph => &flamegraph::TARGET,
+        ExportTarget::Html => &html::TARGET,
         ExportTarget::Parquet => &parquet::TARGET,
         ExportTarget::Perfetto => &perfetto::TARGET,
     }

@@ -2,6 +2,7 @@
 //! notes, and the chains that recordings rarely show. Addresses are `S0+4M`: the segment or range, in order
 //! of appearance, and the distance from its start.
 
+mod contradictions;
 mod readings;
 mod recorded;
 mod without;

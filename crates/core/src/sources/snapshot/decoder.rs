@@ -34,6 +34,8 @@ pub(super) struct Decoder {
     pub(super) blocks: Vec<Block>,
     pub(super) annotations: Vec<Annotation>,
     pub(super) settings: Option<Settings>,
+    /// One bit for each key that any event, segment, the settings or the whole has.
+    pub(super) keys: u64,
     divisions: [u32; 16],
     pub(super) streams: Vec<i64>,
     stream_ids: BTreeMap<i64, StreamId>,
@@ -68,6 +70,7 @@ impl Decoder {
             blocks: Vec::new(),
             annotations: Vec::new(),
             settings: None,
+            keys: 0,
             divisions: [0; 16],
             streams: vec![0],
             stream_ids: BTreeMap::from([(0, StreamId(0))]),
@@ -157,6 +160,7 @@ impl Decoder {
             if let Some(settings) = record.object(Word::AllocatorSettings) {
                 self.close(settings);
             }
+            self.keys |= record.keys();
             self.tops.push(Top {
                 traces: record.object(Word::DeviceTraces),
                 segments: record.object(Word::Segments),
@@ -184,6 +188,7 @@ impl Decoder {
             self.leave_out("events beyond the 4294967294th");
             return Object::Ignored;
         }
+        self.keys |= record.keys();
         let event = Event {
             action,
             address,
@@ -217,6 +222,7 @@ impl Decoder {
             }
             next = block.address.wrapping_add(block.size.0);
         }
+        self.keys |= record.keys();
         let is_small = record.text(Word::SegmentType).is_some_and(|it| Word::Small.is(it));
         let segment = Segment {
             address,
@@ -259,6 +265,7 @@ impl Decoder {
     }
 
     fn settings(&mut self, record: &Record) -> Object {
+        self.keys |= record.keys();
         let text = record.text(Word::AllocConf).map_or("", |it| self.texts.get(it)).to_owned();
         let divisions = record.object(Word::RoundupPower2Divisions).map(|it| self.close(it));
         self.settings = Some(Settings {

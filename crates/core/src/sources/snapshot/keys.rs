@@ -34,6 +34,10 @@ words! {
     TimeUs = "time_us",
     UserMetadata = "user_metadata",
     PoolId = "pool_id",
+    // Of events, and only to tell the version of torch.
+    CompileContext = "compile_context",
+    ForwardFrames = "forward_frames",
+    InternalMetadata = "internal_metadata",
     DeviceFree = "device_free",
     // Of frames.
     Filename = "filename",
@@ -59,12 +63,16 @@ words! {
     Segments = "segments",
     AllocatorSettings = "allocator_settings",
     ExternalAnnotations = "external_annotations",
+    HostSegments = "host_segments",
+    HostTraces = "host_traces",
     // Of the settings.
     AllocConf = "PYTORCH_CUDA_ALLOC_CONF",
     MaxSplitSize = "max_split_size",
     GarbageCollectionThreshold = "garbage_collection_threshold",
     ExpandableSegments = "expandable_segments",
     RoundupPower2Divisions = "roundup_power2_divisions",
+    CaptureReuse = "graph_capture_record_stream_reuse",
+    MaxRoundThreshold = "max_round_threshold",
     // The intervals of `roundup_power2_divisions`, by their lower bound in MiB.
     D0 = "1",
     D1 = "2",
@@ -111,6 +119,32 @@ impl Word {
     pub(super) fn is(self, id: TextId) -> bool {
         id.0 == self as u32
     }
+}
+
+/// Keys that older versions of torch do not write, with the minor version of torch 2 that was the first to;
+/// read off its sources. Each is of one kind of dict: events, segments, settings, the whole.
+const SINCE: &[(Word, u8)] = &[
+    (Word::SegmentPoolId, 1),
+    (Word::IsExpandable, 1),
+    (Word::TimeUs, 2),
+    (Word::AllocatorSettings, 3),
+    (Word::ExternalAnnotations, 5),
+    (Word::CompileContext, 8),
+    (Word::CaptureReuse, 9),
+    (Word::UserMetadata, 10),
+    (Word::ForwardFrames, 11),
+    (Word::PoolId, 12),
+    (Word::MaxRoundThreshold, 13),
+    (Word::HostSegments, 14),
+    (Word::HostTraces, 14),
+    (Word::InternalMetadata, 15),
+];
+
+/// The first minor version of torch 2 that writes all of `keys`, of which each has its bit. None when these
+/// were there before 2.1.
+pub(super) fn first_version(keys: u64) -> Option<u8> {
+    let new = SINCE.iter().filter(|(key, _)| keys & (1 << *key as u8) != 0);
+    new.map(|(_, minor)| *minor).max()
 }
 
 /// An interner that knows the words.
@@ -173,6 +207,12 @@ impl Record {
                 self.is_set |= 1 << key;
             }
         }
+    }
+
+    /// One bit for each key that the dict has.
+    #[inline]
+    pub(super) fn keys(&self) -> u64 {
+        self.is_set
     }
 
     #[inline]

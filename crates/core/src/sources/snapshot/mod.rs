@@ -235,7 +235,7 @@ fn finish(
 
 fn trace(decoder: Decoder, layout: Layout, cut_at: Option<u64>) -> Trace {
     let Decoder { texts, stacks, mut events, segments, blocks, annotations, .. } = decoder;
-    let Decoder { settings, streams, pools, .. } = decoder;
+    let Decoder { settings, streams, pools, keys, .. } = decoder;
     let n_devices = layout.devices.len();
     let in_use = &segments[layout.segments.first as usize..layout.segments.end() as usize];
     let n_devices = in_use.iter().fold(n_devices, |n, (device, _)| n.max(*device as usize + 1));
@@ -259,7 +259,8 @@ fn trace(decoder: Decoder, layout: Layout, cut_at: Option<u64>) -> Trace {
         let ids = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         segments.push(Segment { blocks: ids(first)..ids(own.len()), ..segment.clone() });
     }
-    Trace { devices, stacks, texts, streams, pools, settings, annotations, cut_at }
+    let written_since = keys::first_version(keys);
+    Trace { devices, stacks, texts, streams, pools, settings, written_since, annotations, cut_at }
 }
 
 fn not_a_snapshot(head: &[u8], at: u64, damage: Option<Damage>) -> ReadError {

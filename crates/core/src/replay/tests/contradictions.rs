@@ -1,0 +1,114 @@
+//! Recordings that no allocator wrote: each disagrees with itself, is told where, and followed to its end.
+
+use expect_test::{Expect, expect};
+
+use super::recorded::recording;
+use crate::{
+    replay::checked,
+    trace::{Action, PoolId, Segment, Settings, SizeClass, StackId, StreamId, Trace},
+    units::Bytes,
+};
+
+fn check(trace: &Trace, expect: Expect) {
+    let expandable_segments = trace.devices[0].events.actions().contains(&Action::SegmentMap);
+    let settings = Settings { expandable_segments, ..Settings::default() };
+    let replay = checked(&trace.devices[0], &settings);
+    let mut picture = String::new();
+    for (event, mismatch) in &replay.mismatches {
+        picture += &format!("event {}: {}\n", event.0, mismatch.sentence());
+    }
+    picture += &format!(
+        "{} mismatches; peak allocated {}, peak reserved {}\n",
+        replay.n_mismatches, replay.peak_allocated.bytes, replay.peak_reserved.bytes
+    );
+    expect.assert_eq(&picture);
+}
+
+#[test]
+fn a_segment_comes_where_one_is() {
+    check(
+        &recording(
+            "segment_alloc 2MiB 20MiB
+             alloc 2MiB 12MiB
+             segment_alloc 2MiB 20MiB
+             alloc 2MiB 12MiB
+             free 2MiB 12MiB",
+        ),
+        expect![[r#"
+            event 0: the driver was asked for another size
+            event 2: a block lies outside all segments, or inside another block
+            event 2: the driver was asked for another size
+            event 3: a segment came where another one is
+            4 mismatches; peak allocated 12.0 MiB, peak reserved 40.0 MiB
+        "#]],
+    );
+    check(
+        &recording(
+            "segment_alloc 2MiB 2MiB
+             alloc 2MiB 512
+             free 2MiB 512
+             segment_alloc 2MiB 20MiB
+             alloc 2MiB 12MiB",
+        ),
+        expect![[r#"
+            event 4: the driver was asked for another size
+            event 5: a segment came where another one is
+            2 mismatches; peak allocated 12.0 MiB, peak reserved 22.0 MiB
+        "#]],
+    );
+}
+
+#[test]
+fn a_range_is_mapped_where_one_is() {
+    check(
+        &recording(
+            "segment_map 2MiB 20MiB
+             alloc 2MiB 8MiB
+             free 2MiB 8MiB
+             segment_map 2MiB 20MiB
+             alloc 2MiB 12MiB
+             segment_map 2MiB 20MiB
+             segment_unmap 2MiB 20MiB",
+        ),
+        expect![[r#"
+            event 6: a segment changed for no reason that the model has
+            event 7: a segment changed for no reason that the model has
+            2 mismatches; peak allocated 12.0 MiB, peak reserved 60.0 MiB
+        "#]],
+    );
+}
+
+/// What the fuzzer found: the end state has more at an address than the event that mapped it, so that the
+/// rest was there before, and the memory comes where its range goes on.
+#[test]
+fn the_end_state_has_more_than_came() {
+    let mut trace = recording(
+        "segment_map 12GiB 2MiB
+         alloc 12GiB 3472
+         free 12GiB 3472
+         segment_map 16GiB 20MiB
+         alloc 16GiB 8MiB
+         segment_map 12GiB 2MiB
+         alloc 12GiB 4096",
+    );
+    trace.devices[0].segments.push(Segment {
+        address: 12 << 30,
+        size: Bytes::mib(112),
+        stream: StreamId(0),
+        pool: PoolId(0),
+        size_class: SizeClass::Small,
+        expandable: true,
+        stack: StackId(0),
+        blocks: 0..0,
+    });
+    check(
+        &trace,
+        expect![[r#"
+        event 6: the driver was asked although a free block fits
+        event 6: a segment changed for no reason that the model has
+        event 7: the recorded end state is another
+        event 7: the recorded end state is another
+        4 mismatches; peak allocated 8.0 MiB, peak reserved 112.0 MiB
+    "#]],
+    );
+}
