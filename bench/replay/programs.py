@@ -2,7 +2,7 @@
 
     PLIMSOLL_PYTHON=... python3 bench/replay/programs.py [--programs N] [--append] [FOLDER]
 
-Runs the programs 0 to N of tests/replay/programs.py on the phantom, several in one process of torch, and replays each
+Runs the programs 0 to N of tests/replay/programs.py on the phantom, each in a process of its own, and replays each
 recording (three of each program, two of them from its middle). Half of the programs keep their pools to the end,
 where a recording of torch 2.11 names them. `--append` adds the summary to bench/RESULTS.md.
 """
@@ -32,10 +32,10 @@ def record(folder, n):
         options = ["--named-pools"] if first < n // 2 else []
         environment = unpacked.environment(folder / f"session-{first}")
         words = [PYTHON, PROGRAMS, folder, str(first), str(last), *options]
-        # torch itself aborts when the capture of a graph runs out of memory at the wrong moment.
+        # torch itself aborts when the capture of a graph runs out of memory at the wrong moment; the others go on.
         code = subprocess.run(words, env=environment, stderr=subprocess.DEVNULL).returncode
         if code:
-            print(f"torch ended with {code} between {first} and {last}", file=sys.stderr)
+            print(f"a program between {first} and {last} did not end well", file=sys.stderr)
         print(f"{last} of {n} programs recorded", file=sys.stderr)
 
 

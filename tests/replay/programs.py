@@ -3,16 +3,16 @@ the allocator itself counted.
 
     programs.py FOLDER FIRST LAST [--named-pools]
 
-runs the programs with these seeds in one process and writes, for each and for places inside it, FOLDER/SEED-N.pickle,
+runs the programs with these seeds, each in a process of its own, and writes, for each and for places inside it, FOLDER/SEED-N.pickle,
 the recording up to there, and FOLDER/SEED-N.json: `settings`, `limit` (bytes that the allocator may take, if it
-is limited) and for each device what `memory_stats` said. `large_segment_size_mb` is
-one for the process, drawn from FIRST: an expandable segment keeps the granule that it began with.
+is limited) and for each device what `memory_stats` said.
 With `--named-pools`, pools and graphs live to the end, where the recording names them: torch 2.11 gives
 events no pool.
 """
 
 import ctypes
 import json
+import os
 import pathlib
 import random
 import sys
@@ -23,7 +23,7 @@ KIB, MIB = 1 << 10, 1 << 20
 # At and around the allocator's own limits.
 LIMITS = [512, MIB, 2 * MIB, 10 * MIB, 20 * MIB, 32 * MIB, 64 * MIB]
 N_STEPS = 500
-# Half of all processes have torch's own.
+# Half of all programs have torch's own.
 LARGE_SEGMENTS = [20, 20, 20, 20, 12, 30, 64, 128]
 
 
@@ -183,34 +183,16 @@ class Program:
             self.capture()
 
 
-def forget_everything(large):
-    """Makes the allocator as it is in a new process, as far as it can be."""
-    torch.cuda.synchronize()
-    torch.cuda.memory._record_memory_history(None)
-    # What was counted under a split limit is given back under it.
-    torch.cuda.empty_cache()
-    # What torch does not set back by itself when it reads the next text.
-    unset = f"large_segment_size_mb:{large},max_non_split_rounding_mb:{max(large, 20)},expandable_segments:False"
-    torch._C._accelerator_setAllocatorSettings(unset)
-    for device in range(torch.cuda.device_count()):
-        torch.cuda.set_per_process_memory_fraction(1.0, device)
-    torch.cuda.empty_cache()
-    for device in range(torch.cuda.device_count()):
-        assert torch.cuda.memory_reserved(device) == 0, torch.cuda.memory_stats(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        torch.cuda.reset_accumulated_memory_stats(device)
-
-
 def record(path, known, devices):
     torch.cuda.memory._dump_snapshot(f"{path}.pickle")
     stats = {device: dict(torch.cuda.memory_stats(device)) for device in devices}
     pathlib.Path(f"{path}.json").write_text(json.dumps(known | dict(stats=stats)))
 
 
-def run(seed, folder, large, keeps_pools):
+def run(seed, folder, keeps_pools):
     r = random.Random(seed)
-    forget_everything(large)
-    text = settings(r, large)
+    torch.cuda.init()
+    text = settings(r, r.choice(LARGE_SEGMENTS))
     if text:
         torch._C._accelerator_setAllocatorSettings(text)
     program = Program(r, torch.cuda.device_count(), keeps_pools)
@@ -258,11 +240,19 @@ def run(seed, folder, large, keeps_pools):
 
 def main():
     folder, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    torch.cuda.init()
-    torch.empty(1, device="cuda")
-    large = random.Random(first).choice(LARGE_SEGMENTS)
+    failed = []
     for seed in range(first, last):
-        run(seed, folder, large, "--named-pools" in sys.argv)
+        # A child has imported torch and has no device yet: its allocator is new. What an earlier program leaves in
+        # one, such as the address range and the granule of an expandable segment, no recording would show.
+        child = os.fork()
+        if child == 0:
+            run(seed, folder, "--named-pools" in sys.argv)
+            sys.stdout.flush()
+            os._exit(0)
+        if os.waitpid(child, 0)[1] != 0:
+            failed.append(seed)
+    if failed:
+        sys.exit(f"programs that did not end well: {failed}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness import PYTHON
 
-# Each worker runs some, in one process of torch.
+# Each worker imports torch once, and runs some.
 CHUNKS = [(0, 12), (12, 24), (24, 36)]
 CARD = ("--gpu", "h200", "--memory", "2GiB", "--gpus", "2")
 

@@ -331,8 +331,11 @@ fn rules() -> impl Strategy<Value = Rules> {
         .prop_map(|(capacity, max_split, divisions)| Rules { capacity, max_split, divisions })
 }
 
+/// Without optimisation each takes long; a release build looks at more.
+const CASES: u32 = if cfg!(debug_assertions) { 24 } else { 240 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..Default::default() })]
     #[test]
     fn agrees(rules in rules(), ops in prop::collection::vec(op(), 1..60)) {
         let mut reference = Reference {

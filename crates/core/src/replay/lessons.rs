@@ -11,13 +11,18 @@ use crate::{
 /// How often a recording is followed again with what was learned about its private pools.
 const MOST_LESSONS: usize = 24;
 
+/// How many events are followed again in all: a long recording is followed again less often, and one that is
+/// longer than this never.
+const MOST_EVENTS_AGAIN: usize = 3_000_000;
+
 /// Follows `device`, more than once where it teaches something that its beginning would have needed: above
 /// which level garbage is collected, which no recording says; and which segments were private pools' that
 /// were gone in the end, which none says before torch 2.12.
 pub(super) fn run(device: &DeviceTrace, config: &Config, handles: &[u64]) -> (Replay, Program) {
     let mut lesson = Lesson::default();
     let mut best = attempt(device, config, handles, &lesson);
-    for _ in 0..MOST_LESSONS {
+    let n_lessons = MOST_LESSONS.min(MOST_EVENTS_AGAIN / device.events.len().max(1));
+    for _ in 0..n_lessons {
         let known = Lesson { goal: best.2.goal, ..lesson.clone() };
         let mut next = known.clone();
         next.learn(&best.2.contradictions);
