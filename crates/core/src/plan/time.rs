@@ -1,9 +1,11 @@
 //! What a plan costs in time: an estimate, from what a step computes and moves and what the card is able to.
 //!
 //! Arithmetic and bytes are counted on the phantom, recomputation and copies included. Each kind of operation
-//! takes as long as the slower of its arithmetic and its bytes, at the share of a card's data sheet that PyTorch
-//! reaches (measured on an H200, see bench/RESULTS.md); a kernel takes at least its launch. Only the ratio of two
-//! such sums is told, with a range.
+//! takes as long as the slower of its arithmetic and its bytes, at a share of a card's data sheet; a kernel takes
+//! at least its launch. Only the ratio of two such sums is told, with a range.
+//!
+//! The shares, the link and the launch are assumed: none was fitted to a measurement. bench/fit/time.py sets what
+//! comes out beside step times of an H200.
 
 use crate::cards::Card;
 
@@ -34,13 +36,13 @@ pub struct Factor {
     pub high: f64,
 }
 
-/// Shares of the data sheet that PyTorch's kernels reach.
+/// Shares of the data sheet that PyTorch's kernels are taken to reach; assumed.
 const ARITHMETIC: f64 = 0.75;
 const TENSOR_CORES: f64 = 0.55;
 const MEMORY: f64 = 0.75;
-/// Bytes in a second between device and host, pinned, PCIe 4.0.
+/// Bytes in a second between device and host, pinned, PCIe 4.0; assumed.
 const LINK: f64 = 22e9;
-/// Seconds of a kernel that has nothing to do.
+/// Seconds of a kernel that has nothing to do; assumed.
 const LAUNCH: f64 = 4e-6;
 /// How far a ratio may be off, as a share of its distance from 1.
 const RANGE: f64 = 0.35;

@@ -196,8 +196,16 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Remedies that cost no time and change no numbers, those of them that this program bears.
+    /// Remedies that cost no time and change no numbers, those of them that this program bears. All at once, since
+    /// most programs bear them; one by one only where that does not run.
     fn free(&mut self) -> anyhow::Result<Vec<Remedy>> {
+        let update = if self.may("fused") { "fused" } else { "foreach" };
+        let all = [update, "set-to-none", "chunked-loss"];
+        let together: Vec<Remedy> =
+            all.into_iter().filter(|it| self.may(it)).map(Remedy::plain).collect();
+        if 1 < together.len() && self.run(&Plan::of(together.clone()))?.is_some() {
+            return Ok(together);
+        }
         let mut res: Vec<Remedy> = Vec::new();
         for id in ["fused", "foreach", "set-to-none", "chunked-loss"] {
             let other_form = id == "foreach" && res.iter().any(|it| it.id == "fused");
