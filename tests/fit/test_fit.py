@@ -46,7 +46,8 @@ def test_the_largest_batch_fits_and_the_next_does_not(plimsoll):
     answer = json.loads(path.read_text())
     found = answer["found"]["batch"]
     assert answer["next"] == {"value": found + 1, "outcome": "out_of_memory"}
-    assert answer["runs"] == len(answer["tried"]) < 16
+    # Halving a million takes 20; this program's memory grows by whole segments, of which no line tells.
+    assert answer["runs"] == len(answer["tried"]) < 20
     for batch, code in ((found, 0), (found + 1, 1)):
         options = ("--gpu", "t4", "--memory", "1GiB")
         assert plimsoll.predict(PYTHON, "train.py", batch, options=options).code == code

@@ -72,7 +72,7 @@ def test_streams_and_events(phantom):
         end.record()
         end.synchronize()
         elapsed = start.elapsed_time(end)
-        out = [5 < elapsed < 5000, end.query(), s.query(), s.cuda_stream != torch.cuda.current_stream().cuda_stream,
+        out = [0 < elapsed < 5000, end.query(), s.query(), s.cuda_stream != torch.cuda.current_stream().cuda_stream,
             len({torch.cuda.Stream().cuda_stream for _ in range(40)})]
         torch.cuda.synchronize()
         fresh = torch.cuda.Event(enable_timing=True)

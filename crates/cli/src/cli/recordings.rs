@@ -1,0 +1,243 @@
+//! The grammar of the commands that take a recording, whoever made it.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::{Args, ValueEnum};
+use plimsoll_core::{explanation::At, replay::TorchVersion, units::Bytes};
+
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub(crate) struct ReplayArgs {
+    /// A memory snapshot (`torch.cuda.memory._dump_snapshot`), plain or packed with xz, zstd or gzip, or a
+    /// recording of `plimsoll predict --record`. `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// Replay on a card with this much memory, as in `24GiB`.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) capacity: Option<Bytes>,
+
+    /// How much of --capacity is not PyTorch's allocator's: CUDA context, NCCL, other processes.
+    #[arg(long, value_name = "SIZE", default_value = "0", requires = "capacity")]
+    pub(crate) outside: Bytes,
+
+    /// Replay after `torch.cuda.set_per_process_memory_fraction(SHARE)`.
+    #[arg(long, value_name = "SHARE", requires = "capacity", value_parser = share)]
+    pub(crate) fraction: Option<f64>,
+
+    /// Replay with this PYTORCH_CUDA_ALLOC_CONF, instead of the recorded one.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) alloc_conf: Option<String>,
+
+    /// Replay with the rules of this version of torch, as in `2.13`.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) torch: Option<TorchVersion>,
+
+    /// Try the useful allocator settings, and rank them.
+    #[arg(long)]
+    pub(crate) sweep: bool,
+
+    /// The device to replay; without it, the one on which most happened.
+    #[arg(long, value_name = "N")]
+    pub(crate) device: Option<usize>,
+
+    /// Write the result as JSON; with `-` to standard output.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  plimsoll replay snapshot.pickle                check the recording against the model
+  plimsoll replay snapshot.pickle --capacity 24GiB --outside 600MiB
+  plimsoll replay run.zip --alloc-conf expandable_segments:True
+  plimsoll replay snapshot.pickle.xz --capacity 24GiB --sweep
+
+Exit codes:
+  0  it fits
+  1  it runs out of memory
+  2  the file could not be read, or a setting could not";
+
+fn share(given: &str) -> Result<f64, String> {
+    let share = given.parse::<f64>().ok().filter(|it| 0.0 < *it && *it <= 1.0);
+    share.ok_or_else(|| "expected a number above 0 and at most 1, as in `0.9`".to_owned())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    /// Snapshots, recordings, logs or profiler traces, compressed or not, or folders of them; several
+    /// are compared as ranks. Without any, or as `-`, standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Write what was found as JSON; with `-` to standard output, instead of the report.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Print the manual page of a kind of finding, such as leak/graph-retained.
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["files", "list"])]
+    pub(crate) code: Option<String>,
+
+    /// List the kinds of findings.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) list: bool,
+
+    /// Open the recordings in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
+    #[arg(long, requires = "files")]
+    pub(crate) open: bool,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  plimsoll explain snapshot.pickle               torch.cuda.memory._dump_snapshot(...)
+  plimsoll explain train.log                     find every out-of-memory error in a log
+  python train.py 2>&1 | plimsoll explain
+  plimsoll explain run.zip                       what `plimsoll predict --record run.zip` kept
+  plimsoll explain rank*.pickle.xz               ranks beside each other
+  plimsoll explain --code leak/graph-retained    what a finding means
+
+Exit codes:
+  0  explained
+  1  read, but nothing about memory is in it
+  2  could not be read";
+
+#[derive(Debug, Args)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub(crate) struct DiffArgs {
+    /// One or two of: a snapshot, a recording, a folder of ranks; `-` is standard input. After an `@` what of
+    /// it, with commas: a moment (peak, oom, end, event:N, step:N, after:N), rank:N, device:N. Without a
+    /// moment, the peak.
+    #[arg(value_name = "FILE[@WHAT]", required = true, num_args = 1..=2)]
+    pub(crate) inputs: Vec<OsString>,
+
+    /// Compare two steps of one recording at their peaks.
+    #[arg(long, value_name = "A..B", value_parser = two_steps)]
+    pub(crate) steps: Option<(u32, u32)>,
+
+    /// Write the differences as JSON; with `-` to standard output, instead of the table.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  plimsoll diff before.pickle after.pickle       what one has more than the other at its peak, by line
+  plimsoll diff run.zip --steps 3..4             what grew from one step to the next
+  plimsoll diff run.zip@after:2 run.zip@after:9  what is kept and should not be
+  plimsoll diff predicted.zip real.pickle        a prediction against the real thing
+  plimsoll diff ranks/                           how the ranks of a job differ
+  plimsoll diff ranks/@rank:0 ranks/@rank:3
+  plimsoll diff a.pickle@device:0 a.pickle@device:1,end
+
+Exit codes:
+  0  compared, whether they differ or not
+  2  could not be read, or there is no such moment";
+
+fn two_steps(given: &str) -> Result<(u32, u32), String> {
+    let steps = given.split_once("..").and_then(|(a, b)| {
+        Some((a.trim().parse().ok()?, b.trim_start_matches('=').trim().parse().ok()?))
+    });
+    steps
+        .filter(|(a, b)| 0 < *a && 0 < *b)
+        .ok_or_else(|| "expected two steps, counted from 1, as in `3..4`".to_owned())
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub(crate) struct ExportArgs {
+    /// A memory snapshot, plain or packed, or a recording of `plimsoll predict --record`. `-` is standard
+    /// input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+
+    /// What to make of it; several with commas.
+    #[arg(long, value_enum, value_name = "TARGET", required = true, value_delimiter = ',')]
+    pub(crate) to: Vec<ExportTarget>,
+
+    /// Where to write it, `-` for standard output. Without it, a name made from FILE's in the current
+    /// folder; standard output when FILE is standard input.
+    #[arg(long, short, value_name = "OUT|-")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The moment that a flame graph shows: peak, oom, end, event:N, step:N (its peak), after:N (what a
+    /// step keeps).
+    #[arg(long, value_name = "MOMENT", default_value = "peak")]
+    pub(crate) at: At,
+
+    /// The device; without it all of them, or for a flame graph the one with the highest peak.
+    #[arg(long, value_name = "N")]
+    pub(crate) device: Option<usize>,
+
+    /// The rank, where a recording has several processes.
+    #[arg(long, value_name = "N")]
+    pub(crate) rank: Option<u32>,
+
+    /// Replace what is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// What a recording can be exported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTarget {
+    /// an SVG: who holds the bytes at a moment, by call stack
+    Flamegraph,
+    /// one page to look at in a browser, without a server: what `plimsoll view` shows, with less detail
+    Html,
+    /// a folder of Parquet files for DuckDB, pandas, Spark: events, blocks, stacks, segments
+    Parquet,
+    /// a trace for ui.perfetto.dev: memory over time with steps and phases
+    Perfetto,
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  plimsoll export snapshot.pickle --to flamegraph            snapshot.flamegraph.svg, at the peak
+  plimsoll export run.zip --to flamegraph --at step:3 -o step3.svg
+  plimsoll export snapshot.pickle --to html                  snapshot.html, a page to send
+  plimsoll export snapshot.pickle --to parquet               the folder snapshot.parquet
+  plimsoll export run.zip --to perfetto,flamegraph           open run.perfetto.json in ui.perfetto.dev
+  xz -dc snapshot.pickle.xz | plimsoll export - --to flamegraph > peak.svg
+
+Columns and queries: docs/export.md
+
+Exit codes:
+  0  written
+  2  could not be read or written";
+
+#[derive(Debug, Args)]
+#[command(after_help = VIEW_EXAMPLES)]
+pub(crate) struct ViewArgs {
+    /// Snapshots and recordings, compressed or not, or folders of them; several are shown beside each
+    /// other, as ranks. `-` is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The port on 127.0.0.1 to listen on; 0 is any that is free.
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) port: u16,
+
+    /// Print the address and start no browser.
+    #[arg(long)]
+    pub(crate) no_open: bool,
+
+    /// Write the page as one file that opens without a server, with less detail; with `-` to standard
+    /// output.
+    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["port", "no_open"])]
+    pub(crate) html: Option<PathBuf>,
+}
+
+const VIEW_EXAMPLES: &str = "\
+Examples:
+  plimsoll view snapshot.pickle                  open it in the browser; Ctrl-C ends it
+  plimsoll view rank*.pickle.xz                  ranks beside each other
+  plimsoll view run.zip --no-open --port 8000    print the address only
+  plimsoll view snapshot.pickle --html peak.html one file to send to somebody
+
+The page is served to this machine only, at an address that nobody can guess; nothing leaves it.
+On a machine without display, forward the port: ssh -N -L 8000:127.0.0.1:8000 machine
+
+Exit codes:
+  0  Ctrl-C ended it, or the file was written
+  2  it could not be read, or there is no memory in it";
