@@ -3,7 +3,7 @@
 
 use plimsoll_core::{
     explanation::{self, Explanation},
-    recording::Recording,
+    recording::{Begin, DeviceStats, Notes, Recording},
     trace::{
         Action, Block, BlockState, DeviceTrace, Event, Frame, PoolId, Segment, SizeClass, StackId,
         StreamId, TextId, Trace,
@@ -100,7 +100,12 @@ impl Program {
         *output
     }
 
-    fn explain(mut self) -> Explanation {
+    fn explain(self) -> Explanation {
+        self.explain_noted(Notes::default())
+    }
+
+    /// With what the agent noted.
+    fn explain_noted(mut self, notes: Notes) -> Explanation {
         self.trace.streams.push(0);
         self.trace.pools.push((0, 0));
         for (index, (address, size)) in self.live.iter().enumerate() {
@@ -125,7 +130,7 @@ impl Program {
             });
         }
         self.trace.devices.push(self.device);
-        let recording = Recording { trace: Some(self.trace), ..Recording::default() };
+        let recording = Recording { trace: Some(self.trace), notes, ..Recording::default() };
         explanation::of_recording("a test", &recording, &[])
     }
 }
@@ -282,4 +287,26 @@ fn what_was_not_recorded_is_not_called_healthy() {
     assert!(cut.is_sure());
     cut.heed(["byte 300".to_owned()], true);
     assert!(!cut.is_sure());
+}
+
+#[test]
+fn a_ring_that_lost_events_says_how_many_where_somebody_counted() {
+    let lost = |counted: Option<u64>| {
+        let mut program = Program::default();
+        program.step(false, true);
+        let made = program.device.events.actions().iter().filter(|it| **it == Action::Alloc);
+        let made = made.count() as u64;
+        let stats =
+            counted.map(|lost| DeviceStats { allocs: made + lost, ..DeviceStats::default() });
+        let begin = counted.map(|_| Begin::default());
+        let notes = Notes { begin, stats: stats.into_iter().collect(), ..Notes::default() };
+        let explanation = program.explain_noted(notes);
+        let is_said = explanation.findings.iter().any(|it| it.code == "recording/ring-too-small");
+        let window = explanation.window.unwrap();
+        assert_eq!(window.overwritten, is_said);
+        (is_said, window.overwritten_allocations)
+    };
+    assert_eq!(lost(None), (false, None));
+    assert_eq!(lost(Some(0)), (false, Some(0)));
+    assert_eq!(lost(Some(7)), (true, Some(7)));
 }

@@ -19,7 +19,9 @@ use crate::{
     cli::{Color, ReplayArgs},
     exit::Exit,
     open::{self, Opened},
+    recordings,
     sink::Sink,
+    ticker::Ticker,
 };
 
 const NOTHING_OUTSIDE: &str = "all of --capacity is PyTorch's here; on a card the CUDA context (about 0.5 GiB), NCCL and \
@@ -29,6 +31,7 @@ pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyho
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
 
+    let _ticker = Ticker::start(format!("replaying {}", recordings::file_name(&args.file)));
     let (trace, mut notes) = read(&args.file)?;
     let device = device(&trace, args.device)?;
     let torch = replay::recorded_version(&trace, device);

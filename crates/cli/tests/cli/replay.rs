@@ -1,8 +1,13 @@
 //! `plimsoll replay`: what it says, as JSON and by its exit code, however the recording is packed.
 
-use std::{fs, io::Write as _, path::PathBuf};
+use std::{fs, io::Write as _, path::PathBuf, process::Stdio};
 
-use crate::support::Place;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::support::{Place, Ran, names};
 
 fn snapshot(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/snapshots").join(name)
@@ -88,6 +93,57 @@ fn packed_files_and_recordings_are_opened() {
         assert_eq!(ran.code, Some(0), "{ran:?}");
         assert!(ran.stdout.contains("EXPLAINED"), "{ran:?}");
     }
+}
+
+#[test]
+fn standard_input_is_a_file() {
+    let place = Place::new();
+    let path = snapshot("lstm-adam-b32-s128.pickle");
+    let piped = |bytes: &[u8], arguments: &[&str]| -> Ran {
+        let mut child = place
+            .plimsoll(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // One that sees what it is given may not read it to the end.
+        let _ = child.stdin.take().unwrap().write_all(bytes);
+        child.wait_with_output().unwrap().into()
+    };
+    let bytes = fs::read(&path).unwrap();
+    let arguments = ["replay", "-", "--capacity", "24GiB", "--json", "-"];
+    let ran = piped(&bytes, &arguments);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stderr, "");
+    let named = place.run(&[&["replay", path.to_str().unwrap()], &arguments[2..]].concat());
+    assert_eq!(ran.stdout, named.stdout);
+    piped(b"", &["replay", "-"]).assert_sentence("not a memory snapshot");
+}
+
+/// It is waiting for the rest of its input when the signal comes.
+#[test]
+fn ctrl_c_leaves_nothing() {
+    let place = Place::new();
+    let bytes = fs::read(snapshot("oom-gpt2-b32-cap12.pickle")).unwrap();
+    let mut child = place
+        .plimsoll(&["replay", "-", "--json", "report.json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // More than the 64 KiB that a pipe holds, so that it reads by the time this returns.
+    input.write_all(&bytes[..90_000]).unwrap();
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    assert!(!output.status.success());
+    assert_eq!(output.stdout, b"");
+    let left: Vec<String> =
+        names(place.path()).into_iter().filter(|it| it != "cache" && it != "home").collect();
+    assert_eq!(left, [""; 0]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
         pickle::{Builder, Damage, Value},
         snapshot::{
             keys::{self, Record, Word},
-            object::{Kind, Object, Span, Top},
+            object::{Kind, Object, Span, Top, row},
         },
     },
     trace::{
@@ -497,10 +497,4 @@ impl Builder for Decoder {
             *it = grown;
         }
     }
-}
-
-/// A row's number. Tables that could outgrow it stop before: objects in the machine's memo, events in
-/// [`Decoder::event`], and no file has more of the rest than bytes / 2.
-fn row(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }

@@ -68,3 +68,9 @@ impl Span {
         self.first + self.len
     }
 }
+
+/// A row's number. Tables that could outgrow it stop before: objects in the machine's memo, events in
+/// the decoder, and no file has more of the rest than bytes / 2.
+pub(super) fn row(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
