@@ -15,44 +15,54 @@ use crate::{cache::reason, exit};
 #[derive(Debug)]
 pub(crate) struct Sink {
     path: PathBuf,
-    /// None for standard output.
-    file: Option<fs::File>,
-    /// The file was not there before us: if nothing is written, it goes again.
-    is_new: bool,
-    is_written: bool,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    Stdout,
+    /// It was there before.
+    Open(fs::File),
+    /// It was not, and could be made. It is made when there is something to write, so that whatever
+    /// ends us before leaves nothing.
+    New,
 }
 
 impl Sink {
-    /// Opens `path` for writing without changing what is there; `-` is standard output.
+    /// Makes sure that `path` can be written, without changing what is there; `-` is standard output.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Sink> {
-        let is_new = !path.exists();
-        let file = if path == Path::new("-") {
-            None
+        let target = if path == Path::new("-") {
+            Target::Stdout
         } else {
+            let is_new = !path.exists();
             let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-            Some(file.map_err(|error| {
+            let file = file.map_err(|error| {
                 let shown = path.display();
                 anyhow::anyhow!("cannot write {shown}: {}; nothing was run", reason(&error))
-            })?)
+            })?;
+            if is_new && fs::remove_file(path).is_ok() { Target::New } else { Target::Open(file) }
         };
-        Ok(Sink { path: path.to_owned(), file, is_new, is_written: false })
+        Ok(Sink { path: path.to_owned(), target })
     }
 
     pub(crate) fn is_stdout(&self) -> bool {
-        self.file.is_none()
+        matches!(self.target, Target::Stdout)
     }
 
     /// Writes everything, in place of what was there. A reader of our standard output that goes away is
     /// no error.
     pub(crate) fn write(mut self, bytes: &[u8], stdout: &mut dyn Write) -> anyhow::Result<()> {
-        let result = match &mut self.file {
-            None => match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        let result = match &mut self.target {
+            Target::Stdout => match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
                 Err(error) if exit::is_broken_pipe(&error) => Ok(()),
                 other => other,
             },
-            Some(file) => replace(file, bytes),
+            Target::Open(file) => replace(file, bytes),
+            Target::New => fs::write(&self.path, bytes).inspect_err(|_| {
+                // Half a report is none.
+                let _ = fs::remove_file(&self.path);
+            }),
         };
-        self.is_written = result.is_ok();
         result.map_err(|error| anyhow::anyhow!("{}", reason(&error))).with_context(|| {
             format!(
                 "cannot write {}",
@@ -63,14 +73,6 @@ impl Sink {
                 }
             )
         })
-    }
-}
-
-impl Drop for Sink {
-    fn drop(&mut self) {
-        if self.is_new && !self.is_written && self.file.is_some() {
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }
 

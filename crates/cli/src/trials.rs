@@ -154,6 +154,9 @@ impl Trials {
             settings,
             device,
         };
+        // A run of its own ends all that is below us, and a nursery would be gone without a word: the next run
+        // would take it for one that cannot be used, and so would every run after that.
+        self.nursery = None;
         let ended = launch::run(launch, &self.signals, None)?;
         Ok(self.read(command, &session, &ended))
     }

@@ -118,7 +118,7 @@ fn standard_input_is_a_file() {
     assert_eq!(ran.stderr, "");
     let named = place.run(&[&["replay", path.to_str().unwrap()], &arguments[2..]].concat());
     assert_eq!(ran.stdout, named.stdout);
-    piped(b"", &["replay", "-"]).assert_sentence("not a memory snapshot");
+    piped(b"", &["replay", "-"]).assert_sentence("the file is empty");
 }
 
 /// It is waiting for the rest of its input when the signal comes.
