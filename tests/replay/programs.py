@@ -223,7 +223,8 @@ def run(seed, folder, keeps_pools):
     stacks = r.choice([dict(context="all"), dict(context="all"), dict(context="alloc"), dict(context=None)])
     known["stacks"] = stacks["context"] == "all"
     torch.cuda.memory._record_memory_history("all", stacks="python", **stacks)
-    places = {r.randrange(N_STEPS) for _ in range(2)}
+    # Not before something has happened on every device.
+    places = {max(20, r.randrange(N_STEPS)) for _ in range(2)}
     n = 0
     try:
         for step in range(N_STEPS):

@@ -13,7 +13,10 @@ CARD = ("--gpu", "h200", "--memory", "2GiB", "--gpus", "2")
 
 
 def differences(name, plimsoll, folder, device):
-    """Mismatches, and statistics that differ. Where pools are not named, the bytes have to agree all the same."""
+    """Mismatches, and statistics that differ.
+
+    Over many programs those with pools have mismatches in some (bench/RESULTS.md); these have none.
+    """
     known = json.loads((folder / f"{name}.json").read_text())
     ran = plimsoll.run("replay", folder / f"{name}.pickle", "--device", device, "--json", "-")
     document = json.loads(ran.stdout)
@@ -27,7 +30,7 @@ def differences(name, plimsoll, folder, device):
     unseen = {"num_sync_all_streams"} | ({"num_alloc_retries"} if is_ambiguous else set())
     theirs = known["stats"][str(device)]
     wrong = {key: (ours[key], theirs[key]) for key in ours if key in theirs and key not in unseen and ours[key] != theirs[key]}
-    return [0 if has_pools else document["mismatches"], wrong]
+    return [document["mismatches"], wrong]
 
 
 @pytest.mark.parametrize("first, last", CHUNKS)
