@@ -58,7 +58,7 @@ pub(super) const FORMS: &[Form] = &[
             "cuda error in allocate: 2 (out of memory)",
             "requested amount of gpu memory (",
         ],
-        &[(Requested, "requested amount of gpu memory")],
+        &[(Requested, "requested amount of gpu memory"), (Requested, "requested size was")],
     )
     .long()
     .read(readers::tensorrt),
@@ -130,6 +130,7 @@ pub(super) const FORMS: &[Form] = &[
     .long()
     .read(readers::malloc_async),
     device(CudaMallocAsync, &["outofmemoryerror: allocation on device"], &[(Device, "on device")]),
+    device(CudaMallocAsync, &["allocation on device"], &[]).also(&["got an oom"]).long(),
     device(Cuda, &["tried to allocate more than 1eb"], &[]).read(readers::exabyte),
     device(Cuda, &["allocation was preemptively rejected"], &[(Requested, "requested size")]),
     form(
@@ -200,6 +201,10 @@ pub(super) const FORMS: &[Form] = &[
     .long()
     .read(readers::killed),
     host(&["oom-kill", "oom_kill", "oomkilled", "oom killed"], &[]),
+    // Batch systems and notebooks that end a job themselves.
+    host(&["term_memlimit", "exceeded step memory limit", "exceeded job memory limit"], &[]),
+    host(&["pbs: job killed: mem"], &[(Allocated, "killed: mem"), (Limit, "exceeded limit")]),
+    host(&["crashed after using all available ram"], &[]),
     host(&["out of memory"], &[]).also(&["srun: error", "slurmstepd", "c error: out of memory"]),
     // XLA and TensorFlow.
     device(
@@ -253,7 +258,12 @@ pub(super) const FORMS: &[Form] = &[
         &[],
     ),
     form(Perhaps, Cublas, &["cublas_status_not_initialized"], &[]).also(&["cublascreate"]),
-    device(Cudnn, &["cudnn_status_alloc_failed"], &[]),
+    device(
+        Cudnn,
+        &["cudnn_status_alloc_failed", "cudnn_status_internal_error_device_allocation_failed"],
+        &[],
+    ),
+    host(&["cudnn_status_internal_error_host_allocation_failed"], &[]),
     form(
         Perhaps,
         Cudnn,
@@ -294,11 +304,34 @@ pub(super) const FORMS: &[Form] = &[
         .also(&["out of memory"])
         .long(),
     device(Bitsandbytes, &["error out of memory at line"], &[]),
+    // FAISS; its own words, which say more than the runtime's.
+    device(
+        CudaRuntime,
+        &["standardgpuresources: alloc fail", "failed to cudamalloc"],
+        &[
+            (Requested, "failed to cudamalloc"),
+            (Requested, " size "),
+            (Device, "on device"),
+            (Device, " dev "),
+        ],
+    )
+    .also(&["out of memory"])
+    .long(),
+    device(Other, &["out of gpu memory trying to allocate"], &[(Requested, "trying to allocate")]),
+    device(Other, &["device lost"], &[]).also(&["out of memory"]),
+    device(Other, &["mem_object_allocation_failure"], &[]),
+    device(
+        Other,
+        &["there is not enough gpu video memory available"],
+        &[(Requested, "could not allocate tensor with")],
+    ),
     // The CUDA runtime and driver, whoever called them.
     device(
         CudaRuntime,
         &[
             "cuda error: out of memory",
+            "cuda: out of memory",
+            "[cuda] out of memory",
             "cuda driver error: out of memory",
             "hip error: out of memory",
             "gpuassert: out of memory",
@@ -363,6 +396,7 @@ pub(super) const FORMS: &[Form] = &[
             "exit status 137",
             "exitcode: -9",
             "exitcode : -9",
+            "return code = -9",
             "terminated with signal sigkill",
             "is killed by signal: killed",
         ],
@@ -404,6 +438,9 @@ pub(super) const TRIGGERS: &[&str] = &[
     "el0004",
     "not a failure",
     "buffer size",
+    "available ram",
+    "memlimit",
+    "device lost",
 ];
 
 #[cfg(test)]

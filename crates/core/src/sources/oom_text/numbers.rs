@@ -13,7 +13,11 @@ pub(super) fn size_at(text: &str) -> Option<(Bytes, usize)> {
         match c {
             b'0'..=b'9' => digits.push(char::from(c)),
             b'.' if next_is_digit => digits.push('.'),
-            b',' if next_is_digit && !digits.is_empty() => {}
+            b',' if next_is_digit && !digits.is_empty() => {
+                if is_decimal_comma(&bytes[at + 1..]) && !digits.contains('.') {
+                    digits.push('.');
+                }
+            }
             _ => break,
         }
         at += 1;
@@ -42,6 +46,13 @@ pub(super) fn size_at(text: &str) -> Option<(Bytes, usize)> {
     Some((scaled(&digits, shift)?, len))
 }
 
+/// Whether the comma before `rest` stands for a point, as some locales write it: `1900,00 MiB`. Between
+/// thousands there are three digits.
+fn is_decimal_comma(rest: &[u8]) -> bool {
+    let digits = rest.iter().take_while(|it| it.is_ascii_digit()).count();
+    digits != 3
+}
+
 /// `digits` times 2^`shift`, exact when it is whole.
 #[expect(
     clippy::cast_possible_truncation,
@@ -58,11 +69,24 @@ fn scaled(digits: &str, shift: u32) -> Option<Bytes> {
     (value < 9.0e18).then(|| Bytes(value.round() as u64))
 }
 
-/// The size that follows `word` in `text` (both lower case), after blanks and colons.
+/// The size that follows `word` in `text` (both lower case), after blanks and colons. Of a rounded size
+/// and the exact one behind it, `378.60m (396990720 bytes)`, the exact one.
 pub(super) fn after(text: &str, word: &str) -> Option<Bytes> {
     let at = text.find(word)? + word.len();
     let rest = text[at..].trim_start_matches([' ', ':', '=', '(', '`', '\'']);
-    size_at(rest).map(|(it, _)| it)
+    let (size, len) = size_at(rest)?;
+    Some(exact(&rest[len..]).unwrap_or(size))
+}
+
+/// ` (396990720 bytes)` at the beginning of `text`.
+fn exact(text: &str) -> Option<Bytes> {
+    let (inside, _) = text.strip_prefix(" (")?.split_once(')')?;
+    inside
+        .trim_end_matches('s')
+        .ends_with(" byte")
+        .then(|| size_at(inside))
+        .flatten()
+        .map(|it| it.0)
 }
 
 /// The size that stands before `word` in `text`: `8.77 GiB already allocated`.
@@ -118,6 +142,9 @@ mod tests {
             ("4770354232 bytes.", Bytes(4_770_354_232)),
             ("25,600,000 bytes", Bytes(25_600_000)),
             ("21.95g of", Bytes(23_568_633_037)),
+            ("1900,00 mib of", Bytes::mib(1900)),
+            ("4,5 gib", Bytes::mib(4608)),
+            ("1,024.5 kib", Bytes(1_049_088)),
             ("372.76mib\n", Bytes(390_867_190)),
             ("0b", Bytes::ZERO),
             ("1024", Bytes(1024)),
@@ -131,5 +158,9 @@ mod tests {
             Some(Bytes(15_837_691_904))
         );
         assert_eq!(size_at("99999999999999999999 gib"), None);
+        assert_eq!(
+            after("allocate 378.60m (396990720 bytes) from", "allocate"),
+            Some(Bytes(396_990_720))
+        );
     }
 }
