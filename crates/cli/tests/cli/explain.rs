@@ -39,6 +39,19 @@ fn a_log_from_a_pipe() {
 }
 
 #[test]
+fn a_traceback_alone() {
+    let text = "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 88, in <module>\n    \
+                loss.backward()\n  File \"/home/u/pytorch/torch/_tensor.py\", line 521, in backward\n    \
+                torch.autograd.backward(\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate \
+                2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which 1.00 GiB is free.\n";
+    let ran = piped(&Place::new(), &["explain"], text);
+    assert!(
+        ran.stdout.starts_with("OUT OF MEMORY at train.py:88\n    loss.backward()\n"),
+        "{ran:?}"
+    );
+}
+
+#[test]
 fn nothing_of_memory_is_1_and_nothing_readable_is_2() {
     let place = Place::new();
     assert_eq!(piped(&place, &["explain"], "loss 0.3\n").code, Some(1));

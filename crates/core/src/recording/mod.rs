@@ -63,6 +63,21 @@ fn no_alloc_follows_oom(actions: &[Action]) -> bool {
 pub fn is_users_code(file: &str, line: u32) -> bool {
     let installed = ["/site-packages/", "/dist-packages/", "/plimsoll_agent/", "/lib/python3"];
     let is_installed = installed.iter().any(|it| file.contains(it));
+    // PyTorch and Transformers in a checkout of theirs, and what PyTorch's compiler wrote.
+    let developed = [
+        "/torch/nn/",
+        "/torch/autograd/",
+        "/torch/optim/",
+        "/torch/utils/",
+        "/torch/distributed/",
+        "/torch/cuda/",
+        "/torch/amp/",
+        "/torch/_",
+        "/src/transformers/",
+        "/src/accelerate/",
+        "/torchinductor_",
+    ];
+    let is_installed = is_installed || developed.iter().any(|it| file.contains(it));
     let is_nowhere = file.is_empty() || file == "??" || file.starts_with('<');
     let is_cpp = [".cpp", ".cc", ".c", ".h", ".cu", ".so"].iter().any(|it| file.ends_with(it));
     line != 0 && !is_installed && !is_nowhere && !is_cpp && !file.ends_with("/sitecustomize.py")
@@ -77,6 +92,7 @@ mod tests {
         assert!(is_users_code("/home/user/train.py", 3));
         assert!(is_users_code("train.py", 3));
         assert!(is_users_code("/opt/project/lib/models/net.py", 3));
+        assert!(is_users_code("/home/user/torch/train.py", 3));
         for file in [
             "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py",
             "/usr/lib/python3/dist-packages/numpy/core.py",
@@ -86,6 +102,10 @@ mod tests {
             "",
             "/cache/ab12/agent/plimsoll_agent/modules.py",
             "/cache/ab12/agent/sitecustomize.py",
+            "/home/user/pytorch/torch/_tensor.py",
+            "/workspace/pytorch/torch/nn/modules/linear.py",
+            "/home/user/transformers/src/transformers/trainer.py",
+            "/tmp/torchinductor_user/ab/cab4x.py",
             "/pytorch/c10/cuda/CUDACachingAllocator.cpp",
         ] {
             assert!(!is_users_code(file, 3), "{file}");

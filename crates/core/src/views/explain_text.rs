@@ -166,7 +166,8 @@ impl Report {
             rest += &format!(" at {progress}");
         }
         if let Some(at) = &oom.at {
-            rest += &format!(", at {}", place(at));
+            let comma = if rest.is_empty() { "" } else { "," };
+            rest += &format!("{comma} at {}", place(at));
         }
         if !rest.is_empty() {
             f.write_str(" ")?;

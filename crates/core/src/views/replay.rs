@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::{
+    recording::is_users_code,
     replay::{Candidate, Config, RanOut, Replay, TorchVersion, WhatIf},
     trace::{Action, EventId, Frame, StackId, Trace},
     units::Bytes,
@@ -169,10 +170,7 @@ fn where_it_ran_out(
     let RanOut { event, requested, allocated, reserved, largest_hole, .. } = ran_out;
     let frames: Vec<Frame> = report.trace.frames(report.stack_of(event)).collect();
     // The innermost line that is the user's own, or else the innermost of all.
-    let is_own = |it: &&Frame| {
-        let file = report.trace.text(it.file);
-        0 < it.line && !file.contains("site-packages") && !file.contains("/torch/")
-    };
+    let is_own = |it: &&Frame| is_users_code(report.trace.text(it.file), it.line);
     let frame = frames.iter().find(is_own).or(frames.first());
     let who = frame.map_or_else(String::new, |it| {
         format!(", {}:{} ({})", report.trace.text(it.file), it.line, report.trace.text(it.function))
