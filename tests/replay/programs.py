@@ -5,7 +5,8 @@ the allocator itself counted.
 
 runs the programs with these seeds, each in a process of its own, and writes, for each and for places inside it, FOLDER/SEED-N.pickle,
 the recording up to there, and FOLDER/SEED-N.json: `settings`, `limit` (bytes that the allocator may take, if it
-is limited) and for each device what `memory_stats` said.
+is limited), for each device what `memory_stats` said, and `asked`: every request of this program, in order, as
+[device, address, size, pool], without an address when it failed and without a pool when it was the default one's.
 With `--named-pools`, pools and graphs live to the end, where the recording names them: torch 2.11 gives
 events no pool.
 """
@@ -82,6 +83,7 @@ class Program:
         self.active = []
         self.is_limited = False
         self.graphs = []
+        self.asked = []
         self.devices = [0] if r.random() < 0.7 else list(range(n_devices))
         n_streams = r.choice([1, 1, 1, 2, 3])
         self.streams = {
@@ -94,6 +96,11 @@ class Program:
         self.uses_graphs = r.random() < 0.15
         self.uses_record_stream = r.random() < 0.4
 
+    def note(self, device, address, size):
+        # Of nested pools the innermost serves; they are all of device 0.
+        pool = self.active[-1].id if self.active and device == 0 else None
+        self.asked.append([device, address, size, pool])
+
     def allocate(self, size=None):
         r = self.r
         device = r.choice(self.devices)
@@ -101,7 +108,9 @@ class Program:
         with torch.cuda.device(device), torch.cuda.stream(r.choice(self.streams[device])):
             try:
                 self.live.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+                self.note(device, self.live[-1].data_ptr(), size)
             except torch.OutOfMemoryError:
+                self.note(device, None, size)
                 keep = r.choice([0, 2, 3])
                 self.live = self.live[::keep] if keep else []
 
@@ -118,10 +127,17 @@ class Program:
     def resize(self):
         if self.live:
             place = self.r.randrange(len(self.live))
+            tensor = self.live[place]
+            device, before = tensor.device.index, tensor.data_ptr()
+            size = self.r.choice(self.size)()
             try:
-                with torch.cuda.device(self.live[place].device):
-                    self.live[place].resize_(self.r.choice(self.size)())
+                with torch.cuda.device(device):
+                    tensor.resize_(size)
+                # A smaller one asks for nothing.
+                if tensor.data_ptr() != before:
+                    self.note(device, tensor.data_ptr(), size)
             except torch.OutOfMemoryError:
+                self.note(device, None, size)
                 self.live.pop(place)
 
     def in_pool(self, depth=0):
@@ -150,15 +166,23 @@ class Program:
         graph = torch.cuda.CUDAGraph()
         pool = r.choice(self.graphs).pool() if self.graphs and r.random() < 0.3 else None
         kept = []
+        asked = []
+        size = 0
         with torch.cuda.device(0):
             try:
                 with torch.cuda.graph(graph, pool=pool):
                     for _ in range(r.randrange(1, 8)):
-                        kept.append(torch.empty(r.choice(self.size)(), dtype=torch.uint8, device="cuda"))
+                        size = r.choice(self.size)()
+                        kept.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+                        asked.append([0, kept[-1].data_ptr(), size])
                         if kept and r.random() < 0.4:
                             kept.pop(r.randrange(len(kept)))
             except torch.OutOfMemoryError:
+                # Its pool has no name that a program could read.
+                name = pool or ("failed", len(self.asked))
+                self.asked += [[*it, name] for it in [*asked, [0, None, size]]]
                 return
+        self.asked += [[*it, graph.pool()] for it in asked]
         self.graphs.append(graph)
         if r.random() < 0.5:
             self.live.extend(kept)
@@ -183,10 +207,10 @@ class Program:
             self.capture()
 
 
-def record(path, known, devices):
+def record(path, known, program):
     torch.cuda.memory._dump_snapshot(f"{path}.pickle")
-    stats = {device: dict(torch.cuda.memory_stats(device)) for device in devices}
-    pathlib.Path(f"{path}.json").write_text(json.dumps(known | dict(stats=stats)))
+    stats = {device: dict(torch.cuda.memory_stats(device)) for device in program.devices}
+    pathlib.Path(f"{path}.json").write_text(json.dumps(known | dict(stats=stats, asked=program.asked)))
 
 
 def run(seed, folder, keeps_pools):
@@ -230,9 +254,9 @@ def run(seed, folder, keeps_pools):
         for step in range(N_STEPS):
             program.step()
             if step in places:
-                record(f"{folder}/{seed:05}-{n}", known, program.devices)
+                record(f"{folder}/{seed:05}-{n}", known, program)
                 n += 1
-        record(f"{folder}/{seed:05}-{n}", known, program.devices)
+        record(f"{folder}/{seed:05}-{n}", known, program)
     finally:
         torch.cuda.memory._record_memory_history(None)
         if other:

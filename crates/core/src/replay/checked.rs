@@ -16,6 +16,7 @@ use crate::{
         program::{Before, Op},
         recorded::{Goal, Live, Recorded},
         rounding::{allocation_size, round_size},
+        undo::undo,
     },
     trace::{
         Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings, Trace,
@@ -114,10 +115,12 @@ pub(super) struct Follower<'a> {
     pub(super) program: Program,
     pub(super) levels: Levels,
     pub(super) requested: Bytes,
-    /// The pools of segments to come, where events do not say.
+    /// The pools of segments to come, where they are known though events do not say.
     pub(super) pools: BTreeMap<usize, PoolId>,
     /// Whether any memory is not the default pool's.
     pub(super) has_private_pools: bool,
+    /// Whether events say it.
+    pub(super) names_pools: bool,
     /// The most that a request for more memory would have taken the recording to, and got it.
     pub(super) most_granted: Bytes,
     /// What a failed request would have taken it to; the least.
@@ -155,7 +158,7 @@ pub(super) fn follower<'a>(
         completed: Vec::new(),
         mismatches: Mismatches::default(),
         goal: Goal { least: 0, most: None },
-        dropped: Vec::new(),
+        walked: Vec::new(),
         need_not_grow: None,
         most_granted: 0,
         gave_up: false,
@@ -176,6 +179,7 @@ pub(super) fn follower<'a>(
         requested: Bytes::ZERO,
         pools: BTreeMap::new(),
         has_private_pools: device.segments.iter().any(|it| it.pool != PoolId(0)),
+        names_pools: device.events.names_pools(),
         most_granted: before,
         least_refused: None,
         ahead: None,
@@ -188,7 +192,11 @@ pub(super) fn follower<'a>(
         stopped: None,
     };
     if before != Bytes::ZERO || res.has_private_pools {
-        res.begin_with(Initial::of(device));
+        let mut initial = undo(device);
+        res.pools = std::mem::take(&mut initial.pools);
+        if before != Bytes::ZERO {
+            res.begin_with(initial);
+        }
     }
     res
 }
@@ -196,7 +204,6 @@ pub(super) fn follower<'a>(
 impl Follower<'_> {
     fn begin_with(&mut self, mut initial: Initial) {
         initial.place(&mut self.model);
-        self.pools = std::mem::take(&mut initial.pools);
         for (&address, held) in &initial.blocks {
             let handle = id_of(self.replay.initial.len());
             let size = held.size.unwrap_or_else(|| round_size(held.requested, &self.model.config));

@@ -38,8 +38,9 @@ pub(super) trait Driver {
     fn refuses(&mut self) -> bool {
         false
     }
-    /// A private pool that is given back next, though nothing showed so far that nobody owns it any more.
-    fn released_pool(&mut self, heap: &Heap) -> Option<PoolId> {
+    /// The private pool that is given back next, where that is known; nobody owns it any more, whether anything
+    /// showed that so far or not.
+    fn next_pool(&mut self, heap: &Heap) -> Option<PoolId> {
         let _ = heap;
         None
     }

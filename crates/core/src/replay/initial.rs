@@ -1,5 +1,5 @@
-//! What was there before the first recorded event: the end state, with every event undone from the last
-//! to the first. A recording that began late or whose ring overwrote its beginning has such a state.
+//! What was there before the first recorded event. A recording that began late or whose ring overwrote its
+//! beginning has such a state.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use crate::{
         allocator::Allocator,
         driver::Driver,
         heap::{Slot, State},
-        rounding::{SMALL_BUFFER, SMALL_SIZE, round_size},
+        rounding::{SMALL_SIZE, round_size},
     },
-    trace::{Action, BlockState, DeviceTrace, Event, PoolId, SizeClass, StreamId},
+    trace::{Action, DeviceTrace, PoolId, SizeClass, StreamId},
     units::Bytes,
 };
 
 /// The state before the first event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Initial {
-    extents: BTreeMap<u64, Extent>,
+    pub(super) extents: BTreeMap<u64, Extent>,
     pub(super) blocks: BTreeMap<u64, Held>,
-    /// The private pools of segments that later events bring, by event: before 2.12 only the end state
-    /// says whose a segment is.
+    /// Whose the segments are that later events bring, by event, where it is known: before 2.12 only the end
+    /// state says it.
     pub(super) pools: BTreeMap<usize, PoolId>,
 }
 
 /// A piece of memory got from the driver.
 #[derive(Clone, Copy, Debug)]
-struct Extent {
-    end: u64,
-    stream: StreamId,
-    pool: PoolId,
-    class: SizeClass,
-    expandable: bool,
+pub(super) struct Extent {
+    pub(super) end: u64,
+    pub(super) stream: StreamId,
+    pub(super) pool: PoolId,
+    pub(super) class: SizeClass,
+    pub(super) expandable: bool,
 }
 
 /// A block in use.
@@ -60,130 +60,6 @@ pub(super) fn reserved_before(device: &DeviceTrace) -> Bytes {
 }
 
 impl Initial {
-    /// Undoes the events of `device`, from the last to the first.
-    pub(super) fn of(device: &DeviceTrace) -> Initial {
-        let mut res = Initial::default();
-        for segment in &device.segments {
-            res.add(
-                segment.address,
-                segment.size.0,
-                Extent {
-                    end: 0,
-                    stream: segment.stream,
-                    pool: segment.pool,
-                    class: segment.size_class,
-                    expandable: segment.expandable,
-                },
-            );
-        }
-        for block in device.blocks.iter().filter(|it| it.state != BlockState::Free) {
-            let held = Held {
-                requested: block.requested,
-                size: Some(block.size),
-                pending: block.state == BlockState::PendingFree,
-                slot: None,
-            };
-            res.blocks.insert(block.address, held);
-        }
-        for index in (0..device.events.len()).rev() {
-            res.undo(index, device.events.get(index));
-        }
-        res
-    }
-
-    fn undo(&mut self, index: usize, event: Event) {
-        let at = event.address;
-        let held = |pending| Held { requested: event.size, size: None, pending, slot: None };
-        match event.action {
-            Action::Alloc => {
-                self.blocks.remove(&at);
-            }
-            Action::FreeCompleted => {
-                self.blocks.insert(at, held(true));
-            }
-            Action::FreeRequested => {
-                self.blocks.entry(at).or_insert(held(false)).pending = false;
-            }
-            Action::SegmentAlloc | Action::SegmentMap => {
-                let pool = self.cut(at, event.size.0);
-                if let Some(pool) = pool.filter(|it| *it != PoolId(0)) {
-                    self.pools.insert(index, pool);
-                }
-            }
-            Action::SegmentFree => {
-                let class =
-                    if event.size == SMALL_BUFFER { SizeClass::Small } else { SizeClass::Large };
-                let Event { stream, pool, .. } = event;
-                self.add(
-                    at,
-                    event.size.0,
-                    Extent { end: 0, stream, pool, class, expandable: false },
-                );
-            }
-            Action::SegmentUnmap => {
-                let Event { stream, pool, .. } = event;
-                let class = self.class_of_unmapped(event);
-                self.add(
-                    at,
-                    event.size.0,
-                    Extent { end: 0, stream, pool, class, expandable: true },
-                );
-            }
-            Action::Snapshot | Action::Oom | Action::Annotate | Action::Other => {}
-        }
-    }
-
-    /// Large granules are 20 MiB; ten small ones are as much, so what lies beside decides.
-    fn class_of_unmapped(&self, event: Event) -> SizeClass {
-        if !event.size.0.is_multiple_of(Bytes::mib(20).0) {
-            return SizeClass::Small;
-        }
-        let near = |it: &Extent| it.expandable && it.stream == event.stream;
-        let before = self.extents.range(..=event.address).next_back();
-        let touching = before.filter(|(_, it)| near(it) && it.end == event.address);
-        let end = event.address.saturating_add(event.size.0);
-        let after = self.extents.get(&end).filter(|it| near(it));
-        touching.map(|(_, it)| it).or(after).map_or(SizeClass::Large, |it| it.class)
-    }
-
-    fn add(&mut self, address: u64, size: u64, extent: Extent) {
-        let mut start = address;
-        let mut end = address.saturating_add(size);
-        let same = |it: &Extent| {
-            it.expandable && extent.expandable && it.class == extent.class && it.pool == extent.pool
-        };
-        if let Some((&at, before)) = self.extents.range(..address).next_back()
-            && before.end == address
-            && same(before)
-        {
-            start = at;
-        }
-        if let Some(after) = self.extents.get(&end).copied()
-            && same(&after)
-        {
-            self.extents.remove(&end);
-            end = after.end;
-        }
-        self.extents.insert(start, Extent { end, ..extent });
-    }
-
-    /// Takes a piece out; returns whose it was.
-    fn cut(&mut self, address: u64, size: u64) -> Option<PoolId> {
-        let end = address.saturating_add(size);
-        let (&start, &extent) = self.extents.range(..=address).next_back()?;
-        if extent.end < end {
-            return None;
-        }
-        self.extents.remove(&start);
-        if start < address {
-            self.extents.insert(start, Extent { end: address, ..extent });
-        }
-        if end < extent.end {
-            self.extents.insert(end, extent);
-        }
-        Some(extent.pool)
-    }
-
     /// The segments, by address: start and size. Ranges of expandable segments are not the driver's to
     /// give again.
     pub(super) fn segments(&self) -> BTreeMap<u64, u64> {

@@ -25,7 +25,9 @@ pub(super) fn run(device: &DeviceTrace, config: &Config, handles: &[u64]) -> (Re
     for _ in 0..n_lessons {
         let known = Lesson { goal: best.2.goal, ..lesson.clone() };
         let mut next = known.clone();
-        next.learn(&best.2.contradictions);
+        if !device.events.names_pools() {
+            next.learn(&best.2.contradictions);
+        }
         if next == lesson {
             break;
         }

@@ -26,6 +26,7 @@ mod stats;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod what_if;
 mod without;
 

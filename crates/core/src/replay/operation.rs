@@ -93,44 +93,66 @@ impl Follower<'_> {
 
     /// The events `start..end` released memory without any request: `empty_cache`, or the end of a pool.
     pub(super) fn released(&mut self, start: usize, end: usize) {
-        let driver = &mut self.model.driver;
-        (driver.at, driver.end, driver.want, driver.grows) = (start, end, None, false);
-        let events = &self.device.events;
-        let mut of_default = false;
-        let mut private = Vec::new();
-        for index in start..end {
-            let event = events.get(index);
-            if matches!(event.action, Action::SegmentFree | Action::SegmentUnmap) {
-                let pool = if self.has_private_pools || event.pool != PoolId(0) {
-                    self.pool_at(event.address).unwrap_or(event.pool)
-                } else {
-                    PoolId(0)
-                };
-                of_default |= pool == PoolId(0);
-                if pool != PoolId(0) && !private.contains(&pool) {
-                    private.push(pool);
-                }
-            }
-        }
         if self.keeps_more(start, end) {
             // What went is not all that the default pool could give: it was a private pool's, whose id these
             // events do not have.
+            let events = &self.device.events;
             let lost = (start..end).map(|it| events.get(it));
             let lost = lost.filter(|it| it.action == Action::SegmentFree && it.pool == PoolId(0));
             let made = lost.filter_map(|it| self.segments_made.get(&it.address)).copied();
             self.contradictions.push(made.collect());
         }
-        if of_default {
-            self.model.driver.dropped.clone_from(&private);
-            self.model.release_cached_blocks();
-            self.model.driver.dropped.clear();
-            self.program.push(Op::EmptyCache, start);
+        // Pools that went before the first segment of the default one did went by themselves.
+        let of = |this: &Self, at: usize| this.pool_lost_at(at).filter(|it| *it != PoolId(0));
+        let is_default = |it: &usize| self.pool_lost_at(*it) == Some(PoolId(0));
+        let of_default = (start..end).find(is_default);
+        let mut at = start;
+        for index in start..of_default.unwrap_or(end) {
+            if let Some(pool) = of(self, index).filter(|_| at <= index) {
+                self.complete(at, index);
+                self.begin(index, end);
+                self.model.release_private_pool(pool);
+                self.program.push(Op::DropPool(pool), index);
+                at = self.model.driver.at.max(index);
+            }
         }
-        for pool in private {
-            self.model.release_private_pool(pool);
-            self.program.push(Op::DropPool(pool), start);
+        self.begin(at, end);
+        if of_default.is_some() {
+            let n_ops = self.program.ops.len();
+            let ownerless = self.model.ownerless.clone();
+            self.model.release_cached_blocks();
+            self.program.push(Op::EmptyCache, at);
+            self.dropped_before(n_ops, at, &ownerless);
         }
         self.settle(start, end);
+    }
+
+    /// The events `at..end` are what the model has to explain; nothing was asked for.
+    fn begin(&mut self, at: usize, end: usize) {
+        let driver = &mut self.model.driver;
+        (driver.at, driver.end, driver.want, driver.grows) = (at, end, None, false);
+        driver.walked.clear();
+    }
+
+    /// What the events `start..end` complete.
+    pub(super) fn complete(&mut self, start: usize, end: usize) {
+        for at in start..end {
+            let event = self.device.events.get(at);
+            if event.action == Action::FreeCompleted {
+                self.begin(at, at);
+                self.free(at, event, false, true);
+            }
+        }
+    }
+
+    /// Pools that were given back by the way, and that were not in `ownerless`: nobody owned them any more
+    /// before the operation that begins at `n_ops`.
+    fn dropped_before(&mut self, n_ops: usize, event: usize, ownerless: &BTreeSet<PoolId>) {
+        for pool in std::mem::take(&mut self.model.driver.walked) {
+            if !ownerless.contains(&pool) {
+                self.program.insert(n_ops, Op::DropPool(pool), event);
+            }
+        }
     }
 
     /// Whether the default pool, after what `start..end` completes, could give back a segment that they do not
@@ -153,6 +175,7 @@ impl Follower<'_> {
         }
         let driver = &mut self.model.driver;
         (driver.at, driver.end) = (start, end);
+        driver.walked.clear();
         driver.want = (!fails).then_some(event.address);
         driver.grows = fails || driver.peek().is_some();
         if fails {
@@ -171,6 +194,9 @@ impl Follower<'_> {
         }
         self.last_pool = if fails { self.last_pool } else { pool };
         let request = Request { size: event.size, stream: event.stream, pool };
+        // Whatever gave back what it had, somebody owns it.
+        self.model.ownerless.remove(&pool);
+        let ownerless = self.model.ownerless.clone();
         let got = self.model.malloc(request);
         if pool == PoolId(0)
             && let Some(made) = self.model.driver.need_not_grow.take()
@@ -178,10 +204,7 @@ impl Follower<'_> {
             // Or it was a private pool that needed it.
             self.contradictions.push(vec![made]);
         }
-        for pool in std::mem::take(&mut self.model.driver.dropped) {
-            // Nobody owned it before the request.
-            self.program.insert(n_ops, Op::DropPool(pool), start);
-        }
+        self.dropped_before(n_ops, start, &ownerless);
         self.settle(start, end);
         if fails {
             if let Ok(slot) = got {
@@ -346,7 +369,7 @@ impl Follower<'_> {
         if self.in_private_pool {
             return self.model.heap.a_private_pool().unwrap_or(PoolId(UNNAMED_POOLS));
         }
-        if event.pool != PoolId(0) || !self.has_private_pools {
+        if self.names_pools || !self.has_private_pools {
             return event.pool;
         }
         if event.action != Action::Oom {
@@ -360,8 +383,24 @@ impl Follower<'_> {
 
     /// The pool that `address`, handed out at event `end`, belongs to; segments may come from `start` on.
     fn pool_served(&self, start: usize, end: usize, address: u64) -> PoolId {
-        let to_come = self.pools.range(start..end).next_back().map(|(_, it)| *it);
-        to_come.or_else(|| self.pool_at(address)).unwrap_or(PoolId(0))
+        if let Some((_, known)) = self.pools.range(start..end).next_back() {
+            return *known;
+        }
+        let gains = (start..end).map(|it| self.device.events.get(it));
+        let mut gains = gains
+            .filter(|it| matches!(it.action, Action::SegmentAlloc | Action::SegmentMap));
+        let pool = match gains.next() {
+            None => self.pool_at(address),
+            // A range grows where its unmapped addresses begin; anywhere else a new one begins.
+            Some(gain) => self.model.heap.find(gain.address).and_then(|it| {
+                let block = self.model.heap.block(it);
+                let grows = block.state == State::Unmapped
+                    && block.address == gain.address
+                    && gain.action == Action::SegmentMap;
+                grows.then(|| self.model.heap.arena_of(it).pool)
+            }),
+        };
+        pool.unwrap_or_default()
     }
 
     pub(super) fn pool_at(&self, address: u64) -> Option<PoolId> {

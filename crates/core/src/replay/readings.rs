@@ -56,8 +56,7 @@ impl<'a> Follower<'a> {
                 readings.push(Reading::DroppedPool { until: of_default });
             }
         }
-        let is_unnamed = self.device.events.get(end).pool == PoolId(0);
-        if is_unnamed && self.device.events.actions()[end] == Action::Oom {
+        if !self.names_pools && self.device.events.actions()[end] == Action::Oom {
             readings.push(Reading::OfPrivatePool);
         }
         let before = self.save();
@@ -82,13 +81,7 @@ impl<'a> Follower<'a> {
         let event = self.device.events.get(end);
         match reading {
             Reading::Request | Reading::OfPrivatePool => {
-                for at in start..loss {
-                    let event = self.device.events.get(at);
-                    if event.action == Action::FreeCompleted {
-                        (self.model.driver.at, self.model.driver.end) = (at, at);
-                        self.free(at, event, false, true);
-                    }
-                }
+                self.complete(start, loss);
                 self.in_private_pool = matches!(reading, Reading::OfPrivatePool);
                 self.malloc(loss, end, event);
                 self.in_private_pool = false;
@@ -106,11 +99,13 @@ impl<'a> Follower<'a> {
     }
 
     /// Whose segment goes back at event `at`; none when nothing does.
-    fn pool_lost_at(&self, at: usize) -> Option<PoolId> {
+    pub(super) fn pool_lost_at(&self, at: usize) -> Option<PoolId> {
         let event = self.device.events.get(at);
         let is_loss = matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
-        let found = is_loss && (self.has_private_pools || event.pool != PoolId(0));
-        found.then(|| self.pool_at(event.address).unwrap_or(event.pool))
+        is_loss.then(|| match self.has_private_pools && !self.names_pools {
+            true => self.pool_at(event.address).unwrap_or(event.pool),
+            false => event.pool,
+        })
     }
 
     fn save(&self) -> Saved<'a> {
@@ -163,7 +158,11 @@ impl<'a> Follower<'a> {
         let event = events.get(end);
         let Event { size, stream, .. } = event;
         let pool = self.pool_of(start, end, event);
-        if !self.may_release(pool) {
+        let own = |it| self.pool_lost_at(it).is_none_or(|it| it == pool);
+        // Above a split limit a request gives back of its own pool what it needs.
+        let may_release = self.may_release(pool)
+            || (self.model.config.max_split_size.is_some() && (loss..until).all(own));
+        if !may_release {
             return false;
         }
         let params = self.model.params(Request { size, stream, pool });

@@ -29,8 +29,8 @@ pub(super) struct Recorded<'a> {
     /// The blocks that were completed while streams were waited for.
     pub(super) completed: Vec<u32>,
     pub(super) mismatches: Mismatches,
-    /// The private pools that this operation gave back.
-    pub(super) dropped: Vec<PoolId>,
+    /// The private pools that this operation gave back so far.
+    pub(super) walked: Vec<PoolId>,
     /// The event that got memory for a request that a free block could have served.
     pub(super) need_not_grow: Option<usize>,
     /// What the driver is known to grant: so much in all, and possibly more.
@@ -164,7 +164,7 @@ impl Driver for Recorded<'_> {
         }
     }
 
-    fn released_pool(&mut self, heap: &Heap) -> Option<PoolId> {
+    fn next_pool(&mut self, heap: &Heap) -> Option<PoolId> {
         let event = self.peek()?;
         if !matches!(event.action, Action::SegmentFree | Action::SegmentUnmap) {
             return None;
@@ -172,8 +172,8 @@ impl Driver for Recorded<'_> {
         let found = heap.find(event.address)?;
         let pool = heap.arena_of(found).pool;
         // One that keeps what was looked for is not the reason.
-        let is_new = pool != PoolId(0) && !self.dropped.contains(&pool);
-        self.dropped.extend(is_new.then_some(pool));
+        let is_new = pool != PoolId(0) && !self.walked.contains(&pool);
+        self.walked.extend(is_new.then_some(pool));
         is_new.then_some(pool)
     }
 

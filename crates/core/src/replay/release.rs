@@ -97,10 +97,13 @@ impl<D: Driver> Allocator<D> {
         self.synchronize_and_free_events();
         self.release_blocks(PoolId(0), SizeClass::Large);
         self.release_blocks(PoolId(0), SizeClass::Small);
-        for pool in self.ownerless.clone() {
+        // PyTorch walks a hash map; a recording shows in which order it did.
+        let mut left = self.ownerless.clone();
+        while let Some(pool) = self.driver.next_pool(&self.heap) {
+            left.remove(&pool);
             self.release_private_pool(pool);
         }
-        while let Some(pool) = self.driver.released_pool(&self.heap) {
+        for pool in left {
             self.release_private_pool(pool);
         }
     }

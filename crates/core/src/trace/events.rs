@@ -150,6 +150,11 @@ impl Events {
         &self.actions
     }
 
+    /// Whether any event names a pool other than the default one: torch 2.12 and later do.
+    pub fn names_pools(&self) -> bool {
+        !self.pools.0.is_empty()
+    }
+
     /// Keeps the first `len` events.
     pub fn truncate(&mut self, len: usize) {
         self.actions.truncate(len);
