@@ -22,8 +22,9 @@ fn run() -> Result<(), String> {
     let phantom = workspace.join("crates/phantom");
     let agent = workspace.join("agent");
     let out = PathBuf::from(variable("OUT_DIR")?);
+    let nvrtc = workspace.join("crates/nvrtc");
     let addresses = workspace.join("crates/addresses");
-    for path in [&phantom, &addresses, &agent, &workspace.join("Cargo.lock")] {
+    for path in [&phantom, &nvrtc, &addresses, &agent, &workspace.join("Cargo.lock")] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=build.rs");
@@ -33,7 +34,9 @@ fn run() -> Result<(), String> {
     // Elsewhere `main.rs` refuses to compile with a sentence of its own.
     if variable("CARGO_CFG_TARGET_OS")? == "linux" && variable("CARGO_CFG_TARGET_ARCH")? == "x86_64"
     {
-        files.push(("lib/libcuda.so.1".to_owned(), build_phantom(&workspace, &out)?));
+        let built = build_libraries(&workspace, &out)?;
+        files.push(("lib/libcuda.so.1".to_owned(), built.join("libplimsoll_phantom.so")));
+        files.push(("lib/libplimsoll_nvrtc.so".to_owned(), built.join("libplimsoll_nvrtc.so")));
     }
     let mut scripts = Vec::new();
     python_files(&agent, &mut scripts)
@@ -46,12 +49,14 @@ fn run() -> Result<(), String> {
         .map_err(|error| format!("cannot write the table of bundled files: {error}"))
 }
 
-fn build_phantom(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
+/// Builds what is loaded into the script's process: the folder of the libraries.
+fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
     let target_dir = out.join("phantom");
     let mut cargo = Command::new(variable("CARGO")?);
     cargo
         .current_dir(workspace)
-        .args(["build", "--quiet", "--package", "plimsoll-phantom", "--release", "--target-dir"])
+        .args(["build", "--quiet", "--package", "plimsoll-phantom", "--package", "plimsoll-nvrtc"])
+        .args(["--release", "--target-dir"])
         .arg(&target_dir)
         // What is embedded is what users load: no debugging sections.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
@@ -74,10 +79,11 @@ fn build_phantom(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
             println!("cargo::warning={line}");
         }
         return Err(
-            "the phantom (crates/phantom) does not build; see the warnings above".to_owned()
+            "the phantom (crates/phantom, crates/nvrtc) does not build; see the warnings above"
+                .to_owned(),
         );
     }
-    Ok(target_dir.join("release/libplimsoll_phantom.so"))
+    Ok(target_dir.join("release"))
 }
 
 /// The agent's files below `folder`, sorted, without what Python leaves there.

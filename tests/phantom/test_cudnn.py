@@ -61,3 +61,26 @@ def test_torch_takes_that_workspace(phantom):
         """
     )
     assert ran.values == pytest.approx(shape["workspaces"]["forward"], abs=512)
+
+
+def test_attention_is_compiled_by_nobody(phantom, tmp_path):
+    """cuDNN compiles a kernel for each shape; nothing is launched, so it gets a compiler that makes nothing.
+    What torch compiles it keeps for real runs, so torch gets the real one."""
+    ran = phantom(
+        f"""
+        import json, os, torch
+        import torch.nn.functional as F
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        os.environ["PYTORCH_KERNEL_CACHE_PATH"] = {str(tmp_path)!r}
+        q = torch.empty(2, 4, 256, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            out = F.scaled_dot_product_attention(q, q, q, is_causal=True)
+            out.sum().backward()
+        torch.special.airy_ai(torch.ones(4, device="cuda"))
+        print(json.dumps([type(out.grad_fn).__name__, "libplimsoll_nvrtc.so" in open("/proc/self/maps").read()]))
+        """
+    )
+    assert ran.values == ["ScaledDotProductCudnnAttentionBackward0", True]
+    (kept,) = tmp_path.iterdir()
+    assert kept.stat().st_size > 1000, "machine code with a kernel in it"

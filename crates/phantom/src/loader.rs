@@ -1,6 +1,7 @@
-//! `dlopen`, for one purpose: cuDNN opens cublasLt by name to build its matrix-product engines on
-//! it, and the real cublasLt has no answer without a device. cuDNN gets ours; every other request,
-//! of whichever library, goes to the real `dlopen` as if we were not there.
+//! `dlopen`, for what cuDNN opens by name: cublasLt, on which it builds its matrix-product engines, and
+//! which has no answer without a device; and NVRTC, with which it compiles attention, at the better part
+//! of a second for each shape, though nothing will be launched. cuDNN gets ours; every other request, of
+//! whichever library, goes to the real `dlopen` as if we were not there.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn dlopen(_name: *const c_char, _flags: c_int) -> *mut c_v
     )
 }
 
-/// A handle to this library if cuDNN asks for cublasLt, null for "ask the real one".
+/// A handle to a library of ours if cuDNN asks for what it stands for, null for "ask the real one".
 extern "C" fn decide(name: *const c_char, _flags: c_int, caller: *const c_void) -> *mut c_void {
     let real = real();
     if name.is_null() {
@@ -46,11 +47,19 @@ extern "C" fn decide(name: *const c_char, _flags: c_int, caller: *const c_void) 
     // SAFETY: not null; `dlopen` asks for a terminated string.
     let wanted = unsafe { CStr::from_ptr(name) }.to_bytes();
     let base = wanted.rsplit(|&it| it == b'/').next().unwrap_or(wanted);
-    if !base.starts_with(b"libcublasLt.so") || !called_by_cudnn(caller) {
+    // This library is loaded, under its soname; the other lies beside it, where the loader looks.
+    let (ours, flags) = if base.starts_with(b"libcublasLt.so") {
+        (c"libcuda.so.1", libc::RTLD_NOW | libc::RTLD_NOLOAD)
+    } else if base.starts_with(b"libnvrtc.so") {
+        (c"libplimsoll_nvrtc.so", libc::RTLD_NOW)
+    } else {
+        return std::ptr::null_mut();
+    };
+    if !called_by_cudnn(caller) {
         return std::ptr::null_mut();
     }
-    // SAFETY: the real `dlopen`; this library is loaded under its soname.
-    unsafe { real(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) }
+    // SAFETY: the real `dlopen`.
+    unsafe { real(ours.as_ptr(), flags) }
 }
 
 fn real() -> unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void {

@@ -1,32 +1,18 @@
-#!/usr/bin/env python3
-"""Training scripts of many kinds, each in a few lines, as people write them; written before the phantom could run them all.
-
-    scripts.py list            their names
-    scripts.py NAME            runs one on cuda:0 and prints what the allocator reached, as one line of JSON
-
-Models and data are seeded and small; the data are made on the CPU where a data loader would. What they reached on an
-H200 is in h200-scripts/truth.json.
-"""
+"""Fields of work, a script each: reinforcement learning, graphs, text lines, translation, images, detection, series."""
 
 import contextlib
 import copy
-import json
-import sys
 
 import torch
+import torch.nn as nn
 import torch.nn.functional as F
-from torch import nn
+
+from . import kind
 
 DEVICE = "cuda"
-SCRIPTS = {}
 
 
-def script(function):
-    SCRIPTS[function.__name__.replace("_", "-")] = function
-    return function
-
-
-@script
+@kind
 def ppo_mlp():
     """Actor and critic, categorical actions, generalised advantages, clipped objective, four epochs of minibatches."""
 
@@ -70,10 +56,9 @@ def ppo_mlp():
                 loss.backward()
                 nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
                 optimizer.step()
-    return 3
 
 
-@script
+@kind
 def gnn_scatter():
     """Message passing with index_add and attention by scatter_reduce; a graph of the size of Cora, ten times."""
     nodes, edges = 27080, 105560
@@ -106,10 +91,9 @@ def gnn_scatter():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return 4
 
 
-@script
+@kind
 def gcn_sparse():
     """A graph convolution through torch.sparse.mm with a normalised COO adjacency."""
     nodes, edges = 20000, 100000
@@ -125,10 +109,9 @@ def gcn_sparse():
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-    return 4
 
 
-@script
+@kind
 def crnn_ctc():
     """Convolutions, two bidirectional LSTM layers and CTC over lines of text."""
 
@@ -157,10 +140,9 @@ def crnn_ctc():
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 5)
         optimizer.step()
-    return 4
 
 
-@script
+@kind
 def vae_conv():
     """A convolutional VAE in mixed precision with transposed convolutions."""
     encoder = nn.Sequential(nn.Conv2d(3, 32, 4, 2, 1), nn.SiLU(), nn.Conv2d(32, 64, 4, 2, 1), nn.SiLU(), nn.Conv2d(64, 128, 4, 2, 1), nn.SiLU(), nn.Flatten(), nn.Linear(128 * 64, 256)).to(DEVICE)
@@ -178,10 +160,9 @@ def vae_conv():
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
-    return 4
 
 
-@script
+@kind
 def seq2seq_gru():
     """Bahdanau attention over packed sequences, teacher forcing, GRU encoder and cell by cell decoder."""
 
@@ -223,10 +204,9 @@ def seq2seq_gru():
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    return 3
 
 
-@script
+@kind
 def lstm_language_model():
     """Word-level language model with tied weights, truncated backpropagation and half precision by autocast."""
 
@@ -257,10 +237,9 @@ def lstm_language_model():
     model.eval()
     with torch.no_grad():
         model(torch.randint(0, 10000, (200, 10)).to(DEVICE), None)
-    return 6
 
 
-@script
+@kind
 def diffusion_unet_ema():
     """A small U-Net with attention and time embedding, EMA of the weights, bf16 autocast."""
 
@@ -320,10 +299,9 @@ def diffusion_unet_ema():
         optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), 0.01)
-    return 4
 
 
-@script
+@kind
 def detection_rois():
     """Boxes proposed by a grid, chosen by top-k, pooled by roi_align and classified."""
     import torchvision
@@ -349,10 +327,9 @@ def detection_rois():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return 4
 
 
-@script
+@kind
 def detection_nms():
     """torchvision's RetinaNet with its own losses, in training, and with its non-maximum suppression, in evaluation."""
     import torchvision
@@ -369,10 +346,9 @@ def detection_nms():
     model.eval()
     with torch.no_grad():
         model(images)
-    return 3
 
 
-@script
+@kind
 def moe_transformer():
     """A transformer whose feed-forward layers are eight experts, two for each token, gathered by index_add."""
 
@@ -415,10 +391,9 @@ def moe_transformer():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return 4
 
 
-@script
+@kind
 def mamba_scan():
     """A selective state space layer as cumulative sums in log space, depthwise convolutions and gates."""
 
@@ -448,10 +423,9 @@ def mamba_scan():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return 4
 
 
-@script
+@kind
 def timeseries_fft():
     """Series decomposed with an FFT: the strongest periods are chosen and mixed by 2-D convolutions (as TimesNet), then FNet layers."""
 
@@ -480,10 +454,9 @@ def timeseries_fft():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return 4
 
 
-@script
+@kind
 def gaussian_process():
     """Exact Gaussian process regression: cholesky, triangular solves and log determinants."""
     x, y = torch.rand(1200, 6).to(DEVICE), torch.randn(1200).to(DEVICE)
@@ -498,10 +471,9 @@ def gaussian_process():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return 4
 
 
-@script
+@kind
 def wgan_gp():
     """A critic with gradient penalty (gradients of gradients through convolutions), and its generator."""
     generator = nn.Sequential(nn.ConvTranspose2d(64, 256, 4), nn.ReLU(), nn.ConvTranspose2d(256, 128, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(128, 64, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(64, 3, 4, 2, 1), nn.Tanh()).to(DEVICE)
@@ -522,10 +494,9 @@ def wgan_gp():
         g.zero_grad()
         loss.backward()
         g.step()
-    return 3
 
 
-@script
+@kind
 def graphed_training():
     """A whole training step captured in a CUDA graph and replayed."""
     model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Dropout(0.1), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)).to(DEVICE)
@@ -552,21 +523,3 @@ def graphed_training():
         x.copy_(torch.randn(512, 256))
         y.copy_(torch.randint(0, 10, (512,)))
         graph.replay()
-    return 8
-
-
-def main():
-    if len(sys.argv) != 2 or (sys.argv[1] != "list" and sys.argv[1] not in SCRIPTS):
-        sys.exit(__doc__)
-    name = sys.argv[1]
-    if name == "list":
-        print("\n".join(SCRIPTS))
-        return
-    torch.manual_seed(0)
-    steps = SCRIPTS[name]()
-    torch.cuda.synchronize()
-    print(json.dumps({"name": name, "allocated_peak": torch.cuda.max_memory_allocated(), "reserved_peak": torch.cuda.max_memory_reserved(), "steps": steps}))
-
-
-if __name__ == "__main__":
-    main()
