@@ -11,7 +11,7 @@ import sys
 EXIT_CODE = 86
 """How a process ends whose torch we do not support; the CLI then reports the sentence."""
 
-_SUPPORTED = {"2.11": "13", "2.8": "12"}
+_SUPPORTED = {"2.11": "13", "2.10": "12", "2.9": "12", "2.8": "12", "2.7": "12", "2.6": "12"}
 """Versions of PyTorch, and the CUDA that each has to be built for."""
 
 _EXPECTED = "plimsoll needs PyTorch 2.11 built for CUDA 13, or 2.8 built for CUDA 12, on Linux x86-64"
