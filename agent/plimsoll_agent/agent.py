@@ -128,7 +128,7 @@ class Agent:
             self._finish_with_multiprocessing()
         self.live = True
         self._recording.write("architectures", values=_architectures(self._torch))
-        remark = support.remark(self._torch.__version__)
+        remark = support.remark(support.installed(self._torch.__file__))
         if remark and phantom.is_here():
             self._recording.note("torch-version", remark)
         self._memory.start()

@@ -15,6 +15,7 @@ import gc
 import math
 import os
 import pickle
+import re
 import sys
 
 from plimsoll_agent.guard import guarded
@@ -49,11 +50,9 @@ class Memory:
         if self.started:
             return
         most = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
-        arguments = ("all", "alloc", "python", most, False, False, False)
-        try:
-            self._start_history(*arguments, [])  # Nothing to leave out.
-        except TypeError:  # Before PyTorch 2.11 nothing could be left out.
-            self._start_history(*arguments)
+        # What each of PyTorch 2.6-2.7, 2.8-2.10 and 2.11 added comes last: all of it off, nothing to leave out.
+        arguments = ("all", "alloc", "python", most, False, False, False, [])
+        self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True
 
@@ -170,7 +169,10 @@ class Memory:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            snapshot = self._c._cuda_memorySnapshot(None)
+            try:
+                snapshot = self._c._cuda_memorySnapshot(None)  # Of all pools.
+            except TypeError:  # Before PyTorch 2.8 there was no choice.
+                snapshot = self._c._cuda_memorySnapshot()
             # Whole or absent: a process that is killed here must not leave half a file.
             part = path + ".part"
             with open(part, "wb") as file:
@@ -179,6 +181,11 @@ class Memory:
         finally:
             if collecting:
                 gc.enable()
+
+
+def _n_arguments(function, most):
+    """How many arguments a function of PyTorch's own says that it takes, `most` if it does not say."""
+    return len(set(re.findall(r"\barg\d+\b", function.__doc__ or ""))) or most
 
 
 class Place:

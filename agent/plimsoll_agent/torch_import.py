@@ -89,15 +89,15 @@ class _Loader:
 def _refuse_if_unsupported(origin):
     from plimsoll_agent import support
 
-    version, cuda = support.installed(origin)
-    found = support.objection(version, cuda)
+    build = support.installed(origin)
+    found = support.objection(build)
     if found is None:
         return
     from plimsoll_agent.recording import Recording
 
     reason, sentence = found
     recording = Recording(os.environ["PLIMSOLL_SESSION"])
-    recording.write("unsupported", reason=reason, text=sentence, torch=version, cuda=cuda)
+    recording.write("unsupported", reason=reason, text=sentence, torch=build.version, cuda=build.cuda)
     # No message: the command line says the sentence once, however many processes ended here.
     raise SystemExit(support.EXIT_CODE)
 

@@ -61,10 +61,12 @@ def test_without_a_session_nothing_happens(bare):
     "version, cuda, reason, says",
     [
         ("2.11.0+cpu", None, "no-cuda-build", "built without CUDA"),
-        ("2.6.0+cu124", "12.4", "version", "2.6.0+cu124 (CUDA 12.4)"),
-        ("2.11.0+cu128", "12.8", "version", "(CUDA 12.8)"),
-        ("2.8.0+cu130", "13.0", "version", "2.8 built for CUDA 12"),
-        ("2.80.0+cu128", "12.8", "version", "2.80.0"),
+        ("2.5.1+cu124", "12.4", "version", "2.5.1+cu124 (CUDA 12.4), which is older than"),
+        ("2.12.0+cu130", "13.0", "version", "2.12.0+cu130 (CUDA 13.0), which is newer than"),
+        ("2.80.0+cu128", "12.8", "version", "newer than"),
+        ("3.0.0.dev20270101+cu140", "14.0", "version", "newer than"),
+        ("2.7.1+cu118", "11.8", "cuda-version", "(CUDA 11.8)"),
+        ("unknown", "12.8", "version", "unknown (CUDA 12.8)"),
     ],
 )
 def test_an_unsupported_torch_is_refused_before_it_runs(bare, version, cuda, reason, says):
@@ -75,13 +77,62 @@ def test_an_unsupported_torch_is_refused_before_it_runs(bare, version, cuda, rea
     assert says in line["text"] and "pip install" in line["text"]
 
 
-def test_other_platforms_are_refused_and_supported_versions_are_not():
-    assert support.objection("2.11.0", "13.0", "darwin", "arm64")[0] == "not-linux"
-    assert support.objection("2.11.0", "13.0", "linux", "aarch64")[0] == "not-x86-64"
-    assert support.objection("2.11.1+cu130", "13.0", "linux", "x86_64") is None
-    assert support.objection("2.8.0+cu128", "12.8", "linux", "x86_64") is None
-    assert "not been compared with a GPU" in support.remark("2.8.0+cu128")
-    assert support.remark("2.11.0+cu130") is None
+def torch_in(folder, version_file, runtime=None):
+    """The `__init__.py` of a torch of which only that much is there; `runtime` is what its library links."""
+    os.makedirs(os.path.join(str(folder), "lib"))
+    with open(os.path.join(str(folder), "version.py"), "w", encoding="utf-8") as file:
+        file.write(version_file)
+    if runtime is not None:
+        with open(os.path.join(str(folder), "lib", "libc10_cuda.so"), "wb") as file:
+            file.write(b"\x7fELF\0libc.so.6\0" + runtime + b"\0cudaMalloc\0")
+    return os.path.join(str(folder), "__init__.py")
+
+
+@pytest.mark.parametrize(
+    "version, runtime, standing, says",
+    [
+        ("2.11.0+cu130", b"libcudart.so.13", "supported", "compared with GPUs"),
+        ("2.11.1+cu130", None, "supported", "compared with GPUs"),
+        ("2.10.0+cu128", b"libcudart.so.12", "experimental", "PyTorch 2.10.0 for CUDA 12.8 have not been compared with a GPU"),
+        ("2.9.1+cu128", b"libcudart.so.12", "experimental", "does not record which module"),
+        ("2.6.0+cu124", b"libcudart.so.12", "experimental", "not been compared with a GPU"),
+        # conda's, whose version has no more to it.
+        ("2.7.1", b"libcudart.so.12", "experimental", "2.7.1 for CUDA 12.6"),
+        ("2.11.0+cu126", b"libcudart.so.12", "experimental", "PyTorch 2.11.0 for CUDA 12.6 has not been tried"),
+        ("2.9.1+cu130", b"libcudart.so.13", "experimental", "2.9.1 for CUDA 13.0 has not been tried"),
+        ("2.11.0a0+git1234567", b"libcudart.so.12", "experimental", "2.11.0a0+git1234567 is not a release"),
+        ("2.10.0.dev20251101+cu128", b"libcudart.so.12", "experimental", "not a release"),
+        ("2.11.0a0+git1234567", b"libcublas.so.13", "unsupported", "CAFFE2_STATIC_LINK_CUDA"),
+        ("2.5.1", b"libcudart.so.12", "unsupported", "older than"),
+        ("2.7.0+cu118", b"libcudart-d0da41ae.so.11.0", "unsupported", "CUDA 11.8"),
+        ("2.6.0+rocm6.2.4", None, "unsupported", "built for AMD's ROCm 6.2.4"),
+        ("2.11.0+cpu", None, "unsupported", "built without CUDA"),
+    ],
+)
+def test_the_standing_of_a_build(tmp_path, version, runtime, standing, says):
+    cuda = {"2.7.1": "12.6", "2.11.0a0+git1234567": "12.8", "2.5.1": "12.4"}.get(version)
+    tag = version.partition("+cu")[2]
+    cuda = "%s.%s" % (tag[:2], tag[2:]) if tag else cuda
+    hip = version.partition("+rocm")[2] or None
+    lines = "__version__ = %r\ncuda: Optional[str] = %r\nhip: Optional[str] = %r\n" % (version, cuda, hip)
+    found = support.verdict(torch_in(tmp_path / "torch", lines, runtime))
+    assert found[0] == standing and says in found[1], found
+
+
+def test_a_folder_with_the_name_of_torch_is_no_torch(tmp_path):
+    assert support.verdict(str(tmp_path / "torch" / "__init__.py"))[0] == "unsupported"
+    assert support.verdict(None)[0] == "unsupported"
+
+
+def test_other_platforms_are_refused():
+    build = support.Build("2.11.1+cu130", "13.0")
+    assert support.objection(build, "darwin", "arm64")[0] == "not-linux"
+    assert support.objection(build, "win32", "AMD64")[0] == "not-linux"
+    assert support.objection(build, "linux", "aarch64")[0] == "not-x86-64"
+    assert support.objection(build, "linux", "x86_64", has_glibc=False)[0] == "no-glibc"
+    assert support.objection(build, "linux", "x86_64") is None
+    assert support.remark(build) is None
+    assert "without the global lock" in support.remark(build, has_lock=False)
 
 
 def test_a_python_without_torch_leaves_its_error(bare):

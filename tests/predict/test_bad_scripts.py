@@ -132,7 +132,7 @@ def test_python_without_torch(plimsoll):
 
 @pytest.mark.parametrize(
     ("version", "cuda", "says"),
-    [("2.11.0+cpu", None, "without CUDA"), ("2.6.0+cu124", "12.4", "2.6.0"), ("2.12.0+cu130", "13.0", "2.12.0")],
+    [("2.11.0+cpu", None, "without CUDA"), ("2.5.1+cu124", "12.4", "2.5.1"), ("2.12.0+cu130", "13.0", "2.12.0")],
 )
 def test_another_torch(plimsoll, version, cuda, says):
     package = plimsoll.folder / "elsewhere" / "torch"

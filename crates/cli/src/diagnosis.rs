@@ -170,7 +170,7 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
                  script without {option}"
             );
         }
-        if let Ok(probe) = python::probe(&command.program)
+        if let Ok(probe) = python::probe(&command.program, None)
             && probe.torch.is_none()
         {
             let python = &probe.executable;

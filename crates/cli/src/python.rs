@@ -4,7 +4,8 @@ use std::{path::Path, process::Command};
 
 use serde_json::Value;
 
-/// The answer is the last line that it prints; a user's `sitecustomize` may print, too.
+/// The answer is the last line that it prints; a user's `sitecustomize` may print, too. With the agent's folder
+/// as its argument, the agent says how far that torch is supported.
 const PROBE: &str = "\
 import importlib.util, json, os, platform, sys
 torch = None
@@ -18,6 +19,14 @@ if spec is not None:
         torch['cuda'] = names.get('cuda')
     except Exception:
         pass
+    if sys.argv[1:]:
+        sys.path.insert(0, sys.argv[1])
+        sys.dont_write_bytecode = True
+        from plimsoll_agent import support
+        conda = os.path.join(sys.prefix, 'conda-meta')
+        names = os.listdir(conda) if os.path.isdir(conda) else []
+        torch['is_condas'] = any(it.startswith(('pytorch-', 'libtorch-')) for it in names)
+        torch['standing'], torch['why'] = support.verdict(spec.origin)
 print()
 print(json.dumps({'executable': sys.executable, 'version': platform.python_version(),
                   'implementation': platform.python_implementation(), 'libc': ' '.join(platform.libc_ver()),
@@ -42,15 +51,48 @@ pub(crate) struct Torch {
     /// The version of CUDA that it was built for; none for a CPU build.
     pub(crate) cuda: Option<String>,
     pub(crate) path: String,
+    /// Whether conda installed it.
+    pub(crate) is_condas: bool,
+    /// What the agent says of it, where it was asked.
+    pub(crate) support: Option<Support>,
 }
 
-/// Asks `python`, in the environment that a script would get.
-pub(crate) fn probe(python: &Path) -> anyhow::Result<Probe> {
+/// How far a torch is supported.
+#[derive(Clone, Debug)]
+pub(crate) struct Support {
+    pub(crate) standing: Standing,
+    /// A sentence, without a capital letter and a full stop.
+    pub(crate) why: String,
+}
+
+/// The agent's three words for it (`support.py`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Standing {
+    /// Predictions have been compared with GPUs.
+    Supported,
+    /// Runs, but nobody has compared, or not even tried this build of it.
+    Experimental,
+    /// Is refused.
+    Unsupported,
+}
+
+impl Standing {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Standing::Supported => "supported",
+            Standing::Experimental => "experimental",
+            Standing::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// Asks `python`, in the environment that a script would get, and the agent in that folder.
+pub(crate) fn probe(python: &Path, agent: Option<&Path>) -> anyhow::Result<Probe> {
     let shown = python.display();
-    let output = Command::new(python)
-        .args(["-c", PROBE])
-        .output()
-        .map_err(|error| anyhow::anyhow!("cannot run {shown}: {}", crate::cache::reason(&error)))?;
+    let output =
+        Command::new(python).args(["-c", PROBE]).args(agent).output().map_err(|error| {
+            anyhow::anyhow!("cannot run {shown}: {}", crate::cache::reason(&error))
+        })?;
     let text = String::from_utf8_lossy(&output.stdout);
     let answer: Option<Value> = text.lines().last().and_then(|it| serde_json::from_str(it).ok());
     let Some(answer) = answer else {
@@ -63,6 +105,8 @@ pub(crate) fn probe(python: &Path) -> anyhow::Result<Probe> {
         version: text(it, "version"),
         cuda: text(it, "cuda"),
         path: text(it, "path").unwrap_or_default(),
+        is_condas: it.get("is_condas").and_then(Value::as_bool).unwrap_or(false),
+        support: support(text(it, "standing"), text(it, "why")),
     });
     Ok(Probe {
         executable: text(&answer, "executable").unwrap_or_default(),
@@ -71,4 +115,11 @@ pub(crate) fn probe(python: &Path) -> anyhow::Result<Probe> {
         libc: text(&answer, "libc").unwrap_or_default(),
         torch,
     })
+}
+
+fn support(standing: Option<String>, why: Option<String>) -> Option<Support> {
+    let standing = standing?;
+    let all = [Standing::Supported, Standing::Experimental, Standing::Unsupported];
+    let standing = all.into_iter().find(|it| it.name() == standing)?;
+    Some(Support { standing, why: why? })
 }

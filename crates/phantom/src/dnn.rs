@@ -12,6 +12,11 @@
 //! is for work on a device, is zeros. The sizes are then cuDNN's own: all 32,444 that an H200 gave
 //! for recurrent networks without packed sequences, and 700 for CTC, come out equal
 //! (`bench/libraries`).
+//!
+//! cuDNN 9.1 and 9.5 have no such descriptor. They are asked with a handle as `PyTorch` does it, that of
+//! `handles`.
+
+mod handles;
 
 use std::ffi::{CString, c_int, c_ulonglong, c_void};
 use std::sync::OnceLock;
@@ -88,6 +93,7 @@ type SetAttribute = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c
 
 /// The functions of the real library that we call.
 struct Real {
+    version: unsafe extern "C" fn() -> usize,
     create: unsafe extern "C" fn(c_int, *mut Descriptor) -> i32,
     set: SetAttribute,
     finalize: unsafe extern "C" fn(Descriptor) -> i32,
@@ -116,6 +122,9 @@ fn real() -> Option<&'static Real> {
                 (!at.is_null()).then_some(at)
             };
             Some(Real {
+                version: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> usize>(
+                    symbol(c"cudnnGetVersion")?,
+                ),
                 create: std::mem::transmute::<
                     *mut c_void,
                     unsafe extern "C" fn(c_int, *mut Descriptor) -> i32,
@@ -140,6 +149,19 @@ fn real() -> Option<&'static Real> {
         }
     })
     .as_ref()
+}
+
+/// Whether the real library can be told of a device without a handle: its version, if it cannot.
+fn version_without_descriptors() -> Option<usize> {
+    static VERSION: OnceLock<Option<usize>> = OnceLock::new();
+    *VERSION.get_or_init(|| {
+        let real = real()?;
+        let mut descriptor = std::ptr::null_mut();
+        // SAFETY: the real functions with arguments as their header asks; a descriptor that is made stays.
+        let (made, version) =
+            unsafe { ((real.create)(DEVICE_DESCRIPTOR, &raw mut descriptor), (real.version)()) };
+        (made != SUCCESS).then_some(version)
+    })
 }
 
 /// The description of the imagined card, as a descriptor of the real library. All devices of the
@@ -181,6 +203,10 @@ pub unsafe extern "C" fn cudnnBackendSetAttribute(
     values: *const c_void,
 ) -> i32 {
     let Some(real) = real() else { return NOT_INITIALIZED };
+    if version_without_descriptors().is_some() {
+        // SAFETY: the caller's own arguments.
+        return unsafe { (real.set)(descriptor, name, kind, count, values) };
+    }
     let set_device = |name| match device() {
         // SAFETY: a finalized descriptor of the real library, which copies the pointer.
         Some(it) => unsafe {
@@ -220,7 +246,10 @@ fn handle() -> *const c_void {
     static HANDLE: OnceLock<Box<Handle>> = OnceLock::new();
     let handle = HANDLE.get_or_init(|| {
         let mut handle = Box::new(Handle([0; 1 << 16]));
-        if let Some(device) = device() {
+        if let (Some(version), Some(card)) = (version_without_descriptors(), card::current()) {
+            let begin = handles::begin(version, card);
+            handle.0[..begin.len()].copy_from_slice(&begin);
+        } else if let Some(device) = device() {
             let start = device.cast::<u8>().wrapping_add(IN_DESCRIPTOR);
             let card = card::current();
             let described = card.and_then(|card| {

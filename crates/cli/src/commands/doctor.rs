@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::{
     cache::{Cache, bundle, bundle::Bundle, session::Session},
     cli::{Color, DoctorArgs, GhostWeights},
-    commands::predict::largest,
+    commands::predict::largest_for,
     exit::Exit,
     launch::{self, End, Launch, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
-    python::{self, Probe},
+    python::{self, Probe, Standing, Torch},
 };
 
 /// What the last check runs. It needs nothing of the user's.
@@ -61,7 +61,9 @@ fn examine() -> Vec<Check> {
             return res;
         }
     };
-    let probe = match python::probe(&python) {
+    let bundle = cache.as_ref().and_then(|it| Bundle::unpack(it).ok());
+    let agent = bundle.as_ref().map(Bundle::agent);
+    let probe = match python::probe(&python, agent.as_deref()) {
         Ok(probe) => probe,
         Err(error) => {
             add("python", Found::Bad(format!("{error:#}; set PLIMSOLL_PYTHON to a Python 3")));
@@ -81,14 +83,28 @@ fn examine() -> Vec<Check> {
         return res;
     };
     let version = torch.version.as_deref().unwrap_or("of unknown version");
-    let built_for =
-        torch.cuda.as_ref().map_or_else(|| "the CPU".to_owned(), |it| format!("CUDA {it}"));
-    add("torch", Found::Good(format!("{version}, built for {built_for} ({})", torch.path)));
+    let built_for = torch
+        .cuda
+        .as_ref()
+        .map_or_else(|| "without CUDA".to_owned(), |it| format!("for CUDA {it}"));
+    let from = if torch.is_condas { " by conda" } else { "" };
+    add("torch", Found::Good(format!("{version}, built{from} {built_for} ({})", torch.path)));
+    if let Some(it) = &torch.support {
+        let text = format!("{}: {}", it.standing.name(), it.why);
+        let found = match it.standing {
+            Standing::Supported => Found::Good(text),
+            Standing::Experimental => Found::Note(text),
+            Standing::Unsupported => Found::Bad(text),
+        };
+        let is_refused = matches!(found, Found::Bad(_));
+        add("support", found);
+        if is_refused {
+            return res;
+        }
+    }
     if let Some(cache) = cache {
-        add(
-            "phantom",
-            try_out(&cache, python).unwrap_or_else(|error| Found::Bad(format!("{error:#}"))),
-        );
+        let tried = try_out(&cache, python, torch);
+        add("phantom", tried.unwrap_or_else(|error| Found::Bad(format!("{error:#}"))));
     }
     res
 }
@@ -118,8 +134,8 @@ fn describe_cache(cache: &Cache) -> Found {
 }
 
 /// Puts a tensor on the phantom, and reads what the agent says of it.
-fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
-    let card = largest();
+fn try_out(cache: &Cache, python: PathBuf, torch: &Torch) -> anyhow::Result<Found> {
+    let card = largest_for(Some(torch));
     let bundle = Bundle::unpack(cache)?;
     let signals = Signals::hold()?;
     let session = Session::create(cache)?;
@@ -154,12 +170,7 @@ fn try_out(cache: &Cache, python: PathBuf) -> anyhow::Result<Found> {
     }
     Ok(match ended.end {
         End::Code(0) if recordings.iter().any(|it| it.notes.begin.is_some()) => {
-            let text = format!("put a tensor on a phantom {} in {seconds:.1} s", card.name);
-            let mut remarks = recordings.iter().flat_map(|it| &it.notes.remarks);
-            match remarks.find(|it| it.code == "torch-version") {
-                Some(it) => Found::Note(format!("{text}; {}", it.text)),
-                None => Found::Good(text),
-            }
+            Found::Good(format!("put a tensor on a phantom {} in {seconds:.1} s", card.name))
         }
         End::Code(0) => {
             Found::Bad("the agent did not come in; does this Python ignore PYTHONPATH?".to_owned())

@@ -1,7 +1,9 @@
 //! `plimsoll predict`: runs the script on the phantom, reads what it left, says what that means.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{self, IsTerminal as _, Write},
     path::Path,
 };
@@ -32,7 +34,7 @@ use crate::{
         self, Device, End, Ended, Launch, Progress, Ranks, ScriptCommand, ScriptOutput, Signals,
         Stop,
     },
-    record,
+    python, record,
     sink::Sink,
 };
 
@@ -40,8 +42,7 @@ use crate::{
 const NARROW: u16 = 60;
 const WIDE: u16 = 100;
 /// What the report says without `--gpu`.
-const NO_GPU_CHOSEN: &str =
-    "no --gpu was given, so this ran on the largest card; the list above says which carry it";
+const NO_GPU_CHOSEN: &str = "no --gpu was given, so this ran on the largest card that the installed PyTorch has kernels for; the list above says which carry it";
 /// Where the width is not known.
 const USUAL: u16 = 80;
 
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     if env::var_os("PLIMSOLL_SESSION").is_some_and(|it| Path::new(&it).is_dir()) {
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
     }
-    let card = card(args.gpu.as_deref(), args.memory)?;
+    let card = card(args.gpu.as_deref(), args.memory, &args.command)?;
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
     let conf = phantom_conf(args, &card, ranks);
     let command = ScriptCommand::resolve(&args.command)?;
@@ -99,10 +100,19 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     })
 }
 
-/// The card to imitate: by name, from a file, or the largest there is.
-pub(crate) fn card(gpu: Option<&str>, memory: Option<Bytes>) -> anyhow::Result<Card> {
+/// The card to imitate: by name, from a file, or the largest that the command's torch has kernels for.
+pub(crate) fn card(
+    gpu: Option<&str>,
+    memory: Option<Bytes>,
+    command: &[OsString],
+) -> anyhow::Result<Card> {
     let card = match gpu {
-        None => largest().clone(),
+        None => {
+            let interpreter = ScriptCommand::resolve(command).ok().filter(ScriptCommand::is_python);
+            let interpreter = interpreter.map(|it| it.program).or_else(|| launch::python().ok());
+            let torch = interpreter.and_then(|it| python::probe(&it, None).ok()?.torch);
+            largest_for(torch.as_ref()).clone()
+        }
         Some(given) if given.ends_with(".toml") || given.contains('/') => {
             let text = fs::read_to_string(given).map_err(|error| {
                 anyhow::anyhow!("cannot read the card {given}: {}", cache::reason(&error))
@@ -126,6 +136,22 @@ pub(crate) fn card(gpu: Option<&str>, memory: Option<Bytes>) -> anyhow::Result<C
 pub(crate) fn largest() -> &'static Card {
     let cards = cards::catalogue().iter();
     cards.max_by_key(|it| it.total).expect("the catalogue is not empty")
+}
+
+/// The same of those that a torch has kernels for: compilers before CUDA 12.8 know no Blackwell (release notes
+/// of CUDA 12.8), and PyTorch's wheels for them hold nothing that a driver could translate.
+pub(crate) fn largest_for(torch: Option<&python::Torch>) -> &'static Card {
+    const FIRST_WITH_BLACKWELL: (u32, u32) = (12, 8);
+    const BLACKWELL: u32 = 10;
+    let cuda = torch.and_then(|it| {
+        let (major, minor) = it.cuda.as_deref()?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    });
+    if cuda.is_none_or(|it: (u32, u32)| FIRST_WITH_BLACKWELL <= it) {
+        return largest();
+    }
+    let known = cards::catalogue().iter().filter(|it| it.compute_capability.0 < BLACKWELL);
+    known.max_by_key(|it| it.total).unwrap_or_else(|| largest())
 }
 
 /// What the phantom is told: the card, how many of it, and what the user assumes.
@@ -232,4 +258,32 @@ fn show(prediction: &Prediction, color: Color, out: &mut dyn Write) -> anyhow::R
     let width = usize::from(width.clamp(NARROW, WIDE));
     // The script has written to the same terminal.
     super::write(out, &format!("\n{}", text::prediction(prediction, styles, width)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_choice_the_card_is_one_that_the_torch_has_kernels_for() {
+        let chosen = |cuda: Option<&str>| {
+            let torch = python::Torch {
+                version: None,
+                cuda: cuda.map(str::to_owned),
+                path: String::new(),
+                is_condas: false,
+                support: None,
+            };
+            largest_for(Some(&torch)).id.as_str()
+        };
+        assert_eq!(chosen(Some("12.4")), "h200");
+        assert_eq!(chosen(Some("12.6")), "h200");
+        assert_eq!(chosen(Some("12.8")), "b200");
+        assert_eq!(chosen(Some("12.10")), "b200");
+        assert_eq!(chosen(Some("13.0")), "b200");
+        // What is not known is found out by the run.
+        assert_eq!(chosen(None), "b200");
+        assert_eq!(chosen(Some("twelve")), "b200");
+        assert_eq!(largest_for(None).id, "b200");
+    }
 }

@@ -53,7 +53,10 @@ impl ScriptCommand {
     pub(crate) fn is_python(&self) -> bool {
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let version = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"));
-        version.is_some_and(|it| it.chars().all(|c| c.is_ascii_digit() || c == '.'))
+        // `python3.13t` has no global lock.
+        version
+            .map(|it| it.strip_suffix('t').unwrap_or(it))
+            .is_some_and(|it| it.chars().all(|c| c.is_ascii_digit() || c == '.'))
     }
 
     /// The options of a Python interpreter that come before the script, and the script: a file, or

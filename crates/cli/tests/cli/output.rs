@@ -159,6 +159,46 @@ fn doctor_says_what_is_missing() {
     assert!(ran.stdout.contains("does not answer as a Python 3 would"), "{ran:?}");
 }
 
+/// A fake interpreter that answers as one with that torch would, and the doctor's words on it.
+fn doctor_on(torch: &str) -> Ran {
+    let place = Place::new();
+    let body = format!(
+        r#"echo '{{"executable": "/x/python", "version": "3.13.0", "implementation": "CPython", "libc": "glibc 2.31", "torch": {torch}}}'"#
+    );
+    let python = place.script("my-python", &body);
+    let mut command = place.plimsoll(&["doctor"]);
+    Ran::from(command.env("PLIMSOLL_PYTHON", &python).output().unwrap())
+}
+
+#[test]
+fn doctor_says_how_far_a_torch_is_supported() {
+    let ran = doctor_on(
+        r#"{"version": "2.11.0+cpu", "cuda": null, "path": "/x/torch", "standing": "unsupported", "why": "it is built without CUDA"}"#,
+    );
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.stdout.contains("ok    torch    2.11.0+cpu, built without CUDA (/x/torch)\n"),
+        "{ran:?}"
+    );
+    let bad = "bad   support  unsupported: it is built without CUDA\n\nnot able to predict\n";
+    assert!(ran.stdout.ends_with(bad), "a refused torch is not tried: {ran:?}");
+
+    let ran = doctor_on(
+        r#"{"version": "2.7.1", "cuda": "12.6", "path": "/x/torch", "is_condas": true, "standing": "experimental", "why": "not compared"}"#,
+    );
+    assert!(
+        ran.stdout.contains("ok    torch    2.7.1, built by conda for CUDA 12.6 (/x/torch)\n"),
+        "{ran:?}"
+    );
+    assert!(ran.stdout.contains("note  support  experimental: not compared\n"), "{ran:?}");
+    assert!(ran.stdout.contains("bad   phantom  the agent did not come in"), "{ran:?}");
+
+    let ran = doctor_on(
+        r#"{"version": "2.11.0+cu130", "cuda": "13.0", "path": "/x/torch", "standing": "supported", "why": "compared"}"#,
+    );
+    assert!(ran.stdout.contains("ok    support  supported: compared\n"), "{ran:?}");
+}
+
 #[test]
 fn help_has_examples_and_exit_codes() {
     let place = Place::new();

@@ -29,14 +29,14 @@ fn card(args: &FitArgs) -> anyhow::Result<Card> {
             "nothing says what it is to fit; name a card with --gpu, or a size with --budget"
         );
     }
-    let card = predict::card(args.gpu.as_deref(), args.memory)?;
+    let card = predict::card(args.gpu.as_deref(), args.memory, &args.command)?;
     let Some(budget) = args.budget else { return Ok(card) };
     if card.total < budget {
         let (name, total) = (&card.name, card.total);
         anyhow::bail!("--budget {budget} is more than the {total} of {name}; give less");
     }
     // The phantom refuses what is beyond it, so the allocator sees the budget as it would see a full card.
-    predict::card(args.gpu.as_deref(), Some(budget))
+    predict::card(args.gpu.as_deref(), Some(budget), &args.command)
 }
 
 /// What is limited, for people, and how much of it there is.
