@@ -12,6 +12,7 @@ replaced in PyTorch, all of it:
     multiprocessing.spawn._wrap              below
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
+    OutOfMemoryError.__init__                oom
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
 

@@ -9,12 +9,14 @@ One JSON object a line comes in on standard input, one goes out for each run tha
 """
 
 import ast
+import atexit
 import importlib
 import json
 import os
 import select
 import signal
 import sys
+import threading
 import types
 
 from plimsoll_agent import frames
@@ -56,8 +58,7 @@ def serve():
             if pid == 0:
                 orders.close()
                 answers.close()
-                _become(program, order)
-                return
+                _live(program, order)
             pidfd = os.pidfd_open(pid)
             running[pidfd] = (order["id"], pid)
             poll.register(pidfd, select.POLLIN)
@@ -85,8 +86,41 @@ def _is_untouched():
     return torch is not None and not torch.cuda.is_initialized()
 
 
+def _live(program, order):
+    """In the child: the script from its first line to its end, and everything that runs at exit.
+
+    Then the process is over at once. Python would first take apart all that the nursery has imported, object
+    by object, in pages that the child has only borrowed; that costs more than most scripts do.
+    """
+    code = 0
+    try:
+        _become(program, order)
+    except SystemExit as end:
+        code = _exit_code(end)
+    except BaseException as error:
+        # As Python does it at the end of a program; the agent looks for it there.
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _exit_code(end):
+    """What `sys.exit` was given, as a process's exit code."""
+    if end.code is None or isinstance(end.code, int):
+        return (end.code or 0) & 0xFF
+    print(end.code, file=sys.stderr)
+    return 1
+
+
 def _become(program, order):
-    """In the child: the script, as if Python had been started with it."""
+    """The script, as if Python had been started with it."""
     signal.set_wakeup_fd(-1)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(log, 1)
@@ -98,6 +132,7 @@ def _become(program, order):
     torch = sys.modules["torch"]
     # An import may have asked for the number of devices, which on a real GPU spoils a fork.
     torch.cuda._is_in_bad_fork = lambda: False
+    _tell_the_allocator(torch, order["environment"].get("PYTORCH_CUDA_ALLOC_CONF"))
     from plimsoll_agent import agent
 
     agent.install(torch)
@@ -112,6 +147,14 @@ def _become(program, order):
     main.__dict__.update(__file__=script, __builtins__=__builtins__, __cached__=None)
     sys.modules["__main__"] = main
     exec(code, main.__dict__)
+
+
+def _tell_the_allocator(torch, settings):
+    """It read the environment when torch was imported."""
+    if settings:
+        name = "_accelerator_setAllocatorSettings"
+        tell = getattr(torch._C, name, None) or torch._C._cuda_cudaCachingAllocator_set_allocator_settings
+        tell(settings)
 
 
 def _import_what_it_imports(program):

@@ -3,8 +3,14 @@
 The allocator tells an observer before it raises, so the place is exact and the stack complete. The
 message exists only in the exception. So the line is held back for a moment, until the exception
 passes one of our hooks, the program goes on, or it ends.
+
+Not every refusal becomes an exception of the program: PyTorch's convolutions try cuDNN's algorithms one
+after the other, and one whose workspace does not fit is passed over in C++. Such a program runs on a
+card that is nearly full, only with another algorithm. It is told apart by the exception's own
+constructor: nobody in Python was given one.
 """
 
+import functools
 import sys
 
 from plimsoll_agent import frames
@@ -24,15 +30,42 @@ class OutOfMemory:
         self._phases = phases
         self._tensors = tensors
         self._held_back = None
+        self._was_raised = False
+        self._sees_raising = True
         self._times = 0
 
     def observe(self):
         """Asks the allocator to tell us. Needs CUDA to be initialised."""
         self._torch._C._cuda_attach_out_of_memory_observer(self._ran_out)
+        self._notice_raising()
+
+    def _notice_raising(self):
+        kind = self._torch.OutOfMemoryError
+        make = kind.__init__
+        if getattr(make, "of_plimsoll", False):
+            return
+
+        @functools.wraps(make)
+        def __init__(error, *args, **kwargs):
+            make(error, *args, **kwargs)
+            self._raised(error)
+
+        __init__.of_plimsoll = True
+        try:
+            kind.__init__ = __init__
+        except TypeError:
+            self._sees_raising = False
+
+    @guarded
+    def _raised(self, error):
+        if self._held_back is not None:
+            self._was_raised = True
+            self._held_back["message"] = str(error)
 
     @guarded
     def _ran_out(self, device, requested, total, free):
         self.go_on()
+        self._was_raised = not self._sees_raising
         stack = frames.stack(sys._getframe(1))
         if not stack and self._phases.thread is not None:
             # The autograd engine has no Python stack; who called `backward` has.
@@ -78,6 +111,13 @@ class OutOfMemory:
 
     def _write(self, caught):
         line, self._held_back = self._held_back, None
+        if caught and not self._was_raised:
+            self._recording.note(
+                "algorithm-refused",
+                "there was no room for the workspace of cuDNN's first choice at times, and PyTorch took another "
+                "algorithm: it fits, but may be slower",
+            )
+            return
         line["caught"] = caught
         self._recording.write("oom", **line)
 

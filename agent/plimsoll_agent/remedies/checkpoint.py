@@ -112,7 +112,7 @@ def _run_in_pieces(torch, chain, segments):
                 return value
 
             holder = torch.nn.ModuleList()
-            holder.__dict__["_modules"] = dict(enumerate(piece))
+            holder.__dict__["_modules"] = {str(i): it for i, it in enumerate(piece)}
             value = torch.utils.checkpoint.checkpoint(
                 through,
                 value,

@@ -25,6 +25,9 @@ use crate::{
 /// The variable that holds the allocator's settings.
 pub(crate) const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
+/// Steps by which two runs are compared.
+const EARLY: u32 = 2;
+
 /// Where trials are made.
 pub(crate) struct Trials {
     card: Card,
@@ -34,6 +37,8 @@ pub(crate) struct Trials {
     nursery: Option<Kept>,
     signals: Signals,
     may_nurse: bool,
+    /// Weights on the host may be ghosts: tried once, they changed nothing. None before.
+    may_ghost: Option<bool>,
     pub(crate) n_runs: u64,
 }
 
@@ -54,14 +59,31 @@ pub(crate) struct Trial {
     pub(crate) n_ooms: usize,
     /// Somebody asked us to stop.
     pub(crate) interrupted: Option<Signal>,
+    /// How often the allocator was full, gave its free memory back and went on.
+    pub(crate) n_retries: u64,
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
     notes: Vec<serde_json::Value>,
+    /// Where memory was at each mark of the first steps: allocations so far, and bytes, by device.
+    early: Vec<(Vec<u64>, Vec<Bytes>)>,
 }
 
 impl Trial {
     /// The agent's lines of this kind: `blocks`, `work`, `split`.
     pub(crate) fn noted(&self, kind: &str) -> Option<&serde_json::Value> {
         self.notes.iter().rev().find(|it| it["kind"] == kind)
+    }
+
+    /// Whether both asked for the same memory, step by step. Two runs of the very same script may differ by
+    /// the rest of a block that was not worth splitting.
+    fn is_like(&self, other: &Trial) -> bool {
+        let close = |a: &Bytes, b: &Bytes| a.0.abs_diff(b.0) <= a.0.max(1 << 30) / 1000;
+        let same = |(a, b): (&(Vec<u64>, Vec<Bytes>), &(Vec<u64>, Vec<Bytes>))| {
+            a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| close(a, b))
+        };
+        let is_same_length = self.early.len() == other.early.len();
+        is_same_length
+            && self.early.iter().zip(&other.early).all(same)
+            && (&self.failure, self.n_ooms) == (&other.failure, other.n_ooms)
     }
 
     /// Whether it ran at least one step, and never out of memory.
@@ -75,7 +97,8 @@ impl Trials {
         let cache = Cache::open()?;
         let bundle = Bundle::unpack(&cache)?;
         let signals = Signals::hold().context("cannot hold signals")?;
-        Ok(Trials { card, cache, bundle, nursery: None, signals, may_nurse: true, n_runs: 0 })
+        let (nursery, may_nurse, may_ghost, n_runs) = (None, true, None, 0);
+        Ok(Trials { card, cache, bundle, nursery, signals, may_nurse, may_ghost, n_runs })
     }
 
     /// What every run has: the card.
@@ -92,30 +115,54 @@ impl Trials {
     ) -> anyhow::Result<Trial> {
         let command = ScriptCommand::resolve(words)?;
         self.n_runs += 1;
-        let session = Session::create(&self.cache)?;
-        session.configure(&self.card.phantom_conf(1))?;
-        // The allocator reads its settings while torch is imported.
-        let alone = settings.iter().any(|(name, _)| *name == ALLOC_CONF);
-        if alone {
+        let needs_own_process = settings.iter().any(|(name, value)| {
+            // Which allocator it is, is decided while torch is imported; the rest can be told later.
+            *name == ALLOC_CONF && value.to_string_lossy().contains("backend")
+        });
+        if needs_own_process {
             return self.run_alone(&command, settings, stop);
         }
         if self.may_nurse && !self.nursery.as_ref().is_some_and(|it| serves(it, &command)) {
             self.nursery = self.start(&command)?;
             self.may_nurse = self.nursery.is_some();
         }
-        if let Some(kept) = &mut self.nursery
-            && serves(kept, &command)
-        {
-            let arguments = command.script_arguments().1;
-            let order = Order { arguments, session: &session, stop, settings };
-            if let Some(ended) = kept.nursery.run(order, &self.signals)? {
-                return Ok(self.read(&command, &session, &ended));
+        let ghosts = self.may_ghost == Some(true);
+        if let Some(trial) = self.run_in_nursery(&command, settings, stop, ghosts)? {
+            if self.may_ghost.is_none() && trial.interrupted.is_none() {
+                let again = self.run_in_nursery(&command, settings, stop, true)?;
+                self.may_ghost = Some(again.is_some_and(|it| it.is_like(&trial)));
             }
-            // It died with the run, or cannot do it: the run is made again, by itself.
-            self.nursery = None;
-            self.may_nurse = false;
+            return Ok(trial);
         }
         self.run_alone(&command, settings, stop)
+    }
+
+    /// Runs it in the nursery; nothing if there is none for it. With `ghosts`, large tensors on the host have no
+    /// values: filling weights with random numbers is most of what a short run of most scripts does.
+    fn run_in_nursery(
+        &mut self,
+        command: &ScriptCommand,
+        settings: &[Setting],
+        stop: Stop,
+        ghosts: bool,
+    ) -> anyhow::Result<Option<Trial>> {
+        let Some(kept) = self.nursery.as_mut().filter(|it| serves(it, command)) else {
+            return Ok(None);
+        };
+        let session = Session::create(&self.cache)?;
+        session.configure(&self.card.phantom_conf(1))?;
+        let arguments = command.script_arguments().1;
+        let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
+        let mut settings = settings.to_vec();
+        settings.push(("PLIMSOLL_GHOST_WEIGHTS", when.word().into()));
+        let order = Order { arguments, session: &session, stop, settings: &settings };
+        if let Some(ended) = kept.nursery.run(order, &self.signals)? {
+            return Ok(Some(self.read(command, &session, &ended)));
+        }
+        // It died with the run, or cannot do it: the run is made again, by itself.
+        self.nursery = None;
+        self.may_nurse = false;
+        Ok(None)
     }
 
     /// Runs `words` once on another card, as a process of its own.
@@ -181,6 +228,12 @@ impl Trials {
             nothing.then(|| "it ended without a training step".to_owned())
         });
         let n_ooms = recordings.iter().map(|it| it.notes.ooms.len()).sum();
+        let n_retries = recordings.iter().flat_map(|it| &it.notes.stats).map(|it| it.retries).sum();
+        let marks = recordings.iter().flat_map(|it| &it.notes.marks);
+        let early = marks
+            .filter(|it| it.step <= EARLY)
+            .map(|it| (it.place.allocs.clone(), it.allocated.clone()))
+            .collect();
         let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
         let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
         Trial {
@@ -188,7 +241,9 @@ impl Trials {
             failure,
             n_ooms,
             interrupted: ended.interrupted,
+            n_retries,
             notes: notes.collect(),
+            early,
         }
     }
 }

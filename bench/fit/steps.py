@@ -1,0 +1,132 @@
+"""Seconds of a step with each remedy, on a real GPU; one JSON line for each.
+
+    python bench/fit/steps.py [SECONDS]      on a machine with a GPU, nothing else on it
+
+Every case is forked from a process that has done the imports, and has the GPU to itself. The remedies are the
+agent's own, so nothing of plimsoll but its agent is needed.
+"""
+
+import json
+import os
+import runpy
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
+BATCH = {"gpt2": 8, "llama": 8, "bert": 16, "vit": 64, "resnet50": 96, "mlp": 8192, "unet": 32, "lstm": 256}
+SMALL = {"gpt2": 1, "llama": 1, "bert": 1, "vit": 4, "resnet50": 8, "mlp": 256, "unet": 2, "lstm": 16}
+HALF = {"gpt2": 6, "llama": 6, "bert": 6, "vit": 6, "resnet50": 8, "unet": 3}
+LANGUAGE = ("gpt2", "llama", "bert")
+
+
+def remedy(name, **parameters):
+    return dict(parameters, id=name)
+
+
+PLANS = {
+    "plain": [],
+    "autocast": [remedy("autocast")],
+    "micro-batches 2": [remedy("micro-batches", parts=2)],
+    "checkpoint": [remedy("checkpoint")],
+    "micro-batches 4": [remedy("micro-batches", parts=4)],
+    "autocast + checkpoint": [remedy("autocast"), remedy("checkpoint")],
+    "offload": [remedy("offload")],
+    "fused": [remedy("fused")],
+    "tf32": [remedy("tf32")],
+    "optimizer-in-backward": [remedy("optimizer-in-backward")],
+    "checkpoint half": [remedy("checkpoint")],
+    "chunked-loss": [remedy("chunked-loss")],
+    "foreach": [remedy("foreach")],
+    "autocast + micro-batches 2": [remedy("autocast"), remedy("micro-batches", parts=2)],
+    "autocast + micro-batches 4 + checkpoint": [remedy("autocast"), remedy("micro-batches", parts=4), remedy("checkpoint")],
+}
+SMALL_PLANS = ("plain", "autocast", "checkpoint", "fused")
+PROFILED = ("plain", "autocast", "checkpoint", "micro-batches 4")
+
+
+def cases():
+    """(model, batch, name, remedies); what matters most comes first."""
+    for name, plan in PLANS.items():
+        for model, batch in BATCH.items():
+            if name == "checkpoint half":
+                if model not in HALF:
+                    continue
+                plan = [remedy("checkpoint", blocks=list(range(HALF[model])))]
+            if name == "chunked-loss" and model not in LANGUAGE:
+                continue
+            yield model, batch, name, plan
+        if name in SMALL_PLANS:
+            for model, batch in SMALL.items():
+                yield model, batch, name, plan
+
+
+def run(model, batch, name, plan, lock):
+    out = tempfile.mktemp(suffix=".json")
+    pid = os.fork()
+    if pid == 0:
+        os.environ["TIMING_LOCK"] = lock
+        null = os.open(out + ".log", os.O_WRONLY | os.O_CREAT)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        code = 1
+        try:
+            if plan:
+                import torch
+                from plimsoll_agent import remedies
+
+                remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), Silent())
+            sys.argv = ["train.py", "--model", model, "--batch-size", str(batch), "--steps", "8", "--out", out]
+            if name in PROFILED and batch == BATCH[model]:
+                sys.argv.append("--profile")
+            runpy.run_path(str(HERE / "train.py"), run_name="__main__")
+            code = 0
+        except BaseException as error:
+            os.write(2, repr(error)[-600:].encode())
+        os._exit(code)
+    return pid, out
+
+
+class Silent:
+    """A recording that nobody reads."""
+
+    def write(self, kind, **fields):
+        pass
+
+    def note(self, code, text):
+        pass
+
+
+def main():
+    import torch  # noqa: F401
+    import torchvision.models  # noqa: F401
+    from transformers import (  # noqa: F401
+        BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+    )  # fmt: skip
+
+    began, most = time.time(), float(sys.argv[1]) if sys.argv[1:] else 220.0
+    lock = tempfile.mktemp()
+    open(lock, "w").close()
+    waiting, running = list(cases()), {}
+    while waiting or running:
+        # Two: while one has the GPU the other gets ready.
+        while waiting and len(running) < 2 and time.time() - began < most:
+            case = waiting.pop(0)
+            pid, out = run(*case, lock)
+            running[pid] = (case, out)
+        if not running:
+            break
+        pid, status = os.wait()
+        (model, batch, name, plan), out = running.pop(pid)
+        told = {"model": model, "batch": batch, "plan": name, "remedies": plan, "at": round(time.time() - began, 1)}
+        if os.path.exists(out):
+            told.update(json.load(open(out)))
+        else:
+            told["error"] = open(out + ".log", errors="replace").read()[-300:]
+        print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()
