@@ -189,8 +189,10 @@ fn pareto(mut states: Vec<State>) -> Vec<State> {
 /// Fewer states: what is kept is rounded up, so that nothing fits that would not.
 fn coarser(states: Vec<State>, budget: i64) -> Vec<State> {
     let lowest = states.first().map_or(0, |it| it.kept);
-    let grain = (budget.saturating_sub(lowest) / i64::try_from(MOST_STATES / 2).unwrap_or(1)).max(1);
-    let up = |it: State| State { kept: lowest + (it.kept - lowest + grain - 1) / grain * grain, ..it };
+    let grain =
+        (budget.saturating_sub(lowest) / i64::try_from(MOST_STATES / 2).unwrap_or(1)).max(1);
+    let up =
+        |it: State| State { kept: lowest + (it.kept - lowest + grain - 1) / grain * grain, ..it };
     pareto(states.into_iter().map(up).collect())
 }
 
@@ -211,7 +213,10 @@ impl Pass {
         for i in 1..=readings.len() {
             let ends = readings.get(i).is_none_or(|it| {
                 matches!(it.at, At::Enter(_))
-                    && matches!(readings.get(i - 1), Some(Reading { at: At::Back(_) | At::End, .. }))
+                    && matches!(
+                        readings.get(i - 1),
+                        Some(Reading { at: At::Back(_) | At::End, .. })
+                    )
             });
             if ends {
                 let pass = Pass::of(&readings[start..i]);
@@ -347,7 +352,8 @@ mod tests {
 
     #[test]
     fn a_thousand_different_blocks_are_solved_and_stay_below() {
-        let all: Vec<_> = (0..1000_u64).map(|i| (1_000_000 + i * 7919 % 100_003, i % 13, 17)).collect();
+        let all: Vec<_> =
+            (0..1000_u64).map(|i| (1_000_000 + i * 7919 % 100_003, i % 13, 17)).collect();
         let seconds: Vec<f64> = (0..1000_u32).map(|i| 1.0 + f64::from(i * 31 % 97)).collect();
         let blocks = measured(&all, &seconds);
         let budget = Bytes(500_000_000);

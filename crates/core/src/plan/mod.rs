@@ -8,7 +8,7 @@ mod remedies;
 mod time;
 
 pub use file::PlanError;
-pub use remedies::{CATALOGUE, Kind, Numbers, find};
+pub use remedies::{CATALOGUE, Kind, Numbers, Offer, find};
 pub use time::{Factor, Work, factor, seconds};
 
 use serde_json::json;

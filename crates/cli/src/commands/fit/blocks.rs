@@ -12,7 +12,10 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use super::{plans::Search, ranking::{self, Candidate}};
+use super::{
+    plans::Search,
+    ranking::{self, Candidate},
+};
 use crate::{launch::Stop, trials::Trial};
 
 /// So many choices are proven at most.
@@ -78,10 +81,13 @@ impl Search<'_> {
 /// `plan` in a run that measures, with these blocks checkpointed, or with all.
 fn measuring(plan: &Plan, blocks: Option<Vec<u64>>) -> Plan {
     let measure = Remedy::plain("checkpoint").with("measure", Value::Number(1));
-    instead(plan, &match blocks {
-        Some(blocks) => measure.with("blocks", Value::Numbers(blocks)),
-        None => measure,
-    })
+    instead(
+        plan,
+        &match blocks {
+            Some(blocks) => measure.with("blocks", Value::Numbers(blocks)),
+            None => measure,
+        },
+    )
 }
 
 /// `plan` with these blocks checkpointed.

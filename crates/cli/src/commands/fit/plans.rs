@@ -9,7 +9,7 @@ use std::{
 
 use plimsoll_core::{
     cards::Card,
-    plan::{CATALOGUE, Numbers, Plan, Remedy, Value, find},
+    plan::{CATALOGUE, Numbers, Offer, Plan, Remedy, Value, find},
     prediction::Prediction,
     units::Bytes,
     views::plan::{self as view, Proposal},
@@ -43,7 +43,7 @@ pub(super) fn run(
     for id in args.allow.iter().chain(&args.forbid) {
         if find(id).is_none() {
             let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
-            anyhow::bail!("there is no remedy {id}; there are {}, allocator", known.join(", "));
+            anyhow::bail!("there is no remedy {id}; there are {}", known.join(", "));
         }
     }
     let json = args.json.as_deref().map(Sink::open).transpose()?;
@@ -320,9 +320,15 @@ impl Search<'_> {
     }
 
     fn may(&self, id: &str) -> bool {
+        let Some(kind) = find(id) else { return false };
         let args = self.args;
-        let is_allowed = args.allow.is_empty() || args.allow.iter().any(|it| it == id);
-        let keeps = find(id).is_some_and(|it| it.numbers != Numbers::Precision);
+        let is_named = args.allow.iter().any(|it| it == id);
+        let is_allowed = match kind.offer {
+            Offer::Usual => args.allow.is_empty() || is_named,
+            Offer::Asked => is_named,
+            Offer::ByHand => false,
+        };
+        let keeps = kind.numbers < Numbers::Precision;
         is_allowed && !args.forbid.iter().any(|it| it == id) && (keeps || !args.keep_numerics)
     }
 
@@ -365,7 +371,12 @@ impl Search<'_> {
         }
     }
 
-    pub(super) fn trial(&mut self, plan: &Plan, stop: Stop, more: &[Setting]) -> anyhow::Result<Trial> {
+    pub(super) fn trial(
+        &mut self,
+        plan: &Plan,
+        stop: Stop,
+        more: &[Setting],
+    ) -> anyhow::Result<Trial> {
         let mut settings = settings(plan);
         settings.extend(more.iter().cloned());
         let trial = self.trials.run(self.words, &settings, stop)?;
