@@ -100,7 +100,7 @@ for _ in range(7):
 result += [p.detach() for p in model.parameters()]
 """
 
-SMALL = {"chunked-loss": {"smallest": 1}, "offload": {"smallest": 1}, "micro-batches": {"parts": 3}}
+SMALL = {"optimizer-offload": {"chunk": 200}, "chunked-loss": {"smallest": 1}, "offload": {"smallest": 1}, "micro-batches": {"parts": 3}}
 
 
 def remedy(id, **parameters):
@@ -115,7 +115,18 @@ def worst(a, b):
     )
 
 
-EXACT = ["checkpoint", "offload", "foreach", "fused", "set-to-none", "chunked-loss", "optimizer-in-backward"]
+EXACT = [
+    "checkpoint",
+    "offload",
+    "foreach",
+    "fused",
+    "set-to-none",
+    "chunked-loss",
+    "optimizer-in-backward",
+    "optimizer-offload",
+    "detach-losses",
+    "no-grad-evaluation",
+]
 
 
 @pytest.mark.parametrize("id", EXACT)
@@ -161,6 +172,95 @@ def test_autocast_stays_near(trainer):
     assert 1e-6 < losses < 0.05
 
 
+def test_float16_stays_near_and_the_script_sees_true_gradients(trainer):
+    arguments = {"dtype": "float32", "clip": 0.5, "accumulate": 2}
+    plain = trainer.run(LOOP, arguments=arguments)
+    changed = trainer.run(LOOP, remedy("autocast-fp16"), arguments=arguments)
+    assert 1e-6 < worst(plain, changed) < 0.05  # Norms of gradients too.
+
+
+OVERFLOW = """
+import torch
+model = torch.nn.Linear(4, 1, bias=False)
+before = model.weight.detach().clone()
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+result = []
+for step in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.full((2, 4), 60000.0 if step == 0 else 1.0)).float().mean() * (300 if step == 0 else 1)
+    loss.backward()
+    result.append(model.weight.grad.clone())
+    optimizer.step()
+    result.append((model.weight.detach() != before).sum())
+"""
+
+
+def test_a_step_that_overflows_is_left_out(trainer):
+    first, moved_first, second, moved_second, *_ = trainer.run(OVERFLOW, "autocast-fp16")
+    assert not torch.isfinite(first).all() and moved_first == 0
+    assert torch.allclose(second, torch.ones_like(second), rtol=1e-3) and moved_second == 4
+
+
+def test_a_scaler_of_the_script_is_not_doubled(trainer):
+    program = 'import torch; result = [torch.amp.GradScaler("cpu")]'
+    assert "GradScaler of its own" in trainer.run(program, "autocast-fp16")
+
+
+def test_bfloat16_weights_stay_within_a_tenth(trainer):
+    arguments = {"dtype": "float32"}
+    plain = trainer.run(LOOP, arguments=arguments)
+    changed = trainer.run(LOOP, "pure-bf16", arguments=arguments)
+    assert changed[-1].dtype is torch.bfloat16
+    assert 1e-4 < worst(plain[:20], changed[:20]) < 0.1
+
+
+@pytest.mark.parametrize("id, name", [("sgd", "SGD"), ("adafactor", "Adafactor")])
+def test_another_optimizer_is_the_one_that_a_person_would_write(trainer, id, name):
+    """`lr` and `weight_decay` of the script's groups are kept."""
+    program = """
+import torch
+from torch.optim import AdamW as Optimizer
+if arguments["by_hand"]:
+    Optimizer = getattr(torch.optim, arguments["by_hand"])
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(5, 6), torch.nn.Linear(6, 2))
+groups = [{"params": model[0].parameters()}, {"params": model[1].parameters(), "lr": 0.5}]
+optimizer = Optimizer(groups, lr=0.1, weight_decay=0.01)
+for _ in range(5):
+    optimizer.zero_grad()
+    model(torch.ones(3, 5)).pow(2).mean().backward()
+    optimizer.step()
+result = [p.detach() for p in model.parameters()]
+"""
+    assert worst(trainer.run(program, arguments={"by_hand": name}), trainer.run(program, id, arguments={"by_hand": None})) == 0
+
+
+def test_an_optimizer_that_is_not_replaced_is_said(trainer):
+    assert "its optimizer is RMSprop" in trainer.run(LOOP, "adafactor", arguments={"optimizer": "RMSprop"})
+
+
+def test_what_is_not_installed_is_said(trainer):
+    answer = trainer.run(LOOP, "optimizer-8bit", arguments={"optimizer": "AdamW"})
+    assert not isinstance(answer, str) or "neither is installed" in answer
+
+
+def test_kept_losses_hold_no_graph(trainer):
+    program = """
+import torch
+model = torch.nn.Linear(3, 1)
+kept, total = [], 0
+for _ in range(3):
+    loss = model(torch.ones(2, 3)).mean()
+    loss.backward()
+    kept.append(loss)
+    total = total + loss
+result = [torch.tensor(sum(it.grad_fn is not None for it in kept + [total]))]
+"""
+    assert trainer.run(program) == [torch.tensor(4)]
+    assert trainer.run(program, "detach-losses") == [torch.tensor(0)]
+
+
 def test_random_loops(trainer):
     """Any combination of the remedies that promise the same, on any loop."""
     dice = random.Random(5)
@@ -178,7 +278,7 @@ def test_random_loops(trainer):
             "accumulate": dice.choice([1, 1, 3]),
             "zero_late": dice.random() < 0.3,
         }
-        ids = ["micro-batches", "offload", "checkpoint", "chunked-loss", "foreach"]
+        ids = ["micro-batches", "offload", "checkpoint", "chunked-loss", "foreach", "optimizer-offload", "detach-losses"]
         chosen = dice.sample(ids, dice.randint(1, len(ids)))
         plan = [remedy(it, parts=dice.randint(2, 6)) if it == "micro-batches" else remedy(it) for it in chosen]
         plain = trainer.run(LOOP, arguments=arguments)

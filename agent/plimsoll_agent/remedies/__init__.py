@@ -7,6 +7,8 @@ to time and to the numbers. The order in which they wrap each other is fixed her
     allocator       settings of PyTorch's allocator, read by it from the environment: nothing to do here
     places          where remedies take hold: calls of a model, backward
     blocks          the repeated blocks of a model
+    block_costs     what each block keeps and costs, for the search
+    instead         another optimizer in the place of the script's
     split           a batch in parts: what can be split, and how results are put together
 
 Unlike the rest of the agent a remedy may raise: a plan that cannot be applied as it was proven must not go
@@ -20,8 +22,11 @@ VERSION = 1
 
 ORDER = (
     "no-grad-evaluation",
+    "empty-cache",
+    "pure-bf16",
     "micro-batches",
     "autocast",
+    "autocast-fp16",
     "offload",
     "checkpoint",
     "chunked-loss",
@@ -29,6 +34,12 @@ ORDER = (
     "foreach",
     "fused",
     "set-to-none",
+    "bucket-view",
+    "detach-losses",
+    "adafactor",
+    "sgd",
+    "optimizer-8bit",
+    "optimizer-offload",
     "optimizer-in-backward",
     "allocator",
 )

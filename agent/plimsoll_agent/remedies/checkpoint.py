@@ -5,7 +5,8 @@ random state is kept for dropout, and batch-norm counts its running statistics o
 keyword arguments and frozen inputs work as before.
 
 Parameters: `blocks`, the numbers of the blocks to checkpoint in the order of the model; all of them without it.
-`segments` is for models without repeated blocks: their longest `Sequential` is run in so many pieces.
+`segments` is for models without repeated blocks: their longest `Sequential` is run in so many pieces. `measure` is
+for the search of a plan: what each block keeps and computes is written down, see `block_costs`.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import functools
 import threading
 import weakref
 
+from plimsoll_agent.remedies.block_costs import BlockCosts
 from plimsoll_agent.remedies.blocks import blocks_of
 
 
@@ -22,6 +24,7 @@ def apply(torch, parameters, places, note):
     wanted = parameters.get("blocks")
     wanted = None if wanted is None else frozenset(wanted)
     checkpointed = Checkpointed(torch, chosen)
+    costs = BlockCosts(torch, places.recording) if parameters.get("measure") else None
 
     def around(module, call, args, kwargs):
         if not places.is_training(module):
@@ -33,6 +36,8 @@ def apply(torch, parameters, places, note):
             for number, (_, block) in enumerate(blocks):
                 if wanted is None or number in wanted:
                     checkpointed.add(block)
+            if costs is not None:
+                costs.watch(blocks)
             if not blocks:
                 _pieces_of(torch, module, parameters.get("segments"), checkpointed, note)
         with without_cache(module, kwargs):

@@ -1,37 +1,28 @@
 """Activations wait in pinned memory of the host between forward and backward.
 
 Saves what the forward pass keeps, except parameters and small tensors; costs two copies over the link. The
-numbers are the same. On the phantom nothing is copied: what the device gives back is what counts.
+numbers are the same.
 
 Parameters: `smallest`, in bytes: smaller tensors stay (1 MiB unless given).
 """
 
-from plimsoll_agent import phantom
+from plimsoll_agent.remedies.host import Host
 
 
 def apply(torch, parameters, places, note):
     smallest = parameters.get("smallest", 1 << 20)
-    on_phantom = phantom.is_here()
+    host = Host(torch)
 
     def pack(tensor):
         if tensor.numel() * tensor.element_size() < smallest or _is_parameter(torch, tensor):
             return None, tensor
         if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
             return None, tensor
-        if on_phantom:
-            return tensor.device, (tensor.size(), tensor.stride(), tensor.dtype)
-        kept = torch.empty(tensor.size(), dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-        kept.copy_(tensor)
-        return tensor.device, kept
+        return tensor.device, host.send(tensor)
 
     def unpack(packed):
         device, kept = packed
-        if device is None:
-            return kept
-        if isinstance(kept, tuple):
-            size, stride, dtype = kept
-            return torch.empty(size, dtype=dtype, device=device)
-        return kept.to(device, non_blocking=kept.is_pinned())
+        return kept if device is None else host.fetch(kept, device)
 
     def around(module, call, args, kwargs):
         if not places.is_training(module):

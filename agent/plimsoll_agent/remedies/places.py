@@ -17,6 +17,8 @@ class Places:
         self.recording = recording
         self._around_calls = []
         self._before_backward = []
+        self._around_backwards = []
+        self._after_last_backward = []
         self._thread = threading.local()
         self._trainable = weakref.WeakKeyDictionary()
 
@@ -29,12 +31,24 @@ class Places:
         """`function()` runs before each backward pass that the script starts, and before each optimizer step."""
         self._before_backward.append(function)
 
+    def around_backward(self, function):
+        """`function(run, tensors, grad_tensors)` runs in place of `run(tensors, grad_tensors)` for each
+        `backward` that the script starts. Earlier ones are further out."""
+        self._around_backwards.append(function)
+
+    def after_last_backward(self, function):
+        """`function(tensors)` runs after each backward pass whose graph the script does not keep, with the tensors
+        that it began from."""
+        self._after_last_backward.append(function)
+
     def install(self):
         """Takes hold. Nothing is wrapped that no remedy asked for."""
         if self._around_calls:
             self._wrap_call()
+        autograd = self._torch.autograd
+        if self._around_backwards or self._after_last_backward:
+            autograd.backward = self._wrapped_backward(autograd.backward)
         if self._before_backward:
-            autograd = self._torch.autograd
             for name in ("backward", "grad"):
                 setattr(autograd, name, self._after_hooks(getattr(autograd, name)))
 
@@ -75,6 +89,27 @@ class Places:
                 thread.inside = False
 
         module_class.__call__ = __call__
+
+    def _wrapped_backward(self, original):
+        tensor_class, thread = self._torch.Tensor, self._thread
+
+        @functools.wraps(original)
+        def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, *args, **kwargs):
+            if getattr(thread, "inside", False):
+                return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
+
+            def run(tensors, grad_tensors):
+                return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
+
+            for function in reversed(self._around_backwards):
+                run = functools.partial(function, run)
+            result = run(tensors, grad_tensors)
+            if not retain_graph and not create_graph:
+                for function in self._after_last_backward:
+                    function((tensors,) if isinstance(tensors, tensor_class) else tuple(tensors))
+            return result
+
+        return backward
 
     def _after_hooks(self, run):
         hooks = self._before_backward

@@ -68,7 +68,7 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// The agent's lines of this kind: `blocks`, `work`, `split`.
+    /// The agent's last line of this kind: `blocks`, `work`, `split`.
     pub(crate) fn noted(&self, kind: &str) -> Option<&serde_json::Value> {
         self.notes.iter().rev().find(|it| it["kind"] == kind)
     }
@@ -265,7 +265,7 @@ pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
 
 /// Whether a line of the agent's notes is about a plan: most are long and about something else.
 fn is_ours(line: &[u8]) -> bool {
-    ["blocks", "work", "split"]
+    ["blocks", "block-memory", "block-work", "work", "split", "site", "able"]
         .iter()
         .any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
 }

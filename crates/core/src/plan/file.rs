@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::units::Bytes;
 
-use super::{Plan, Remedy, VERSION, Value, find};
+use super::{Offer, Plan, Remedy, VERSION, Value, find};
 
 /// A plan that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +45,12 @@ impl Plan {
             let it = it.as_table().ok_or_else(|| wrong(expected))?;
             let id = it.get("id").and_then(toml::Value::as_str).ok_or_else(|| wrong(expected))?;
             let kind = find(id).ok_or_else(|| wrong(&format!("there is no remedy {id:?}")))?;
+            if kind.offer == Offer::ByHand {
+                let sentence = format!(
+                    "{id} is done by hand and cannot be in a plan; see docs/remedies/{id}.md"
+                );
+                return Err(PlanError::Wrong(sentence));
+            }
             let mut remedy = Remedy::plain(kind.id);
             for (name, value) in it.iter().filter(|(name, _)| *name != "id") {
                 let value = read(value).ok_or_else(|| {
@@ -129,6 +135,10 @@ mod tests {
         assert_eq!(
             error("version = 1\n[[remedy]]\nid = \"magic\""),
             "there is no remedy \"magic\""
+        );
+        assert_eq!(
+            error("version = 1\n[[remedy]]\nid = \"metrics-on-cpu\""),
+            "metrics-on-cpu is done by hand and cannot be in a plan; see docs/remedies/metrics-on-cpu.md"
         );
         assert!(error("version = ").starts_with("it is not TOML"));
         assert!(error("version = 1\nremedy = 3").starts_with("expected remedies"));

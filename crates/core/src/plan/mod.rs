@@ -1,14 +1,15 @@
 //! What to change so that a run fits: remedies, plans that combine them, and the search for the best one.
 //! Nothing here says how much memory something takes; that is what a run on the phantom is for.
 
+pub mod blocks;
 mod file;
 pub mod largest;
 mod remedies;
 mod time;
 
 pub use file::PlanError;
-pub use remedies::{CATALOGUE, Kind, Numbers, find};
-pub use time::{Factor, Work, factor};
+pub use remedies::{CATALOGUE, Kind, Numbers, Offer, find};
+pub use time::{Factor, Work, factor, seconds};
 
 use serde_json::json;
 

@@ -58,8 +58,8 @@ pub fn factor(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
     Some(Factor { estimate, low: (estimate - off).max(0.0), high: estimate + off })
 }
 
-/// Seconds of a step on `card`.
-fn seconds(work: &[Work], card: &Card) -> f64 {
+/// Seconds of a step, or of a part of one, on `card`.
+pub fn seconds(work: &[Work], card: &Card) -> f64 {
     work.iter().map(|it| of_kind(it, card)).sum()
 }
 

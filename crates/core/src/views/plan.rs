@@ -102,7 +102,7 @@ pub fn text(it: &Proposal) -> String {
     for remedy in &best.plan.remedies {
         let Some(kind) = find(remedy.id) else { continue };
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
-        for line in kind.snippet.lines() {
+        for line in kind.snippet().lines() {
             let _ = writeln!(res, "      {line}");
         }
     }

@@ -9,7 +9,7 @@ use std::{
 
 use plimsoll_core::{
     cards::Card,
-    plan::{CATALOGUE, Numbers, Plan, Remedy, Value, find},
+    plan::{CATALOGUE, Numbers, Offer, Plan, Remedy, Value, find},
     prediction::Prediction,
     units::Bytes,
     views::plan::{self as view, Proposal},
@@ -43,7 +43,7 @@ pub(super) fn run(
     for id in args.allow.iter().chain(&args.forbid) {
         if find(id).is_none() {
             let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
-            anyhow::bail!("there is no remedy {id}; there are {}, allocator", known.join(", "));
+            anyhow::bail!("there is no remedy {id}; there are {}", known.join(", "));
         }
     }
     let json = args.json.as_deref().map(Sink::open).transpose()?;
@@ -142,18 +142,18 @@ fn run_line(args: &FitArgs, words: &[OsString]) -> String {
     format!("plimsoll run --plan {} -- {}", args.plan.display(), words.join(" "))
 }
 
-struct Search<'a> {
+pub(super) struct Search<'a> {
     args: &'a FitArgs,
     words: &'a [OsString],
-    trials: Trials,
-    most: Bytes,
+    pub(super) trials: Trials,
+    pub(super) most: Bytes,
     /// Parts of a batch give the numbers of the whole: no dropout, no batch-norm.
     exact_parts: bool,
     /// The blocks of the model, once it was seen to have any.
     n_blocks: Option<u64>,
     n_samples: Option<u64>,
     tried: Vec<Candidate>,
-    interrupted: bool,
+    pub(super) interrupted: bool,
 }
 
 impl Search<'_> {
@@ -291,9 +291,17 @@ impl Search<'_> {
         }
     }
 
+    /// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones.
+    fn fewest_blocks(&mut self, it: Candidate, n_blocks: u64) -> anyhow::Result<Candidate> {
+        match self.cheapest_blocks(&it)? {
+            Some(cheapest) => Ok(cheapest),
+            None => self.first_blocks(it, n_blocks),
+        }
+    }
+
     /// Bisects how many blocks have to be checkpointed. The first ones are: backward reaches the last ones first,
     /// and frees them before anything is run again.
-    fn fewest_blocks(&mut self, mut it: Candidate, n_blocks: u64) -> anyhow::Result<Candidate> {
+    fn first_blocks(&mut self, mut it: Candidate, n_blocks: u64) -> anyhow::Result<Candidate> {
         let (mut too_few, mut enough) = (0, n_blocks);
         while too_few + 1 < enough && !self.interrupted {
             let n = too_few + (enough - too_few) / 2;
@@ -312,14 +320,20 @@ impl Search<'_> {
     }
 
     fn may(&self, id: &str) -> bool {
+        let Some(kind) = find(id) else { return false };
         let args = self.args;
-        let is_allowed = args.allow.is_empty() || args.allow.iter().any(|it| it == id);
-        let keeps = find(id).is_some_and(|it| it.numbers != Numbers::Precision);
+        let is_named = args.allow.iter().any(|it| it == id);
+        let is_allowed = match kind.offer {
+            Offer::Usual => args.allow.is_empty() || is_named,
+            Offer::Asked => is_named,
+            Offer::ByHand => false,
+        };
+        let keeps = kind.numbers < Numbers::Precision;
         is_allowed && !args.forbid.iter().any(|it| it == id) && (keeps || !args.keep_numerics)
     }
 
     /// Runs `plan`; nothing if the script does not bear it.
-    fn run(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
+    pub(super) fn run(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
         if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
             return Ok(Some(it.clone()));
         }
@@ -335,15 +349,13 @@ impl Search<'_> {
         let ran = trial.failure.is_none() && trial.n_ooms == 0;
         let failure = trial.failure.clone();
         let it = self.candidate(plan.clone(), trial.prediction);
-        if !self.args.quiet {
-            let said = match failure {
-                Some(why) => why,
-                None if it.fits => format!("fits, needs {}", it.needs),
-                None => format!("needs {}", it.needs),
-            };
-            let seconds = began.elapsed().as_secs_f64();
-            let _ = writeln!(io::stderr(), "plimsoll: {}: {said} ({seconds:.1} s)", plan.shown());
-        }
+        let said = match failure {
+            Some(why) => why,
+            None if it.fits => format!("fits, needs {}", it.needs),
+            None => format!("needs {}", it.needs),
+        };
+        let seconds = began.elapsed().as_secs_f64();
+        self.say(&format!("{}: {said} ({seconds:.1} s)", plan.shown()));
         let keeps = !self.args.keep_numerics || it.numbers == Numbers::Same;
         if !ran || !keeps || self.interrupted {
             return Ok(None);
@@ -352,7 +364,19 @@ impl Search<'_> {
         Ok(Some(it))
     }
 
-    fn trial(&mut self, plan: &Plan, stop: Stop, more: &[Setting]) -> anyhow::Result<Trial> {
+    /// Progress, for people.
+    pub(super) fn say(&self, sentence: &str) {
+        if !self.args.quiet {
+            let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
+        }
+    }
+
+    pub(super) fn trial(
+        &mut self,
+        plan: &Plan,
+        stop: Stop,
+        more: &[Setting],
+    ) -> anyhow::Result<Trial> {
         let mut settings = settings(plan);
         settings.extend(more.iter().cloned());
         let trial = self.trials.run(self.words, &settings, stop)?;

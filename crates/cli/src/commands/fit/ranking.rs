@@ -37,9 +37,11 @@ impl Candidate {
 
 /// What a metered step did.
 pub(super) fn work(trial: &Trial) -> Vec<Work> {
-    let Some(ops) = trial.noted("work").and_then(|it| it["ops"].as_array()) else {
-        return Vec::new();
-    };
+    trial.noted("work").map(|it| operations(&it["ops"])).unwrap_or_default()
+}
+
+/// Counted operations, as the agent writes them.
+pub(super) fn operations(ops: &Value) -> Vec<Work> {
     let read = |it: &Value| {
         let number = |key: &str| it[key].as_f64();
         Some(Work {
@@ -50,7 +52,7 @@ pub(super) fn work(trial: &Trial) -> Vec<Work> {
             bytes: number("bytes")?,
         })
     };
-    ops.iter().filter_map(read).collect()
+    ops.as_array().into_iter().flatten().filter_map(read).collect()
 }
 
 /// How much longer a step takes.

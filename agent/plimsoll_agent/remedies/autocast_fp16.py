@@ -1,0 +1,113 @@
+"""Automatic mixed precision in float16, with the loss scaled: as `torch.amp.GradScaler`, without a line in the script.
+
+Backward runs at a large scale, so that small gradients do not vanish; each gradient is brought back to its own scale
+before it is added to `.grad`. So clipping, accumulation and whatever else looks at gradients see true ones. A step
+whose gradients are not finite is left out and the scale halved; after 2,000 good ones it is doubled.
+
+Changes the numbers: float16 has 11 bits of mantissa and a small range. Weights stay as they are.
+"""
+
+import functools
+
+from plimsoll_agent.remedies import CannotApply, autocast
+
+FIRST_SCALE = 65536.0
+PATIENCE = 2000
+"""Good steps after which the scale is doubled. Both are GradScaler's."""
+
+
+def apply(torch, parameters, places, note):
+    autocast.apply(torch, dict(parameters, dtype="float16"), places, note)
+    scale = Scale(torch)
+
+    def __init__(self, *args, **kwargs):
+        raise CannotApply(
+            "plimsoll: the remedy autocast-fp16 does not suit this script: it has a GradScaler of its own"
+        )
+
+    torch.amp.GradScaler.__init__ = __init__
+    places.around_backward(scale.around_backward)
+    optimizer_class = torch.optim.Optimizer
+    make = optimizer_class.__init__
+
+    @functools.wraps(make)
+    def made(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        scale.watch(self)
+
+    optimizer_class.__init__ = made
+    optimizer_class.profile_hook_step = staticmethod(scale.unless_overflown(optimizer_class.profile_hook_step))
+
+
+class Scale:
+    """The scale of the loss, and what became of gradients at it."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._scale = None
+        self._growth = None
+        self._inverse = None
+        self._hooked = set()
+
+    def watch(self, optimizer):
+        """The optimizer's parameters get true gradients from now on."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.requires_grad and id(parameter) not in self._hooked:
+                    self._hooked.add(id(parameter))
+                    parameter.register_hook(self._true)
+
+    def _true(self, gradient):
+        if self._inverse is None:
+            return None  # Not a backward pass of the script's own.
+        return gradient * self._inverse.to(gradient.dtype)
+
+    def around_backward(self, run, tensors, grad_tensors):
+        """Runs backward with everything scaled."""
+        torch = self._torch
+        roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+        if not roots:
+            return run(tensors, grad_tensors)
+        if self._scale is None:
+            device = roots[0].device
+            self._scale = torch.full((), FIRST_SCALE, dtype=torch.float32, device=device)
+            self._growth = torch.zeros((), dtype=torch.int32, device=device)
+        self._inverse = self._scale.double().reciprocal().float()
+        if grad_tensors is None:
+            grad_tensors = (None,) * len(roots)
+        elif isinstance(grad_tensors, torch.Tensor):
+            grad_tensors = (grad_tensors,)
+        try:
+            # A factor in front of each root, so that a half-precision root overflows here and not in what it is of.
+            scaled = tuple(it * self._scale for it in roots)
+            return run(scaled, tuple(grad_tensors))
+        finally:
+            self._inverse = None
+
+    def unless_overflown(self, hook_step):
+        """Every optimizer's `step`, left out when a gradient is not finite."""
+        torch = self._torch
+
+        def hooked(step):
+            step = hook_step(step)
+
+            @functools.wraps(step)
+            def checked(optimizer, *args, **kwargs):
+                if self._scale is None:
+                    return step(optimizer, *args, **kwargs)
+                gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+                overflown = torch.zeros((), dtype=torch.float32, device=self._scale.device)
+                one = torch.ones_like(overflown)
+                kinds = {(it.device, it.dtype) for it in gradients}
+                for kind in kinds:
+                    same = [it for it in gradients if (it.device, it.dtype) == kind]
+                    torch._amp_foreach_non_finite_check_and_unscale_(same, overflown, one)
+                is_finite = not overflown.item()
+                torch._amp_update_scale_(self._scale, self._growth, overflown, 2.0, 0.5, PATIENCE)
+                if is_finite:
+                    return step(optimizer, *args, **kwargs)
+                return None
+
+            return checked
+
+        return hooked

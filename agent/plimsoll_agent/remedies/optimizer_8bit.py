@@ -1,0 +1,31 @@
+"""Adam and AdamW with state in 8 bits, from torchao or bitsandbytes, whichever is installed.
+
+Two bytes of state for each parameter instead of eight. Changes the numbers: state is quantized in blocks; small
+parameters keep it as it was.
+"""
+
+import importlib.util
+
+from plimsoll_agent.remedies import CannotApply
+from plimsoll_agent.remedies.instead import learning_rate, make_instead
+
+PACKAGES = ("torchao", "bitsandbytes")
+
+
+def installed():
+    """The package that has the optimizers; None if there is none."""
+    return next((it for it in PACKAGES if importlib.util.find_spec(it) is not None), None)
+
+
+def apply(torch, parameters, places, note):
+    package = installed()
+    if package is None:
+        raise CannotApply("plimsoll: the remedy optimizer-8bit needs torchao or bitsandbytes; neither is installed")
+    optimizers = importlib.import_module(package + ".optim")
+
+    def make(params, kind, options):
+        if "lr" not in options:
+            options["lr"] = learning_rate(torch, kind, options)
+        return getattr(optimizers, kind.__name__ + "8bit")(params, **options)
+
+    make_instead(torch, "optimizer-8bit", (torch.optim.Adam, torch.optim.AdamW), make, note)

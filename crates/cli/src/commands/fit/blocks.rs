@@ -1,0 +1,117 @@
+//! The blocks to checkpoint under a budget: two measured runs say what each block keeps and costs, the choice is
+//! solved from that, and a run proves it. What the proof takes more than was thought is taken off the budget.
+
+use std::time::Instant;
+
+use plimsoll_core::{
+    plan::{
+        Plan, Remedy, Value,
+        blocks::{At, Blocks, Reading},
+        seconds,
+    },
+    units::Bytes,
+};
+
+use super::{
+    plans::Search,
+    ranking::{self, Candidate},
+};
+use crate::{launch::Stop, trials::Trial};
+
+/// So many choices are proven at most.
+const MOST_PROOFS: usize = 5;
+
+impl Search<'_> {
+    /// `everything`, which checkpoints all blocks and fits, with the cheapest blocks that fit instead; none if the
+    /// blocks of this model cannot be told apart.
+    pub(super) fn cheapest_blocks(
+        &mut self,
+        everything: &Candidate,
+    ) -> anyhow::Result<Option<Candidate>> {
+        let Some(blocks) = self.measured(&everything.plan)? else { return Ok(None) };
+        let mut best: Option<(f64, Candidate)> = None;
+        // What is beside the blocks: the allocator's slack, the context, the allowance.
+        let mut beside = everything.needs.saturating_sub(everything.prediction.peak.allocated);
+        let mut seen: Vec<Vec<u64>> = Vec::new();
+        for _ in 0..MOST_PROOFS {
+            let began = Instant::now();
+            let Some(choice) = blocks.cheapest(self.most.saturating_sub(beside)) else { break };
+            self.say(&format!(
+                "{} of {} blocks, {:.0} % of what running all of them again takes; solved in {:.1} ms",
+                choice.blocks.len(),
+                blocks.len(),
+                100.0 * choice.seconds / blocks.seconds(),
+                began.elapsed().as_secs_f64() * 1e3,
+            ));
+            let numbers: Vec<u64> =
+                choice.blocks.iter().filter_map(|it| u64::try_from(*it).ok()).collect();
+            if seen.contains(&numbers) || self.interrupted {
+                break;
+            }
+            seen.push(numbers.clone());
+            let plan = with_blocks(&everything.plan, numbers);
+            let Some(it) = self.run(&plan)? else { break };
+            let really = it.needs.saturating_sub(choice.peak);
+            if it.fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
+                best = Some((choice.seconds, it.clone()));
+            }
+            // Less beside it than was thought leaves room for one block more; more calls for another choice.
+            let next = if it.fits { really } else { really.max(beside + Bytes::mib(2)) };
+            if it.fits && beside <= next {
+                break;
+            }
+            beside = next;
+        }
+        Ok(best.map(|(_, it)| it))
+    }
+
+    /// What each block keeps and costs, with the plan's other remedies.
+    fn measured(&mut self, plan: &Plan) -> anyhow::Result<Option<Blocks>> {
+        let nothing = self.trial(&measuring(plan, Some(Vec::new())), Stop::Steps(3), &[])?;
+        let everything = self.trial(&measuring(plan, None), Stop::Steps(2), &[])?;
+        let card = self.trials.card();
+        let times: Vec<f64> = nothing.noted("block-work").map_or_else(Vec::new, |it| {
+            let blocks = it["blocks"].as_array().into_iter().flatten();
+            blocks.map(|it| seconds(&ranking::operations(it), card)).collect()
+        });
+        Ok(Blocks::new(&readings(&nothing), &readings(&everything), &times))
+    }
+}
+
+/// `plan` in a run that measures, with these blocks checkpointed, or with all.
+fn measuring(plan: &Plan, blocks: Option<Vec<u64>>) -> Plan {
+    let measure = Remedy::plain("checkpoint").with("measure", Value::Number(1));
+    instead(
+        plan,
+        &match blocks {
+            Some(blocks) => measure.with("blocks", Value::Numbers(blocks)),
+            None => measure,
+        },
+    )
+}
+
+/// `plan` with these blocks checkpointed.
+fn with_blocks(plan: &Plan, blocks: Vec<u64>) -> Plan {
+    instead(plan, &Remedy::plain("checkpoint").with("blocks", Value::Numbers(blocks)))
+}
+
+fn instead(plan: &Plan, checkpoint: &Remedy) -> Plan {
+    let change = |it: &Remedy| if it.id == "checkpoint" { checkpoint.clone() } else { it.clone() };
+    Plan::of(plan.remedies.iter().map(change).collect())
+}
+
+fn readings(trial: &Trial) -> Vec<Reading> {
+    let read = |it: &serde_json::Value| {
+        let number = |i: usize| it[i].as_u64();
+        let block = usize::try_from(number(1)?).ok()?;
+        let at = match it[0].as_str()? {
+            "enter" => At::Enter(block),
+            "leave" => At::Leave(block),
+            "back" => At::Back(block),
+            _ => At::End,
+        };
+        Some(Reading { at, current: Bytes(number(2)?), peak: Bytes(number(3)?) })
+    };
+    let noted = trial.noted("block-memory").and_then(|it| it["readings"].as_array());
+    noted.into_iter().flatten().filter_map(read).collect()
+}

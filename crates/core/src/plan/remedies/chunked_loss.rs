@@ -1,0 +1,11 @@
+//! Cross-entropy of many classes is computed some rows at a time.
+
+use super::{Kind, Numbers, Offer};
+
+pub(super) const KIND: Kind = Kind {
+    id: "chunked-loss",
+    what: "cross-entropy of many classes is computed some rows at a time",
+    numbers: Numbers::Same,
+    offer: Offer::Usual,
+    page: include_str!("chunked_loss.md"),
+};

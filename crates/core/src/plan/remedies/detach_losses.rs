@@ -1,0 +1,11 @@
+//! Losses give their graph back once backward has used it.
+
+use super::{Kind, Numbers, Offer};
+
+pub(super) const KIND: Kind = Kind {
+    id: "detach-losses",
+    what: "losses give their graph back once backward has used it",
+    numbers: Numbers::Same,
+    offer: Offer::Asked,
+    page: include_str!("detach_losses.md"),
+};

@@ -1,0 +1,11 @@
+//! Outputs and metrics that are kept are kept on the CPU.
+
+use super::{Kind, Numbers, Offer};
+
+pub(super) const KIND: Kind = Kind {
+    id: "metrics-on-cpu",
+    what: "outputs and metrics that are kept are kept on the CPU",
+    numbers: Numbers::Same,
+    offer: Offer::ByHand,
+    page: include_str!("metrics_on_cpu.md"),
+};

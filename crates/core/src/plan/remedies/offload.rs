@@ -1,0 +1,11 @@
+//! Activations wait in the host's memory between forward and backward.
+
+use super::{Kind, Numbers, Offer};
+
+pub(super) const KIND: Kind = Kind {
+    id: "offload",
+    what: "activations wait in the host's memory between forward and backward",
+    numbers: Numbers::Same,
+    offer: Offer::Usual,
+    page: include_str!("offload.md"),
+};
