@@ -20,7 +20,7 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import ending, frames, guard, phantom, ranks, remedies, support
+from plimsoll_agent import ending, first_step, frames, guard, phantom, ranks, remedies, support
 from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
@@ -33,6 +33,7 @@ from plimsoll_agent.phases import BACKWARD, OPTIMIZER, ZERO_GRAD, Phases
 from plimsoll_agent.recording import Recording
 from plimsoll_agent.steps import Steps
 from plimsoll_agent.stopping import Stopping
+from plimsoll_agent.stopwatch import Stopwatch
 from plimsoll_agent.tensors import Tensors
 
 _agent = None
@@ -83,6 +84,9 @@ class Agent:
         steps.before_stop = self._tensors.all
         self._last_named_step = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
+        self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
+        # Somebody's training on the machine's own devices, with ranks that are there.
+        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -150,6 +154,8 @@ class Agent:
     def _finish(self):
         self.live = False
         self._phantom.finish()
+        if self._stopwatch is not None and self._recording.is_open:
+            self._stopwatch.write()
         self._ending.finish()
 
     def _forked(self):
@@ -177,8 +183,13 @@ class Agent:
         self._phantom.step()
         if self._meter is not None:
             self._meter.step_ended(step)
+        if self._stopwatch is not None:
+            self._stopwatch.step_ended(step)
         if step == 1:
-            ranks.wait_for_watchdog(self._torch)
+            if self._memory.started:
+                first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
+            if not self._is_real:
+                ranks.wait_for_watchdog(self._torch)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 
@@ -310,7 +321,8 @@ class Agent:
             )
 
     def _imagine_ranks(self):
-        ranks.install(self._torch, self._recording, self._phantom)
+        if not self._is_real:
+            ranks.install(self._torch, self._recording, self._phantom)
 
     def _wrap_spawned(self):
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""

@@ -10,6 +10,7 @@ mod assumption;
 mod cache;
 mod cli;
 mod commands;
+mod devices;
 mod diagnosis;
 mod exit;
 mod launch;
