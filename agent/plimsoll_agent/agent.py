@@ -49,6 +49,30 @@ def install(torch):
         _agent.install()
 
 
+def current():
+    """The agent of this process; None if there is none."""
+    return _agent
+
+
+def begin_late(torch, session, events):
+    """Starts the agent in a program that is under way, and asked for it itself (`plimsoll.record`)."""
+    global _agent
+    settings = {"PLIMSOLL_MODE": "run", "PLIMSOLL_STOP": "until-exit", "PLIMSOLL_EVENTS": str(events)}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        _agent = Agent(torch, session)
+        _agent.install()
+        _agent.wrap_optimizers_in_use()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    return _agent
+
+
 class Agent:
     """The agent of one process."""
 
@@ -117,6 +141,15 @@ class Agent:
             except Exception as error:
                 failed("agent.%s" % part.__name__.lstrip("_"), error)
         self._recording.seconds_imports = _seconds_since_start() or self._recording.seconds()
+
+    def saw(self, error):
+        """An exception leaves what was recorded; None when that is over."""
+        self._oom.passed_by(error)
+        self._ending.error = error
+
+    def keep(self, folder):
+        """Leaves a recording of everything so far in `folder`, and goes on. False if the device was not used."""
+        return self._ending.so_far(folder)
 
     def _cuda_starts(self):
         """Called by PyTorch while it initialises CUDA in this process."""
@@ -216,6 +249,16 @@ class Agent:
 
         optimizer_class.__init__ = __init__
         optimizer_class.profile_hook_step = staticmethod(hooked_step)
+
+    def wrap_optimizers_in_use(self):
+        """PyTorch wraps a class's `step` when its first object is made; those that were made before us."""
+        classes = [self._torch.optim.Optimizer]
+        while classes:
+            owner = classes.pop()
+            classes += owner.__subclasses__()
+            step = owner.__dict__.get("step")
+            if getattr(step, "hooked", False):
+                owner.step = functools.wraps(step)(self._counted_step(step))
 
     def _wrap_zero_grad(self):
         for owner in (self._torch.optim.Optimizer, self._torch.nn.Module):

@@ -30,6 +30,7 @@ class Memory:
         self._start_history = torch._C._cuda_record_memory_history
         self._reset_accumulated = torch._C._cuda_resetAccumulatedMemoryStats
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
+        self._most_events = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
         self.started = False
         self.devices = 0
         # What the script's resets took from the counters, by device.
@@ -48,8 +49,7 @@ class Memory:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
         if self.started:
             return
-        most = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
-        arguments = ("all", "alloc", "python", most, False, False, False)
+        arguments = ("all", "alloc", "python", self._most_events, False, False, False)
         try:
             self._start_history(*arguments, [])  # Nothing to leave out.
         except TypeError:  # Before PyTorch 2.11 nothing could be left out.

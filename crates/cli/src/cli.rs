@@ -64,6 +64,9 @@ pub(crate) enum Command {
     View(ViewArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
+    /// Print the folder of the agent, for the Python package.
+    #[command(hide = true)]
+    Agent,
     /// Check whether this environment is able to predict, and say what is missing.
     Doctor(DoctorArgs),
 }

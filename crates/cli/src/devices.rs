@@ -33,10 +33,19 @@ impl DeviceNow {
     }
 }
 
+/// Whether there is one at all.
+pub(crate) fn are_there() -> bool {
+    open().and_then(|it| Ok(it.device_count()?)).is_ok_and(|it| it != 0)
+}
+
+fn open() -> anyhow::Result<Nvml> {
+    let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
+    nvml.map_err(|error| anyhow::anyhow!("cannot ask {LIBRARY}: {error}"))
+}
+
 /// The device that a script would call `cuda:0`, or that its rank on this machine would use.
 pub(crate) fn first() -> anyhow::Result<DeviceNow> {
-    let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
-    let nvml = nvml.map_err(|error| anyhow::anyhow!("cannot ask {LIBRARY}: {error}"))?;
+    let nvml = open()?;
     let number = |name: &str| env::var(name).ok()?.parse::<usize>().ok();
     let nth = number("LOCAL_RANK").unwrap_or(0);
     let visible = env::var("CUDA_VISIBLE_DEVICES").ok();
@@ -48,7 +57,8 @@ pub(crate) fn first() -> anyhow::Result<DeviceNow> {
         device.map_err(|error| anyhow::anyhow!("NVML does not know that device: {error}"))?;
     let memory = device.memory_info()?;
     // In a container or without rights there are none to be seen.
-    let processes = device.running_compute_processes().unwrap_or_default();
+    let mut processes = device.running_compute_processes().unwrap_or_default();
+    processes.retain(|it| it.pid != std::process::id());
     let held = |it: UsedGpuMemory| match it {
         UsedGpuMemory::Used(bytes) => Some(Bytes(bytes)),
         UsedGpuMemory::Unavailable => None,

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use plimsoll_core::{cards, plan::Plan, units::Bytes};
 use serde_json::Value;
 
-use super::{read_plan, say};
+use super::{predict, read_plan, say};
 use crate::{cli::RunArgs, devices};
 
 /// What a plan is made for.
@@ -33,6 +33,8 @@ pub(super) fn plan(args: &RunArgs) -> anyhow::Result<Result<Plan, i32>> {
         Some(given) => given.clone(),
         None => card_id(&device.name)?,
     };
+    // NVML counts what the driver keeps for itself; a script sees less.
+    let free = device.free.min(predict::card(Some(&card), None)?.total);
     let holders = device.holders();
     let holders = if holders.is_empty() { holders } else { format!(" ({holders})") };
     let total = device.total;
@@ -40,7 +42,7 @@ pub(super) fn plan(args: &RunArgs) -> anyhow::Result<Result<Plan, i32>> {
         "{} of {total} of {} are free{holders}; planning for that",
         device.free, device.name
     ));
-    Ok(match search(args, &card, device.free)? {
+    Ok(match search(args, &card, free)? {
         Search::AsItIs => {
             say("it fits as it is");
             Ok(Plan::default())

@@ -146,7 +146,7 @@ fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
 fn has_gpu() -> bool {
     Path::new("/dev/nvidiactl").exists()
         || Path::new("/dev/dxg").exists()
-        || devices::first().is_ok()
+        || devices::are_there()
 }
 
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {
