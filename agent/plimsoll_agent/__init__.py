@@ -21,6 +21,8 @@ One module, one concern; `agent.install` wires them together once torch has been
     frames        which line of a stack is the user's own
     ending        the last words of a process
     guard         our failures never become the user's
+    first_step    what the first step took, to compare a plan's promise with
+    stopwatch     how long steps take on the device
     meter         what a step computes and moves, in runs made for that
     nursery       a process that has imported torch, and forks one child for each run
     remedies      what a plan changes in the script: the one part that means to

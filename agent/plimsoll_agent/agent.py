@@ -21,7 +21,7 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import ending, frames, guard, phantom, ranks, remedies, support
+from plimsoll_agent import ending, first_step, frames, guard, phantom, ranks, remedies, support
 from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
@@ -34,6 +34,7 @@ from plimsoll_agent.phases import BACKWARD, OPTIMIZER, ZERO_GRAD, Phases
 from plimsoll_agent.recording import Recording
 from plimsoll_agent.steps import Steps
 from plimsoll_agent.stopping import Stopping
+from plimsoll_agent.stopwatch import Stopwatch
 from plimsoll_agent.tensors import Tensors
 
 _agent = None
@@ -47,6 +48,30 @@ def install(torch):
     if _agent is None and session:
         _agent = Agent(torch, session)
         _agent.install()
+
+
+def current():
+    """The agent of this process; None if there is none."""
+    return _agent
+
+
+def begin_late(torch, session, events):
+    """Starts the agent in a program that is under way, and asked for it itself (`plimsoll.record`)."""
+    global _agent
+    settings = {"PLIMSOLL_MODE": "run", "PLIMSOLL_STOP": "until-exit", "PLIMSOLL_EVENTS": str(events)}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        _agent = Agent(torch, session)
+        _agent.install()
+        _agent.wrap_optimizers_in_use()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    return _agent
 
 
 class Agent:
@@ -84,6 +109,9 @@ class Agent:
         steps.before_stop = self._tensors.all
         self._last_named_step = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
+        self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
+        # Somebody's training on the machine's own devices, with ranks that are there.
+        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -114,6 +142,15 @@ class Agent:
             except Exception as error:
                 failed("agent.%s" % part.__name__.lstrip("_"), error)
         self._recording.seconds_imports = _seconds_since_start() or self._recording.seconds()
+
+    def saw(self, error):
+        """An exception leaves what was recorded; None when that is over."""
+        self._oom.passed_by(error)
+        self._ending.error = error
+
+    def keep(self, folder):
+        """Leaves a recording of everything so far in `folder`, and goes on. False if the device was not used."""
+        return self._ending.so_far(folder)
 
     def _cuda_starts(self):
         """Called by PyTorch while it initialises CUDA in this process."""
@@ -151,6 +188,8 @@ class Agent:
     def _finish(self):
         self.live = False
         self._phantom.finish()
+        if self._stopwatch is not None and self._recording.is_open:
+            self._stopwatch.write()
         self._ending.finish()
 
     def _forked(self):
@@ -178,8 +217,13 @@ class Agent:
         self._phantom.step()
         if self._meter is not None:
             self._meter.step_ended(step)
+        if self._stopwatch is not None:
+            self._stopwatch.step_ended(step)
         if step == 1:
-            ranks.wait_for_watchdog(self._torch)
+            if self._memory.started:
+                first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
+            if not self._is_real:
+                ranks.wait_for_watchdog(self._torch)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 
@@ -206,6 +250,16 @@ class Agent:
 
         optimizer_class.__init__ = __init__
         optimizer_class.profile_hook_step = staticmethod(hooked_step)
+
+    def wrap_optimizers_in_use(self):
+        """PyTorch wraps a class's `step` when its first object is made; those that were made before us."""
+        classes = [self._torch.optim.Optimizer]
+        while classes:
+            owner = classes.pop()
+            classes += owner.__subclasses__()
+            step = owner.__dict__.get("step")
+            if getattr(step, "hooked", False):
+                owner.step = functools.wraps(step)(self._counted_step(step))
 
     def _wrap_zero_grad(self):
         for owner in (self._torch.optim.Optimizer, self._torch.nn.Module):
@@ -311,7 +365,8 @@ class Agent:
             )
 
     def _imagine_ranks(self):
-        ranks.install(self._torch, self._recording, self._phantom)
+        if not self._is_real:
+            ranks.install(self._torch, self._recording, self._phantom)
 
     def _wrap_spawned(self):
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""

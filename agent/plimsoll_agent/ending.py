@@ -60,6 +60,24 @@ class Ending:
         if isinstance(error, KeyboardInterrupt):
             _die_of_the_interrupt_after_all()
 
+    def so_far(self, folder):
+        """What would be left if the process ended here, as a session in `folder`; it goes on. False if there is
+        nothing to tell: the device was not used."""
+        if not (self._memory.started and self._recording.is_open):
+            return False
+        began = time.time()
+        error = self._what_ended_it()
+        self._tensors.all()
+        self._oom.ended(error)
+        own, self._recording = self._recording, self._recording.copied_to(folder)
+        try:
+            self._write_stats()
+            self._write_snapshot()
+            self._write_end(error, began)
+        finally:
+            self._recording = own
+        return True
+
     def _what_ended_it(self):
         error = self.error or getattr(sys, "last_value", None)
         # An interactive session sets it too and goes on.

@@ -31,6 +31,7 @@ class Memory:
         self._start_history = torch._C._cuda_record_memory_history
         self._reset_accumulated = torch._C._cuda_resetAccumulatedMemoryStats
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
+        self._most_events = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
         self.started = False
         self.devices = 0
         # What the script's resets took from the counters, by device.
@@ -49,9 +50,8 @@ class Memory:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
         if self.started:
             return
-        most = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
         # What each of PyTorch 2.6-2.7, 2.8-2.10 and 2.11 added comes last: all of it off, nothing to leave out.
-        arguments = ("all", "alloc", "python", most, False, False, False, [])
+        arguments = ("all", "alloc", "python", self._most_events, False, False, False, [])
         self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True

@@ -7,6 +7,7 @@ line: a process that has nothing to say leaves nothing.
 
 import json
 import os
+import shutil
 import time
 
 
@@ -55,6 +56,14 @@ class Recording:
     def seconds(self):
         """Since the recording began."""
         return round(time.time() - self.began, 6)
+
+    def copied_to(self, folder):
+        """A recording of its own in the session `folder`, which goes on where this one is now."""
+        copy = Recording(folder)
+        copy.began = self.began
+        os.makedirs(copy.folder, mode=0o700)
+        shutil.copyfile(os.path.join(self.folder, "agent.jsonl"), os.path.join(copy.folder, "agent.jsonl"))
+        return copy
 
     def withdraw(self):
         """This process had nothing to say after all: what it wrote so far goes."""

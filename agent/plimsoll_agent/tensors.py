@@ -9,6 +9,7 @@ from plimsoll_agent.guard import guarded
 
 MOST_INPUT_LINES = 200
 MOST_INPUTS = 1000
+MOST_FIRST_INPUTS = 16
 _DEEPEST = 4
 
 
@@ -24,6 +25,8 @@ class Tensors:
         self._optimizers = optimizers
         self._input_lines = 0
         self._models_seen = 0
+        self.first_inputs = []
+        """What the first forward pass was given, as in `input_ids 8x512 int64`."""
 
     @guarded
     def all(self):
@@ -78,8 +81,11 @@ class Tensors:
         entries = _Entries()
         given = [("args[%d]" % i, value) for i, value in enumerate(args)]
         given += list(kwargs.items())
+        is_first = not self._input_lines
         for name, value in given:
             for where, tensor in self._inside(value, name, _DEEPEST):
+                if is_first and len(self.first_inputs) < MOST_FIRST_INPUTS:
+                    self.first_inputs.append(_shown(where, tensor))
                 # What came out of another module is an activation, not an input.
                 if tensor.grad_fn is None:
                     self._add(entries, tensor, where, "input", None)
@@ -117,6 +123,10 @@ class Tensors:
         where = self._memory.place().where()
         for device, found in sorted(entries.by_device.items()):
             self._recording.write("tensors", device=device, entries=found, **where)
+
+
+def _shown(name, tensor):
+    return "%s %s %s" % (name, "x".join(map(str, tensor.shape)) or "scalar", str(tensor.dtype).rpartition(".")[2])
 
 
 class _Entries:

@@ -72,10 +72,10 @@ class _Loader:
         # torch and its users shall see the loader that Python chose.
         module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        _refuse_if_unsupported(module.__spec__.origin)
+        supported = _is_supported(module.__spec__.origin)
         self._loader.exec_module(module)
-        if os.environ.get("PLIMSOLL_MODE") == "nursery":
-            return  # Each child installs the agent for itself.
+        if not supported or os.environ.get("PLIMSOLL_MODE") == "nursery":
+            return  # A nursery's children install the agent for themselves.
         try:
             from plimsoll_agent import agent, remedies
 
@@ -86,18 +86,22 @@ class _Loader:
             print("plimsoll: the agent could not start: %r" % (error,), file=sys.stderr)
 
 
-def _refuse_if_unsupported(origin):
+def _is_supported(origin):
+    """Whether the agent knows this torch. Without it there is no prediction and no plan, so the program ends here;
+    a training on the machine's own GPU goes on, without a recording."""
     from plimsoll_agent import support
 
     build = support.installed(origin)
     found = support.objection(build)
     if found is None:
-        return
+        return True
     from plimsoll_agent.recording import Recording
 
     reason, sentence = found
     recording = Recording(os.environ["PLIMSOLL_SESSION"])
     recording.write("unsupported", reason=reason, text=sentence, torch=build.version, cuda=build.cuda)
+    if os.environ.get("PLIMSOLL_MODE") == "run" and not os.environ.get("PLIMSOLL_PLAN"):
+        return False
     # No message: the command line says the sentence once, however many processes ended here.
     raise SystemExit(support.EXIT_CODE)
 

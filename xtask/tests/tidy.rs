@@ -21,7 +21,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
         "explanation",
         &["failures", "findings", "prediction", "recording", "replay", "trace", "units"],
     ),
-    ("plan", &["cards", "units"]),
+    ("plan", &["cards", "recording", "units"]),
     (
         "scene",
         &[

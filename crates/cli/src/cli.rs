@@ -64,6 +64,9 @@ pub(crate) enum Command {
     View(ViewArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
+    /// Print the folder of the agent, for the Python package.
+    #[command(hide = true)]
+    Agent,
     /// Check whether this environment is able to predict, and say what is missing.
     Doctor(DoctorArgs),
 }
@@ -242,11 +245,40 @@ Exit codes:
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// The plan to apply, as `plimsoll fit` writes it.
+    /// The plan to apply, as `plimsoll fit` writes it; with --fit, where the plan goes.
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
 
-    /// Keep the recording, as one zip file. Without it one is kept only when memory runs out.
+    /// Make a plan first, for what is free on the device right now. A script that fits runs as it is.
+    #[arg(long)]
+    pub(crate) fit: bool,
+
+    /// The card that --fit imitates, where the catalogue does not know the device.
+    #[arg(long, value_name = "CARD|FILE.toml", requires = "fit")]
+    pub(crate) gpu: Option<String>,
+
+    /// Only these remedies may be used by --fit.
+    #[arg(long, value_name = "REMEDY,...", value_delimiter = ',', requires = "fit")]
+    pub(crate) allow: Vec<String>,
+
+    /// These remedies may not be used by --fit.
+    #[arg(long, value_name = "REMEDY,...", value_delimiter = ',', requires = "fit")]
+    pub(crate) forbid: Vec<String>,
+
+    /// --fit uses no remedy that changes the numbers by more than rounding.
+    #[arg(long, requires = "fit")]
+    pub(crate) keep_numerics: bool,
+
+    /// Measure how long steps take on the device, and say it at the end.
+    #[arg(long)]
+    pub(crate) measure: bool,
+
+    /// Write what came of the run as JSON: peaks, step times, how it ended.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Keep the recording, as one zip file. With several ranks each has a file, `run-rank3.zip`. Without it one
+    /// is kept only when memory runs out.
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 
@@ -266,9 +298,19 @@ pub(crate) struct RunArgs {
 const RUN_EXAMPLES: &str = "\
 Examples:
   plimsoll run --plan plan.toml -- python train.py
+  plimsoll run --fit -- python train.py                    plan for what is free right now, then train
+  plimsoll run --measure --json run.json -- python train.py
   plimsoll run --record run.zip -- torchrun --nproc-per-node 2 train.py
+  torchrun --nproc-per-node 2 --no-python plimsoll run --record run.zip -- python train.py
 
-The exit code is the script's; 128 and the number of a signal that ended it; 2 if it could not be started.";
+Exit codes:
+  the script's own; 128 and the number of a signal that ended it
+  1  with --fit, when no plan fits what is free
+  2  it was not started: no GPU, a plan that cannot be read, no such command
+
+Environment:
+  PLIMSOLL_PYTHON  the Python that runs a script given without one
+  PLIMSOLL_CACHE   the folder for plimsoll's own files, instead of ~/.cache/plimsoll";
 
 #[derive(Debug, Args)]
 pub(crate) struct CardsArgs {

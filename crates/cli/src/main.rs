@@ -10,6 +10,7 @@ mod assumption;
 mod cache;
 mod cli;
 mod commands;
+mod devices;
 mod diagnosis;
 mod exit;
 mod launch;
@@ -63,6 +64,7 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Diff(args) => commands::diff::run(args, cli.color, out),
         Command::Export(args) => commands::export::run(args, out),
         Command::View(args) => commands::view::run(args, out),
+        Command::Agent => commands::agent::run(out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
     }
 }

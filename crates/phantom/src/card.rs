@@ -1,7 +1,7 @@
 //! Which card is imitated: what the launcher wrote into `phantom.conf`. Knows nothing of memory in
 //! use; a value that the file does not have keeps the default of [`Card::h200`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The imitated card, and how many of it the machine has.
@@ -203,13 +203,17 @@ impl Card {
     }
 }
 
-/// The card of this process: what `PLIMSOLL_SESSION/phantom.conf` says. `None` if there is no such
-/// file: then the machine has no device.
+/// The card of this process: what `PLIMSOLL_SESSION/phantom.conf` says, or the file that
+/// `PLIMSOLL_PHANTOM_CONF` names, which makes a phantom stand in for a real device under `plimsoll run`. `None`
+/// if there is no such file: then the machine has no device.
 pub fn current() -> Option<&'static Card> {
     static CARD: OnceLock<Option<Card>> = OnceLock::new();
     CARD.get_or_init(|| {
-        let session = std::env::var_os("PLIMSOLL_SESSION")?;
-        let text = std::fs::read_to_string(Path::new(&session).join("phantom.conf")).ok()?;
+        let of_session =
+            std::env::var_os("PLIMSOLL_SESSION").map(|it| Path::new(&it).join("phantom.conf"));
+        let named = std::env::var_os("PLIMSOLL_PHANTOM_CONF").map(PathBuf::from);
+        let mut files = of_session.into_iter().chain(named);
+        let text = files.find_map(|it| std::fs::read_to_string(it).ok())?;
         let mut card = Card::parse(&text);
         // A launcher in the script's process tree that asks for more devices than the command line.
         let asked = std::env::var("PLIMSOLL_DEVICES").ok().and_then(|it| it.parse().ok());

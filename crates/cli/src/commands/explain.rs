@@ -82,6 +82,14 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
     })
 }
 
+/// What `plimsoll explain` would say of the recording `path`.
+pub(super) fn report(path: &Path, width: usize) -> anyhow::Result<String> {
+    let found = ranks::named(read(path)?, path);
+    let comparison = explanation::compare(&found);
+    let styles = Styles::default();
+    Ok(explain_text::explanations(&found, comparison.as_ref(), styles, width).to_string())
+}
+
 fn list(args: &ExplainArgs, styles: Styles, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match args.json.as_deref().map(Sink::open).transpose()? {
         Some(sink) => sink.write(explain_wire::rules().as_bytes(), out)?,

@@ -1,5 +1,6 @@
 //! One file for each subcommand, each with one `run`.
 
+pub(crate) mod agent;
 pub(crate) mod cards;
 pub(crate) mod diff;
 pub(crate) mod doctor;

@@ -179,7 +179,7 @@ fn run_script(
         (false, None) => Stop::Steady,
     };
     let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
-    let progress = (!args.quiet && io::stderr().is_terminal())
+    let mut progress = (!args.quiet && io::stderr().is_terminal())
         .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
     let launch = Launch {
         command,
@@ -192,7 +192,8 @@ fn run_script(
         settings: &[],
         device: Device::Phantom,
     };
-    let ended = launch::run(launch, &signals, progress)?;
+    let ended =
+        launch::run(launch, &signals, progress.as_mut().map(|it| it as &mut dyn launch::Watch))?;
     let folders = session.read();
     // What was written last is what is missing then, and nothing else would say so.
     if cache.free_bytes().is_some_and(|it| it < 1 << 20) {

@@ -1,4 +1,4 @@
-//! Runs the user's command on the phantom: the environment, the process, its end. It knows neither what
+//! Runs the user's command, on the phantom or for real: the environment, the process, its end. It knows neither what
 //! the agent notes nor what memory is.
 
 mod command;
@@ -131,23 +131,32 @@ pub(crate) enum Device {
 /// A variable of the environment and its value.
 pub(crate) type Setting = (&'static str, OsString);
 
+/// Somebody who looks at what a run has left so far.
+pub(crate) trait Watch {
+    /// Now and then while the script runs, and once when it has ended.
+    fn tick(&mut self, session: &Session);
+}
+
 /// Runs the command until it is over, and ends everything that it started.
 pub(crate) fn run(
     launch: Launch<'_>,
     signals: &Signals,
-    mut progress: Option<Progress>,
+    mut watch: Option<&mut dyn Watch>,
 ) -> anyhow::Result<Ended> {
     prctl::set_child_subreaper(true).context("cannot become the subreaper of the script")?;
     let started = Instant::now();
     let oom_kills = oom_kills();
     let pid = spawn(launch, signals).map_err(|error| launch.command.cannot_start(&error))?;
     let mut tick = || {
-        if let Some(progress) = &mut progress {
-            progress.tick(launch.session);
+        if let Some(watch) = &mut watch {
+            watch.tick(launch.session);
         }
     };
     let waited = wait(pid, signals, launch.device, &mut tick);
     let seconds = started.elapsed().as_secs_f64();
+    if launch.device == Device::Real {
+        tick();
+    }
     // Whatever happened, nothing stays behind. Who has asked us to stop has waited long enough.
     let be_patient = waited.as_ref().is_ok_and(|(_, interrupted)| interrupted.is_none());
     let n_left_running = match launch.device {
@@ -253,6 +262,10 @@ fn wait(
         match signals.next(TICK)? {
             None => (),
             Some(it) if it.signal == Signal::SIGCHLD => (),
+            // No request to stop: job schedulers and scripts have agreed on what it means.
+            Some(it) if matches!(it.signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {
+                let _ = kill(script, it.signal);
+            }
             Some(it) => match &asked {
                 None => {
                     let at = Instant::now();

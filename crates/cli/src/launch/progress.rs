@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::Watch;
 use crate::cache::session::Session;
 
 const FIRST_AFTER: Duration = Duration::from_secs(2);
@@ -35,8 +36,31 @@ impl Progress {
         Progress { what, started, last_said: None, steps: 0, read_to: BTreeMap::new() }
     }
 
+    fn look(&mut self, session: &Session) {
+        for (_, folder) in session.process_paths() {
+            let path = folder.join("agent.jsonl");
+            let Ok(mut file) = fs::File::open(&path) else { continue };
+            let read_to = self.read_to.entry(path).or_default();
+            let mut text = Vec::new();
+            if file
+                .seek(SeekFrom::Start(*read_to))
+                .and_then(|_| file.read_to_end(&mut text))
+                .is_err()
+            {
+                continue;
+            }
+            let end = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
+            *read_to += end as u64;
+            for line in text[..end].split(|it| *it == b'\n') {
+                self.steps = self.steps.max(step_ended(line).unwrap_or_default());
+            }
+        }
+    }
+}
+
+impl Watch for Progress {
     /// Looks, and says something if it is time.
-    pub(crate) fn tick(&mut self, session: &Session) {
+    fn tick(&mut self, session: &Session) {
         let elapsed = self.started.elapsed();
         if elapsed < FIRST_AFTER {
             return;
@@ -59,27 +83,6 @@ impl Progress {
         };
         let _ = writeln!(io::stderr(), "plimsoll: {what}: {seconds} s, {steps}");
         self.last_said = Some((Instant::now(), self.steps));
-    }
-
-    fn look(&mut self, session: &Session) {
-        for (_, folder) in session.process_paths() {
-            let path = folder.join("agent.jsonl");
-            let Ok(mut file) = fs::File::open(&path) else { continue };
-            let read_to = self.read_to.entry(path).or_default();
-            let mut text = Vec::new();
-            if file
-                .seek(SeekFrom::Start(*read_to))
-                .and_then(|_| file.read_to_end(&mut text))
-                .is_err()
-            {
-                continue;
-            }
-            let end = text.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
-            *read_to += end as u64;
-            for line in text[..end].split(|it| *it == b'\n') {
-                self.steps = self.steps.max(step_ended(line).unwrap_or_default());
-            }
-        }
     }
 }
 

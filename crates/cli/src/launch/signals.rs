@@ -35,9 +35,15 @@ impl Signals {
         // matters where our parent ignores SIGCHLD: the kernel would then throw exit codes away.
         unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
         let mut held = SigSet::empty();
-        for it in
-            [Signal::SIGCHLD, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM]
-        {
+        for it in [
+            Signal::SIGCHLD,
+            Signal::SIGHUP,
+            Signal::SIGINT,
+            Signal::SIGQUIT,
+            Signal::SIGTERM,
+            Signal::SIGUSR1,
+            Signal::SIGUSR2,
+        ] {
             held.add(it);
         }
         let before = held.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::units::Bytes;
+use crate::{recording::FirstStep, units::Bytes};
 
 use super::{Offer, Plan, Remedy, VERSION, Value, find};
 
@@ -38,6 +38,7 @@ impl Plan {
         let mut res = Plan::default();
         let predicted = table.get("predicted_reserved_bytes").and_then(toml::Value::as_integer);
         res.predicted_reserved = predicted.and_then(|it| u64::try_from(it).ok()).map(Bytes);
+        res.first_step = table.get("first_step").and_then(toml::Value::as_table).map(first_step);
         let Some(remedies) = table.get("remedy") else { return Ok(res) };
         let wrong = |what: &str| PlanError::Wrong(what.to_owned());
         let expected = "expected remedies as [[remedy]] tables, each with an id";
@@ -73,6 +74,14 @@ impl Plan {
         if let Some(Bytes(n)) = self.predicted_reserved {
             let _ = writeln!(res, "predicted_reserved_bytes = {n}");
         }
+        if let Some(it) = &self.first_step {
+            let _ = writeln!(
+                res,
+                "\n# its first step, which `plimsoll run` compares with the real one\n[first_step]\n\
+                 allocated_bytes = {}\nreserved_bytes = {}\ntorch = {:?}\ngpu = {:?}\ninputs = {:?}",
+                it.allocated.0, it.reserved.0, it.torch, it.gpu, it.inputs,
+            );
+        }
         for remedy in &self.remedies {
             let what = find(remedy.id).map_or("", |it| it.what);
             let _ = writeln!(res, "\n# {what}\n[[remedy]]\nid = {:?}", remedy.id);
@@ -85,6 +94,26 @@ impl Plan {
             }
         }
         res
+    }
+}
+
+/// What is missing or of another kind is not compared.
+fn first_step(table: &toml::Table) -> FirstStep {
+    let bytes = |key: &str| {
+        let number = table.get(key).and_then(toml::Value::as_integer);
+        number.and_then(|it| u64::try_from(it).ok()).map(Bytes).unwrap_or_default()
+    };
+    let text = |key: &str| {
+        table.get(key).and_then(toml::Value::as_str).map(str::to_owned).unwrap_or_default()
+    };
+    let inputs = table.get("inputs").and_then(toml::Value::as_array).into_iter().flatten();
+    FirstStep {
+        allocated: bytes("allocated_bytes"),
+        reserved: bytes("reserved_bytes"),
+        torch: text("torch"),
+        gpu: text("gpu"),
+        inputs: inputs.filter_map(|it| it.as_str().map(str::to_owned)).collect(),
+        ..FirstStep::default()
     }
 }
 
@@ -108,6 +137,14 @@ mod tests {
     fn what_is_written_is_read() {
         let plan = Plan {
             predicted_reserved: Some(Bytes(7)),
+            first_step: Some(FirstStep {
+                allocated: Bytes(5),
+                reserved: Bytes(6),
+                torch: "2.11.0+cu130".to_owned(),
+                gpu: "NVIDIA \"X\"".to_owned(),
+                inputs: vec!["args[0] 8x512 int64".to_owned()],
+                ..FirstStep::default()
+            }),
             remedies: vec![
                 Remedy::plain("fused"),
                 Remedy::plain("micro-batches").with("parts", Value::Number(4)),

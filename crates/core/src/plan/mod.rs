@@ -2,18 +2,20 @@
 //! Nothing here says how much memory something takes; that is what a run on the phantom is for.
 
 pub mod blocks;
+mod drift;
 mod file;
 pub mod largest;
 mod remedies;
 mod time;
 
+pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use remedies::{CATALOGUE, Kind, Numbers, Offer, find};
 pub use time::{Factor, Work, factor, seconds};
 
 use serde_json::json;
 
-use crate::units::Bytes;
+use crate::{recording::FirstStep, units::Bytes};
 
 /// The version of a plan, in its file and for the agent.
 pub const VERSION: i64 = 1;
@@ -45,6 +47,8 @@ pub struct Plan {
     pub remedies: Vec<Remedy>,
     /// What its run on the phantom reserved at most, if it was run.
     pub predicted_reserved: Option<Bytes>,
+    /// What the first step of that run took, and what that depends on.
+    pub first_step: Option<FirstStep>,
 }
 
 impl Remedy {
@@ -87,7 +91,7 @@ impl Remedy {
 impl Plan {
     /// A plan that was not run yet.
     pub fn of(remedies: Vec<Remedy>) -> Plan {
-        Plan { remedies, predicted_reserved: None }
+        Plan { remedies, ..Plan::default() }
     }
 
     /// The remedies in a few words.

@@ -3,7 +3,7 @@
 use crate::{
     cards::Card,
     prediction::Note,
-    recording::{CodeLine, Exception, Phase},
+    recording::{CodeLine, Exception, FirstStep, Phase},
     units::Bytes,
 };
 
@@ -64,6 +64,8 @@ pub struct Prediction {
     pub peak: Peaks,
     /// Up to the end of the first step; none if it was not reached.
     pub first_step: Option<Peaks>,
+    /// The same as the agent saw it, with what it depends on: for comparing with another run.
+    pub first_step_facts: Option<FirstStep>,
     /// During the last step; none if fewer than two were seen.
     pub steady_state: Option<Peaks>,
     /// CUDA context, loaded kernels and library handles: a constant of the card.

@@ -7,8 +7,9 @@ mod phantom;
 
 pub use curve::{Curve, CurveDevice};
 pub use notes::{
-    Begin, CodeLine, DeviceStats, End, EndReason, Exception, Mark, MarkKind, NamedTensor, Notes,
-    OomNote, Phase, Place, ReadNote, Remark, Role, Tensors, Unsupported,
+    Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Mark, MarkKind,
+    NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread, StepTimes, Tensors,
+    Unsupported,
 };
 pub use phantom::{Approximated, NotImitated, PhantomDevice, PhantomReport};
 
@@ -28,6 +29,11 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// The first training step, of the device where it took most.
+    pub fn largest_first_step(&self) -> Option<&FirstStep> {
+        self.notes.first_steps.iter().max_by_key(|it| it.reserved)
+    }
+
     /// Whether an out-of-memory error ended the process, or its training: a script that catches it to
     /// log it or to save what it can does not train on. One that finishes another step has recovered.
     pub fn ended_out_of_memory(&self) -> bool {

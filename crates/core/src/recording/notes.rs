@@ -23,6 +23,10 @@ pub struct Notes {
     pub remarks: Vec<Remark>,
     /// Why this environment cannot be predicted.
     pub unsupported: Option<Unsupported>,
+    /// What the first training step took, by device.
+    pub first_steps: Vec<FirstStep>,
+    /// How long steps took, where that was asked for.
+    pub step_times: Option<StepTimes>,
     /// The allocators' own statistics at the end, by device.
     pub stats: Vec<DeviceStats>,
     /// The last line; none if the process was killed.
@@ -209,6 +213,49 @@ pub struct Unsupported {
     pub text: String,
     /// The version of torch.
     pub torch: Option<String>,
+}
+
+/// What a process took until its first training step was done, and what that depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FirstStep {
+    /// Largest sum of allocated blocks.
+    pub allocated: Bytes,
+    /// Largest sum of segments.
+    pub reserved: Bytes,
+    /// The version of torch.
+    pub torch: String,
+    /// The device, as its driver calls it.
+    pub gpu: String,
+    /// What the first forward pass was given, as in `input_ids 8x512 int64`.
+    pub inputs: Vec<String>,
+    /// How often the allocator had given everything back by then and tried again.
+    pub retries: u64,
+    /// What was free on the device then; none where that was not asked.
+    pub free: Option<Bytes>,
+}
+
+/// Seconds that steps took, the first few left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepTimes {
+    /// As the device saw them; none if it could not be asked.
+    pub device: Option<Spread>,
+    /// From the end of one to the end of the next, in the process.
+    pub host: Spread,
+    /// How many at the beginning do not count.
+    pub left_out: u64,
+}
+
+/// Where most of some numbers lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// How many.
+    pub count: u64,
+    /// The middle one.
+    pub median: f64,
+    /// A tenth is below.
+    pub low: f64,
+    /// A tenth is above.
+    pub high: f64,
 }
 
 /// `torch.cuda.memory_stats` of one device at the end.

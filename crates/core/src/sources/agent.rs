@@ -6,8 +6,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     recording::{
-        Begin, CodeLine, DeviceStats, End, EndReason, Exception, Mark, MarkKind, NamedTensor,
-        Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role, Tensors, Unsupported,
+        Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Mark, MarkKind,
+        NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role, Spread,
+        StepTimes, Tensors, Unsupported,
     },
     sources::{Problem, SourceFile, Warning, phantom::ReportLine},
     units::Bytes,
@@ -38,6 +39,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 notes.unsupported = Some(Unsupported { reason, text, torch });
             }
             Line::Phantom(it) => phantom = Some(it.into()),
+            Line::FirstStep(it) => notes.first_steps.push(it.into()),
+            Line::StepTimes(it) => notes.step_times = Some(it.into()),
             Line::Stats(it) => notes.stats.push(it.into()),
             Line::End(it) => notes.end = Some(it.into()),
             Line::Unknown => {}
@@ -94,6 +97,10 @@ enum Line {
         torch: Option<String>,
     },
     Phantom(ReportLine),
+    #[serde(rename = "first_step")]
+    FirstStep(FirstStepLine),
+    #[serde(rename = "step_times")]
+    StepTimes(StepTimesLine),
     Stats(StatsLine),
     End(EndLine),
     #[serde(other)]
@@ -205,6 +212,43 @@ struct ReadLine {
     count: u64,
     #[serde(default, deserialize_with = "or_default")]
     bytes: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FirstStepLine {
+    #[serde(deserialize_with = "or_default")]
+    peak_allocated: u64,
+    #[serde(deserialize_with = "or_default")]
+    peak_reserved: u64,
+    #[serde(deserialize_with = "or_default")]
+    torch: String,
+    #[serde(deserialize_with = "or_default")]
+    gpu: String,
+    #[serde(deserialize_with = "or_default")]
+    inputs: Vec<String>,
+    #[serde(deserialize_with = "or_default")]
+    retries: u64,
+    device_free: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StepTimesLine {
+    device: Option<SpreadKeys>,
+    #[serde(deserialize_with = "or_default")]
+    host: SpreadKeys,
+    #[serde(deserialize_with = "or_default")]
+    left_out: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+struct SpreadKeys {
+    count: u64,
+    median: f64,
+    low: f64,
+    high: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -356,6 +400,27 @@ impl From<CodeText> for CodeLine {
 impl From<ReadLine> for ReadNote {
     fn from(it: ReadLine) -> ReadNote {
         ReadNote { at: it.at.into(), count: it.count, bytes: Bytes(it.bytes) }
+    }
+}
+
+impl From<FirstStepLine> for FirstStep {
+    fn from(it: FirstStepLine) -> FirstStep {
+        FirstStep {
+            allocated: Bytes(it.peak_allocated),
+            reserved: Bytes(it.peak_reserved),
+            torch: it.torch,
+            gpu: it.gpu,
+            inputs: it.inputs,
+            retries: it.retries,
+            free: it.device_free.map(Bytes),
+        }
+    }
+}
+
+impl From<StepTimesLine> for StepTimes {
+    fn from(it: StepTimesLine) -> StepTimes {
+        let spread = |SpreadKeys { count, median, low, high }| Spread { count, median, low, high };
+        StepTimes { device: it.device.map(spread), host: spread(it.host), left_out: it.left_out }
     }
 }
 

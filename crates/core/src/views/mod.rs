@@ -11,6 +11,7 @@ pub mod perfetto;
 pub mod plan;
 pub mod ranks;
 pub mod replay;
+pub mod run;
 pub mod tables;
 pub mod text;
 pub mod wire;

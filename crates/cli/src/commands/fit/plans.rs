@@ -96,7 +96,8 @@ pub(super) fn run(
     if let Some(best) = found.first() {
         let head = view::file_head(&proposal, &proposal.plans[0]);
         let predicted_reserved = Some(best.prediction.peak.reserved);
-        let kept = Plan { predicted_reserved, ..best.plan.clone() };
+        let first_step = best.prediction.first_step_facts.clone();
+        let kept = Plan { predicted_reserved, first_step, ..best.plan.clone() };
         std::fs::write(&args.plan, kept.file(&head)).map_err(|error| {
             anyhow::anyhow!(
                 "cannot write {}: {}",

@@ -1,0 +1,26 @@
+"""What the first training step took: on the phantom it goes into the plan, on the GPU it is compared with that.
+
+One line for each device that was used. The question to the driver is asked once and waits for nothing.
+"""
+
+
+def write(torch, memory, recording, inputs):
+    """`inputs` are those of the first forward pass, as text."""
+    place = memory.place()
+    for device, (allocated, reserved) in enumerate(place.peaks):
+        if reserved == 0:
+            continue
+        free, total = torch.cuda.mem_get_info(device)
+        recording.write(
+            "first_step",
+            device=device,
+            peak_allocated=allocated,
+            peak_reserved=reserved,
+            reserved=place.reserved[device],
+            device_free=free,
+            device_total=total,
+            gpu=torch.cuda.get_device_name(device),
+            torch=torch.__version__,
+            inputs=inputs,
+            retries=torch._C._cuda_memoryStats(device)["num_alloc_retries"],
+        )

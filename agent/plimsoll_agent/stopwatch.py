@@ -1,0 +1,71 @@
+"""How long steps take, as the device sees it: an event on its stream at the end of each step.
+
+On only when asked for (`PLIMSOLL_MEASURE`). Nothing waits for an event: the time between two of them is read when both
+have passed, a step or more later.
+"""
+
+import collections
+import time
+
+WARM_UP = 3
+"""Steps that are left out: kernels are compiled and tuned in them."""
+
+MOST = 20_000
+
+
+class Stopwatch:
+    """The times of this process's steps."""
+
+    def __init__(self, torch, recording):
+        self._torch = torch
+        self._recording = recording
+        self._pending = collections.deque()
+        self._last = None
+        self._device, self._host = [], []
+        self._host_last = None
+
+    def step_ended(self, step):
+        """After each step of the program."""
+        now = time.perf_counter()
+        if step > WARM_UP and self._host_last is not None and len(self._host) < MOST:
+            self._host.append(now - self._host_last)
+        self._host_last = now
+        if not self._torch.cuda.is_initialized() or self._torch.cuda.is_current_stream_capturing():
+            return
+        event = self._torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._pending.append((step, event))
+        self._harvest(False)
+
+    def _harvest(self, wait):
+        while self._pending:
+            step, event = self._pending[0]
+            if wait:
+                event.synchronize()
+            elif not event.query():
+                return
+            self._pending.popleft()
+            if step > WARM_UP and self._last is not None and len(self._device) < MOST:
+                self._device.append(self._last.elapsed_time(event) / 1e3)
+            self._last = event
+
+    def write(self):
+        """At the end of the process."""
+        try:
+            self._harvest(True)
+        except RuntimeError:
+            pass  # The device failed; what was read before stays.
+        device, host = _summary(self._device), _summary(self._host)
+        if host is not None:
+            self._recording.write("step_times", device=device, host=host, left_out=WARM_UP)
+
+
+def _summary(seconds):
+    if not seconds:
+        return None
+    ordered = sorted(seconds)
+
+    def at(share):
+        return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 9)
+
+    return {"count": len(ordered), "median": at(0.5), "low": at(0.1), "high": at(0.9)}

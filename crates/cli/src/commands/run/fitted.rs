@@ -1,0 +1,107 @@
+//! `plimsoll run --fit`: a plan for what is free on the device right now, made before the script starts.
+
+use std::{
+    env,
+    io::{self, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::Context as _;
+use plimsoll_core::{cards, plan::Plan, units::Bytes};
+use serde_json::Value;
+
+use super::{predict, read_plan, say};
+use crate::{cli::RunArgs, devices};
+
+/// What a plan is made for.
+enum Search {
+    /// The script fits as it is.
+    AsItIs,
+    With(Plan),
+    /// The search ended without an answer to use; it has said why, and with this code.
+    Failed(i32),
+}
+
+/// The plan to run with, or the exit code of a search that found none.
+pub(super) fn plan(args: &RunArgs) -> anyhow::Result<Result<Plan, i32>> {
+    let device = devices::first().context(
+        "--fit plans for what is free on the device, and that is not known; give the plan with --plan, or make one \
+         with `plimsoll fit --gpu CARD`",
+    )?;
+    let card = match &args.gpu {
+        Some(given) => given.clone(),
+        None => card_id(&device.name)?,
+    };
+    // NVML counts what the driver keeps for itself; a script sees less.
+    let free = device.free.min(predict::card(Some(&card), None)?.total);
+    let holders = device.holders();
+    let holders = if holders.is_empty() { holders } else { format!(" ({holders})") };
+    let total = device.total;
+    say(&format!(
+        "{} of {total} of {} are free{holders}; planning for that",
+        device.free, device.name
+    ));
+    Ok(match search(args, &card, free)? {
+        Search::AsItIs => {
+            say("it fits as it is");
+            Ok(Plan::default())
+        }
+        Search::With(plan) => {
+            say(&format!("running with {}", plan.shown()));
+            Ok(plan)
+        }
+        Search::Failed(code) => Err(code),
+    })
+}
+
+/// What the search may use, in its own words.
+fn options(args: &RunArgs) -> Vec<String> {
+    let mut res = Vec::new();
+    for (name, remedies) in [("--allow", &args.allow), ("--forbid", &args.forbid)] {
+        if !remedies.is_empty() {
+            res.extend([name.to_owned(), remedies.join(",")]);
+        }
+    }
+    if args.keep_numerics {
+        res.push("--keep-numerics".to_owned());
+    }
+    res
+}
+
+/// The card of the catalogue that the driver calls `name`.
+fn card_id(name: &str) -> anyhow::Result<String> {
+    let card = cards::catalogue().iter().find(|it| it.name == name);
+    let card = card.with_context(|| {
+        format!(
+            "the device is {name:?}, which is not in the catalogue; name a card that is like it, or a file that \
+             describes it, with --gpu (`plimsoll cards`, docs/cards.md)"
+        )
+    })?;
+    Ok(card.id.clone())
+}
+
+/// `plimsoll fit` as a process of its own: it runs the script many times and ends all that these leave.
+fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
+    let folder = tempfile::tempdir().context("cannot make a folder for the plan")?;
+    let kept = folder.path().join("plan.toml");
+    let path: &Path = args.plan.as_deref().unwrap_or(&kept);
+    let json = folder.path().join("fit.json");
+    let own = env::current_exe().context("cannot find plimsoll itself")?;
+    let mut fit = Command::new(own);
+    fit.args(["fit", "--gpu", card, "--budget", &free.0.to_string(), "--plan"]).arg(path);
+    fit.arg("--json").arg(&json).args(options(args)).arg("--").args(&args.command);
+    // What the script prints belongs to its real run.
+    let output = fit.stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
+    let output = output.context("cannot start `plimsoll fit`")?;
+    let answer = std::fs::read(&json).ok();
+    let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
+    match answer.as_ref().and_then(|it| it["outcome"].as_str()) {
+        Some("fits") => Ok(Search::AsItIs),
+        Some("fits_with_plan") => Ok(Search::With(read_plan(path)?)),
+        _ => {
+            let _ = io::stderr().write_all(&output.stdout);
+            Ok(Search::Failed(output.status.code().unwrap_or(2)))
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! `plimsoll run`: the script on the machine's own GPU, with a plan applied and the recorder on. What the script
+//! does and how it ends is passed on; we speak only when memory ran out or was not what the plan said.
+
+mod fitted;
+mod kept;
+mod watch;
+
+use std::{
+    env, fs,
+    io::{self, Write as _},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context as _;
+use plimsoll_core::{
+    plan::{Drift, Plan, drift},
+    prediction::{self, Outcome, Prediction, RunFacts},
+    recording::{FirstStep, Phase, Recording},
+    units::Bytes,
+    views::run as view,
+};
+
+use self::watch::Watch;
+use super::{
+    explain, fit,
+    predict::{self, largest},
+};
+use crate::{
+    cache::{self, Cache, bundle::Bundle, session::Session},
+    cli::{GhostWeights, RunArgs},
+    devices,
+    exit::Exit,
+    launch::{
+        self, Device, End, Launch, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
+    },
+    sink::Sink,
+};
+
+/// How wide an explanation is: it goes to standard error, between what the script writes.
+const WIDTH: usize = 100;
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+    let is_predicted = env::var_os("PLIMSOLL_MODE").is_some_and(|it| it != "run")
+        && env::var_os("PLIMSOLL_SESSION").is_some_and(|it| Path::new(&it).is_dir());
+    if is_predicted {
+        return step_aside(args);
+    }
+    if !args.no_gpu && !has_gpu() {
+        anyhow::bail!(
+            "found no NVIDIA GPU on this machine (no /dev/nvidiactl); `plimsoll predict` and `plimsoll fit` need none, \
+             and --no-gpu runs the script anyway"
+        );
+    }
+    let command = ScriptCommand::resolve(&args.command)?;
+    let path = args.record.as_deref().map(kept::asked_for);
+    let record = path.as_deref().map(Sink::open).transpose()?;
+    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let plan = match (&args.plan, args.fit) {
+        (_, true) => match fitted::plan(args)? {
+            Ok(plan) => plan,
+            Err(code) => return Ok(Exit::OfScript(u8::try_from(code).unwrap_or(2))),
+        },
+        (Some(path), false) => read_plan(path)?,
+        (None, false) => Plan::default(),
+    };
+    warn_if_too_little_is_free(&plan);
+    let cache = Cache::open()?;
+    let bundle = Bundle::unpack(&cache)?;
+    let signals = Signals::hold().context("cannot hold signals")?;
+    let session = Session::create(&cache)?;
+    let settings = settings(args, &plan);
+    let launch = Launch {
+        command: &command,
+        bundle: &bundle,
+        session: &session,
+        stop: Stop::UntilExit,
+        ranks: Ranks::All,
+        ghost_weights: GhostWeights::Off,
+        output: ScriptOutput::Inherited,
+        settings: &settings,
+        device: Device::Real,
+    };
+    let mut watch = Watch::new(plan.first_step.clone());
+    let ended = launch::run(launch, &signals, Some(&mut watch))?;
+    let folders = session.read();
+    let (recordings, _) = predict::read(&folders);
+    let facts = RunFacts { exit: predict::exit(&ended), seconds: ended.seconds, max: None };
+    // Which card it was matters to what is beside the allocator only, and of that nothing is said here.
+    let seen = prediction::predict(&recordings, largest(), facts);
+    let ran_out = recordings.iter().any(Recording::ended_out_of_memory);
+    let to = match (path, record) {
+        (Some(path), Some(sink)) => Some((path, sink)),
+        _ if ran_out => {
+            let path = kept::after_oom();
+            Sink::open(&path).ok().map(|sink| (path, sink))
+        }
+        _ => None,
+    };
+    let mut files = Vec::new();
+    if let Some((path, sink)) = to {
+        files = kept::write((&path, sink), &args.command, &ended, folders, &recordings)?;
+    }
+    for it in recordings.iter().filter_map(|it| it.notes.unsupported.as_ref()).take(1) {
+        say(&format!("nothing was recorded, and nothing changed: {}", it.text));
+    }
+    let drift = watch.drifts.into_iter().next().or_else(|| of_the_whole_run(&plan, &seen));
+    if ran_out {
+        explain_now(&seen, &recordings, &files);
+    } else if let (true, Some(it)) = (plan.first_step.is_none(), &drift) {
+        say(&it.sentence("the run"));
+    }
+    if args.measure {
+        say_step_times(&recordings);
+    }
+    if let Some(sink) = json {
+        let report = view::json(&seen, &recordings, &plan, drift.as_ref(), &files);
+        sink.write(report.as_bytes(), &mut io::stdout())?;
+    }
+    Ok(Exit::OfScript(match ended.end {
+        End::Code(code) => u8::try_from(code).unwrap_or(1),
+        End::Signal(number) => u8::try_from(number).map_or(1, |it| it.saturating_add(128)),
+    }))
+}
+
+/// Inside `plimsoll predict` the outer one records, and there is no device to ask: only the plan is ours.
+fn step_aside(args: &RunArgs) -> anyhow::Result<Exit> {
+    let plan = args.plan.as_deref().filter(|_| !args.fit).map(read_plan).transpose()?;
+    let command = ScriptCommand::resolve(&args.command)?;
+    let mut process = Command::new(&command.program);
+    process.args(&command.arguments).envs(fit::settings(&plan.unwrap_or_default()));
+    Err(command.cannot_start(&process.exec()))
+}
+
+/// What the script's environment has more than the agent needs.
+fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
+    let mut res = fit::settings(plan);
+    res.push(("PLIMSOLL_EVENTS", args.events.to_string().into()));
+    if args.measure {
+        res.push(("PLIMSOLL_MEASURE", "1".into()));
+    }
+    res
+}
+
+fn has_gpu() -> bool {
+    Path::new("/dev/nvidiactl").exists()
+        || Path::new("/dev/dxg").exists()
+        || devices::are_there()
+}
+
+fn read_plan(path: &Path) -> anyhow::Result<Plan> {
+    let shown = path.display();
+    let text = fs::read_to_string(path).map_err(|error| {
+        anyhow::anyhow!("cannot read the plan {shown}: {}", cache::reason(&error))
+    })?;
+    Plan::parse(&text).with_context(|| format!("cannot read the plan {shown}"))
+}
+
+/// The plan knows what will be reserved; what others hold may leave less than that.
+fn warn_if_too_little_is_free(plan: &Plan) {
+    let (Some(predicted), Ok(device)) = (plan.predicted_reserved, devices::first()) else { return };
+    if predicted <= device.free {
+        return;
+    }
+    let holders = device.holders();
+    let holders = if holders.is_empty() { String::new() } else { format!(" (held by {holders})") };
+    say(&format!(
+        "the plan needs {predicted} and more of the device, of which {} of {} are free{holders}; it may run out of \
+         memory. `plimsoll run --fit` plans for what is free",
+        device.free, device.total
+    ));
+}
+
+/// Memory ran out: what happened, why and what to change, here and now.
+fn explain_now(seen: &Prediction, recordings: &[Recording], files: &[PathBuf]) {
+    say(&what_ran_out(seen));
+    let rank = |it: &Recording| it.notes.begin.as_ref().and_then(|it| it.rank);
+    let of_first = recordings.iter().find(|it| it.ended_out_of_memory()).and_then(rank);
+    let first = files.iter().find(|it| of_first.is_none() || crate::ranks::of_path(it) == of_first);
+    let Some(path) = first.or(files.first()) else { return };
+    match explain::report(path, WIDTH) {
+        Ok(report) => {
+            let _ = writeln!(io::stderr(), "\n{}", report.trim_end());
+        }
+        Err(error) => say(&format!("cannot explain it: {error:#}")),
+    }
+    let shown: Vec<String> = files.iter().map(|it| it.display().to_string()).collect();
+    say(&format!(
+        "kept the recording as {}; look at it with `plimsoll view {}`",
+        shown.join(", "),
+        path.display()
+    ));
+}
+
+fn what_ran_out(seen: &Prediction) -> String {
+    let Some(oom) = &seen.oom else { return "the script ran out of GPU memory".to_owned() };
+    let place =
+        oom.at.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
+    let phase = oom.phase.map_or("", |it| match it {
+        Phase::Forward => ", forward",
+        Phase::Backward => ", backward",
+        Phase::Optimizer => ", optimizer",
+        Phase::ZeroGrad => ", zero_grad",
+        Phase::Evaluation => ", evaluation",
+    });
+    format!(
+        "ran out of GPU memory in step {}{phase}{place}: asked for {} while {} were allocated and {} reserved; \
+         `plimsoll fit` finds what makes it fit",
+        oom.step, oom.requested, oom.allocated, oom.reserved,
+    )
+}
+
+/// What the whole run took other than the plan's run on the phantom. A plan with a first step was compared then.
+fn of_the_whole_run(plan: &Plan, seen: &Prediction) -> Option<Drift> {
+    let predicted = plan.predicted_reserved?;
+    if seen.outcome == Outcome::ScriptFailed || seen.peak.reserved == Bytes::ZERO {
+        return None;
+    }
+    let nothing = FirstStep::default();
+    let expected = plan.first_step.as_ref().unwrap_or(&nothing);
+    let facts = seen.first_step_facts.as_ref().unwrap_or(&nothing);
+    drift(expected, facts, predicted, seen.peak.reserved)
+}
+
+fn say_step_times(recordings: &[Recording]) {
+    let mut nothing = true;
+    for it in recordings {
+        let Some(times) = it.notes.step_times else { continue };
+        nothing = false;
+        let rank = it.notes.begin.as_ref().and_then(|it| it.rank);
+        let whose = rank.map_or_else(String::new, |it| format!("rank {it}: "));
+        let spread = times.device.unwrap_or(times.host);
+        say(&format!(
+            "{whose}a step takes {:.4} s (median of {}; four fifths take {:.4} to {:.4} s; the first {} are left out)",
+            spread.median, spread.count, spread.low, spread.high, times.left_out,
+        ));
+    }
+    if nothing {
+        say("too few steps were seen to say how long one takes");
+    }
+}
+
+fn say(sentence: &str) {
+    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
+}

@@ -1,0 +1,112 @@
+//! What is said while the script runs: that its first step was not what the plan was made for, and that memory ran out
+//! and the script went on. Read from what the agent has written so far.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::PathBuf,
+};
+
+use plimsoll_core::{
+    plan::{Drift, drift},
+    recording::{FirstStep, OomNote},
+    sources::{self, ProcessFiles},
+};
+
+use crate::{cache::session::Session, launch};
+
+/// The most about each thing: a script that looks for its batch size runs out often.
+const MOST_SAID: usize = 3;
+
+/// Reads and says.
+#[derive(Debug)]
+pub(super) struct Watch {
+    expected: Option<FirstStep>,
+    /// For each notes file, how far it has been read.
+    read_to: BTreeMap<PathBuf, u64>,
+    /// Every sentence once: ranks are alike.
+    said: BTreeSet<String>,
+    n_caught: usize,
+    /// What the first steps said, worth keeping for a report.
+    pub(super) drifts: Vec<Drift>,
+}
+
+impl Watch {
+    pub(super) fn new(expected: Option<FirstStep>) -> Watch {
+        Watch {
+            expected,
+            read_to: BTreeMap::new(),
+            said: BTreeSet::new(),
+            n_caught: 0,
+            drifts: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, path: PathBuf) -> io::Result<()> {
+        let read_to = self.read_to.entry(path.clone()).or_default();
+        let mut file = fs::File::open(&path)?;
+        file.seek(SeekFrom::Start(*read_to))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let end = bytes.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
+        *read_to += end as u64;
+        // Most lines are marks and names; those are not worth parsing here.
+        let is_ours = |it: &&[u8]| {
+            it.starts_with(b"{\"kind\":\"first_step\"") || it.starts_with(b"{\"kind\":\"oom\"")
+        };
+        let ours: Vec<u8> = bytes[..end]
+            .split_inclusive(|it| *it == b'\n')
+            .filter(is_ours)
+            .flatten()
+            .copied()
+            .collect();
+        let files = ProcessFiles { pid: 0, notes: &ours, snapshot: None, phantom_log: None };
+        let notes = sources::read_process(files).recording.notes;
+        for seen in &notes.first_steps {
+            self.first_step(seen);
+        }
+        for oom in notes.ooms.iter().filter(|it| it.caught == Some(true)) {
+            self.caught(oom);
+        }
+        Ok(())
+    }
+
+    fn first_step(&mut self, seen: &FirstStep) {
+        let Some(expected) = &self.expected else { return };
+        if let Some(it) = drift(expected, seen, expected.reserved, seen.reserved) {
+            let sentence = it.sentence("the first step");
+            self.drifts.push(it);
+            self.say(sentence);
+        }
+    }
+
+    fn caught(&mut self, oom: &OomNote) {
+        self.n_caught += 1;
+        if self.n_caught <= MOST_SAID {
+            let at = oom.user_frame.as_ref();
+            let at = at.map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
+            self.say(format!(
+                "memory ran out in step {}{at}, asked for {}; the script went on",
+                oom.step + 1,
+                oom.requested
+            ));
+        }
+    }
+
+    fn say(&mut self, sentence: String) {
+        if self.said.len() < 4 * MOST_SAID && !self.said.contains(&sentence) {
+            let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
+            self.said.insert(sentence);
+        }
+    }
+}
+
+impl launch::Watch for Watch {
+    fn tick(&mut self, session: &Session) {
+        for (_, folder) in session.process_paths() {
+            // A file that is not there yet will be.
+            let _ = self.look(folder.join("agent.jsonl"));
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The machine's NVIDIA devices as they are right now, asked of NVML, which is loaded when it is needed: a machine
+//! without it has no device that we know of.
+
+use std::{env, ffi::OsStr};
+
+use nvml_wrapper::{Nvml, enums::device::UsedGpuMemory};
+use plimsoll_core::units::Bytes;
+
+/// The name that the driver installs; `libnvidia-ml.so` is in development packages only.
+const LIBRARY: &str = "libnvidia-ml.so.1";
+
+/// One device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceNow {
+    /// As the driver calls it.
+    pub(crate) name: String,
+    /// All of its memory.
+    pub(crate) total: Bytes,
+    /// What nobody holds.
+    pub(crate) free: Bytes,
+    /// The processes on it that NVML may tell us of, and what each holds if it says so.
+    pub(crate) processes: Vec<(u32, Option<Bytes>)>,
+}
+
+impl DeviceNow {
+    /// Who holds what is not free, for a sentence; empty when nobody is known to.
+    pub(crate) fn holders(&self) -> String {
+        let of = |(pid, held): &(u32, Option<Bytes>)| match held {
+            Some(held) => format!("process {pid} with {held}"),
+            None => format!("process {pid}"),
+        };
+        self.processes.iter().take(3).map(of).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Whether there is one at all.
+pub(crate) fn are_there() -> bool {
+    open().and_then(|it| Ok(it.device_count()?)).is_ok_and(|it| it != 0)
+}
+
+fn open() -> anyhow::Result<Nvml> {
+    let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
+    nvml.map_err(|error| anyhow::anyhow!("cannot ask {LIBRARY}: {error}"))
+}
+
+/// The device that a script would call `cuda:0`, or that its rank on this machine would use.
+pub(crate) fn first() -> anyhow::Result<DeviceNow> {
+    let nvml = open()?;
+    let number = |name: &str| env::var(name).ok()?.parse::<usize>().ok();
+    let nth = number("LOCAL_RANK").unwrap_or(0);
+    let visible = env::var("CUDA_VISIBLE_DEVICES").ok();
+    let device = match chosen(visible.as_deref(), nth)? {
+        Chosen::Index(index) => nvml.device_by_index(index),
+        Chosen::Uuid(uuid) => nvml.device_by_uuid(uuid),
+    };
+    let device =
+        device.map_err(|error| anyhow::anyhow!("NVML does not know that device: {error}"))?;
+    let memory = device.memory_info()?;
+    // In a container or without rights there are none to be seen.
+    let mut processes = device.running_compute_processes().unwrap_or_default();
+    processes.retain(|it| it.pid != std::process::id());
+    let held = |it: UsedGpuMemory| match it {
+        UsedGpuMemory::Used(bytes) => Some(Bytes(bytes)),
+        UsedGpuMemory::Unavailable => None,
+    };
+    Ok(DeviceNow {
+        name: device.name()?,
+        total: Bytes(memory.total),
+        free: Bytes(memory.free),
+        processes: processes.into_iter().map(|it| (it.pid, held(it.used_gpu_memory))).collect(),
+    })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Chosen<'a> {
+    Index(u32),
+    Uuid(&'a str),
+}
+
+/// The `nth` device of `CUDA_VISIBLE_DEVICES`. A launcher that gives each rank one device leaves a list of one.
+fn chosen(visible: Option<&str>, nth: usize) -> anyhow::Result<Chosen<'_>> {
+    let Some(visible) = visible else { return Ok(Chosen::Index(u32::try_from(nth)?)) };
+    let entries: Vec<&str> = visible.split(',').map(str::trim).collect();
+    let entry = entries.get(nth).or(entries.first()).copied().unwrap_or_default();
+    match entry.parse::<u32>() {
+        Ok(index) => Ok(Chosen::Index(index)),
+        Err(_) if entry.starts_with("GPU-") || entry.starts_with("MIG-") => Ok(Chosen::Uuid(entry)),
+        Err(_) => anyhow::bail!("CUDA_VISIBLE_DEVICES={visible} shows no device to the script"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_has_the_device_of_its_place() {
+        assert_eq!(chosen(None, 3).unwrap(), Chosen::Index(3));
+        assert_eq!(chosen(Some("4,6"), 1).unwrap(), Chosen::Index(6));
+        assert_eq!(chosen(Some("7"), 2).unwrap(), Chosen::Index(7));
+        assert_eq!(chosen(Some("GPU-1a2b"), 0).unwrap(), Chosen::Uuid("GPU-1a2b"));
+        let error = chosen(Some(""), 0).unwrap_err().to_string();
+        assert_eq!(error, "CUDA_VISIBLE_DEVICES= shows no device to the script");
+        assert!(chosen(Some("-1"), 0).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! What came of `plimsoll run`, for programs.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::{
+    plan::{Drift, Plan},
+    prediction::{Prediction, ScriptExit},
+    recording::{Recording, Spread},
+};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+
+/// One JSON object. `files` are the recordings that were kept.
+pub fn json(
+    seen: &Prediction,
+    recordings: &[Recording],
+    plan: &Plan,
+    drift: Option<&Drift>,
+    files: &[PathBuf],
+) -> String {
+    let spread = |it: Spread| json!({"count": it.count, "median": it.median, "low": it.low, "high": it.high});
+    let processes = recordings.iter().filter(|it| !it.notes.stats.is_empty()).map(|it| {
+        let begin = it.notes.begin.clone().unwrap_or_default();
+        let times = it.notes.step_times;
+        let devices = it.notes.stats.iter().map(|it| {
+            json!({
+                "device": it.device,
+                "peak_allocated_bytes": it.peak_allocated.0,
+                "peak_reserved_bytes": it.peak_reserved.0,
+                "retries": it.retries,
+                "ooms": it.ooms,
+            })
+        });
+        json!({
+            "pid": it.pid,
+            "rank": begin.rank,
+            "torch": begin.torch,
+            "steps": it.notes.end.as_ref().map(|it| it.steps),
+            "out_of_memory": it.ended_out_of_memory(),
+            "devices": devices.collect::<Vec<_>>(),
+            "step_seconds": times.and_then(|it| it.device).map(spread),
+            "step_seconds_host": times.map(|it| spread(it.host)),
+        })
+    });
+    let (exit_code, signal) = match seen.exit {
+        ScriptExit::Code(code) => (Some(code), None),
+        ScriptExit::Signal(number) => (None, Some(number)),
+    };
+    let remedies: Vec<String> = plan.remedies.iter().map(crate::plan::Remedy::shown).collect();
+    let report = json!({
+        "version": VERSION,
+        "exit_code": exit_code,
+        "signal": signal,
+        "seconds": seen.seconds,
+        "out_of_memory": recordings.iter().any(Recording::ended_out_of_memory),
+        "plan": remedies,
+        "drift": drift.map(|it| json!({
+            "predicted_reserved_bytes": it.predicted.0,
+            "reserved_bytes": it.reserved.0,
+            "causes": it.causes,
+        })),
+        "recordings": files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>(),
+        "processes": processes.collect::<Vec<_>>(),
+    });
+    format!("{report:#}\n")
+}

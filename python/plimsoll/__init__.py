@@ -1,0 +1,40 @@
+"""Will it fit? GPU memory for PyTorch training, from Python.
+
+    import plimsoll
+
+    def train(batch_size):
+        ...
+
+    if __name__ == "__main__":
+        answer = plimsoll.predict(train, 32, gpu="rtx4090")
+        print(answer.fits, answer.peak)
+
+The work is done by the program `plimsoll` that is installed with this package; functions are run in processes of
+their own. Importing this package imports the standard library only.
+"""
+
+from plimsoll._binary import PlimsollError, binary, version
+from plimsoll._calls import CannotReach, FunctionFailed
+from plimsoll._fit import Fitted, fit
+from plimsoll._predict import predict
+from plimsoll._record import Recorder, record
+from plimsoll._results import Finding, Line, OutOfMemory, Prediction
+from plimsoll._sizes import Size
+
+__all__ = [
+    "CannotReach",
+    "Finding",
+    "Fitted",
+    "FunctionFailed",
+    "Line",
+    "OutOfMemory",
+    "PlimsollError",
+    "Prediction",
+    "Recorder",
+    "Size",
+    "binary",
+    "fit",
+    "predict",
+    "record",
+    "version",
+]

@@ -1,0 +1,135 @@
+"""`fit`: a function that trains on the card that is there, made to fit."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Generic, Optional, Sequence, TypeVar, Union, overload
+
+from plimsoll import _binary, _calls
+from plimsoll._binary import PlimsollError
+from plimsoll._predict import command
+
+Returned = TypeVar("Returned")
+
+
+class Fitted(Generic[Returned]):
+    """A function that runs in a process of its own, with a plan that makes it fit."""
+
+    def __init__(
+        self,
+        function: Callable[..., Returned],
+        *,
+        gpu: Optional[str] = None,
+        memory: Union[str, int, None] = None,
+        plan: Union[str, "os.PathLike[str]", None] = None,
+        keep_numerics: bool = False,
+        allow: Sequence[str] = (),
+        forbid: Sequence[str] = (),
+        record: Union[str, "os.PathLike[str]", None] = None,
+        no_gpu: bool = False,
+    ) -> None:
+        """Use `fit`, which makes these."""
+        self.__plimsoll_function__ = function
+        functools.update_wrapper(self, function)
+        self._gpu, self._memory, self._plan = gpu, memory, plan
+        self._keep_numerics, self._allow, self._forbid = keep_numerics, tuple(allow), tuple(forbid)
+        self._record, self._no_gpu = record, no_gpu
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Returned:
+        """Makes the plan, and runs the function with it on the machine's own GPU. Returns what the function returns."""
+        if os.environ.get(_calls.INSIDE):
+            return self.__plimsoll_function__(*args, **kwargs)
+        with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
+            here = Path(folder)
+            _calls.write(here / "call", self.__plimsoll_function__, args, kwargs)
+            plan = self._existing_plan()
+            if plan is None and self._gpu is not None:
+                plan = self._search(here)
+            words = ["run"]
+            if self._no_gpu:
+                words.append("--no-gpu")
+            if self._record is not None:
+                words += ["--record", str(self._record)]
+            if plan is not None:
+                words += ["--plan", str(plan)]
+            elif self._gpu is None:
+                words += ["--fit", *self._choices()]
+                words += ["--plan", str(self._plan)] if self._plan is not None else []
+            result = here / "result"
+            sys.stdout.flush()
+            ran = _binary.run([*words, "--", *command(here / "call", result)], inherit=True)
+            if not result.exists():
+                raise PlimsollError(f"plimsoll run ended with {ran.returncode}; what it said is above")
+            value: Returned = _calls.answer(result)
+            return value
+
+    def _existing_plan(self) -> Optional[Path]:
+        plan = None if self._plan is None else Path(self._plan)
+        return plan if plan is not None and plan.is_file() else None
+
+    def _search(self, here: Path) -> Optional[Path]:
+        """The plan for the card that was named; None if it fits as it is."""
+        plan = Path(self._plan) if self._plan is not None else here / "plan.toml"
+        words = ["fit", "--gpu", str(self._gpu), "--plan", str(plan), *self._choices()]
+        if self._memory is not None:
+            words += ["--memory", str(self._memory)]
+        ran = _binary.run([*words, "--", *command(here / "call", None)])
+        if ran.returncode != 0:
+            raise PlimsollError(_binary.said(ran.stderr) or ran.stdout.strip() or f"plimsoll fit ended with {ran.returncode}")
+        return plan if plan.is_file() else None
+
+    def _choices(self) -> Sequence[str]:
+        words = ["--keep-numerics"] if self._keep_numerics else []
+        for name, remedies in (("--allow", self._allow), ("--forbid", self._forbid)):
+            if remedies:
+                words += [name, ",".join(remedies)]
+        return words
+
+
+@overload
+def fit(function: Callable[..., Returned]) -> Fitted[Returned]: ...
+
+
+@overload
+def fit(
+    *,
+    gpu: Optional[str] = None,
+    memory: Union[str, int, None] = None,
+    plan: Union[str, "os.PathLike[str]", None] = None,
+    keep_numerics: bool = False,
+    allow: Sequence[str] = (),
+    forbid: Sequence[str] = (),
+    record: Union[str, "os.PathLike[str]", None] = None,
+    no_gpu: bool = False,
+) -> Callable[[Callable[..., Returned]], Fitted[Returned]]: ...
+
+
+def fit(function: Optional[Callable[..., Returned]] = None, **options: Any) -> Any:
+    """Decorates a training function: calling it runs it in a process of its own, with the cheapest plan that fits.
+
+        @plimsoll.fit(gpu="rtx4090", plan="plan.toml")
+        def train(batch_size): ...
+
+        if __name__ == "__main__":
+            train(64)
+
+    The plan is searched on the phantom before the function runs for real, with the arguments of the call. What the
+    function returns comes back, if it can be pickled; `function.__wrapped__` is the plain one.
+
+    Args:
+        gpu: the card to plan for; without it, what is free on the machine's own device right now.
+        memory: the card's memory, instead of what it has.
+        plan: the file for the plan; if it is there already, it is used and nothing is searched.
+        keep_numerics: no remedy that changes the numbers by more than rounding.
+        allow: only these remedies.
+        forbid: not these remedies.
+        record: keeps the recording of the real run.
+        no_gpu: runs on a machine without a GPU.
+    """
+    if function is not None:
+        return Fitted(function, **options)
+    return functools.partial(Fitted, **options)

@@ -1,0 +1,87 @@
+"""`predict`: a function run on a GPU that is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Union
+
+from plimsoll import _binary, _calls
+from plimsoll._binary import PlimsollError
+from plimsoll._results import Finding, Prediction, prediction
+from plimsoll._sizes import Size
+
+_FITS_OR_NOT = (0, 1)
+
+
+def predict(
+    function: Callable[..., Any],
+    *args: Any,
+    gpu: Optional[str] = None,
+    memory: Union[str, int, None] = None,
+    max: Union[str, int, None] = None,
+    steps: Optional[int] = None,
+    until_exit: bool = False,
+    record: Union[str, "os.PathLike[str]", None] = None,
+    **kwargs: Any,
+) -> Prediction:
+    """Runs `function(*args, **kwargs)` in a process of its own, on a phantom GPU, and says what memory it takes.
+
+    The function is a whole training, or enough of it: it is ended once memory is steady from step to step, unless
+    `until_exit`. Nothing of this process is used: build models and data inside the function.
+
+    Args:
+        function: at the top level of a module or of the script; others need cloudpickle.
+        gpu: a card of `plimsoll cards`, or a file that describes one; without it the largest card is imitated, and
+            `carried_by` says which cards carry the run.
+        memory: the card's memory, instead of what it has, as in "20GiB".
+        max: the answer's `fits` is False above this size on the device, as in "22GiB".
+        steps: ends the run after so many optimizer steps.
+        until_exit: runs the whole function.
+        record: keeps the recording in this file, for `plimsoll explain` and `plimsoll view`.
+
+    Raises:
+        CannotReach: the function cannot be carried into another process.
+        FunctionFailed: the function raised, other than out of memory.
+        PlimsollError: no answer, for another reason: no supported torch, no such card.
+    """
+    with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
+        here = Path(folder)
+        _calls.write(here / "call", function, args, kwargs)
+        report_path, kept = here / "report.json", Path(record) if record is not None else here / "run.zip"
+        words = ["predict", "--quiet", "--json", str(report_path), "--record", str(kept)]
+        for name, value in (("--gpu", gpu), ("--memory", memory), ("--max", max), ("--steps", steps)):
+            if value is not None:
+                words += [name, str(int(value)) if isinstance(value, int) else str(value)]
+        if until_exit:
+            words.append("--until-exit")
+        result = here / "result"
+        ran = _binary.run([*words, "--", *command(here / "call", result)])
+        output = ran.stdout + ran.stderr
+        if ran.returncode not in _FITS_OR_NOT:
+            if result.exists():
+                _calls.answer(result)  # Raises what the function raised.
+            raise PlimsollError(_binary.said(ran.stderr) or f"plimsoll predict ended with {ran.returncode}:\n{output[-2000:]}")
+        report: Dict[str, Any] = json.loads(report_path.read_text(encoding="utf-8"))
+        return prediction(report, _findings(kept), output)
+
+
+def command(call: Path, result: Optional[Path]) -> List[str]:
+    """What plimsoll is told to run: the call, in this very Python."""
+    words = [sys.executable, "-m", "plimsoll._calls", str(call)]
+    return words if result is None else [*words, str(result)]
+
+
+def _findings(recording: Path) -> List[Finding]:
+    ran = _binary.run(["explain", "--json", "-", str(recording)])
+    try:
+        found = json.loads(ran.stdout)["findings"]
+    except (ValueError, KeyError, TypeError):
+        return []  # A run that used no GPU has nothing to explain.
+    return [
+        Finding(it["code"], it["title"], it["remedy"], Size(it["bytes"]) if it["bytes"] else None)
+        for it in found
+    ]

@@ -1,0 +1,137 @@
+"""`record`: what this very process does with its GPU memory, as a file that `plimsoll explain` and `view` read."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Optional, Type, Union
+
+from plimsoll import _binary
+from plimsoll._binary import PlimsollError
+
+_FORMAT = 1
+
+
+class Recorder:
+    """Records from `start` to `stop`; also a context manager."""
+
+    def __init__(self, path: Union[str, "os.PathLike[str]"], *, events: int = 200_000) -> None:
+        """Use `record`, which makes these."""
+        self.path = Path(path)
+        self._events = events
+        self._agent: Any = None
+        self._began = 0.0
+
+    def start(self) -> Recorder:
+        """Puts the recorder on. What was allocated before is in the recording without its history."""
+        if not self.path.parent.is_dir():
+            raise PlimsollError(f"cannot write {self.path}: there is no folder {self.path.parent}")
+        self._agent = _agent(self._events)
+        self._began = time.time()
+        atexit.register(self.stop)
+        return self
+
+    def stop(self) -> Optional[Path]:
+        """Writes the recording; the path, or None if it was written already or the GPU was not used."""
+        agent, self._agent = self._agent, None
+        atexit.unregister(self.stop)
+        if agent is None:
+            return None
+        with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
+            if not agent.keep(folder):
+                return None
+            self._write(Path(folder))
+        return self.path
+
+    def _write(self, folder: Path) -> None:
+        manifest = {
+            "format": _FORMAT,
+            "plimsoll": _binary.version(),
+            "mode": "run",
+            "command": list(getattr(sys, "orig_argv", sys.argv)),
+            "exit_code": None,
+            "signal": None,
+            "seconds": round(time.time() - self._began, 6),
+        }
+        part = self.path.with_name(self.path.name + ".part")
+        try:
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr("manifest.json", json.dumps(manifest, indent=2))
+                for file in sorted(it for it in folder.rglob("*") if it.is_file()):
+                    archive.write(file, file.relative_to(folder))
+            os.replace(part, self.path)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def __enter__(self) -> Recorder:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        agent = self._agent
+        if agent is not None:
+            agent.saw(error)
+        self.stop()
+        if agent is not None:
+            agent.saw(None)
+
+
+def record(path: Union[str, "os.PathLike[str]"], *, events: int = 200_000) -> Recorder:
+    """Records what the block does with GPU memory, into the zip file `path`.
+
+        with plimsoll.record("run.zip"):
+            train()
+
+    The recording is also written when the block raises, as it does when memory runs out. It has stacks, steps, phases
+    and names of tensors; training is not changed. Start it before the model is built, or what it is made of has no
+    history. The recorder stays on for the rest of the process: a later block holds what went before it, too.
+
+    Args:
+        path: the file; it appears when the block ends.
+        events: how many of the last allocations and frees are kept.
+    """
+    return Recorder(path, events=events)
+
+
+def _agent(events: int) -> Any:
+    """The agent of this process: the one that plimsoll started it with, or one that begins now."""
+    running = sys.modules.get("plimsoll_agent.agent")
+    if running is not None and running.current() is not None:
+        return running.current()
+    folder = _binary.run(["agent"]).stdout.strip()
+    if not os.path.isdir(folder):
+        raise PlimsollError(f"{_binary.binary()} does not say where its agent is; it is not of version {_version()} as this package is")
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise PlimsollError("there is no torch to record; install it") from error
+    sys.path.append(folder)
+    try:
+        agent = importlib.import_module("plimsoll_agent.agent")
+    finally:
+        sys.path.remove(folder)
+    session = tempfile.mkdtemp(prefix="plimsoll-session-")
+    atexit.register(shutil.rmtree, session, True)
+    return agent.begin_late(torch, session, events)
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("plimsoll")
+    except metadata.PackageNotFoundError:
+        return "the sources"

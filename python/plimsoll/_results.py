@@ -1,0 +1,144 @@
+"""What a prediction says, as typed values. The field names are those of `plimsoll predict --json`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from plimsoll._sizes import Size
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of code, and what it holds at the peak."""
+
+    file: str
+    line: int
+    function: str
+    size: Size
+    category: str
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    """Where memory ran out."""
+
+    step: int
+    """The step, from 1; 0 before training."""
+    phase: Optional[str]
+    requested: Size
+    allocated: Size
+    reserved: Size
+    file: Optional[str]
+    line: Optional[int]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is worth knowing of the run's memory; `plimsoll explain --code CODE` has its manual page."""
+
+    code: str
+    """A stable word, such as `leak/graph-retained`."""
+    title: str
+    text: str
+    size: Optional[Size]
+    """What it would give back, where that is known."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the function takes on the card."""
+
+    fits: bool
+    """Whether it ran on the card without running out of memory, and under `max` if that was given."""
+    gpu: str
+    """The card's name on the command line."""
+    gpu_name: str
+    """The card's name as its driver reports it."""
+    total: Size
+    """The card's memory."""
+    peak: Size
+    """The most that the process takes of the device: what nvidia-smi shows, CUDA context included."""
+    peak_allocated: Size
+    """`torch.cuda.max_memory_allocated()`."""
+    peak_reserved: Size
+    """`torch.cuda.max_memory_reserved()`."""
+    safe: Size
+    """What to give the job so that it runs: the peak and an allowance for what a phantom cannot know."""
+    steps: int
+    """Training steps that were seen."""
+    steady: bool
+    """Whether memory was the same in the last two steps."""
+    categories: Mapping[str, Size]
+    """The peak by what it is for; the sizes sum to `peak`."""
+    lines: Tuple[Line, ...]
+    """The lines of code that hold most at the peak."""
+    out_of_memory: Optional[OutOfMemory]
+    """Where memory ran out, if it did."""
+    findings: Tuple[Finding, ...]
+    """What `plimsoll explain` finds in the recording."""
+    carried_by: Tuple[str, ...]
+    """Cards of the catalogue that carry it."""
+    notes: Tuple[str, ...]
+    """What one has to know to trust the rest."""
+    output: str = field(repr=False)
+    """What the function wrote to standard output and standard error."""
+    report: Mapping[str, Any] = field(repr=False)
+    """All of `plimsoll predict --json`."""
+
+    @property
+    def headroom(self) -> Optional[Size]:
+        """What is left of the card; None if it does not fit."""
+        return Size(max(0, self.total - self.peak)) if self.out_of_memory is None else None
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if self.out_of_memory is not None:
+            at = self.out_of_memory
+            where = f" at {at.file}:{at.line}" if at.file else ""
+            return f"does not fit {self.gpu_name} ({self.total}): runs out of memory in step {at.step}{where}"
+        verb = "fits" if self.fits else "is over the limit on"
+        return f"{verb} {self.gpu_name} ({self.total}): takes {self.peak}, give it {self.safe} to be safe"
+
+
+def prediction(report: Dict[str, Any], findings: List[Finding], output: str) -> Prediction:
+    """The answer from `plimsoll predict --json`."""
+    return Prediction(
+        fits=report["verdict"] == "fits",
+        gpu=report["gpu"],
+        gpu_name=report["gpu_name"],
+        total=Size(report["gpu_total_bytes"]),
+        peak=Size(report["peak_device_bytes"]),
+        peak_allocated=Size(report["peak_allocated_bytes"]),
+        peak_reserved=Size(report["peak_reserved_bytes"]),
+        safe=Size(report["safe_bytes"]),
+        steps=report["steps_seen"],
+        steady=report["steady"],
+        categories={name: Size(size) for name, size in report["categories"].items() if size},
+        lines=tuple(_line(it) for it in report["top_lines"] if it.get("file")),
+        out_of_memory=_oom(report.get("oom")),
+        findings=tuple(findings),
+        carried_by=tuple(it["id"] for it in report["cards"] if it["carries"] in ("yes", "tight")),
+        notes=tuple(it["text"] for it in report["notes"]),
+        output=output,
+        report=report,
+    )
+
+
+def _line(it: Dict[str, Any]) -> Line:
+    return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"])
+
+
+def _oom(it: Optional[Dict[str, Any]]) -> Optional[OutOfMemory]:
+    if it is None:
+        return None
+    at = it.get("at") or {}
+    return OutOfMemory(
+        step=it["step"],
+        phase=it.get("phase"),
+        requested=Size(it["requested_bytes"]),
+        allocated=Size(it["allocated_bytes"]),
+        reserved=Size(it["reserved_bytes"]),
+        file=at.get("file"),
+        line=at.get("line"),
+    )

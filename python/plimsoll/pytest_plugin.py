@@ -1,0 +1,79 @@
+"""A fixture for tests that hold a training to a budget of GPU memory. pytest finds it by itself.
+
+    def test_training_fits(gpu_memory_budget):
+        gpu_memory_budget("20GiB").predict(train, batch_size=8)         # on the phantom: no GPU needed
+
+    def test_step_fits(gpu_memory_budget):
+        with gpu_memory_budget("2GiB"):                                  # on the GPU of this very process
+            step()
+"""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any, Callable, Optional, Type, Union
+
+import pytest
+
+from plimsoll._predict import predict
+from plimsoll._results import Prediction
+from plimsoll._sizes import Size
+
+
+class Budget:
+    """A size, and two ways to hold something to it."""
+
+    def __init__(self, size: Union[str, int]) -> None:
+        """Use the fixture, which makes these."""
+        self.size = Size(size)
+
+    def predict(self, function: Callable[..., Any], *args: Any, gpu: Optional[str] = None, **kwargs: Any) -> Prediction:
+        """Runs `function(*args, **kwargs)` on the phantom, and fails the test if it needs more than the budget.
+
+        What counts is the process's memory on the device, CUDA context and allowance included (`Prediction.safe`).
+        """
+        __tracebackhide__ = True
+        answer = predict(function, *args, gpu=gpu, **kwargs)
+        if answer.out_of_memory is not None:
+            pytest.fail(str(answer), pytrace=False)
+        if self.size < answer.safe:
+            most = "".join(f"\n  {line.size!s:>12}  {line.file}:{line.line} {line.category}" for line in answer.lines[:5])
+            pytest.fail(
+                f"the budget is {self.size}; {answer.safe} are needed on {answer.gpu_name} to be safe, of which "
+                f"{answer.peak} were taken. Most of it at the peak:{most}",
+                pytrace=False,
+            )
+        return answer
+
+    def __enter__(self) -> Budget:
+        torch = _torch()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        __tracebackhide__ = True
+        if error is not None:
+            return
+        reserved = Size(_torch().cuda.max_memory_reserved())
+        if self.size < reserved:
+            pytest.fail(f"the budget is {self.size}; PyTorch's allocator reserved {reserved}", pytrace=False)
+
+
+def _torch() -> Any:
+    torch: Any = sys.modules.get("torch") or pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU to measure on; gpu_memory_budget(...).predict(function) needs none")
+    return torch
+
+
+@pytest.fixture
+def gpu_memory_budget() -> Callable[[Union[str, int]], Budget]:
+    """`gpu_memory_budget("20GiB")`: a budget that a training is held to."""
+    return Budget

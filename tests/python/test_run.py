@@ -1,0 +1,247 @@
+"""`plimsoll run`, `plimsoll.fit` and `plimsoll.record` with a phantom in the place of the machine's GPU."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+
+import pytest
+from harness import PYTHON, Plimsoll
+
+DEEP = """
+import sys, torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(256, 1024), nn.Linear(1024, 256)
+    def forward(self, x):
+        return x + self.b(torch.relu(self.a(x)))
+
+def train(batch):
+    model = nn.Sequential(*(Block() for _ in range(16))).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(8):
+        optimizer.zero_grad()
+        model(torch.randn(batch, 256, device="cuda")).pow(2).mean().backward()
+        optimizer.step()
+    return torch.cuda.max_memory_reserved()
+"""
+SCRIPT = DEEP + "train(int(sys.argv[1]))\n"
+ONLY_CHECKPOINTS = ["--forbid", "micro-batches,offload,optimizer-in-backward", "--keep-numerics"]
+
+
+@pytest.fixture
+def run(program, cache):
+    """`plimsoll run` on a card of so much memory."""
+
+    def run(*words, memory="4GiB"):
+        environment = program.on_a_device("--gpu", "t4", "--memory", memory)
+        return Plimsoll(program.folder, cache).run("run", *words, environment=environment)
+
+    program.folder.joinpath("train.py").write_text(SCRIPT)
+    return run
+
+
+def test_a_run_is_recorded_measured_and_reported(run, program):
+    ran = run("--record", "run.zip", "--measure", "--json", "run.json", "--", PYTHON, "train.py", 512)
+    assert ran.code == 0 and len(ran.sentences) == 1 and ran.sentences[0].startswith("a step takes 0.0"), ran
+    report = json.loads(program.folder.joinpath("run.json").read_text())
+    assert report["exit_code"] == 0 and report["recordings"] == ["run.zip"] and not report["out_of_memory"]
+    (process,) = report["processes"]
+    # Eight steps: three are left out.
+    assert process["steps"] == 8 and process["step_seconds"]["count"] == process["step_seconds_host"]["count"] == 5
+    names = zipfile.ZipFile(program.folder / "run.zip").namelist()
+    assert f"process-{process['pid']}/snapshot.pickle" in names
+
+
+def test_recording_changes_nothing(run, program):
+    """Same memory to the byte, same random numbers."""
+    tail = "print(torch.cuda.memory_stats()['allocated_bytes.all.allocated'], torch.cuda.max_memory_reserved(), torch.rand(4))"
+    program.folder.joinpath("train.py").write_text(SCRIPT + tail)
+    alone = program.start(PYTHON, "train.py", 512, environment=program.on_a_device("--gpu", "t4", "--memory", "4GiB"))
+    assert alone.returncode == 0 and alone.stdout.count(" ") >= 5, alone
+    assert run("--record", "run.zip", "--", PYTHON, "train.py", 512).stdout == alone.stdout
+
+
+def test_memory_that_runs_out_is_explained_on_the_spot(run, program):
+    ran = run("--", PYTHON, "train.py", 8192, memory="1GiB")
+    assert ran.code == 1
+    assert ran.sentences[0].startswith("ran out of GPU memory in step 1, forward at "), ran
+    assert "OUT OF MEMORY in step 1, forward, at train.py:" in ran.stderr and "What to change" in ran.stderr
+    assert ran.sentences[-1].startswith("kept the recording as plimsoll-oom.zip")
+    first = program.folder / "plimsoll-oom.zip"
+    before = first.read_bytes()
+    # The next one does not replace it.
+    assert "plimsoll-oom-2.zip" in run("--", PYTHON, "train.py", 8192, memory="1GiB").sentences[-1]
+    assert first.read_bytes() == before
+
+
+def test_one_that_the_script_survives_is_said_once_and_not_kept(run, program):
+    program.folder.joinpath("train.py").write_text(
+        DEEP + "for batch in (100_000, 512):\n    try:\n        train(batch)\n    except torch.OutOfMemoryError:\n        pass\n"
+    )
+    ran = run("--", PYTHON, "train.py", memory="1GiB")
+    assert ran.code == 0 and len(ran.sentences) == 1, ran
+    assert re.match(r"memory ran out in step 1 at .*train\.py:\d+, asked for .*; the script went on", ran.sentences[0]), ran
+    assert not program.folder.joinpath("plimsoll-oom.zip").exists()
+
+
+def test_fit_plans_for_what_is_free_and_the_plan_is_checked_at_the_first_step(run, program):
+    """A plan for the device as it is, kept; with it the run is as predicted, and another batch is noticed."""
+    ran = run("--fit", *ONLY_CHECKPOINTS, "--plan", "plan.toml", "--", PYTHON, "train.py", 8192, memory="1300MiB")
+    assert ran.code == 0, ran
+    assert "1300.0 MiB of Tesla T4 are free; planning for that" in ran.sentences[0], ran
+    assert ran.sentences[-1].startswith("running with ") and "checkpoint" in ran.sentences[-1], ran
+    plan = program.folder.joinpath("plan.toml").read_text()
+    assert 'inputs = ["args[0] 8192x256 float32"]' in plan and 'gpu = "Tesla T4"' in plan
+    # The same again, with more memory: nothing to say.
+    assert run("--plan", "plan.toml", "--", PYTHON, "train.py", 8192).sentences == []
+    (sentence,) = run("--plan", "plan.toml", "--", PYTHON, "train.py", 16384).sentences
+    assert sentence.startswith("the first step reserved ") and " more than the " in sentence
+    assert "another batch (args[0] 16384x256 float32; the plan was made with args[0] 8192x256 float32)" in sentence
+
+
+def test_fit_runs_a_script_that_fits_as_it_is(run):
+    ran = run("--fit", "--", PYTHON, "train.py", 512)
+    assert ran.code == 0 and ran.sentences[-1] == "it fits as it is", ran
+
+
+def test_fit_starts_nothing_when_no_plan_fits(run, program):
+    program.folder.joinpath("train.py").write_text(SCRIPT + "open('trained', 'w')\n")
+    ran = run("--fit", "--allow", "foreach", "--", PYTHON, "train.py", 8192, memory="700MiB")
+    assert ran.code == 1 and "DOES NOT FIT" in ran.stderr, ran
+
+
+RANKS = """
+import os, torch, torch.distributed as dist
+from torch import nn
+dist.init_process_group("gloo")
+model = nn.Linear(256, 256).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(64, 256, device="cuda")).sum().backward()
+    optimizer.step()
+dist.barrier()
+print("rank", dist.get_rank(), "of", dist.get_world_size(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("outside", [True, False], ids=["run torchrun", "torchrun run"])
+def test_every_rank_of_torchrun_has_a_recording(program, cache, outside):
+    plimsoll = Plimsoll(program.folder, cache)
+    plimsoll.script(RANKS)
+    launcher = [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    record = ["run", "--record", "run.zip", "--"]
+    environment = program.on_a_device("--gpu", "t4")
+    if outside:
+        ran = plimsoll.run(*record, *launcher, "train.py", environment=environment)
+        assert ran.code == 0, ran
+        output = ran.stdout
+    else:
+        words = [*launcher, "--no-python", environment["PLIMSOLL_BIN"], *record, PYTHON, "train.py"]
+        ran = program.start(*words, environment=environment)
+        assert ran.returncode == 0, ran
+        output = ran.stdout
+    # Both are there: none is imagined.
+    assert sorted(output.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
+    assert sorted(it.name for it in program.folder.glob("*.zip")) == ["run-rank0.zip", "run-rank1.zip"]
+    for rank in (0, 1):
+        ran = plimsoll.run("explain", f"run-rank{rank}.zip", "--json", "found.json")
+        assert json.loads(program.folder.joinpath("found.json").read_text())["rank"] == rank, ran
+
+
+def test_signals_of_job_schedulers_reach_the_script(program, cache):
+    plimsoll = Plimsoll(program.folder, cache)
+    plimsoll.script(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('saving', flush=True))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "print('ready', flush=True)\nwhile True: time.sleep(0.05)\n"
+    )
+    process = plimsoll.start("run", "--no-gpu", "--", PYTHON, "train.py")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout.readline() == "saving\n"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 7
+
+
+def test_inside_predict_it_steps_aside(plimsoll):
+    plimsoll.script(SCRIPT)
+    ran = plimsoll.predict("sh", "-c", f"$PLIMSOLL_OWN run -- {PYTHON} train.py 512", options=("--gpu", "t4"),
+                           environment=plimsoll.environment(PLIMSOLL_OWN=os.environ.get("PLIMSOLL_BIN", "plimsoll")))
+    assert ran.code == 0 and ran.report["steps_seen"] >= 3, ran
+
+
+def test_a_torch_that_is_not_known_is_not_recorded_and_trains(program, cache):
+    plimsoll = Plimsoll(program.folder, cache)
+    package = program.folder / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("print('torch is imported')\n")
+    (package / "version.py").write_text("__version__ = '1.4.0'\ncuda = '10.1'\n")
+    plimsoll.script("import torch\nprint('trained')\n")
+    ran = plimsoll.run("run", "--no-gpu", "--", PYTHON, "train.py")
+    assert ran.code == 0 and ran.stdout == "torch is imported\ntrained\n", ran
+    assert len(ran.sentences) == 1 and ran.sentences[0].startswith("nothing was recorded, and nothing changed: "), ran
+    (program.folder / "plan.toml").write_text("version = 1\n[[remedy]]\nid = 'fused'\n")
+    assert plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", PYTHON, "train.py").code == 86
+
+
+FITTED = DEEP + """
+import plimsoll
+
+@plimsoll.fit(gpu="t4", memory="1300MiB", plan="plan.toml", keep_numerics=True, forbid=["micro-batches", "offload", "optimizer-in-backward"])
+def fitted(batch):
+    return train(batch), __name__
+
+if __name__ == "__main__":
+    print(fitted(8192))
+"""
+
+
+def test_a_decorated_function_runs_with_its_plan_and_returns(program):
+    environment = program.on_a_device("--gpu", "t4", "--memory", "4GiB")
+    ran = program.run(FITTED, environment=environment)
+    assert ran.returncode == 0, ran
+    reserved, name = eval(ran.stdout.splitlines()[-1])
+    assert reserved < 1300 << 20 and name == "__plimsoll_main__"
+    assert "checkpoint" in program.folder.joinpath("plan.toml").read_text()
+
+
+RECORD = DEEP + """
+import plimsoll
+try:
+    with plimsoll.record("run.zip"):
+        train(int(sys.argv[1]))
+except torch.OutOfMemoryError:
+    print("ran out")
+torch.zeros(1, device="cuda")
+with plimsoll.record("after.zip"):
+    train(64)
+"""
+
+
+@pytest.mark.parametrize("batch", [512, 100_000])
+def test_a_block_is_recorded(program, plimsoll, batch):
+    ran = program.run(RECORD, batch, environment=program.on_a_device("--gpu", "t4", "--memory", "1GiB"))
+    assert ran.returncode == 0 and not ran.stderr, ran
+    said = Plimsoll(program.folder, program._cache).run("explain", "run.zip", "--json", "found.json")
+    found = json.loads(program.folder.joinpath("found.json").read_text())
+    if batch == 512:
+        assert found["steps"] == 8 and found["oom"] is None, said
+        assert any(it["code"] == "peak/composition" and "parameters" in str(it) for it in found["findings"])
+    else:
+        assert ran.stdout == "ran out\n"
+        assert found["oom"] is not None and "train.py" in json.dumps(found["oom"]), said
+    Plimsoll(program.folder, program._cache).run("explain", "after.zip", "--json", "found.json")
+    after = json.loads(program.folder.joinpath("found.json").read_text())
+    assert after["oom"] is None and after["steps"] == (16 if batch == 512 else 8)
