@@ -1,7 +1,7 @@
 //! The recorded program under another card or other settings, as a curve over the recorded one.
 
 use crate::{
-    replay::{self, Config, Levels, Program, TorchVersion, WhatIf},
+    replay::{self, Config, Levels, WhatIf},
     scene::{Position, Scene},
     units::Bytes,
 };
@@ -32,7 +32,7 @@ impl Scene<'_> {
         alloc_conf: Option<&str>,
         columns: u32,
     ) -> Result<Counterfactual, replay::ConfError> {
-        let (torch, program) = self.program.get_or_init(|| self.follow());
+        let (torch, program) = self.run.program();
         let settings = self.run.trace.settings.clone().unwrap_or_default();
         let mut config = match alloc_conf {
             Some(text) => Config::of_alloc_conf(text, *torch)?,
@@ -63,13 +63,9 @@ impl Scene<'_> {
         Ok(Counterfactual { outcome, recorded_reserved, curve, columns })
     }
 
-    fn follow(&self) -> (TorchVersion, Program) {
-        let run = &self.run;
-        let torch = replay::recorded_version(run.trace, run.index);
-        let settings = run.trace.settings.clone().unwrap_or_default();
-        let config = Config::of_recording(&settings, torch);
-        let (_, program) = replay::follow(run.trace, run.index, config);
-        (torch, program)
+    /// Does now what [`Scene::what_if`] would do when it is first asked.
+    pub fn prepare(&self) {
+        self.run.program();
     }
 
     /// The value of `PYTORCH_CUDA_ALLOC_CONF` that it was recorded under.
