@@ -46,13 +46,17 @@ impl Scene<'_> {
         let mut curve: Vec<Levels> = Vec::new();
         let mut last = Levels::default();
         let outcome = replay::what_if_seen(program, &config, &mut |event, levels| {
-            let at = usize::try_from(column(event.0 + 1)).unwrap_or(usize::MAX);
+            let position = event.0 + 1;
+            let at = usize::try_from(column(position)).unwrap_or(usize::MAX);
+            let is_first = curve.len() <= at && column(position - 1) < column(position);
             while curve.len() <= at && curve.len() < columns as usize {
                 curve.push(last);
             }
             if let Some(it) = curve.last_mut() {
-                it.allocated = it.allocated.max(levels.allocated);
-                it.reserved = it.reserved.max(levels.reserved);
+                // A column that begins here knows nothing of what was before.
+                let before = if is_first { Levels::default() } else { *it };
+                it.allocated = before.allocated.max(levels.allocated);
+                it.reserved = before.reserved.max(levels.reserved);
             }
             last = levels;
         });
