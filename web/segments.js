@@ -12,6 +12,8 @@ const ROW = 20;
 const GAP = 7;
 const ROWS = 26;
 const BETWEEN = 5;
+// A request of more rows than this is cut: it can be a thousand times what is held.
+const ASKED = 5;
 
 export class SegmentsView {
   constructor(scene, marks) {
@@ -102,7 +104,8 @@ export class SegmentsView {
     const perPixel = total / (width * ROWS);
     // Pieces of segments, each within one row.
     const pieces = [];
-    let [x, row] = [0, this.refusal ? Math.ceil(this.refusal.requested / perPixel / width) + 1 : 0];
+    const asked = this.refusal ? Math.ceil(this.refusal.requested / perPixel / width) : 0;
+    let [x, row] = [0, asked ? Math.min(asked, ASKED) + 1 : 0];
     const first = row;
     let label = null;
     const headings = [];
@@ -149,13 +152,15 @@ export class SegmentsView {
   drawRefusal(c, perPixel, width, rows) {
     let left = this.refusal.requested / perPixel;
     c.fillStyle = inkOf("bad");
-    for (let row = 0; row < rows && 0 < left; row++) {
+    const n = Math.min(ASKED, rows);
+    for (let row = 0; row < n && 0 < left; row++) {
       c.globalAlpha = 0.85;
       c.fillRect(0, row * (ROW + GAP), Math.min(left, width), ROW);
       left -= width;
     }
     c.globalAlpha = 1;
-    const text = `${size(this.refusal.requested)} were asked for, at this scale`;
+    const cut = 0 < left ? `; ${many(Math.ceil(left / width), "more row")} would follow` : "";
+    const text = `${size(this.refusal.requested)} were asked for, at this scale${cut}`;
     const long = this.refusal.requested / perPixel;
     const inside = c.measureText(text).width + 16 < long;
     c.fillStyle = inside ? "#fff" : inkOf("bad");

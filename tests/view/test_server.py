@@ -298,7 +298,8 @@ def test_nothing_is_written_anywhere(tmp_path):
     home.mkdir()
     places = {name: str(home) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "PLIMSOLL_CACHE")}
     process = subprocess.Popen(
-        [binary(), "view", SNAPSHOT, "--no-open"], cwd=home, env=clean_environment() | places, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        [binary(), "view", SNAPSHOT, "--no-open"],
+        cwd=home, env=clean_environment() | places, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )
     url = urlsplit(process.stdout.readline().strip())
     for path in ["", "api/overview", "api/analysis", "api/what-if?r=0&columns=10", "api/moment?r=0&position=peak", "api/map?r=0&position=5", "main.js"]:
