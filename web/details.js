@@ -29,6 +29,12 @@ export function age(facts) {
   return `${from} ${until}${lasted}`;
 }
 
+// What a tip says of a block: the tensor, whose line it is, and how long it lives.
+export function shortFacts(facts) {
+  const own = facts.stack.slice(0, 40).find((line) => !isLibrary(line)) || facts.stack[0];
+  return [facts.name && el("p", { class: "name" }, facts.name), own && el("p", {}, place(own)), el("p", {}, age(facts))];
+}
+
 // Why a block has no stack, in words.
 export function whyNoStack(facts, scene) {
   if (!scene.stacks) return "The recorder kept no stacks: record with context=\"all\" and stacks=\"python\".";
@@ -75,7 +81,8 @@ export async function showBlock(node, scene, life) {
       facts.step !== null && row("made in", `step ${number(facts.step)}`),
       facts.module && row("module", facts.module),
       row("address", el("code", {}, facts.address)),
-      facts.stream ? row("stream", el("code", {}, String(facts.stream))) : null,
+      facts.pool && row("pool", facts.pool),
+      facts.stream && !facts.pool ? row("stream", el("code", {}, String(facts.stream))) : null,
       facts.metadata && !facts.metadata.startsWith("m=") && row("metadata", facts.metadata)),
     el("h3", {}, "Stack, innermost first"),
     facts.stack.length ? frames(facts.stack) : el("p", { class: "quiet" }, whyNoStack(facts, scene)),

@@ -4,7 +4,7 @@ import { el, hideTip, refill, showTip } from "./dom.js";
 import { many, share, size } from "./words.js";
 
 const NARROWEST = 0.0012;
-const WRAPPERS = /^(module\.py:\d+ in (_call_impl|_wrapped_call_impl)|modules\.py:\d+ in __call__$|_?contextlib\.py:\d+ in |grad_mode\.py:\d+ in )/;
+const WRAPPERS = /^(module\.py:\d+ in (_call_impl|_wrapped_call_impl)|modules\.py:\d+ in __call__$|_?contextlib\.py:\d+ in |grad_mode\.py:\d+ in |agent\.py:\d+ in counted$)/;
 
 // Nodes come as [parent, name, bytes, blocks]; wrappers that say nothing are left out.
 export function treeOf(nodes, hide) {

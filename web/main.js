@@ -32,7 +32,7 @@ async function start() {
   }
   refill(byId("scene"), page.scenes.map((it, index) => el("option", { value: index }, sceneName(it))));
   byId("scene").addEventListener("change", (event) => set({ r: Number(event.target.value), from: null, to: null, top: null, at: null, compare: null, pin: null }));
-  refill(byId("tabs"), VIEWS.map(([key, name], index) => el("button", { type: "button", role: "tab", id: `tab-${key}`, title: `${name} (${index + 1})`, onclick: () => set({ view: key }) }, name)));
+  refill(byId("tabs"), VIEWS.map(([key, name], index) => el("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-controls": "main", title: `${name} (${index + 1})`, onclick: () => set({ view: key }) }, name)));
   byId("search").addEventListener("submit", (event) => { event.preventDefault(); find(byId("words").value); });
   byId("theme").addEventListener("click", switchTheme);
   byId("help").addEventListener("click", showWords);
@@ -52,7 +52,7 @@ function sane() {
   if (!page.scenes[state.r]) state.r = 0;
   const scene = page.scenes[state.r];
   if (!["events", "time"].includes(state.axis) || !scene.micros) state.axis = "events";
-  if (!["category", "line"].includes(state.by)) state.by = "category";
+  if (!["category", "line", "pool"].includes(state.by)) state.by = "category";
   for (const key of ["at", "compare"]) if (state[key] !== null) state[key] = Math.min(Math.round(state[key]), scene.events);
 }
 
@@ -74,6 +74,10 @@ function changed(now, before) {
   }
   if (now.view === before.view && only("pin", "from", "to", "top")) {
     if (page.view.draw) page.view.draw();
+    return;
+  }
+  if (now.view === "whatif" && before.view === "whatif" && only("card", "memory", "outside", "conf")) {
+    page.view.follow();
     return;
   }
   if (now.view === before.view && only("at", "compare", "pin") && page.view.load) {
@@ -105,7 +109,7 @@ async function render() {
     peak: () => new PeakView(scene, marks),
     segments: () => new SegmentsView(scene, marks),
     growth: () => new GrowthView(scene, marks),
-    whatif: () => new WhatIfView(scene, marks, card, page.cards),
+    whatif: () => new WhatIfView(scene, page.cards),
     ranks: () => new RanksView(page.scenes),
   };
   page.view = make[view]();

@@ -25,8 +25,14 @@ const LINES = [
 // Paler than blocks: a phase is no memory.
 export const PHASE = { forward: "#8fbbe3", backward: "#e6ac8b", optimizer: "#b9abdf", zero_grad: "#b4bac2", evaluation: "#97cba0" };
 
+// What a pool holds beside its blocks is a paler shade of them.
+function paler(hex) {
+  return `#${rgb(hex).map((it) => Math.round(0.4 * it + 0.6 * 0xc2).toString(16).padStart(2, "0")).join("")}`;
+}
+
 export function colorOf(group, index) {
-  return group.key === "line" ? LINES[index % LINES.length] : CATEGORY[group.key] || CATEGORY.unknown;
+  if (group.key === "held") return paler(LINES[(index - 1) % LINES.length]);
+  return group.key === "line" || group.key === "pool" ? LINES[index % LINES.length] : CATEGORY[group.key] || CATEGORY.unknown;
 }
 
 export function categoryColor(key) {

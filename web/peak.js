@@ -42,6 +42,7 @@ export class PeakView {
     this.scene = scene;
     this.marks = marks;
     this.tree = "stacks";
+    this.differ = "line";
     this.hide = true;
     this.node = el("section", { class: "peak", "aria-label": "Peak" }, el("p", { class: "wait" }, "Reading the moment…"));
     this.flame = new Flame();
@@ -127,9 +128,25 @@ export class PeakView {
 
   difference(changes, earlier, moment) {
     const total = moment.allocated - earlier.allocated;
+    const groups = this.scene.groups.category;
+    const table = el("div");
+    const tables = {
+      line: () => changesTable(changes.rows, groups, "before", "now"),
+      category: () => differences(["what it is for"], "before", "now", groups.map((group, index) => ({
+        cells: [[swatch(colorOf(group)), group.name]], before: earlier.categories[index], after: moment.categories[index],
+      }))),
+      module: () => differences(["module"], "before", "now", byModule(earlier.modules, moment.modules)),
+    };
+    const hasModules = 1 < moment.modules.length || 1 < earlier.modules.length;
+    if (!hasModules && this.differ === "module") this.differ = "line";
+    const radio = (value, label, disabled) => el("label", { title: disabled ? "Only plimsoll's own recordings know modules" : "" },
+      el("input", { type: "radio", name: "differ", value, disabled, checked: this.differ === value, onchange: () => { this.differ = value; refill(table, tables[value]()); } }), el("span", {}, label));
+    refill(table, tables[this.differ]());
     return el("div", { class: "difference" },
-      el("h2", {}, `From event ${number(earlier.position)} to event ${number(moment.position)}: ${signed(total)}`),
-      changesTable(changes.rows, this.scene.groups.category, "before", "now"));
+      el("div", { class: "controls" },
+        el("h2", {}, `From event ${number(earlier.position)} to event ${number(moment.position)}: ${signed(total)}`),
+        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Difference"), radio("line", "by line", false), radio("category", "by what it is for", false), radio("module", "by module", !hasModules))),
+      table);
   }
 }
 
@@ -142,15 +159,47 @@ function amount([bytes, blocks]) {
 }
 
 export function changesTable(rows, groups, before, after) {
-  const differing = rows.filter((it) => it.before[0] !== it.after[0] || it.before[1] !== it.after[1]);
-  if (!differing.length) return el("p", { class: "quiet" }, "No line holds more or less.");
   const group = (key) => groups.find((it) => it.key === key) || groups[0];
-  return el("table", { class: "list" },
-    el("thead", {}, el("tr", {}, ["line", "what it is for", before, after, "difference"].map((it) => el("th", { scope: "col" }, it)))),
-    el("tbody", {}, differing.slice(0, 60).map((it) => el("tr", {},
-      el("td", { class: "code", title: it.line ? it.line[0] : "" }, place(it.line)),
-      el("td", {}, swatch(colorOf(group(it.category))), group(it.category).name),
+  return differences(["line", "what it is for"], before, after, rows.map((it) => ({
+    cells: [el("span", { class: "code", title: it.line ? it.line[0] : "" }, place(it.line)), [swatch(colorOf(group(it.category))), group(it.category).name]],
+    before: it.before,
+    after: it.after,
+  })));
+}
+
+// What differs, the largest difference first.
+function differences(headings, before, after, rows) {
+  const by = (it) => it.after[0] - it.before[0];
+  const differing = rows.filter((it) => by(it) || it.before[1] !== it.after[1]).sort((a, b) => Math.abs(by(b)) - Math.abs(by(a)));
+  if (!differing.length) return el("p", { class: "quiet" }, "Nothing holds more or less.");
+  const shown = differing.slice(0, 60);
+  return [el("table", { class: "list" },
+    el("thead", {}, el("tr", {}, [...headings, before, after, "difference"].map((it) => el("th", { scope: "col" }, it)))),
+    el("tbody", {}, shown.map((it) => el("tr", {},
+      it.cells.map((cell) => el("td", {}, cell)),
       el("td", {}, amount(it.before)),
       el("td", {}, amount(it.after)),
-      el("td", { class: it.after[0] > it.before[0] ? "more" : "less", title: exactly(it.after[0] - it.before[0]) }, signed(it.after[0] - it.before[0]))))));
+      el("td", { class: by(it) > 0 ? "more" : "less", title: exactly(by(it)) }, signed(by(it))))))),
+  shown.length < differing.length ? el("p", { class: "quiet" }, `… and ${number(differing.length - shown.length)} smaller differences.`) : null];
+}
+
+// What each module itself holds, without those in it.
+function byModule(earlier, later) {
+  const sums = new Map();
+  [earlier, later].forEach((nodes, side) => {
+    const paths = [];
+    const own = nodes.map((it) => [it[2], it[3]]);
+    nodes.forEach(([parent, name, bytes, blocks], index) => {
+      if (!index) return;
+      paths[index] = parent ? `${paths[parent]}.${name}` : name;
+      own[parent][0] -= bytes;
+      own[parent][1] -= blocks;
+    });
+    nodes.forEach((_, index) => {
+      if (!index) return;
+      if (!sums.has(paths[index])) sums.set(paths[index], [[0, 0], [0, 0]]);
+      sums.get(paths[index])[side] = own[index];
+    });
+  });
+  return [...sums].map(([path, [before, after]]) => ({ cells: [el("span", { class: "code" }, path)], before, after }));
 }

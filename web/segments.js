@@ -1,7 +1,7 @@
 // The address space at a moment: segments one after another, wrapped like text, all at one scale.
 
 import { ask } from "./api.js";
-import { swatch } from "./details.js";
+import { blockFacts, shortFacts, swatch } from "./details.js";
 import { el, fit, hideTip, refill, say, showTip } from "./dom.js";
 import { categoryColor, inkOf } from "./palette.js";
 import { momentControls, momentShown } from "./peak.js";
@@ -12,6 +12,8 @@ const ROW = 20;
 const GAP = 7;
 const ROWS = 26;
 const BETWEEN = 5;
+// A request of more rows than this is cut: it can be a thousand times what is held.
+const ASKED = 5;
 
 export class SegmentsView {
   constructor(scene, marks) {
@@ -22,7 +24,7 @@ export class SegmentsView {
     this.node = el("section", { class: "segments", "aria-label": "Segments" }, el("p", { class: "wait" }, "Reading the map…"));
     this.watcher = new ResizeObserver(() => this.draw());
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    this.canvas.addEventListener("pointerleave", hideTip);
+    this.canvas.addEventListener("pointerleave", () => { this.hovered = null; hideTip(); });
     this.canvas.addEventListener("click", (event) => {
       const found = this.under(event);
       if (found && found.block && found.block[2] !== null) set({ pin: found.block[2] });
@@ -70,12 +72,12 @@ export class SegmentsView {
       el("p", { class: "lead" }, el("b", { title: exactly(total) }, size(total)), ` held in ${many(segments.length, "segment")}, `, el("b", { title: exactly(used) }, size(used)), ` in blocks, `,
         el("b", { title: exactly(total - used) }, size(total - used)), ` free in ${many(holes.length, "hole")}`, largest ? `, the largest ${size(largest.size)}` : ""),
       refusal ? this.refused(refusal, holes, total) : null,
-      el("div", { class: "mapbox" }, this.canvas),
       el("ul", { class: "legend", "aria-label": "Legend" },
         kinds.sort().map((key) => el("li", {}, swatch(categoryColor(key)), key === "pending" ? "given back, another stream may still use it" : names[key] || key)),
         el("li", {}, el("span", { class: "swatch hole" }), "hole: held and free"),
         refusal ? el("li", {}, el("span", { class: "swatch fits" }), "hole that the refused request would fit into") : null,
-        segments.some((it) => it.expandable) ? el("li", {}, el("span", { class: "swatch line dashed ink" }), "expandable segment") : null));
+        segments.some((it) => it.expandable) ? el("li", {}, el("span", { class: "swatch line dashed ink" }), "expandable segment") : null),
+      el("div", { class: "mapbox" }, this.canvas));
     const where = segments.length ? `${many(segments.length, "segment")}, ${size(total)}` : "nothing is held";
     this.canvas.setAttribute("aria-label", `Address space: ${where}; ${many(holes.length, "hole")}`);
     this.watcher.observe(this.canvas.parentElement);
@@ -102,7 +104,8 @@ export class SegmentsView {
     const perPixel = total / (width * ROWS);
     // Pieces of segments, each within one row.
     const pieces = [];
-    let [x, row] = [0, this.refusal ? Math.ceil(this.refusal.requested / perPixel / width) + 1 : 0];
+    const asked = this.refusal ? Math.ceil(this.refusal.requested / perPixel / width) : 0;
+    let [x, row] = [0, asked ? Math.min(asked, ASKED) + 1 : 0];
     const first = row;
     let label = null;
     const headings = [];
@@ -126,7 +129,7 @@ export class SegmentsView {
         x += part;
         if (width - 1 <= x) { row += 1; x = 0; }
       }
-      x += BETWEEN;
+      if (x) x += BETWEEN;
     }
     const height = (row + 1) * (ROW + GAP);
     const ratio = fit(this.canvas, width, height);
@@ -149,13 +152,15 @@ export class SegmentsView {
   drawRefusal(c, perPixel, width, rows) {
     let left = this.refusal.requested / perPixel;
     c.fillStyle = inkOf("bad");
-    for (let row = 0; row < rows && 0 < left; row++) {
+    const n = Math.min(ASKED, rows);
+    for (let row = 0; row < n && 0 < left; row++) {
       c.globalAlpha = 0.85;
       c.fillRect(0, row * (ROW + GAP), Math.min(left, width), ROW);
       left -= width;
     }
     c.globalAlpha = 1;
-    const text = `${size(this.refusal.requested)} were asked for, at this scale`;
+    const cut = 0 < left ? `; ${many(Math.ceil(left / width), "more row")} would follow` : "";
+    const text = `${size(this.refusal.requested)} were asked for, at this scale${cut}`;
     const long = this.refusal.requested / perPixel;
     const inside = c.measureText(text).width + 16 < long;
     c.fillStyle = inside ? "#fff" : inkOf("bad");
@@ -222,6 +227,7 @@ export class SegmentsView {
   point(event) {
     const found = this.under(event);
     if (!found) {
+      this.hovered = null;
       hideTip();
       return;
     }
@@ -230,14 +236,20 @@ export class SegmentsView {
     const head = block
       ? [el("p", { class: "big" }, swatch(categoryColor(block[3])), size(block[1])), el("p", {}, block[3] === "pending" ? "given back, another stream may still use it" : names[block[3]])]
       : [el("p", { class: "big" }, hole ? `${size(hole.size)} hole` : "hole")];
-    showTip(event.clientX, event.clientY, ...head,
-      el("p", { class: "quiet" }, `in a segment of ${size(segment.size)} at ${segment.address}`),
-      el("p", { class: "quiet" }, heading(segment)));
+    const foot = [el("p", { class: "quiet" }, `in a segment of ${size(segment.size)} at ${segment.address}`), el("p", { class: "quiet" }, heading(segment))];
+    const { clientX, clientY } = event;
+    showTip(clientX, clientY, ...head, ...foot);
+    const life = block ? block[2] : null;
+    this.hovered = life;
+    if (life === null) return;
+    blockFacts(state.r, life).then((facts) => {
+      if (this.hovered === life && !this.isClosed) showTip(clientX, clientY, ...head, ...shortFacts(facts), ...foot);
+    }, () => {});
   }
 }
 
 function heading(segment) {
-  const pool = segment.pool[0] || segment.pool[1] ? `private pool ${segment.pool[0]}, ${segment.pool[1]}` : "default pool";
+  const pool = segment.pool[0] || segment.pool[1] ? `private pool (${segment.pool[0]}, ${segment.pool[1]})` : "default pool";
   const blocks = segment.small ? "blocks up to 1 MiB" : "larger blocks";
   return `${pool} · ${blocks} · stream ${segment.stream || "default"}${segment.expandable ? " · expandable" : ""}`;
 }

@@ -12,6 +12,9 @@ export const state = {
   compare: null,
   pin: null,
   card: "",
+  memory: "",
+  outside: "",
+  conf: "",
 };
 
 const KEYS_OF_STATE = Object.keys(state);
@@ -32,7 +35,7 @@ export function set(changes) {
 
 export function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const res = { from: null, to: null, top: null, at: null, compare: null, pin: null };
+  const res = { from: null, to: null, top: null, at: null, compare: null, pin: null, card: "", memory: "", outside: "", conf: "" };
   for (const key of KEYS_OF_STATE) {
     if (!given.has(key)) continue;
     const value = NUMBERS.has(key) ? Number(given.get(key)) : given.get(key);

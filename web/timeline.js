@@ -1,14 +1,16 @@
 // The timeline: blocks stacked over events or time.
 
 import { ask, askWindow, isOneFile } from "./api.js";
-import { blockFacts, age, swatch } from "./details.js";
+import { blockFacts, shortFacts, swatch } from "./details.js";
 import { el, fit, hideTip, refill, say, showTip } from "./dom.js";
 import { PHASE, colorOf, inkOf, pixel } from "./palette.js";
 import { Picture } from "./raster.js";
 import { set, state } from "./state.js";
-import { duration, many, number, phaseName, place, size } from "./words.js";
+import { duration, many, number, phaseName, size } from "./words.js";
 
 const LEFT = 74;
+// Beside the first event, where earlier ones were overwritten.
+const LOST = 26;
 const TOP = 44;
 const BOTTOM = 26;
 const RIGHT = 14;
@@ -25,7 +27,7 @@ export class Timeline {
     this.timings = { paint: [], answer: [] };
     this.canvas = el("canvas", { class: "plot", tabIndex: 0, role: "img" });
     this.over = el("canvas", { class: "over", "aria-hidden": "true" });
-    this.strip = el("canvas", { class: "strip", role: "slider", "aria-label": "What part of the recording is shown", title: "The whole recording; drag to move the window" });
+    this.strip = el("canvas", { class: "strip", role: "slider", tabIndex: 0, "aria-valuemin": 0, "aria-valuemax": 100, "aria-label": "What part of the recording is shown", title: "The whole recording; drag to move the window" });
     this.box = el("div", { class: "plotbox" }, this.canvas, this.over);
     this.legend = el("ul", { class: "legend", "aria-label": "Legend" });
     this.summary = el("p", { class: "summary", role: "status" });
@@ -52,12 +54,18 @@ export class Timeline {
     const go = (label, title, action) => el("button", { type: "button", title, onclick: action }, label);
     return el("div", { class: "controls" },
       choice("Across", "axis", [["events", "events", "Every allocator event is equally wide"], ...(scene.micros ? [["time", "time", "Wall-clock"]] : [])]),
-      choice("Colour", "by", [["category", "what it is for", ""], ["line", "line of code", ""]]),
+      choice("Colour", "by", [["category", "what it is for", ""], ["line", "line of code", ""],
+        ["pool", "pool", "The pool and stream that a block came out of, and what private pools hold beside their blocks"]]),
       el("span", { class: "buttons" },
         go("Peak", "When most was allocated (p)", () => this.goTo(scene.peak_position, true)),
         scene.refusals.length ? go("Out of memory", "The next request that failed (o)", () => this.nextRefusal()) : null,
         go("−", "Zoom out (−)", () => this.zoom(2)), go("+", "Zoom in (+)", () => this.zoom(0.5)),
         go("Everything", "The whole recording (0)", () => set({ from: null, to: null, top: null }))));
+  }
+
+  // Where the plot begins.
+  get left() {
+    return this.scene.overwritten ? LEFT + LOST : LEFT;
   }
 
   get end() {
@@ -76,7 +84,7 @@ export class Timeline {
   get area() {
     if (this.still) return this.still.area;
     const box = this.box.getBoundingClientRect();
-    return { width: Math.max(50, box.width - LEFT - RIGHT), height: Math.max(50, box.height - TOP - BOTTOM) };
+    return { width: Math.max(50, box.width - this.left - RIGHT), height: Math.max(50, box.height - TOP - BOTTOM) };
   }
 
   // The lines that the picture is measured by.
@@ -155,7 +163,7 @@ export class Timeline {
   paint() {
     const { width, height } = this.area;
     const ratio = fit(this.canvas, width, height);
-    this.canvas.style.left = `${LEFT}px`;
+    this.canvas.style.left = `${this.left}px`;
     this.canvas.style.top = `${TOP}px`;
     const fits = this.data && this.data.r === state.r && this.data.axis === state.axis && this.data.by === state.by;
     const groups = this.scene.groups[state.by];
@@ -187,7 +195,7 @@ export class Timeline {
   }
 
   x(value) {
-    return LEFT + ((value - this.from) / (this.to - this.from)) * this.area.width;
+    return this.left + ((value - this.from) / (this.to - this.from)) * this.area.width;
   }
 
   y(bytes) {
@@ -213,7 +221,7 @@ export class Timeline {
     this.drawPhases(c, quiet, line);
     c.save();
     c.beginPath();
-    c.rect(LEFT, TOP - 2, width, height + 4);
+    c.rect(this.left, TOP - 2, width, height + 4);
     c.clip();
     this.drawCurve(c, ink);
     this.drawLevels(c);
@@ -233,11 +241,11 @@ export class Timeline {
       c.strokeStyle = line;
       c.lineWidth = 1;
       c.beginPath();
-      c.moveTo(LEFT - 4, y);
-      c.lineTo(LEFT, y);
+      c.moveTo(this.left - 4, y);
+      c.lineTo(this.left, y);
       c.stroke();
     }
-    c.strokeRect(LEFT - 0.5, TOP - 0.5, width + 1, this.area.height + 1);
+    c.strokeRect(this.left - 0.5, TOP - 0.5, width + 1, this.area.height + 1);
   }
 
   drawAcross(c, quiet, line) {
@@ -249,7 +257,7 @@ export class Timeline {
       const x = this.x(at);
       c.fillStyle = quiet;
       const label = state.axis === "time" ? duration(at) : number(at);
-      if (LEFT + 20 < x && x < LEFT + width - 30) c.fillText(label, x, TOP + height + 15);
+      if (this.left + 20 < x && x < this.left + width - 30) c.fillText(label, x, TOP + height + 15);
       c.strokeStyle = line;
       c.beginPath();
       c.moveTo(x, TOP + height);
@@ -264,16 +272,16 @@ export class Timeline {
   // Steps as a ruler, phases as a band of colour below it.
   drawPhases(c, quiet, line) {
     const { width } = this.area;
-    const right = LEFT + width;
-    let drawn = LEFT - 1;
+    const right = this.left + width;
+    let drawn = this.left - 1;
     const { phases } = this.marks;
     for (let i = firstAfter(phases, (it) => this.axisOf(it[1], it[3]), this.from); i < phases.length; i++) {
       const [from, to, t0, t1, phase] = phases[i];
       if (this.to <= this.axisOf(from, t0)) break;
-      const x0 = Math.max(LEFT, this.x(this.axisOf(from, t0)));
+      const x0 = Math.max(this.left, this.x(this.axisOf(from, t0)));
       const x1 = Math.min(right, this.x(this.axisOf(to, t1)));
       // A band below a pixel shows with the next one that is not.
-      if (x1 <= drawn || x1 <= LEFT || right <= x0 || x1 - x0 < 0.3) continue;
+      if (x1 <= drawn || x1 <= this.left || right <= x0 || x1 - x0 < 0.3) continue;
       c.fillStyle = PHASE[phase];
       c.fillRect(x0, TOP - 11, Math.max(1, x1 - x0 - (4 < x1 - x0 ? 1 : 0)), 7);
       drawn = x1;
@@ -289,12 +297,12 @@ export class Timeline {
     for (let i = firstStep; i < steps.length; i++) {
       const it = steps[i];
       if (this.to <= before) break;
-      const [x0, x1] = [Math.max(LEFT, this.x(before)), Math.min(right, x(it))];
+      const [x0, x1] = [Math.max(this.left, this.x(before)), Math.min(right, x(it))];
       before = this.axisOf(it.end, it.micros);
       const middle = (x0 + x1) / 2;
       const label = `step ${number(it.step)}`;
       const needed = c.measureText(label).width + 14;
-      if (labelled + needed < middle && LEFT + needed / 2 < middle && middle < right - needed / 2) {
+      if (labelled + needed < middle && this.left + needed / 2 < middle && middle < right - needed / 2) {
         c.fillStyle = quiet;
         c.fillText(label, middle, TOP - 22);
         labelled = middle;
@@ -309,7 +317,7 @@ export class Timeline {
     if (!this.marks.steps.length && !this.marks.phases.length) {
       c.textAlign = "left";
       c.fillStyle = quiet;
-      c.fillText("no steps or phases can be told from this recording", LEFT, TOP - 18);
+      c.fillText("no steps or phases can be told from this recording", this.left, TOP - 18);
     }
   }
 
@@ -352,11 +360,19 @@ export class Timeline {
       c.lineWidth = 1.5;
       c.setLineDash(dash);
       c.beginPath();
-      c.moveTo(LEFT, y);
-      c.lineTo(LEFT + width, y);
+      c.moveTo(this.left, y);
+      c.lineTo(this.left + width, y);
       c.stroke();
       c.setLineDash([]);
-      label(c, `${name} ${size(bytes)}`, LEFT + width - 6, y - 9 < TOP + 8 ? y + 10 : y - 9, "right", color);
+      // At the side where no mark stands.
+      const words = `${name} ${size(bytes)}`;
+      const room = this.left + width - c.measureText(words).width - 14;
+      const isMarked = this.scene.refusals.some((it, index) => {
+        const x = this.x(this.axisOf(it.position, this.marks.refusal_micros[index]));
+        return room < x && x < this.left + width;
+      });
+      const [x, align] = isMarked ? [this.left + 6, "left"] : [this.left + width - 6, "right"];
+      label(c, words, x, y - 9 < TOP + 8 ? y + 10 : y - 9, align, color);
     }
   }
 
@@ -373,12 +389,12 @@ export class Timeline {
       c.stroke();
       c.setLineDash([]);
     };
-    const inside = (x) => LEFT - 1 <= x && x <= LEFT + width + 1;
+    const inside = (x) => this.left - 1 <= x && x <= this.left + width + 1;
     // A word stands where it covers no other, or not at all.
     const taken = [];
     const write = (text, x, y, color) => {
       const wide = c.measureText(text).width + 8;
-      const toLeft = LEFT + width < x + wide;
+      const toLeft = this.left + width < x + wide;
       const box = toLeft ? [x - wide, x] : [x, x + wide];
       if (taken.some((it) => Math.abs(it.y - y) < 14 && it.box[0] < box[1] && box[0] < it.box[1])) return false;
       taken.push({ y, box });
@@ -402,9 +418,9 @@ export class Timeline {
     refused.forEach(({ x, text }, index) => {
       vertical(x, inkOf("bad"), [], 1.5);
       const long = `out of memory: ${text}`;
-      const room = (index + 1 < refused.length ? refused[index + 1].x : LEFT + width + 400) - x - 12;
+      const room = (index + 1 < refused.length ? refused[index + 1].x : this.left + width + 400) - x - 12;
       const chosen = [long, text].find((it) => c.measureText(it).width < room);
-      if (chosen) write(chosen, x, TOP + 60, inkOf("bad")) || write(chosen, x, TOP + 78, inkOf("bad"));
+      if (chosen) [60, 78, 96, 114, 132].some((below) => write(chosen, x, TOP + below, inkOf("bad")));
     });
     if (showsPeak) {
       c.fillStyle = inkOf("ink");
@@ -424,15 +440,25 @@ export class Timeline {
   // What was lost before the first event stands at its edge.
   drawLost(c) {
     const { scene } = this;
-    if (!scene.lives_before || 0 < this.from) return;
+    if (0 < this.from) return;
     const { height } = this.area;
+    if (scene.overwritten) {
+      const lost = scene.overwritten_allocations;
+      hatch(c, LEFT, TOP, LOST, height, inkOf("bad"));
+      c.save();
+      c.translate(LEFT + LOST / 2 - 1, TOP + height / 2);
+      c.rotate(-Math.PI / 2);
+      label(c, lost ? `lost: ${many(lost, "allocation")} overwritten` : "lost: what came before was overwritten", 0, 0, "center", inkOf("bad"));
+      c.restore();
+    }
+    if (!scene.lives_before) return;
     const y = this.y(Math.min(this.high, scene.bytes_before));
     c.save();
     c.strokeStyle = inkOf("bad");
     c.lineWidth = 3;
     c.beginPath();
-    c.moveTo(LEFT - 1.5, y);
-    c.lineTo(LEFT - 1.5, TOP + height);
+    c.moveTo(this.left - 1.5, y);
+    c.lineTo(this.left - 1.5, TOP + height);
     c.stroke();
     c.restore();
   }
@@ -456,7 +482,7 @@ export class Timeline {
   async drawStrip() {
     const { width } = this.area;
     const ratio = fit(this.strip, width, STRIP);
-    this.strip.style.marginLeft = `${LEFT}px`;
+    this.strip.style.marginLeft = `${this.left}px`;
     if (!this.whole || this.whole.axis !== state.axis) {
       if (this.isAskingWhole) return;
       this.isAskingWhole = true;
@@ -498,7 +524,9 @@ export class Timeline {
     c.strokeStyle = inkOf("accent");
     c.lineWidth = 1.5;
     c.strokeRect(x0 + 0.75, 0.75, Math.max(3, x1 - x0 - 1.5), STRIP - 1.5);
+    const words = state.axis === "time" ? duration : (it) => number(Math.round(it));
     this.strip.setAttribute("aria-valuenow", Math.round((100 * this.from) / this.end));
+    this.strip.setAttribute("aria-valuetext", `${state.axis} ${words(this.from)} to ${words(this.to)} of ${words(this.end)}`);
   }
 
   tell(groups) {
@@ -521,6 +549,7 @@ export class Timeline {
       this.levels().filter((it) => it.bytes <= this.high).map((it) => el("li", {}, el("span", { class: "swatch line dashed", style: { borderColor: it.color } }), it.name)),
       phases.size ? el("li", { class: "phases" }, "band above: ", [...phases].map((it) => el("span", {}, el("span", { class: "swatch thin", style: { background: PHASE[it] } }), phaseName(it)))) : null,
       this.marks.labels.length ? el("li", {}, el("span", { class: "swatch line dashed note" }), "annotation of the program") : null,
+      scene.overwritten ? el("li", {}, el("span", { class: "swatch hatch" }), "lost: the recorder's ring was full") : null,
       scene.lives_before ? el("li", {}, el("span", { class: "swatch line lost" }), "left edge: the history begins here") : null);
     this.canvas.setAttribute("aria-label", `Memory over ${state.axis}: peak ${size(scene.peak_allocated)} allocated at event ${number(scene.peak_position)} of ${number(scene.events)}`);
     if (!data || data.failed) return;
@@ -529,7 +558,8 @@ export class Timeline {
     if (data.summed) parts.push(`${number(data.summed)} too small to see are summed into their colour`);
     if (data.between) parts.push(`${number(data.between)} lived between the moments that columns show`);
     const more = data.summed + data.between ? (isOneFile ? "This page in one file has reduced detail: `plimsoll view` shows every block." : "Zoom in to see each.") : "";
-    const lost = scene.lives_before ? ` ${many(scene.lives_before, "block")} (${size(scene.bytes_before)}) were there before the recorded history begins.` : "";
+    const before = scene.lives_before ? ` ${many(scene.lives_before, "block")} (${size(scene.bytes_before)}) were there before the recorded history begins.` : "";
+    const lost = scene.overwritten ? `${before} The recorder's ring was full: earlier events were overwritten.` : before;
     this.summary.textContent = `${parts.join(", ")}. ${more}${lost}`;
   }
 
@@ -606,7 +636,9 @@ export class Timeline {
     const lit = found.life !== undefined ? { life: found.life } : null;
     if ((previous && previous.life) !== (lit && lit.life)) this.light(lit);
     if (found.life === undefined) {
-      const text = found.isRest ? [el("p", { class: "big" }, swatch(colorOf(groups[found.group], found.group)), `${size(found.size)} of small blocks`), el("p", {}, groups[found.group].name)] : [el("p", {}, "nothing allocated here")];
+      const group = groups[found.group];
+      const what = group && group.key === "held" ? "in no block" : "of small blocks";
+      const text = found.isRest ? [el("p", { class: "big" }, swatch(colorOf(group, found.group)), `${size(found.size)} ${what}`), el("p", {}, group.name)] : [el("p", {}, "nothing allocated here")];
       showTip(event.clientX, event.clientY, ...text, foot);
       return;
     }
@@ -615,11 +647,7 @@ export class Timeline {
     const { clientX, clientY } = event;
     blockFacts(state.r, found.life).then((facts) => {
       if (!this.hovered || this.hovered.life !== found.life || this.isClosed) return;
-      const own = facts.stack.slice(0, 40).find((line) => !/site-packages|dist-packages|\/lib\/python3/.test(line[0]) && line[1]) || facts.stack[0];
-      showTip(clientX, clientY, ...head,
-        facts.name && el("p", { class: "name" }, facts.name),
-        own && el("p", {}, place(own)),
-        el("p", {}, age(facts)), foot);
+      showTip(clientX, clientY, ...head, ...shortFacts(facts), foot);
     }, () => {});
   }
 
@@ -696,6 +724,23 @@ export class Timeline {
     }
     return Boolean(action);
   }
+}
+
+function hatch(c, x, y, width, height, color) {
+  c.save();
+  c.beginPath();
+  c.rect(x, y, width, height);
+  c.clip();
+  c.strokeStyle = color;
+  c.globalAlpha = 0.4;
+  c.lineWidth = 1.5;
+  c.beginPath();
+  for (let at = -height; at < width; at += 7) {
+    c.moveTo(x + at, y + height);
+    c.lineTo(x + at + height, y);
+  }
+  c.stroke();
+  c.restore();
 }
 
 function label(c, text, x, y, align, color) {

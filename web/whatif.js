@@ -3,7 +3,7 @@
 import { ask, askWindow, isOneFile } from "./api.js";
 import { el, refill, say } from "./dom.js";
 import { chartWidth, svg, text } from "./growth.js";
-import { state } from "./state.js";
+import { set, state } from "./state.js";
 import { exactly, number, size } from "./words.js";
 
 const COLUMNS_HERE = 900;
@@ -19,12 +19,12 @@ const SETTINGS = [
 ];
 
 export class WhatIfView {
-  constructor(scene, marks, card, cards) {
+  constructor(scene, cards) {
     this.scene = scene;
     this.cards = cards;
     this.node = el("section", { class: "whatif", "aria-label": "What if" });
     this.result = el("div", { class: "result", role: "status" });
-    this.card = el("select", { onchange: () => this.cardChosen() }, el("option", { value: "" }, "a card that never ends"), cards.map((it) => el("option", { value: it.id, selected: card && card.id === it.id }, `${it.id}: ${size(it.total)}`)), el("option", { value: "own" }, "as much as I say"));
+    this.card = el("select", { onchange: () => this.cardChosen() }, el("option", { value: "" }, "a card that never ends"), cards.map((it) => el("option", { value: it.id }, `${it.id}: ${size(it.total)}`)), el("option", { value: "own" }, "as much as I say"));
     this.capacity = el("input", { type: "text", size: 10, placeholder: "24GiB", onchange: () => this.run() });
     this.outside = el("input", { type: "text", size: 9, value: "0", onchange: () => this.run() });
     this.conf = el("select", { onchange: () => this.run() }, SETTINGS.map(([value, label]) => el("option", { value }, label)));
@@ -39,22 +39,50 @@ export class WhatIfView {
       el("p", { class: "quiet" }, "Recorded under ", el("code", {}, scene.alloc_conf || "PyTorch's defaults"), "."),
       this.result);
     if (isOneFile) refill(this.result, el("p", { class: "quiet" }, "A page in one file cannot replay: open the recording with `plimsoll view`."));
-    else this.cardChosen();
+    else this.follow();
+  }
+
+  // Fills the form with what the address says, and replays that.
+  follow() {
+    if (isOneFile) return;
+    const told = this.asState();
+    if (this.result.hasChildNodes() && Object.keys(told).every((it) => told[it] === state[it])) return;
+    const known = [...this.card.options].some((it) => it.value === state.card);
+    this.card.value = known ? state.card : "";
+    if (state.card === "own") this.capacity.value = state.memory;
+    const isListed = SETTINGS.some(([value]) => value === state.conf && value !== "own");
+    this.conf.value = isListed ? state.conf : "own";
+    if (!isListed) this.own.value = state.conf;
+    this.cardChosen(state.outside);
+  }
+
+  get chosen() {
+    return this.cards.find((it) => it.id === this.card.value) || null;
+  }
+
+  // What PyTorch cannot have, as long as nobody says otherwise.
+  get usual() {
+    return this.chosen ? exactlyText(this.chosen.context) : "0";
+  }
+
+  asState() {
+    return {
+      card: this.card.value,
+      memory: this.card.value === "own" ? this.capacity.value : "",
+      outside: this.outside.value === this.usual ? "" : this.outside.value,
+      conf: this.conf.value === "own" ? this.own.value : this.conf.value,
+    };
   }
 
   close() {
     this.isClosed = true;
   }
 
-  cardChosen() {
-    const card = this.cards.find((it) => it.id === this.card.value);
+  cardChosen(outside = "") {
     this.capacity.disabled = this.card.value !== "own";
-    if (card) {
-      this.capacity.value = exactlyText(card.total);
-      this.outside.value = exactlyText(card.context);
-    } else if (this.card.value === "") {
-      this.capacity.value = "";
-    }
+    if (this.chosen) this.capacity.value = exactlyText(this.chosen.total);
+    else if (this.card.value === "") this.capacity.value = "";
+    this.outside.value = outside || this.usual;
     this.run();
   }
 
@@ -72,6 +100,7 @@ export class WhatIfView {
     const conf = this.conf.value === "own" ? this.own.value : this.conf.value === "default" ? "" : this.conf.value;
     if (this.conf.value !== "") params.conf = conf;
     refill(this.result, el("p", { class: "wait" }, "Replaying…"));
+    set(this.asState());
     const asked = (this.asked = (this.asked || 0) + 1);
     try {
       const [answer, recorded] = await Promise.all([ask("what-if", params), this.recorded()]);
@@ -126,7 +155,7 @@ export class WhatIfView {
         curves.map(([, values, n, name]) => svg("path", { d: path(values, n), class: `curve ${name}` })),
         end === null ? null : [svg("line", { x1: end, x2: end, y1: top, y2: height - bottom, class: "limit" })],
         text(width - 12, height - 8, "events", "end")),
-      el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), capacity ? el("li", {}, el("span", { class: "swatch line limit" }), "capacity, or where it runs out") : null)));
+      el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), capacity && capacity <= high || end !== null ? el("li", {}, el("span", { class: "swatch line limit" }), end === null ? "what PyTorch may take" : "what PyTorch may take, and where it runs out") : null)));
   }
 }
 

@@ -5,7 +5,8 @@
 
 For each file: from command to a drawn timeline, pans and zooms (the server's answer and the drawing, median and
 95th percentile), a hover, memory of server and page. `--memory-viz` is PyTorch's own torch/utils/viz/MemoryViz.js
-and `--d3` the d3 that it imports: its `trace_plot` page loads both from the network, here they come from disk.
+and `--d3` the dist/d3.js of npm's d3@5, which it imports: its `trace_plot` page loads both from the network, here they come
+from disk.
 Prints one JSON object a file. Needs Chromium and playwright (tests/requirements.txt).
 """
 
@@ -41,6 +42,12 @@ MOVES = """async ({ count, seed }) => {
     return view.timings;
 }"""
 
+FIRST = """async (path) => {
+    const start = performance.now();
+    await (await fetch(`api/${path}`)).text();
+    return Math.round(performance.now() - start);
+}"""
+
 HOVER = """() => {
     const { view } = window.plimsoll.page;
     const start = performance.now();
@@ -60,20 +67,48 @@ def status(pid, key):
     return int(re.search(rf"{key}:\s+(\d+) kB", text)[1]) // 1024
 
 
-class ScriptClock:
-    """CPU time of the page's scripts: on a busy machine, wall-clock times are the neighbours'."""
+class PageClock:
+    """CPU time of the page's main thread: on a busy machine, wall-clock times are the neighbours'."""
 
     def __init__(self, page):
         self.session = page.context.new_cdp_session(page)
         self.session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
-    def seconds(self):
-        return {it["name"]: it["value"] for it in self.session.send("Performance.getMetrics")["metrics"]}["ScriptDuration"]
+    def seconds(self, of="ScriptDuration"):
+        return {it["name"]: it["value"] for it in self.session.send("Performance.getMetrics")["metrics"]}[of]
 
 
 def cpu_seconds(pid):
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def browser_use():
+    """CPU seconds of the browser and all its processes, and the memory of the largest in MiB."""
+    parents, names = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = stat.read_text().rsplit(")", 1)
+        except OSError:
+            continue
+        pid = int(stat.parent.name)
+        parents[pid], names[pid] = int(rest.split()[1]), name.split("(", 1)[1]
+
+    def is_ours(pid):
+        while pid in parents and pid != os.getpid():
+            pid = parents[pid]
+        return pid == os.getpid()
+
+    ours = [it for it in parents if "chrom" in names[it] and is_ours(it)]
+    return sum(cpu_seconds(it) for it in ours), max((status(it, "VmHWM") for it in ours), default=0)
+
+
+def wait_until_idle(pid):
+    """What the server makes beforehand is no part of an answer."""
+    before = None
+    while before != cpu_seconds(pid):
+        before = cpu_seconds(pid)
+        time.sleep(1)
 
 
 def heap_mib(page):
@@ -86,13 +121,18 @@ def heap_mib(page):
 def ours(browser, path):
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     start = time.monotonic()
+    idle, _ = browser_use()
     viewer = Viewer(path)
     ready = time.monotonic() - start
     cpu = cpu_seconds(viewer.process.pid)
+    clock = PageClock(page)
     page.goto(viewer.url)
     settled(page)
     painted = time.monotonic() - start
-    clock = ScriptClock(page)
+    browser_cpu, largest = browser_use()
+    wait_until_idle(viewer.process.pid)
+    prepared = time.monotonic() - start
+    first = {it: page.evaluate(FIRST, it) for it in ("analysis", "what-if?r=0&columns=900&conf=expandable_segments:True", "what-if?r=0&columns=900&capacity=24GiB")}
     before, drawn = cpu_seconds(viewer.process.pid), clock.seconds()
     timings = page.evaluate(MOVES, {"count": 80, "seed": 7})
     answers, drawing = cpu_seconds(viewer.process.pid) - before, clock.seconds() - drawn
@@ -100,6 +140,10 @@ def ours(browser, path):
         "seconds_to_address": round(ready, 2),
         "seconds_to_first_paint": round(painted, 2),
         "cpu_seconds_to_address": round(cpu, 2),
+        "browser_cpu_seconds_to_first_paint": round(browser_cpu - idle, 2),
+        "seconds_until_all_is_prepared": round(prepared, 1),
+        "first_answer_ms": first,
+        "largest_browser_process_mib": largest,
         "answer_ms": {"median": quantile(timings["answer"], 0.5), "p95": quantile(timings["answer"], 0.95)},
         "server_cpu_ms_per_answer": round(1000 * answers / max(1, len(timings["answer"])), 1),
         "paint_ms": {"median": quantile(timings["paint"], 0.5), "p95": quantile(timings["paint"], 0.95)},
@@ -112,6 +156,27 @@ def ours(browser, path):
     page.close()
     viewer.end()
     return result
+
+
+def as_module(d3):
+    """npm's d3.js as the module that its CDN makes of it."""
+    text = d3.read_text()
+    names = sorted(set(re.findall(r"\bexports\.(\w+) = ", text)))
+    # The UMD wrapper takes `exports` where there is a `module`. No name of theirs hides one of the browser's (`window`).
+    own = "".join(f"const own_{it} = d3.{it};\n" for it in names)
+    given = ", ".join(f"own_{it} as {it}" for it in names)
+    return f"const d3 = (() => {{ const exports = {{}}; const module = {{}};\n{text}\nreturn exports; }})();\n{own}export {{ {given} }};\n"
+
+
+def is_drawn(page):
+    """Waits a little; a page that is busy does not answer at all."""
+    from playwright.sync_api import TimeoutError
+
+    try:
+        page.wait_for_selector("svg polygon", timeout=2000, state="attached")
+    except TimeoutError:
+        return False
+    return True
 
 
 def memory_viz(browser, path, script, d3, limit):
@@ -130,14 +195,21 @@ def memory_viz(browser, path, script, d3, limit):
         page.on("pageerror", lambda it: problems.append(str(it)[:200]))
         page.on("crash", lambda it: problems.append("the tab crashed"))
         headers = {"Access-Control-Allow-Origin": "*", "Content-Type": "text/javascript"}
+        before, _ = browser_use()
         page.route(re.compile("MemoryViz.js"), lambda it: it.fulfill(path=script, headers=headers))
-        page.route(re.compile("d3"), lambda it: it.fulfill(path=d3, headers=headers))
+        page.route(re.compile("/d3[@-]"), lambda it: it.fulfill(body=as_module(d3), headers=headers))
         try:
-            page.goto(html.as_uri(), timeout=limit * 1000)
-            page.wait_for_selector("svg polygon", timeout=limit * 1000, state="attached")
-            result = {"seconds_to_write": round(written, 1), "seconds_to_first_paint": round(time.monotonic() - start, 1), "page_heap_mib": heap_mib(page)}
+            page.goto(html.as_uri(), timeout=limit * 1000, wait_until="commit")
+            while not is_drawn(page):
+                if problems or start + written + limit < time.monotonic():
+                    raise RuntimeError(f"nothing is drawn after {limit} s")
+            result = {"seconds_to_first_paint": round(time.monotonic() - start, 1)}
         except Exception as error:  # noqa: BLE001
-            result = {"seconds_to_write": round(written, 1), "failed": problems or [str(error).splitlines()[0]]}
+            result = {"failed": problems or [str(error).splitlines()[0]], "after_seconds": round(time.monotonic() - start, 1)}
+        cpu, largest = browser_use()
+        result.update(seconds_to_write=round(written, 1), browser_cpu_seconds=round(cpu - before, 1), largest_process_mib=largest)
+        if "failed" not in result:
+            result["page_heap_mib"] = heap_mib(page)
         page.close()
         return result
 

@@ -6,7 +6,7 @@ import pickle
 import re
 
 import pytest
-from viewer import SNAPSHOTS, settled, viewing, zipped
+from viewer import FIXTURES, SNAPSHOTS, settled, viewing, zipped
 from conftest import FILES
 
 VIEWS = ["timeline", "peak", "segments", "growth", "whatif", "ranks"]
@@ -313,6 +313,305 @@ def test_several_devices_are_several_scenes(page, tmp_path):
         open_at(page, viewer, "view=ranks")
         assert page.locator("#scene option").count() == 2
         assert "device 1" in page.inner_text("main")
-        assert "No line holds more or less" in page.inner_text("main")
+        assert "Nothing holds more or less" in page.inner_text("main")
 
 
+def own_words(page):
+    """The legend of the timeline."""
+    return page.inner_text(".timeline .legend")
+
+
+def test_pools_and_what_private_ones_hold_are_bands(page, viewer):
+    open_at(page, viewer, "view=timeline&r=3&by=pool")
+    legend = own_words(page)
+    assert re.search(r"private pool \(\d+, \d+\): held and free", legend), legend
+    assert "default pool" in legend
+    seen = page.evaluate(
+        """() => {
+            const { picture } = window.plimsoll.page.view;
+            const { data } = picture;
+            const groups = window.plimsoll.page.scenes[3].groups.pool;
+            const seen = new Set();
+            for (const mark of new Set(picture.what)) {
+                const index = (mark - 1) >> 1;
+                if (mark) seen.add(groups[index < data.k ? data.group_of[index] : index - data.k].key);
+            }
+            return [...seen].sort();
+        }"""
+    )
+    assert seen == ["held", "pool"]
+    # A run without private pools has one colour for all.
+    open_at(page, viewer, "view=timeline&r=0&by=pool")
+    assert "private" not in own_words(page)
+
+
+def edited(path, name, edit):
+    """A snapshot of the fixtures after `edit`, written to `path`."""
+    snapshot = pickle.loads((SNAPSHOTS / f"{name}.pickle").read_bytes())
+    edit(snapshot)
+    path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    return path
+
+
+def lose_the_beginning(snapshot):
+    snapshot["device_traces"] = [it[len(it) // 2 :] for it in snapshot["device_traces"]]
+
+
+def lose_stacks(snapshot):
+    def without(it):
+        if isinstance(it, dict):
+            return {key: [] if key == "frames" else without(value) for key, value in it.items()}
+        return [without(value) for value in it] if isinstance(it, list) else it
+
+    snapshot.update(without(snapshot))
+
+
+def see_through_cpp(snapshot):
+    below = [{"name": "at::empty<c10::SymInt>(c10::ArrayRef<&>)", "filename": "??", "line": 0}, {"name": "PyEval_EvalFrame", "filename": "ceval.c", "line": 1}]
+    for trace in snapshot["device_traces"]:
+        for event in trace:
+            event["frames"] = below + list(event["frames"])
+
+
+def grow_in_segments_that_expand(snapshot):
+    for trace in snapshot["device_traces"]:
+        for event in trace:
+            event["action"] = {"segment_alloc": "segment_map", "segment_free": "segment_unmap"}.get(event["action"], event["action"])
+    for segment in snapshot["segments"]:
+        segment["is_expandable"] = True
+
+
+def go_through_views(page, viewer):
+    """What all views say, none of them with a hole in it."""
+    said = {}
+    for view in VIEWS:
+        open_at(page, viewer, f"view={view}")
+        said[view] = page.inner_text("main")
+        assert "undefined" not in said[view], view
+        assert "NaN" not in said[view], view
+    return said
+
+
+def test_what_the_ring_lost_is_shown_as_lost(page, viewer, tmp_path):
+    path = edited(tmp_path / "ring.pickle", "seed-mlp-adam-b64", lose_the_beginning)
+    hatched = """() => {
+        const canvas = document.querySelector(".over");
+        const ratio = canvas.width / canvas.getBoundingClientRect().width;
+        const { data } = canvas.getContext("2d").getImageData(76 * ratio, 100 * ratio, 20 * ratio, 60 * ratio);
+        let red = 0;
+        for (let i = 0; i < data.length; i += 4) if (data[i + 1] + 60 < data[i] && data[i + 3]) red += 1;
+        return red;
+    }"""
+    with viewing(path) as short:
+        open_at(page, short, "view=timeline")
+        assert "the recorder's ring was full" in own_words(page)
+        assert "overwritten" in page.inner_text(".summary")
+        assert 50 < page.evaluate(hatched)
+        page.keyboard.press("+")
+        settled(page)
+        page.wait_for_timeout(100)
+        assert page.evaluate(hatched) == 0, "what was lost lies before the first event only"
+    open_at(page, viewer, "view=timeline&r=0")
+    assert "lost" not in own_words(page)
+    assert page.evaluate(hatched) == 0
+
+
+def test_without_stacks_it_says_so_and_shows_the_rest(page, tmp_path):
+    with viewing(edited(tmp_path / "bare.pickle", "seed-mlp-adam-b64", lose_stacks)) as viewer:
+        said = go_through_views(page, viewer)
+        assert "No call stacks were recorded" in said["timeline"]
+        open_at(page, viewer, "view=timeline&pin=3")
+        page.wait_for_function("() => document.querySelector('#side').textContent.includes('kept no stacks')")
+
+
+def test_stacks_of_cpp_are_read_and_the_users_line_is_found(page, viewer, tmp_path):
+    with viewing(edited(tmp_path / "cpp.pickle", "seed-mlp-adam-b64", see_through_cpp)) as mixed:
+        said = go_through_views(page, mixed)["peak"]
+    open_at(page, viewer, "view=peak&r=0")
+    lines = set(re.findall(r"\w+\.py:\d+ in \S+", page.inner_text("table.list")))
+    assert lines
+    assert lines <= set(re.findall(r"\w+\.py:\d+ in \S+", said))
+
+
+def test_segments_that_expand_are_marked(page, tmp_path):
+    with viewing(edited(tmp_path / "expandable.pickle", "seed-mlp-adam-b64", grow_in_segments_that_expand)) as viewer:
+        assert "expandable segment" in go_through_views(page, viewer)["segments"]
+
+
+def test_two_ranks_are_beside_each_other(page):
+    ranks = [FIXTURES / "distributed" / f"ddp.rank{it}.pickle.xz" for it in (0, 1)]
+    with viewing(*ranks) as viewer:
+        said = go_through_views(page, viewer)["ranks"]
+        assert "rank0" in said
+        assert "rank1" in said
+        assert "allocated at the peak of" in said
+        assert page.locator(".rankbar").count() == 2
+
+
+def test_two_moments_differ_by_line_by_purpose_and_by_module(page, viewer):
+    open_at(page, viewer, f"view=peak&r={len(FILES)}&at=300&compare=40")
+    total = page.inner_text(".difference h2").split(": ")[1]
+    seen = set()
+    for label in ["by line", "by what it is for", "by module"]:
+        page.locator(".difference label", has_text=label).click()
+        heading = page.inner_text(".difference th >> nth=0")
+        seen.add(heading)
+        exact = page.eval_on_selector_all(".difference td[title$=bytes]:last-child", "all => all.map((it) => Number(it.title.replace(/[^-\\d]/g, '')))")
+        assert exact
+        written = page.evaluate("async (bytes) => { const { signed } = await import('./peak.js'); return signed(bytes); }", sum(exact))
+        assert written == total, label
+    assert seen == {"line", "what it is for", "module"}
+
+
+def test_the_address_keeps_what_was_asked_of_what_if(page, viewer):
+    open_at(page, viewer, "view=whatif&r=0&card=own&memory=1MiB&conf=max_split_size_mb%3A64")
+    assert "run out of memory" in page.inner_text(".result")
+    assert page.input_value(".form input >> nth=2") == "max_split_size_mb:64"
+    page.select_option(".form select >> nth=0", "h100-80g")
+    page.wait_for_function("() => document.querySelector('.result').textContent.includes('It would have run:')")
+    page.wait_for_function("() => location.hash.includes('card=h100-80g')")
+    link = page.url
+    open_at(page, viewer, "view=whatif&r=0")
+    page.goto("about:blank")
+    page.goto(link)
+    settled(page)
+    assert page.input_value(".form select >> nth=0") == "h100-80g"
+    assert page.input_value(".form input >> nth=2") == "max_split_size_mb:64"
+
+
+def test_a_tip_in_the_map_says_whose_a_block_is(page, viewer):
+    open_at(page, viewer, f"view=segments&r={len(FILES)}")
+    box = page.locator(".map").bounding_box()
+    for x in range(4, int(box["width"]), 9):
+        page.mouse.move(box["x"] + x, box["y"] + 10)
+        if re.search(r"event \d", page.inner_text("#tip")):
+            break
+        page.wait_for_timeout(20)
+    tip = page.inner_text("#tip")
+    assert re.search(r"\w+\.py:\d+ in", tip) or "from event" in tip, tip
+    assert "in a segment of" in tip
+
+
+def test_a_stack_is_copied(browser, page, viewer):
+    browser.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_at(page, viewer, "view=timeline&r=0&pin=5")
+    page.wait_for_selector("#side .stack li")
+    innermost = page.inner_text("#side .stack .where >> nth=0")
+    page.get_by_role("button", name="Copy").click()
+    page.wait_for_function("() => document.querySelector('#banner').textContent === 'Copied.'")
+    text = page.evaluate("() => navigator.clipboard.readText()")
+    file, line, function = re.match(r"(.+):(\d+) in (.+)", innermost).groups()
+    assert f"{file}:{line} {function}" in text
+    assert len(text.splitlines()) == 1 + page.locator("#side .stack li").count()
+
+
+def test_search_by_function_file_size_and_address(page, viewer):
+    open_at(page, viewer, "view=timeline&r=0&pin=5")
+    page.wait_for_selector("#side .stack li")
+    facts = page.evaluate("async () => (await fetch('api/block?r=0&life=5')).json()")
+    file, _, function = facts["stack"][-1]
+    for words in [function, file.split("/")[-1], f"{facts['size']}B", facts["address"]]:
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        page.keyboard.press("Control+A")
+        page.keyboard.type(words)
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => /block/.test(document.querySelector('#found h2')?.textContent)")
+        found = page.evaluate("async (words) => (await fetch(`api/search?r=0&words=${encodeURIComponent(words)}`)).json()", words)
+        assert found["blocks"], words
+        assert f"{found['blocks']:,} block" in page.inner_text("#found h2")
+
+
+def test_everything_that_can_be_used_has_a_name_and_is_reached_by_tab(page, viewer):
+    for view in VIEWS:
+        open_at(page, viewer, f"view={view}&r={len(FILES)}")
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("button, input, select, [role=img], [role=slider]")].filter((it) => {
+                const labels = it.labels ? [...it.labels].map((label) => label.textContent).join("") : "";
+                const named = [it.getAttribute("aria-label"), it.title, it.textContent, labels, it.value && it.type === "radio"];
+                return !named.some((name) => name && String(name).trim());
+            }).map((it) => it.outerHTML)"""
+        )
+        assert nameless == [], view
+        page.evaluate("() => document.activeElement.blur()")
+        reached = set()
+        for _ in range(14):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("() => document.activeElement.id || document.activeElement.className || document.activeElement.tagName"))
+        assert {"tab-timeline", "words", "theme", "help"} <= reached, reached
+
+
+def test_keys_for_steps_height_and_comparing(page, viewer):
+    open_at(page, viewer, f"view=timeline&r={len(FILES)}")
+    starts = []
+    for key in "[[]":
+        page.keyboard.press(key)
+        settled(page)
+        starts.append(state(page)["from"])
+    assert starts[1] < starts[0] == starts[2]
+    page.keyboard.press("ArrowUp")
+    lower = state(page)["top"]
+    page.keyboard.press("ArrowDown")
+    assert lower < state(page)["top"]
+    page.keyboard.press("p")
+    page.wait_for_function("() => window.plimsoll.state.at !== null")
+    page.keyboard.press("c")
+    assert state(page)["compare"] == state(page)["at"]
+    page.keyboard.press("Escape")
+    assert state(page)["compare"] is None
+
+
+def test_findings_lead_to_the_timeline(page, viewer):
+    open_at(page, viewer, "view=growth&r=1")
+    page.get_by_role("button", name="Show on the timeline").click()
+    settled(page)
+    now = state(page)
+    assert now["view"] == "timeline"
+    assert now["at"] == scene(page)["refusals"][-1]["position"]
+    assert now["from"] <= now["at"] < now["to"]
+    open_at(page, viewer, "view=growth&r=1")
+    page.get_by_role("button", name=re.compile("Find the blocks of")).first.click()
+    page.wait_for_selector("#found .hits button")
+
+
+def test_no_markup_gets_in_by_a_search_or_a_tip(page, tmp_path):
+    path = tmp_path / "hostile.pickle"
+    hostile(path, 4)
+    with viewing(path) as viewer:
+        open_at(page, viewer, "view=timeline")
+        box = page.locator(".plot").bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + box["height"] - 20)
+        page.wait_for_function("() => document.querySelector('#tip').textContent.includes('<script>')")
+        page.fill("#words", "<script>")
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => document.querySelector('#found').textContent.includes('<script>')")
+        # A tebibyte was asked for, and twenty mebibytes are held: it is cut and said.
+        open_at(page, viewer, "view=segments")
+        box = page.locator(".map").bounding_box()
+        assert box["height"] < 2000
+        for y in range(5, 400, 9):
+            page.mouse.move(box["x"] + 20, box["y"] + y)
+            if page.locator("#tip:not([hidden])").count():
+                break
+        assert "in a segment of" in page.inner_text("#tip")
+        page.wait_for_timeout(200)
+        assert page.locator("#tip script, #tip img, #found script, #found img, option img").count() == 0
+        assert page.evaluate("() => window.hacked") is None
+
+
+def test_what_export_writes_opens_from_disk(page, plimsoll, tmp_path):
+    out = tmp_path / "page.html"
+    ran = plimsoll.run("export", SNAPSHOTS / "mempool.pickle", "--to", "html", "-o", out)
+    assert ran.code == 0, ran
+    asked = []
+    page.on("request", lambda it: asked.append(it.url))
+    for view in VIEWS:
+        page.goto("about:blank")
+        page.goto(f"{out.as_uri()}#view={view}&by=pool")
+        settled(page)
+        said = page.inner_text("main")
+        assert "undefined" not in said
+        if view == "timeline":
+            assert 2 < colors(page)
+            assert "held and free" in own_words(page)
+    assert {it.split(":")[0] for it in asked} <= {"file", "data", "about"}

@@ -2,10 +2,15 @@
 
 import http.client
 import json
+import os
 import socket
+import subprocess
+import time
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from harness import binary, clean_environment
 from viewer import SNAPSHOTS, Viewer, viewing
 
 SNAPSHOT = SNAPSHOTS / "seed-mlp-adam-b64.pickle"
@@ -223,3 +228,92 @@ def test_the_report_comes_first_and_then_the_page(command, plimsoll, monkeypatch
     assert any("MiB" in line or "KiB" in line for line in lines[:-1]), lines
     process.stdout.close()
     process.stderr.close()
+
+
+@pytest.fixture
+def desktop(tmp_path):
+    """An environment with a display, whose browser only writes down what it is to open."""
+    browser = tmp_path / "bin" / "xdg-open"
+    browser.parent.mkdir()
+    opened = tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {opened}\n')
+    browser.chmod(0o755)
+    return {"DISPLAY": ":0", "PATH": f"{browser.parent}:{os.environ['PATH']}"}, opened
+
+
+def url_of(process):
+    for line in process.stdout:
+        if line.startswith("http://127.0.0.1:"):
+            return line.strip()
+    raise AssertionError(process.stderr.read())
+
+
+def end(process):
+    process.send_signal(2)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    return errors
+
+
+def appears(path):
+    """Another process writes it, soon."""
+    until = time.monotonic() + 60
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < until, path
+        time.sleep(0.02)
+    return path.read_text()
+
+
+@pytest.mark.parametrize("command", [["view", SNAPSHOT], ["explain", SNAPSHOT, "--open"], ["predict", "--open", "--", "train.py"]])
+def test_with_a_display_the_browser_gets_the_address(command, plimsoll, desktop):
+    more, opened = desktop
+    plimsoll.script("import torch\ntorch.ones(1 << 20, device='cuda')\n")
+    process = plimsoll.start(*command, environment=plimsoll.environment(**more))
+    url = url_of(process)
+    assert appears(opened).split() == [url]
+    assert "ssh" not in end(process)
+
+
+@pytest.mark.parametrize("command", [["view", SNAPSHOT, "--no-open"], ["explain", SNAPSHOT], ["view", SNAPSHOT, "--html", "page.html"]])
+def test_no_browser_is_started_that_nobody_asked_for(command, plimsoll, desktop):
+    more, opened = desktop
+    process = plimsoll.start(*command, environment=plimsoll.environment(**more))
+    if "--no-open" in command:
+        url_of(process)
+        end(process)
+    else:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    assert not opened.exists()
+
+
+def test_a_profilers_trace_is_told_apart_from_a_log(plimsoll, tmp_path):
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps({"schemaVersion": 1, "traceEvents": []}))
+    plimsoll.run("view", trace, "--no-open").assert_sentence("trace.json", "profiler", "plimsoll explain", "_record_memory_history")
+
+
+def test_nothing_is_written_anywhere(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    places = {name: str(home) for name in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "PLIMSOLL_CACHE")}
+    process = subprocess.Popen(
+        [binary(), "view", SNAPSHOT, "--no-open"],
+        cwd=home, env=clean_environment() | places, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )
+    url = urlsplit(process.stdout.readline().strip())
+    for path in ["", "api/overview", "api/analysis", "api/what-if?r=0&columns=10", "api/moment?r=0&position=peak", "api/map?r=0&position=5", "main.js"]:
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+        connection.request("GET", url.path + path)
+        assert connection.getresponse().status == 200, path
+        connection.close()
+    folder = Path(f"/proc/{process.pid}/fd")
+    for fd in folder.iterdir():
+        where = os.readlink(fd)
+        flags = int(Path(f"/proc/{process.pid}/fdinfo/{fd.name}").read_text().split("flags:")[1].split()[0], 8)
+        is_file = where.startswith("/") and not where.startswith("/dev/")
+        assert not is_file or flags & os.O_ACCMODE == os.O_RDONLY, where
+    process.send_signal(2)
+    assert process.wait(timeout=60) == 0
+    process.stdout.close()
+    assert list(home.iterdir()) == []

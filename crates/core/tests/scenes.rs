@@ -193,3 +193,46 @@ fn a_search_finds_by_size_address_and_name() {
         assert_eq!(scene.search("a name that nobody gave").blocks, 0);
     });
 }
+
+#[test]
+fn pools_add_up_and_what_they_hold_is_what_the_map_says() {
+    let mut n_private = 0;
+    each_scene(|name, scene| {
+        let end = u64::from(scene.end());
+        let groups = scene.groups(Grouping::Pool);
+        for (from, to, columns, least) in [(0, end, 300, 1 << 20), (end / 3, end / 3 + 40, 40, 0)] {
+            let by_pool =
+                WindowRequest { grouping: Grouping::Pool, ..request(from, to, columns, least) };
+            let window = scene.window(&by_pool);
+            for (at, column) in window.columns.iter().enumerate() {
+                let mut sums: Vec<Bytes> = window.rest.iter().map(|it| it[at]).collect();
+                let column_of = |it: u32| usize::try_from(it).unwrap();
+                for it in &window.pieces {
+                    if (column_of(it.first)..column_of(it.end)).contains(&at) {
+                        sums[usize::from(it.group)] += it.size;
+                    }
+                }
+                let of_key = |key: &str| -> Bytes {
+                    let all = groups
+                        .iter()
+                        .zip(&sums)
+                        .filter(|it| (it.0.key == "held") == (key == "held"));
+                    all.map(|it| *it.1).sum()
+                };
+                assert_eq!(of_key("blocks"), column.allocated, "{name} at {}", column.position);
+                let map = scene.map(column.position);
+                let private = map.segments.iter().filter(|it| it.pool != (0, 0));
+                let free: Bytes = private
+                    .map(|it| {
+                        let live =
+                            it.blocks.iter().filter(|it| matches!(it.state, MapState::Live(_)));
+                        it.size.saturating_sub(live.map(|it| it.size).sum())
+                    })
+                    .sum();
+                assert_eq!(of_key("held"), free, "{name} at {}", column.position);
+                n_private += u32::from(free != Bytes::ZERO);
+            }
+        }
+    });
+    assert_ne!(n_private, 0, "no recording has a private pool that holds more than its blocks");
+}

@@ -3,18 +3,21 @@
 use std::{
     env, fs,
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use anyhow::Context as _;
-use plimsoll_core::{failures::Failure, recording::Recording, scene::Scenes};
+use plimsoll_core::{
+    failures::Failure, recording::Recording, scene::Scenes, sources::chrome_trace,
+};
 
 use crate::{
     cli::ViewArgs,
     commands::explain,
     exit::Exit,
     launch::signals::Signals,
+    open::{self, Opened},
     recordings::{self, Process},
     server::{Server, answers::Gallery, assets},
     sink::Sink,
@@ -103,17 +106,32 @@ fn load_all(files: &[PathBuf]) -> anyhow::Result<Vec<Loaded>> {
                 res.extend(processes.into_iter().map(loaded));
                 unread.extend(left_out);
             }
-            Err(error) if files.len() == 1 => {
-                return Err(error.context(
-                    "nothing to show (a log has no blocks to draw: `plimsoll explain` reads logs)",
-                ));
+            Err(error) => {
+                let why = nothing_to_show(path, error);
+                if files.len() == 1 {
+                    return Err(why);
+                }
+                unread.push(format!("{why:#}"));
             }
-            Err(error) => unread.push(format!("{error:#}")),
         }
     }
     anyhow::ensure!(!res.is_empty(), "{}", unread.join("; "));
     res[0].notes.extend(unread);
     Ok(res)
+}
+
+/// What is in `path` instead of blocks.
+fn nothing_to_show(path: &Path, error: anyhow::Error) -> anyhow::Error {
+    let is_file = path != Path::new("-");
+    match is_file.then(|| open::read(path)) {
+        Some(Ok(Opened::File(stream))) if chrome_trace::is_trace(stream.head()) => anyhow::anyhow!(
+            "{}: a trace of torch's profiler has levels and no blocks to draw; `plimsoll explain` reads it, and for this page record with torch.cuda.memory._record_memory_history()",
+            path.display()
+        ),
+        _ => error.context(
+            "nothing to show (a log has no blocks to draw: `plimsoll explain` reads logs)",
+        ),
+    }
 }
 
 fn loaded(process: Process) -> Loaded {

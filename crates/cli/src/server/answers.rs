@@ -85,6 +85,19 @@ impl<'a> Gallery<'a> {
         }
     }
 
+    /// Works out beforehand what is slow on large recordings and the same every time, until `is_over`.
+    pub(crate) fn prepare(&self, is_over: &dyn Fn() -> bool) {
+        for scene in self.scenes() {
+            if is_over() {
+                return;
+            }
+            scene.prepare();
+        }
+        if !is_over() {
+            self.analysis();
+        }
+    }
+
     /// Slow on large recordings, and the same every time.
     fn analysis(&self) -> &String {
         self.analysis.get_or_init(|| {
@@ -149,6 +162,7 @@ impl<'a> Gallery<'a> {
             least: Bytes(query.number("least")?),
             grouping: match query.text("by")? {
                 "line" => Grouping::Line,
+                "pool" => Grouping::Pool,
                 _ => Grouping::Category,
             },
         };

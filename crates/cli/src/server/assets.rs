@@ -1,6 +1,7 @@
 //! The page's own files (`web/`), as they are and all in one file.
 
 use base64::Engine as _;
+use plimsoll_core::scene::Grouping;
 
 use crate::server::answers::{Answer, Gallery, Kind, Reply};
 
@@ -113,7 +114,8 @@ fn answers(gallery: &Gallery<'_>) -> String {
         put(&format!("api/marks?r={r}"));
         let facts = scene.facts();
         for (axis, to) in [("events", u64::from(scene.end())), ("time", facts.micros + 1)] {
-            for by in ["category", "line"] {
+            let pools = 1 < scene.groups(Grouping::Pool).len();
+            for by in ["category", "line"].into_iter().chain(pools.then_some("pool")) {
                 let least = facts.peak_allocated.0 / 2000;
                 put(&format!(
                     "api/window?r={r}&axis={axis}&from=0&to={to}&columns={COLUMNS}&least={least}&by={by}"

@@ -43,10 +43,11 @@ impl Request {
     }
 }
 
-/// Answers on `listener` until `wait` returns.
+/// Answers on `listener` until `wait` returns. `meanwhile` runs beside, and asks whether it is over.
 pub(crate) fn serve<T>(
     listener: &TcpListener,
     answer: &(dyn Fn(&Request) -> Response + Sync),
+    meanwhile: &(dyn Fn(&dyn Fn() -> bool) + Sync),
     wait: impl FnOnce() -> T,
 ) -> T {
     let over = AtomicBool::new(false);
@@ -73,6 +74,7 @@ pub(crate) fn serve<T>(
                 });
             }
         });
+        scope.spawn(|| meanwhile(&|| over.load(Ordering::Relaxed)));
         let res = wait();
         over.store(true, Ordering::Relaxed);
         // The listener waits for somebody, so somebody comes.
@@ -198,7 +200,7 @@ mod tests {
             headers: Vec::new(),
             body: request.target.clone().into_bytes(),
         };
-        serve(&listener, &answer, || {
+        serve(&listener, &answer, &|_| {}, || {
             let mut streams: Vec<TcpStream> =
                 (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
             for round in 0..3 {

@@ -80,7 +80,8 @@ impl Server {
                 other => return other.map(|_| ()),
             }
         };
-        http::serve(&self.listener, &|request| self.respond(request, gallery), wait)
+        let answer = |request: &Request| self.respond(request, gallery);
+        http::serve(&self.listener, &answer, &|is_over| gallery.prepare(is_over), wait)
     }
 
     fn respond(&self, request: &Request, gallery: &Gallery<'_>) -> Response {

@@ -20,7 +20,7 @@ const TRIES: usize = 48;
 pub(super) struct Proof<'a> {
     case: &'a Case<'a>,
     failure: Failure,
-    program: replay::Program,
+    program: &'a replay::Program,
     config: Config,
     asked: Bytes,
 }
@@ -40,9 +40,8 @@ impl<'a> Proof<'a> {
     pub(super) fn of(case: &'a Case<'a>, event: EventId) -> Option<Proof<'a>> {
         let run = case.run;
         let settings = run.trace.settings.clone().unwrap_or_default();
-        let torch = replay::recorded_version(run.trace, run.index);
-        let config = Config::of_recording(&settings, torch);
-        let (_, program) = replay::follow(run.trace, run.index, config.clone());
+        let (torch, program) = run.program();
+        let config = Config::of_recording(&settings, *torch);
         // What the device had left says how much there was; where it was more than what was asked for, a limit
         // failed the request, of which only the failure itself is known.
         let recorded = run.device.events.get(event.index());
@@ -66,7 +65,7 @@ impl<'a> Proof<'a> {
             return None;
         }
         let config = Config { expandable_segments: true, ..self.config.clone() };
-        Some(replay::what_if(&self.program, &config))
+        Some(replay::what_if(self.program, &config))
     }
 
     /// The fewest blocks without which the request is served, by line, each of which is needed for that; and

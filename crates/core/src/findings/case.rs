@@ -38,6 +38,50 @@ pub struct Window {
     pub stacks: bool,
 }
 
+impl Window {
+    /// What the recording covers.
+    pub(crate) fn of(run: &DeviceRun<'_>) -> Window {
+        let events = &run.device.events;
+        let mut res = Window {
+            events: events.len() as u64,
+            stacks: run.stacks.recorded,
+            ..Window::default()
+        };
+        // Blocks that the events end without having made.
+        for it in run.replay.freed.iter().filter(|it| it.block.is_none()) {
+            res.blocks_before += 1;
+            res.bytes_before += it.size;
+            res.began_late = true;
+        }
+        let mut made: Vec<u64> =
+            run.replay.blocks.iter().filter(|it| it.free.is_none()).map(|it| it.address).collect();
+        made.sort_unstable();
+        let held = run.device.blocks.iter().filter(|it| it.state == BlockState::Allocated);
+        let mut with_stack = 0_u64;
+        for it in held.filter(|it| made.binary_search(&it.address).is_err()) {
+            res.blocks_before += 1;
+            res.bytes_before += it.size;
+            if it.stack == StackId::EMPTY {
+                res.began_late = true;
+            } else {
+                with_stack += 1;
+            }
+        }
+        // A recorder of state only keeps no events, on purpose.
+        res.overwritten = 0 < with_stack && !run.replay.blocks.is_empty();
+        // Autograd's blocks have no stack either way; if others were overwritten, so were these.
+        let stats = run.recording.notes.stats.iter().find(|it| it.device == run.index);
+        if let Some(stats) = stats {
+            let lost = stats.allocs.saturating_sub(run.replay.blocks.len() as u64);
+            if run.recording.notes.begin.is_some() {
+                res.overwritten |= 0 < lost;
+                res.overwritten_allocations = Some(lost);
+            }
+        }
+        res
+    }
+}
+
 /// What the rules read.
 pub(crate) struct Case<'a> {
     pub(crate) run: &'a DeviceRun<'a>,
@@ -66,7 +110,7 @@ pub(crate) struct Case<'a> {
 
 impl<'a> Case<'a> {
     pub(crate) fn new(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
-        let window = window(run);
+        let window = Window::of(run);
         let mut res = Case {
             run,
             evidence,
@@ -229,43 +273,4 @@ impl<'a> Case<'a> {
     pub(crate) fn matters(&self, bytes: Bytes, percent: u64, least: Bytes) -> bool {
         least <= bytes && self.peak.bytes.0 / 100 * percent <= bytes.0
     }
-}
-
-/// What the recording covers.
-fn window(run: &DeviceRun<'_>) -> Window {
-    let events = &run.device.events;
-    let mut res =
-        Window { events: events.len() as u64, stacks: run.stacks.recorded, ..Window::default() };
-    // Blocks that the events end without having made.
-    for it in run.replay.freed.iter().filter(|it| it.block.is_none()) {
-        res.blocks_before += 1;
-        res.bytes_before += it.size;
-        res.began_late = true;
-    }
-    let mut made: Vec<u64> =
-        run.replay.blocks.iter().filter(|it| it.free.is_none()).map(|it| it.address).collect();
-    made.sort_unstable();
-    let held = run.device.blocks.iter().filter(|it| it.state == BlockState::Allocated);
-    let mut with_stack = 0_u64;
-    for it in held.filter(|it| made.binary_search(&it.address).is_err()) {
-        res.blocks_before += 1;
-        res.bytes_before += it.size;
-        if it.stack == StackId::EMPTY {
-            res.began_late = true;
-        } else {
-            with_stack += 1;
-        }
-    }
-    // A recorder of state only keeps no events, on purpose.
-    res.overwritten = 0 < with_stack && !run.replay.blocks.is_empty();
-    // Autograd's blocks have no stack either way; if others were overwritten, so were these.
-    let stats = run.recording.notes.stats.iter().find(|it| it.device == run.index);
-    if let Some(stats) = stats {
-        let lost = stats.allocs.saturating_sub(run.replay.blocks.len() as u64);
-        if run.recording.notes.begin.is_some() {
-            res.overwritten |= 0 < lost;
-            res.overwritten_allocations = Some(lost);
-        }
-    }
-    res
 }

@@ -15,9 +15,8 @@ pub(super) fn reserved_with_expandable_segments(case: &Case<'_>) -> Option<Bytes
     if settings.expandable_segments || case.window.began_late || case.window.overwritten {
         return None;
     }
-    let torch = replay::recorded_version(run.trace, run.index);
-    let recorded = Config::of_recording(&settings, torch);
-    let (_, program) = replay::follow(run.trace, run.index, recorded.clone());
+    let (torch, program) = run.program();
+    let recorded = Config::of_recording(&settings, *torch);
     let expandable = Config { expandable_segments: true, ..recorded };
-    Some(replay::what_if(&program, &expandable).peak_reserved.bytes)
+    Some(replay::what_if(program, &expandable).peak_reserved.bytes)
 }

@@ -1,5 +1,7 @@
 //! One device of one process, with everything that was worked out of its recording.
 
+use std::sync::OnceLock;
+
 use crate::{
     cards::Card,
     prediction::{
@@ -10,7 +12,7 @@ use crate::{
         timeline::{self, Places, Stage, Timeline},
     },
     recording::{PhantomDevice, Recording},
-    replay::{self, BlockId, Replay},
+    replay::{self, BlockId, Config, Program, Replay, TorchVersion},
     trace::{Action, DeviceTrace, EventId, Trace},
     units::Bytes,
 };
@@ -27,6 +29,7 @@ pub(crate) struct DeviceRun<'a> {
     pub(crate) stacks: Stacks,
     /// The event at which the process ended for lack of memory on this device, if it did.
     pub(crate) oom: Option<EventId>,
+    program: OnceLock<(TorchVersion, Program)>,
 }
 
 impl<'a> DeviceRun<'a> {
@@ -64,7 +67,8 @@ impl<'a> DeviceRun<'a> {
         let last_oom = device.events.actions().iter().rposition(|it| *it == Action::Oom);
         let ended = recording.ended_out_of_memory();
         let oom = last_oom.filter(|_| ended).and_then(|it| u32::try_from(it).ok()).map(EventId);
-        DeviceRun { recording, trace, device, index, replay, timeline, stacks, oom }
+        let program = OnceLock::new();
+        DeviceRun { recording, trace, device, index, replay, timeline, stacks, oom, program }
     }
 
     pub(crate) fn peaks(&self, card: &Card) -> Peaks {
@@ -75,6 +79,18 @@ impl<'a> DeviceRun<'a> {
             reserved,
             device: reserved + self.other() + self.context(card),
         }
+    }
+
+    /// What the program asked for, and the version of torch that explains what it got; worked out once, and
+    /// slow where there are millions of events.
+    pub(crate) fn program(&self) -> &(TorchVersion, Program) {
+        self.program.get_or_init(|| {
+            let torch = replay::recorded_version(self.trace, self.index);
+            let settings = self.trace.settings.clone().unwrap_or_default();
+            let config = Config::of_recording(&settings, torch);
+            let (_, program) = replay::follow(self.trace, self.index, config);
+            (torch, program)
+        })
     }
 
     pub(crate) fn phantom(&self) -> Option<&PhantomDevice> {

@@ -31,6 +31,8 @@ pub struct BlockFacts {
     pub module: Option<String>,
     /// The raw handle of its stream; none if it was there before the recording.
     pub stream: Option<i64>,
+    /// The pool and stream that it came out of, where there are several.
+    pub pool: Option<String>,
     /// The step that it was made in.
     pub step: Option<u32>,
     /// What the program had attached (`user_metadata`).
@@ -71,10 +73,17 @@ impl Scene<'_> {
             name: self.names.get(&life).cloned(),
             module: self.module(life),
             stream: event.map(|it| trace.streams.get(it.stream.index()).copied().unwrap_or(0)),
+            pool: self.pool_of(index),
             step: self.step_of(start).0,
             metadata: trace.text(metadata).to_owned(),
             stack: stack(self.stack(life)),
         })
+    }
+
+    fn pool_of(&self, index: usize) -> Option<String> {
+        let groups = self.groups(Grouping::Pool);
+        let group = groups.get(usize::from(self.groups.pools.group(index)))?;
+        (1 < groups.len()).then(|| group.name.clone())
     }
 
     /// The `n` blocks that held most for longest: what is seen of a picture of everything.

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use crate::{
     findings::category_name,
     prediction::{Category, device_run::DeviceRun},
-    scene::moment::line_of,
+    scene::{moment::line_of, pools::Pools},
     trace::{FrameId, StackId},
     units::Bytes,
 };
@@ -21,6 +21,8 @@ pub enum Grouping {
     Category,
     /// By the line of the user's code that asked.
     Line,
+    /// By the pool and the stream that they came out of.
+    Pool,
 }
 
 /// Blocks that are drawn alike.
@@ -46,23 +48,29 @@ const ORDER: [Option<Category>; 10] = [
     Some(Category::Temporaries),
 ];
 
-/// Both groupings of all lives.
+/// All groupings of all lives.
 pub(super) struct Groups {
     categories: Vec<u8>,
     lines: Vec<u8>,
+    pub(super) pools: Pools,
     category_groups: Vec<Group>,
     line_groups: Vec<Group>,
 }
 
 impl Groups {
     /// `categories` are of the blocks of the recording; `before` has the stacks of those before it.
-    pub(super) fn of(run: &DeviceRun<'_>, categories: Vec<Category>, before: &[StackId]) -> Groups {
+    pub(super) fn of(
+        run: &DeviceRun<'_>,
+        categories: Vec<Category>,
+        before: &[StackId],
+        pools: Pools,
+    ) -> Groups {
         let place = |it: Option<Category>| ORDER.iter().position(|other| *other == it).unwrap_or(0);
         let own = categories.into_iter().map(|it| number(place(Some(it))));
         let categories = before.iter().map(|_| 0).chain(own).collect();
         let category_groups = ORDER.iter().map(|it| category_group(*it)).collect();
         let (lines, line_groups) = by_line(run, before);
-        Groups { categories, lines, category_groups, line_groups }
+        Groups { categories, lines, pools, category_groups, line_groups }
     }
 
     pub(super) fn category(&self, life: usize) -> u8 {
@@ -77,6 +85,7 @@ impl Groups {
         match grouping {
             Grouping::Category => &self.category_groups,
             Grouping::Line => &self.line_groups,
+            Grouping::Pool => &self.pools.groups,
         }
     }
 }

@@ -22,6 +22,7 @@ pub(super) struct Lives {
     sizes: Vec<Bytes>,
     by_category: Vec<u8>,
     by_line: Vec<u8>,
+    by_pool: Vec<u8>,
     /// Where each class begins; the last entry is the end of all.
     classes: Vec<usize>,
 }
@@ -66,6 +67,7 @@ impl Lives {
             sizes: vec![Bytes::ZERO; n],
             by_category: vec![0; n],
             by_line: vec![0; n],
+            by_pool: vec![0; n],
             classes: classes.clone(),
         };
         for (index, (start, end, size)) in all().enumerate() {
@@ -78,6 +80,7 @@ impl Lives {
             res.sizes[at] = size;
             res.by_category[at] = groups.category(index);
             res.by_line[at] = groups.line(index);
+            res.by_pool[at] = groups.pools.group(index);
         }
         res
     }
@@ -92,6 +95,7 @@ impl Lives {
         let groups = match grouping {
             Grouping::Category => &self.by_category,
             Grouping::Line => &self.by_line,
+            Grouping::Pool => &self.by_pool,
         };
         for (class, bounds) in self.classes.windows(2).enumerate() {
             let starts = &self.starts[bounds[0]..bounds[1]];

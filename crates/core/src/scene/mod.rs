@@ -9,6 +9,7 @@ mod groups;
 mod levels;
 mod lives;
 mod moment;
+mod pools;
 mod program;
 mod search;
 mod segments;
@@ -22,15 +23,16 @@ pub use search::{Hit, Hits};
 pub use segments::{Map, MapBlock, MapSegment, MapState};
 pub use window::{Column, Piece, Window, WindowRequest};
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::collections::BTreeMap;
 
 use crate::{
     explanation::{self, Explanation, NoSuchDevice, held::devices},
     failures::Failure,
+    findings,
     prediction::{Category, device_run::DeviceRun, steps, timeline::Stage},
     recording::{Phase, Recording},
-    replay::{BlockId, Program, TorchVersion},
-    scene::{groups::Groups, levels::Levels, lives::Lives, segments::Segments},
+    replay::BlockId,
+    scene::{groups::Groups, levels::Levels, lives::Lives, pools::Pools, segments::Segments},
     trace::{Action, EventId, StackId},
     units::Bytes,
 };
@@ -71,7 +73,7 @@ pub struct Scene<'a> {
     names: BTreeMap<LifeId, String>,
     /// The stacks of blocks from before the recording that lived to its end.
     stacks_before: Vec<StackId>,
-    program: OnceLock<(TorchVersion, Program)>,
+    window: findings::Window,
 }
 
 /// What is true of a device as a whole.
@@ -91,6 +93,10 @@ pub struct Facts {
     pub lives_before: u32,
     /// And their bytes.
     pub bytes_before: Bytes,
+    /// What came before the first event was recorded, and overwritten: the ring was too small.
+    pub overwritten: bool,
+    /// How many allocations were, where something else counted them.
+    pub overwritten_allocations: Option<u64>,
     /// Most allocated, what was there before included.
     pub peak_allocated: Bytes,
     /// When.
@@ -204,11 +210,12 @@ impl<'a> Scene<'a> {
         let levels = Levels::of(&run);
         let stacks_before = stacks_before(&run);
         let (categories, names) = categories(&run);
-        let groups = Groups::of(&run, categories, &stacks_before);
-        let lives = Lives::of(&run, &groups);
         let segments = Segments::of(&run);
-        let program = OnceLock::new();
-        Scene { run, levels, lives, groups, segments, names, stacks_before, program }
+        let pools = Pools::of(&run, &segments);
+        let groups = Groups::of(&run, categories, &stacks_before, pools);
+        let lives = Lives::of(&run, &groups);
+        let window = findings::Window::of(&run);
+        Scene { run, levels, lives, groups, segments, names, stacks_before, window }
     }
 
     /// What is true of it as a whole.
@@ -226,6 +233,8 @@ impl<'a> Scene<'a> {
             lives: count(replay.initial.len() + replay.blocks.len()),
             lives_before: count(replay.initial.iter().filter(|it| !it.pending).count()),
             bytes_before: replay.allocated_before,
+            overwritten: self.window.overwritten,
+            overwritten_allocations: self.window.overwritten_allocations,
             peak_allocated: self.levels.allocated(position),
             peak_position: position,
             peak_reserved: reserved.max(held).max(replay.peak_reserved.bytes),

@@ -1,7 +1,7 @@
 //! The recorded program under another card or other settings, as a curve over the recorded one.
 
 use crate::{
-    replay::{self, Config, Levels, Program, TorchVersion, WhatIf},
+    replay::{self, Config, Levels, WhatIf},
     scene::{Position, Scene},
     units::Bytes,
 };
@@ -32,7 +32,7 @@ impl Scene<'_> {
         alloc_conf: Option<&str>,
         columns: u32,
     ) -> Result<Counterfactual, replay::ConfError> {
-        let (torch, program) = self.program.get_or_init(|| self.follow());
+        let (torch, program) = self.run.program();
         let settings = self.run.trace.settings.clone().unwrap_or_default();
         let mut config = match alloc_conf {
             Some(text) => Config::of_alloc_conf(text, *torch)?,
@@ -46,13 +46,17 @@ impl Scene<'_> {
         let mut curve: Vec<Levels> = Vec::new();
         let mut last = Levels::default();
         let outcome = replay::what_if_seen(program, &config, &mut |event, levels| {
-            let at = usize::try_from(column(event.0 + 1)).unwrap_or(usize::MAX);
+            let position = event.0 + 1;
+            let at = usize::try_from(column(position)).unwrap_or(usize::MAX);
+            let is_first = curve.len() <= at && column(position - 1) < column(position);
             while curve.len() <= at && curve.len() < columns as usize {
                 curve.push(last);
             }
             if let Some(it) = curve.last_mut() {
-                it.allocated = it.allocated.max(levels.allocated);
-                it.reserved = it.reserved.max(levels.reserved);
+                // A column that begins here knows nothing of what was before.
+                let before = if is_first { Levels::default() } else { *it };
+                it.allocated = before.allocated.max(levels.allocated);
+                it.reserved = before.reserved.max(levels.reserved);
             }
             last = levels;
         });
@@ -63,13 +67,9 @@ impl Scene<'_> {
         Ok(Counterfactual { outcome, recorded_reserved, curve, columns })
     }
 
-    fn follow(&self) -> (TorchVersion, Program) {
-        let run = &self.run;
-        let torch = replay::recorded_version(run.trace, run.index);
-        let settings = run.trace.settings.clone().unwrap_or_default();
-        let config = Config::of_recording(&settings, torch);
-        let (_, program) = replay::follow(run.trace, run.index, config);
-        (torch, program)
+    /// Does now what [`Scene::what_if`] would do when it is first asked.
+    pub fn prepare(&self) {
+        self.run.program();
     }
 
     /// The value of `PYTORCH_CUDA_ALLOC_CONF` that it was recorded under.

@@ -5,25 +5,25 @@ use std::collections::BTreeMap;
 use crate::{
     prediction::device_run::DeviceRun,
     scene::{LifeId, Position, Scene},
-    trace::{Action, Event, SizeClass},
+    trace::{Action, Event, SizeClass, Trace},
     units::Bytes,
 };
 
 /// What changes the map, and how it looks in the end.
 pub(super) struct Segments {
     /// Events that give or take memory, by position.
-    changes: Vec<(Position, Event)>,
-    last: BTreeMap<u64, Extent>,
+    pub(super) changes: Vec<(Position, Event)>,
+    pub(super) last: BTreeMap<u64, Extent>,
     /// Blocks that the program gave back while another stream was still using them.
     pending: Vec<Pending>,
 }
 
 /// A piece of memory got from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
-    end: u64,
-    stream: i64,
-    pool: (i64, i64),
+pub(super) struct Extent {
+    pub(super) end: u64,
+    pub(super) stream: i64,
+    pub(super) pool: (i64, i64),
     is_small: bool,
     expandable: bool,
 }
@@ -84,6 +84,13 @@ pub enum MapState {
     Pending,
 }
 
+impl Extent {
+    /// How much of it is mapped, where it begins at `address`.
+    pub(super) fn size(&self, address: u64) -> Bytes {
+        Bytes(self.end.saturating_sub(address))
+    }
+}
+
 impl Segments {
     pub(super) fn of(run: &DeviceRun<'_>) -> Segments {
         let trace = run.trace;
@@ -114,31 +121,29 @@ impl Segments {
     }
 
     /// The extents at `position`: those of the end, with what came later undone.
-    fn at(
-        &self,
-        position: Position,
-        streams: &[i64],
-        pools: &[(i64, i64)],
-    ) -> BTreeMap<u64, Extent> {
+    fn at(&self, position: Position, trace: &Trace) -> BTreeMap<u64, Extent> {
         let mut res = self.last.clone();
         for (_, event) in self.changes.iter().rev().take_while(|it| position < it.0) {
-            let size = event.size.0;
-            match event.action {
-                Action::SegmentAlloc | Action::SegmentMap => cut(&mut res, event.address, size),
-                _ => {
-                    let expandable = event.action == Action::SegmentUnmap;
-                    let extent = Extent {
-                        end: event.address + size,
-                        stream: streams.get(event.stream.index()).copied().unwrap_or(0),
-                        pool: pools.get(event.pool.index()).copied().unwrap_or_default(),
-                        is_small: event.size == Bytes::mib(2),
-                        expandable,
-                    };
-                    add(&mut res, event.address, extent);
-                }
-            }
+            Segments::undo(&mut res, event, trace);
         }
         res
+    }
+
+    /// Makes `map` what it was before `event`.
+    pub(super) fn undo(map: &mut BTreeMap<u64, Extent>, event: &Event, trace: &Trace) {
+        let size = event.size.0;
+        if matches!(event.action, Action::SegmentAlloc | Action::SegmentMap) {
+            cut(map, event.address, size);
+            return;
+        }
+        let extent = Extent {
+            end: event.address.saturating_add(size),
+            stream: trace.streams.get(event.stream.index()).copied().unwrap_or(0),
+            pool: trace.pools.get(event.pool.index()).copied().unwrap_or_default(),
+            is_small: event.size == Bytes::mib(2),
+            expandable: event.action == Action::SegmentUnmap,
+        };
+        add(map, event.address, extent);
     }
 }
 
@@ -218,7 +223,7 @@ impl Scene<'_> {
     pub fn map(&self, position: Position) -> Map {
         let position = position.min(self.end() - 1);
         let trace = self.run.trace;
-        let extents = self.segments.at(position, &trace.streams, &trace.pools);
+        let extents = self.segments.at(position, trace);
         let mut blocks: Vec<MapBlock> = self
             .lives
             .at(position)

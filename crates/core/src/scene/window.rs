@@ -121,7 +121,24 @@ impl Scene<'_> {
         res.pieces.sort_unstable_by_key(|it| (it.group, it.life));
         res.rest = changes.iter().map(|it| running_sums(it)).collect();
         res.columns = columns;
+        if request.grouping == Grouping::Pool {
+            self.add_held(&mut res);
+        }
         res
+    }
+
+    /// What private pools hold beside their blocks.
+    fn add_held(&self, window: &mut Window) {
+        let mut blocks = window.rest.clone();
+        for it in &window.pieces {
+            let columns = &mut blocks[usize::from(it.group)][it.first as usize..it.end as usize];
+            columns.iter_mut().for_each(|sum| *sum += it.size);
+        }
+        for (at, column) in window.columns.iter().enumerate() {
+            for (group, own, held) in self.groups.pools.held_at(column.position) {
+                window.rest[group][at] = held.saturating_sub(blocks[own][at]);
+            }
+        }
     }
 
     /// The positions at which columns begin; the last is where the last one ends.

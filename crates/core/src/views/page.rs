@@ -55,6 +55,8 @@ fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>) -> Value {
         "lives_before": it.lives_before,
         "made": scene.n_made(),
         "bytes_before": it.bytes_before.0,
+        "overwritten": it.overwritten,
+        "overwritten_allocations": it.overwritten_allocations,
         "peak_allocated": it.peak_allocated.0,
         "peak_position": it.peak_position,
         "peak_micros": scene.micros_at(it.peak_position),
@@ -68,7 +70,11 @@ fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>) -> Value {
         "stacks": it.stacks,
         "named": it.named,
         "alloc_conf": scene.alloc_conf(),
-        "groups": { "category": groups(Grouping::Category), "line": groups(Grouping::Line) },
+        "groups": {
+            "category": groups(Grouping::Category),
+            "line": groups(Grouping::Line),
+            "pool": groups(Grouping::Pool),
+        },
         "refusals": refusals,
     })
 }
@@ -185,6 +191,7 @@ fn block_value(scene: &Scene<'_>, it: &BlockFacts) -> Value {
         "name": it.name,
         "module": it.module,
         "stream": it.stream,
+        "pool": it.pool,
         "step": it.step,
         "metadata": it.metadata,
         "stack": it.stack.iter().map(line).collect::<Vec<_>>(),
