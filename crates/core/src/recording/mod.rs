@@ -111,7 +111,7 @@ mod tests {
             "/home/user/pytorch/torch/_tensor.py",
             "/workspace/pytorch/torch/nn/modules/linear.py",
             "/home/user/transformers/src/transformers/trainer.py",
-            "/tmp/torchinductor_user/ab/cab4x.py",
+            "/scratch/torchinductor_user/ab/cab4x.py",
             "/pytorch/c10/cuda/CUDACachingAllocator.cpp",
         ] {
             assert!(!is_users_code(file, 3), "{file}");

@@ -1,0 +1,365 @@
+//! For each kind of finding two pictures: a program that has it, and one that only looks like it.
+
+use plimsoll_core::{
+    explanation::Explanation,
+    recording::{PhantomDevice, PhantomReport, Recording},
+    trace::{Action, BlockState, PoolId, StackId},
+    units::Bytes,
+};
+
+use crate::program::{MIB, Program};
+
+const TORCH: &str = "/venv/lib/python3.12/site-packages/torch";
+
+/// A model of four parameters of 10 MiB that is trained.
+struct Training {
+    program: Program,
+    parameters: usize,
+    gradients: Vec<u64>,
+    has_states: bool,
+}
+
+impl Training {
+    fn new() -> Training {
+        let mut res = Training {
+            program: Program::default(),
+            parameters: 4,
+            gradients: Vec::new(),
+            has_states: false,
+        };
+        let moved = res.at(3, &[("nn/modules/module.py", "_apply")]);
+        for _ in 0..res.parameters {
+            res.program.alloc(10 * MIB, moved);
+        }
+        res
+    }
+
+    /// The stack of line `line` of the user's script, and of what it calls in PyTorch.
+    fn at(&mut self, line: u32, callees: &[(&str, &str)]) -> StackId {
+        let files: Vec<String> =
+            callees.iter().map(|(file, _)| format!("{TORCH}/{file}")).collect();
+        let mut frames = vec![("/home/u/train.py", "main", line)];
+        frames.extend(files.iter().zip(callees).map(|(file, (_, name))| (file.as_str(), *name, 7)));
+        self.program.stack(&frames)
+    }
+
+    /// A batch, loaded by the loop.
+    fn input(&mut self) -> u64 {
+        let line = self.at(10, &[]);
+        self.program.alloc(MIB, line)
+    }
+
+    /// Six activations of `size`.
+    fn forward(&mut self, size: u64) -> Vec<u64> {
+        let layers: Vec<StackId> = (1..=6).map(|it| self.program.module(11, it)).collect();
+        layers.into_iter().map(|it| self.program.alloc(size, it)).collect()
+    }
+
+    /// Gives `activations` back, and makes the gradients that are not there.
+    fn backward(&mut self, activations: &[u64]) {
+        let caller = self.at(12, &[("autograd/__init__.py", "backward")]);
+        let seed = self.program.alloc(512, caller);
+        for it in activations.iter().rev() {
+            self.program.free(*it);
+        }
+        while self.gradients.len() < self.parameters {
+            self.gradients.push(self.program.alloc(10 * MIB, StackId::EMPTY));
+        }
+        self.program.free(seed);
+    }
+
+    /// Updates with `temporaries` of 10 MiB at a time.
+    fn optimizer(&mut self, temporaries: usize) {
+        let inside = self.at(13, &[("optim/adamw.py", "step")]);
+        if !std::mem::replace(&mut self.has_states, true) {
+            for _ in 0..2 * self.parameters {
+                self.program.alloc(10 * MIB, inside);
+            }
+        }
+        let small = self.program.alloc(512, inside);
+        let made: Vec<u64> =
+            (0..temporaries).map(|_| self.program.alloc(10 * MIB, inside)).collect();
+        made.iter().for_each(|it| self.program.free(*it));
+        self.program.free(small);
+    }
+
+    fn zero_grad(&mut self) {
+        for it in std::mem::take(&mut self.gradients) {
+            self.program.free(it);
+        }
+    }
+
+    /// A whole step as it should be.
+    fn step(&mut self, size: u64) {
+        let activations = self.forward(size);
+        self.backward(&activations);
+        self.optimizer(0);
+        self.zero_grad();
+    }
+}
+
+fn has(explanation: &Explanation, code: &str) -> bool {
+    explanation.findings.iter().any(|it| it.code == code)
+}
+
+/// What fixing it gives back.
+fn bytes(explanation: &Explanation, code: &str) -> Option<Bytes> {
+    explanation.findings.iter().find(|it| it.code == code).map(|it| it.bytes)
+}
+
+#[test]
+fn gradients_that_live_through_the_next_forward_pass() {
+    let train = |early: bool| {
+        let mut it = Training::new();
+        for _ in 0..4 {
+            if early {
+                it.zero_grad();
+            }
+            let activations = it.forward(20 * MIB);
+            it.zero_grad();
+            it.backward(&activations);
+            it.optimizer(0);
+        }
+        it.program.explain()
+    };
+    assert_eq!(bytes(&train(false), "gradients/kept"), Some(Bytes::mib(40)));
+    assert!(!has(&train(true), "gradients/kept"));
+}
+
+#[test]
+fn temporaries_of_the_optimizer_at_the_peak() {
+    let train = |temporaries: usize| {
+        let mut it = Training::new();
+        for _ in 0..4 {
+            let activations = it.forward(2 * MIB);
+            it.backward(&activations);
+            it.optimizer(temporaries);
+            it.zero_grad();
+        }
+        it.program.explain()
+    };
+    let found = bytes(&train(8), "optimizer/foreach-temporaries");
+    assert_eq!(found, Some(Bytes::mib(80) + Bytes(512)), "and the small one beside them");
+    assert!(!has(&train(0), "optimizer/foreach-temporaries"), "a fused one has none");
+}
+
+#[test]
+fn logits_are_told_from_layers_of_one_size() {
+    let train = |losses: usize, size: u64| {
+        let mut it = Training::new();
+        for _ in 0..4 {
+            let mut activations = it.forward(4 * MIB);
+            let inside = it.at(11, &[("nn/functional.py", "cross_entropy")]);
+            activations.extend((0..losses).map(|_| it.program.alloc(size, inside)));
+            it.backward(&activations);
+            it.optimizer(0);
+            it.zero_grad();
+        }
+        it.program.explain()
+    };
+    // 2048 tokens of a vocabulary of 50257 words in four bytes.
+    let logits = 2048 * 50257 * 4;
+    let found = train(2, logits);
+    let finding = found.findings.iter().find(|it| it.code == "size/one-allocation").unwrap();
+    assert!(finding.title.contains("2048 tokens x 50257 words x 4 bytes"), "{}", finding.title);
+    assert_eq!((finding.bytes, finding.at.as_ref().unwrap().line), (Bytes(logits), 11));
+    assert!(!has(&train(12, 32 * MIB), "size/one-allocation"), "a dozen alike are layers");
+}
+
+#[test]
+fn one_long_batch_among_short_ones() {
+    let train = |sizes: [u64; 6]| {
+        let mut it = Training::new();
+        sizes.iter().for_each(|size| it.step(size * MIB));
+        it.program.explain()
+    };
+    let found = train([8, 6, 9, 60, 7, 8]);
+    let finding = found.findings.iter().find(|it| it.code == "inputs/dynamic-shapes").unwrap();
+    assert_eq!(finding.step, Some(4), "{}", finding.title);
+    assert!(!has(&train([8; 6]), "inputs/dynamic-shapes"));
+}
+
+#[test]
+fn states_of_the_optimizer_arrive_with_the_second_step() {
+    let train = |has_states: bool| {
+        let mut it = Training::new();
+        it.has_states = !has_states;
+        (0..4).for_each(|_| it.step(20 * MIB));
+        it.program.explain()
+    };
+    assert_eq!(bytes(&train(true), "steps/first-against-later"), Some(Bytes::mib(80)));
+    assert!(!has(&train(false), "steps/first-against-later"), "plain SGD has none");
+}
+
+#[test]
+fn blocks_that_wait_for_another_stream() {
+    let train = |waits: bool| {
+        let mut it = Training::new();
+        for _ in 0..4 {
+            let line = it.at(9, &[]);
+            let batch = it.program.alloc(32 * MIB, line);
+            if waits {
+                it.program.event(Action::FreeRequested, batch, 32 * MIB, StackId::EMPTY);
+            }
+            let activations = it.forward(20 * MIB);
+            if !waits {
+                it.program.free(batch);
+            }
+            it.backward(&activations);
+            if waits {
+                it.program.free_completed(batch);
+            }
+            it.optimizer(0);
+            it.zero_grad();
+        }
+        it.program.explain()
+    };
+    assert_eq!(bytes(&train(true), "streams/pending-frees"), Some(Bytes::mib(32)));
+    assert!(!has(&train(false), "streams/pending-frees"));
+}
+
+#[test]
+fn a_private_pool_that_nobody_uses() {
+    let train = |state: BlockState| {
+        let mut it = Training::new();
+        (0..3).for_each(|_| it.step(8 * MIB));
+        it.program.segment(0x1000_0000, 64 * MIB, PoolId(1), state);
+        it.program.explain()
+    };
+    assert_eq!(bytes(&train(BlockState::Free), "pools/idle-private"), Some(Bytes::mib(64)));
+    assert!(!has(&train(BlockState::Allocated), "pools/idle-private"), "it is in use");
+}
+
+#[test]
+fn a_workspace_of_cublas_is_told_from_a_block_of_its_size() {
+    let train = |stays: bool| {
+        let mut it = Training::new();
+        let mut workspace = None;
+        for _ in 0..4 {
+            let inside = it.program.module(11, 1);
+            if !stays || workspace.is_none() {
+                workspace = Some(it.program.alloc(32 * MIB, inside));
+            }
+            let mut activations = it.forward(8 * MIB);
+            activations.extend(workspace.filter(|_| !stays));
+            it.backward(&activations);
+            it.optimizer(0);
+            it.zero_grad();
+        }
+        it.program.explain()
+    };
+    assert_eq!(bytes(&train(true), "workspace/libraries"), Some(Bytes::mib(32)));
+    assert!(!has(&train(false), "workspace/libraries"), "an activation of 32 MiB");
+}
+
+#[test]
+fn what_other_libraries_took() {
+    let train = |other: u64| {
+        let mut it = Training::new();
+        (0..3).for_each(|_| it.step(8 * MIB));
+        let device = PhantomDevice { other_peak: Bytes::mib(other), ..PhantomDevice::default() };
+        let phantom = PhantomReport { devices: vec![device], ..PhantomReport::default() };
+        it.program.explain_with(Recording { phantom: Some(phantom), ..Recording::default() })
+    };
+    assert_eq!(bytes(&train(450), "outside/not-pytorch"), Some(Bytes::mib(450)));
+    assert!(!has(&train(2), "outside/not-pytorch"));
+}
+
+#[test]
+fn parts_that_are_joined_are_there_twice() {
+    let evaluate = |joined: u64| {
+        let mut it = Training::new();
+        it.step(8 * MIB);
+        for _ in 0..8 {
+            let input = it.input();
+            let mut activations = it.forward(20 * MIB);
+            // The output stays.
+            activations.pop();
+            activations.push(input);
+            activations.iter().for_each(|part| it.program.free(*part));
+        }
+        let line = it.at(30, &[]);
+        it.program.alloc(joined * MIB, line);
+        it.program.explain()
+    };
+    assert_eq!(bytes(&evaluate(160), "copies/double-buffer"), Some(Bytes::mib(160)));
+    assert!(!has(&evaluate(150), "copies/double-buffer"), "something else that is large");
+}
+
+#[test]
+fn a_cache_of_keys_is_told_from_another_list_that_grows() {
+    let generate = |file: &str, function: &str| {
+        let mut it = Training::new();
+        let mut cache: Option<u64> = None;
+        for token in 1..=24 {
+            let mut activations = it.forward(MIB);
+            activations.push(it.input());
+            let inside = it.program.stack(&[
+                ("/home/u/generate.py", "main", 8),
+                (&format!("{TORCH}/nn/modules/module.py"), "_call_impl", 7),
+                (file, function, 40),
+            ]);
+            let larger = it.program.alloc(token * 2 * MIB, inside);
+            if let Some(old) = cache.replace(larger) {
+                it.program.free(old);
+            }
+            activations.into_iter().for_each(|part| it.program.free(part));
+        }
+        it.program.explain()
+    };
+    let transformers = "/venv/lib/python3.12/site-packages/transformers/cache_utils.py";
+    assert!(has(&generate(transformers, "update"), "growth/kv-cache"));
+    let other = generate("/home/u/net.py", "remember");
+    assert!(!has(&other, "growth/kv-cache"));
+    assert!(has(&other, "growth/per-step"), "{:?}", other.findings);
+}
+
+#[test]
+fn a_recording_that_began_late() {
+    let train = |late: bool| {
+        let mut it = Training::new();
+        if late {
+            it.program.segment(0x1000_0000, 64 * MIB, PoolId(0), BlockState::Allocated);
+        }
+        (0..3).for_each(|_| it.step(8 * MIB));
+        it.program.explain()
+    };
+    let late = train(true);
+    assert!(has(&late, "recording/began-late"));
+    assert_eq!(late.window.unwrap().bytes_before, Bytes::mib(64));
+    assert!(!has(&train(false), "recording/began-late"));
+}
+
+#[test]
+fn every_run_says_what_its_peak_was_made_of() {
+    let mut it = Training::new();
+    (0..3).for_each(|_| it.step(8 * MIB));
+    let found = it.program.explain();
+    let peak = found.findings.iter().find(|it| it.code == "peak/composition").unwrap();
+    // Parameters and both states, and the gradients or the activations beside them: 120 + 48.
+    assert!(peak.title.contains("168.0 MiB"), "{}", peak.title);
+}
+
+#[test]
+fn a_segment_that_is_too_small_for_the_next_request() {
+    // A first request is given back and its segment kept; a second one is larger, or fits.
+    let ask = |second: u64| {
+        let mut it = Training::new();
+        let line = it.at(20, &[]);
+        let (address, first) = (0x1000_0000, 400 * MIB);
+        it.program.event(Action::SegmentAlloc, address, first, line);
+        it.program.event(Action::Alloc, address, first, line);
+        it.program.event(Action::FreeRequested, address, first, StackId::EMPTY);
+        it.program.event(Action::FreeCompleted, address, first, StackId::EMPTY);
+        if second <= 400 {
+            it.program.event(Action::Alloc, address, second * MIB, line);
+        } else {
+            it.program.segment(address, first, PoolId(0), BlockState::Free);
+            it.program.alloc(second * MIB, line);
+        }
+        it.program.explain()
+    };
+    let found = ask(500);
+    assert_eq!(bytes(&found, "fragmentation/slack"), Some(Bytes::mib(400)), "{:?}", found.findings);
+    assert!(!has(&ask(400), "fragmentation/slack"));
+}
