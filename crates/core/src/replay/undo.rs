@@ -99,12 +99,7 @@ impl Undoing {
         }
     }
 
-    fn owner(
-        &mut self,
-        stream: StreamId,
-        pool: Option<PoolId>,
-        class: Option<SizeClass>,
-    ) -> usize {
+    fn owner(&mut self, stream: StreamId, pool: Option<PoolId>, class: Option<SizeClass>) -> usize {
         self.owners.push(Owner { stream, pool, class, same_as: None });
         self.owners.len() - 1
     }
