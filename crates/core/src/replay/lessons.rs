@@ -50,7 +50,8 @@ pub(super) fn run_with_pools(
     if pools.is_empty() {
         return plain;
     }
-    let with_pools = attempt.with_goal(&pools);
+    let mut with_pools = attempt.with_goal(&pools);
+    with_pools.0.inferred_segments = pools.len();
     if with_pools.0.n_mismatches < plain.0.n_mismatches { with_pools } else { plain }
 }
 
