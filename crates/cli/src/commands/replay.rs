@@ -124,9 +124,11 @@ fn config(
     program: &Program,
 ) -> anyhow::Result<Config> {
     let torch = args.torch.unwrap_or(recorded);
-    let mut config = match &args.alloc_conf {
-        Some(text) => Config::of_alloc_conf(text, torch)?,
-        None => Config::of_recording(settings, torch),
+    let mut config = match (&args.alloc_conf, args.torch) {
+        (Some(text), _) => Config::of_alloc_conf(text, torch)?,
+        (None, Some(_)) => Config::of_recording_for(settings, torch)
+            .context("the recording's own settings do not go with --torch: give --alloc-conf")?,
+        (None, None) => Config::of_recording(settings, torch),
     };
     config.capacity = match args.capacity {
         Some(capacity) if capacity <= args.outside => anyhow::bail!(

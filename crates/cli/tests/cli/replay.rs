@@ -75,6 +75,25 @@ fn a_smaller_card_runs_out() {
 }
 
 #[test]
+fn the_rules_are_those_of_the_torch_asked_for() {
+    let place = Place::new();
+    let path = snapshot("lstm-adam-b32-s128.pickle");
+    let asked = |torch: &str, conf: &str| {
+        let path = path.to_str().unwrap();
+        place.run(&["replay", path, "--torch", torch, "--alloc-conf", conf, "--json", "-"])
+    };
+    let reserved = |torch: &str| {
+        let ran = asked(torch, "roundup_power2_divisions:1");
+        let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        document["replayed"]["peak_reserved_bytes"].as_u64().unwrap()
+    };
+    // Until 2.0 one division rounded to a power of two; since then it is off.
+    assert!(reserved("2.1") < reserved("2.0"));
+    assert_eq!(reserved("2.1"), reserved("2.11"));
+    asked("2.0", "expandable_segments:True").assert_sentence("it came with torch 2.1");
+}
+
+#[test]
 fn packed_files_and_recordings_are_opened() {
     let place = Place::new();
     let bytes = fs::read(snapshot("mempool.pickle")).unwrap();

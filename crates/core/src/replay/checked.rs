@@ -1,7 +1,7 @@
 //! The *checked* replay: the model goes through the recording operation by operation. What belongs to one
 //! `malloc`, from the first segment event to the `alloc` or `oom` that ends it, is one operation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     replay::{
@@ -11,7 +11,7 @@ use crate::{
         heap::{Slot, State},
         id_of,
         initial::{Initial, reserved_before},
-        lessons::run,
+        lessons::{Doubt, run, run_with_pools},
         operation::Ahead,
         program::{Before, Op},
         recorded::{Goal, Live, Recorded},
@@ -27,7 +27,7 @@ use crate::{
 /// explains it best.
 pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
     let (torch, replay) = best(device, settings, &[]);
-    replay.unwrap_or_else(|| run(device, &Config::of_recording(settings, torch), &[]).0)
+    replay.unwrap_or_else(|| run_with_pools(device, &Config::of_recording(settings, torch), &[]).0)
 }
 
 /// Follows the device `index` of `trace` under `config`, which has the recording's settings: the replay,
@@ -35,7 +35,7 @@ pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
 pub fn follow(trace: &Trace, index: usize, config: Config) -> (Replay, Program) {
     let handles = handles(trace);
     match trace.devices.get(index) {
-        Some(device) => run(device, &config, &handles),
+        Some(device) => run_with_pools(device, &config, &handles),
         None => (Replay::default(), Program::default()),
     }
 }
@@ -88,19 +88,25 @@ fn best(
     settings: &Settings,
     handles: &[u64],
 ) -> (TorchVersion, Option<Replay>) {
+    let oldest = TorchVersion::two(11);
+    let config = |torch| Config::of_recording(settings, torch);
     let mut best: Option<(TorchVersion, Replay)> = None;
     // What orders the free set: allocator.md, A.5.
-    for torch in [TorchVersion::two(11), TorchVersion::NEWEST, TorchVersion::two(12)] {
-        let (replay, _) = run(device, &Config::of_recording(settings, torch), handles);
-        let is_better = best.as_ref().is_none_or(|(_, it)| replay.n_mismatches < it.n_mismatches);
-        if is_better {
+    for torch in [oldest, TorchVersion::NEWEST, TorchVersion::two(12)] {
+        let (replay, _) = run(device, &config(torch), handles);
+        if replay.n_mismatches == 0 {
+            return (torch, Some(replay));
+        }
+        if best.as_ref().is_none_or(|(_, it)| replay.n_mismatches < it.n_mismatches) {
             best = Some((torch, replay));
         }
-        if best.as_ref().is_some_and(|(_, it)| it.n_mismatches == 0) {
-            break;
-        }
     }
-    best.map_or((TorchVersion::two(11), None), |(torch, replay)| (torch, Some(replay)))
+    // Pools that nothing names explain much; what explains all without them comes first.
+    let (replay, _) = run_with_pools(device, &config(oldest), handles);
+    match best {
+        Some((torch, it)) if it.n_mismatches <= replay.n_mismatches => (torch, Some(it)),
+        _ => (oldest, Some(replay)),
+    }
 }
 
 fn handles(trace: &Trace) -> Vec<u64> {
@@ -123,20 +129,28 @@ pub(super) struct Follower<'a> {
     pub(super) names_pools: bool,
     /// The most that a request for more memory would have taken the recording to, and got it.
     pub(super) most_granted: Bytes,
+    /// The most that it ever held.
+    pub(super) most_held: Bytes,
     /// What a failed request would have taken it to; the least.
     pub(super) least_refused: Option<Bytes>,
     /// What was seen when looking ahead last.
     pub(super) ahead: Option<Ahead>,
     /// The event that made the last segment at each address.
     pub(super) segments_made: BTreeMap<u64, usize>,
-    /// Groups of segments, by the events that made them, that cannot be the default pool's.
-    pub(super) contradictions: Vec<Vec<usize>>,
+    /// The one that made the segment before that.
+    pub(super) segments_made_before: BTreeMap<u64, usize>,
+    /// The first mismatch, and what may explain it.
+    pub(super) doubt: Option<Doubt>,
+    /// Whether to go no further than that.
+    pub(super) stops_in_doubt: bool,
+    /// Which of [`Follower::pools`] were only thought of.
+    thought_of: BTreeSet<usize>,
     /// Whether frees carry the stack of who frees.
     pub(super) frees_have_stacks: bool,
     /// The pool that served the last request.
     pub(super) last_pool: PoolId,
-    /// Whether the request that is being followed is a private pool's, whatever its event says.
-    pub(super) in_private_pool: bool,
+    /// Whose the failed request is that is being followed, when something else is tried than what it seems.
+    pub(super) pool_of_failed: Option<PoolId>,
     /// The failed request before which to stop.
     pub(super) stop_at: Option<usize>,
     /// That request, once it is reached.
@@ -159,7 +173,8 @@ pub(super) fn follower<'a>(
         mismatches: Mismatches::default(),
         goal: Goal { least: 0, most: None },
         walked: Vec::new(),
-        need_not_grow: None,
+        blamed: Vec::new(),
+        reserved: Vec::new(),
         most_granted: 0,
         gave_up: false,
     };
@@ -181,13 +196,17 @@ pub(super) fn follower<'a>(
         has_private_pools: device.segments.iter().any(|it| it.pool != PoolId(0)),
         names_pools: device.events.names_pools(),
         most_granted: before,
+        most_held: before,
         least_refused: None,
         ahead: None,
         segments_made: BTreeMap::new(),
-        contradictions: Vec::new(),
+        segments_made_before: BTreeMap::new(),
+        doubt: None,
+        stops_in_doubt: false,
+        thought_of: BTreeSet::new(),
         frees_have_stacks: false,
         last_pool: PoolId(0),
-        in_private_pool: false,
+        pool_of_failed: None,
         stop_at: None,
         stopped: None,
     };
@@ -244,7 +263,7 @@ impl Follower<'_> {
     pub(super) fn follow(&mut self) {
         let events = &self.device.events;
         let before = self.replay.reserved_before;
-        self.most_granted = most_granted(events, before, &self.model.config);
+        (self.most_granted, self.most_held) = most_granted(events, before, &self.model.config);
         // Whatever limit there is, it is no less.
         let least = self.model.config.garbage_line(self.most_granted);
         let driver = &mut self.model.driver;
@@ -257,6 +276,8 @@ impl Follower<'_> {
             || self.device.blocks.iter().any(is_pending);
         let mut at = 0;
         while at < events.len() && self.stopped.is_none() {
+            let start = at;
+            self.model.driver.blamed.clear();
             let event = events.get(at);
             at = match event.action {
                 Action::FreeRequested | Action::FreeCompleted => {
@@ -284,7 +305,75 @@ impl Follower<'_> {
                 Action::Snapshot | Action::Annotate | Action::Other => at + 1,
                 _ => self.operation(at),
             };
+            if self.doubt.is_none() && self.model.driver.mismatches.n != 0 {
+                self.doubt = Some(self.doubt_at(start, at));
+                if self.stops_in_doubt {
+                    return;
+                }
+            }
         }
+    }
+
+    /// Takes the segments that `pools` names for private pools', and `goal` for the level above which garbage
+    /// is collected.
+    pub(super) fn learn(&mut self, pools: &BTreeMap<usize, PoolId>, goal: Option<Goal>) {
+        self.has_private_pools |= !pools.is_empty();
+        self.pools.extend(pools);
+        self.thought_of.extend(pools.keys());
+        if let Some(goal) = goal {
+            self.model.driver.goal = goal;
+        }
+    }
+
+    /// What may be another pool's than thought, when events `start..end` are the first that disagree.
+    fn doubt_at(&self, start: usize, end: usize) -> Doubt {
+        let events = (start..end).map(|it| self.device.events.get(it));
+        let mut gained = Vec::new();
+        let mut served = Vec::new();
+        let mut lost = Vec::new();
+        for (index, event) in (start..end).zip(events) {
+            match event.action {
+                Action::SegmentAlloc | Action::SegmentMap if gained.is_empty() => {
+                    gained.push(index);
+                }
+                Action::SegmentFree | Action::SegmentUnmap => {
+                    // The driver may have given the same address again.
+                    let made = self.made_at(event.address).filter(|it| *it < start);
+                    let made =
+                        made.or_else(|| self.segments_made_before.get(&event.address).copied());
+                    lost.extend(made);
+                }
+                Action::Alloc => served.extend(self.made_at(event.address)),
+                _ => {}
+            }
+        }
+        let blamed: Vec<usize> =
+            self.model.driver.blamed.iter().filter_map(|it| self.made_at(*it)).collect();
+        let late = blamed.iter().filter(|it| lost.contains(it)).copied().collect();
+        let rest = lost.iter().filter(|it| !blamed.contains(it)).copied().collect();
+        let mut groups = vec![gained, served, late, rest, lost, blamed.clone()];
+        groups.extend(blamed.iter().take(4).map(|it| vec![*it]));
+        let is_open = |it: &usize| !self.pools.contains_key(it) || self.thought_of.contains(it);
+        for group in &mut groups {
+            group.retain(is_open);
+            group.sort_unstable();
+            group.dedup();
+        }
+        groups.retain(|it| !it.is_empty());
+        let mut seen = BTreeSet::new();
+        groups.retain(|it| seen.insert(it.clone()));
+        Doubt { event: start, groups, near: self.last_pool }
+    }
+
+    /// The event that made the segment at `address`, which may be gone.
+    fn made_at(&self, address: u64) -> Option<usize> {
+        let heap = &self.model.heap;
+        let is_held = |it: &Slot| heap.block(*it).state != State::Unmapped;
+        let start = match heap.find(address).filter(is_held) {
+            Some(_) => heap.segments.range(..=(address, Slot::NONE)).next_back()?.0,
+            None => *self.segments_made.range(..=address).next_back()?.0,
+        };
+        self.segments_made.get(&start).copied()
     }
 
     pub(super) fn free(&mut self, at: usize, event: Event, is_request: bool, is_completion: bool) {
@@ -395,6 +484,17 @@ impl Follower<'_> {
         (replay, program)
     }
 
+    /// The first mismatch, if there is one, also where only the end is another.
+    pub(super) fn doubt_at_end(mut self) -> Option<Doubt> {
+        if self.doubt.is_none() {
+            self.compare_with_end();
+        }
+        let n_events = self.device.events.len();
+        let at_end = (self.model.driver.mismatches.n != 0)
+            .then(|| Doubt { event: n_events, ..Doubt::default() });
+        self.doubt.or(at_end)
+    }
+
     /// The recorder's own account of the end, block by block.
     fn compare_with_end(&mut self) {
         let device = self.device;
@@ -427,16 +527,18 @@ impl Follower<'_> {
 }
 
 /// The largest sum of what was held and what the driver was asked for, of requests that got it. A limit is
-/// compared with that sum; an expandable segment may then map more, or less.
-fn most_granted(events: &Events, before: Bytes, config: &Config) -> Bytes {
+/// compared with that sum; an expandable segment may then map more, or less. And the most that was held.
+fn most_granted(events: &Events, before: Bytes, config: &Config) -> (Bytes, Bytes) {
     let mut reserved = before;
     let mut most = before;
+    let mut most_held = before;
     let mut grew_from = None;
     for (_, event) in events.iter() {
         match event.action {
             Action::SegmentAlloc | Action::SegmentMap => {
                 grew_from.get_or_insert(reserved);
                 reserved += event.size;
+                most_held = most_held.max(reserved);
             }
             Action::SegmentFree | Action::SegmentUnmap => {
                 reserved = reserved.saturating_sub(event.size);
@@ -450,7 +552,7 @@ fn most_granted(events: &Events, before: Bytes, config: &Config) -> Bytes {
             _ => {}
         }
     }
-    most
+    (most, most_held)
 }
 
 impl Peak {

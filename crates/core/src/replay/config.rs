@@ -116,6 +116,19 @@ impl Config {
         res
     }
 
+    /// What the settings of a recording mean for another `torch` than the one that made it.
+    ///
+    /// # Errors
+    ///
+    /// When that one does not have what was set, or would refuse it.
+    pub fn of_recording_for(settings: &Settings, torch: TorchVersion) -> Result<Config, ConfError> {
+        conf::read(&settings.text, &mut Config::of_torch(torch))?;
+        if settings.expandable_segments {
+            conf::read("expandable_segments:True", &mut Config::of_torch(torch))?;
+        }
+        Ok(Config::of_recording(settings, torch))
+    }
+
     /// What `text`, a value of `PYTORCH_CUDA_ALLOC_CONF`, means for `torch`.
     pub fn of_alloc_conf(text: &str, torch: TorchVersion) -> Result<Config, ConfError> {
         let mut res = Config::of_torch(torch);

@@ -32,8 +32,22 @@ impl<D: Driver> Allocator<D> {
 
     /// `find_expandable_block`: where to grow, by address; a new range when nothing is wide enough.
     fn find_expandable_block(&mut self, params: &Params) -> Option<Slot> {
+        if let Some(start) = self.place_to_grow(params) {
+            return Some(start);
+        }
+        let granule = self.granule(self.heap.arenas[params.arena as usize].class);
+        let size = self.config.expandable_range().checked_next_multiple_of(granule)?;
+        if size < params.size {
+            return None;
+        }
+        let address = self.driver.reserve(size)?;
+        Some(self.heap.add_segment(address, size, params.arena, State::Unmapped, true))
+    }
+
+    /// The first place in the ranges there are that is wide enough, mapped or not.
+    fn place_to_grow(&self, params: &Params) -> Option<Slot> {
         let arena = &self.heap.arenas[params.arena as usize];
-        for (_, unmapped) in &arena.unmapped {
+        arena.unmapped.iter().find_map(|(_, unmapped)| {
             let before = self.heap.prev(*unmapped);
             let start =
                 before.filter(|it| self.heap.block(*it).state == State::Free).unwrap_or(*unmapped);
@@ -50,14 +64,27 @@ impl<D: Driver> Allocator<D> {
                 }
                 at = self.heap.next(slot);
             }
+            None
+        })
+    }
+
+    /// How much a request that finds no free block would map.
+    pub(super) fn would_map(&self, params: &Params) -> u64 {
+        let granule = self.granule(self.heap.arenas[params.arena as usize].class);
+        let mut at = self.place_to_grow(params);
+        let mut missing = params.size;
+        let mut mapped = 0_u64;
+        while let Some(slot) = at.filter(|_| 0 < missing) {
+            let block = self.heap.block(slot);
+            let mut part = block.size;
+            if block.state == State::Unmapped {
+                part = missing.next_multiple_of(granule).min(block.size);
+                mapped = mapped.saturating_add(part);
+            }
+            missing = missing.saturating_sub(part);
+            at = self.heap.next(slot);
         }
-        let granule = self.granule(arena.class);
-        let size = self.config.expandable_range().checked_next_multiple_of(granule)?;
-        if size < params.size {
-            return None;
-        }
-        let address = self.driver.reserve(size)?;
-        Some(self.heap.add_segment(address, size, params.arena, State::Unmapped, true))
+        mapped.saturating_add(missing.next_multiple_of(granule))
     }
 
     /// `map_block`: puts memory behind the first `size` bytes of an unmapped block, in whole granules.

@@ -328,9 +328,15 @@ impl Heap {
         res
     }
 
-    /// The private pool that was asked last for the first time.
-    pub(super) fn a_private_pool(&self) -> Option<PoolId> {
-        self.arenas.iter().rev().map(|it| it.pool).find(|it| *it != PoolId(0))
+    /// The private pools that were asked, the newest first.
+    pub(super) fn private_pools(&self) -> Vec<PoolId> {
+        let mut res = Vec::new();
+        for pool in self.arenas.iter().rev().map(|it| it.pool).filter(|it| *it != PoolId(0)) {
+            if !res.contains(&pool) {
+                res.push(pool);
+            }
+        }
+        res
     }
 
     /// The largest free block that `arena` could be served from, and the largest of all.

@@ -85,6 +85,9 @@ pub struct Replay {
     pub mismatches: Vec<(EventId, Mismatch)>,
     /// How many there are in all.
     pub n_mismatches: u64,
+    /// How many segments were taken for private pools' that nothing names, because the default pool alone
+    /// disagrees with the recording.
+    pub inferred_segments: usize,
     /// The largest limit that explains every failure; none when nothing failed.
     pub observed_limit: Option<Bytes>,
 }

@@ -12,7 +12,6 @@ use crate::{
         driver::DriverCall,
         heap::{Slot, State},
         id_of,
-        lessons::UNNAMED_POOLS,
         program::Op,
         recorded::Live,
         rounding::{allocation_size, round_size},
@@ -93,15 +92,6 @@ impl Follower<'_> {
 
     /// The events `start..end` released memory without any request: `empty_cache`, or the end of a pool.
     pub(super) fn released(&mut self, start: usize, end: usize) {
-        if self.keeps_more(start, end) {
-            // What went is not all that the default pool could give: it was a private pool's, whose id these
-            // events do not have.
-            let events = &self.device.events;
-            let lost = (start..end).map(|it| events.get(it));
-            let lost = lost.filter(|it| it.action == Action::SegmentFree && it.pool == PoolId(0));
-            let made = lost.filter_map(|it| self.segments_made.get(&it.address)).copied();
-            self.contradictions.push(made.collect());
-        }
         // Pools that went before the first segment of the default one did went by themselves.
         let of = |this: &Self, at: usize| this.pool_lost_at(at).filter(|it| *it != PoolId(0));
         let is_default = |it: &usize| self.pool_lost_at(*it) == Some(PoolId(0));
@@ -155,16 +145,6 @@ impl Follower<'_> {
         }
     }
 
-    /// Whether the default pool, after what `start..end` completes, could give back a segment that they do not
-    /// give back, though they give back others.
-    fn keeps_more(&self, start: usize, end: usize) -> bool {
-        let events = &self.device.events;
-        let lost = (start..end).map(|it| events.get(it));
-        let lost: BTreeSet<u64> =
-            lost.filter(|it| it.action == Action::SegmentFree).map(|it| it.address).collect();
-        !lost.is_empty() && self.model.releasable(PoolId(0)).any(|it| !lost.contains(&it))
-    }
-
     pub(super) fn malloc(&mut self, start: usize, end: usize, event: Event) {
         let fails = event.action == Action::Oom;
         let n_ops = self.program.ops.len();
@@ -179,7 +159,8 @@ impl Follower<'_> {
         driver.want = (!fails).then_some(event.address);
         driver.grows = fails || driver.peek().is_some();
         if fails {
-            self.program.push(Op::Failed { size: event.size, stream: event.stream }, end);
+            let Event { size, stream, .. } = event;
+            self.program.push(Op::Failed { size, stream, pool }, end);
             let size = round_size(event.size, &self.model.config);
             let asked = allocation_size(size, &self.model.config);
             let refused = self.levels.reserved + asked;
@@ -198,12 +179,6 @@ impl Follower<'_> {
         self.model.ownerless.remove(&pool);
         let ownerless = self.model.ownerless.clone();
         let got = self.model.malloc(request);
-        if pool == PoolId(0)
-            && let Some(made) = self.model.driver.need_not_grow.take()
-        {
-            // Or it was a private pool that needed it.
-            self.contradictions.push(vec![made]);
-        }
         self.dropped_before(n_ops, start, &ownerless);
         self.settle(start, end);
         if fails {
@@ -304,8 +279,11 @@ impl Follower<'_> {
                     if self.model.heap.is_twice(address) {
                         self.model.driver.mismatch(Mismatch::SegmentTwice);
                     }
-                    self.segments_made.insert(address, index);
+                    self.made(address, index);
                     self.program.script.push(DriverCall::Malloc { address, size: size.0 });
+                }
+                Action::SegmentMap if self.model.driver.reserved.contains(&address) => {
+                    self.made(address, index);
                 }
                 Action::SegmentFree => self.program.script.push(DriverCall::Free { address }),
                 _ => {}
@@ -320,6 +298,13 @@ impl Follower<'_> {
                 }
                 _ => {}
             }
+        }
+        self.model.driver.reserved.clear();
+    }
+
+    fn made(&mut self, address: u64, index: usize) {
+        if let Some(before) = self.segments_made.insert(address, index).filter(|it| *it != index) {
+            self.segments_made_before.insert(address, before);
         }
     }
 
@@ -366,8 +351,8 @@ impl Follower<'_> {
     /// Whose memory a request is served from: the recording's word, or else what lies there. A request that
     /// failed lies nowhere; it is the pool's that serves the requests before and after it.
     pub(super) fn pool_of(&self, start: usize, end: usize, event: Event) -> PoolId {
-        if self.in_private_pool {
-            return self.model.heap.a_private_pool().unwrap_or(PoolId(UNNAMED_POOLS));
+        if let Some(pool) = self.pool_of_failed {
+            return pool;
         }
         if self.names_pools || !self.has_private_pools {
             return event.pool;
@@ -387,8 +372,8 @@ impl Follower<'_> {
             return *known;
         }
         let gains = (start..end).map(|it| self.device.events.get(it));
-        let mut gains = gains
-            .filter(|it| matches!(it.action, Action::SegmentAlloc | Action::SegmentMap));
+        let mut gains =
+            gains.filter(|it| matches!(it.action, Action::SegmentAlloc | Action::SegmentMap));
         let pool = match gains.next() {
             None => self.pool_at(address),
             // A range grows where its unmapped addresses begin; anywhere else a new one begins.

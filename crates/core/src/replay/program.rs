@@ -56,7 +56,7 @@ pub(super) enum Op {
     /// The other streams are done with it.
     FreeCompleted(u32),
     /// It asked, and the request failed when it was recorded. `size` is rounded.
-    Failed { size: Bytes, stream: StreamId },
+    Failed { size: Bytes, stream: StreamId, pool: PoolId },
     /// It called `empty_cache`.
     EmptyCache,
     /// It dropped a private pool.

@@ -6,6 +6,7 @@ use crate::{
         Levels, Peak, TorchVersion,
         allocator::{Allocator, Request},
         checked::Follower,
+        lessons::UNNAMED_POOLS,
         recorded::Recorded,
     },
     trace::{Action, Event, PoolId, StackId},
@@ -21,8 +22,6 @@ enum Reading {
     RequestThatWaited,
     /// An `empty_cache`, then the request.
     EmptyCache,
-    /// As the first, of a request to a private pool that no event names.
-    OfPrivatePool,
     /// A private pool went, up to this event; what went back after that, the request gave back.
     DroppedPool { until: usize },
 }
@@ -39,7 +38,6 @@ struct Saved<'a> {
     n_ops: usize,
     n_calls: usize,
     n_blocks: usize,
-    n_contradictions: usize,
 }
 
 impl<'a> Follower<'a> {
@@ -56,13 +54,20 @@ impl<'a> Follower<'a> {
                 readings.push(Reading::DroppedPool { until: of_default });
             }
         }
+        let mut tries: Vec<(Reading, Option<PoolId>)> =
+            readings.iter().map(|it| (*it, None)).collect();
         if !self.names_pools && self.device.events.actions()[end] == Action::Oom {
-            readings.push(Reading::OfPrivatePool);
+            // A failed request shows no memory that would tell whose it was.
+            let private = self.model.heap.private_pools();
+            let empty = PoolId(UNNAMED_POOLS - 1);
+            for pool in [PoolId(0)].into_iter().chain(private).chain([empty]) {
+                tries.extend(readings.iter().map(|it| (*it, Some(pool))));
+            }
         }
         let before = self.save();
         let n_before = self.model.driver.mismatches.n;
-        let mut best: Option<(u64, Reading)> = None;
-        for reading in readings {
+        let mut best: Option<(u64, (Reading, Option<PoolId>))> = None;
+        for reading in tries {
             self.read_as(reading, start, end, loss, until);
             let n = self.model.driver.mismatches.n - n_before;
             if n == 0 {
@@ -73,18 +78,25 @@ impl<'a> Follower<'a> {
             }
             self.restore(&before);
         }
-        let reading = best.map_or(Reading::Request, |(_, it)| it);
+        let reading = best.map_or((Reading::Request, None), |(_, it)| it);
         self.read_as(reading, start, end, loss, until);
     }
 
-    fn read_as(&mut self, reading: Reading, start: usize, end: usize, loss: usize, until: usize) {
+    /// Follows the events under a reading; a failed request may be another pool's than it seems.
+    fn read_as(
+        &mut self,
+        (reading, pool): (Reading, Option<PoolId>),
+        start: usize,
+        end: usize,
+        loss: usize,
+        until: usize,
+    ) {
         let event = self.device.events.get(end);
+        self.pool_of_failed = pool;
         match reading {
-            Reading::Request | Reading::OfPrivatePool => {
+            Reading::Request => {
                 self.complete(start, loss);
-                self.in_private_pool = matches!(reading, Reading::OfPrivatePool);
                 self.malloc(loss, end, event);
-                self.in_private_pool = false;
             }
             Reading::RequestThatWaited => self.malloc(start, end, event),
             Reading::EmptyCache => {
@@ -96,6 +108,7 @@ impl<'a> Follower<'a> {
                 self.malloc(until, end, event);
             }
         }
+        self.pool_of_failed = None;
     }
 
     /// Whose segment goes back at event `at`; none when nothing does.
@@ -121,7 +134,6 @@ impl<'a> Follower<'a> {
             n_ops: program.ops.len(),
             n_calls: program.script.len(),
             n_blocks: replay.blocks.len(),
-            n_contradictions: self.contradictions.len(),
         }
     }
 
@@ -138,7 +150,6 @@ impl<'a> Follower<'a> {
         program.events.truncate(saved.n_ops);
         program.script.truncate(saved.n_calls);
         replay.blocks.truncate(saved.n_blocks);
-        self.contradictions.truncate(saved.n_contradictions);
     }
 
     /// Until 2.12 an active MemPool counts as a capture, for which nothing may be released.
@@ -186,7 +197,13 @@ impl<'a> Follower<'a> {
         if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
             return true;
         }
-        event.action == Action::Oom
+        if event.action == Action::Oom
             || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
+        {
+            return true;
+        }
+        // A limit is compared with what is asked for; the device with what would be mapped.
+        self.model.expandable_active(pool)
+            && self.most_held.0 < self.levels.reserved.0 + self.model.would_map(&params)
     }
 }

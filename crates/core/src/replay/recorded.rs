@@ -31,8 +31,10 @@ pub(super) struct Recorded<'a> {
     pub(super) mismatches: Mismatches,
     /// The private pools that this operation gave back so far.
     pub(super) walked: Vec<PoolId>,
-    /// The event that got memory for a request that a free block could have served.
-    pub(super) need_not_grow: Option<usize>,
+    /// Where the blocks are that the model would have taken or given back, and the recording did not.
+    pub(super) blamed: Vec<u64>,
+    /// Where ranges of addresses were reserved.
+    pub(super) reserved: Vec<u64>,
     /// What the driver is known to grant: so much in all, and possibly more.
     pub(super) most_granted: u64,
     /// What is known of the reserved bytes above which garbage is collected.
@@ -109,18 +111,22 @@ impl Driver for Recorded<'_> {
     fn free(&mut self, address: u64, size: u64) -> bool {
         let found = self.expect(Action::SegmentFree, address, size);
         if !found {
+            self.blamed.push(address);
             self.mismatch(Mismatch::NotReleased);
         }
         found
     }
 
     fn reserve(&mut self, _: u64) -> Option<u64> {
-        self.peek().filter(|it| it.action == Action::SegmentMap).map(|it| it.address)
+        let address = self.peek().filter(|it| it.action == Action::SegmentMap)?.address;
+        self.reserved.push(address);
+        Some(address)
     }
 
     fn map(&mut self, address: u64, size: u64) -> bool {
         let found = self.expect(Action::SegmentMap, address, size);
         if !found && self.peek().is_some_and(|it| it.action == Action::SegmentMap) {
+            self.blamed.push(address);
             self.mismatch(Mismatch::MappedElsewhere);
         }
         found
@@ -129,6 +135,7 @@ impl Driver for Recorded<'_> {
     fn unmap(&mut self, address: u64, size: u64) -> bool {
         let found = self.expect(Action::SegmentUnmap, address, size);
         if !found {
+            self.blamed.push(address);
             self.mismatch(Mismatch::NotReleased);
         }
         found
@@ -179,12 +186,9 @@ impl Driver for Recorded<'_> {
 
     fn choose(&mut self, found: Option<Slot>, heap: &mut Heap) -> Choice {
         if self.grows {
-            if found.is_some() {
+            if let Some(found) = found {
                 self.mismatch(Mismatch::NeedNotGrow);
-                let is_gain = |it: &usize| {
-                    matches!(self.events.actions()[*it], Action::SegmentAlloc | Action::SegmentMap)
-                };
-                self.need_not_grow = (self.at..self.end).find(is_gain);
+                self.blamed.push(heap.block(found).address);
             }
             return Choice::Grow;
         }
@@ -204,6 +208,7 @@ impl Driver for Recorded<'_> {
         if address == want && expandable && found.is_none() {
             return Choice::GrowInPlace;
         }
+        self.blamed.extend(found.map(|it| heap.block(it).address));
         if address == want {
             self.mismatch(Mismatch::OtherBlock);
             return Choice::Take(slot);

@@ -41,6 +41,8 @@ struct Undoing {
     pieces: BTreeMap<u64, Piece>,
     blocks: BTreeMap<u64, Held>,
     owners: Vec<Owner>,
+    /// Whether it may be unknown which half of its pool any is of.
+    has_unclassed: bool,
     /// Who owns what events bring, by event.
     brought: BTreeMap<usize, usize>,
 }
@@ -92,6 +94,7 @@ impl Undoing {
                 self.add(address, size.0, owner, false);
             }
             Action::SegmentUnmap => {
+                self.has_unclassed = true;
                 let owner = self.owner(stream, pool, None);
                 self.add(address, size.0, owner, true);
             }
@@ -99,12 +102,7 @@ impl Undoing {
         }
     }
 
-    fn owner(
-        &mut self,
-        stream: StreamId,
-        pool: Option<PoolId>,
-        class: Option<SizeClass>,
-    ) -> usize {
+    fn owner(&mut self, stream: StreamId, pool: Option<PoolId>, class: Option<SizeClass>) -> usize {
         self.owners.push(Owner { stream, pool, class, same_as: None });
         self.owners.len() - 1
     }
@@ -130,7 +128,8 @@ impl Undoing {
 
     /// A block of that size shows which half of a pool a range is of.
     fn serves(&mut self, address: u64, size: Bytes) {
-        if let Some((_, piece)) = self.pieces.range(..=address).next_back()
+        if self.has_unclassed
+            && let Some((_, piece)) = self.pieces.range(..=address).next_back()
             && piece.expandable
             && address < piece.end
         {

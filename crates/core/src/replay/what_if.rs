@@ -11,7 +11,7 @@ use crate::{
         initial::Initial,
         program::Op,
     },
-    trace::{EventId, PoolId, StreamId},
+    trace::EventId,
     units::Bytes,
 };
 
@@ -165,7 +165,9 @@ impl Run<'_> {
                     self.model.free_completed(slot);
                 }
             }
-            Op::Failed { size, stream } => self.failed(size, stream, event, is_last),
+            Op::Failed { size, stream, pool } => {
+                self.failed(Request { size, stream, pool }, event, is_last);
+            }
             Op::EmptyCache => self.model.release_cached_blocks(),
             Op::DropPool(pool) => self.model.release_private_pool(pool),
         }
@@ -182,8 +184,8 @@ impl Run<'_> {
     }
 
     /// A request that failed when it was recorded: here it may be served, and is given back at once.
-    fn failed(&mut self, size: Bytes, stream: StreamId, event: EventId, is_last: bool) {
-        match self.model.malloc(Request { size, stream, pool: PoolId(0) }) {
+    fn failed(&mut self, request: Request, event: EventId, is_last: bool) {
+        match self.model.malloc(request) {
             Ok(slot) => {
                 self.levels(event);
                 self.model.free(slot);
@@ -193,7 +195,7 @@ impl Run<'_> {
             Err(error) => {
                 self.res.failed_again += 1;
                 if is_last {
-                    self.res.ran_out = Some(self.ran_out(error, size, event));
+                    self.res.ran_out = Some(self.ran_out(error, request.size, event));
                 }
             }
         }

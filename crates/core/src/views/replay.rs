@@ -105,6 +105,13 @@ fn checked(f: &mut Formatter<'_>, report: &ReplayReport<'_>, styles: Styles) -> 
             writeln!(f, "  at event {}: {}", event.0, mismatch.sentence())?;
         }
     }
+    if checked.inferred_segments != 0 {
+        writeln!(
+            f,
+            "  as far as {} segments were private pools', which the recording does not name",
+            checked.inferred_segments
+        )?;
+    }
     if checked.reserved_before != Bytes::ZERO {
         writeln!(
             f,

@@ -387,6 +387,8 @@ struct ReplayWire<'a> {
     events: usize,
     checked_events: u64,
     mismatches: u64,
+    /// Segments that were taken for private pools' though nothing names them.
+    inferred_segments: usize,
     mismatch_at: Vec<MismatchWire>,
     /// Whether it ran out of memory for good.
     runs_out: bool,
@@ -483,6 +485,7 @@ impl<'a> From<&'a ReplayReport<'_>> for ReplayWire<'a> {
             events: it.n_events(),
             checked_events: checked.checked_events,
             mismatches: checked.n_mismatches,
+            inferred_segments: checked.inferred_segments,
             mismatch_at: checked
                 .mismatches
                 .iter()

@@ -5,6 +5,7 @@
 mod contradictions;
 mod readings;
 mod recorded;
+mod versions;
 mod without;
 
 use std::collections::{BTreeMap, BTreeSet};

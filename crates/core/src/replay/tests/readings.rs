@@ -160,3 +160,86 @@ free_requested 8000M 1
     let kinds: Vec<Mismatch> = replay.mismatches.iter().map(|(_, it)| *it).collect();
     assert_eq!(kinds, [Mismatch::NotInUse], "only the free of nothing");
 }
+
+/// What does not agree.
+fn disagrees(conf: &str, text: &str) -> Vec<Mismatch> {
+    checked(conf, text).mismatches.iter().map(|(_, it)| *it).collect()
+}
+
+#[test]
+fn a_new_range_while_one_has_room_is_another_pool_s() {
+    let text = "\
+segment_map 1000M 20M
+alloc 1000M 12M
+segment_map 9000M 20M
+alloc 9000M 12M
+free 9000M 12M
+alloc 1012M 8M
+segment_unmap 9000M 20M
+segment_map 1020M 20M
+alloc 1020M 8M
+";
+    assert_eq!(disagrees("expandable_segments:True", text), []);
+}
+
+#[test]
+fn a_pool_that_ends_completes_what_was_waiting() {
+    let text = "\
+segment_alloc 1000M 20M
+alloc 1000M 20M
+segment_alloc 2000M 20M
+alloc 2000M 20M
+segment_alloc 3000M 40M
+alloc 3000M 40M
+free 1000M 20M
+free 2000M 20M
+free_requested 3000M 40M
+free_completed 3000M 40M
+segment_free 2000M 20M
+alloc 1000M 20M
+alloc 3000M 40M
+";
+    assert_eq!(disagrees("", text), []);
+}
+
+#[test]
+fn large_segments_that_go_after_the_small_ones_were_a_private_pool_s() {
+    let text = "\
+segment_alloc 1000M 20M
+alloc 1000M 20M
+segment_alloc 2000M 2M
+alloc 2000M 512
+segment_alloc 3000M 40M
+alloc 3000M 40M
+free 1000M 20M
+free 2000M 512
+free 3000M 40M
+segment_free 1000M 20M
+segment_free 2000M 2M
+segment_free 3000M 40M
+segment_alloc 4000M 60M
+alloc 4000M 60M
+";
+    assert_eq!(disagrees("", text), []);
+}
+
+#[test]
+fn above_a_split_limit_a_pool_gives_back_its_own() {
+    // 36 MiB are free, and too much larger than 4; 20 more are refused until they are gone. The pool lives on.
+    let text = "\
+segment_alloc 1000M 60M
+alloc 1000M 60M
+segment_alloc 2000M 36M pool=1
+alloc 2000M 36M pool=1
+free_requested 2000M 36M pool=1
+free_completed 2000M 36M pool=1
+segment_free 2000M 36M pool=1
+segment_alloc 3000M 20M pool=1
+alloc 3000M 4M pool=1
+free 1000M 60M
+segment_free 1000M 60M line=1
+segment_alloc 4000M 62M line=1
+alloc 4000M 62M line=1
+";
+    assert_eq!(disagrees("max_split_size_mb:32", text), []);
+}
