@@ -11,9 +11,14 @@ Nothing here runs under torch.compile: see `step_aside`.
 import functools
 import threading
 
-from plimsoll_agent import frames
+from plimsoll_agent import frames, phantom
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.phases import EVALUATION, FORWARD
+
+
+DETECTORS = "torchvision.models.detection."
+"""Their filters of boxes have limits of their own (2000 proposals, 512 samples, 100 detections), which are
+what they reach. On a phantom, where every score is zero, they would find nothing instead."""
 
 
 class _Thread(threading.local):
@@ -21,6 +26,7 @@ class _Thread(threading.local):
 
     path = ""
     depth = 0
+    detector = None  # The outermost one that runs.
 
 
 class Modules:
@@ -93,6 +99,9 @@ class Modules:
             self._set_metadata(thread.path)
             if thread.depth == 1:
                 phase = self._top_level(module, args, kwargs)
+            if thread.detector is None and type(module).__module__.startswith(DETECTORS):
+                thread.detector = thread.depth
+                phantom.keep_all(True)
         except Exception as error:
             failed("modules.enter", error)
         return outside, phase
@@ -108,9 +117,13 @@ class Modules:
     def _leave(self, before, error):
         thread = self._thread
         outside, phase = before
+        was_detector = thread.detector == thread.depth
         thread.depth -= 1
         thread.path = outside
         try:
+            if was_detector:
+                thread.detector = None
+                phantom.keep_all(False)
             self._set_metadata(outside)
             if error is not None:
                 self._oom.passed_by(error)

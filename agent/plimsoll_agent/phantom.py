@@ -117,6 +117,14 @@ def tell_group_size(color, size):
         learn(color, size)
 
 
+def keep_all(keep):
+    """Whether filters of values that nobody computed let everything through, on this thread."""
+    tell = function("plimsoll_phantom_keep_all")
+    if tell is not None:
+        tell.argtypes, tell.restype = [ctypes.c_int], None
+        tell(int(keep))
+
+
 def _outside_ours(frame):
     while frame is not None and frames.is_ours(frame.f_code.co_filename):
         frame = frame.f_back

@@ -110,11 +110,11 @@ class Tensors:
         if tensor is None or not isinstance(tensor, self._torch.Tensor):
             return
         tensor = getattr(tensor, "_local_tensor", tensor)  # A DTensor's part on this device.
-        if not tensor.is_cuda or self._is_copy_on_write(tensor):
-            return
         try:
+            # `data_ptr` of a copy-on-write storage would copy it.
+            if not tensor.is_cuda or self._is_copy_on_write(tensor):
+                return
             storage = tensor.untyped_storage()
-            # `data_ptr` of a copy-on-write storage would copy it: hence the test above.
             entries.add(tensor.device.index or 0, name, role, storage.data_ptr(), storage.nbytes(), model)
         except (RuntimeError, NotImplementedError):
             pass  # No storage of its own: sparse, functorch, a subclass.

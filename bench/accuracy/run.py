@@ -2,12 +2,13 @@
 """Predictions of plimsoll against measured runs, and PyTorch's MemTracker beside them.
 
     bench/accuracy/run.py                          the H200 truths of this folder
-    bench/accuracy/run.py --cases PATH/cases.json  any list in that form, truths NAME.json beside it:
-                                                   h200-kinds (scripts of many kinds), h200-montecarlo
+    bench/accuracy/run.py --cases PATH/cases.json  any list in that form, truths NAME.json beside it: h200-montecarlo
+    bench/accuracy/run.py --cases h200-kinds/truth.json   the scripts that kinds.py runs, and what they reached
 
-A case is one line of cases.json (see workloads.py; with a "script", what that one calls NAME); its truth NAME.json holds what a real run of
+A case is one line of cases.json (see workloads.py); its truth NAME.json holds what a real run of
 workloads.py measured: max_allocated, max_reserved, nvml_process_bytes (or nvml_process), steps, and
-for runs that ended out of memory `oom` (a text, or {"step", "phase"}).
+for runs that ended out of memory `oom` (a text, or {"step", "phase"}). A truth.json has the truths by name instead, each
+of a script of kinds.py.
 
 Prints a row per case, then median and 90th percentile of the absolute error, and xMem's verdict
 measure (Middleware '25, `exp/run.py` of its repository) on emulated cards of 8, 12 and 40 GiB:
@@ -46,8 +47,16 @@ def arguments():
     return parser.parse_args()
 
 
-def read_truth(folder, case):
-    truth = json.load(open(os.path.join(folder, case["name"] + ".json")))
+def read_cases(path):
+    """Each case with its truth."""
+    listed = json.load(open(path))
+    if isinstance(listed, dict):
+        return [({"name": name, "script": "kinds.py"}, truth) for name, truth in listed.items()]
+    folder = os.path.dirname(os.path.abspath(path))
+    return [(case, json.load(open(os.path.join(folder, case["name"] + ".json")))) for case in listed]
+
+
+def read_truth(truth):
     process = truth.get("nvml_process_bytes") or (truth.get("nvml_process") or [None])[0]
     if process and process < truth["max_reserved"]:
         process = None  # It was read at the end, after memory had been given back: not the peak.
@@ -126,12 +135,12 @@ def two_rounds(rows, which):
 
 def main():
     options = arguments()
-    folder = os.path.dirname(os.path.abspath(options.cases))
-    cases = [it for it in json.load(open(options.cases)) if not options.only or any(part in it["name"] for part in options.only)]
+    cases = [it for it in read_cases(options.cases) if not options.only or any(part in it[0]["name"] for part in options.only)]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
 
-        def both(case):
-            row = {"case": case, "truth": read_truth(folder, case), "plimsoll": predict(options, case, scratch)}
+        def both(case_and_truth):
+            case, truth = case_and_truth
+            row = {"case": case, "truth": read_truth(truth), "plimsoll": predict(options, case, scratch)}
             row["memtracker"] = None if options.no_memtracker or "script" in case else memtracker(options, case, scratch)
             return row
 

@@ -211,3 +211,54 @@ def test_text_generation_ends_at_its_length(phantom):
         """
     )
     assert ran.values == [6, 10]
+
+
+def test_whole_numbers_along_a_dimension_are_computed(phantom):
+    """Lengths that a script takes from its padded labels, and hands to CTC."""
+    ran = phantom(
+        """
+        import json, torch
+        labels = torch.tensor([[5, 7, -1, -1], [3, 9, 2, -1], [4, 4, 4, 4]]).cuda()
+        known = labels >= 0
+        cube = torch.arange(24).view(2, 3, 4).cuda()
+        out = [known.sum(-1), known.sum(0), (cube > 4).sum((0, 2)), cube.transpose(0, 1).amax(2), (cube > 3).all(-1), cube.to(torch.int32).sum()]
+        print(json.dumps([it.tolist() for it in out]))
+        """
+    )
+    assert ran.values == [
+        [2, 3, 4],
+        [3, 3, 2, 1],
+        [4, 7, 8],
+        [[3, 15], [7, 19], [11, 23]],
+        [[False, True, True], [True, True, True]],
+        276,
+    ]
+
+
+def test_what_is_unique_is_counted_truly_or_assumed(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        x = torch.tensor([3, 1, 3, 2] * 5).cuda()
+        unique, place = torch.unique(x, return_inverse=True)
+        out = [torch.unique(x).tolist(), unique.tolist(), len(place), len(torch.unique_consecutive(x))]
+        out.append(len(torch.repeat_interleave(torch.arange(4).cuda(), torch.tensor([2, 0, 3, 1]).cuda())))
+        unknown = torch.rand(5000, 2, device="cuda")
+        out += [len(torch.unique(unknown[:, 0])), len(torch.unique(unknown, dim=0)), len(torch.unique(unknown[:9, 0], return_counts=True)[1])]
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == [[1, 2, 3], [1, 2, 3], 20, 20, 6, 5000, 5000, 9]
+    assert any("unique()" in it for it in ran.approximated)
+
+
+def test_non_maximum_suppression_keeps_what_it_is_given(phantom):
+    ran = phantom(
+        """
+        import json, torch, torchvision
+        boxes = torch.rand(300, 4, device="cuda")
+        print(json.dumps([len(torchvision.ops.nms(boxes, boxes[:, 0], 0.5)), len(torchvision.ops.nms(boxes[:0], boxes[:0, 0], 0.5))]))
+        """
+    )
+    assert ran.values == [300, 0]
+    assert any("nms()" in it for it in ran.approximated)

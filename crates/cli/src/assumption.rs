@@ -6,13 +6,17 @@ use std::str::FromStr;
 /// An operation and the share of its elements that it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Assumption {
+    operation: &'static str,
     millionths: u32,
 }
+
+/// What can be assumed of.
+const OPERATIONS: [&str; 2] = ["nonzero", "unique"];
 
 impl Assumption {
     /// As a line of `phantom.conf`.
     pub(crate) fn conf_line(self) -> String {
-        format!("assumed_nonzero_millionths = {}\n", self.millionths)
+        format!("assumed_{}_millionths = {}\n", self.operation, self.millionths)
     }
 }
 
@@ -21,15 +25,15 @@ impl FromStr for Assumption {
 
     fn from_str(text: &str) -> Result<Assumption, String> {
         let (operation, share) = text.split_once('=').unwrap_or((text, ""));
-        if operation != "nonzero" {
-            return Err(format!(
-                "`{operation}` is no operation that can be assumed; there is `nonzero`, as in nonzero=0.1"
-            ));
-        }
-        let millionths = millionths(share).ok_or_else(|| {
-            format!("`{share}` is no share; give a number from 0 to 1, as in nonzero=0.1")
+        let operation = OPERATIONS.into_iter().find(|&it| it == operation).ok_or_else(|| {
+            format!(
+                "`{operation}` is no operation that can be assumed; there are `nonzero` and `unique`, as in nonzero=0.1"
+            )
         })?;
-        Ok(Assumption { millionths })
+        let millionths = millionths(share).ok_or_else(|| {
+            format!("`{share}` is no share; give a number from 0 to 1, as in {operation}=0.1")
+        })?;
+        Ok(Assumption { operation, millionths })
     }
 }
 
@@ -56,6 +60,8 @@ mod tests {
         assert_eq!(read("nonzero=1"), Ok(1_000_000));
         assert_eq!(read("nonzero=.125"), Ok(125_000));
         assert_eq!(read("nonzero=0.00000049"), Ok(0));
+        let unique: Assumption = "unique=0.25".parse().unwrap();
+        assert_eq!(unique.conf_line(), "assumed_unique_millionths = 250000\n");
     }
 
     #[test]
@@ -66,7 +72,7 @@ mod tests {
             ("nonzero=-1", "`-1` is no share"),
             ("nonzero=1.", ""),
             ("nonzero", "`` is no share"),
-            ("topk=0.5", "there is `nonzero`"),
+            ("topk=0.5", "there are `nonzero` and `unique`"),
         ] {
             match text.parse::<Assumption>() {
                 Ok(_) => assert!(part.is_empty(), "{text}"),

@@ -122,8 +122,9 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(crate) until_exit: bool,
 
-    /// What an operation finds in values that no kernel computes, as in `nonzero=0.1`: the share of
-    /// elements that boolean masks, `nonzero` and `masked_select` keep. Nothing, unless given.
+    /// What an operation finds in values that no kernel computes: `nonzero=0.1` is the share of
+    /// elements that boolean masks, `nonzero` and `masked_select` keep (nothing, unless given),
+    /// `unique=0.1` the share that `unique` leaves (everything, unless given).
     #[arg(long, value_name = "OP=SHARE")]
     pub(crate) assume: Vec<Assumption>,
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
+use crate::counts;
 use crate::machine;
 use crate::report;
 
@@ -39,4 +40,10 @@ pub extern "C" fn plimsoll_phantom_steps(steps: u64) {
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_phantom_on_unknown_read(callback: Option<extern "C" fn(u64, u64)>) {
     report::on_unknown_read(callback);
+}
+
+/// From now on, filters of unknown values let everything through on this thread, if `keep` is not 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_keep_all(keep: c_int) {
+    counts::keep_all(keep != 0);
 }

@@ -45,6 +45,8 @@ pub struct Card {
     pub cudnn_json: String,
     /// What share of unknown elements `nonzero()` finds, in millionths; `None` if nobody said.
     pub assumed_nonzero_millionths: Option<u64>,
+    /// And that `unique()` leaves.
+    pub assumed_unique_millionths: Option<u64>,
 }
 
 impl Card {
@@ -70,6 +72,7 @@ impl Card {
             driver_version: 13_000,
             cudnn_json: String::new(),
             assumed_nonzero_millionths: None,
+            assumed_unique_millionths: None,
         }
     }
 
@@ -121,6 +124,7 @@ impl Card {
             "driver_version" => number(value, &mut self.driver_version),
             "cudnn_json" => self.cudnn_json = value.to_owned(),
             "assumed_nonzero_millionths" => self.assumed_nonzero_millionths = value.parse().ok(),
+            "assumed_unique_millionths" => self.assumed_unique_millionths = value.parse().ok(),
             _ => {}
         }
     }

@@ -6,10 +6,11 @@
 //! go to which expert: which experts a router chooses is unknown, but a router is trained to spread
 //! its tokens evenly, so the indices of a small `topk` are written as if it did, and a comparison of
 //! known numbers is computed. Of everything else the user may say what share is found
-//! (`plimsoll predict --assume nonzero=0.1`); unless told, nothing is, and the report says where.
+//! (`plimsoll predict --assume nonzero=0.1`); unless told, masks find nothing, values are all different,
+//! non-maximum suppression keeps every box, and the report says where.
 
+use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::OnceLock;
 
 use crate::card;
 use crate::contents::Contents;
@@ -26,6 +27,11 @@ pub enum Kernel {
     Partials,
     /// CUB's unique-by-key, which is what `coalesce()` counts with.
     UniqueByKey,
+    /// What `unique()` counts with: a selection, a run-length encoding, or Thrust's for rows. Elements of
+    /// that many bytes, or of some that we do not look at; how many there are stands at this argument.
+    Unique { width: u64, items: usize },
+    /// `nms_kernel_impl` of torchvision is followed by `gather_keep_from_mask`, which says what is kept.
+    NonMaximumSuppression,
     /// `at::native::sbtopk::gatherTopK` with 32-bit positions.
     TopK,
 }
@@ -50,7 +56,18 @@ pub struct Count {
     width: u64,
     /// How many there are.
     items: u64,
-    unique: bool,
+    what: What,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// Elements that are not zero.
+    NonZero,
+    /// Elements that differ from the one before.
+    Different,
+    /// Indices of a sparse tensor that differ from the one before, on their way to `coalesce()`.
+    Indices,
 }
 
 /// The most bytes that are computed for a value to be known.
@@ -72,6 +89,19 @@ impl Kernel {
         }
         if find(b"28DeviceUniqueByKeySweepKernel").is_some() {
             return Some(Kernel::UniqueByKey);
+        }
+        if find(b"23DeviceSelectSweepKernel").and(find(b"8equal_toI")).is_some() {
+            let key = find(b"10policy_hubI").map(|it| &name[it + b"10policy_hubI".len()..]);
+            return Some(Kernel::Unique { width: key.and_then(width).unwrap_or(0), items: 7 });
+        }
+        if find(b"23DeviceReduceByKeyKernel").and(find(b"3rle6encode")).is_some() {
+            return Some(Kernel::Unique { width: 0, items: 9 });
+        }
+        if find(b"8__unique11UniqueAgentI").is_some() {
+            return Some(Kernel::Unique { width: 0, items: 4 });
+        }
+        if find(b"21gather_keep_from_maskE").is_some() {
+            return Some(Kernel::NonMaximumSuppression);
         }
         let topk = find(b"6sbtopk10gatherTopKI")?;
         // The element type, then `j`: 32-bit positions.
@@ -103,13 +133,38 @@ impl Kernel {
                 };
                 // Positions are 32 or 64 bits wide; above a 32-bit one lies whatever it is.
                 let items = if MOST_ITEMS < items { items & 0xffff_ffff } else { items };
-                Launched::Asks(Count { operand, width, items, unique: false })
+                Launched::Asks(Count { operand, width, items, what: What::NonZero })
             }
             Kernel::Partials => Launched::Continues,
             Kernel::UniqueByKey => {
                 // SAFETY: keys, values, both results, the count, state, equality, and how many.
                 let items = unsafe { arguments.add(7).read().cast::<u32>().read_unaligned() };
-                Launched::Asks(Count { operand: 0, width: 0, items: items.into(), unique: true })
+                let items = items.into();
+                Launched::Asks(Count { operand: 0, width: 0, items, what: What::Indices })
+            }
+            Kernel::Unique { width, items } => {
+                // SAFETY: the first argument is the address of the elements; the number is 32 bits wide.
+                let (operand, items) = unsafe {
+                    (
+                        arguments.read().cast::<u64>().read_unaligned(),
+                        arguments.add(items).read().cast::<u32>().read_unaligned().into(),
+                    )
+                };
+                Launched::Asks(Count { operand, width, items, what: What::Different })
+            }
+            Kernel::NonMaximumSuppression => {
+                // SAFETY: a truth value for each box, the mask, and how many boxes.
+                let (kept, boxes) = unsafe {
+                    (
+                        arguments.read().cast::<u64>().read_unaligned(),
+                        arguments.add(2).read().cast::<u32>().read_unaligned(),
+                    )
+                };
+                if u64::from(boxes) <= MOST {
+                    write(kept, &vec![1; usize::try_from(boxes).unwrap_or(0)]);
+                    report::approximate("nms() was assumed to keep every box that it is given");
+                }
+                Launched::Nothing
             }
             Kernel::TopK => {
                 // SAFETY: the input, its slices' size, how many are chosen, from the top or not, how
@@ -186,21 +241,43 @@ fn write(at: u64, values: &[u8]) {
 impl Count {
     /// How many it is.
     pub fn answer(self, contents: &Contents) -> u64 {
-        if self.unique {
-            report::approximate("coalesce() was assumed to find no index twice");
-            return self.items;
-        }
         if let Some(count) = self.known(contents) {
             return count;
         }
-        let Some(share) = assumed() else {
-            report::approximate(
-                "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1",
-            );
-            return 0;
-        };
-        report::approximate("nonzero() found the share that was assumed");
-        (self.items * share + MILLIONTHS / 2) / MILLIONTHS
+        let keeps_all = KEEPS_ALL.get();
+        match self.what {
+            What::Indices => {
+                report::approximate("coalesce() was assumed to find no index twice");
+                self.items
+            }
+            What::Different if keeps_all => 1.min(self.items),
+            What::Different => {
+                report::approximate(
+                    "unique() was assumed to find no value twice; say how many it finds with --assume unique=0.1",
+                );
+                self.share(card::current().and_then(|it| it.assumed_unique_millionths))
+                    .unwrap_or(self.items)
+            }
+            What::NonZero => {
+                let share = card::current().and_then(|it| it.assumed_nonzero_millionths);
+                if let Some(found) = self.share(share) {
+                    report::approximate("nonzero() found the share that was assumed");
+                    return found;
+                }
+                if keeps_all {
+                    return self.items;
+                }
+                report::approximate(
+                    "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1",
+                );
+                0
+            }
+        }
+    }
+
+    /// That share of them, if one was assumed.
+    fn share(self, millionths: Option<u64>) -> Option<u64> {
+        Some((self.items * millionths? + MILLIONTHS / 2) / MILLIONTHS)
     }
 
     /// The true count, if every element is known.
@@ -211,17 +288,33 @@ impl Count {
             return None;
         }
         let width = usize::try_from(self.width).ok()?;
-        let found = known.chunks_exact(width).filter(|it| it.iter().any(|&byte| byte != 0)).count();
+        let elements = known.chunks_exact(width);
+        let found = match self.what {
+            What::NonZero => elements.filter(|it| it.iter().any(|&byte| byte != 0)).count(),
+            What::Indices => return None,
+            What::Different => {
+                elements.clone().zip(elements.skip(1)).filter(|it| it.0 != it.1).count() + 1
+            }
+        };
         u64::try_from(found).ok()
     }
 }
 
 const MILLIONTHS: u64 = 1_000_000;
 
-/// The share that `nonzero()` finds, in millionths, if the user said.
-fn assumed() -> Option<u64> {
-    static SHARE: OnceLock<Option<u64>> = OnceLock::new();
-    *SHARE.get_or_init(|| card::current()?.assumed_nonzero_millionths)
+thread_local! {
+    static KEEPS_ALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is in code that bounds by itself what it keeps (torchvision's detectors): there,
+/// filters of unknown values let everything through.
+pub fn keep_all(keep: bool) {
+    if keep {
+        report::approximate(
+            "torchvision's detectors were assumed to keep as many boxes as their limits allow",
+        );
+    }
+    KEEPS_ALL.set(keep);
 }
 
 #[cfg(test)]
@@ -251,7 +344,7 @@ mod tests {
     fn a_mask_that_is_known_is_counted() {
         let mut contents = Contents::default();
         contents.write(4096, &[0, 1, 1, 0, 1, 0, 0, 0]);
-        let count = |items, width| Count { operand: 4096, width, items, unique: false };
+        let count = |items, width| Count { operand: 4096, width, items, what: What::NonZero };
         assert_eq!(count(8, 1).known(&contents), Some(3));
         assert_eq!(count(2, 4).known(&contents), Some(2), "two numbers, neither of them zero");
         assert_eq!(count(9, 1).known(&contents), None, "the ninth is not known");

@@ -11,13 +11,14 @@
 use std::ffi::c_void;
 
 use crate::contents::Contents;
+use crate::sequences;
 
 /// Elements that are computed at most.
-const MOST: usize = 4096;
+pub const MOST: usize = 4096;
 
 /// An element's type, as `c10::ScalarType` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
+pub enum Type {
     Byte = 0,
     Char = 1,
     Short = 2,
@@ -28,7 +29,7 @@ enum Type {
 
 impl Type {
     /// The type that a mangled name means by this letter.
-    fn of_letter(letter: u8) -> Option<Self> {
+    pub fn of_letter(letter: u8) -> Option<Self> {
         Some(match letter {
             b'h' => Self::Byte,
             b'a' => Self::Char,
@@ -44,7 +45,7 @@ impl Type {
         b"hasilb".iter().find_map(|&it| Self::of_letter(it).filter(|it| *it as u8 == number))
     }
 
-    fn width(self) -> usize {
+    pub fn width(self) -> usize {
         match self {
             Self::Byte | Self::Char | Self::Bool => 1,
             Self::Short => 2,
@@ -54,7 +55,7 @@ impl Type {
     }
 
     /// The number in the first bytes of `bytes`.
-    fn read(self, bytes: &[u8]) -> i64 {
+    pub fn read(self, bytes: &[u8]) -> i64 {
         let mut wide = [0; 8];
         wide[..self.width()].copy_from_slice(&bytes[..self.width()]);
         let value = i64::from_le_bytes(wide);
@@ -67,7 +68,7 @@ impl Type {
     }
 
     /// `value` as this type stores it.
-    fn write(self, value: i64, out: &mut Vec<u8>) {
+    pub fn write(self, value: i64, out: &mut Vec<u8>) {
         let value = if self == Self::Bool { i64::from(value != 0) } else { value };
         out.extend_from_slice(&value.to_le_bytes()[..self.width()]);
     }
@@ -116,8 +117,10 @@ enum Form {
 pub enum Kernel {
     /// `vectorized_elementwise_kernel`, or `unrolled_elementwise_kernel` with or without casts.
     Elementwise { meaning: Meaning, casts: bool },
-    /// `reduce_kernel` of all elements.
+    /// `reduce_kernel` of all elements, or of some dimensions.
     Reduction(Summary),
+    /// The elements of a vector in their order.
+    Sequence(sequences::Kernel),
     /// Writes parts of a tensor that existed before: nothing computed is sure any more.
     Scatters,
 }
@@ -151,16 +154,16 @@ const SCATTERING: [&[u8]; 8] = [
     b"index_copy_kernel",
 ];
 
-fn position(name: &[u8], part: &[u8]) -> Option<usize> {
+pub fn position(name: &[u8], part: &[u8]) -> Option<usize> {
     name.windows(part.len()).position(|it| it == part)
 }
 
-fn has(name: &[u8], part: &[u8]) -> bool {
+pub fn has(name: &[u8], part: &[u8]) -> bool {
     position(name, part).is_some()
 }
 
 /// The letter that follows `part`: a template's first argument.
-fn letter_after(name: &[u8], part: &[u8]) -> Option<Type> {
+pub fn letter_after(name: &[u8], part: &[u8]) -> Option<Type> {
     let at = position(name, part)? + part.len();
     Type::of_letter(*name.get(at)?)
 }
@@ -172,6 +175,9 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     }
     if has(name, b"13reduce_kernel") {
         return reduction(name);
+    }
+    if let Some(kernel) = sequences::Kernel::of(name) {
+        return Some(Kernel::Sequence(kernel));
     }
     let unrolled = has(name, b"27unrolled_elementwise_kernel");
     if !unrolled && !has(name, b"29vectorized_elementwise_kernel") {
@@ -309,17 +315,19 @@ pub enum Effect {
 /// # Safety
 ///
 /// `arguments` must be those of a kernel whose name gave `kernel`.
-pub unsafe fn effect(
+pub unsafe fn effects(
     kernel: Kernel,
     arguments: *const *const c_void,
     known: impl Fn(u64, usize) -> Option<Vec<u8>>,
-) -> Option<Effect> {
+) -> Vec<Effect> {
     match kernel {
-        Kernel::Scatters => Some(Effect::NothingComputed),
+        Kernel::Scatters => vec![Effect::NothingComputed],
         Kernel::Elementwise { meaning, casts } => {
             // SAFETY: the caller's.
-            Some(unsafe { elementwise(meaning, casts, arguments, known) })
+            vec![unsafe { elementwise(meaning, casts, arguments, known) }]
         }
+        // SAFETY: the caller's.
+        Kernel::Sequence(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Reduction(summary) => unsafe { reduced(summary, arguments, known) },
     }
@@ -327,7 +335,7 @@ pub unsafe fn effect(
 
 /// # Safety
 ///
-/// As [`effect`]: how many elements, the functor, the addresses of result and operands, and with
+/// As [`effects`]: how many elements, the functor, the addresses of result and operands, and with
 /// casts two empty structures and the types of operands and result.
 unsafe fn elementwise(
     Meaning { action, form, kind }: Meaning,
@@ -433,9 +441,10 @@ unsafe fn functor(action: Action, form: Form, kind: Type, functor: *const u8) ->
 struct ReduceOp {
     /// `{ int element_size_bytes, num_inputs, num_outputs, ... }`
     config: usize,
-    /// `{ int dims; { divisor, m1, shift } sizes[25]; int strides[25] }`
-    input: usize,
-    input_strides: usize,
+    /// Where an element of one result lies: the dimensions that are reduced.
+    input: Offsets<1>,
+    /// Where a result goes, and where its first element lies.
+    output: Offsets<2>,
     source: usize,
     target: usize,
 }
@@ -443,25 +452,55 @@ struct ReduceOp {
 impl ReduceOp {
     /// For elements of `width` bytes: so wide, and so aligned, is `ident`.
     fn of(width: usize) -> Self {
-        const DIMENSIONS: usize = 25;
-        const SIZES: usize = 4 + DIMENSIONS * 12;
         let config = (2 * width).next_multiple_of(4);
-        let input = config + 16 * 4;
-        let input_strides = input + SIZES;
-        let output = input_strides + DIMENSIONS * 4;
-        let source = (output + SIZES + DIMENSIONS * 8).next_multiple_of(8);
-        Self { config, input, input_strides, source, target: source + 8 }
+        let input = Offsets { at: config + 16 * 4 };
+        let output = Offsets { at: input.end() };
+        let source = output.end().next_multiple_of(8);
+        Self { config, input, output, source, target: source + 8 }
+    }
+}
+
+/// `OffsetCalculator<N>`: `{ int dims; { divisor, m1, shift } sizes[25]; int strides[25][N] }`, whose first
+/// dimension is the fastest.
+struct Offsets<const N: usize> {
+    at: usize,
+}
+
+impl<const N: usize> Offsets<N> {
+    const DIMENSIONS: usize = 25;
+
+    fn strides(&self) -> usize {
+        self.at + 4 + Self::DIMENSIONS * 12
+    }
+
+    fn end(&self) -> usize {
+        self.strides() + Self::DIMENSIONS * N * 4
+    }
+
+    /// The offsets in bytes of the element that is the `index`th; `None` if the layout makes no sense.
+    fn of(&self, mut index: usize, number: impl Fn(usize) -> u32) -> Option<[u64; N]> {
+        let mut offsets = [0; N];
+        let dims = usize::try_from(number(self.at)).ok().filter(|&it| it <= Self::DIMENSIONS)?;
+        for dim in 0..dims {
+            let size = usize::try_from(number(self.at + 4 + 12 * dim)).ok().filter(|&it| 0 < it)?;
+            for (i, offset) in offsets.iter_mut().enumerate() {
+                let stride = u64::from(number(self.strides() + 4 * (N * dim + i)));
+                *offset += stride * u64::try_from(index % size).ok()?;
+            }
+            index /= size;
+        }
+        (index == 0).then_some(offsets)
     }
 }
 
 /// # Safety
 ///
-/// As [`effect`]: the one argument is a `ReduceOp`.
+/// As [`effects`]: the one argument is a `ReduceOp`.
 unsafe fn reduced(
     Summary { action, element, out }: Summary,
     arguments: *const *const c_void,
     known: impl Fn(u64, usize) -> Option<Vec<u8>>,
-) -> Option<Effect> {
+) -> Vec<Effect> {
     // SAFETY: a `ReduceOp` is longer than all the offsets below.
     let operation = unsafe { arguments.read().cast::<u8>() };
     // SAFETY: the same.
@@ -470,31 +509,36 @@ unsafe fn reduced(
     let address = |at: usize| unsafe { operation.add(at).cast::<u64>().read_unaligned() };
     let width = element.width();
     let layout = ReduceOp::of(width);
-    let count = usize::try_from(number(layout.config + 4)).ok()?;
-    let is_dense =
-        number(layout.input) == 1 && usize::try_from(number(layout.input_strides)).ok()? == width;
-    let expected = usize::try_from(number(layout.config)).ok()? == width
-        && number(layout.config + 8) == 1
-        && (count == 1 || is_dense);
-    if !expected || count == 0 || MOST < count {
-        return None;
+    let [element_size, inputs, outputs] =
+        [0, 4, 8].map(|at| usize::try_from(number(layout.config + at)).unwrap_or(0));
+    let few = inputs.checked_mul(outputs).is_some_and(|it| 0 < it && it <= MOST);
+    if element_size != width || !few {
+        return Vec::new();
     }
-    let bytes = known(address(layout.source), count * width)?;
-    let value = bytes
-        .chunks(width)
-        .map(|it| element.read(it))
-        .reduce(|a, b| apply(action, element, 1, a, b))?;
-    let mut result = Vec::new();
-    out.write(value, &mut result);
-    Some(Effect::Known(address(layout.target), result))
+    let result = |i: usize| {
+        let [to, first] = layout.output.of(i, number)?;
+        let mut total: Option<i64> = None;
+        for j in 0..inputs {
+            let [offset] = layout.input.of(j, number)?;
+            let bytes = known(address(layout.source) + first + offset, width)?;
+            let value = element.read(&bytes);
+            total = Some(total.map_or(value, |total| apply(action, element, 1, total, value)));
+        }
+        let mut bytes = Vec::new();
+        out.write(total?, &mut bytes);
+        Some(Effect::Known(address(layout.target) + to, bytes))
+    };
+    (0..outputs).map(result).collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Writes what a kernel did.
-pub fn take_effect(contents: &mut Contents, effect: Effect) {
-    match effect {
-        Effect::Known(at, bytes) => contents.write_computed(at, &bytes),
-        Effect::Unknown(at, most) => contents.forget_span(at, most),
-        Effect::NothingComputed => contents.forget_computed(),
+pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>) {
+    for effect in effects {
+        match effect {
+            Effect::Known(at, bytes) => contents.write_computed(at, &bytes),
+            Effect::Unknown(at, most) => contents.forget_span(at, most),
+            Effect::NothingComputed => contents.forget_computed(),
+        }
     }
 }
 
@@ -534,9 +578,9 @@ mod tests {
                 (&raw const addresses).cast(),
             ];
             // SAFETY: arguments as the kernel has them.
-            unsafe { effect(fill, arguments.as_ptr(), |_, _| None) }
+            unsafe { effects(fill, arguments.as_ptr(), |_, _| None) }
         };
-        assert_eq!(run(2), Some(Effect::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])));
-        assert_eq!(run(5000), Some(Effect::Unknown(4096, 40_000)));
+        assert_eq!(run(2), [Effect::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
+        assert_eq!(run(5000), [Effect::Unknown(4096, 40_000)]);
     }
 }

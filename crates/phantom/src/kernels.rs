@@ -108,11 +108,9 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     {
         let contents = &mut machine.current().contents;
         // SAFETY: the arguments of a kernel of this name.
-        let effect =
-            unsafe { integers::effect(kernel, arguments, |at, size| contents.known(at, size)) };
-        if let Some(effect) = effect {
-            integers::take_effect(contents, effect);
-        }
+        let effects =
+            unsafe { integers::effects(kernel, arguments, |at, size| contents.known(at, size)) };
+        integers::take_effects(contents, effects);
     }
     let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match purpose {

@@ -39,6 +39,7 @@ mod nccl;
 mod nvml;
 mod report;
 mod runtime;
+mod sequences;
 mod solver;
 mod sparse;
 mod table;
