@@ -312,7 +312,7 @@ impl Report<'_> {
             (Carries::Tight, "tight", self.styles.warn),
             (Carries::No, "too small", self.styles.bad),
             (Carries::Unknown, "not known", self.styles.faint),
-            (Carries::NoKernels, "too old", self.styles.faint),
+            (Carries::NoKernels, "no kernels", self.styles.faint),
         ];
         let says_nothing =
             |it: &CardFit| matches!(it.carries, Carries::Unknown | Carries::NoKernels);
@@ -329,7 +329,7 @@ impl Report<'_> {
             if !ids.is_empty() {
                 let mut ids = ids.join(", ");
                 if carries == Carries::NoKernels {
-                    ids.push_str(" (this PyTorch has no kernels for them)");
+                    ids.push_str(" (in this PyTorch)");
                 }
                 write!(f, "  {}{:pad$}", style.of(title), "", pad = 11 - title.len())?;
                 self.wrapped(f, &ids, 13, 13)?;
