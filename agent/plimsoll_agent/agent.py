@@ -177,8 +177,7 @@ class Agent:
         self._phantom.step()
         if self._meter is not None:
             self._meter.step_ended(step)
-        if step == 1:
-            ranks.wait_for_watchdog(self._torch)
+        ranks.wait_for_watchdog(step)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use crate::completion::Order;
+
 /// The imitated card, and how many of it the machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
@@ -45,6 +47,8 @@ pub struct Card {
     pub cudnn_json: String,
     /// What share of unknown elements `nonzero()` finds, in millionths; `None` if nobody said.
     pub assumed_nonzero_millionths: Option<u64>,
+    /// When queued work is done.
+    pub order: Order,
 }
 
 impl Card {
@@ -70,6 +74,7 @@ impl Card {
             driver_version: 13_000,
             cudnn_json: String::new(),
             assumed_nonzero_millionths: None,
+            order: Order::AtOnce,
         }
     }
 
@@ -121,6 +126,7 @@ impl Card {
             "driver_version" => number(value, &mut self.driver_version),
             "cudnn_json" => self.cudnn_json = value.to_owned(),
             "assumed_nonzero_millionths" => self.assumed_nonzero_millionths = value.parse().ok(),
+            "order" if value == "late" => self.order = Order::Late,
             _ => {}
         }
     }

@@ -8,6 +8,7 @@
 //! known numbers is computed. Of everything else the user may say what share is found
 //! (`plimsoll predict --assume nonzero=0.1`); unless told, nothing is, and the report says where.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
@@ -51,6 +52,16 @@ pub struct Count {
     /// How many there are.
     items: u64,
     unique: bool,
+}
+
+thread_local! {
+    /// Whether the calling thread is where every element is known to be found.
+    static FINDS_ALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on the calling thread finds every element of a mask, or what is known and assumed of it.
+pub fn find_all(all: bool) {
+    FINDS_ALL.set(all);
 }
 
 /// The most bytes that are computed for a value to be known.
@@ -193,6 +204,9 @@ impl Count {
         if let Some(count) = self.known(contents) {
             return count;
         }
+        if FINDS_ALL.get() {
+            return self.items;
+        }
         let Some(share) = assumed() else {
             report::approximate(
                 "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1",
@@ -245,6 +259,15 @@ mod tests {
         assert_eq!(Kernel::of(topk), Some(Kernel::TopK));
         assert_eq!(Kernel::of(wide), None, "64-bit positions have another layout");
         assert_eq!(Kernel::of(b"_ZN2at6native13reduce_kernelE"), None);
+    }
+
+    #[test]
+    fn a_mask_of_what_every_rank_has_finds_all() {
+        let count = Count { operand: 4096, width: 1, items: 16, unique: false };
+        find_all(true);
+        assert_eq!(count.answer(&Contents::default()), 16);
+        find_all(false);
+        assert_eq!(count.answer(&Contents::default()), 0);
     }
 
     #[test]
