@@ -222,8 +222,8 @@ class Agent:
         if step == 1:
             if self._memory.started:
                 first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
-            if not self._is_real:
-                ranks.wait_for_watchdog(self._torch)
+        if not self._is_real:
+            ranks.wait_for_watchdog(step)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 

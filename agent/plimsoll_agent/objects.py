@@ -7,6 +7,7 @@ imagined, the list of who would have received stays as it is, and the report say
 """
 
 import functools
+import inspect
 import pickle
 
 
@@ -34,22 +35,23 @@ class Objects:
     def _instead_of(self, real, ours):
         @functools.wraps(real)
         def call(*args, **kwargs):
-            group = self._group(real, args, kwargs)
+            try:
+                given = signature.bind(*args, **kwargs)
+            except TypeError:
+                return real(*args, **kwargs)
+            group = self._group(given)
             if group is None or not self._is_on_device(group):
                 return real(*args, **kwargs)
-            return ours(real, *args, **kwargs)
+            # By position: the names of the arguments are PyTorch's affair.
+            given.apply_defaults()
+            return ours(real, *given.args)
 
+        signature = inspect.signature(real)
         return call
 
-    def _group(self, real, args, kwargs):
+    def _group(self, given):
         """The group of a call; None if this process is in none, which is the real function's affair."""
-        import inspect
-
-        try:
-            bound = inspect.signature(real).bind(*args, **kwargs)
-        except TypeError:
-            return None
-        group = bound.arguments.get("group") or (self._c10d._get_default_group() if self._c10d.is_initialized() else None)
+        group = given.arguments.get("group") or (self._c10d._get_default_group() if self._c10d.is_initialized() else None)
         is_in_it = group is not None and not self._c10d._rank_not_in_group(group)
         return group if is_in_it else None
 

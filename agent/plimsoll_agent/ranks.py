@@ -7,6 +7,7 @@ bookkeeping runs over the phantom's NCCL. What crosses the host (gloo groups, th
 if every other rank said what this one says.
 """
 
+import ctypes
 import functools
 import os
 import sys
@@ -17,7 +18,7 @@ from importlib.machinery import PathFinder
 from plimsoll_agent import frames
 from plimsoll_agent.guard import failed
 from plimsoll_agent.objects import Objects
-from plimsoll_agent.phantom import tell_group_size
+from plimsoll_agent.phantom import function, tell_group_size
 
 WORLD = "PLIMSOLL_WORLD"
 """How many ranks are imagined, this one included: set by the command line or by us at a launcher."""
@@ -45,6 +46,8 @@ def install(torch, recording, phantom):
     for name, function in objects.replacements().items():
         _replace(torch, name, function)
     _wrap_destroy(torch, phantom)
+    _wrap_reducer(torch)
+    _wrap_sync_batch_norm()
     global _imagine
     _imagine = functools.lru_cache(maxsize=None)(_Imagined(torch, recording).install)
     if os.environ.get(WORLD):
@@ -60,13 +63,61 @@ def _replace(torch, name, by):
         setattr(torch.distributed, name, by)
 
 
-def wait_for_watchdog(torch):
-    """PyTorch's thread looks every 100 ms for collectives that are done, and lets go of DDP's first buckets.
+WATCHED_STEPS = 20
+"""After which what a step leaves to the watchdog has been seen often enough."""
 
-    Real steps leave it the time, most of the time; here the second one would begin at once.
+
+def wait_for_watchdog(step):
+    """PyTorch's thread looks every 100 ms for collectives that are done, and lets go of what they hold.
+
+    That it has looked after a step, and not in the middle of the next one, makes every run the same.
     """
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        time.sleep(0.35)
+    unseen = function("plimsoll_phantom_unseen")
+    if unseen is None or step > WATCHED_STEPS:
+        return
+    unseen.argtypes, unseen.restype = [], ctypes.c_size_t
+    end = time.monotonic() + 1.0
+    looked = False
+    while unseen() and time.monotonic() < end:
+        looked = True
+        time.sleep(0.005)
+    if looked:
+        time.sleep(0.005)  # It has our answer, and needs a moment to act on it.
+
+
+def _wrap_reducer(torch):
+    """DDP's reducer waits for futures, not for works, so its buckets are held until the watchdog has looked."""
+    make = getattr(torch.distributed, "Reducer", None)
+    holds = function("plimsoll_phantom_watchdog_holds")
+    if make is None or holds is None:
+        return
+
+    @functools.wraps(make, updated=())
+    def Reducer(*args, **kwargs):
+        holds()
+        return make(*args, **kwargs)
+
+    torch.distributed.Reducer = Reducer
+
+
+def _wrap_sync_batch_norm():
+    """It keeps the statistics of the ranks that have an input, by a mask; ours has one, and so have the others."""
+    batch_norm = sys.modules["torch.nn.modules._functions"].SyncBatchNorm
+    find_all = function("plimsoll_phantom_find_all")
+    if find_all is None:
+        return
+    find_all.argtypes, find_all.restype = [ctypes.c_bool], None
+    real = batch_norm.forward
+
+    @functools.wraps(real)
+    def forward(ctx, input, *args, **kwargs):
+        find_all(input.numel() != 0)
+        try:
+            return real(ctx, input, *args, **kwargs)
+        finally:
+            find_all(False)
+
+    batch_norm.forward = staticmethod(forward)
 
 
 def _wrap_destroy(torch, phantom):

@@ -143,6 +143,14 @@ def test_two_ranks_of_two_h200s_are_met(plimsoll, name):
     assert said == [[it["max_allocated"], it["max_reserved"]] for it in truth["steps"]]
     # The whole device, NCCL and context included.
     assert abs(ran.report["peak_device_bytes"] / truth["device_used"] - 1) < 0.005
+    late = ran.report.get("late")
+    if "late" not in truth:
+        assert late is None and "order" not in notes(ran), ran.report["notes"]
+        return
+    # The other rank had DDP's first buckets for longer: a race, of which this is the other end.
+    expected = [truth["late"]["max_allocated"], truth["late"]["max_reserved"]]
+    assert [late["allocated_bytes"], late["reserved_bytes"]] == expected
+    assert truth["late"]["device_used"] <= ran.report["safe_bytes"] and "order" in notes(ran), ran.report
 
 
 def test_a_launcher_without_the_rank_that_was_asked_for_says_so(plimsoll):

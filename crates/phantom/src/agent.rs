@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int};
 
 use crate::counts;
 use crate::machine;
+use crate::nccl;
 use crate::report;
 
 /// The version of this interface.
@@ -19,8 +20,10 @@ pub extern "C" fn plimsoll_phantom_abi() -> c_int {
 /// `out` must be valid for `room` bytes, or `room` zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) -> usize {
-    let devices = machine::lock().map(|it| it.report()).unwrap_or_default();
-    let json = report::json(&devices);
+    let (devices, hurried) =
+        machine::lock().map(|it| (it.report(), it.hurried())).unwrap_or_default();
+    let hurried = if nccl::has_ranks() { hurried } else { 0 };
+    let json = report::json(&devices, hurried);
     if !out.is_null() {
         let length = json.len().min(room);
         // SAFETY: at most `room` bytes, which the caller vouches for.
@@ -33,6 +36,25 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_phantom_steps(steps: u64) {
     machine::finish_steps(steps);
+}
+
+/// From now on something (the gradient buckets of `DistributedDataParallel`) holds memory until `PyTorch`'s
+/// watchdog thread has seen that a collective is done.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_watchdog_holds() {
+    machine::watchdog_holds();
+}
+
+/// How many collectives that thread has to look at now, if somebody is to let go of memory then.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_unseen() -> usize {
+    machine::lock().map_or(0, |it| it.unseen())
+}
+
+/// Whether the calling thread is where every element of a mask is known to be found.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_find_all(all: bool) {
+    counts::find_all(all);
 }
 
 /// Sets the function that is called, on the reading thread, when the program copies bytes to the

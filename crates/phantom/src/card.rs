@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::completion::Order;
+
 /// The imitated card, and how many of it the machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
@@ -47,6 +49,8 @@ pub struct Card {
     pub assumed_nonzero_millionths: Option<u64>,
     /// And that `unique()` leaves.
     pub assumed_unique_millionths: Option<u64>,
+    /// When queued work is done.
+    pub order: Order,
 }
 
 impl Card {
@@ -73,6 +77,7 @@ impl Card {
             cudnn_json: String::new(),
             assumed_nonzero_millionths: None,
             assumed_unique_millionths: None,
+            order: Order::AtOnce,
         }
     }
 
@@ -125,6 +130,7 @@ impl Card {
             "cudnn_json" => self.cudnn_json = value.to_owned(),
             "assumed_nonzero_millionths" => self.assumed_nonzero_millionths = value.parse().ok(),
             "assumed_unique_millionths" => self.assumed_unique_millionths = value.parse().ok(),
+            "order" if value == "late" => self.order = Order::Late,
             _ => {}
         }
     }

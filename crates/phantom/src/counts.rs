@@ -244,6 +244,9 @@ impl Count {
         if let Some(count) = self.known(contents) {
             return count;
         }
+        if FINDS_ALL.get() && self.what == What::NonZero {
+            return self.items;
+        }
         let keeps_all = KEEPS_ALL.get();
         match self.what {
             What::Indices => {
@@ -303,7 +306,16 @@ impl Count {
 const MILLIONTHS: u64 = 1_000_000;
 
 thread_local! {
+    /// Whether the calling thread is where every element is known to be found.
+    static FINDS_ALL: Cell<bool> = const { Cell::new(false) };
+    /// Whether it is where every element may be kept.
     static KEEPS_ALL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on the calling thread finds every element of a mask, or what is known and assumed of it: in
+/// code whose mask says which ranks have an input.
+pub fn find_all(all: bool) {
+    FINDS_ALL.set(all);
 }
 
 /// Whether this thread is in code that bounds by itself what it keeps (torchvision's detectors): there,
@@ -338,6 +350,15 @@ mod tests {
         assert_eq!(Kernel::of(topk), Some(Kernel::TopK));
         assert_eq!(Kernel::of(wide), None, "64-bit positions have another layout");
         assert_eq!(Kernel::of(b"_ZN2at6native13reduce_kernelE"), None);
+    }
+
+    #[test]
+    fn a_mask_of_what_every_rank_has_finds_all() {
+        let count = Count { operand: 4096, width: 1, items: 16, what: What::NonZero };
+        find_all(true);
+        assert_eq!(count.answer(&Contents::default()), 16);
+        find_all(false);
+        assert_eq!(count.answer(&Contents::default()), 0);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod agent;
 mod blas;
 mod blocks;
 mod card;
+mod completion;
 mod contents;
 mod copy;
 mod counts;

@@ -2,12 +2,13 @@
 //! process. One lock around it; every entry point takes it, answers and lets go.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::card::{self, Card};
+use crate::completion::{Completion, Mark, Order};
 use crate::memory::DeviceMemory;
 use crate::report::{self, DeviceReport};
 
@@ -23,6 +24,8 @@ static MACHINE: OnceLock<Option<Mutex<Machine>>> = OnceLock::new();
 
 /// Training steps that are over.
 static STEPS: AtomicU64 = AtomicU64::new(0);
+/// Whether something holds memory until a watchdog has seen that a collective is done.
+static WATCHDOG_HOLDS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// The device of `cudaSetDevice`, per thread as in CUDA.
@@ -51,6 +54,11 @@ pub struct Machine {
     graphs: BTreeMap<u64, u64>,
     /// Streams that were created, with their priorities.
     streams: BTreeMap<u64, i32>,
+    completion: Completion,
+    /// Streams with a collective after which no event was recorded yet.
+    collectives: BTreeSet<u64>,
+    /// Events after collectives that no watchdog knows to be done.
+    unseen: BTreeSet<u64>,
     next_handle: u64,
     /// How long all work took that was queued so far.
     clock: Duration,
@@ -60,6 +68,8 @@ pub struct Machine {
 struct Event {
     /// When, by the machine's clock, and by the host's.
     recorded: Option<(Duration, Instant)>,
+    /// The work before it.
+    after: Mark,
     /// Training steps that were over when it was recorded.
     step: u64,
     /// The capture that the event was recorded in.
@@ -110,6 +120,11 @@ pub fn finish_steps(steps: u64) {
     STEPS.fetch_add(steps, Ordering::Relaxed);
 }
 
+/// From now on it matters when a watchdog looks. Does not begin the use of a device.
+pub fn watchdog_holds() {
+    WATCHDOG_HOLDS.store(true, Ordering::Relaxed);
+}
+
 /// The calling thread's device.
 pub fn current_device() -> u32 {
     CURRENT.get()
@@ -145,6 +160,9 @@ impl Machine {
             capturing: BTreeMap::new(),
             graphs: BTreeMap::new(),
             streams: BTreeMap::new(),
+            completion: Completion::new(card.order),
+            collectives: BTreeSet::new(),
+            unseen: BTreeSet::new(),
             next_handle: 0x5500_0000_1000,
             clock: Duration::ZERO,
         }
@@ -193,36 +211,97 @@ impl Machine {
     pub fn destroy_stream(&mut self, stream: u64) {
         self.streams.remove(&stream);
         self.capturing.remove(&stream);
+        self.completion.forget(stream);
     }
 
     /// `cudaEventCreate...`.
     pub fn create_event(&mut self) -> u64 {
         let event = self.handle();
-        self.events.insert(event, Event { recorded: None, step: 0, capture: None });
+        let it = Event { recorded: None, after: Mark::default(), step: 0, capture: None };
+        self.events.insert(event, it);
         event
     }
 
     /// `cudaEventDestroy`.
     pub fn destroy_event(&mut self, event: u64) {
         self.events.remove(&event);
+        self.unseen.remove(&event);
     }
 
-    /// `cudaEventRecord`: everything before it is done at once.
+    /// `cudaEventRecord`.
     pub fn record(&mut self, event: u64, stream: u64) -> Result<(), Invalid> {
         let capture = self.capturing.get(&stream).copied();
         let step = STEPS.load(Ordering::Relaxed);
-        let event = self.events.get_mut(&event).ok_or(Invalid)?;
-        *event = Event { recorded: Some((self.clock, Instant::now())), step, capture };
+        let after = self.completion.mark(line(stream));
+        let it = self.events.get_mut(&event).ok_or(Invalid)?;
+        *it = Event { recorded: Some((self.clock, Instant::now())), after, step, capture };
+        if self.collectives.remove(&stream) {
+            self.unseen.insert(event);
+        }
         Ok(())
     }
 
-    /// Whether the training step that `event` was recorded in is over, or so much time has passed that
-    /// nothing trains here.
-    pub fn is_long_past(&self, event: u64) -> bool {
-        const LONG: Duration = Duration::from_secs(5);
+    /// `cudaEventQuery`: whether the work before `event` is done.
+    pub fn is_done(&mut self, event: u64) -> bool {
+        self.events.get(&event).is_none_or(|it| self.completion.ask(it.after))
+    }
+
+    /// `cudaStreamQuery`.
+    pub fn is_idle(&mut self, stream: u64) -> bool {
+        self.completion.ask(self.completion.mark(line(stream)))
+    }
+
+    /// `cudaEventSynchronize`.
+    pub fn wait_for_event(&mut self, event: u64) {
+        if let Some(it) = self.events.get(&event) {
+            self.completion.finish(it.after);
+        }
+    }
+
+    /// `cudaStreamSynchronize`, and what else makes the host wait for a stream.
+    pub fn wait_for_stream(&mut self, stream: u64) {
+        self.completion.finish(self.completion.mark(line(stream)));
+    }
+
+    /// `cudaDeviceSynchronize`, and what else makes the host wait for everything.
+    pub fn wait_for_all(&mut self) {
+        self.completion.finish_all();
+    }
+
+    /// A watchdog asks whether the work before `event` is done; see [`Machine::is_due`].
+    pub fn is_seen(&mut self, event: u64) -> bool {
+        let is_due = self.is_due(event);
+        if is_due && self.unseen.remove(&event) && WATCHDOG_HOLDS.load(Ordering::Relaxed) {
+            self.completion.hurried += 1;
+        }
+        is_due
+    }
+
+    /// Whether a watchdog may see that the work before `event` is done: in terms of training steps, so
+    /// that it sees the same every time.
+    fn is_due(&self, event: u64) -> bool {
+        // So long that nothing trains here.
+        const LONG: Duration = Duration::from_secs(30);
         let Some(it) = self.events.get(&event) else { return true };
-        it.step < STEPS.load(Ordering::Relaxed)
+        let steps_later = match self.completion.order() {
+            Order::AtOnce => 1,
+            Order::Late => 2,
+        };
+        it.step + steps_later <= STEPS.load(Ordering::Relaxed)
             || it.recorded.is_none_or(|(_, at)| LONG <= at.elapsed())
+    }
+
+    /// Collectives that a watchdog has to look at now, if somebody is to let go of memory then.
+    pub fn unseen(&self) -> usize {
+        if !WATCHDOG_HOLDS.load(Ordering::Relaxed) {
+            return 0;
+        }
+        self.unseen.iter().filter(|it| self.is_due(**it)).count()
+    }
+
+    /// How often the program was told that work is done before a slower device would say so.
+    pub fn hurried(&self) -> u64 {
+        self.completion.hurried
     }
 
     /// Milliseconds between two recorded events, never zero: scripts divide by it. No host's clock: a
@@ -243,7 +322,9 @@ impl Machine {
 
     /// `cudaStreamWaitEvent`: a stream that waits for a captured event joins its capture.
     pub fn wait(&mut self, stream: u64, event: u64) {
-        let capture = self.events.get(&event).and_then(|it| it.capture);
+        let Some(it) = self.events.get(&event) else { return };
+        self.completion.wait(line(stream), it.after);
+        let capture = it.capture;
         if let Some(capture) = capture.filter(|it| self.captures.contains_key(it)) {
             self.capturing.insert(stream, capture);
         }
@@ -282,11 +363,18 @@ impl Machine {
     /// Work is queued on `stream`; a capture counts it.
     pub fn work(&mut self, stream: u64) {
         self.spend(LAUNCH);
+        self.completion.queue(line(stream));
         if let Some(id) = self.capturing.get(&stream)
             && let Some(capture) = self.captures.get_mut(id)
         {
             capture.nodes += 1;
         }
+    }
+
+    /// A collective is queued on `stream`.
+    pub fn collective(&mut self, stream: u64) {
+        self.work(stream);
+        self.collectives.insert(stream);
     }
 
     /// What the devices have to report.
@@ -302,6 +390,13 @@ impl Machine {
             })
             .collect()
     }
+}
+
+/// What stands for a stream where its work is counted: each device has a default stream of its own.
+fn line(stream: u64) -> u64 {
+    /// `cudaStreamLegacy` and `cudaStreamPerThread`.
+    const NAMED: u64 = 2;
+    if stream <= NAMED { current_device().into() } else { stream }
 }
 
 /// Reserves address space that nothing else in the process can get, without memory behind it, so
@@ -369,14 +464,23 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_long_past_when_its_step_is_over() {
-        let mut machine = machine();
-        let event = machine.create_event();
-        machine.record(event, 0).expect("an event");
-        assert!(!machine.is_long_past(event));
-        finish_steps(1);
-        assert!(machine.is_long_past(event));
-        assert!(machine.is_long_past(event + 1), "no such event");
+    fn a_watchdog_sees_a_collective_when_its_step_is_over_or_a_step_later() {
+        for (order, steps) in [(Order::AtOnce, 1), (Order::Late, 2)] {
+            let mut machine = machine();
+            machine.completion = Completion::new(order);
+            watchdog_holds();
+            let event = machine.create_event();
+            machine.collective(7);
+            machine.record(event, 7).expect("an event");
+            for _ in 0..steps {
+                assert_eq!((machine.is_seen(event), machine.unseen()), (false, 0), "{order:?}");
+                finish_steps(1);
+            }
+            assert_eq!(machine.unseen(), 1, "{order:?}");
+            assert!(machine.is_seen(event));
+            assert_eq!((machine.unseen(), machine.hurried()), (0, 1), "{order:?}");
+            assert!(machine.is_seen(event + 1), "no such event");
+        }
     }
 
     #[test]

@@ -84,7 +84,9 @@ pub struct DeviceReport {
 }
 
 /// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
-pub fn json(devices: &[DeviceReport]) -> String {
+///
+/// `hurried` is how often the program was told that work is done before a slower device would say so.
+pub fn json(devices: &[DeviceReport], hurried: u64) -> String {
     let mut out = String::from(r#"{"devices":["#);
     for (i, it) in devices.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
@@ -94,7 +96,11 @@ pub fn json(devices: &[DeviceReport]) -> String {
             it.total, it.context, it.used, it.peak, it.other_peak
         );
     }
-    let _ = write!(out, r#"],"launches":{},"not_imitated":["#, LAUNCHES.load(Ordering::Relaxed));
+    let _ = write!(
+        out,
+        r#"],"launches":{},"hurried":{hurried},"not_imitated":["#,
+        LAUNCHES.load(Ordering::Relaxed)
+    );
     let refusals = NOT_IMITATED.lock().unwrap_or_else(PoisonError::into_inner);
     for (i, (name, it)) in refusals.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
@@ -146,13 +152,15 @@ mod tests {
         assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
         assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
         approximate("events are always complete");
-        let json = json(&[DeviceReport { total: 10, context: 2, used: 4, peak: 6, other_peak: 1 }]);
+        let json =
+            json(&[DeviceReport { total: 10, context: 2, used: 4, peak: 6, other_peak: 1 }], 3);
         assert!(json.contains(
             r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
         ));
         assert!(
             json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1}"#)
         );
+        assert!(json.contains(r#""hurried":3,"#));
         assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));
     }
 }

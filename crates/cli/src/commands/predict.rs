@@ -60,8 +60,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
 
     let cache = Cache::open()?;
-    let (ended, folders) =
-        run_script(args, (&card, &conf, ranks), &command, &cache, json_on_stdout)?;
+    let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
+    let (ended, folders) = run_script(args, (&card, &conf, ranks), &command, &cache, output)?;
     if let Some(sink) = record {
         let what =
             record::What { mode: "predict", command: &args.command, phantom_conf: Some(&conf) };
@@ -71,6 +71,14 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let (recordings, unread) = read(&folders);
     let mut prediction = prediction::predict(&recordings, &card, facts(args, &ended));
     prediction.notes.extend(unread);
+    if prediction::depends_on_order(&recordings) && prediction.outcome == Outcome::Fits {
+        // A race on a real device: the other end of it is run as well.
+        let conf = conf + "order = late\n";
+        let nowhere = ScriptOutput::Nowhere;
+        let (ended, folders) = run_script(args, (&card, &conf, ranks), &command, &cache, nowhere)?;
+        let late = prediction::predict(&read(&folders).0, &card, facts(args, &ended));
+        prediction.cover(&late);
+    }
     if args.gpu.is_none() {
         prediction.notes.push(remark("no-gpu-chosen", NO_GPU_CHOSEN));
     }
@@ -166,7 +174,7 @@ fn run_script(
     (card, conf, ranks): (&Card, &str, Ranks),
     command: &ScriptCommand,
     cache: &Cache,
-    json_on_stdout: bool,
+    output: ScriptOutput,
 ) -> anyhow::Result<(Ended, Vec<ProcessFolder>)> {
     let bundle = Bundle::unpack(cache)?;
     // Dropped last: until the folder is gone, Ctrl-C waits.
@@ -178,7 +186,6 @@ fn run_script(
         (false, Some(n)) => Stop::Steps(n),
         (false, None) => Stop::Steady,
     };
-    let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
     let mut progress = (!args.quiet && io::stderr().is_terminal())
         .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
     let launch = Launch {

@@ -6,6 +6,7 @@ mod answer;
 pub(crate) mod categories;
 pub(crate) mod device_run;
 mod notes;
+mod order;
 pub(crate) mod origins;
 pub(crate) mod stacks;
 pub(crate) mod steps;
@@ -17,6 +18,7 @@ pub use answer::{
     Outcome, Peaks, Prediction, Rank, RunFacts, ScriptExit, StepPeaks, Verdict,
 };
 pub use notes::Note;
+pub use order::depends_on_order;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -47,6 +49,7 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
             first_step: None,
             first_step_facts: None,
             steady_state: None,
+            late: None,
             context: card.context,
             other: Bytes::ZERO,
             safe: nothing.device,
@@ -96,6 +99,7 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
         first_step: curve.first.map(with_card),
         first_step_facts: run.recording.largest_first_step().cloned(),
         steady_state: curve.later.map(with_card),
+        late: None,
         context,
         other,
         safe,

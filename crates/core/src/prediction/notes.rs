@@ -94,6 +94,13 @@ pub enum Note {
         /// What was assumed.
         context: Bytes,
     },
+    /// What the process takes depends on when work is done, which is a race on a real device.
+    Order {
+        /// The peak where work is done as soon as it is queued, and PyTorch's watchdog looks after each step.
+        at_once: Bytes,
+        /// The peak where it is done as late as it may be, and the watchdog looks a step later.
+        late: Bytes,
+    },
     /// Something that could not be read, in words.
     Unread(String),
     /// A sentence from the agent, with its code.
@@ -239,6 +246,7 @@ impl Note {
             Note::NoPhases => "no-phases",
             Note::MuchUnknown { .. } => "much-unknown",
             Note::ContextDerived { .. } => "context-derived",
+            Note::Order { .. } => "order",
             Note::Unread(_) => "unread",
             Note::Remark { code, .. } => code,
         }
@@ -325,6 +333,11 @@ impl fmt::Display for Note {
             Note::Mismatches(count) => write!(
                 f,
                 "{count} events of the recording are not what the allocator would have done; numbers may be off"
+            ),
+            Note::Order { at_once, late } => write!(
+                f,
+                "what the process takes depends on when PyTorch's threads and the GPU are done, a race on real GPUs: {at_once} \
+                 if soon, {late} if late; the safe number covers both"
             ),
             Note::NoPhases => f.write_str(
                 "the agent marked no phases: categories are derived from stacks and lifetimes",

@@ -9,6 +9,9 @@ pub struct PhantomReport {
     pub devices: Vec<PhantomDevice>,
     /// Kernels that it did not run.
     pub launches: u64,
+    /// How often work of a job of several ranks was said to be done before a slower device would say so,
+    /// where memory depends on it.
+    pub hurried: u64,
     /// Calls answered with an error, because we do not imitate them.
     pub not_imitated: Vec<NotImitated>,
     /// Calls answered with something near the truth.

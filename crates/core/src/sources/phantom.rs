@@ -21,6 +21,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> 
             res.devices = report.devices;
         }
         res.launches = res.launches.max(report.launches);
+        res.hurried = res.hurried.max(report.hurried);
         res.unknown_reads = res.unknown_reads.max(report.unknown_reads);
         res.unknown_read_bytes = res.unknown_read_bytes.max(report.unknown_read_bytes);
         res.not_imitated.extend(report.not_imitated);
@@ -58,6 +59,7 @@ struct LogLine {
 pub(super) struct ReportLine {
     devices: Vec<DeviceLine>,
     launches: u64,
+    hurried: u64,
     not_imitated: Vec<NotImitatedLine>,
     approximated: Vec<ApproximatedLine>,
     unknown_reads: ReadsLine,
@@ -113,6 +115,7 @@ impl From<ReportLine> for PhantomReport {
         PhantomReport {
             devices: it.devices.into_iter().map(device).collect(),
             launches: it.launches,
+            hurried: it.hurried,
             not_imitated: it.not_imitated.into_iter().map(not_imitated).collect(),
             approximated: it.approximated.into_iter().map(approximated).collect(),
             unknown_reads: it.unknown_reads.count,
@@ -129,14 +132,14 @@ mod tests {
     fn the_last_devices_count_and_calls_add_up() {
         let log = r#"{"kind":"phantom","devices":[{"total_bytes":100,"used_bytes":1}]}
 {"kind":"not_imitated","name":"cudaFoo","library":"cudart","answer":"error 801"}
-{"devices":[{"total_bytes":100,"used_bytes":2}],"launches":3}
+{"devices":[{"total_bytes":100,"used_bytes":2}],"launches":3,"hurried":2}
 "#;
         let mut warnings = Vec::new();
         let report = read(log.as_bytes(), &mut warnings).unwrap();
         assert_eq!(warnings, []);
         assert_eq!(report.devices[0].used, Bytes(2));
         assert_eq!(report.not_imitated[0].name, "cudaFoo");
-        assert_eq!(report.launches, 3);
+        assert_eq!((report.launches, report.hurried), (3, 2));
         assert_eq!(read(b"", &mut warnings), None);
     }
 }

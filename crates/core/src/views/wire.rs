@@ -53,6 +53,9 @@ struct PredictionWire<'a> {
     headroom_bytes: Option<u64>,
     first_step: Option<PeaksWire>,
     steady_state: Option<PeaksWire>,
+    /// The peaks with work done as late as it may be, where that matters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late: Option<PeaksWire>,
     peak_at: Option<MomentWire>,
     /// Sums to `peak_device_bytes`.
     categories: BTreeMap<&'static str, u64>,
@@ -206,6 +209,7 @@ impl<'a> From<&'a Prediction> for PredictionWire<'a> {
             headroom_bytes: it.headroom().map(|it| it.0),
             first_step: it.first_step.map(PeaksWire::from),
             steady_state: it.steady_state.map(PeaksWire::from),
+            late: it.late.map(PeaksWire::from),
             peak_at: it.peak_moment.map(MomentWire::from),
             categories,
             top_lines: it.top_lines.iter().map(LineWire::from).collect(),

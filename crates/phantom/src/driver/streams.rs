@@ -4,7 +4,7 @@ use std::ffi::{c_float, c_int, c_uint, c_void};
 
 use super::context;
 use crate::machine::current_device;
-use crate::runtime::{self, INVALID_VALUE, LaunchConfig, SUCCESS, answer, launched};
+use crate::runtime::{self, INVALID_VALUE, LaunchConfig, answer, launched};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(stream: *mut u64, _flags: c_uint) -> i32 {
@@ -166,6 +166,6 @@ pub unsafe extern "C" fn cuOccupancyMaxActiveClusters(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuStreamSynchronize(_stream: u64) -> i32 {
-    SUCCESS
+pub extern "C" fn cuStreamSynchronize(stream: u64) -> i32 {
+    runtime::cudaStreamSynchronize(stream)
 }

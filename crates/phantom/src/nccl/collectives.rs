@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use super::communicators;
+use super::communicators::{self, Communicator, Use};
 use super::values::{self, Kind, Reduction};
 use super::{INVALID_ARGUMENT, SUCCESS, UNHANDLED_CUDA_ERROR};
 use crate::contents::Contents;
@@ -14,7 +14,7 @@ use crate::report;
 fn on_device(to: *const c_void, stream: u64, change: impl FnOnce(&mut Contents, u64)) -> i32 {
     report::LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let Some(mut machine) = machine::lock() else { return UNHANDLED_CUDA_ERROR };
-    machine.work(stream);
+    machine.collective(stream);
     let at = to as u64;
     if let Some((device, ..)) = machine.device_of(at) {
         change(&mut machine.devices[device].contents, at);
@@ -22,14 +22,32 @@ fn on_device(to: *const c_void, stream: u64, change: impl FnOnce(&mut Contents, 
     SUCCESS
 }
 
-/// The communicator and the type of a collective, or NCCL's error for a wrong one.
+/// The communicator and the type of a collective, or NCCL's error for a wrong one, or for a card without
+/// room for what this use of the communicator takes.
 macro_rules! of {
-    ($communicator:expr, $datatype:expr) => {
+    ($communicator:expr, $datatype:expr, $how:expr) => {
         match (communicators::find($communicator), Kind::of($datatype)) {
-            (Some(communicator), Some(kind)) => (communicator, kind),
+            (Some(communicator), Some(kind)) => match communicators::connect($communicator, $how) {
+                Ok(()) => (communicator, kind),
+                Err(refused) => return super::error(refused),
+            },
             _ => return INVALID_ARGUMENT,
         }
     };
+}
+
+fn is_root(communicator: u64, root: c_int) -> bool {
+    communicators::find(communicator).is_some_and(|it| it.rank == root)
+}
+
+/// The bytes of `count` elements, and where a buffer of one such part for each rank has ours.
+fn part(from: *const c_void, count: usize, kind: Kind, it: Communicator) -> (u64, u64) {
+    let size = bytes(count, kind);
+    (size, (from as u64).saturating_add(it.slot().saturating_mul(size)))
+}
+
+fn bytes(count: usize, kind: Kind) -> u64 {
+    (count as u64).saturating_mul(kind.width())
 }
 
 #[unsafe(no_mangle)]
@@ -42,7 +60,7 @@ pub extern "C" fn ncclAllReduce(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (it, kind) = of!(communicator, datatype);
+    let (it, kind) = of!(communicator, datatype, Use::Ring);
     on_device(to, stream, |contents, at| {
         values::reduce(
             contents,
@@ -66,7 +84,7 @@ pub extern "C" fn ncclReduce(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (it, _) = of!(communicator, datatype);
+    let (it, _) = of!(communicator, datatype, Use::Ring);
     if it.rank != root {
         return on_device(from, stream, |_, _| {});
     }
@@ -83,9 +101,8 @@ pub extern "C" fn ncclReduceScatter(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (it, kind) = of!(communicator, datatype);
-    let size = (count as u64).saturating_mul(kind.width());
-    let own = (from as u64).saturating_add(it.slot().saturating_mul(size));
+    let (it, kind) = of!(communicator, datatype, Use::Ring);
+    let (_, own) = part(from, count, kind, it);
     on_device(to, stream, |contents, at| {
         values::reduce(contents, at, own, count as u64, kind, Reduction::of(op, it.known_ranks));
     })
@@ -100,8 +117,8 @@ pub extern "C" fn ncclAllGather(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (it, kind) = of!(communicator, datatype);
-    let size = (count as u64).saturating_mul(kind.width());
+    let (it, kind) = of!(communicator, datatype, Use::Ring);
+    let size = bytes(count, kind);
     on_device(to, stream, |contents, at| {
         values::gather(contents, at, from as u64, size, it.known_ranks);
     })
@@ -117,11 +134,14 @@ pub extern "C" fn ncclGather(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (it, _) = of!(communicator, datatype);
+    let how = if is_root(communicator, root) { Use::Receive(None) } else { Use::Send(Some(root)) };
+    let (it, kind) = of!(communicator, datatype, how);
     if it.rank != root {
         return on_device(from, stream, |_, _| {});
     }
-    ncclAllGather(from, to, count, datatype, communicator, stream)
+    on_device(to, stream, |contents, at| {
+        values::gather(contents, at, from as u64, bytes(count, kind), it.known_ranks);
+    })
 }
 
 /// What `root` has, which is what we have: the target keeps, or gets, our values.
@@ -135,8 +155,8 @@ pub extern "C" fn ncclBroadcast(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (_, kind) = of!(communicator, datatype);
-    let size = (count as u64).saturating_mul(kind.width());
+    let (_, kind) = of!(communicator, datatype, Use::Ring);
+    let size = bytes(count, kind);
     on_device(to, stream, |contents, at| {
         if !from.is_null() && from as u64 != at {
             contents.copy(at, from as u64, size);
@@ -166,9 +186,8 @@ pub extern "C" fn ncclAlltoAll(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (it, kind) = of!(communicator, datatype);
-    let size = (count as u64).saturating_mul(kind.width());
-    let own = (from as u64).saturating_add(it.slot().saturating_mul(size));
+    let (it, kind) = of!(communicator, datatype, Use::Exchange);
+    let (size, own) = part(from, count, kind, it);
     on_device(to, stream, |contents, at| {
         values::gather(contents, at, own, size, it.known_ranks);
     })
@@ -184,9 +203,9 @@ pub extern "C" fn ncclScatter(
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (it, kind) = of!(communicator, datatype);
-    let size = (count as u64).saturating_mul(kind.width());
-    let own = (from as u64).saturating_add(it.slot().saturating_mul(size));
+    let how = if is_root(communicator, root) { Use::Send(None) } else { Use::Receive(Some(root)) };
+    let (it, kind) = of!(communicator, datatype, how);
+    let (size, own) = part(from, count, kind, it);
     on_device(to, stream, |contents, at| {
         if it.rank == root {
             contents.copy(at, own, size);
@@ -201,11 +220,11 @@ pub extern "C" fn ncclSend(
     from: *const c_void,
     _count: usize,
     datatype: c_int,
-    _peer: c_int,
+    peer: c_int,
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let _ = of!(communicator, datatype);
+    let _ = of!(communicator, datatype, Use::Send(Some(peer)));
     on_device(from, stream, |_, _| {})
 }
 
@@ -215,11 +234,11 @@ pub extern "C" fn ncclRecv(
     to: *mut c_void,
     count: usize,
     datatype: c_int,
-    _peer: c_int,
+    peer: c_int,
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (_, kind) = of!(communicator, datatype);
-    let size = (count as u64).saturating_mul(kind.width());
+    let (_, kind) = of!(communicator, datatype, Use::Receive(Some(peer)));
+    let size = bytes(count, kind);
     on_device(to, stream, |contents, at| contents.forget(at, size))
 }

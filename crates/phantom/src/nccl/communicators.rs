@@ -1,19 +1,46 @@
 //! The communicators of this process, and what they take on their devices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::machine;
 use crate::report;
 
-/// What NCCL took on each of two H200s joined by `NVLink` (NCCL 2.28, driver 580): `cudaMemGetInfo`
-/// less what `PyTorch` had reserved was 1594.9 MiB in a DDP run and 1608.9 MiB in an FSDP2 run, and
-/// 742 to 762 MiB, the context, in runs without NCCL. The smaller of the two, less the context of
-/// 760 MiB.
-const MEASURED: u64 = 835 << 20;
-/// What each further communicator took there once it had been used: 485 to 486 MiB, three times.
-const FURTHER: u64 = 486 << 20;
+/// The smallest piece of device memory; NCCL asks for each of its small tables by itself.
+const GRANULE: u64 = 2 << 20;
+/// Channels between two H200s joined by `NVLink` under NCCL 2.28: of rings, and from one peer to another.
+/// All that follows was measured there, with NCCL's own log of allocations and what the driver counted for
+/// the process.
+const RING_CHANNELS: u64 = 24;
+const PEER_CHANNELS: u64 = 32;
+/// What each channel takes to send, and to receive into: buffers of 0.5, 4.7 and 4 MiB.
+const SENDER: u64 = GRANULE;
+const RECEIVER: u64 = 5 * GRANULE;
+/// What a process takes at its first communicator: 349 MiB over the context of 760 MiB and the
+/// communicator were counted in DDP and FSDP2 runs, of which the kernels of the first collective are 186.
+const LIBRARY: u64 = 163 << 20;
+const RING_KERNELS: u64 = 186 << 20;
+/// And at the first message from one rank to another.
+const PEER_KERNELS: u64 = 58 << 20;
+
+/// Three tables for each channel, and three more where there is somebody to talk to: 198 MiB.
+const fn tables(ranks: u64) -> u64 {
+    3 * GRANULE * (PEER_CHANNELS + if 2 <= ranks { 1 } else { 0 })
+}
+
+/// What a communicator is used for; the first time that it is, it takes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// A collective over all ranks.
+    Ring,
+    /// To one rank, or to every other one.
+    Send(Option<i32>),
+    /// From one rank, or from every other one.
+    Receive(Option<i32>),
+    /// To and from every rank.
+    Exchange,
+}
 
 /// One rank's side of a communicator.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +53,17 @@ pub struct Communicator {
     pub rank: i32,
     /// The device that it lives on.
     pub device: u32,
-    /// The device memory that came with it.
-    memory: Option<u64>,
+}
+
+/// What a communicator holds on its device.
+#[derive(Debug, Default)]
+struct Holdings {
+    /// The device's handles of it.
+    memory: Vec<u64>,
+    rings: bool,
+    /// Ranks that it has sent to, and received from.
+    sent: BTreeSet<i32>,
+    received: BTreeSet<i32>,
 }
 
 impl Communicator {
@@ -46,9 +82,12 @@ pub enum Refused {
     Full,
 }
 
-static ALL: Mutex<BTreeMap<u64, Communicator>> = Mutex::new(BTreeMap::new());
+static ALL: Mutex<BTreeMap<u64, (Communicator, Holdings)>> = Mutex::new(BTreeMap::new());
+/// What is loaded once, by device and size.
+static LOADED: Mutex<BTreeSet<(u32, u64)>> = Mutex::new(BTreeSet::new());
 /// Sizes of groups by the color that they split with.
 static COLORS: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
+static HAS_RANKS: AtomicBool = AtomicBool::new(false);
 static RAN_OUT: AtomicBool = AtomicBool::new(false);
 static IDS: AtomicU64 = AtomicU64::new(1);
 
@@ -62,12 +101,17 @@ pub fn ran_out() -> bool {
     RAN_OUT.load(Ordering::Relaxed)
 }
 
+/// Whether there was ever a communicator of several ranks.
+pub fn has_ranks() -> bool {
+    HAS_RANKS.load(Ordering::Relaxed)
+}
+
 /// A communicator of `ranks`, in which we are `rank`, on `device`.
 pub fn create(ranks: i32, rank: i32, device: u32) -> Result<u64, Refused> {
     let (Ok(n), true) = (u64::try_from(ranks), (0..ranks).contains(&rank)) else {
         return Err(Refused::Argument);
     };
-    add(Communicator { ranks: n, known_ranks: n, rank, device, memory: None })
+    add(Communicator { ranks: n, known_ranks: n, rank, device })
 }
 
 /// The part of `parent` that chose `color`, in the order of `key`.
@@ -77,7 +121,7 @@ pub fn split(parent: u64, color: i32, key: i32) -> Result<u64, Refused> {
         COLORS.lock().unwrap_or_else(PoisonError::into_inner).get(&color).copied().unwrap_or(0);
     let ranks = if known_ranks == 0 { parent.ranks } else { known_ranks };
     // PyTorch gives the rank in the new group as the key.
-    add(Communicator { ranks, known_ranks, rank: key, device: parent.device, memory: None })
+    add(Communicator { ranks, known_ranks, rank: key, device: parent.device })
 }
 
 /// `color` stands for a group of `ranks`.
@@ -89,41 +133,110 @@ pub fn learn(color: i32, ranks: i32) {
 
 /// A communicator that lives.
 pub fn find(handle: u64) -> Option<Communicator> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).copied()
+    ALL.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).map(|it| it.0)
 }
 
 /// Takes the memory and gives the communicator a handle.
-fn add(mut communicator: Communicator) -> Result<u64, Refused> {
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut machine = machine::lock().ok_or(Refused::Argument)?;
-    let index = usize::try_from(communicator.device).map_err(|_| Refused::Argument)?;
-    let is_first = all.values().all(|it| it.device != communicator.device || it.ranks < 2);
-    let device = machine.devices.get_mut(index).ok_or(Refused::Argument)?;
+fn add(communicator: Communicator) -> Result<u64, Refused> {
+    let mut holdings = Holdings::default();
+    take_once(communicator.device, LIBRARY)?;
+    holdings.memory.push(take(communicator.device, tables(communicator.ranks))?);
     if 2 <= communicator.ranks {
-        // NCCL maps its own physical memory, so it takes no address that `cudaMalloc` would.
-        let Ok(memory) = device.create(if is_first { MEASURED } else { FURTHER }) else {
-            RAN_OUT.store(true, Ordering::Relaxed);
-            return Err(Refused::Full);
-        };
-        communicator.memory = Some(memory);
+        HAS_RANKS.store(true, Ordering::Relaxed);
         report::approximate(
-            "NCCL's own memory on the device (835 MiB, and 486 MiB for each further communicator) was measured with two ranks on H200s joined by NVLink; other cards, networks and numbers of ranks may differ",
+            "NCCL's own memory on the device (some 850 MiB for the first communicator, and 486 MiB for each further one that is used) was measured with two ranks on H200s joined by NVLink; other cards, networks and numbers of ranks may differ",
         );
     }
-    let handle = machine.handle();
-    all.insert(handle, communicator);
+    let handle = machine::lock().ok_or(Refused::Argument)?.handle();
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.insert(handle, (communicator, holdings));
     Ok(handle)
+}
+
+/// `handle` is used in this way: connects what is not connected yet.
+pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let (it, holdings) = all.get_mut(&handle).ok_or(Refused::Argument)?;
+    if it.ranks < 2 {
+        return Ok(());
+    }
+    // Ranks of other machines are reached through a network, whose buffers are the host's.
+    let near = i32::try_from(it.ranks.min(machine::device_count().into())).unwrap_or(0);
+    let rank = it.rank;
+    let peers = |of: Option<i32>| {
+        let all = of.map_or(0..near, |it| it..it.saturating_add(1));
+        all.filter(move |&it| it != rank)
+    };
+    let (to, from) = match how {
+        Use::Ring => (None, None),
+        Use::Send(of) => (Some(peers(of)), None),
+        Use::Receive(of) => (None, Some(peers(of))),
+        Use::Exchange => (Some(peers(None)), Some(peers(None))),
+    };
+    let mut size = 0;
+    if how == Use::Ring && !std::mem::replace(&mut holdings.rings, true) {
+        size += RING_CHANNELS * (SENDER + RECEIVER);
+    }
+    for peer in to.into_iter().flatten() {
+        size += if holdings.sent.insert(peer) { PEER_CHANNELS * SENDER } else { 0 };
+    }
+    for peer in from.into_iter().flatten() {
+        size += if holdings.received.insert(peer) { PEER_CHANNELS * RECEIVER } else { 0 };
+    }
+    take_once(it.device, RING_KERNELS)?;
+    if how != Use::Ring {
+        take_once(it.device, PEER_KERNELS)?;
+    }
+    if size != 0 {
+        holdings.memory.push(take(it.device, size)?);
+    }
+    Ok(())
+}
+
+/// `size` bytes of `device`, which the process keeps; nothing if it has them.
+fn take_once(device: u32, size: u64) -> Result<(), Refused> {
+    if LOADED.lock().unwrap_or_else(PoisonError::into_inner).insert((device, size)) {
+        take(device, size)?;
+    }
+    Ok(())
+}
+
+/// `size` bytes of `device`, as a handle. NCCL maps its own physical memory, so it takes no address that
+/// `cudaMalloc` would.
+fn take(device: u32, size: u64) -> Result<u64, Refused> {
+    let mut machine = machine::lock().ok_or(Refused::Argument)?;
+    let index = usize::try_from(device).map_err(|_| Refused::Argument)?;
+    let device = machine.devices.get_mut(index).ok_or(Refused::Argument)?;
+    device.create(size).map_err(|_| {
+        RAN_OUT.store(true, Ordering::Relaxed);
+        Refused::Full
+    })
 }
 
 /// `ncclCommDestroy`: its memory goes with it.
 pub fn remove(handle: u64) {
     let gone = ALL.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle);
-    let Some((it, memory)) = gone.and_then(|it| Some((it, it.memory?))) else { return };
+    let Some((it, holdings)) = gone else { return };
     if let Some(mut machine) = machine::lock()
         && let Ok(index) = usize::try_from(it.device)
         && let Some(device) = machine.devices.get_mut(index)
     {
-        // A handle of ours that was released once is the only one that could fail.
-        let _ = device.release_handle(memory);
+        for memory in holdings.memory {
+            // A handle of ours that was released once is the only one that could fail.
+            let _ = device.release_handle(memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_communicator_takes_what_was_measured() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!([1, 2, 8].map(tables), [192 * MIB, 198 * MIB, 198 * MIB]);
+        assert_eq!(RING_CHANNELS * (SENDER + RECEIVER), 288 * MIB);
+        assert_eq!([SENDER, RECEIVER].map(|it| PEER_CHANNELS * it), [64 * MIB, 320 * MIB]);
     }
 }

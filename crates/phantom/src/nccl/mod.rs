@@ -27,14 +27,18 @@ pub struct UniqueId([u8; 128]);
 
 /// Whether the calling thread is the one in which `PyTorch` looks every 100 ms for collectives that are
 /// done, to let go of what they hold. When it looks, in terms of the training step, is a race on a real
-/// device: of four ranks of two DDP runs, one still held the gradient buckets of the first step in the
-/// second, three did not. Here it sees what is done when a training step is over, always (see
-/// `Machine::is_long_past`); the agent waits for it then.
+/// device. Here it sees what is done when a training step is over, or a step later (see
+/// `Machine::is_seen`), always; the agent waits for it then.
 pub fn asked_by_watchdog() -> bool {
     let mut name = [0_u8; 16];
     // SAFETY: room for the 16 bytes of a thread's name.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     name.starts_with(b"pt_nccl_watchdg")
+}
+
+/// Whether there was ever a communicator of several ranks.
+pub fn has_ranks() -> bool {
+    communicators::has_ranks()
 }
 
 /// Writes an answer where the caller wants it.
@@ -60,8 +64,15 @@ unsafe fn join(out: *mut u64, ranks: c_int, rank: c_int) -> i32 {
     match communicators::create(ranks, rank, machine::current_device()) {
         // SAFETY: the caller's pointer, checked for null.
         Ok(handle) => unsafe { answer(out, handle) },
-        Err(Refused::Argument) => INVALID_ARGUMENT,
-        Err(Refused::Full) => UNHANDLED_CUDA_ERROR,
+        Err(refused) => error(refused),
+    }
+}
+
+/// What NCCL answers to a communicator that cannot be, or that there is no room for.
+fn error(refused: Refused) -> i32 {
+    match refused {
+        Refused::Argument => INVALID_ARGUMENT,
+        Refused::Full => UNHANDLED_CUDA_ERROR,
     }
 }
 
@@ -135,8 +146,7 @@ pub unsafe extern "C" fn ncclCommInitAll(
         match communicators::create(n_devices, rank, device) {
             // SAFETY: the caller has room for `n_devices` communicators.
             Ok(handle) => unsafe { out.add(at).write(handle) },
-            Err(Refused::Argument) => return INVALID_ARGUMENT,
-            Err(Refused::Full) => return UNHANDLED_CUDA_ERROR,
+            Err(refused) => return error(refused),
         }
     }
     SUCCESS
@@ -159,8 +169,7 @@ pub unsafe extern "C" fn ncclCommSplit(
     match communicators::split(parent, color, key) {
         // SAFETY: the caller's pointer, checked for null.
         Ok(handle) => unsafe { answer(out, handle) },
-        Err(Refused::Argument) => INVALID_ARGUMENT,
-        Err(Refused::Full) => UNHANDLED_CUDA_ERROR,
+        Err(refused) => error(refused),
     }
 }
 

@@ -301,6 +301,7 @@ pub unsafe extern "C" fn cudaRuntimeGetVersion(version: *mut c_int) -> i32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaDeviceSynchronize() -> i32 {
+    machine!().wait_for_all();
     SUCCESS
 }
 

@@ -42,7 +42,10 @@ pub extern "C" fn cudaFree(pointer: *mut c_void) -> i32 {
     }
     match machine.device_of(at) {
         Some((device, ..)) => match machine.devices[device].release(at) {
-            Ok(()) => SUCCESS,
+            Ok(()) => {
+                machine.wait_for_all();
+                SUCCESS
+            }
             Err(_) => fail(INVALID_VALUE),
         },
         None => fail(INVALID_VALUE),
@@ -240,11 +243,13 @@ pub unsafe extern "C" fn cudaMemcpy(
     size: usize,
     _kind: c_int,
 ) -> i32 {
+    machine!().wait_for_stream(0);
     // SAFETY: CUDA asks the same of the caller.
     unsafe { copy::copy(address(to), address(from), size as u64) };
     SUCCESS
 }
 
+/// The host waits for a copy into its pageable memory, whatever the name says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMemcpyAsync(
     to: *mut c_void,
@@ -253,7 +258,15 @@ pub unsafe extern "C" fn cudaMemcpyAsync(
     _kind: c_int,
     stream: u64,
 ) -> i32 {
-    machine!().work(stream);
+    {
+        let mut machine = machine!();
+        machine.work(stream);
+        if machine.device_of(address(to)).is_none()
+            && Machine::host_range(&machine.pinned, address(to)).is_none()
+        {
+            machine.wait_for_stream(stream);
+        }
+    }
     // SAFETY: CUDA asks the same of the caller.
     unsafe { copy::copy(address(to), address(from), size as u64) };
     SUCCESS

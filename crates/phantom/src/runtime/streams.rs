@@ -45,12 +45,13 @@ pub extern "C" fn cudaStreamDestroy(stream: u64) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaStreamQuery(_stream: u64) -> i32 {
-    SUCCESS
+pub extern "C" fn cudaStreamQuery(stream: u64) -> i32 {
+    if machine!().is_idle(stream) { SUCCESS } else { NOT_READY }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaStreamSynchronize(_stream: u64) -> i32 {
+pub extern "C" fn cudaStreamSynchronize(stream: u64) -> i32 {
+    machine!().wait_for_stream(stream);
     SUCCESS
 }
 
@@ -150,14 +151,15 @@ pub extern "C" fn cudaEventRecordWithFlags(event: u64, stream: u64, _flags: c_ui
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cudaEventQuery(event: u64) -> i32 {
-    if nccl::asked_by_watchdog() && !machine!().is_long_past(event) {
-        return NOT_READY;
-    }
-    SUCCESS
+    let by_watchdog = nccl::asked_by_watchdog();
+    let mut machine = machine!();
+    let is_done = if by_watchdog { machine.is_seen(event) } else { machine.is_done(event) };
+    if is_done { SUCCESS } else { NOT_READY }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudaEventSynchronize(_event: u64) -> i32 {
+pub extern "C" fn cudaEventSynchronize(event: u64) -> i32 {
+    machine!().wait_for_event(event);
     SUCCESS
 }
 
