@@ -184,49 +184,57 @@ for x in data:
         check(
             vec![Remedy::plain("autocast"), some],
             &expect![[r#"
-            --- train.py
-            +++ train.py
-            @@ -1,10 +1,16 @@
-             import torch
-             model = Net()
-             optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-            +from functools import partial
-            +from torch.utils.checkpoint import checkpoint
-            +for i in [0, 2]:  # these run again in backward instead of keeping their activations
-            +    block = model.get_submodule(f"h.{i}")
-            +    block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-             for x in data:
-                 optimizer.zero_grad(set_to_none=False)
-            -    out = model(x)
-            -    loss = out.mean()
-            +    with torch.autocast("cuda", dtype=torch.bfloat16):
-            +        out = model(x)
-            +        loss = out.mean()
-                 loss.backward()
-                 clip_grad_norm_(model.parameters(), 1.0)
-                 optimizer.step()
-            by hand: []
-        "#]],
+                --- train.py
+                +++ train.py
+                @@ -1,10 +1,20 @@
+                 import torch
+                +import functools
+                +
+                +import torch.utils.checkpoint
+                 model = Net()
+                 optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+                +# these run again in backward instead of keeping their activations
+                +for checkpointed in [0, 2]:
+                +    checkpointed = model.get_submodule(f"h.{checkpointed}")
+                +    checkpointed.forward = functools.partial(
+                +        torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False
+                +    )
+                 for x in data:
+                     optimizer.zero_grad(set_to_none=False)
+                -    out = model(x)
+                -    loss = out.mean()
+                +    with torch.autocast("cuda", dtype=torch.bfloat16):
+                +        out = model(x)
+                +        loss = out.mean()
+                     loss.backward()
+                     clip_grad_norm_(model.parameters(), 1.0)
+                     optimizer.step()
+                by hand: []
+            "#]],
         );
         check(
             vec![Remedy::plain("checkpoint")],
             &expect![[r#"
-            --- train.py
-            +++ train.py
-            @@ -1,6 +1,11 @@
-             import torch
-             model = Net()
-             optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-            +from functools import partial
-            +from torch.utils.checkpoint import checkpoint
-            +for name in ["h.0", "h.1", "h.2", "tail"]:  # these run again in backward instead of keeping their activations
-            +    block = model.get_submodule(name)
-            +    block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-             for x in data:
-                 optimizer.zero_grad(set_to_none=False)
-                 out = model(x)
-            by hand: []
-        "#]],
+                --- train.py
+                +++ train.py
+                @@ -1,6 +1,15 @@
+                 import torch
+                +import functools
+                +
+                +import torch.utils.checkpoint
+                 model = Net()
+                 optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+                +# these run again in backward instead of keeping their activations
+                +for checkpointed in ["h.0", "h.1", "h.2", "tail"]:
+                +    checkpointed = model.get_submodule(checkpointed)
+                +    checkpointed.forward = functools.partial(
+                +        torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False
+                +    )
+                 for x in data:
+                     optimizer.zero_grad(set_to_none=False)
+                     out = model(x)
+                by hand: []
+            "#]],
         );
     }
 

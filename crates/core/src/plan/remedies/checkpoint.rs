@@ -33,8 +33,9 @@ fn change(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
          # these run again in backward instead of keeping their activations\n\
          for checkpointed in {values}:\n\
          \x20   checkpointed = {model}.get_submodule({name})\n\
-         \x20   again = functools.partial(torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False)\n\
-         \x20   checkpointed.forward = again\n"
+         \x20   checkpointed.forward = functools.partial(\n\
+         \x20       torch.utils.checkpoint.checkpoint, checkpointed.forward, use_reentrant=False\n\
+         \x20   )\n"
     );
     // At the top of the file: a name that is imported inside a function is another one there.
     let imports = "import functools\n\nimport torch.utils.checkpoint";
