@@ -3,7 +3,8 @@
     PLIMSOLL_BIN=target/release/plimsoll python bench/checkpointing/budgets.py [gpt2m llama1b resnet152]
 
 For each model three budgets, a quarter, a half and three quarters of the way from all blocks to none; one JSON line for
-each. `recomputation` is the share of what running all blocks again takes, as the phantom counts it; every plan was run.
+each. What runs again is counted on the phantom, in TFLOP and GB moved; every plan was run. `FIRST=1` adds the fewest
+first blocks that fit, found by halving.
 """
 
 import json
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -48,10 +50,34 @@ def first_blocks(script, n, budget):
     return enough
 
 
+def work(script):
+    """What each block computes and moves in one forward pass, counted on the phantom: (flop, bytes)."""
+    path = tempfile.mktemp(suffix=".zip")
+    plan = {"version": 1, "remedies": [{"id": "checkpoint", "blocks": [], "measure": 1}]}
+    options = ["--gpu", CARD, "--memory", "140GiB", "--quiet", "--steps", 3, "--record", path]
+    ran = run(BIN, "predict", *options, "--", *script, PLIMSOLL_PLAN=json.dumps(plan))
+    assert ran.returncode == 0, ran
+    with zipfile.ZipFile(path) as recording:
+        for name in recording.namelist():
+            if name.endswith("agent.jsonl"):
+                for line in recording.read(name).splitlines():
+                    if line.startswith(b'{"kind":"block-work"'):
+                        blocks = json.loads(line)["blocks"]
+                        return [(sum(o["flops"] for o in it), sum(o["bytes"] for o in it)) for it in blocks]
+    raise AssertionError("no block-work in " + path)
+
+
+def again(works, blocks):
+    """Recomputation of these blocks, in TFLOP and GB."""
+    return [round(sum(works[it][i] for it in blocks) / unit, 2) for i, unit in ((0, 1e12), (1, 1e9))]
+
+
 def main():
     for name in sys.argv[1:] or BATCHES:
         script = [PYTHON, HERE / "models.py", name, BATCHES[name]]
         none, all_blocks = needs(script), needs(script, [{"id": "checkpoint"}])
+        works = work(script)
+        everything = range(len(works))
         for quarter in (1, 2, 3):
             budget = all_blocks + (none - all_blocks) * quarter // 4
             plan, told = tempfile.mktemp(suffix=".toml"), tempfile.mktemp(suffix=".json")
@@ -61,26 +87,24 @@ def main():
             best = json.loads(Path(told).read_text())["plans"][0]
             choices = re.findall(r"(\d+) of (\d+) blocks, (\d+) % .* solved in ([\d.]+) ms", ran.stderr)
             chosen = json.loads(re.search(r"^blocks = (\[.*\])", Path(plan).read_text(), re.M)[1])
-            shares = {int(n): int(share) for n, _, share, _ in choices}
-            print(
-                json.dumps(
-                    {
-                        "model": name,
-                        "budget": budget,
-                        "needs": best["needs_bytes"],
-                        "over": best["needs_bytes"] > budget,
-                        "blocks": int(choices[0][1]),
-                        "chosen": len(chosen),
-                        "recomputation_percent": shares[len(chosen)],
-                        "first_blocks": first_blocks(script, int(choices[0][1]), budget) if os.environ.get("FIRST") else None,
-                        "proofs": len(choices),
-                        "slowest_solve_ms": max(float(ms) for *_, ms in choices),
-                        "seconds": round(time.time() - began, 1),
-                        "which": chosen,
-                    }
-                ),
-                flush=True,
-            )
+            answer = {
+                "model": name,
+                "budget": budget,
+                "needs": best["needs_bytes"],
+                "over": best["needs_bytes"] > budget,
+                "chosen": len(chosen),
+                "of": len(works),
+                "again_chosen": again(works, chosen),
+                "again_all": again(works, everything),
+                "proofs": len(choices),
+                "slowest_solve_ms": max(float(ms) for *_, ms in choices),
+                "seconds": round(time.time() - began, 1),
+                "which": chosen,
+            }
+            if os.environ.get("FIRST"):
+                first = first_blocks(script, len(works), budget)
+                answer |= {"first_blocks": first, "again_first": again(works, range(first))}
+            print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

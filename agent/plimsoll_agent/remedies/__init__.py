@@ -9,6 +9,7 @@ to time and to the numbers. The order in which they wrap each other is fixed her
     blocks          the repeated blocks of a model
     block_costs     what each block keeps and costs, for the search
     instead         another optimizer in the place of the script's
+    sites           where a person would change the script
     split           a batch in parts: what can be split, and how results are put together
 
 Unlike the rest of the agent a remedy may raise: a plan that cannot be applied as it was proven must not go
@@ -17,6 +18,7 @@ on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work
 
 import importlib
 import json
+import os
 
 VERSION = 1
 
@@ -52,7 +54,15 @@ class CannotApply(RuntimeError):
 
 def apply(torch, plan, recording):
     """Applies the plan, given as JSON; nothing or None for no plan."""
+    from plimsoll_agent.remedies.places import Places
+
+    places = Places(torch, recording)
+    if os.environ.get("PLIMSOLL_SITES"):
+        from plimsoll_agent.remedies import sites
+
+        sites.apply(torch, places, recording)
     if not plan:
+        places.install()
         return
     try:
         plan = json.loads(plan)
@@ -64,9 +74,6 @@ def apply(torch, plan, recording):
     unknown = [it.get("id") for it in asked if it.get("id") not in ORDER]
     if unknown:
         raise CannotApply("plimsoll: the plan names remedies that this plimsoll does not know: %s" % unknown)
-    from plimsoll_agent.remedies.places import Places
-
-    places = Places(torch, recording)
     for remedy in sorted(asked, key=lambda it: ORDER.index(it["id"])):
         if remedy["id"] == "allocator":
             continue

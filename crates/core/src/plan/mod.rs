@@ -3,12 +3,14 @@
 
 pub mod blocks;
 mod drift;
+mod change;
 mod file;
 pub mod largest;
 mod remedies;
 mod time;
 
 pub use drift::{Drift, drift};
+pub use change::{Change, Sites, Sources, change};
 pub use file::PlanError;
 pub use remedies::{CATALOGUE, Kind, Numbers, Offer, find};
 pub use time::{Factor, Work, factor, seconds};
@@ -68,6 +70,22 @@ impl Remedy {
     pub fn number(&self, name: &str) -> Option<u64> {
         self.parameters.iter().find(|(it, _)| it == name).and_then(|(_, it)| match it {
             Value::Number(n) => Some(*n),
+            _ => None,
+        })
+    }
+
+    /// The numbers given for `name`.
+    pub fn numbers(&self, name: &str) -> Option<&[u64]> {
+        self.parameters.iter().find(|(it, _)| it == name).and_then(|(_, it)| match it {
+            Value::Numbers(all) => Some(all.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// The word given for `name`.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(it, _)| it == name).and_then(|(_, it)| match it {
+            Value::Text(text) => Some(text.as_str()),
             _ => None,
         })
     }
@@ -132,10 +150,6 @@ impl Plan {
 
     /// What PyTorch's allocator is told (`PYTORCH_CUDA_ALLOC_CONF`), if the plan says so.
     pub fn alloc_conf(&self) -> Option<&str> {
-        let allocator = self.remedies.iter().find(|it| it.id == "allocator")?;
-        allocator.parameters.iter().find_map(|(name, value)| match value {
-            Value::Text(text) if name == "settings" => Some(text.as_str()),
-            _ => None,
-        })
+        self.remedies.iter().find(|it| it.id == "allocator")?.text("settings")
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::json;
 
 use crate::{
-    plan::{Factor, Numbers, Plan, find},
+    plan::{Change, Factor, Numbers, Plan, Remedy, find},
     prediction::Peaks,
     units::Bytes,
 };
@@ -32,6 +32,10 @@ pub struct Proposal {
     pub closest: Option<Row>,
     /// How to run the best one.
     pub run_line: String,
+    /// What a person would change for it instead.
+    pub change: Change,
+    /// The command that makes the part of that change which is certain.
+    pub patch_line: String,
     /// Runs on the phantom.
     pub runs: u64,
     /// How long all of it took.
@@ -98,9 +102,19 @@ pub fn text(it: &Proposal) -> String {
         );
     }
     let _ = writeln!(res, "\nThe first one, without touching the script:\n    {}", it.run_line);
-    let _ = writeln!(res, "\nOr by hand:");
-    for remedy in &best.plan.remedies {
+    if !it.change.diff.is_empty() {
+        let _ = writeln!(res, "\nOr in the script ({}):", it.patch_line);
+        for line in it.change.diff.lines() {
+            let _ = writeln!(res, "    {line}");
+        }
+    }
+    let by_hand = |remedy: &&Remedy| it.change.by_hand.contains(&remedy.id);
+    for (i, remedy) in best.plan.remedies.iter().filter(by_hand).enumerate() {
         let Some(kind) = find(remedy.id) else { continue };
+        if i == 0 {
+            let also = if it.change.diff.is_empty() { "Or" } else { "And" };
+            let _ = writeln!(res, "\n{also} by hand:");
+        }
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
         for line in kind.snippet().lines() {
             let _ = writeln!(res, "      {line}");
@@ -161,6 +175,7 @@ pub fn json(it: &Proposal) -> String {
         "plans": it.plans.iter().map(row).collect::<Vec<_>>(),
         "closest": it.closest.as_ref().map(row),
         "run": it.run_line,
+        "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },
         "runs": it.runs,
         "seconds": it.seconds,
         "interrupted": it.interrupted,

@@ -4,12 +4,13 @@
 use std::{
     ffi::OsString,
     io::{self, Write},
+    path::Path,
     time::Instant,
 };
 
 use plimsoll_core::{
     cards::Card,
-    plan::{CATALOGUE, Numbers, Offer, Plan, Remedy, Value, find},
+    plan::{self, CATALOGUE, Change, Numbers, Offer, Plan, Remedy, Sites, Sources, Value, find},
     prediction::Prediction,
     units::Bytes,
     views::plan::{self as view, Proposal},
@@ -31,6 +32,8 @@ use crate::{
 const ROOMY: Bytes = Bytes::gib(512);
 /// The most parts that a batch is split into.
 const MOST_PARTS: u64 = 64;
+/// Cards from this compute capability on have bfloat16 in their tensor cores.
+const BFLOAT16: (u32, u32) = (8, 0);
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
 
@@ -61,6 +64,7 @@ pub(super) fn run(
         n_blocks: None,
         n_samples: None,
         tried: Vec::new(),
+        sites: Sites::default(),
         interrupted: false,
     };
     let (plain, failure) = search.plain()?;
@@ -80,7 +84,11 @@ pub(super) fn run(
             found.remove(0);
         }
     }
+    let change = found.first().map(|it| search.change(&it.plan)).unwrap_or_default();
+    let patch = args.plan.with_extension("diff");
     let proposal = Proposal {
+        patch_line: format!("patch -p0 < {}", patch.display()),
+        change,
         card: card.name.clone(),
         what,
         limit: most,
@@ -98,13 +106,10 @@ pub(super) fn run(
         let predicted_reserved = Some(best.prediction.peak.reserved);
         let first_step = best.prediction.first_step_facts.clone();
         let kept = Plan { predicted_reserved, first_step, ..best.plan.clone() };
-        std::fs::write(&args.plan, kept.file(&head)).map_err(|error| {
-            anyhow::anyhow!(
-                "cannot write {}: {}",
-                args.plan.display(),
-                crate::cache::reason(&error)
-            )
-        })?;
+        write_file(&args.plan, &kept.file(&head))?;
+        if !proposal.change.diff.is_empty() {
+            write_file(&patch, &proposal.change.diff)?;
+        }
     }
     if let Some(sink) = json {
         sink.write(view::json(&proposal).as_bytes(), out)?;
@@ -116,6 +121,12 @@ pub(super) fn run(
         (true, _) => Exit::Fits,
         (false, false) => Exit::DoesNotFit,
         (false, true) => Exit::CouldNotTell,
+    })
+}
+
+fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).map_err(|error| {
+        anyhow::anyhow!("cannot write {}: {}", path.display(), crate::cache::reason(&error))
     })
 }
 
@@ -154,13 +165,17 @@ pub(super) struct Search<'a> {
     n_blocks: Option<u64>,
     n_samples: Option<u64>,
     tried: Vec<Candidate>,
+    /// Where in the script a person would change something.
+    sites: Sites,
     pub(super) interrupted: bool,
 }
 
 impl Search<'_> {
     /// The script as it is.
     fn plain(&mut self) -> anyhow::Result<(Candidate, Option<String>)> {
-        let trial = self.trial(&Plan::default(), Stop::Steady, &[])?;
+        let sites = [("PLIMSOLL_SITES", OsString::from("1"))];
+        let trial = self.trial(&Plan::default(), Stop::Steady, &sites)?;
+        self.sites = trial.noted("sites").and_then(Sites::read).unwrap_or_default();
         let failure = trial.failure.clone();
         Ok((self.candidate(Plan::default(), trial.prediction), failure))
     }
@@ -223,12 +238,13 @@ impl Search<'_> {
 
     /// What is added to the free remedies, step by step.
     fn ladder(&self) -> Vec<Vec<&'static str>> {
-        let all: [&[&'static str]; 14] = [
+        let all: [&[&'static str]; 16] = [
             &[],
             &["allocator"],
             &["autocast"],
             &["micro-batches"],
             &["optimizer-in-backward"],
+            &["optimizer-8bit"],
             &["checkpoint"],
             &["autocast", "micro-batches"],
             &["autocast", "checkpoint"],
@@ -236,10 +252,26 @@ impl Search<'_> {
             &["autocast", "micro-batches", "checkpoint"],
             &["optimizer-in-backward", "checkpoint"],
             &["optimizer-in-backward", "autocast", "checkpoint"],
+            &["optimizer-offload", "checkpoint"],
             &["offload"],
             &["autocast", "offload"],
         ];
-        all.into_iter().filter(|it| it.iter().all(|it| self.may(it))).map(<[_]>::to_vec).collect()
+        let mut res: Vec<Vec<&'static str>> = all.into_iter().map(<[_]>::to_vec).collect();
+        if self.trials.card().compute_capability < BFLOAT16 {
+            for it in res.iter_mut().flatten().filter(|it| **it == "autocast") {
+                *it = "autocast-fp16";
+            }
+        }
+        // What somebody asked for by name comes before everything else, and again in company.
+        let asked = CATALOGUE.iter().filter(|it| it.offer == Offer::Asked && it.id != "tf32");
+        for it in asked.filter(|it| self.may(it.id)) {
+            let company: Vec<Vec<_>> =
+                res.iter().skip(1).map(|rest| [&[it.id], rest.as_slice()].concat()).collect();
+            res.insert(1.min(res.len()), vec![it.id]);
+            res.extend(company);
+        }
+        res.retain(|it| it.iter().all(|it| self.may(it)));
+        res
     }
 
     /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
@@ -427,6 +459,14 @@ impl Search<'_> {
         let trial = self.trials.run_on(card, self.words, &settings)?;
         self.interrupted |= trial.interrupted.is_some();
         Ok(trial.fits())
+    }
+
+    /// What a person would change in the script for `plan`.
+    fn change(&self, plan: &Plan) -> Change {
+        let read = |it: &str| Some((it.to_owned(), std::fs::read_to_string(it).ok()?));
+        let sources: Sources = self.sites.files().filter_map(read).collect();
+        let folder = std::env::current_dir().unwrap_or_default();
+        plan::change(plan, &self.sites, &sources, &folder.to_string_lossy())
     }
 
     /// What came nearest, for when nothing fits.

@@ -24,6 +24,11 @@ mod set_to_none;
 mod sgd;
 mod tf32;
 
+use super::{
+    Remedy,
+    change::{Edit, Place, Site},
+};
+
 /// What a remedy does to the numbers that training computes; a later one does more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Numbers {
@@ -59,6 +64,8 @@ pub struct Kind {
     pub numbers: Numbers,
     /// Who decides.
     pub offer: Offer,
+    /// The edits of a script that a person would make; none where the places are not certain.
+    pub(super) change: fn(&Remedy, &Place<'_>) -> Option<Vec<Edit>>,
     /// The manual page, in Markdown.
     pub page: &'static str,
 }
@@ -114,6 +121,18 @@ impl Kind {
         let mut parts = by_hand.split("```").skip(1);
         parts.next().and_then(|it| it.split_once('\n')).map_or("", |it| it.1.trim_end())
     }
+}
+
+/// What depends on the script too much for an edit that is certain.
+fn by_hand(_: &Remedy, _: &Place<'_>) -> Option<Vec<Edit>> {
+    None
+}
+
+/// A call with one option more, unless it says one of `instead_of` already.
+fn with_option(site: &Site, instead_of: &[&str], option: &str) -> Option<Edit> {
+    let call = site.call.as_ref().filter(|it| it.plain)?;
+    let is_said = instead_of.iter().any(|it| call.keywords.contains_key(*it));
+    (!is_said).then_some(Edit::insert(&site.file, call.end?, &format!(", {option}")))
 }
 
 #[cfg(test)]

@@ -1,0 +1,118 @@
+"""The change that a person would make: what `plimsoll fit` writes as a diff applies, and the patched script takes what
+the plan takes. Both are run on the phantom."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from harness import PYTHON
+
+FUNCTION = '''
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(256, 1024), nn.Linear(1024, 256)
+
+    def forward(self, x):
+        return x + self.b(torch.relu(self.a(x)))
+
+
+def main():
+    block, name, checkpointed = 1, 2, 3  # Names that a change must not take.
+    model = nn.Sequential(*(Block() for _ in range(12)), nn.Linear(256, 10)).cuda()
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=1e-3,
+    )
+    for step in range(6):
+        x, y = torch.randn(8192, 256, device="cuda"), torch.randint(10, (8192,), device="cuda")
+        logits = model(x)
+        # The loss; backward comes after it.
+        loss = F.cross_entropy(
+            logits,
+            y,
+        )
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        assert (block, name, checkpointed) == (1, 2, 3) or checkpointed != 3
+
+
+main()
+'''
+
+MODULE = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+model = GPT2LMHeadModel(GPT2Config(vocab_size=1000, n_embd=128, n_layer=8, n_head=4)).cuda().train()
+optimizer = torch.optim.Adam(model.parameters(), 1e-4, weight_decay=0.1)
+for step in range(6):
+    tokens = torch.randint(1000, (16, 512), device="cuda")
+    if step >= 0:
+        loss = model(input_ids=tokens, labels=tokens).loss
+        loss.backward()
+    optimizer.step(); optimizer.zero_grad(set_to_none=False)
+"""
+
+CASES = [
+    ("autocast", FUNCTION, "a100-40g", 0.8),
+    ("autocast-fp16", FUNCTION, "t4", 0.8),
+    ("checkpoint", FUNCTION, "t4", 0.5),
+    ("checkpoint", MODULE, "t4", 0.5),
+    ("sgd", MODULE, "t4", 0.97),
+]
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="there is no `patch`")
+@pytest.mark.parametrize("id, program, card, share", CASES)
+def test_the_patched_script_takes_what_the_plan_takes(plimsoll, id, program, card, share):
+    plimsoll.script(program)
+    plain = plimsoll.predict(PYTHON, "train.py", options=("--gpu", card)).report
+    beside = plain["safe_bytes"] - plain["peak_allocated_bytes"]
+    budget = beside + int(share * plain["peak_allocated_bytes"])
+    told = plimsoll.folder / "fit.json"
+    options = ["--gpu", card, "--budget", budget, "--allow", id, "--json", told]
+    ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", timeout=900)
+    assert ran.code == 0, ran
+    answer = json.loads(told.read_text())
+    plan = answer["plans"][0]
+    assert answer["change"]["by_hand"] == [] and [it.split()[0] for it in plan["remedies"]] == [id]
+    diff = (plimsoll.folder / "plan.diff").read_text()
+    assert diff == answer["change"]["diff"]
+    patched = subprocess.run(["patch", "-p0"], input=diff, text=True, capture_output=True, cwd=plimsoll.folder)
+    assert patched.returncode == 0, patched
+    after = plimsoll.predict(PYTHON, "train.py", options=("--gpu", card)).report
+    for peak in ("peak_allocated_bytes", "peak_reserved_bytes"):
+        assert after[peak] == pytest.approx(plan[peak], rel=0.01), (peak, after[peak], plan[peak])
+        assert after[peak] < plain[peak]
+
+
+SEVERAL = """
+import torch
+a, b = torch.nn.Linear(4096, 4096).cuda(), torch.nn.Linear(4096, 4096).cuda()
+first, second = torch.optim.Adam(a.parameters()), torch.optim.Adam(b.parameters())
+for _ in range(6):
+    a(b(torch.randn(64, 4096, device="cuda"))).sum().backward()
+    for optimizer in (first, second):
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_what_is_not_certain_is_left_to_a_person(plimsoll):
+    """Two optimizers in one statement: which is which, a diff cannot know."""
+    plimsoll.script(SEVERAL)
+    plain = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "t4")).report
+    budget = plain["safe_bytes"] - plain["peak_allocated_bytes"] // 4
+    told = plimsoll.folder / "fit.json"
+    ran = plimsoll.run("fit", "--gpu", "t4", "--budget", budget, "--allow", "sgd", "--json", told, "--", PYTHON, "train.py")
+    assert ran.code == 0, ran
+    assert json.loads(told.read_text())["change"] == {"diff": "", "by_hand": ["sgd"]}
+    assert "by hand:" in ran.out and not (plimsoll.folder / "plan.diff").exists()
