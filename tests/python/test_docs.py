@@ -26,7 +26,7 @@ def blocks(page, language):
 def test_command_of_the_page_on_run(program, line):
     (program.folder / "train.py").write_text(TINY)
     (program.folder / "plan.toml").write_text('version = 1\n[[remedy]]\nid = "fused"\n')
-    launcher = [PYTHON, "-m", "torch.distributed.run", "--master-port", "0"]
+    launcher = [PYTHON, "-m", "torch.distributed.run", "--standalone"]
     words = []
     for word in shlex.split(line):
         words += {"plimsoll": [binary()], "torchrun": launcher, "python": [PYTHON]}.get(word, [word])

@@ -145,7 +145,7 @@ dist.destroy_process_group()
 def test_every_rank_of_torchrun_has_a_recording(program, cache, outside):
     plimsoll = Plimsoll(program.folder, cache)
     plimsoll.script(RANKS)
-    launcher = [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    launcher = [PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     record = ["run", "--record", "run.zip", "--"]
     environment = program.on_a_device("--gpu", "t4")
     if outside:

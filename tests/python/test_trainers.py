@@ -125,5 +125,5 @@ def test_the_fixture_holds_a_training_to_its_budget(program, with_gpu):
     outcomes = {key: value for key, value in outcomes.items() if key.startswith("test_")}
     assert outcomes == {name % "fits": "PASSED", name % "is_over": "FAILED", name % "runs_out": "FAILED"}, ran
     assert "2 skipped" in ran.stdout or "SKIPPED [2]" in ran.stdout, ran
-    assert "the budget is 2.00 GiB; " in ran.stdout and "test_budget.py:8" in ran.stdout
+    assert "the budget is 2.00 GiB; " in ran.stdout and "test_budget.py:9" in ran.stdout
     assert "does not fit NVIDIA GeForce RTX 4090" in ran.stdout
