@@ -60,7 +60,7 @@ class Recording:
     def copied_to(self, folder):
         """A recording of its own in the session `folder`, which goes on where this one is now."""
         copy = Recording(folder)
-        copy.began = self.began
+        copy.began, copy.seconds_imports = self.began, self.seconds_imports
         os.makedirs(copy.folder, mode=0o700)
         shutil.copyfile(os.path.join(self.folder, "agent.jsonl"), os.path.join(copy.folder, "agent.jsonl"))
         return copy

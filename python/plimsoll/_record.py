@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+import warnings
 import zipfile
 from pathlib import Path
 from types import TracebackType
@@ -41,15 +42,22 @@ class Recorder:
         return self
 
     def stop(self) -> Optional[Path]:
-        """Writes the recording; the path, or None if it was written already or the GPU was not used."""
+        """Writes the recording; the path, or None if it was written already or the GPU was not used.
+
+        A recording that cannot be written is a warning: training has come to its end, and its results come first.
+        """
         agent, self._agent = self._agent, None
         atexit.unregister(self.stop)
         if agent is None:
             return None
-        with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
-            if not agent.keep(folder):
-                return None
-            self._write(Path(folder))
+        try:
+            with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
+                if not agent.keep(folder):
+                    return None
+                self._write(Path(folder))
+        except Exception as error:
+            warnings.warn(f"plimsoll could not write the recording {self.path}: {error}", stacklevel=2)
+            return None
         return self.path
 
     def _write(self, folder: Path) -> None:

@@ -1,0 +1,47 @@
+"""The package itself: what its import costs, its types, and what is installed."""
+
+import subprocess
+import sys
+
+import pytest
+from harness import PYTHON, ROOT
+
+sys.path.insert(0, str(ROOT / "python"))
+
+from plimsoll import Size  # noqa: E402
+
+
+def test_the_import_is_of_the_standard_library_only(program):
+    text = (
+        "import sys; before = set(sys.modules); import plimsoll\n"
+        "new = {it.split('.')[0] for it in set(sys.modules) - before} - set(sys.stdlib_module_names)\n"
+        "print(sorted(new))\n"
+    )
+    assert program.start(PYTHON, "-c", text).stdout == "['plimsoll']\n"
+
+
+def test_types_are_strict():
+    ran = subprocess.run([PYTHON, "-m", "mypy", "--cache-dir=/dev/null"], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize(
+    "given, bytes, shown",
+    [
+        ("20GiB", 20 << 30, "20.00 GiB"),
+        ("1.5g", 3 << 29, "1.50 GiB"),
+        ("512 MiB", 512 << 20, "512.0 MiB"),
+        ("20GB", 20 * 10**9, "18.63 GiB"),
+        (1024, 1024, "1.0 KiB"),
+        (3 << 40, 3 << 40, "3.00 TiB"),
+        ("7", 7, "7 B"),
+    ],
+)
+def test_sizes_are_numbers_of_bytes(given, bytes, shown):
+    assert Size(given) == bytes and str(Size(given)) == shown
+
+
+@pytest.mark.parametrize("given", ["", "GiB", "20 apples", "-1g", "1e9"])
+def test_what_is_no_size_is_refused(given):
+    with pytest.raises(ValueError, match="is no size; write it as in '20GiB'"):
+        Size(given)
