@@ -6,10 +6,17 @@ import { many, share, size } from "./words.js";
 const NARROWEST = 0.0012;
 const WRAPPERS = /^(module\.py:\d+ in (_call_impl|_wrapped_call_impl)|modules\.py:\d+ in __call__$|_?contextlib\.py:\d+ in |grad_mode\.py:\d+ in |agent\.py:\d+ in counted$)/;
 
+// The interpreter below a line of Python, and the recorder itself.
+const INTERPRETER = /^(?:\S+\.(?:c|cc|cpp|h)(?::\d+)? in )?(?:_start$|__libc_|__clone|clone3?$|pthread_|start_thread$|_?Py_?[A-Z]|_PyRun_|pymain_|run_mod|run_eval_code_obj|cfunction_|slot_tp_|torch::unwind|torch::CapturedTraceback|torch::cuda::\(anonymous namespace\)::gather)/;
+
+function saysNothing(name) {
+  return WRAPPERS.test(name) || INTERPRETER.test(name);
+}
+
 // Nodes come as [parent, name, bytes, blocks]; wrappers that say nothing are left out.
 export function treeOf(nodes, hide) {
   const all = nodes.map(([parent, name, bytes, blocks]) => ({ parent, name, bytes, blocks, children: [] }));
-  const shown = all.map((node, index) => index === 0 || !hide || !WRAPPERS.test(node.name));
+  const shown = all.map((node, index) => index === 0 || !hide || !saysNothing(node.name));
   all.forEach((node, index) => {
     if (index === 0 || !shown[index]) return;
     let above = node.parent;

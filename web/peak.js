@@ -106,7 +106,7 @@ export class PeakView {
         el("h2", {}, "Where it was asked for"),
         el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Flame graph"), radio("stacks", "by stack", false, "Callers above, what they called below"),
           radio("modules", "by module", !hasModules, hasModules ? "The module that made it, or whose parameter it is" : "Only plimsoll's own recordings know modules")),
-        el("label", { class: "check" }, el("input", { type: "checkbox", checked: this.hide, onchange: (event) => { this.hide = event.target.checked; show(); } }), " leave out PyTorch's wrappers")),
+        el("label", { class: "check" }, el("input", { type: "checkbox", checked: this.hide, onchange: (event) => { this.hide = event.target.checked; show(); } }), " leave out wrappers of PyTorch and Python")),
       this.flame.node);
   }
 

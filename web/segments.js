@@ -75,7 +75,7 @@ export class SegmentsView {
       el("ul", { class: "legend", "aria-label": "Legend" },
         kinds.sort().map((key) => el("li", {}, swatch(categoryColor(key)), key === "pending" ? "given back, another stream may still use it" : names[key] || key)),
         el("li", {}, el("span", { class: "swatch hole" }), "hole: held and free"),
-        refusal ? el("li", {}, el("span", { class: "swatch fits" }), "hole that the refused request would fit into") : null,
+        refusal && holes.some((it) => refusal.requested <= it.size) ? el("li", {}, el("span", { class: "swatch fits" }), "hole that the refused request would fit into") : null,
         segments.some((it) => it.expandable) ? el("li", {}, el("span", { class: "swatch line dashed ink" }), "expandable segment") : null),
       el("div", { class: "mapbox" }, this.canvas));
     const where = segments.length ? `${many(segments.length, "segment")}, ${size(total)}` : "nothing is held";

@@ -392,9 +392,8 @@ export class Timeline {
     const inside = (x) => this.left - 1 <= x && x <= this.left + width + 1;
     // A word stands where it covers no other, or not at all.
     const taken = [];
-    const write = (text, x, y, color) => {
+    const write = (text, x, y, color, toLeft = this.left + width < x + c.measureText(text).width + 8) => {
       const wide = c.measureText(text).width + 8;
-      const toLeft = this.left + width < x + wide;
       const box = toLeft ? [x - wide, x] : [x, x + wide];
       if (taken.some((it) => Math.abs(it.y - y) < 14 && it.box[0] < box[1] && box[0] < it.box[1])) return false;
       taken.push({ y, box });
@@ -418,9 +417,12 @@ export class Timeline {
     refused.forEach(({ x, text }, index) => {
       vertical(x, inkOf("bad"), [], 1.5);
       const long = `out of memory: ${text}`;
-      const room = (index + 1 < refused.length ? refused[index + 1].x : this.left + width + 400) - x - 12;
-      const chosen = [long, text].find((it) => c.measureText(it).width < room);
-      if (chosen) [60, 78, 96, 114, 132].some((below) => write(chosen, x, TOP + below, inkOf("bad")));
+      // On whichever side it covers no other failure.
+      const right = (index + 1 < refused.length ? refused[index + 1].x : this.left + width) - x - 12;
+      const left = x - (index ? refused[index - 1].x : this.left) - 12;
+      const fits = (room) => (it) => c.measureText(it).width < room;
+      const chosen = [long, text].find(fits(Math.max(left, right)));
+      if (chosen) [60, 78, 96, 114, 132].some((below) => write(chosen, x, TOP + below, inkOf("bad"), !fits(right)(chosen)));
     });
     if (showsPeak) {
       c.fillStyle = inkOf("ink");

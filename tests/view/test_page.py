@@ -431,6 +431,8 @@ def test_stacks_of_cpp_are_read_and_the_users_line_is_found(page, viewer, tmp_pa
     lines = set(re.findall(r"\w+\.py:\d+ in \S+", page.inner_text("table.list")))
     assert lines
     assert lines <= set(re.findall(r"\w+\.py:\d+ in \S+", said))
+    assert "PyEval_EvalFrame" not in said
+    assert "at::empty" in said
 
 
 def test_segments_that_expand_are_marked(page, tmp_path):

@@ -236,3 +236,18 @@ fn pools_add_up_and_what_they_hold_is_what_the_map_says() {
     });
     assert_ne!(n_private, 0, "no recording has a private pool that holds more than its blocks");
 }
+
+#[test]
+fn what_ends_with_the_recording_ends_after_its_last_event() {
+    each_scene(|name, scene| {
+        let micros = scene.facts().micros;
+        assert_eq!(scene.micros_at(scene.end()), micros, "{name}");
+        for it in scene.bands() {
+            assert!(it.from < it.to, "{name}");
+            assert!(scene.micros_at(it.from) <= scene.micros_at(it.to), "{name}");
+        }
+        for pair in scene.steps().windows(2) {
+            assert!(scene.micros_at(pair[0].end) <= scene.micros_at(pair[1].end), "{name}");
+        }
+    });
+}

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use plimsoll_core::{
     cards,
+    explanation::Explanation,
     failures::Failure,
     scene::{Axis, Grouping, Position, Scene, Scenes, WindowRequest},
     units::Bytes,
@@ -16,7 +17,8 @@ pub(crate) struct Gallery<'a> {
     recordings: &'a [Scenes<'a>],
     /// By recording: the failures that its texts tell of, and what could not be read.
     told: Vec<(Vec<Failure>, Vec<String>)>,
-    analysis: OnceLock<String>,
+    /// By recording: what `explain` says of it.
+    explained: Vec<OnceLock<Explanation>>,
 }
 
 /// An answer.
@@ -55,7 +57,8 @@ impl<'a> Gallery<'a> {
         recordings: &'a [Scenes<'a>],
         told: Vec<(Vec<Failure>, Vec<String>)>,
     ) -> Gallery<'a> {
-        Gallery { recordings, told, analysis: OnceLock::new() }
+        let explained = recordings.iter().map(|_| OnceLock::new()).collect();
+        Gallery { recordings, told, explained }
     }
 
     /// All devices of all recordings, as the page counts them.
@@ -72,7 +75,7 @@ impl<'a> Gallery<'a> {
         match name {
             "overview" => json(Ok(page::overview(self.recordings))),
             "cards" => json(Ok(page::cards(cards::catalogue()))),
-            "analysis" => json(Ok(self.analysis().clone())),
+            "analysis" => json(Ok(self.analysis())),
             "marks" => json(self.scene(&query, "r").map(page::marks)),
             "moment" => json(self.moment(&query)),
             "changes" => json(self.changes(&query)),
@@ -93,21 +96,26 @@ impl<'a> Gallery<'a> {
             }
             scene.prepare();
         }
-        if !is_over() {
-            self.analysis();
+        for index in 0..self.recordings.len() {
+            if is_over() {
+                return;
+            }
+            self.explanation(index);
         }
     }
 
-    /// Slow on large recordings, and the same every time.
-    fn analysis(&self) -> &String {
-        self.analysis.get_or_init(|| {
-            let all = self.recordings.iter().zip(&self.told).map(|(it, (messages, notes))| {
-                let mut res = it.explanation(messages);
-                res.notes.extend(notes.iter().cloned());
-                res
-            });
-            page::analysis(&all.collect::<Vec<_>>())
+    fn explanation(&self, index: usize) -> &Explanation {
+        self.explained[index].get_or_init(|| {
+            let (messages, notes) = &self.told[index];
+            let mut res = self.recordings[index].explanation(messages);
+            res.notes.extend(notes.iter().cloned());
+            res
         })
+    }
+
+    fn analysis(&self) -> String {
+        let all = (0..self.recordings.len()).map(|it| self.explanation(it));
+        page::analysis(all)
     }
 
     fn moment(&self, query: &Query) -> Result<String, String> {

@@ -113,7 +113,9 @@ impl Levels {
     }
 
     pub(super) fn micros_at(&self, position: Position) -> u64 {
-        self.micros.get(position as usize).copied().unwrap_or(0)
+        // What ends with the recording ends after its last event.
+        let last = self.micros.len().saturating_sub(1);
+        self.micros.get(last.min(position as usize)).copied().unwrap_or(0)
     }
 
     /// The first position that is not before `micros` after the first event.

@@ -31,21 +31,19 @@ pub(super) struct Pools {
 
 impl Pools {
     pub(super) fn of(run: &DeviceRun<'_>, segments: &Segments) -> Pools {
-        let (owners, changes) = Sweep::over(run, segments);
-        let mut known: Vec<Owner> = owners.iter().copied().collect();
-        known.extend(changes.iter().map(|it| it.1));
-        known.sort_unstable();
-        known.dedup();
+        let sweep = Sweep::over(run, segments);
+        let changes = sweep.changes();
+        let mut known: Vec<(Owner, u16)> = sweep.known.into_iter().collect();
         if known.is_empty() {
-            known.push(Owner::default());
+            known.push((Owner::default(), 0));
         }
         let mut groups = Vec::new();
-        let mut group_of: BTreeMap<Owner, u8> = BTreeMap::new();
         let mut held = BTreeMap::new();
-        for owner in known.iter().take(OWN) {
+        let mut group_of: Vec<Option<u8>> = vec![None; known.len()];
+        for (owner, index) in known.iter().take(OWN) {
             let name = name(*owner, &known);
             let own = groups.len();
-            group_of.insert(*owner, number(own));
+            group_of[usize::from(*index)] = Some(number(own));
             groups.push(Group { key: "pool", name: name.clone() });
             if owner.0 != (0, 0) {
                 held.insert(groups.len(), (own, curve(&changes, *owner)));
@@ -57,8 +55,8 @@ impl Pools {
             let name = format!("{} other pools and streams", known.len() - OWN);
             groups.push(Group { key: "others", name });
         }
-        let groups_of =
-            owners.iter().map(|it| group_of.get(it).copied().unwrap_or(others)).collect();
+        let owners = sweep.owners.iter();
+        let groups_of = owners.map(|it| group_of[usize::from(*it)].unwrap_or(others)).collect();
         Pools { groups_of, groups, held }
     }
 
@@ -80,6 +78,9 @@ impl Pools {
     }
 }
 
+/// When, whose, how much, and whether the pool got it.
+type Changed = (Position, Owner, Bytes, bool);
+
 /// Goes from the end of a recording to its beginning: only the final state says whose a segment is.
 struct Sweep<'a> {
     run: &'a DeviceRun<'a>,
@@ -87,20 +88,25 @@ struct Sweep<'a> {
     map: BTreeMap<u64, Extent>,
     /// Changes that were not undone yet.
     left: usize,
-    /// What changed, and whether it was given to the pool; the last first.
-    seen: Vec<(Position, Owner, Bytes, bool)>,
+    /// What changed, the last first.
+    seen: Vec<Changed>,
+    known: BTreeMap<Owner, u16>,
+    /// By life, as what `known` has.
+    owners: Vec<u16>,
 }
 
-/// When, whose, how much, and whether the pool got it.
-type Changed = (Position, Owner, Bytes, bool);
-
-impl Sweep<'_> {
-    /// The owner of each life, and what the pools got and gave back, in order.
-    fn over(run: &DeviceRun<'_>, segments: &Segments) -> (Vec<Owner>, Vec<Changed>) {
-        let left = segments.changes.len();
-        let mut sweep = Sweep { run, segments, map: segments.last.clone(), left, seen: Vec::new() };
+impl<'a> Sweep<'a> {
+    fn over(run: &'a DeviceRun<'a>, segments: &'a Segments) -> Sweep<'a> {
         let n_before = run.replay.initial.len();
-        let mut owners = vec![Owner::default(); n_before + run.replay.blocks.len()];
+        let mut sweep = Sweep {
+            run,
+            segments,
+            map: segments.last.clone(),
+            left: segments.changes.len(),
+            seen: Vec::new(),
+            known: BTreeMap::new(),
+            owners: vec![0; n_before + run.replay.blocks.len()],
+        };
         for (at, block) in run.replay.blocks.iter().enumerate().rev() {
             sweep.back_to(block.alloc.0 + 1);
             let event = run.device.events.get(block.alloc.index());
@@ -108,15 +114,30 @@ impl Sweep<'_> {
                 let pool = run.trace.pools.get(event.pool.index()).copied().unwrap_or_default();
                 (pool, run.trace.streams.get(event.stream.index()).copied().unwrap_or(0))
             };
-            owners[n_before + at] = sweep.owner(block.address).unwrap_or_else(own);
+            let owner = sweep.owner(block.address).unwrap_or_else(own);
+            sweep.owners[n_before + at] = sweep.index(owner);
         }
         sweep.back_to(0);
         for (at, block) in run.replay.initial.iter().enumerate() {
-            owners[at] = sweep.owner(block.address).unwrap_or_default();
+            let owner = sweep.owner(block.address).unwrap_or_default();
+            sweep.owners[at] = sweep.index(owner);
         }
-        let first = sweep.map.iter().map(|(address, it)| (0, owner(it), it.size(*address), true));
-        let changes = first.chain(sweep.seen.iter().rev().copied()).collect();
-        (owners, changes)
+        let first: Vec<Owner> = sweep.map.values().map(owner).collect();
+        for it in first {
+            sweep.index(it);
+        }
+        sweep
+    }
+
+    /// What the pools had at first, got and gave back, in order.
+    fn changes(&self) -> Vec<Changed> {
+        let first = self.map.iter().map(|(address, it)| (0, owner(it), it.size(*address), true));
+        first.chain(self.seen.iter().rev().copied()).collect()
+    }
+
+    fn index(&mut self, owner: Owner) -> u16 {
+        let next = u16::try_from(self.known.len()).unwrap_or(u16::MAX);
+        *self.known.entry(owner).or_insert(next)
     }
 
     /// Undoes what came after `position`.
@@ -130,7 +151,9 @@ impl Sweep<'_> {
             let before = if gives { self.owner(event.address) } else { None };
             Segments::undo(&mut self.map, event, trace);
             let whose = if gives { before } else { self.owner(event.address) };
-            self.seen.push((*at, whose.unwrap_or_default(), event.size, gives));
+            let whose = whose.unwrap_or_default();
+            self.index(whose);
+            self.seen.push((*at, whose, event.size, gives));
         }
     }
 
@@ -156,12 +179,12 @@ fn curve(changes: &[Changed], owner: Owner) -> Vec<(Position, Bytes)> {
 }
 
 /// What people call `owner`: the stream only where its pool has several.
-fn name((pool, stream): Owner, known: &[Owner]) -> String {
+fn name((pool, stream): Owner, known: &[(Owner, u16)]) -> String {
     let mut res = match pool {
         (0, 0) => "default pool".to_owned(),
         (a, b) => format!("private pool ({a}, {b})"),
     };
-    if 1 < known.iter().filter(|it| it.0 == pool).count() {
+    if 1 < known.iter().filter(|it| it.0.0 == pool).count() {
         res += &match stream {
             0 => ", default stream".to_owned(),
             it => format!(", stream {it:#x}"),

@@ -116,8 +116,8 @@ pub fn marks(scene: &Scene<'_>) -> String {
 }
 
 /// What `explain` says of each recording.
-pub fn analysis(explanations: &[Explanation]) -> String {
-    let all: Vec<Value> = explanations.iter().map(explain_wire::input).collect();
+pub fn analysis<'a>(explanations: impl Iterator<Item = &'a Explanation>) -> String {
+    let all: Vec<Value> = explanations.map(explain_wire::input).collect();
     json!({ "explanations": all }).to_string()
 }
 
