@@ -26,8 +26,7 @@ use crate::{
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
 /// explains it best.
 pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
-    let (torch, replay) = best(device, settings, &[]);
-    replay.unwrap_or_else(|| run_with_pools(device, &Config::of_recording(settings, torch), &[]).0)
+    best(device, settings, &[]).1
 }
 
 /// Follows the device `index` of `trace` under `config`, which has the recording's settings: the replay,
@@ -83,11 +82,7 @@ pub fn recorded_version(trace: &Trace, index: usize) -> TorchVersion {
     device.map_or(TorchVersion::two(11), |it| best(it, &settings, &handles(trace)).0)
 }
 
-fn best(
-    device: &DeviceTrace,
-    settings: &Settings,
-    handles: &[u64],
-) -> (TorchVersion, Option<Replay>) {
+fn best(device: &DeviceTrace, settings: &Settings, handles: &[u64]) -> (TorchVersion, Replay) {
     let oldest = TorchVersion::two(11);
     let config = |torch| Config::of_recording(settings, torch);
     let mut best: Option<(TorchVersion, Replay)> = None;
@@ -95,18 +90,15 @@ fn best(
     for torch in [oldest, TorchVersion::NEWEST, TorchVersion::two(12)] {
         let (replay, _) = run(device, &config(torch), handles);
         if replay.n_mismatches == 0 {
-            return (torch, Some(replay));
+            return (torch, replay);
         }
         if best.as_ref().is_none_or(|(_, it)| replay.n_mismatches < it.n_mismatches) {
             best = Some((torch, replay));
         }
     }
-    // Pools that nothing names explain much; what explains all without them comes first.
+    // Pools that nothing names explain much; what explains all without them came first.
     let (replay, _) = run_with_pools(device, &config(oldest), handles);
-    match best {
-        Some((torch, it)) if it.n_mismatches <= replay.n_mismatches => (torch, Some(it)),
-        _ => (oldest, Some(replay)),
-    }
+    best.filter(|(_, it)| it.n_mismatches <= replay.n_mismatches).unwrap_or((oldest, replay))
 }
 
 fn handles(trace: &Trace) -> Vec<u64> {

@@ -15,7 +15,7 @@ use crate::{
 const MOST_LESSONS: usize = 24;
 
 /// How often it is followed up to its first mismatch, to find out which segments were private pools'.
-const MOST_GUESSES: usize = 1000;
+const MOST_GUESSES: usize = 300;
 
 /// How many events are followed again in all: a long recording is followed again less often, and one that is
 /// longer than this never.
