@@ -8,10 +8,11 @@ use crate::{
         BlockId, Config, Freed, Held, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program,
         Replay, TorchVersion,
         allocator::{Allocator, Request},
+        doubt::Doubt,
         heap::{Slot, State},
         id_of,
         initial::{Initial, reserved_before},
-        lessons::{Doubt, run, run_with_pools},
+        lessons::{run, run_with_pools},
         operation::Ahead,
         program::{Before, Op},
         recorded::{Goal, Live, Recorded},
@@ -26,8 +27,7 @@ use crate::{
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
 /// explains it best.
 pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
-    let (torch, replay) = best(device, settings, &[]);
-    replay.unwrap_or_else(|| run_with_pools(device, &Config::of_recording(settings, torch), &[]).0)
+    best(device, settings, &[]).1
 }
 
 /// Follows the device `index` of `trace` under `config`, which has the recording's settings: the replay,
@@ -83,11 +83,7 @@ pub fn recorded_version(trace: &Trace, index: usize) -> TorchVersion {
     device.map_or(TorchVersion::two(11), |it| best(it, &settings, &handles(trace)).0)
 }
 
-fn best(
-    device: &DeviceTrace,
-    settings: &Settings,
-    handles: &[u64],
-) -> (TorchVersion, Option<Replay>) {
+fn best(device: &DeviceTrace, settings: &Settings, handles: &[u64]) -> (TorchVersion, Replay) {
     let oldest = TorchVersion::two(11);
     let config = |torch| Config::of_recording(settings, torch);
     let mut best: Option<(TorchVersion, Replay)> = None;
@@ -95,18 +91,15 @@ fn best(
     for torch in [oldest, TorchVersion::NEWEST, TorchVersion::two(12)] {
         let (replay, _) = run(device, &config(torch), handles);
         if replay.n_mismatches == 0 {
-            return (torch, Some(replay));
+            return (torch, replay);
         }
         if best.as_ref().is_none_or(|(_, it)| replay.n_mismatches < it.n_mismatches) {
             best = Some((torch, replay));
         }
     }
-    // Pools that nothing names explain much; what explains all without them comes first.
+    // Pools that nothing names explain much; what explains all without them came first.
     let (replay, _) = run_with_pools(device, &config(oldest), handles);
-    match best {
-        Some((torch, it)) if it.n_mismatches <= replay.n_mismatches => (torch, Some(it)),
-        _ => (oldest, Some(replay)),
-    }
+    best.filter(|(_, it)| it.n_mismatches <= replay.n_mismatches).unwrap_or((oldest, replay))
 }
 
 fn handles(trace: &Trace) -> Vec<u64> {
@@ -144,7 +137,7 @@ pub(super) struct Follower<'a> {
     /// Whether to go no further than that.
     pub(super) stops_in_doubt: bool,
     /// Which of [`Follower::pools`] were only thought of.
-    thought_of: BTreeSet<usize>,
+    pub(super) thought_of: BTreeSet<usize>,
     /// Whether frees carry the stack of who frees.
     pub(super) frees_have_stacks: bool,
     /// The pool that served the last request.
@@ -325,57 +318,6 @@ impl Follower<'_> {
         }
     }
 
-    /// What may be another pool's than thought, when events `start..end` are the first that disagree.
-    fn doubt_at(&self, start: usize, end: usize) -> Doubt {
-        let events = (start..end).map(|it| self.device.events.get(it));
-        let mut gained = Vec::new();
-        let mut served = Vec::new();
-        let mut lost = Vec::new();
-        for (index, event) in (start..end).zip(events) {
-            match event.action {
-                Action::SegmentAlloc | Action::SegmentMap if gained.is_empty() => {
-                    gained.push(index);
-                }
-                Action::SegmentFree | Action::SegmentUnmap => {
-                    // The driver may have given the same address again.
-                    let made = self.made_at(event.address).filter(|it| *it < start);
-                    let made =
-                        made.or_else(|| self.segments_made_before.get(&event.address).copied());
-                    lost.extend(made);
-                }
-                Action::Alloc => served.extend(self.made_at(event.address)),
-                _ => {}
-            }
-        }
-        let blamed: Vec<usize> =
-            self.model.driver.blamed.iter().filter_map(|it| self.made_at(*it)).collect();
-        let late = blamed.iter().filter(|it| lost.contains(it)).copied().collect();
-        let rest = lost.iter().filter(|it| !blamed.contains(it)).copied().collect();
-        let mut groups = vec![gained, served, late, rest, lost, blamed.clone()];
-        groups.extend(blamed.iter().take(4).map(|it| vec![*it]));
-        let is_open = |it: &usize| !self.pools.contains_key(it) || self.thought_of.contains(it);
-        for group in &mut groups {
-            group.retain(is_open);
-            group.sort_unstable();
-            group.dedup();
-        }
-        groups.retain(|it| !it.is_empty());
-        let mut seen = BTreeSet::new();
-        groups.retain(|it| seen.insert(it.clone()));
-        Doubt { event: start, groups, near: self.last_pool }
-    }
-
-    /// The event that made the segment at `address`, which may be gone.
-    fn made_at(&self, address: u64) -> Option<usize> {
-        let heap = &self.model.heap;
-        let is_held = |it: &Slot| heap.block(*it).state != State::Unmapped;
-        let start = match heap.find(address).filter(is_held) {
-            Some(_) => heap.segments.range(..=(address, Slot::NONE)).next_back()?.0,
-            None => *self.segments_made.range(..=address).next_back()?.0,
-        };
-        self.segments_made.get(&start).copied()
-    }
-
     pub(super) fn free(&mut self, at: usize, event: Event, is_request: bool, is_completion: bool) {
         let Some(live) = self.model.driver.live.get(&event.address).copied() else {
             self.model.driver.mismatch(Mismatch::NotInUse);
@@ -484,19 +426,8 @@ impl Follower<'_> {
         (replay, program)
     }
 
-    /// The first mismatch, if there is one, also where only the end is another.
-    pub(super) fn doubt_at_end(mut self) -> Option<Doubt> {
-        if self.doubt.is_none() {
-            self.compare_with_end();
-        }
-        let n_events = self.device.events.len();
-        let at_end = (self.model.driver.mismatches.n != 0)
-            .then(|| Doubt { event: n_events, ..Doubt::default() });
-        self.doubt.or(at_end)
-    }
-
     /// The recorder's own account of the end, block by block.
-    fn compare_with_end(&mut self) {
+    pub(super) fn compare_with_end(&mut self) {
         let device = self.device;
         if device.segments.is_empty() || device.events.is_empty() {
             return;

@@ -7,7 +7,9 @@ use std::{
 };
 
 use crate::{
-    replay::{Config, Program, Replay, TorchVersion, checked::follower, recorded::Goal},
+    replay::{
+        Config, Program, Replay, TorchVersion, checked::follower, doubt::Doubt, recorded::Goal,
+    },
     trace::{DeviceTrace, PoolId},
 };
 
@@ -15,7 +17,7 @@ use crate::{
 const MOST_LESSONS: usize = 24;
 
 /// How often it is followed up to its first mismatch, to find out which segments were private pools'.
-const MOST_GUESSES: usize = 1000;
+const MOST_GUESSES: usize = 300;
 
 /// How many events are followed again in all: a long recording is followed again less often, and one that is
 /// longer than this never.
@@ -57,17 +59,6 @@ pub(super) fn run_with_pools(
 
 /// The private pools of segments, by the events that made them.
 type Pools = BTreeMap<usize, PoolId>;
-
-/// Where a recording first disagrees with the model, and whose the memory may be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Doubt {
-    /// The event.
-    pub(super) event: usize,
-    /// Groups of segments, by the events that made them, any of which may be another pool's.
-    pub(super) groups: Vec<Vec<usize>>,
-    /// The pool that served last.
-    pub(super) near: PoolId,
-}
 
 /// A recording that is followed again and again.
 struct Attempt<'a> {

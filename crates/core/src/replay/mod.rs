@@ -9,6 +9,7 @@ mod allocator;
 mod checked;
 mod conf;
 mod config;
+mod doubt;
 mod driver;
 mod expandable;
 mod free_set;

@@ -26,6 +26,9 @@ enum Reading {
     DroppedPool { until: usize },
 }
 
+/// Of how many private pools, the newest, a failed request is tried.
+const MOST_POOLS: usize = 8;
+
 /// Everything that an operation changes.
 struct Saved<'a> {
     model: Allocator<Recorded<'a>>,
@@ -58,7 +61,7 @@ impl<'a> Follower<'a> {
             readings.iter().map(|it| (*it, None)).collect();
         if !self.names_pools && self.device.events.actions()[end] == Action::Oom {
             // A failed request shows no memory that would tell whose it was.
-            let private = self.model.heap.private_pools();
+            let private = self.model.heap.private_pools().into_iter().take(MOST_POOLS);
             let empty = PoolId(UNNAMED_POOLS - 1);
             for pool in [PoolId(0)].into_iter().chain(private).chain([empty]) {
                 tries.extend(readings.iter().map(|it| (*it, Some(pool))));
