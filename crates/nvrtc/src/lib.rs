@@ -211,3 +211,31 @@ pub unsafe extern "C" fn nvrtcGetSupportedArchs(out: *mut c_int) -> c_int {
 pub extern "C" fn nvrtcGetErrorString(status: c_int) -> *const c_char {
     if status == SUCCESS { c"NVRTC_SUCCESS" } else { c"NVRTC_ERROR_INVALID_INPUT" }.as_ptr()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_compiles_to_code_without_kernels() {
+        let mut program = std::ptr::null_mut();
+        let (mut size, mut code) = (0, [0; 256]);
+        let mut lowered = std::ptr::null();
+        // SAFETY: pointers to what each function asks for.
+        unsafe {
+            assert_eq!(nvrtcCreateProgram(&raw mut program), SUCCESS);
+            assert_eq!(nvrtcAddNameExpression(program, c"sum<float>".as_ptr()), SUCCESS);
+            assert_eq!(nvrtcCompileProgram(program, 0, std::ptr::null()), SUCCESS);
+            assert_eq!(nvrtcGetLoweredName(program, c"sum<float>".as_ptr(), &raw mut lowered), 0);
+            assert_eq!(CStr::from_ptr(lowered), c"sum<float>");
+            assert_ne!(nvrtcGetLoweredName(program, c"other".as_ptr(), &raw mut lowered), 0);
+            assert_eq!(nvrtcGetCUBINSize(program, &raw mut size), SUCCESS);
+            assert!(size <= code.len());
+            assert_eq!(nvrtcGetCUBIN(program, code.as_mut_ptr()), SUCCESS);
+            assert_eq!(code.map(|it: c_char| it as u8)[..4], *b"\x7fELF");
+            assert_eq!(nvrtcDestroyProgram(&raw mut program), SUCCESS);
+            assert!(program.is_null());
+            assert_ne!(nvrtcDestroyProgram(&raw mut program), SUCCESS);
+        }
+    }
+}

@@ -170,7 +170,8 @@ pub fn letter_after(name: &[u8], part: &[u8]) -> Option<Type> {
 
 /// What the kernel of this (mangled) name does, if it concerns whole numbers.
 pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
-    if SCATTERING.iter().any(|it| has(name, it)) {
+    // `x[indices]` is an `index_elementwise_kernel` that only reads.
+    if SCATTERING.iter().any(|it| has(name, it)) && !has(name, b"17index_kernel_impl") {
         return Some(Kernel::Scatters);
     }
     if has(name, b"13reduce_kernel") {
