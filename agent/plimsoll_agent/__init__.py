@@ -12,6 +12,7 @@ One module, one concern; `agent.install` wires them together once torch has been
     stopping      ends a run that has shown enough, politely
     modules       which module is running, for the allocations made inside
     owners        which model a module belongs to, and its path there
+    detectors     what torchvision's detectors keep of scores that nobody computed
     tensors       which address is which parameter, gradient, state or input
     oom           where memory ran out
     ranks         one rank of a job, the others imagined

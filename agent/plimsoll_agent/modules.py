@@ -11,14 +11,9 @@ Nothing here runs under torch.compile: see `step_aside`.
 import functools
 import threading
 
-from plimsoll_agent import frames, phantom
+from plimsoll_agent import detectors, frames
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.phases import EVALUATION, FORWARD
-
-
-DETECTORS = "torchvision.models.detection."
-"""Their filters of boxes have limits of their own (2000 proposals, 512 samples, 100 detections), which are
-what they reach. On a phantom, where every score is zero, they would find nothing instead."""
 
 
 class _Thread(threading.local):
@@ -26,7 +21,9 @@ class _Thread(threading.local):
 
     path = ""
     depth = 0
-    detector = None  # The outermost one that runs.
+
+    def __init__(self):
+        self.kept = detectors.Kept()
 
 
 class Modules:
@@ -99,9 +96,7 @@ class Modules:
             self._set_metadata(thread.path)
             if thread.depth == 1:
                 phase = self._top_level(module, args, kwargs)
-            if thread.detector is None and type(module).__module__.startswith(DETECTORS):
-                thread.detector = thread.depth
-                phantom.keep_all(True)
+            thread.kept.enter(module, thread.depth)
         except Exception as error:
             failed("modules.enter", error)
         return outside, phase
@@ -117,13 +112,11 @@ class Modules:
     def _leave(self, before, error):
         thread = self._thread
         outside, phase = before
-        was_detector = thread.detector == thread.depth
+        depth = thread.depth
         thread.depth -= 1
         thread.path = outside
         try:
-            if was_detector:
-                thread.detector = None
-                phantom.keep_all(False)
+            thread.kept.leave(depth)
             self._set_metadata(outside)
             if error is not None:
                 self._oom.passed_by(error)

@@ -117,12 +117,12 @@ def tell_group_size(color, size):
         learn(color, size)
 
 
-def keep_all(keep):
-    """Whether filters of values that nobody computed let everything through, on this thread."""
-    tell = function("plimsoll_phantom_keep_all")
+def keep(share):
+    """What share filters of values that nobody computed let through, on this thread; None for the usual."""
+    tell = function("plimsoll_phantom_keep")
     if tell is not None:
         tell.argtypes, tell.restype = [ctypes.c_int], None
-        tell(int(keep))
+        tell(-1 if share is None else round(share * 1_000_000))
 
 
 def _outside_ours(frame):

@@ -64,8 +64,9 @@ pub extern "C" fn plimsoll_phantom_on_unknown_read(callback: Option<extern "C" f
     report::on_unknown_read(callback);
 }
 
-/// From now on, filters of unknown values let everything through on this thread, if `keep` is not 0.
+/// From now on, filters of unknown values let this share through on this thread, in millionths; a negative
+/// one: what they always do.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_phantom_keep_all(keep: c_int) {
-    counts::keep_all(keep != 0);
+pub extern "C" fn plimsoll_phantom_keep(millionths: c_int) {
+    counts::keep(u64::try_from(millionths).ok());
 }

@@ -62,7 +62,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                 if unknown == 1 && length == 1 {
                     bytes[0] = kernels::unknown_byte(&machine.devices[source].contents);
                 } else if unknown == size
-                    && let contents = &machine.devices[source].contents
+                    && let contents = &mut machine.devices[source].contents
                     && let Some(count) = kernels::unknown_count(contents, length)
                 {
                     bytes.copy_from_slice(&count.to_le_bytes()[..length]);

@@ -239,21 +239,22 @@ fn write(at: u64, values: &[u8]) {
 }
 
 impl Count {
-    /// How many it is.
-    pub fn answer(self, contents: &Contents) -> u64 {
+    /// How many it is. What is assumed of a mask is written into it, so that whoever asks again, as the
+    /// backward pass does, or asks for the rest, is told the same.
+    pub fn answer(self, contents: &mut Contents) -> u64 {
         if let Some(count) = self.known(contents) {
             return count;
         }
         if FINDS_ALL.get() && self.what == What::NonZero {
             return self.items;
         }
-        let keeps_all = KEEPS_ALL.get();
+        let kept = KEPT.get();
         match self.what {
             What::Indices => {
                 report::approximate("coalesce() was assumed to find no index twice");
                 self.items
             }
-            What::Different if keeps_all => 1.min(self.items),
+            What::Different if kept.is_some() => 1.min(self.items),
             What::Different => {
                 report::approximate(
                     "unique() was assumed to find no value twice; say how many it finds with --assume unique=0.1",
@@ -262,20 +263,32 @@ impl Count {
                     .unwrap_or(self.items)
             }
             What::NonZero => {
-                let share = card::current().and_then(|it| it.assumed_nonzero_millionths);
-                if let Some(found) = self.share(share) {
-                    report::approximate("nonzero() found the share that was assumed");
-                    return found;
-                }
-                if keeps_all {
-                    return self.items;
-                }
-                report::approximate(
-                    "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1",
-                );
-                0
+                let assumed = card::current().and_then(|it| it.assumed_nonzero_millionths);
+                report::approximate(match (assumed, kept) {
+                    (Some(_), _) => "nonzero() found the share that was assumed",
+                    (None, Some(_)) => {
+                        "torchvision's detectors were assumed to keep as many boxes as their limits allow"
+                    }
+                    (None, None) => {
+                        "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1"
+                    }
+                });
+                let found = self.share(assumed.or(kept)).unwrap_or(0);
+                self.assume(found, contents);
+                found
             }
         }
+    }
+
+    /// Writes truth values of which `found` are true.
+    fn assume(self, found: u64, contents: &mut Contents) {
+        if self.width != 1 || self.operand == 0 || MOST < self.items {
+            return;
+        }
+        let items = usize::try_from(self.items).unwrap_or(0);
+        let mut mask = vec![0; items];
+        mask[..usize::try_from(found).unwrap_or(0).min(items)].fill(1);
+        contents.write(self.operand, &mask);
     }
 
     /// That share of them, if one was assumed.
@@ -308,8 +321,8 @@ const MILLIONTHS: u64 = 1_000_000;
 thread_local! {
     /// Whether the calling thread is where every element is known to be found.
     static FINDS_ALL: Cell<bool> = const { Cell::new(false) };
-    /// Whether it is where every element may be kept.
-    static KEEPS_ALL: Cell<bool> = const { Cell::new(false) };
+    /// The share that filters of unknown values let through on this thread, in millionths.
+    static KEPT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// From now on the calling thread finds every element of a mask, or what is known and assumed of it: in
@@ -318,15 +331,10 @@ pub fn find_all(all: bool) {
     FINDS_ALL.set(all);
 }
 
-/// Whether this thread is in code that bounds by itself what it keeps (torchvision's detectors): there,
-/// filters of unknown values let everything through.
-pub fn keep_all(keep: bool) {
-    if keep {
-        report::approximate(
-            "torchvision's detectors were assumed to keep as many boxes as their limits allow",
-        );
-    }
-    KEEPS_ALL.set(keep);
+/// Whether this thread is in code that bounds by itself what it keeps, and what share its filters let
+/// through until then, in millionths.
+pub fn keep(millionths: Option<u64>) {
+    KEPT.set(millionths);
 }
 
 #[cfg(test)]

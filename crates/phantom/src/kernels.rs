@@ -166,7 +166,7 @@ unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
 }
 
 /// The number that the program reads now in `width` unknown bytes at `from`, if it is a count.
-pub fn unknown_count(contents: &Contents, width: usize) -> Option<u64> {
+pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
     let Some(Asked::Count(count)) = LAST.get() else { return None };
     LAST.set(None); // The next one that is read is of something else.
     (width == 4 || width == 8).then(|| count.answer(contents))
