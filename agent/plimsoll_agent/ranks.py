@@ -364,7 +364,9 @@ class _Imagined:
 
         class ProcessGroupGloo(metaclass=Check):
             def __new__(cls, _store, rank, size, *_, **__):
-                return fake._create_internal(rank, size, fake.Options())
+                if hasattr(fake, "_create_internal"):
+                    return fake._create_internal(rank, size, fake.Options())
+                return fake(rank, size)  # Before PyTorch 2.10.
 
         for name in ("_Options", "create_device", "create_default_device", "Options"):
             if hasattr(real, name):

@@ -138,6 +138,7 @@ train(torch.cuda.make_graphed_callables(nn.Linear(64, 64).cuda(), (x,)), x)
 }
 RANKS = {
     "DDP": """
+dist.all_reduce(torch.ones(4), group=dist.new_group(backend="gloo"))
 model = nn.Sequential(nn.Linear(1000, 1000), nn.ReLU(), nn.Linear(1000, 1000)).cuda()
 train(nn.parallel.DistributedDataParallel(model), torch.randn(64, 1000, device="cuda"))
 """,

@@ -42,7 +42,8 @@ use crate::{
 const NARROW: u16 = 60;
 const WIDE: u16 = 100;
 /// What the report says without `--gpu`.
-const NO_GPU_CHOSEN: &str = "no --gpu was given, so this ran on the largest card that the installed PyTorch has kernels for; the list above says which carry it";
+const NO_GPU_CHOSEN: &str = "no --gpu was given, so this ran on the largest card that this PyTorch has kernels for; \
+     the list above says which carry it";
 /// Where the width is not known.
 const USUAL: u16 = 80;
 
