@@ -207,7 +207,7 @@ fn take(device: u32, size: u64) -> Result<u64, Refused> {
     let mut machine = machine::lock().ok_or(Refused::Argument)?;
     let index = usize::try_from(device).map_err(|_| Refused::Argument)?;
     let device = machine.devices.get_mut(index).ok_or(Refused::Argument)?;
-    device.create(size).map_err(|_| {
+    device.create_for_library(size).map_err(|_| {
         RAN_OUT.store(true, Ordering::Relaxed);
         Refused::Full
     })
