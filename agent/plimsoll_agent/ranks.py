@@ -34,11 +34,13 @@ _imagine = None
 
 _C10D = "torch.distributed.distributed_c10d"
 _LAUNCHER = "torch.distributed.launcher.api"
+_CHECKPOINT = "torch.distributed.checkpoint."
 
 
 def install(torch, recording, phantom):
     """Takes its places: in the launchers, and in `torch.distributed` if this process is the one rank."""
-    _watch_launcher(recording)
+    # `torchrun` and `accelerate launch` meet in one class, in a module that nothing else imports.
+    _after_import(_LAUNCHER, lambda module: _wrap_launcher(module, recording))
     _wrap_spawn(torch)
     if not torch.distributed.is_available():
         return
@@ -171,22 +173,22 @@ def _devices():
 # --- Launchers -------------------------------------------------------------------------------------
 
 
-def _watch_launcher(recording):
-    """`torchrun` and `accelerate launch` meet in one class, in a module that nothing else imports."""
-    if _LAUNCHER in sys.modules:
-        _wrap_launcher(sys.modules[_LAUNCHER], recording)
+def _after_import(name, act):
+    """Calls `act` with the module of this name, now or when it is imported."""
+    if name in sys.modules:
+        act(sys.modules[name])
     else:
-        sys.meta_path.insert(0, _LauncherFinder(recording))
+        sys.meta_path.insert(0, _Finder(name, act))
 
 
-class _LauncherFinder:
+class _Finder:
     """Answers for the one module, once, with the loader that would have been found."""
 
-    def __init__(self, recording):
-        self._recording = recording
+    def __init__(self, name, act):
+        self._name, self._act = name, act
 
     def find_spec(self, name, path=None, target=None):
-        if name != _LAUNCHER:
+        if name != self._name:
             return None
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path, target)
@@ -196,9 +198,9 @@ class _LauncherFinder:
             def exec_module(module):
                 execute(module)
                 try:
-                    _wrap_launcher(module, self._recording)
+                    self._act(module)
                 except Exception as error:
-                    failed("ranks.wrap_launcher", error)
+                    failed("ranks.after_import " + name, error)
 
             spec.loader.exec_module = exec_module
         return spec
@@ -293,6 +295,8 @@ class _Imagined:
         self._replace("_process_group_color", self._color(self._c10d._process_group_color))
         self._replace("monitored_barrier", lambda *_, **__: None)
         self._wrap_init(self._c10d.init_process_group)
+        _after_import(_CHECKPOINT + "utils", self._coordinate_checkpoints)
+        _after_import(_CHECKPOINT + "default_planner", self._believe_checkpoints)
 
     def _replace(self, name, by):
         _replace(self._torch, name, by)
@@ -315,6 +319,21 @@ class _Imagined:
             return result
 
         self._c10d.init_process_group = self._dist.init_process_group = init_process_group
+
+    def _coordinate_checkpoints(self, module):
+        """One rank plans what each saves, and tells it: here the one that runs."""
+        dist, wrapper = self._dist, module._DistWrapper
+        make = wrapper.__init__
+
+        @functools.wraps(make)
+        def __init__(it, group, use_dist, coordinator_rank):
+            make(it, group, use_dist, dist.get_rank(group) if use_dist else coordinator_rank)
+
+        wrapper.__init__ = __init__
+
+    def _believe_checkpoints(self, module):
+        """Each imagined rank says that it saves what this one does, which leaves parts of every tensor unsaved."""
+        module._validate_global_plan = lambda *_: True
 
     def _rendezvous(self, url, rank=-1, world_size=-1, **_options):
         """As PyTorch's handlers: the address decides nothing, rank and size come from it or from the environment."""

@@ -55,7 +55,7 @@ extern "C" fn decide(name: *const c_char, _flags: c_int, caller: *const c_void) 
     } else {
         return std::ptr::null_mut();
     };
-    if !called_by_cudnn(caller) {
+    if !belongs_to(caller, b"libcudnn") {
         return std::ptr::null_mut();
     }
     // SAFETY: the real `dlopen`.
@@ -73,8 +73,19 @@ fn real() -> unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void {
     unsafe { std::mem::transmute(address) }
 }
 
-/// Whether the code at `address` is one of cuDNN's libraries.
-fn called_by_cudnn(address: *const c_void) -> bool {
+/// Whether one of the innermost callers is in a library whose name begins so.
+pub fn called_by(library: &[u8]) -> bool {
+    /// Ourselves, the function that was called, and who called it.
+    const INNERMOST: usize = 4;
+    let mut callers = [std::ptr::null_mut(); INNERMOST];
+    // SAFETY: room for as many addresses as we say.
+    let count = unsafe { libc::backtrace(callers.as_mut_ptr(), 4) };
+    let count = usize::try_from(count).unwrap_or(0);
+    callers.iter().take(count).any(|&it| belongs_to(it, library))
+}
+
+/// Whether the code at `address` is in a library whose name begins so.
+fn belongs_to(address: *const c_void, library: &[u8]) -> bool {
     // SAFETY: plain data, for which zeros are a value; `dladdr` fills it for any address.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
@@ -83,5 +94,5 @@ fn called_by_cudnn(address: *const c_void) -> bool {
     }
     // SAFETY: not null; a terminated string that lives as long as the library.
     let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
-    path.rsplit(|&it| it == b'/').next().is_some_and(|it| it.starts_with(b"libcudnn"))
+    path.rsplit(|&it| it == b'/').next().is_some_and(|it| it.starts_with(library))
 }

@@ -241,14 +241,16 @@ impl Machine {
         Ok(())
     }
 
-    /// `cudaEventQuery`: whether the work before `event` is done.
-    pub fn is_done(&mut self, event: u64) -> bool {
-        self.events.get(&event).is_none_or(|it| self.completion.ask(it.after))
+    /// `cudaEventQuery`: whether the work before `event` is done. An answer that `matters` is one that
+    /// device memory depends on.
+    pub fn is_done(&mut self, event: u64, matters: bool) -> bool {
+        let Some(it) = self.events.get(&event) else { return true };
+        self.completion.ask(it.after, matters)
     }
 
     /// `cudaStreamQuery`.
     pub fn is_idle(&mut self, stream: u64) -> bool {
-        self.completion.ask(self.completion.mark(line(stream)))
+        self.completion.ask(self.completion.mark(line(stream)), false)
     }
 
     /// `cudaEventSynchronize`.

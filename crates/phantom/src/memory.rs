@@ -24,6 +24,8 @@ pub struct DeviceMemory {
     peak: u64,
     /// The most that was taken beside the caching allocator, once that has said what it holds.
     other_peak: Option<u64>,
+    /// What was taken beside it when it last said so, and what libraries have taken since.
+    other: u64,
     addresses: Addresses,
     /// Bytes that the program copied to the device and that we know.
     pub contents: Contents,
@@ -50,6 +52,7 @@ impl DeviceMemory {
             used: 0,
             peak: 0,
             other_peak: None,
+            other: 0,
             addresses: Addresses::new(floor, ceiling),
             contents: Contents::default(),
             physical: BTreeMap::new(),
@@ -75,8 +78,8 @@ impl DeviceMemory {
 
     /// The caching allocator holds `reserved` bytes now; the rest is somebody else's.
     pub fn allocator_holds(&mut self, reserved: u64) {
-        let other = self.used.saturating_sub(reserved);
-        self.other_peak = Some(self.other_peak.map_or(other, |it| it.max(other)));
+        self.other = self.used.saturating_sub(reserved);
+        self.other_peak = Some(self.other_peak.unwrap_or(0).max(self.other));
     }
 
     /// Bytes that can still be taken.
@@ -121,6 +124,15 @@ impl DeviceMemory {
         let handle = self.next_handle;
         self.next_handle += 1;
         self.physical.insert(handle, Physical { bytes: whole, references: 1, released: false });
+        Ok(handle)
+    }
+
+    /// Physical memory that a library makes, and not the caching allocator; as [`DeviceMemory::create`].
+    pub fn create_for_library(&mut self, bytes: u64) -> Result<u64, Full> {
+        let before = self.used;
+        let handle = self.create(bytes)?;
+        self.other += self.used - before;
+        self.other_peak = self.other_peak.map(|it| it.max(self.other));
         Ok(handle)
     }
 
@@ -207,6 +219,8 @@ mod tests {
         device.release(nccl).expect("allocated");
         device.allocator_holds(20 * MIB);
         assert_eq!(device.other_peak(), 6 * MIB);
+        device.create_for_library(8 * MIB).expect("room");
+        assert_eq!(device.other_peak(), 8 * MIB, "whether or not the allocator comes again");
     }
 
     #[test]
