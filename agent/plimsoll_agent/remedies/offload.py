@@ -6,7 +6,7 @@ numbers are the same. On the phantom nothing is copied: what the device gives ba
 Parameters: `smallest`, in bytes: smaller tensors stay (1 MiB unless given).
 """
 
-from plimsoll_agent import phantom
+from plimsoll_agent import meter, phantom
 
 
 def apply(torch, parameters, places, note):
@@ -19,6 +19,7 @@ def apply(torch, parameters, places, note):
         if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
             return None, tensor
         if on_phantom:
+            meter.moved(tensor.numel() * tensor.element_size())
             return tensor.device, (tensor.size(), tensor.stride(), tensor.dtype)
         kept = torch.empty(tensor.size(), dtype=tensor.dtype, pin_memory=tensor.is_cuda)
         kept.copy_(tensor)
@@ -30,7 +31,9 @@ def apply(torch, parameters, places, note):
             return kept
         if isinstance(kept, tuple):
             size, stride, dtype = kept
-            return torch.empty(size, dtype=dtype, device=device)
+            restored = torch.empty(size, dtype=dtype, device=device)
+            meter.moved(restored.numel() * restored.element_size())
+            return restored
         return kept.to(device, non_blocking=kept.is_pinned())
 
     def around(module, call, args, kwargs):

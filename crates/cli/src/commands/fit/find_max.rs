@@ -60,7 +60,8 @@ pub(super) fn run(
             );
         }
         let peak = (trial.prediction.peak != Peaks::default()).then_some(trial.prediction.peak);
-        runs.push(Run { value, tried: tried.clone(), peak, seconds });
+        let retries = trial.n_retries;
+        runs.push(Run { value, tried: tried.clone(), peak, retries, seconds });
         search.tell(value, tried);
     }
     let found = FindMax {
