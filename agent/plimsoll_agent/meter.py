@@ -4,6 +4,20 @@ On in runs that are made for it (`PLIMSOLL_METER`), never in one whose memory co
 through Python while it counts. It begins when the first step has ended and stops when the second has.
 """
 
+_ONLY_LOOK = ("detach", "_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh")
+_GATHERING = ("embedding", "index", "gather", "index_select")
+_RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
+_COPYING = ("copy_", "_to_copy")
+
+_moved = [0, 0]
+"""Copies between device and host that a real run would make and this one left out: how many, and their bytes."""
+
+
+def moved(size):
+    """A remedy left a copy out, because on a phantom there is nothing to keep."""
+    _moved[0] += 1
+    _moved[1] += size
+
 
 class Meter:
     """Counts one step."""
@@ -19,13 +33,17 @@ class Meter:
         if step == 1 and self._mode is None:
             self._mode = self._counting()
             self._mode.__enter__()
+            _moved[:] = [0, 0]
         elif self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
             kinds = [
                 {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
-                for (op, dtype), (n, flops, size) in sorted(self._counts.items())
+                for (op, dtype, flops, size), n in sorted(self._counts.items())
             ]
+            if _moved[0]:
+                count, size = _moved
+                kinds.append({"op": "link", "dtype": "uint8", "count": count, "flops": 0, "bytes": size / count})
             self._recording.write("work", ops=kinds)
 
     def _counting(self):
@@ -43,18 +61,60 @@ class Meter:
                 outputs = [it for it in tree_leaves(result) if isinstance(it, torch.Tensor)]
                 devices = {it.device.type for it in inputs + outputs}
                 packet = function._overloadpacket
-                is_view = function.is_view or packet.__name__ in ("detach", "_unsafe_view", "empty", "empty_like")
-                if is_view or devices == {"cpu"} or not outputs + inputs:
+                name = packet.__name__
+                if devices == {"cpu"} or not outputs + inputs:
                     return result
-                flops = 0
-                if packet in flop_registry:
+                flops, size, times = 0, 0, 1
+                if function.is_view or name in _ONLY_LOOK:
+                    kind = "look"
+                elif len(devices) > 1 and name in _COPYING:
+                    kind, size = "link", max(_bytes(it) for it in inputs + outputs)
+                elif name in _RECURRENT:
+                    kind, flops, times = _recurrent(function, args)
+                elif packet in flop_registry:
                     flops = flop_registry[packet](*args, **kwargs, out_val=result)
-                size = sum(it.numel() * it.element_size() for it in inputs + outputs)
-                kind = "link" if len(devices) > 1 else "matmul" if flops else "pointwise"
-                widest = max((it for it in inputs + outputs), key=lambda it: it.numel())
-                key = (kind, str(widest.dtype).rpartition(".")[2])
-                n, f, b = counts.get(key, (0, 0, 0))
-                counts[key] = (n + 1, f + flops, b + size)
+                    kind = "convolution" if "conv" in name else "attention" if "attention" in name else "matmul"
+                    size = sum(_bytes(it) for it in inputs + outputs)
+                elif name in _GATHERING:
+                    kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
+                else:
+                    kind = "batch-norm" if "batch_norm" in name else "pointwise"
+                    size = sum(_bytes(it) for it in inputs + outputs)
+                floats = [it for it in inputs if it.is_floating_point()] or inputs or outputs
+                dtype = str(max(floats, key=lambda it: it.numel()).dtype).rpartition(".")[2]
+                if dtype == "float32" and _may_be_tf32(torch, kind):
+                    dtype = "tf32"
+                key = (kind, dtype, flops, size)
+                counts[key] = counts.get(key, 0) + times
                 return result
 
         return Counting()
+
+
+def _bytes(tensor):
+    """Those that are there: an expanded tensor is read once."""
+    size = tensor.numel() * tensor.element_size()
+    try:
+        return min(size, tensor.untyped_storage().nbytes())
+    except (RuntimeError, NotImplementedError):
+        return size
+
+
+def _recurrent(function, args):
+    """(kind, arithmetic of one time step of one layer, how many of these one after the other)"""
+    given = {it.name: value for it, value in zip(function._schema.arguments, args)}
+    weights = given["weight"]
+    layers = max(1, len(weights) // max(1, given["weight_stride0"]))
+    batch, steps = given["input"].size(0), given["input"].size(1)
+    if not given["batch_first"]:
+        steps, batch = batch, steps
+    backward = 2 if function._overloadpacket.__name__.endswith("backward") else 1
+    flops = 2 * backward * batch * sum(it.numel() for it in weights) // layers
+    return "recurrent", flops, steps * layers
+
+
+def _may_be_tf32(torch, kind):
+    """Whether products of float32 may use the tensor cores' shorter mantissa: convolutions do, unless told not to."""
+    if kind in ("convolution", "recurrent"):
+        return torch.backends.cudnn.allow_tf32
+    return kind == "matmul" and torch.backends.cuda.matmul.allow_tf32

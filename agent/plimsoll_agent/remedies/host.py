@@ -1,12 +1,10 @@
 """Tensors that wait in pinned memory of the host.
 
-On the phantom nothing waits there: what the device gives back is what counts. While a step is metered the copies are
-made all the same, through one buffer, so that they are counted.
+On the phantom nothing waits there: what the device gives back is what counts. The copies that were left out are
+counted.
 """
 
-import os
-
-from plimsoll_agent import phantom
+from plimsoll_agent import meter, phantom
 
 
 class Host:
@@ -15,15 +13,12 @@ class Host:
     def __init__(self, torch):
         self._torch = torch
         self._on_phantom = phantom.is_here()
-        self._counts = bool(os.environ.get("PLIMSOLL_METER"))
-        self._buffer = None
 
     def send(self, tensor, kept=None):
         """What to keep of a tensor on a device; `kept` is where it was before, if anywhere."""
         torch = self._torch
         if self._on_phantom:
-            if self._counts:
-                self._through(tensor).copy_(tensor)
+            meter.moved(tensor.numel() * tensor.element_size())
             return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
         if kept is None:
             size, stride = tensor.size(), tensor.stride()
@@ -34,12 +29,6 @@ class Host:
         """The tensor on its device again."""
         torch = self._torch
         if kept.device.type == "meta":
-            tensor = torch.empty_strided(kept.size(), kept.stride(), dtype=kept.dtype, device=device)
-            return tensor.copy_(self._through(kept)) if self._counts else tensor
+            meter.moved(kept.numel() * kept.element_size())
+            return torch.empty_strided(kept.size(), kept.stride(), dtype=kept.dtype, device=device)
         return kept.to(device, non_blocking=kept.is_pinned())
-
-    def _through(self, tensor):
-        size = tensor.numel() * tensor.element_size()
-        if self._buffer is None or self._buffer.numel() < size:
-            self._buffer = self._torch.empty(size, dtype=self._torch.uint8)
-        return self._buffer[:size].view(tensor.dtype).view(tensor.size())

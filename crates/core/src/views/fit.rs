@@ -47,6 +47,8 @@ pub struct Run {
     pub tried: Tried,
     /// What it took, as far as it came.
     pub peak: Option<Peaks>,
+    /// How often the allocator was full, gave its free memory back and went on.
+    pub retries: u64,
     /// How long it took.
     pub seconds: f64,
 }
@@ -64,6 +66,18 @@ impl FindMax {
                 "memory does not simply grow with the value: {} ran out although {} fits",
                 values.join(", "),
                 self.found.unwrap_or_default(),
+            ));
+        }
+        if let Some(run) = self.runs.iter().find(|run| Some(run.value) == self.found)
+            && run.retries != 0
+        {
+            let easy = self.runs.iter().filter(|it| it.retries == 0 && matches!(it.tried, Tried::Fits(_)));
+            let easy = easy.map(|it| it.value).max();
+            res.push(format!(
+                "at {} the allocator was full {} times, gave its free memory back and went on: it runs, but slower{}",
+                run.value,
+                run.retries,
+                easy.map_or_else(String::new, |it| format!("; {it} ran without that")),
             ));
         }
         if let Some(step) = self.multiples_of {
@@ -131,6 +145,7 @@ pub fn json(it: &FindMax) -> String {
             "peak_allocated_bytes": peak.map(|it| it.allocated.0),
             "peak_reserved_bytes": peak.map(|it| it.reserved.0),
             "peak_device_bytes": peak.map(|it| it.device.0),
+            "retries": run.retries,
             "seconds": run.seconds,
         })
     });

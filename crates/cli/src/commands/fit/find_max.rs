@@ -22,6 +22,9 @@ use crate::{
     trials::{self, Trial, Trials},
 };
 
+/// So many steps are run of a value that gets through only because the allocator gives free memory back.
+const ON_THE_EDGE: u32 = 12;
+
 pub(super) fn run(
     args: &FitArgs,
     range: &Range,
@@ -45,7 +48,12 @@ pub(super) fn run(
     let mut interrupted = false;
     while let Some(value) = search.next() {
         let began = Instant::now();
-        let trial = trials.run(&template.with(name, value), &settings, Stop::Steady)?;
+        let words = template.with(name, value);
+        let mut trial = trials.run(&words, &settings, Stop::Steady)?;
+        if trial.fits() && trial.n_retries != 0 && trial.interrupted.is_none() {
+            // On the edge each step leaves memory a little differently, and the next one may not get through.
+            trial = trials.run(&words, &settings, Stop::Steps(ON_THE_EDGE))?;
+        }
         if trial.interrupted.is_some() {
             interrupted = true;
             break;
@@ -60,7 +68,8 @@ pub(super) fn run(
             );
         }
         let peak = (trial.prediction.peak != Peaks::default()).then_some(trial.prediction.peak);
-        runs.push(Run { value, tried: tried.clone(), peak, seconds });
+        let retries = trial.n_retries;
+        runs.push(Run { value, tried: tried.clone(), peak, retries, seconds });
         search.tell(value, tried);
     }
     let found = FindMax {
