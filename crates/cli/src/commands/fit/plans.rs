@@ -65,6 +65,7 @@ pub(super) fn run(
         n_samples: None,
         tried: Vec::new(),
         sites: Sites::default(),
+        has_8bit: false,
         interrupted: false,
     };
     let (plain, failure) = search.plain()?;
@@ -106,7 +107,8 @@ pub(super) fn run(
         let predicted_reserved = Some(best.prediction.peak.reserved);
         let kept = Plan { predicted_reserved, ..best.plan.clone() };
         write_file(&args.plan, &kept.file(&head))?;
-        if !proposal.change.diff.is_empty() {
+        // One that is left from another plan would be taken for this one's.
+        if !proposal.change.diff.is_empty() || patch.exists() {
             write_file(&patch, &proposal.change.diff)?;
         }
     }
@@ -166,6 +168,8 @@ pub(super) struct Search<'a> {
     tried: Vec<Candidate>,
     /// Where in the script a person would change something.
     sites: Sites,
+    /// A package with 8-bit optimizers is installed.
+    has_8bit: bool,
     pub(super) interrupted: bool,
 }
 
@@ -174,7 +178,9 @@ impl Search<'_> {
     fn plain(&mut self) -> anyhow::Result<(Candidate, Option<String>)> {
         let sites = [("PLIMSOLL_SITES", OsString::from("1"))];
         let trial = self.trial(&Plan::default(), Stop::Steady, &sites)?;
-        self.sites = trial.noted("sites").and_then(Sites::read).unwrap_or_default();
+        let noted = trial.noted("sites");
+        self.sites = noted.and_then(Sites::read).unwrap_or_default();
+        self.has_8bit = noted.is_some_and(|it| it["optimizers"].is_string());
         let failure = trial.failure.clone();
         Ok((self.candidate(Plan::default(), trial.prediction), failure))
     }
@@ -269,7 +275,8 @@ impl Search<'_> {
             res.insert(1.min(res.len()), vec![it.id]);
             res.extend(company);
         }
-        res.retain(|it| it.iter().all(|it| self.may(it)));
+        let is_there = |it: &str| it != "optimizer-8bit" || self.has_8bit;
+        res.retain(|it| it.iter().all(|it| self.may(it) && is_there(it)));
         res
     }
 
