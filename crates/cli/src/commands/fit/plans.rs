@@ -17,8 +17,9 @@ use plimsoll_core::{
 };
 
 use super::{
-    Template, limit,
+    Template, ladder, limit,
     ranking::{self, Candidate},
+    template,
 };
 use crate::{
     cli::FitArgs,
@@ -32,8 +33,6 @@ use crate::{
 const ROOMY: Bytes = Bytes::gib(512);
 /// The most parts that a batch is split into.
 const MOST_PARTS: u64 = 64;
-/// Cards from this compute capability on have bfloat16 in their tensor cores.
-const BFLOAT16: (u32, u32) = (8, 0);
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
 
@@ -97,7 +96,7 @@ pub(super) fn run(
         fits_as_it_is: plain.fits,
         plans: found.iter().map(row).collect(),
         closest: search.closest().map(row),
-        run_line: run_line(args, &words),
+        run_line: template::run_line(&args.plan, &words),
         runs: search.trials.n_runs,
         seconds: started.elapsed().as_secs_f64(),
         interrupted: search.interrupted,
@@ -141,20 +140,6 @@ fn row(it: &Candidate) -> view::Row {
     }
 }
 
-fn run_line(args: &FitArgs, words: &[OsString]) -> String {
-    let quoted = |it: &OsString| {
-        let text = it.to_string_lossy();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        if !text.is_empty() && text.chars().all(plain) {
-            text.into_owned()
-        } else {
-            format!("'{}'", text.replace('\'', r"'\''"))
-        }
-    };
-    let words: Vec<String> = words.iter().map(quoted).collect();
-    format!("plimsoll run --plan {} -- {}", args.plan.display(), words.join(" "))
-}
-
 pub(super) struct Search<'a> {
     args: &'a FitArgs,
     words: &'a [OsString],
@@ -189,7 +174,7 @@ impl Search<'_> {
     fn plans(&mut self) -> anyhow::Result<Vec<Candidate>> {
         let mut found: Vec<Candidate> = Vec::new();
         let free = self.free()?;
-        for stronger in self.ladder() {
+        for stronger in ladder::rungs(self.trials.card(), self.has_8bit, |it| self.may(it)) {
             let is_enough = ENOUGH <= found.len()
                 || !found.is_empty() && stronger.contains(&"offload")
                 || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
@@ -239,45 +224,6 @@ impl Search<'_> {
             }
         }
         Ok(res)
-    }
-
-    /// What is added to the free remedies, step by step.
-    fn ladder(&self) -> Vec<Vec<&'static str>> {
-        let all: [&[&'static str]; 16] = [
-            &[],
-            &["allocator"],
-            &["autocast"],
-            &["micro-batches"],
-            &["optimizer-in-backward"],
-            &["optimizer-8bit"],
-            &["checkpoint"],
-            &["autocast", "micro-batches"],
-            &["autocast", "checkpoint"],
-            &["micro-batches", "checkpoint"],
-            &["autocast", "micro-batches", "checkpoint"],
-            &["optimizer-in-backward", "checkpoint"],
-            &["optimizer-in-backward", "autocast", "checkpoint"],
-            &["optimizer-offload", "checkpoint"],
-            &["offload"],
-            &["autocast", "offload"],
-        ];
-        let mut res: Vec<Vec<&'static str>> = all.into_iter().map(<[_]>::to_vec).collect();
-        if self.trials.card().compute_capability < BFLOAT16 {
-            for it in res.iter_mut().flatten().filter(|it| **it == "autocast") {
-                *it = "autocast-fp16";
-            }
-        }
-        // What somebody asked for by name comes before everything else, and again in company.
-        let asked = CATALOGUE.iter().filter(|it| it.offer == Offer::Asked && it.id != "tf32");
-        for it in asked.filter(|it| self.may(it.id)) {
-            let company: Vec<Vec<_>> =
-                res.iter().skip(1).map(|rest| [&[it.id], rest.as_slice()].concat()).collect();
-            res.insert(1.min(res.len()), vec![it.id]);
-            res.extend(company);
-        }
-        let is_there = |it: &str| it != "optimizer-8bit" || self.has_8bit;
-        res.retain(|it| it.iter().all(|it| self.may(it) && is_there(it)));
-        res
     }
 
     /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
