@@ -56,11 +56,11 @@ impl Search<'_> {
             if it.fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
                 best = Some((choice.seconds, it.clone()));
             }
-            beside = match (it.fits, &best) {
+            beside = if it.fits {
                 // It may bear one block less than two measured runs make believe: the next choice is bolder.
-                (true, _) => really.min(beside.saturating_sub(Bytes(self.most.0 / 100))),
-                (false, Some(_)) => break,
-                (false, None) => really.max(beside + Bytes::mib(2)),
+                really.min(beside.saturating_sub(Bytes(self.most.0 / 100)))
+            } else {
+                really.max(beside + Bytes::mib(2))
             };
         }
         Ok(best.map(|(_, it)| it))
