@@ -61,12 +61,22 @@ for step in range(6):
     optimizer.step(); optimizer.zero_grad(set_to_none=False)
 """
 
+WIDE = """
+import torch
+model = torch.nn.Linear(4096, 4096).cuda()
+optimizer = torch.optim.Adam(model.parameters(), 1e-4, weight_decay=0.1)
+for step in range(6):
+    loss = model(torch.randn(64, 4096, device="cuda")).mean()
+    loss.backward()
+    optimizer.step(); optimizer.zero_grad(set_to_none=False)
+"""
+
 CASES = [
     ("autocast", FUNCTION, "a100-40g", 0.8),
     ("autocast-fp16", FUNCTION, "t4", 0.8),
     ("checkpoint", FUNCTION, "t4", 0.5),
     ("checkpoint", MODULE, "t4", 0.5),
-    ("sgd", MODULE, "t4", 0.97),
+    ("sgd", WIDE, "t4", 0.7),
 ]
 
 
@@ -115,4 +125,4 @@ def test_what_is_not_certain_is_left_to_a_person(plimsoll):
     ran = plimsoll.run("fit", "--gpu", "t4", "--budget", budget, "--allow", "sgd", "--json", told, "--", PYTHON, "train.py")
     assert ran.code == 0, ran
     assert json.loads(told.read_text())["change"] == {"diff": "", "by_hand": ["sgd"]}
-    assert "by hand:" in ran.out and not (plimsoll.folder / "plan.diff").exists()
+    assert "by hand:" in ran.stdout and not (plimsoll.folder / "plan.diff").exists()

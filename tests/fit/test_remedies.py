@@ -35,7 +35,7 @@ class Net(nn.Module):
         return self.head(x)
 
 a = dict(width=8, depth=3, dropout=0.0, norm=False, batch=8, samples=27, clip=None, scheduler=False, loss="mean",
-         optimizer="SGD", set_to_none=True, accumulate=1, zero_late=False, dtype="float64")
+         optimizer="SGD", set_to_none=True, accumulate=1, zero_late=False, dtype="float64", closure=False)
 a.update(arguments)
 dtype = getattr(torch, a["dtype"])
 torch.manual_seed(0)
@@ -48,6 +48,18 @@ result, step = [], 0
 while step < 20:
     for start in range(0, a["samples"], a["batch"]):
         inputs, targets = x[start : start + a["batch"]], y[start : start + a["batch"]]
+        if a["closure"]:
+            def closure():
+                optimizer.zero_grad(set_to_none=a["set_to_none"])
+                loss = F.cross_entropy(model(inputs), targets)
+                loss.backward()
+                return loss
+
+            result.append(optimizer.step(closure).detach())
+            step += 1
+            if scheduler:
+                scheduler.step()
+            continue
         if not a["zero_late"] and step % a["accumulate"] == 0:
             optimizer.zero_grad(set_to_none=a["set_to_none"])
         if a["loss"] == "pairs":  # Samples are compared with each other.
@@ -264,7 +276,7 @@ result = [torch.tensor(sum(it.grad_fn is not None for it in kept + [total]))]
 def test_random_loops(trainer):
     """Any combination of the remedies that promise the same, on any loop."""
     dice = random.Random(5)
-    for _ in range(12):
+    for _ in range(16):
         arguments = {
             "width": dice.choice([4, 8]),
             "depth": dice.choice([1, 2, 4]),
@@ -277,6 +289,7 @@ def test_random_loops(trainer):
             "set_to_none": dice.random() < 0.7,
             "accumulate": dice.choice([1, 1, 3]),
             "zero_late": dice.random() < 0.3,
+            "closure": dice.random() < 0.3,
         }
         ids = ["micro-batches", "offload", "checkpoint", "chunked-loss", "foreach", "optimizer-offload", "detach-losses"]
         chosen = dice.sample(ids, dice.randint(1, len(ids)))

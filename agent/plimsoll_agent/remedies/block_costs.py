@@ -40,17 +40,16 @@ class BlockCosts:
                 return
             self._read("enter", number)
             if self._steps == 2 and number not in self._work:
-                meter = Meter(self._torch, self._recording)
-                self._work[number] = meter._counts
-                self._counting = meter._counting()
-                self._counting.__enter__()
+                self._work[number] = Work()
+                self._counting = Meter(self._torch, self._work[number])
+                self._counting.step_ended(1)
 
         return enter
 
     def _after(self, number):
         def leave(module, args, output):
             if self._counting is not None:
-                self._counting.__exit__(None, None, None)
+                self._counting.step_ended(2)
                 self._counting = None
             if not self._torch.is_grad_enabled():
                 return
@@ -85,11 +84,15 @@ class BlockCosts:
         if self._steps == 2 and self._readings:
             self._recording.write("block-memory", readings=self._readings)
         if self._steps == 3 and self._work:
-            work = [
-                [
-                    {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
-                    for (op, dtype), (n, flops, size) in sorted(self._work.get(number, {}).items())
-                ]
-                for number in range(max(self._work) + 1)
-            ]
+            count = max(self._work) + 1
+            work = [self._work[it].operations if it in self._work else [] for it in range(count)]
             self._recording.write("block-work", blocks=work)
+
+
+class Work:
+    """What a meter writes of one block, instead of a recording."""
+
+    operations = ()
+
+    def write(self, kind, ops):
+        self.operations = ops

@@ -19,6 +19,7 @@ class Places:
         self._before_backward = []
         self._around_backwards = []
         self._after_last_backward = []
+        self._wrapper = self._original = None
         self._thread = threading.local()
         self._trainable = weakref.WeakKeyDictionary()
 
@@ -88,7 +89,14 @@ class Places:
             finally:
                 thread.inside = False
 
-        module_class.__call__ = __call__
+        module_class.__call__ = self._wrapper = __call__
+        self._original = original
+
+    def step_aside(self):
+        """PyTorch's own call again, if nobody wrapped ours: torch.compile traces through it."""
+        module_class = self._torch.nn.Module
+        if self._wrapper is not None and module_class.__dict__.get("__call__") is self._wrapper:
+            module_class.__call__ = self._original
 
     def _wrapped_backward(self, original):
         tensor_class, thread = self._torch.Tensor, self._thread

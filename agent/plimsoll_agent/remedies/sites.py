@@ -10,6 +10,7 @@ import functools
 import sys
 
 from plimsoll_agent import frames
+from plimsoll_agent.remedies import optimizer_8bit
 
 
 def apply(torch, places, recording):
@@ -38,6 +39,15 @@ def apply(torch, places, recording):
         sites.saw("backward", "backward")
         return run(tensors, grad_tensors)
 
+    compile = torch.compile
+
+    @functools.wraps(compile)
+    def compiled(*args, **kwargs):
+        # Where models are called is then not known, and what is known without it is still said.
+        places.step_aside()
+        return compile(*args, **kwargs)
+
+    torch.compile = compiled
     places.around_call(around_call)
     places.around_backward(around_backward)
     from torch.nn.parallel import DistributedDataParallel
@@ -117,7 +127,7 @@ class Sites:
         try:
             found = [it for it in (self._site(key, seen) for key, seen in self._seen.items()) if it is not None]
             found += self._clips()
-            self._recording.write("sites", sites=found, files=self._described())
+            self._recording.write("sites", sites=found, files=self._described(), optimizers=optimizer_8bit.installed())
         except Exception as error:  # Without it there is no diff, and nothing else is lost.
             self._recording.note("sites", "the places for a change were not found: %r" % (error,))
         self._recording = self._root = None

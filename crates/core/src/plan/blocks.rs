@@ -74,8 +74,8 @@ pub struct Choice {
     pub peak: Bytes,
 }
 
-/// So many ways to a block are remembered; beyond that what they keep is rounded up.
-const MOST_STATES: usize = 4096;
+/// So many ways to a block are remembered; beyond that those that are nearly the same are forgotten.
+const MOST_STATES: usize = 1024;
 
 impl Blocks {
     /// From the readings of a step that checkpoints nothing and of one that checkpoints everything. `seconds` has
@@ -130,7 +130,7 @@ impl Blocks {
             }
             front = pareto(next);
             if MOST_STATES < front.len() {
-                front = coarser(front, budget);
+                front = thinned(front);
             }
         }
         let fits = |it: &&State| it.kept.saturating_add(self.head) <= budget;
@@ -186,14 +186,16 @@ fn pareto(mut states: Vec<State>) -> Vec<State> {
     res
 }
 
-/// Fewer states: what is kept is rounded up, so that nothing fits that would not.
-fn coarser(states: Vec<State>, budget: i64) -> Vec<State> {
-    let lowest = states.first().map_or(0, |it| it.kept);
-    let grain =
-        (budget.saturating_sub(lowest) / i64::try_from(MOST_STATES / 2).unwrap_or(1)).max(1);
-    let up =
-        |it: State| State { kept: lowest + (it.kept - lowest + grain - 1) / grain * grain, ..it };
-    pareto(states.into_iter().map(up).collect())
+/// Fewer states: of neighbours that keep nearly the same, the one that keeps least and the one that costs least.
+fn thinned(states: Vec<State>) -> Vec<State> {
+    let (Some(first), Some(last)) = (states.first(), states.last()) else { return states };
+    let n = i64::try_from(MOST_STATES / 4).unwrap_or(1);
+    let (lowest, grain) = (first.kept, ((last.kept - first.kept) / n).max(1));
+    let bucket = |it: &State| (it.kept - lowest) / grain;
+    let ends = |it: &[State]| {
+        it.first().into_iter().chain(it.get(1..).and_then(<[_]>::last)).copied().collect::<Vec<_>>()
+    };
+    states.chunk_by(|a, b| bucket(a) == bucket(b)).flat_map(ends).collect()
 }
 
 /// A forward pass through all blocks and backward through them.

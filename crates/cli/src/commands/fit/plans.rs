@@ -17,8 +17,9 @@ use plimsoll_core::{
 };
 
 use super::{
-    Template, limit,
+    Template, ladder, limit,
     ranking::{self, Candidate},
+    template,
 };
 use crate::{
     cli::FitArgs,
@@ -32,8 +33,6 @@ use crate::{
 const ROOMY: Bytes = Bytes::gib(512);
 /// The most parts that a batch is split into.
 const MOST_PARTS: u64 = 64;
-/// Cards from this compute capability on have bfloat16 in their tensor cores.
-const BFLOAT16: (u32, u32) = (8, 0);
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
 /// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
@@ -67,6 +66,7 @@ pub(super) fn run(
         n_samples: None,
         tried: Vec::new(),
         sites: Sites::default(),
+        has_8bit: false,
         interrupted: false,
     };
     let (plain, failure) = search.plain()?;
@@ -98,7 +98,7 @@ pub(super) fn run(
         fits_as_it_is: plain.fits,
         plans: found.iter().map(row).collect(),
         closest: search.closest().map(row),
-        run_line: run_line(args, &words),
+        run_line: template::run_line(&args.plan, &words),
         runs: search.trials.n_runs,
         seconds: started.elapsed().as_secs_f64(),
         interrupted: search.interrupted,
@@ -109,7 +109,8 @@ pub(super) fn run(
         let first_step = best.prediction.first_step_facts.clone();
         let kept = Plan { predicted_reserved, first_step, ..best.plan.clone() };
         write_file(&args.plan, &kept.file(&head))?;
-        if !proposal.change.diff.is_empty() {
+        // One that is left from another plan would be taken for this one's.
+        if !proposal.change.diff.is_empty() || patch.exists() {
             write_file(&patch, &proposal.change.diff)?;
         }
     }
@@ -142,20 +143,6 @@ fn row(it: &Candidate) -> view::Row {
     }
 }
 
-fn run_line(args: &FitArgs, words: &[OsString]) -> String {
-    let quoted = |it: &OsString| {
-        let text = it.to_string_lossy();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        if !text.is_empty() && text.chars().all(plain) {
-            text.into_owned()
-        } else {
-            format!("'{}'", text.replace('\'', r"'\''"))
-        }
-    };
-    let words: Vec<String> = words.iter().map(quoted).collect();
-    format!("plimsoll run --plan {} -- {}", args.plan.display(), words.join(" "))
-}
-
 pub(super) struct Search<'a> {
     args: &'a FitArgs,
     words: &'a [OsString],
@@ -169,6 +156,8 @@ pub(super) struct Search<'a> {
     tried: Vec<Candidate>,
     /// Where in the script a person would change something.
     sites: Sites,
+    /// A package with 8-bit optimizers is installed.
+    has_8bit: bool,
     pub(super) interrupted: bool,
 }
 
@@ -177,7 +166,9 @@ impl Search<'_> {
     fn plain(&mut self) -> anyhow::Result<(Candidate, Option<String>)> {
         let sites = [("PLIMSOLL_SITES", OsString::from("1"))];
         let trial = self.trial(&Plan::default(), Stop::Steady, &sites)?;
-        self.sites = trial.noted("sites").and_then(Sites::read).unwrap_or_default();
+        let noted = trial.noted("sites");
+        self.sites = noted.and_then(Sites::read).unwrap_or_default();
+        self.has_8bit = noted.is_some_and(|it| it["optimizers"].is_string());
         let failure = trial.failure.clone();
         Ok((self.candidate(Plan::default(), trial.prediction), failure))
     }
@@ -186,7 +177,7 @@ impl Search<'_> {
     fn plans(&mut self) -> anyhow::Result<Vec<Candidate>> {
         let mut found: Vec<Candidate> = Vec::new();
         let free = self.free()?;
-        for stronger in self.ladder() {
+        for stronger in ladder::rungs(self.trials.card(), self.has_8bit, |it| self.may(it)) {
             let is_enough = ENOUGH <= found.len()
                 || !found.is_empty() && stronger.contains(&"offload")
                 || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
@@ -238,44 +229,6 @@ impl Search<'_> {
             }
         }
         Ok(res)
-    }
-
-    /// What is added to the free remedies, step by step.
-    fn ladder(&self) -> Vec<Vec<&'static str>> {
-        let all: [&[&'static str]; 16] = [
-            &[],
-            &["allocator"],
-            &["autocast"],
-            &["micro-batches"],
-            &["optimizer-in-backward"],
-            &["optimizer-8bit"],
-            &["checkpoint"],
-            &["autocast", "micro-batches"],
-            &["autocast", "checkpoint"],
-            &["micro-batches", "checkpoint"],
-            &["autocast", "micro-batches", "checkpoint"],
-            &["optimizer-in-backward", "checkpoint"],
-            &["optimizer-in-backward", "autocast", "checkpoint"],
-            &["optimizer-offload", "checkpoint"],
-            &["offload"],
-            &["autocast", "offload"],
-        ];
-        let mut res: Vec<Vec<&'static str>> = all.into_iter().map(<[_]>::to_vec).collect();
-        if self.trials.card().compute_capability < BFLOAT16 {
-            for it in res.iter_mut().flatten().filter(|it| **it == "autocast") {
-                *it = "autocast-fp16";
-            }
-        }
-        // What somebody asked for by name comes before everything else, and again in company.
-        let asked = CATALOGUE.iter().filter(|it| it.offer == Offer::Asked && it.id != "tf32");
-        for it in asked.filter(|it| self.may(it.id)) {
-            let company: Vec<Vec<_>> =
-                res.iter().skip(1).map(|rest| [&[it.id], rest.as_slice()].concat()).collect();
-            res.insert(1.min(res.len()), vec![it.id]);
-            res.extend(company);
-        }
-        res.retain(|it| it.iter().all(|it| self.may(it)));
-        res
     }
 
     /// `plan` with as many parts as it takes to fit; none if no number of them is enough.

@@ -1,6 +1,6 @@
 //! A command with places for values: `python train.py --batch-size {batch}`.
 
-use std::{collections::BTreeMap, ffi::OsString, str::FromStr};
+use std::{collections::BTreeMap, ffi::OsString, path::Path, str::FromStr};
 
 use anyhow::{Context as _, bail};
 
@@ -93,6 +93,21 @@ impl FromStr for Range {
         }
         Ok(res)
     }
+}
+
+/// The command that trains with the plan at `plan`, as somebody would type it.
+pub(super) fn run_line(plan: &Path, words: &[OsString]) -> String {
+    let quoted = |it: &OsString| {
+        let text = it.to_string_lossy();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+        if !text.is_empty() && text.chars().all(plain) {
+            text.into_owned()
+        } else {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+    };
+    let words: Vec<String> = words.iter().map(quoted).collect();
+    format!("plimsoll run --plan {} -- {}", plan.display(), words.join(" "))
 }
 
 #[cfg(test)]

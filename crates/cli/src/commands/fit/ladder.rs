@@ -1,0 +1,85 @@
+//! The order in which remedies and their combinations are tried: from the mildest on.
+
+use plimsoll_core::{
+    cards::Card,
+    plan::{CATALOGUE, Offer},
+};
+
+/// Cards from this compute capability on have bfloat16 in their tensor cores.
+const BFLOAT16: (u32, u32) = (8, 0);
+
+/// What is added to the free remedies, step by step, of what may be used. `has_8bit`: a package with 8-bit
+/// optimizers is installed.
+pub(super) fn rungs(
+    card: &Card,
+    has_8bit: bool,
+    may: impl Fn(&str) -> bool,
+) -> Vec<Vec<&'static str>> {
+    let all: [&[&'static str]; 16] = [
+        &[],
+        &["allocator"],
+        &["autocast"],
+        &["micro-batches"],
+        &["optimizer-in-backward"],
+        &["optimizer-8bit"],
+        &["checkpoint"],
+        &["autocast", "micro-batches"],
+        &["autocast", "checkpoint"],
+        &["micro-batches", "checkpoint"],
+        &["autocast", "micro-batches", "checkpoint"],
+        &["optimizer-in-backward", "checkpoint"],
+        &["optimizer-in-backward", "autocast", "checkpoint"],
+        &["optimizer-offload", "checkpoint"],
+        &["offload"],
+        &["autocast", "offload"],
+    ];
+    let mut res: Vec<Vec<&'static str>> = all.into_iter().map(<[_]>::to_vec).collect();
+    if card.compute_capability < BFLOAT16 {
+        for it in res.iter_mut().flatten().filter(|it| **it == "autocast") {
+            *it = "autocast-fp16";
+        }
+    }
+    // What somebody asked for by name comes before everything else, and again in company.
+    let asked = CATALOGUE.iter().filter(|it| it.offer == Offer::Asked && it.id != "tf32");
+    for it in asked.filter(|it| may(it.id)) {
+        let company: Vec<Vec<_>> =
+            res.iter().skip(1).map(|rest| [&[it.id], rest.as_slice()].concat()).collect();
+        res.insert(1.min(res.len()), vec![it.id]);
+        res.extend(company);
+    }
+    let is_there = |it: &str| it != "optimizer-8bit" || has_8bit;
+    res.retain(|it| it.iter().all(|it| may(it) && is_there(it)));
+    res
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::{cards, plan::find};
+
+    use super::*;
+
+    fn shown(card: &str, allow: &[&str]) -> Vec<String> {
+        let card = cards::find(card).unwrap();
+        let may = |id: &str| match find(id).unwrap().offer {
+            Offer::Usual => allow.is_empty() || allow.contains(&id),
+            Offer::Asked => allow.contains(&id),
+            Offer::ByHand => false,
+        };
+        rungs(card, false, may).iter().map(|it| it.join("+")).collect()
+    }
+
+    #[test]
+    fn what_was_asked_for_comes_first_and_in_company() {
+        assert_eq!(
+            shown("h200", &["sgd", "checkpoint"]),
+            ["", "sgd", "checkpoint", "sgd+checkpoint"]
+        );
+        assert!(!shown("h200", &[]).iter().any(|it| it.contains("sgd") || it.contains("8bit")));
+    }
+
+    #[test]
+    fn an_old_card_gets_float16() {
+        assert_eq!(shown("t4", &["autocast-fp16"]), ["", "autocast-fp16"]);
+        assert_eq!(shown("a100-40g", &["autocast"]), ["", "autocast"]);
+    }
+}
