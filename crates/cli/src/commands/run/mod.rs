@@ -144,9 +144,7 @@ fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
 }
 
 fn has_gpu() -> bool {
-    Path::new("/dev/nvidiactl").exists()
-        || Path::new("/dev/dxg").exists()
-        || devices::are_there()
+    Path::new("/dev/nvidiactl").exists() || Path::new("/dev/dxg").exists() || devices::are_there()
 }
 
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {
