@@ -200,6 +200,8 @@ class Agent:
             self._phases.forked()
             self._steps.forked()
             self._stopping.forked()
+            if self._stopwatch is not None:
+                self._stopwatch = Stopwatch(self._torch, self._recording)
             self._oom.forget()
             self._phantom.forget_reads()
             # A child whose parent had CUDA cannot use it; others may, and `_start` wakes them up.

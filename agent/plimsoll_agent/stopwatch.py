@@ -35,14 +35,12 @@ class Stopwatch:
         event = self._torch.cuda.Event(enable_timing=True)
         event.record()
         self._pending.append((step, event))
-        self._harvest(False)
+        self._harvest()
 
-    def _harvest(self, wait):
+    def _harvest(self):
         while self._pending:
             step, event = self._pending[0]
-            if wait:
-                event.synchronize()
-            elif not event.query():
+            if not event.query():
                 return
             self._pending.popleft()
             if step > WARM_UP and self._last is not None and len(self._device) < MOST:
@@ -50,11 +48,11 @@ class Stopwatch:
             self._last = event
 
     def write(self):
-        """At the end of the process."""
+        """At the end of the process. What the device has not done by now is not waited for: it may have failed."""
         try:
-            self._harvest(True)
+            self._harvest()
         except RuntimeError:
-            pass  # The device failed; what was read before stays.
+            pass
         device, host = _summary(self._device), _summary(self._host)
         if host is not None:
             self._recording.write("step_times", device=device, host=host, left_out=WARM_UP)

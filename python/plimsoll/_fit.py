@@ -79,7 +79,9 @@ class Fitted(Generic[Returned]):
             words += ["--memory", str(self._memory)]
         ran = _binary.run([*words, "--", *command(here / "call", None)])
         if ran.returncode != 0:
-            raise PlimsollError(_binary.said(ran.stderr) or ran.stdout.strip() or f"plimsoll fit ended with {ran.returncode}")
+            # The answer is on standard output; an error is on the other, after the progress.
+            words = ran.stdout.strip().splitlines() or _binary.said(ran.stderr).splitlines()[-1:]
+            raise PlimsollError("\n".join(words) or f"plimsoll fit ended with {ran.returncode}")
         return plan if plan.is_file() else None
 
     def _choices(self) -> Sequence[str]:

@@ -19,7 +19,7 @@ from plimsoll._watermark import Watermark
 class Callback(TrainerCallback):
     """Records a training, and adds the peaks of GPU memory to what the Trainer logs.
 
-    The logs get `gpu_peak_allocated_gib` and `gpu_peak_reserved_gib`, the largest so far. Every process of
+    The log history gets `gpu_peak_allocated_gib` and `gpu_peak_reserved_gib`, the largest so far. Every process of
     a distributed training records into a file of its own, `run-rank3.zip`.
     """
 
@@ -40,8 +40,12 @@ class Callback(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Adds the peaks."""
+        peaks = self._watermark.values()
         if isinstance(logs, dict):
-            logs.update(self._watermark.values())
+            logs.update(peaks)
+        # The Trainer has made its copy by now.
+        if state.log_history:
+            state.log_history[-1].update(peaks)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Writes the recording. When training fails, it is written at the end of the process."""

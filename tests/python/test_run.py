@@ -101,9 +101,9 @@ def test_one_that_the_script_survives_is_said_once_and_not_kept(run, program):
 
 def test_fit_plans_for_what_is_free_and_the_plan_is_checked_at_the_first_step(run, program):
     """A plan for the device as it is, kept; with it the run is as predicted, and another batch is noticed."""
-    ran = run("--fit", *ONLY_CHECKPOINTS, "--plan", "plan.toml", "--", PYTHON, "train.py", 32768, memory="1300MiB")
+    ran = run("--fit", *ONLY_CHECKPOINTS, "--plan", "plan.toml", "--", PYTHON, "train.py", 32768, memory="1800MiB")
     assert ran.code == 0, ran
-    assert "1300.0 MiB of Tesla T4 are free; planning for that" in ran.sentences[0], ran
+    assert "of 1.76 GiB of Tesla T4 are free; planning for that" in ran.sentences[0], ran
     assert ran.sentences[-1].startswith("running with ") and "checkpoint" in ran.sentences[-1], ran
     plan = program.folder.joinpath("plan.toml").read_text()
     assert 'inputs = ["args[0] 32768x256 float32"]' in plan and 'gpu = "Tesla T4"' in plan
@@ -206,7 +206,7 @@ def test_a_torch_that_is_not_known_is_not_recorded_and_trains(program, cache):
 FITTED = DEEP + """
 import plimsoll
 
-@plimsoll.fit(gpu="t4", memory="1300MiB", plan="plan.toml", allow=["checkpoint"])
+@plimsoll.fit(gpu="t4", memory="1500MiB", plan="plan.toml", allow=["checkpoint"])
 def fitted(batch):
     return train(batch), __name__
 
@@ -220,7 +220,7 @@ def test_a_decorated_function_runs_with_its_plan_and_returns(program):
     ran = program.run(FITTED, environment=environment)
     assert ran.returncode == 0, ran
     reserved, name = eval(ran.stdout.splitlines()[-1])
-    assert reserved < 1300 << 20 and name == "__plimsoll_main__"
+    assert reserved < 1500 << 20 and name == "__plimsoll_main__"
     assert "checkpoint" in program.folder.joinpath("plan.toml").read_text()
 
 

@@ -52,7 +52,7 @@ trainer = L.Trainer(
 try:
     trainer.fit(Model(), loader)
 except torch.OutOfMemoryError:
-    print("ran out", trainer.callback_metrics["gpu_peak_reserved_gib"] > 0)
+    print("ran out", trainer.callback_metrics["gpu_peak_reserved_gib"].item() > 0)
 """
 
 

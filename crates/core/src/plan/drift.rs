@@ -26,7 +26,7 @@ pub fn drift(
     reserved: Bytes,
 ) -> Option<Drift> {
     let off = Bytes(predicted.0.abs_diff(reserved.0));
-    let is_off = predicted.0 / 100 * SHARE < off.0 && LEAST < off;
+    let is_off = predicted != Bytes::ZERO && predicted.0 / 100 * SHARE < off.0 && LEAST < off;
     is_off.then(|| Drift { predicted, reserved, causes: causes(expected, seen) })
 }
 

@@ -105,12 +105,15 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     for it in recordings.iter().filter_map(|it| it.notes.unsupported.as_ref()).take(1) {
         say(&format!("nothing was recorded, and nothing changed: {}", it.text));
     }
-    let drift = watch.drifts.into_iter().next().or_else(|| of_the_whole_run(&plan, &seen));
+    // What was said after the first step is not said again.
+    let at_first = watch.drifts.into_iter().next();
+    let later = at_first.is_none().then(|| of_the_whole_run(&plan, &seen)).flatten();
     if ran_out {
         explain_now(&seen, &recordings, &files);
-    } else if let (true, Some(it)) = (plan.first_step.is_none(), &drift) {
+    } else if let Some(it) = &later {
         say(&it.sentence("the run"));
     }
+    let drift = at_first.or(later);
     if args.measure {
         say_step_times(&recordings);
     }
@@ -144,9 +147,7 @@ fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
 }
 
 fn has_gpu() -> bool {
-    Path::new("/dev/nvidiactl").exists()
-        || Path::new("/dev/dxg").exists()
-        || devices::are_there()
+    Path::new("/dev/nvidiactl").exists() || Path::new("/dev/dxg").exists() || devices::are_there()
 }
 
 fn read_plan(path: &Path) -> anyhow::Result<Plan> {
@@ -211,7 +212,7 @@ fn what_ran_out(seen: &Prediction) -> String {
     )
 }
 
-/// What the whole run took other than the plan's run on the phantom. A plan with a first step was compared then.
+/// What the whole run took other than the plan's run on the phantom.
 fn of_the_whole_run(plan: &Plan, seen: &Prediction) -> Option<Drift> {
     let predicted = plan.predicted_reserved?;
     if seen.outcome == Outcome::ScriptFailed || seen.peak.reserved == Bytes::ZERO {

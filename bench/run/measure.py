@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""What the recorder of `plimsoll run` costs on a GPU: step times of train.py alone and under it, in turn.
+
+    bench/run/measure.py [--repeats 3]
+
+Each run is a process of its own, which prints the median time between events at the ends of its steps, the first 15 left
+out. Prints the medians of these, and what recording adds, against the bar of issue 5: less than 1 %. Exit code 1 if it is over.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MOST = 0.01
+CASES = (("gpt2", 8), ("gpt2", 1), ("resnet50", 64))
+
+
+def step(options, model, batch, recorded, folder):
+    script = [options.python, HERE / "train.py", model, "--batch", batch]
+    prefix = [options.plimsoll, "run", "--record", "run.zip", "--"] if recorded else []
+    command = list(map(str, [*prefix, *script]))
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{ran.stderr[-2000:]}")
+    return json.loads(ran.stdout.splitlines()[-1])["device_median"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plimsoll", default=os.environ.get("PLIMSOLL_BIN", HERE.parents[1] / "target" / "release" / "plimsoll"))
+    parser.add_argument("--python", default=os.environ.get("PLIMSOLL_PYTHON", sys.executable))
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    options.plimsoll = Path(options.plimsoll).resolve()
+    over = False
+    with tempfile.TemporaryDirectory() as folder:
+        for model, batch in CASES:
+            times = {False: [], True: []}
+            for repeat in range(options.repeats):
+                for recorded in (False, True) if repeat % 2 == 0 else (True, False):
+                    times[recorded].append(step(options, model, batch, recorded, folder))
+            alone, under = (statistics.median(times[it]) for it in (False, True))
+            over |= MOST < under / alone - 1
+            print(f"{model:10} batch {batch:3}   alone {alone * 1e3:7.2f} ms   recorded {under * 1e3:7.2f} ms   {100 * (under / alone - 1):+.2f} %")
+    sys.exit(over)
+
+
+if __name__ == "__main__":
+    main()
