@@ -151,7 +151,7 @@ export class WhatIfView {
     return el("figure", {},
       svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": "Recorded and replayed memory over events" },
         ticks.map((bytes) => [svg("line", { x1: left, x2: width - 10, y1: y(bytes), y2: y(bytes), class: "grid" }), text(left - 8, y(bytes) + 4, bytes ? size(bytes) : "0", "end")]),
-        capacity && capacity <= high ? [svg("line", { x1: left, x2: width - 10, y1: y(capacity), y2: y(capacity), class: "limit" }), text(width - 12, y(capacity) - 5, `PyTorch may take ${size(capacity)}`, "end")] : null,
+        capacity && capacity <= high ? [svg("line", { x1: left, x2: width - 10, y1: y(capacity), y2: y(capacity), class: "limit" }), text(left + 6, y(capacity) - 5, `PyTorch may take ${size(capacity)}`, "start")] : null,
         curves.map(([, values, n, name]) => svg("path", { d: path(values, n), class: `curve ${name}` })),
         end === null ? null : [svg("line", { x1: end, x2: end, y1: top, y2: height - bottom, class: "limit" })],
         text(width - 12, height - 8, "events", "end")),

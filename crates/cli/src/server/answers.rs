@@ -1,7 +1,14 @@
 //! What the page asks, by path, and what it is told. It knows no HTTP: the page in one file holds the
 //! same answers.
 
-use std::sync::OnceLock;
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use plimsoll_core::{
     cards,
@@ -19,6 +26,8 @@ pub(crate) struct Gallery<'a> {
     told: Vec<(Vec<Failure>, Vec<String>)>,
     /// By recording: what `explain` says of it.
     explained: Vec<OnceLock<Explanation>>,
+    /// Somebody has seen a timeline.
+    seen: AtomicBool,
 }
 
 /// An answer.
@@ -58,7 +67,7 @@ impl<'a> Gallery<'a> {
         told: Vec<(Vec<Failure>, Vec<String>)>,
     ) -> Gallery<'a> {
         let explained = recordings.iter().map(|_| OnceLock::new()).collect();
-        Gallery { recordings, told, explained }
+        Gallery { recordings, told, explained, seen: AtomicBool::new(false) }
     }
 
     /// All devices of all recordings, as the page counts them.
@@ -88,8 +97,12 @@ impl<'a> Gallery<'a> {
         }
     }
 
-    /// Works out beforehand what is slow on large recordings and the same every time, until `is_over`.
+    /// Works out beforehand what is slow on large recordings and the same every time, until `is_over`. It
+    /// begins when the first picture was asked for, which is not to wait for it.
     pub(crate) fn prepare(&self, is_over: &dyn Fn() -> bool) {
+        while !self.seen.load(Ordering::Relaxed) && !is_over() {
+            thread::sleep(Duration::from_millis(100));
+        }
         for scene in self.scenes() {
             if is_over() {
                 return;
@@ -158,6 +171,7 @@ impl<'a> Gallery<'a> {
     }
 
     fn window(&self, query: &Query) -> Answer {
+        self.seen.store(true, Ordering::Relaxed);
         let scene = self.scene(query, "r")?;
         let request = WindowRequest {
             axis: match query.text("axis")? {
