@@ -64,8 +64,11 @@ pub(crate) struct Trial {
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
     notes: Vec<serde_json::Value>,
     /// Where memory was at each mark of the first steps: allocations so far, and bytes, by device.
-    early: Vec<(Vec<u64>, Vec<Bytes>)>,
+    early: Vec<AtMark>,
 }
+
+/// Allocations so far, and bytes, by device.
+type AtMark = (Vec<u64>, Vec<Bytes>);
 
 impl Trial {
     /// The agent's last line of this kind: `blocks`, `work`, `split`.
@@ -77,7 +80,7 @@ impl Trial {
     /// the rest of a block that was not worth splitting.
     fn is_like(&self, other: &Trial) -> bool {
         let close = |a: &Bytes, b: &Bytes| a.0.abs_diff(b.0) <= a.0.max(1 << 30) / 1000;
-        let same = |(a, b): (&(Vec<u64>, Vec<Bytes>), &(Vec<u64>, Vec<Bytes>))| {
+        let same = |(a, b): (&AtMark, &AtMark)| {
             a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| close(a, b))
         };
         let is_same_length = self.early.len() == other.early.len();

@@ -364,9 +364,9 @@ mod tests {
     fn a_mask_of_what_every_rank_has_finds_all() {
         let count = Count { operand: 4096, width: 1, items: 16, what: What::NonZero };
         find_all(true);
-        assert_eq!(count.answer(&Contents::default()), 16);
+        assert_eq!(count.answer(&mut Contents::default()), 16);
         find_all(false);
-        assert_eq!(count.answer(&Contents::default()), 0);
+        assert_eq!(count.answer(&mut Contents::default()), 0);
     }
 
     #[test]

@@ -2,15 +2,15 @@
 //! Nothing here says how much memory something takes; that is what a run on the phantom is for.
 
 pub mod blocks;
-mod drift;
 mod change;
+mod drift;
 mod file;
 pub mod largest;
 mod remedies;
 mod time;
 
-pub use drift::{Drift, drift};
 pub use change::{Change, Sites, Sources, change};
+pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use remedies::{CATALOGUE, Kind, Numbers, Offer, find};
 pub use time::{Factor, Work, factor, seconds};
