@@ -245,10 +245,11 @@ impl Heap {
         let front = *self.block(slot);
         debug_assert!(0 < size && size < front.size, "both parts have bytes");
         let rest = self.push(Block {
-            address: front.address + size,
+            // The last addresses there are occur in damage only.
+            address: front.address.saturating_add(size),
             size: front.size - size,
             order: match self.tie_break {
-                TieBreak::Address => front.order + size,
+                TieBreak::Address => front.order.saturating_add(size),
                 // The front part is the new object, and the rest keeps its number.
                 TieBreak::BlockMade => front.order,
                 TieBreak::SegmentMade => front.order + size / 512,

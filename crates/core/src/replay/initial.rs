@@ -110,9 +110,15 @@ impl Initial {
             if mapped_to.is_some_and(|it| it < *start) {
                 pieces.push((mapped_to.unwrap_or(*start), State::Unmapped, None));
             }
-            self.pieces_of_run(&allocator.config, extent, (*start, *end), &mut pieces);
+            // Runs that overlap are damage.
+            let start = mapped_to.map_or(*start, |it| it.max(*start));
+            if *end <= start {
+                continue;
+            }
+            self.pieces_of_run(&allocator.config, extent, (start, *end), &mut pieces);
             mapped_to = Some(*end);
         }
+        pieces.dedup_by(|it, before| it.1 == State::Free && before.1 == State::Free);
         let start = runs[0].0;
         let mut end = mapped_to.unwrap_or(start);
         if extent.expandable {

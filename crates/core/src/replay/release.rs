@@ -53,6 +53,7 @@ impl<D: Driver> Allocator<D> {
             if !goes_on {
                 return;
             }
+            let before = released;
             for (slot, age) in pass {
                 let size = self.heap.block(slot).size;
                 if self.release_block(slot) {
@@ -60,6 +61,9 @@ impl<D: Driver> Allocator<D> {
                     total_age -= age as f64;
                     unsplit.retain(|(it, _)| *it != slot);
                 }
+            }
+            if released == before {
+                return;
             }
         }
     }

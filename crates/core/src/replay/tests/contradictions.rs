@@ -114,3 +114,24 @@ fn the_end_state_has_more_than_came() {
         "#]],
     );
 }
+
+/// What mutated recordings found: mapped runs that overlap, and a segment at the last addresses.
+#[test]
+fn the_end_state_overlaps() {
+    let mut trace = recording("free 12GiB 4096");
+    for (address, size) in [(12 << 30, 20), (12 << 30 | 10 << 20, 20), (u64::MAX - 511, 20)] {
+        trace.devices[0].segments.push(Segment {
+            address,
+            size: Bytes::mib(size),
+            stream: StreamId(0),
+            pool: PoolId(0),
+            size_class: SizeClass::Large,
+            expandable: address < 1 << 40,
+            stack: StackId(0),
+            blocks: 0..0,
+        });
+    }
+    let replay = checked(&trace.devices[0], &Settings::default());
+    assert_eq!(replay.reserved_before, Bytes::mib(60));
+    assert_ne!(replay.n_mismatches, 0);
+}

@@ -123,6 +123,23 @@ alloc 5000M 60M
     assert!((Bytes::mib(166)..Bytes::mib(252)).contains(&limit), "{limit}");
 }
 
+/// Garbage that goes in another size than it came in is damage; what could be collected stays, and it ends.
+#[test]
+fn garbage_that_does_not_go_as_it_came_is_not_collected_for_ever() {
+    let text = "\
+segment_alloc 1000M 20M
+alloc 1000M 20M
+segment_alloc 2000M 40M
+alloc 2000M 40M
+free 1000M 20M
+segment_free 1000M 22M
+segment_alloc 3000M 24M
+alloc 3000M 24M
+";
+    let replay = checked("garbage_collection_threshold:0.5", text);
+    assert_ne!(replay.n_mismatches, 0);
+}
+
 #[test]
 fn a_failed_request_of_a_pool_that_is_gone_gave_nothing_back() {
     // 20 MiB are free, which a retry would have given back: it was inside use_mem_pool.
