@@ -223,24 +223,3 @@ def test_examples(plimsoll, python, example, needs):
     assert example in str(ran.report["top_lines"]), ran
     assert_consistent(ran.report)
     assert_nothing_of_ours_failed(ran)
-
-
-def test_a_plan_that_fits(plimsoll, python):
-    """`fit` forks its runs out of one process that has torch, and each applies its remedies."""
-    if not has(python, "transformers"):
-        pytest.skip("no transformers there")
-    command = ("fit", "--gpu", "h200", "--budget", "5GiB", "--json", "fit.json", "--", python, ROOT / "examples" / "finetune_gpt2.py")
-    ran = plimsoll.run(*command)
-    assert ran.code == 0, ran
-    assert (plimsoll.folder / "fit.json").stat().st_size, ran
-
-
-def test_run_with_the_phantom_for_a_device(plimsoll, python, unpack):
-    """`plimsoll run` where a GPU is: its recorder, which remembers the last events only."""
-    unpacked = unpack("--gpu", "h200")
-    script = plimsoll.script(BEGIN + PROGRAMS["convolutions"][1])
-    environment = plimsoll.environment(LD_PRELOAD=unpacked.preload, LD_LIBRARY_PATH=unpacked.lib)
-    ran = plimsoll.run("run", "--no-gpu", "--record", "run.zip", "--", python, script, environment=environment)
-    assert ran.code == 0, ran
-    replayed = plimsoll.run("replay", "run.zip")
-    assert replayed.code == 0 and replayed.stdout.startswith("EXPLAINED every one"), replayed
