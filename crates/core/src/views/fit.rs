@@ -71,7 +71,8 @@ impl FindMax {
         if let Some(run) = self.runs.iter().find(|run| Some(run.value) == self.found)
             && run.retries != 0
         {
-            let easy = self.runs.iter().filter(|it| it.retries == 0 && matches!(it.tried, Tried::Fits(_)));
+            let easy =
+                self.runs.iter().filter(|it| it.retries == 0 && matches!(it.tried, Tried::Fits(_)));
             let easy = easy.map(|it| it.value).max();
             res.push(format!(
                 "at {} the allocator was full {} times, gave its free memory back and went on: it runs, but slower{}",
