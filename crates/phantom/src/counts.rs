@@ -256,11 +256,13 @@ impl Count {
             }
             What::Different if kept.is_some() => 1.min(self.items),
             What::Different => {
-                report::approximate(
-                    "unique() was assumed to find no value twice; say how many it finds with --assume unique=0.1",
-                );
-                self.share(card::current().and_then(|it| it.assumed_unique_millionths))
-                    .unwrap_or(self.items)
+                let assumed = card::current().and_then(|it| it.assumed_unique_millionths);
+                report::approximate(if assumed.is_some() {
+                    "unique() found the share that was assumed"
+                } else {
+                    "unique() was assumed to find no value twice; say how many it finds with --assume unique=0.1"
+                });
+                self.share(assumed).unwrap_or(self.items)
             }
             What::NonZero => {
                 let assumed = card::current().and_then(|it| it.assumed_nonzero_millionths);
