@@ -326,6 +326,28 @@ def test_what_cannot_be_split_is_refused(trainer, program):
     assert isinstance(answer, str) and answer.startswith("CannotApply: plimsoll: the remedy micro-batches does not suit")
 
 
+ASKS_FOR_PRECISION = """
+import torch
+seen = []
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+    def forward(self, x):
+        seen.append(torch.backends.cudnn.allow_tf32)
+        return self.a(x)
+torch.backends.cudnn.allow_tf32 = True
+Net()(torch.randn(6, 4)).sum().backward()
+result = [torch.tensor(seen, dtype=torch.float64)]
+"""
+
+
+def test_samples_are_compared_without_tf32(trainer):
+    """On a GPU a deep network of convolutions gives two samples something else together than apart, but for TF32."""
+    seen = trainer.run(ASKS_FOR_PRECISION, remedy("micro-batches"))[0].tolist()
+    assert seen == [0, 0, 0] + [1] * 6, "three trials, then each of the three parts as the script wants it"
+
+
 @pytest.mark.parametrize("arguments", [{"clip": 1.0}, {"accumulate": 2}])
 def test_in_backward_is_refused_where_gradients_are_needed_together(trainer, arguments):
     answer = trainer.run(LOOP, "optimizer-in-backward", arguments=arguments)

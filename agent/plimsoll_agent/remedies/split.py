@@ -95,13 +95,33 @@ def undisturbed(torch, module):
     training = [it for it in module.modules() if it.training]
     devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=devices):
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), _exact(torch):
             for it in training:
                 it.training = False
             yield
     finally:
         for it in training:
             it.training = True
+
+
+@contextlib.contextmanager
+def _exact(torch):
+    """Without TF32, whose rounding differs with the size of the batch by more than what is looked for."""
+    before = []
+    for place in (torch.backends.cudnn, torch.backends.cuda.matmul):
+        try:
+            before.append((place, "allow_tf32", place.allow_tf32))
+        except RuntimeError:  # The script has said it in the newer way; PyTorch wants it said in one way only.
+            for newer in (getattr(place, "conv", place), getattr(place, "rnn", None)):
+                if newer is not None:
+                    before.append((newer, "fp32_precision", newer.fp32_precision))
+    try:
+        for place, name, _ in before:
+            setattr(place, name, False if name == "allow_tf32" else "ieee")
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
 
 
 def close(torch, a, b):
