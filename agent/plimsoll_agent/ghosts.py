@@ -185,6 +185,8 @@ def _mode_class(torch):
     class GhostMode(TorchDispatchMode):
         """See the top of this file. Every operation of the thread comes by."""
 
+        is_plimsolls = True
+
         def __init__(self, take, gone):
             super().__init__()
             self.is_over = False

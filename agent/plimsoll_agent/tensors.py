@@ -74,7 +74,7 @@ class Tensors:
         """The tensors given to a top-level forward."""
         if not self._memory.started or self._input_lines >= MOST_INPUT_LINES:
             return
-        if self._torch._C._len_torch_dispatch_stack():
+        if self._in_mode_of_others():
             return  # Fake tensors and the like have no addresses.
         if self._input_lines < 8:
             self.models_appeared()
@@ -92,6 +92,11 @@ class Tensors:
         if entries.by_device:
             self._input_lines += 1
             self._write(entries)
+
+    def _in_mode_of_others(self):
+        c = self._torch._C
+        stack = [c._get_dispatch_stack_at(i) for i in range(c._len_torch_dispatch_stack())]
+        return any(not getattr(mode, "is_plimsolls", False) for mode in stack)
 
     def _inside(self, value, name, depth):
         """(name, tensor) for the tensors in nested containers."""

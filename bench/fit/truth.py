@@ -11,14 +11,17 @@ BIN = os.environ["PLIMSOLL_BIN"]
 PYTHON = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
 CARD = os.environ.get("FIT_CARD", "h200")
 PLANS = Path(os.environ.get("FIT_PLANS", HERE / "plans"))
-BATCH = {"gpt2": 16, "distilgpt2": 24, "llama": 20, "bert": 24, "resnet50": 160, "vit": 128, "mlp": 24576}
-BUDGETS = (8, 12)
+BUDGETS = (8, 12, 24)
+# Two fifths more than the largest batch that a budget carries as it is (h200-largest.jsonl).
+ROWS = [json.loads(it) for it in (HERE / "h200-largest.jsonl").read_text().splitlines()]
+BATCH = {(it["model"], it["budget"]): it["found"] * 7 // 5 for it in ROWS if it["what"] == "largest"}
 MAX = {"gpt2": (12, 1, 128, 1), "resnet50": (12, 1, 1024, 1), "mlp": (12, 1024, 131072, 512)}
 BEGAN, LATEST = time.time(), float(os.environ.get("SECONDS_IN_ALL", 235))
 LOCK = os.path.join(tempfile.mkdtemp(), "timing"); open(LOCK, "w").close()
 only = os.environ.get("ONLY")
 if only:
-    BATCH = {k: v for k, v in BATCH.items() if k in only.split(",")}; MAX = {k: v for k, v in MAX.items() if k in BATCH}
+    BATCH = {k: v for k, v in BATCH.items() if k[0] in only.split(",")}
+    MAX = {k: v for k, v in MAX.items() if k in only.split(",")}
 
 
 def say(**fields):
@@ -58,7 +61,7 @@ def plan(model, budget):
     if not told.exists():
         began = time.time()
         code, text = call([BIN, "fit", "--gpu", CARD, "--limit-reserved", f"{budget}GiB", "--plan", str(path), "--json", str(told), "-q",
-                           "--", *train(model, BATCH[model])])
+                           "--", *train(model, BATCH[model, budget])])
         say(what="fit", model=model, budget=budget, exit=code, wall=round(time.time() - began, 1), tail=text[-300:] if code else "")
     return path, told
 
@@ -73,12 +76,12 @@ def with_plan(case):
     fields["remedies"] = re.findall(r'^id = "(.*)"', path.read_text(), re.M)
     best = (found.get("plans") or [{}])[0]
     fields["predicted"] = {k: v for k, v in best.items() if k in ("time_factor", "time_factor_range", "needs_bytes", "peak_allocated_bytes", "peak_reserved_bytes")}
-    got = measured([BIN, "run", "--plan", str(path), "--", *train(model, BATCH[model])], PLIMSOLL_LIMIT_RESERVED=str(budget * 2**30))
-    say(what="plan", model=model, budget=budget, **fields, measured=got)
+    got = measured([BIN, "run", "--plan", str(path), "--", *train(model, BATCH[model, budget])], PLIMSOLL_LIMIT_RESERVED=str(budget * 2**30))
+    say(what="plan", model=model, budget=budget, batch=BATCH[model, budget], **fields, measured=got)
 
 
-def plain(model):
-    say(what="plain", model=model, batch=BATCH[model], measured=measured(train(model, BATCH[model])))
+def plain(case):
+    say(what="plain", model=case[0], budget=case[1], batch=BATCH[case], measured=measured(train(case[0], BATCH[case])))
 
 
 def largest(model):
@@ -102,12 +105,12 @@ def largest(model):
 
 if __name__ == "__main__":
     PLANS.mkdir(exist_ok=True)
-    cases = [(m, b) for m in BATCH for b in BUDGETS]
+    cases = [it for it in BATCH if it[1] in BUDGETS]
     if sys.argv[1:] == ["plans"]:
         with ThreadPoolExecutor(int(os.environ.get("AT_ONCE", 1))) as pool:
             list(pool.map(lambda it: plan(*it), cases))
         raise SystemExit
-    jobs = [(plain, m) for m in BATCH] + [(largest, m) for m in MAX] + [(with_plan, c) for c in cases]
+    jobs = [(with_plan, c) for c in cases] + [(plain, c) for c in cases] + [(largest, m) for m in MAX]
     def safe(job):
         try:
             job[0](job[1])

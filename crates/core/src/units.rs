@@ -166,6 +166,11 @@ impl Sum for Bytes {
     }
 }
 
+/// A share of 1 as percent; what is there but rounds to nothing says so.
+pub fn percent(share: f64) -> String {
+    if 0.0 < share && share < 0.005 { "<1 %".to_owned() } else { format!("{:.0} %", share * 100.0) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -295,7 +295,8 @@ fn classify(
         let stage = group.kept.first().map_or(Stage::Setup, |(_, it)| case.stage(*it));
         if is_cache(case, key.0) {
             rest.entry((Kind::KvCache, None)).or_default().push((key, group));
-        } else if in_pass(stage) || stage == Stage::Backward && key.0 == StackId::EMPTY {
+        } else if in_pass(stage) || stage == Stage::Backward && case.run.stacks.is_autograds(key.0)
+        {
             graph.push((key, group));
         } else {
             rest.entry((Kind::Other, case.line_outside(key.0))).or_default().push((key, group));

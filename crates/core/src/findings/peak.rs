@@ -6,7 +6,7 @@ use crate::{
     findings::{Case, Finding, Rule, Weight, place},
     prediction::{Category, origins},
     trace::BlockState,
-    units::Bytes,
+    units::{Bytes, percent},
 };
 
 pub(super) const RULE: Rule = Rule {
@@ -41,9 +41,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.count = blocks;
     res.step = case.step(case.peak.event);
     for (category, bytes, blocks) in parts.iter().take(8) {
-        let share = bytes.share_of(case.peak.bytes) * 100.0;
-        res.evidence
-            .push(format!("{bytes:>10} {share:>3.0} %  {} ({blocks} blocks)", category.name()));
+        let share = percent(bytes.share_of(case.peak.bytes));
+        let blocks = if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
+        res.evidence.push(format!("{bytes:>10} {share:>5}  {} ({blocks})", category.name()));
     }
     let run = case.run;
     let lines = origins::by_line(

@@ -283,7 +283,7 @@ impl<'a> Evidence<'a> {
         }
         let stack = self.stack(life.alloc);
         let by_cudnn = self.stacks.signs(stack).has(Signs::CUDNN);
-        let by_autograd = stack == StackId::EMPTY
+        let by_autograd = self.stacks.is_autograds(stack)
             && self.stacks.recorded
             && self.timeline.stage(life.alloc) == Stage::Backward
             && self.parameter_sizes.binary_search(&life.requested).is_err();

@@ -50,7 +50,7 @@ impl<'a> Origins<'a> {
     /// The line that `block` comes from.
     pub(crate) fn of(&self, block: BlockId) -> Origin {
         let alloc = self.replay.blocks[block.index()].alloc;
-        let is_own = self.device.events.get(alloc.index()).stack != StackId::EMPTY;
+        let is_own = !self.stacks.is_autograds(self.device.events.get(alloc.index()).stack);
         let in_backward = self.timeline.stage(alloc) == Stage::Backward && self.stacks.recorded;
         match line_of(self.trace, self.stacks, self.stack_of(block)) {
             Some(line) if is_own => Origin::Line(line),
@@ -66,10 +66,10 @@ impl<'a> Origins<'a> {
         let alloc = self.replay.blocks[block.index()].alloc;
         let stack = self.device.events.get(alloc.index()).stack;
         let in_backward = self.timeline.stage(alloc) == Stage::Backward && self.stacks.recorded;
-        if stack != StackId::EMPTY || !in_backward {
+        if !self.stacks.is_autograds(stack) || !in_backward {
             return stack;
         }
-        self.callers.get(block.index()).copied().flatten().unwrap_or_default()
+        self.callers.get(block.index()).copied().flatten().unwrap_or(stack)
     }
 }
 

@@ -27,6 +27,8 @@ impl Signs {
     pub(crate) const APPLY: Signs = Signs(1 << 5);
     /// A module's constructor makes its weights where they are to be.
     pub(crate) const BUILT: Signs = Signs(1 << 7);
+    /// In a thread of autograd's engine. Only recorders of C++ frames see it.
+    pub(crate) const ENGINE: Signs = Signs(1 << 8);
     /// An operation that cuDNN serves and may want scratch memory for.
     pub(crate) const CUDNN: Signs = Signs(1 << 6);
 
@@ -73,6 +75,12 @@ impl Stacks {
         self.signs[stack.index()]
     }
 
+    /// Whether a thread of autograd has `stack`: it runs no Python, so it has no frame, or C++ frames only.
+    pub(crate) fn is_autograds(&self, stack: StackId) -> bool {
+        let signs = self.signs(stack);
+        stack == StackId::EMPTY || signs.has(Signs::ENGINE) && !signs.has(Signs::BACKWARD)
+    }
+
     /// The innermost frame in the user's own code.
     pub(crate) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
         self.user_frames[stack.index()]
@@ -84,7 +92,9 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     let file = trace.text(frame.file).replace('\\', "/");
     let function = trace.text(frame.function);
     let none = Signs::default();
-    let signs = if file.contains("/torch/optim/") {
+    let signs = if function.contains("torch::autograd::Engine::thread_") {
+        Signs::ENGINE
+    } else if file.contains("/torch/optim/") {
         if function == "zero_grad" { Signs::ZERO_GRAD } else { Signs::OPTIMIZER }
     } else if function == "step" && file.contains("/optim") && !is_users_code(&file, frame.line) {
         // apex, bitsandbytes, transformers: each has its own `optim*/` or `optimization.py`.

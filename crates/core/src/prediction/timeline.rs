@@ -5,7 +5,7 @@ use crate::{
     prediction::stacks::{Signs, Stacks},
     recording::{DeviceStats, Mark, MarkKind, Notes, Phase, Place},
     replay::Replay,
-    trace::{Action, DeviceTrace, EventId, StackId},
+    trace::{Action, DeviceTrace, EventId},
 };
 
 /// A part of a run. The phases that the agent marks, and what lies between them.
@@ -223,7 +223,7 @@ fn phases_from_stacks(device: &DeviceTrace, stacks: &Stacks) -> Vec<(EventId, Op
     }
     for (id, event) in device.events.iter() {
         let phase = match event.action {
-            Action::Alloc if event.stack == StackId::EMPTY => Some(Phase::Backward),
+            Action::Alloc if stacks.is_autograds(event.stack) => Some(Phase::Backward),
             Action::Alloc => {
                 let signs = stacks.signs(event.stack);
                 [

@@ -9,7 +9,7 @@ use crate::{
         Peaks, Prediction, Verdict,
     },
     recording::{CodeLine, Phase},
-    units::Bytes,
+    units::{Bytes, percent},
     views::{
         by_rank,
         wrap::{self, clipped},
@@ -409,11 +409,6 @@ impl Display for Line<'_> {
             _ => write!(f, " in {function}"),
         }
     }
-}
-
-/// A share of 1; what is there but rounds to nothing says so.
-fn percent(share: f64) -> String {
-    if 0.0 < share && share < 0.005 { "<1 %".to_owned() } else { format!("{:.0} %", share * 100.0) }
 }
 
 /// A bar of at most `most` columns.

@@ -17,6 +17,8 @@ struct Training {
     parameters: usize,
     gradients: Vec<u64>,
     has_states: bool,
+    /// The stack of autograd's threads: C++ frames, if the recorder kept them.
+    engine: StackId,
 }
 
 impl Training {
@@ -26,6 +28,7 @@ impl Training {
             parameters: 4,
             gradients: Vec::new(),
             has_states: false,
+            engine: StackId::EMPTY,
         };
         let moved = res.at(3, &[("nn/modules/module.py", "_apply")]);
         for _ in 0..res.parameters {
@@ -63,7 +66,7 @@ impl Training {
             self.program.free(*it);
         }
         while self.gradients.len() < self.parameters {
-            self.gradients.push(self.program.alloc(10 * MIB, StackId::EMPTY));
+            self.gradients.push(self.program.alloc(10 * MIB, self.engine));
         }
         self.program.free(seed);
     }
@@ -362,4 +365,23 @@ fn a_segment_that_is_too_small_for_the_next_request() {
     let found = ask(500);
     assert_eq!(bytes(&found, "fragmentation/slack"), Some(Bytes::mib(400)), "{:?}", found.findings);
     assert!(!has(&ask(400), "fragmentation/slack"));
+}
+
+#[test]
+fn frames_of_c_plus_plus_do_not_hide_the_gradients() {
+    let train = |cpp: bool| {
+        let mut it = Training::new();
+        if cpp {
+            it.engine = it.program.stack(&[
+                ("??", "torch::autograd::Engine::thread_init(int, std::shared_ptr<>)", 0),
+                ("RegisterCUDA_0.cpp", "at::(anonymous namespace)::wrapper_CUDA_mm", 0),
+            ]);
+        }
+        (0..4).for_each(|_| it.step(4 * MIB));
+        let found = it.program.explain();
+        found.findings.iter().find(|it| it.code == "peak/composition").unwrap().evidence.clone()
+    };
+    let (python, cpp) = (train(false), train(true));
+    assert!(python.iter().any(|it| it.contains("gradients (4 blocks)")), "{python:?}");
+    assert_eq!(python, cpp);
 }
