@@ -15,6 +15,19 @@ use crate::{
 const HOST_MEMORY: &str = "what the script keeps on the CPU takes real memory here: use a machine with \
                            more, or fewer DataLoader workers";
 
+/// `ended`, or a quiet end where the program had already said its last word without an error, and crashed
+/// only when Python took itself apart: a thread of C++ that wants to enter Python then, as those of process
+/// groups that nobody destroyed may, is ended by `std::terminate`. That says nothing of its memory.
+pub(crate) fn without_a_late_crash(ended: Ended, recordings: &[Recording]) -> Ended {
+    let is_abort = killed_by(ended.end) == Some(Signal::SIGABRT);
+    let said_its_last = |it: &Recording| {
+        it.notes.end.as_ref().is_some_and(|it| it.exception.is_none() && it.exit_code == Some(0))
+    };
+    let used_it = || recordings.iter().filter(|it| it.trace.is_some());
+    let is_late = is_abort && used_it().next().is_some() && used_it().all(said_its_last);
+    if is_late { Ended { end: End::Code(0), ..ended } } else { ended }
+}
+
 /// The sentence, or nothing when the run went as runs do. An out-of-memory error on the phantom is an
 /// answer, not a failure.
 pub(crate) fn diagnose(
@@ -240,4 +253,45 @@ fn killed_by(end: End) -> Option<Signal> {
         End::Code(_) => return None,
     };
     Signal::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::{
+        recording::{self, Notes},
+        trace::Trace,
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_crash_after_the_last_word_is_none() {
+        let ended = |signal: Signal| Ended {
+            end: End::Signal(signal as i32),
+            seconds: 1.0,
+            interrupted: None,
+            n_left_running: 0,
+            host_ran_out: false,
+        };
+        let recording = |exit_code: Option<i32>| {
+            let end =
+                exit_code.map(|it| recording::End { exit_code: Some(it), ..Default::default() });
+            let notes = Notes { end, ..Notes::default() };
+            Recording { trace: Some(Trace::default()), notes, ..Recording::default() }
+        };
+        let after = |signal, exit_codes: &[Option<i32>]| {
+            let recordings: Vec<Recording> = exit_codes.iter().map(|it| recording(*it)).collect();
+            without_a_late_crash(ended(signal), &recordings).end
+        };
+        assert_eq!(after(Signal::SIGABRT, &[Some(0)]), End::Code(0));
+        for (signal, exit_codes) in [
+            (Signal::SIGABRT, &[None][..]),
+            (Signal::SIGABRT, &[Some(1)]),
+            (Signal::SIGABRT, &[Some(0), None]),
+            (Signal::SIGABRT, &[]),
+            (Signal::SIGKILL, &[Some(0)]),
+        ] {
+            assert_eq!(after(signal, exit_codes), End::Signal(signal as i32), "{exit_codes:?}");
+        }
+    }
 }

@@ -232,6 +232,7 @@ impl Trials {
     fn read(&self, command: &ScriptCommand, session: &Session, ended: &Ended) -> Trial {
         let folders = session.read();
         let (recordings, _) = predict::read(&folders);
+        let ended = &diagnosis::without_a_late_crash(ended.clone(), &recordings);
         let facts = RunFacts { exit: predict::exit(ended), seconds: ended.seconds, max: None };
         let prediction = prediction::predict(&recordings, &self.card, facts);
         let ran = prediction.outcome != Outcome::OutOfMemory;

@@ -70,6 +70,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     }
 
     let (recordings, unread) = read(&folders);
+    let ended = diagnosis::without_a_late_crash(ended, &recordings);
     let mut prediction = prediction::predict(&recordings, &card, facts(args, &ended));
     prediction.notes.extend(unread);
     if prediction::depends_on_order(&recordings) && prediction.outcome == Outcome::Fits {
@@ -77,7 +78,9 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         let conf = conf + "order = late\n";
         let nowhere = ScriptOutput::Nowhere;
         let (ended, folders) = run_script(args, (&card, &conf, ranks), &command, &cache, nowhere)?;
-        let late = prediction::predict(&read(&folders).0, &card, facts(args, &ended));
+        let recordings = read(&folders).0;
+        let ended = diagnosis::without_a_late_crash(ended, &recordings);
+        let late = prediction::predict(&recordings, &card, facts(args, &ended));
         prediction.cover(&late);
     }
     if args.gpu.is_none() {
