@@ -1,6 +1,8 @@
 """`plimsoll fit` and `plimsoll run` on small scripts: what is answered can be checked with `predict`."""
 
 import json
+import os
+import signal
 
 from harness import PYTHON
 
@@ -64,6 +66,19 @@ def test_a_plan_that_fits_and_that_run_applies(plimsoll):
     assert answer["as_it_is"]["needs_bytes"] > 1200 << 20 >= answer["plans"][0]["needs_bytes"]
     assert any("checkpoint" in it for it in answer["plans"][0]["remedies"])
     assert (plimsoll.folder / "plan.toml").read_text().startswith("# Made by `plimsoll fit`")
+
+
+def test_ctrl_c_keeps_the_best_so_far(plimsoll):
+    plimsoll.script(DEEP)
+    options = ["--gpu", "t4", "--budget", "1200MiB", "--forbid", "micro-batches,offload"]
+    # A session of its own, so that the signal reaches the whole group as a terminal's would.
+    process = plimsoll.start("fit", *options, "--", PYTHON, "train.py", start_new_session=True)
+    assert any(": fits, needs" in line for line in iter(process.stderr.readline, ""))
+    os.killpg(process.pid, signal.SIGINT)
+    answer, _ = process.communicate(timeout=60)
+    assert "the search was interrupted; a better plan may exist" in answer
+    assert "[[remedy]]" in (plimsoll.folder / "plan.toml").read_text()
+    plimsoll.assert_nothing_left()
 
 
 def test_run_passes_the_exit_code_on(plimsoll):

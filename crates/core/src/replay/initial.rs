@@ -178,8 +178,8 @@ impl Initial {
             self.blocks.range(start..end).map(|(at, it)| (*at, *it)).collect();
         let mut at = start;
         for (i, (address, held)) in held_blocks.iter().enumerate() {
-            // What begins inside the block before is damage.
-            if *address < at {
+            // What begins inside the block before is damage, and so is a block of no bytes.
+            if *address < at || held.size == Some(Bytes::ZERO) {
                 continue;
             }
             if at < *address {

@@ -5,7 +5,9 @@ use expect_test::{Expect, expect};
 use super::recorded::recording;
 use crate::{
     replay::checked,
-    trace::{Action, PoolId, Segment, Settings, SizeClass, StackId, StreamId, Trace},
+    trace::{
+        Action, Block, BlockState, PoolId, Segment, Settings, SizeClass, StackId, StreamId, Trace,
+    },
     units::Bytes,
 };
 
@@ -134,4 +136,30 @@ fn the_end_state_overlaps() {
     let replay = checked(&trace.devices[0], &Settings::default());
     assert_eq!(replay.reserved_before, Bytes::mib(60));
     assert_ne!(replay.n_mismatches, 0);
+}
+
+/// What the fuzzer found: a block of no bytes in the end state.
+#[test]
+fn the_end_state_has_a_block_of_no_bytes() {
+    let mut trace = recording("free 12GiB 4096");
+    let (address, stack) = (14 << 30, StackId(0));
+    trace.devices[0].blocks.push(Block {
+        address,
+        size: Bytes::ZERO,
+        requested: Bytes::ZERO,
+        state: BlockState::Allocated,
+        stack,
+    });
+    trace.devices[0].segments.push(Segment {
+        address,
+        size: Bytes::mib(20),
+        stream: StreamId(0),
+        pool: PoolId(0),
+        size_class: SizeClass::Large,
+        expandable: false,
+        stack,
+        blocks: 0..1,
+    });
+    let replay = checked(&trace.devices[0], &Settings::default());
+    assert_eq!(replay.reserved_before, Bytes::mib(20));
 }
