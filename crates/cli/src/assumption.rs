@@ -1,22 +1,31 @@
 //! `--assume`: what the phantom answers when a program asks how many of values that nobody computed
-//! are what it looks for.
+//! are what it looks for, or whether gradients that nobody computed overflowed.
 
 use std::str::FromStr;
 
-/// An operation and the share of its elements that it finds.
+/// Something assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Assumption {
-    operation: &'static str,
-    millionths: u32,
+pub(crate) enum Assumption {
+    /// An operation and the share of its elements that it finds.
+    Share { operation: &'static str, millionths: u32 },
+    /// So many of the first steps of a gradient scaler find an overflow.
+    Overflows(u32),
 }
 
-/// What can be assumed of.
+/// What a share can be assumed of.
 const OPERATIONS: [&str; 2] = ["nonzero", "unique"];
+/// And what a number of steps.
+const OVERFLOW: &str = "overflow";
 
 impl Assumption {
     /// As a line of `phantom.conf`.
     pub(crate) fn conf_line(self) -> String {
-        format!("assumed_{}_millionths = {}\n", self.operation, self.millionths)
+        match self {
+            Assumption::Share { operation, millionths } => {
+                format!("assumed_{operation}_millionths = {millionths}\n")
+            }
+            Assumption::Overflows(steps) => format!("assumed_overflows = {steps}\n"),
+        }
     }
 }
 
@@ -25,15 +34,24 @@ impl FromStr for Assumption {
 
     fn from_str(text: &str) -> Result<Assumption, String> {
         let (operation, share) = text.split_once('=').unwrap_or((text, ""));
+        if operation == OVERFLOW {
+            let steps = share.parse().map_err(|_| {
+                format!(
+                    "`{share}` is no number of steps; give how many are skipped, as in {OVERFLOW}=1"
+                )
+            })?;
+            return Ok(Assumption::Overflows(steps));
+        }
         let operation = OPERATIONS.into_iter().find(|&it| it == operation).ok_or_else(|| {
             format!(
-                "`{operation}` is no operation that can be assumed; there are `nonzero` and `unique`, as in nonzero=0.1"
+                "`{operation}` is nothing that can be assumed; there are `nonzero`, `unique` and `overflow`, as in \
+                 nonzero=0.1"
             )
         })?;
         let millionths = millionths(share).ok_or_else(|| {
             format!("`{share}` is no share; give a number from 0 to 1, as in {operation}=0.1")
         })?;
-        Ok(Assumption { operation, millionths })
+        Ok(Assumption::Share { operation, millionths })
     }
 }
 
@@ -55,13 +73,18 @@ mod tests {
 
     #[test]
     fn a_share_is_read_without_loss() {
-        let read = |text: &str| text.parse::<Assumption>().map(|it| it.millionths);
+        let read = |text: &str| match text.parse()? {
+            Assumption::Share { millionths, .. } => Ok(millionths),
+            it @ Assumption::Overflows(_) => Err(format!("{it:?}")),
+        };
         assert_eq!(read("nonzero=0.1"), Ok(100_000));
         assert_eq!(read("nonzero=1"), Ok(1_000_000));
         assert_eq!(read("nonzero=.125"), Ok(125_000));
         assert_eq!(read("nonzero=0.00000049"), Ok(0));
         let unique: Assumption = "unique=0.25".parse().unwrap();
         assert_eq!(unique.conf_line(), "assumed_unique_millionths = 250000\n");
+        let overflow: Assumption = "overflow=3".parse().unwrap();
+        assert_eq!(overflow.conf_line(), "assumed_overflows = 3\n");
     }
 
     #[test]
@@ -72,7 +95,9 @@ mod tests {
             ("nonzero=-1", "`-1` is no share"),
             ("nonzero=1.", ""),
             ("nonzero", "`` is no share"),
-            ("topk=0.5", "there are `nonzero` and `unique`"),
+            ("topk=0.5", "there are `nonzero`, `unique` and `overflow`"),
+            ("overflow=0.5", "`0.5` is no number of steps"),
+            ("overflow", "`` is no number of steps"),
         ] {
             match text.parse::<Assumption>() {
                 Ok(_) => assert!(part.is_empty(), "{text}"),

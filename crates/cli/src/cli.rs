@@ -124,8 +124,9 @@ pub(crate) struct PredictArgs {
 
     /// What an operation finds in values that no kernel computes: `nonzero=0.1` is the share of
     /// elements that boolean masks, `nonzero` and `masked_select` keep (nothing, unless given),
-    /// `unique=0.1` the share that `unique` leaves (everything, unless given).
-    #[arg(long, value_name = "OP=SHARE")]
+    /// `unique=0.1` the share that `unique` leaves (everything, unless given); `overflow=1` is how many of
+    /// the first steps a gradient scaler skips (none and one, unless given).
+    #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 
     /// Exit with 1 when the job needs more than SIZE on its device, as in `22GiB`.

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
-    prediction::{Origin, Outcome, Prediction, RunFacts, ScriptExit, depends_on_order, predict},
+    prediction::{Origin, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, predict},
     recording::{
         Begin, CodeLine, End, EndReason, Mark, MarkKind, NamedTensor, Notes, OomNote,
         PhantomReport, Phase, Place, Recording, Role, Tensors,
@@ -543,7 +543,7 @@ fn whatever_order_takes_more_decides_the_safe_number() {
     let mut prediction = predicted(&[recording(soon)], 0);
     let late = predicted(&[recording(late)], 0);
     let before = (prediction.peak, prediction.safe);
-    prediction.cover(&late);
+    prediction.cover(OtherEnd::Late, &late);
     assert_eq!(prediction.peak, before.0, "what is shown is one run");
     assert_eq!(prediction.safe, late.safe);
     assert!(before.1 < prediction.safe);
@@ -552,7 +552,7 @@ fn whatever_order_takes_more_decides_the_safe_number() {
     expect!["what the process takes depends on when PyTorch's threads and the GPU are done, a race on real GPUs: 820.0 MiB if soon, 860.0 MiB if late; the safe number covers both"].assert_eq(&note.to_string());
 
     let safe = prediction.safe;
-    prediction.cover(&predicted(&[recording(soon)], 0));
+    prediction.cover(OtherEnd::Late, &predicted(&[recording(soon)], 0));
     assert_eq!((prediction.safe, prediction.notes.last().unwrap().code()), (safe, "order"));
 }
 
@@ -560,17 +560,19 @@ fn whatever_order_takes_more_decides_the_safe_number() {
 fn what_runs_out_in_one_order_does_not_fit() {
     let mut prediction = predicted(&[recording("alloc weights 20MiB\nstep")], 0);
     let late = predicted(&[recording("alloc weights 20MiB\noom 200GiB")], 1);
-    prediction.cover(&late);
+    prediction.cover(OtherEnd::Late, &late);
     assert_eq!(prediction.outcome, Outcome::OutOfMemory);
     assert_eq!(prediction.oom, late.oom);
 }
 
 #[test]
-fn only_answers_that_came_too_soon_ask_for_another_order() {
+fn only_answers_that_could_be_others_ask_for_another_run() {
     let mut it = recording("alloc weights 20MiB\nstep");
-    assert!(!depends_on_order(std::slice::from_ref(&it)), "a recording of a real device");
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [], "a recording of a real device");
     it.phantom = Some(PhantomReport::default());
-    assert!(!depends_on_order(std::slice::from_ref(&it)));
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), []);
     it.phantom = Some(PhantomReport { hurried: 1, ..PhantomReport::default() });
-    assert!(depends_on_order(&[it]));
+    assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [OtherEnd::Late]);
+    it.phantom = Some(PhantomReport { hurried: 1, overflows_asked: 2, ..PhantomReport::default() });
+    assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow]);
 }

@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int};
 use crate::counts;
 use crate::machine;
 use crate::nccl;
+use crate::overflow;
 use crate::report;
 
 /// The version of this interface.
@@ -23,7 +24,7 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
     let (devices, hurried) =
         machine::lock().map(|it| (it.report(), it.hurried())).unwrap_or_default();
     let hurried = if nccl::has_ranks() { hurried } else { 0 };
-    let json = report::json(&devices, hurried);
+    let json = report::json(&devices, hurried, overflow::asked());
     if !out.is_null() {
         let length = json.len().min(room);
         // SAFETY: at most `room` bytes, which the caller vouches for.

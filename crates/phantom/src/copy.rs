@@ -4,6 +4,7 @@
 use crate::ghosts;
 use crate::kernels;
 use crate::machine;
+use crate::overflow;
 use crate::report;
 
 /// Copies `size` bytes between any two places.
@@ -74,6 +75,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
             }
         }
     }
+    overflow::read(from, size);
     report::unknown_read(from, unknown);
 }
 

@@ -19,6 +19,7 @@ use crate::counts;
 use crate::fatbin::{self, Wrapper};
 use crate::integers::{self, Kernel};
 use crate::machine;
+use crate::overflow;
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
 
@@ -31,6 +32,8 @@ enum Purpose {
     Equal,
     /// A count, or what one is made of.
     Counts(counts::Kernel),
+    /// Part of a gradient scaler.
+    Scales(overflow::Kernel),
 }
 
 /// What was just asked of the device.
@@ -91,7 +94,8 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
     {
         Some(Purpose::Equal)
     } else {
-        counts::Kernel::of(name).map(Purpose::Counts)
+        let scales = || overflow::Kernel::of(name).map(Purpose::Scales);
+        counts::Kernel::of(name).map(Purpose::Counts).or_else(scales)
     }
 }
 
@@ -125,6 +129,11 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
                 counts::Launched::Continues => return,
                 counts::Launched::Nothing => None,
             }
+        }
+        Some(Purpose::Scales(kernel)) if !arguments.is_null() => {
+            // SAFETY: as above.
+            unsafe { kernel.launched(arguments) };
+            None
         }
         _ => None,
     };

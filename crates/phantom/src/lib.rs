@@ -38,6 +38,7 @@ mod machine;
 mod memory;
 mod nccl;
 mod nvml;
+mod overflow;
 mod reductions;
 mod report;
 mod runtime;

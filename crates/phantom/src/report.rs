@@ -85,8 +85,9 @@ pub struct DeviceReport {
 
 /// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
 ///
-/// `hurried` is how often the program was told that work is done before a slower device would say so.
-pub fn json(devices: &[DeviceReport], hurried: u64) -> String {
+/// `hurried` is how often the program was told that work is done before a slower device would say so,
+/// `overflows_asked` how often it read whether its scaled gradients overflowed.
+pub fn json(devices: &[DeviceReport], hurried: u64, overflows_asked: u64) -> String {
     let mut out = String::from(r#"{"devices":["#);
     for (i, it) in devices.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
@@ -98,7 +99,7 @@ pub fn json(devices: &[DeviceReport], hurried: u64) -> String {
     }
     let _ = write!(
         out,
-        r#"],"launches":{},"hurried":{hurried},"not_imitated":["#,
+        r#"],"launches":{},"hurried":{hurried},"overflows_asked":{overflows_asked},"not_imitated":["#,
         LAUNCHES.load(Ordering::Relaxed)
     );
     let refusals = NOT_IMITATED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,14 +154,14 @@ mod tests {
         assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
         approximate("events are always complete");
         let json =
-            json(&[DeviceReport { total: 10, context: 2, used: 4, peak: 6, other_peak: 1 }], 3);
+            json(&[DeviceReport { total: 10, context: 2, used: 4, peak: 6, other_peak: 1 }], 3, 4);
         assert!(json.contains(
             r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
         ));
         assert!(
             json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1}"#)
         );
-        assert!(json.contains(r#""hurried":3,"#));
+        assert!(json.contains(r#""hurried":3,"overflows_asked":4,"#));
         assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));
     }
 }

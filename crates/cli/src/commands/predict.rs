@@ -11,7 +11,7 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     cards::{self, Card},
-    prediction::{self, Note, Outcome, Prediction, RunFacts, ScriptExit, Verdict},
+    prediction::{self, Note, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, Verdict},
     recording::Recording,
     sources,
     units::Bytes,
@@ -22,6 +22,7 @@ use plimsoll_core::{
 };
 
 use crate::{
+    assumption::Assumption,
     cache::{
         self, Cache,
         bundle::Bundle,
@@ -73,15 +74,18 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let ended = diagnosis::without_a_late_crash(ended, &recordings);
     let mut prediction = prediction::predict(&recordings, &card, facts(args, &ended));
     prediction.notes.extend(unread);
-    if prediction::depends_on_order(&recordings) && prediction.outcome == Outcome::Fits {
-        // A race on a real device: the other end of it is run as well.
-        let conf = conf + "order = late\n";
+    for end in OtherEnd::of(&recordings) {
+        if prediction.outcome != Outcome::Fits {
+            break;
+        }
+        let Some(setting) = other_setting(end, &args.assume) else { continue };
+        let conf = conf.clone() + setting;
         let nowhere = ScriptOutput::Nowhere;
         let (ended, folders) = run_script(args, (&card, &conf, ranks), &command, &cache, nowhere)?;
         let recordings = read(&folders).0;
         let ended = diagnosis::without_a_late_crash(ended, &recordings);
-        let late = prediction::predict(&recordings, &card, facts(args, &ended));
-        prediction.cover(&late);
+        let other = prediction::predict(&recordings, &card, facts(args, &ended));
+        prediction.cover(end, &other);
     }
     if args.gpu.is_none() {
         prediction.notes.push(remark("no-gpu-chosen", NO_GPU_CHOSEN));
@@ -170,6 +174,17 @@ pub(crate) fn largest_for(torch: Option<&python::Torch>) -> &'static Card {
 fn phantom_conf(args: &PredictArgs, card: &Card, ranks: Ranks) -> String {
     let assumed: String = args.assume.iter().map(|it| it.conf_line()).collect();
     card.phantom_conf(ranks.devices(args.gpus)) + &assumed
+}
+
+/// How the phantom is told to show the other end; nothing if the user said which end it is.
+fn other_setting(end: OtherEnd, assumed: &[Assumption]) -> Option<&'static str> {
+    match end {
+        OtherEnd::Late => Some("order = late\n"),
+        OtherEnd::Overflow => {
+            let is_said = assumed.iter().any(|it| matches!(it, Assumption::Overflows(_)));
+            (!is_said).then_some("assumed_overflows = 1\n")
+        }
+    }
 }
 
 /// Runs the script, and removes its session folder whatever happens.

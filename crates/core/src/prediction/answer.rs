@@ -2,7 +2,7 @@
 
 use crate::{
     cards::Card,
-    prediction::Note,
+    prediction::{Note, OtherEnd},
     recording::{CodeLine, Exception, FirstStep, Phase},
     units::Bytes,
 };
@@ -68,8 +68,8 @@ pub struct Prediction {
     pub first_step_facts: Option<FirstStep>,
     /// During the last step; none if fewer than two were seen.
     pub steady_state: Option<Peaks>,
-    /// The peaks where work is done as late as it may be, if that was run; see [`Prediction::cover`].
-    pub late: Option<Peaks>,
+    /// The peaks at the other ends of what the run depends on, if they were run; see [`Prediction::cover`].
+    pub others: Vec<(OtherEnd, Peaks)>,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
     /// Device memory that libraries took outside PyTorch's allocator.

@@ -6,8 +6,8 @@ mod answer;
 pub(crate) mod categories;
 pub(crate) mod device_run;
 mod notes;
-mod order;
 pub(crate) mod origins;
+mod other_end;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 pub(crate) mod timeline;
@@ -18,7 +18,7 @@ pub use answer::{
     Outcome, Peaks, Prediction, Rank, RunFacts, ScriptExit, StepPeaks, Verdict,
 };
 pub use notes::Note;
-pub use order::depends_on_order;
+pub use other_end::OtherEnd;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -49,7 +49,7 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
             first_step: None,
             first_step_facts: None,
             steady_state: None,
-            late: None,
+            others: Vec::new(),
             context: card.context,
             other: Bytes::ZERO,
             safe: nothing.device,
@@ -99,7 +99,7 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
         first_step: curve.first.map(with_card),
         first_step_facts: run.recording.largest_first_step().cloned(),
         steady_state: curve.later.map(with_card),
-        late: None,
+        others: Vec::new(),
         context,
         other,
         safe,

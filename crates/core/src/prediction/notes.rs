@@ -6,7 +6,7 @@ use std::fmt;
 use crate::{
     cards::{Card, Knowledge},
     prediction::{
-        Category, CategoryShare, DeviceRun, Outcome, Peaks, RunFacts, ScriptExit, verdict,
+        Category, CategoryShare, DeviceRun, OtherEnd, Outcome, Peaks, RunFacts, ScriptExit, verdict,
     },
     recording::{CodeLine, EndReason, Exception, Recording},
     units::Bytes,
@@ -94,12 +94,14 @@ pub enum Note {
         /// What was assumed.
         context: Bytes,
     },
-    /// What the process takes depends on when work is done, which is a race on a real device.
-    Order {
-        /// The peak where work is done as soon as it is queued, and PyTorch's watchdog looks after each step.
-        at_once: Bytes,
-        /// The peak where it is done as late as it may be, and the watchdog looks a step later.
-        late: Bytes,
+    /// What the process takes depends on what a phantom cannot know.
+    OtherEnd {
+        /// On what.
+        end: OtherEnd,
+        /// The peak of the run that is shown.
+        this: Bytes,
+        /// The peak at the other end.
+        other: Bytes,
     },
     /// Something that could not be read, in words.
     Unread(String),
@@ -246,7 +248,8 @@ impl Note {
             Note::NoPhases => "no-phases",
             Note::MuchUnknown { .. } => "much-unknown",
             Note::ContextDerived { .. } => "context-derived",
-            Note::Order { .. } => "order",
+            Note::OtherEnd { end: OtherEnd::Late, .. } => "order",
+            Note::OtherEnd { end: OtherEnd::Overflow, .. } => "overflow",
             Note::Unread(_) => "unread",
             Note::Remark { code, .. } => code,
         }
@@ -334,10 +337,15 @@ impl fmt::Display for Note {
                 f,
                 "{count} events of the recording are not what the allocator would have done; numbers may be off"
             ),
-            Note::Order { at_once, late } => write!(
+            Note::OtherEnd { end: OtherEnd::Late, this, other } => write!(
                 f,
-                "what the process takes depends on when PyTorch's threads and the GPU are done, a race on real GPUs: {at_once} \
-                 if soon, {late} if late; the safe number covers both"
+                "what the process takes depends on when PyTorch's threads and the GPU are done, a race on real GPUs: {this} \
+                 if soon, {other} if late; the safe number covers both"
+            ),
+            Note::OtherEnd { end: OtherEnd::Overflow, this, other } => write!(
+                f,
+                "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot know: {this} if \
+                 none does, {other} if the first does; the safe number covers both, and --assume overflow=N says how many"
             ),
             Note::NoPhases => f.write_str(
                 "the agent marked no phases: categories are derived from stacks and lifetimes",

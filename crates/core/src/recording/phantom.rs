@@ -12,6 +12,8 @@ pub struct PhantomReport {
     /// How often work of a job of several ranks was said to be done before a slower device would say so,
     /// where memory depends on it.
     pub hurried: u64,
+    /// How often the program read whether its scaled gradients overflowed, and might have been told that they did.
+    pub overflows_asked: u64,
     /// Calls answered with an error, because we do not imitate them.
     pub not_imitated: Vec<NotImitated>,
     /// Calls answered with something near the truth.

@@ -22,6 +22,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> 
         }
         res.launches = res.launches.max(report.launches);
         res.hurried = res.hurried.max(report.hurried);
+        res.overflows_asked = res.overflows_asked.max(report.overflows_asked);
         res.unknown_reads = res.unknown_reads.max(report.unknown_reads);
         res.unknown_read_bytes = res.unknown_read_bytes.max(report.unknown_read_bytes);
         res.not_imitated.extend(report.not_imitated);
@@ -60,6 +61,7 @@ pub(super) struct ReportLine {
     devices: Vec<DeviceLine>,
     launches: u64,
     hurried: u64,
+    overflows_asked: u64,
     not_imitated: Vec<NotImitatedLine>,
     approximated: Vec<ApproximatedLine>,
     unknown_reads: ReadsLine,
@@ -116,6 +118,7 @@ impl From<ReportLine> for PhantomReport {
             devices: it.devices.into_iter().map(device).collect(),
             launches: it.launches,
             hurried: it.hurried,
+            overflows_asked: it.overflows_asked,
             not_imitated: it.not_imitated.into_iter().map(not_imitated).collect(),
             approximated: it.approximated.into_iter().map(approximated).collect(),
             unknown_reads: it.unknown_reads.count,

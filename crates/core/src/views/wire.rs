@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     prediction::{
         CardFit, Carries, Category, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        Outcome, Peaks, Prediction, Rank, ScriptExit, StepPeaks, Verdict,
+        OtherEnd, Outcome, Peaks, Prediction, Rank, ScriptExit, StepPeaks, Verdict,
     },
     recording::{CodeLine, Exception, Phase},
     replay::{Candidate, RanOut, WhatIf},
@@ -56,6 +56,9 @@ struct PredictionWire<'a> {
     /// The peaks with work done as late as it may be, where that matters.
     #[serde(skip_serializing_if = "Option::is_none")]
     late: Option<PeaksWire>,
+    /// The peaks with the first step of a gradient scaler skipped, where one is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overflow: Option<PeaksWire>,
     peak_at: Option<MomentWire>,
     /// Sums to `peak_device_bytes`.
     categories: BTreeMap<&'static str, u64>,
@@ -181,6 +184,10 @@ impl<'a> From<&'a Prediction> for PredictionWire<'a> {
         }
         // Only what went through several processes is worth a list.
         let ranks: &[Rank] = if 1 < it.ranks.len() { &it.ranks } else { &[] };
+        let other = |end: OtherEnd| {
+            let peaks = it.others.iter().find(|it| it.0 == end)?.1;
+            Some(PeaksWire::from(peaks))
+        };
         PredictionWire {
             version: VERSION,
             outcome: match it.outcome {
@@ -209,7 +216,8 @@ impl<'a> From<&'a Prediction> for PredictionWire<'a> {
             headroom_bytes: it.headroom().map(|it| it.0),
             first_step: it.first_step.map(PeaksWire::from),
             steady_state: it.steady_state.map(PeaksWire::from),
-            late: it.late.map(PeaksWire::from),
+            late: other(OtherEnd::Late),
+            overflow: other(OtherEnd::Overflow),
             peak_at: it.peak_moment.map(MomentWire::from),
             categories,
             top_lines: it.top_lines.iter().map(LineWire::from).collect(),

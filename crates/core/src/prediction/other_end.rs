@@ -1,0 +1,51 @@
+//! Runs whose memory depends on what differs from one real run to the next, or on values that nobody knows: the
+//! phantom shows one end of it, and another run with another setting the other end.
+
+use crate::{
+    prediction::{Note, Outcome, Prediction},
+    recording::{PhantomReport, Recording},
+};
+
+/// What a run may depend on, where the phantom chose one end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherEnd {
+    /// Work that is done when it is queued may be done as late as it may be: a race between threads, and between
+    /// the host and the device.
+    Late,
+    /// The first step of a gradient scaler, whose gradients were finite, may overflow and be skipped.
+    Overflow,
+}
+
+impl OtherEnd {
+    /// Those that the run of these recordings depends on.
+    pub fn of(recordings: &[Recording]) -> Vec<OtherEnd> {
+        let any = |depends: fn(&PhantomReport) -> bool| {
+            recordings.iter().filter_map(|it| it.phantom.as_ref()).any(depends)
+        };
+        let all = [
+            (OtherEnd::Late, any(|it| it.hurried != 0)),
+            (OtherEnd::Overflow, any(|it| it.overflows_asked != 0)),
+        ];
+        all.into_iter().filter(|it| it.1).map(|it| it.0).collect()
+    }
+}
+
+impl Prediction {
+    /// Takes in what the same script did at the other end: whatever took more decides.
+    pub fn cover(&mut self, end: OtherEnd, other: &Prediction) {
+        match other.outcome {
+            Outcome::ScriptFailed => return,
+            Outcome::OutOfMemory => {
+                self.outcome = Outcome::OutOfMemory;
+                self.oom.clone_from(&other.oom);
+            }
+            Outcome::Fits => {}
+        }
+        self.others.push((end, other.peak));
+        self.safe = self.safe.max(other.safe);
+        let (this, other) = (self.peak.device, other.peak.device);
+        if this != other {
+            self.notes.push(Note::OtherEnd { end, this, other });
+        }
+    }
+}
