@@ -21,7 +21,7 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import ending, first_step, frames, guard, phantom, ranks, remedies, support
+from plimsoll_agent import autotune, ending, first_step, frames, guard, phantom, ranks, remedies, support
 from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
@@ -133,6 +133,7 @@ class Agent:
             self._wrap_zero_grad,
             self._wrap_backward,
             self._wrap_compile,
+            self._watch_autotune,
             self._wrap_spawned,
             self._imagine_ranks,
             self._ghosts.install,
@@ -355,6 +356,9 @@ class Agent:
             return compile(*args, **kwargs)
 
         self._torch.compile = wrapped
+
+    def _watch_autotune(self):
+        autotune.watch(self._recording)
 
     @guarded
     def _step_aside_for_compile(self):
