@@ -6,6 +6,7 @@ detections), which they reach in training: until then, everything is let through
 """
 
 import functools
+import sys
 
 from plimsoll_agent import phantom
 from plimsoll_agent.guard import guarded
@@ -25,6 +26,7 @@ def kept(module):
         # Of the samples, those that show an object go on to masks and keypoints.
         return sampler.positive_fraction if module.training else 1.0
     if where == POOLERS:  # Each box is pooled from one level of the pyramid.
+        _watch_levels(sys.modules[POOLERS].LevelMapper)
         return 1.0 / max(1, len(getattr(module, "scales", None) or ()))
     return None
 
@@ -51,19 +53,53 @@ class Kept:
 
 def _watch(kind):
     """From now on the masks of this class of samplers say which boxes: as many as it draws."""
-    draw = kind.__call__
-    if getattr(draw, "plimsolls", False):
-        return
 
-    @functools.wraps(draw)
-    def __call__(self, matched):
+    def filled(draw, self, matched):
         positive, negative = draw(self, matched)
         for objects, others in zip(positive, negative):
             _fill(self, objects, others)
         return positive, negative
 
+    _wrap_once(kind, filled)
+
+
+def _watch_levels(kind):
+    """From now on the numbers of this class of mappers say from which level each box is pooled."""
+
+    def filled(choose, self, boxes):
+        levels = choose(self, boxes)
+        _fill_levels(levels, 1 + self.k_max - self.k_min)
+        return levels
+
+    _wrap_once(kind, filled)
+
+
+def _wrap_once(kind, around):
+    call = kind.__call__
+    if getattr(call, "plimsolls", False):
+        return
+
+    @functools.wraps(call)
+    def __call__(self, *args):
+        return around(call, self, *args)
+
     __call__.plimsolls = True
     kind.__call__ = __call__
+
+
+@guarded
+def _fill_levels(levels, count):
+    """A level has a quarter of the places of the one below it, and of the boxes."""
+    if not levels.is_cuda or not phantom.is_here():
+        return
+    total, left = levels.numel(), levels.numel()
+    chosen = levels.new_zeros(levels.shape, device="cpu")
+    whole = sum(4.0**-it for it in range(count))
+    for level in range(count - 1, 0, -1):
+        some = min(left, round(total * 4.0**-level / whole))
+        chosen[left - some : left] = level
+        left -= some
+    levels.copy_(chosen)
 
 
 @guarded

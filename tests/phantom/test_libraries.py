@@ -130,7 +130,8 @@ def test_a_router_spreads_its_tokens_evenly(phantom):
         print(json.dumps([len(torch.where(chosen == i)[0]) for i in range(8)]))
         """
     )
-    assert ran.values == [1024] * 8
+    assert sum(ran.values) == 4096 * 2
+    assert all(900 < it < 1150 for it in ran.values) and 3 < len(set(ran.values)), ran.values
 
 
 def test_a_stream_keeps_its_priority(phantom):

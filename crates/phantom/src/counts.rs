@@ -4,17 +4,19 @@
 //!
 //! A mask that the program copied to the device is counted truly. So is one that says which tokens
 //! go to which expert: which experts a router chooses is unknown, but a router is trained to spread
-//! its tokens evenly, so the indices of a small `topk` are written as if it did, and a comparison of
+//! its tokens evenly, so the indices of a small `topk` are drawn at random, and a comparison of
 //! known numbers is computed. Of everything else the user may say what share is found
 //! (`plimsoll predict --assume nonzero=0.1`); unless told, masks find nothing, values are all different,
 //! non-maximum suppression keeps every box, and the report says where.
 
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::card;
 use crate::contents::Contents;
 use crate::machine;
+use crate::nccl;
 use crate::report;
 
 /// Kernels that count, or whose values are counted.
@@ -162,7 +164,7 @@ impl Kernel {
                 };
                 if u64::from(boxes) <= MOST {
                     write(kept, &vec![1; usize::try_from(boxes).unwrap_or(0)]);
-                    report::approximate("nms() was assumed to keep every box that it is given");
+                    report::assume("nms() was assumed to keep every box that it is given");
                 }
                 Launched::Nothing
             }
@@ -196,20 +198,42 @@ fn width(mangled: &[u8]) -> Option<u64> {
     })
 }
 
-/// Writes the indices of a `topk` as if every one of `size` were as good as the next.
+/// Writes the indices of a `topk` as if every one of `size` were as good as the next: drawn at random, as a router that
+/// is new chooses (of 20 new ones over normalised inputs on an H200, 12 spread their tokens as draws do), so that no two
+/// experts have the same number. Ranks of a job tell each other how many, and each is imagined to get what it sends:
+/// there the same number goes to all.
 fn choose_evenly(indices: u64, size: u64, chosen: u64, slices: u64) {
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
     let bytes = slices.saturating_mul(chosen).saturating_mul(8);
-    if size == 0 || MOST < bytes {
+    if size == 0 || size < chosen || MOST < bytes {
         return;
     }
+    let mut random = DRAWN.fetch_add(1, Ordering::Relaxed) + 1;
     let mut values = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+    let mut left: Vec<u64> = (0..size).collect();
     for slice in 0..slices {
         for i in 0..chosen {
-            values.extend(((slice + i) % size).to_le_bytes());
+            if nccl::has_ranks() {
+                values.extend(((slice + i) % size).to_le_bytes());
+                continue;
+            }
+            // The first `i` are taken.
+            let at = usize::try_from(i + draw(&mut random) % (size - i)).unwrap_or(0);
+            left.swap(usize::try_from(i).unwrap_or(0), at);
+            values.extend(left[usize::try_from(i).unwrap_or(0)].to_le_bytes());
         }
     }
     write(indices, &values);
-    report::approximate("topk() was answered with indices that are chosen evenly");
+    report::assume("topk() was answered with indices that are chosen evenly");
+}
+
+/// The next of a series that looks random and is always the same: `SplitMix64` (Steele, Lea and Flood, 2014).
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut it = *state;
+    it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    it ^ (it >> 31)
 }
 
 /// `result[i] = operand[i] == scalar`, or `!=` if `negated`, where the operand is known.
@@ -251,13 +275,13 @@ impl Count {
         let kept = KEPT.get();
         match self.what {
             What::Indices => {
-                report::approximate("coalesce() was assumed to find no index twice");
+                report::assume("coalesce() was assumed to find no index twice");
                 self.items
             }
             What::Different if kept.is_some() => 1.min(self.items),
             What::Different => {
                 let assumed = card::current().and_then(|it| it.assumed_unique_millionths);
-                report::approximate(if assumed.is_some() {
+                report::assume(if assumed.is_some() {
                     "unique() found the share that was assumed"
                 } else {
                     "unique() was assumed to find no value twice; say how many it finds with --assume unique=0.1"
@@ -266,7 +290,7 @@ impl Count {
             }
             What::NonZero => {
                 let assumed = card::current().and_then(|it| it.assumed_nonzero_millionths);
-                report::approximate(match (assumed, kept) {
+                report::assume(match (assumed, kept) {
                     (Some(_), _) => "nonzero() found the share that was assumed",
                     (None, Some(_)) => {
                         "torchvision's detectors were assumed to keep as many boxes as their limits allow"

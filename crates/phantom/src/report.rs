@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Kernels launched, by whichever way.
 pub static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+static ASSUMED_SIZES: AtomicU64 = AtomicU64::new(0);
 static UNKNOWN_READS: AtomicU64 = AtomicU64::new(0);
 static UNKNOWN_BYTES: AtomicU64 = AtomicU64::new(0);
 /// The agent's callback, as an address; 0 for none.
@@ -44,6 +45,12 @@ pub fn refuse(library: &'static str, name: &'static str, status: i32) -> i32 {
 /// An answer that is not what a real device would give; `what` is a sentence for people.
 pub fn approximate(what: &'static str) {
     *APPROXIMATED.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_insert(0) += 1;
+}
+
+/// A size that the program computed from values that were assumed; `what` is a sentence for people.
+pub fn assume(what: &'static str) {
+    ASSUMED_SIZES.fetch_add(1, Ordering::Relaxed);
+    approximate(what);
 }
 
 /// The program copied bytes to the host, `unknown` of which we do not know. Must be called with no
@@ -99,8 +106,9 @@ pub fn json(devices: &[DeviceReport], hurried: u64, overflows_asked: u64) -> Str
     }
     let _ = write!(
         out,
-        r#"],"launches":{},"hurried":{hurried},"overflows_asked":{overflows_asked},"not_imitated":["#,
-        LAUNCHES.load(Ordering::Relaxed)
+        r#"],"launches":{},"hurried":{hurried},"overflows_asked":{overflows_asked},"assumed_sizes":{},"not_imitated":["#,
+        LAUNCHES.load(Ordering::Relaxed),
+        ASSUMED_SIZES.load(Ordering::Relaxed)
     );
     let refusals = NOT_IMITATED.lock().unwrap_or_else(PoisonError::into_inner);
     for (i, (name, it)) in refusals.iter().enumerate() {

@@ -8,6 +8,7 @@ pub(crate) mod device_run;
 mod notes;
 pub(crate) mod origins;
 mod other_end;
+mod safe;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 pub(crate) mod timeline;
@@ -19,11 +20,12 @@ pub use answer::{
 };
 pub use notes::Note;
 pub use other_end::OtherEnd;
+pub use safe::{Unknowns, safe_bytes};
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
-    cards::{Card, Knowledge},
+    cards::Card,
     prediction::{device_run::DeviceRun, origins::Live},
     recording::Recording,
     units::Bytes,
@@ -79,7 +81,8 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
     let evidence = run.evidence();
     let live = run.live_at_peak(&evidence);
     let categories = categories_at_peak(&live, peak, other, context);
-    let safe = safe_bytes(peak, evidence.largest_scratch(), card.provenance.cudnn);
+    let unknowns = Unknowns::of(run, card, evidence.largest_scratch());
+    let safe = safe_bytes(peak, &unknowns);
     let lines =
         origins::by_line(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks), &live);
     let with_card = |it: steps::Highest| Peaks {
@@ -124,26 +127,6 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
         exit: facts.exit,
         seconds: facts.seconds,
     }
-}
-
-/// What to give a job so that it runs: a bound that errs to one side only.
-///
-/// The predicted peak on the device, and an allowance for what a phantom cannot know:
-///
-/// - 2 % of the peak, and at least 256 MiB: which of several equal free blocks the allocator takes
-///   depends on the driver's addresses, so segments are split a little differently; each cuBLAS
-///   handle has a workspace of up to 32 MiB, and the context grows by the kernels that a program
-///   happens to load (742 to 762 MiB in 25 programs on one H200);
-/// - unless the card was measured, the largest scratch block of the whole run, once more: cuDNN plans
-///   workspaces by the device, and was told what data sheets say of this one. It is the one size that
-///   a phantom may get wrong by a multiple, and what it takes stays reserved.
-///
-/// `bench/accuracy` measures how often this was enough.
-pub fn safe_bytes(peak: Peaks, largest_scratch: Bytes, cudnn: Knowledge) -> Bytes {
-    let share = Bytes(peak.device.0 / 50);
-    let scratch = if cudnn == Knowledge::Measured { Bytes::ZERO } else { largest_scratch };
-    let allowance = share.max(Bytes::mib(256)) + scratch;
-    (peak.device + allowance).round_up_to(Bytes::mib(2))
 }
 
 /// Every byte of the process, once.

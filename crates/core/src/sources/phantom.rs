@@ -22,6 +22,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> 
         }
         res.launches = res.launches.max(report.launches);
         res.hurried = res.hurried.max(report.hurried);
+        res.assumed_sizes = res.assumed_sizes.max(report.assumed_sizes);
         res.overflows_asked = res.overflows_asked.max(report.overflows_asked);
         res.unknown_reads = res.unknown_reads.max(report.unknown_reads);
         res.unknown_read_bytes = res.unknown_read_bytes.max(report.unknown_read_bytes);
@@ -62,6 +63,7 @@ pub(super) struct ReportLine {
     launches: u64,
     hurried: u64,
     overflows_asked: u64,
+    assumed_sizes: u64,
     not_imitated: Vec<NotImitatedLine>,
     approximated: Vec<ApproximatedLine>,
     unknown_reads: ReadsLine,
@@ -119,6 +121,7 @@ impl From<ReportLine> for PhantomReport {
             launches: it.launches,
             hurried: it.hurried,
             overflows_asked: it.overflows_asked,
+            assumed_sizes: it.assumed_sizes,
             not_imitated: it.not_imitated.into_iter().map(not_imitated).collect(),
             approximated: it.approximated.into_iter().map(approximated).collect(),
             unknown_reads: it.unknown_reads.count,
