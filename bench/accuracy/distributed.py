@@ -31,7 +31,7 @@ def main():
         dist.init_process_group("nccl", device_id=torch.device("cuda", local))
     rank = int(os.environ.get("RANK", 0))
     torch.manual_seed(0)
-    torch.cuda.memory._record_memory_history("all", context="all", stacks="python", max_entries=1_000_000)
+    torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python", max_entries=1_000_000)
     facts = run(local)
     torch.cuda.synchronize()
     devices = range(torch.cuda.device_count()) if group == "none" else [local]

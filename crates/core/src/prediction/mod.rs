@@ -79,7 +79,8 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
     let evidence = run.evidence();
     let live = run.live_at_peak(&evidence);
     let categories = categories_at_peak(&live, peak, other, context);
-    let safe = safe_bytes(peak, evidence.largest_scratch(), card.provenance.cudnn);
+    let safe =
+        safe_bytes(peak, evidence.largest_scratch(), card.provenance.cudnn) + run.more_elsewhere();
     let lines =
         origins::by_line(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks), &live);
     let with_card = |it: steps::Highest| Peaks {
@@ -137,6 +138,9 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
 /// - unless the card was measured, the largest scratch block of the whole run, once more: cuDNN plans
 ///   workspaces by the device, and was told what data sheets say of this one. It is the one size that
 ///   a phantom may get wrong by a multiple, and what it takes stays reserved.
+///
+/// What another rank of the same job takes where this one takes less is added to it: NCCL's buffers to receive
+/// are larger than those to send.
 ///
 /// `bench/accuracy` measures how often this was enough.
 pub fn safe_bytes(peak: Peaks, largest_scratch: Bytes, cudnn: Knowledge) -> Bytes {
