@@ -50,8 +50,9 @@ class Memory:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
         if self.started:
             return
-        # What each of PyTorch 2.6-2.7, 2.8-2.10 and 2.11 added comes last: all of it off, nothing to leave out.
-        arguments = ("all", "alloc", "python", self._most_events, False, False, False, [])
+        # What each of PyTorch 2.6-2.7, 2.8-2.10, 2.11 and 2.15 added comes last: all of it off, nothing to leave
+        # out, the device's memory and not the host's.
+        arguments = ("all", "alloc", "python", self._most_events, False, False, False, [], False, True)
         self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True

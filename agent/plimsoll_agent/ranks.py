@@ -18,7 +18,7 @@ from importlib.machinery import PathFinder
 from plimsoll_agent import frames
 from plimsoll_agent.guard import failed
 from plimsoll_agent.objects import Objects
-from plimsoll_agent.phantom import function, tell_group_size
+from plimsoll_agent.phantom import function, group_of, tell_group_size
 
 WORLD = "PLIMSOLL_WORLD"
 """How many ranks are imagined, this one included: set by the command line or by us at a launcher."""
@@ -48,6 +48,7 @@ def install(torch, recording, phantom):
     for name, function in objects.replacements().items():
         _replace(torch, name, function)
     _wrap_destroy(torch, phantom)
+    _tell_group_sizes(torch)
     _wrap_reducer(torch)
     _wrap_sync_batch_norm()
     global _imagine
@@ -132,6 +133,31 @@ def _wrap_destroy(torch, phantom):
         return destroy(*args, **kwargs)
 
     _replace(torch, "destroy_process_group", destroy_process_group)
+
+
+def _tell_group_sizes(torch):
+    """The phantom's NCCL cannot ask how many ranks a part of a group has. `new_group` names a part by its ranks
+    in Python, and a mesh (since PyTorch 2.10) in C++."""
+    color = sys.modules[_C10D]._process_group_color
+
+    @functools.wraps(color)
+    def _process_group_color(ranks):
+        result = color(ranks)
+        tell_group_size(result, len(list(ranks)))
+        return result
+
+    _replace(torch, "_process_group_color", _process_group_color)
+    group = torch._C._distributed_c10d.ProcessGroup
+    split = getattr(group, "split_group", None)
+    if split is None:
+        return
+
+    @functools.wraps(split)
+    def split_group(self, new_ranks, *args, **kwargs):
+        with group_of(len(list(new_ranks))):
+            return split(self, new_ranks, *args, **kwargs)
+
+    group.split_group = split_group
 
 
 def chosen(world):
@@ -292,7 +318,6 @@ class _Imagined:
         self._replace("rendezvous", self._rendezvous)
         self._dist.TCPStore = self._store_of_the_script()
         self._replace("ProcessGroupGloo", self._gloo(self._c10d.ProcessGroupGloo))
-        self._replace("_process_group_color", self._color(self._c10d._process_group_color))
         self._replace("monitored_barrier", lambda *_, **__: None)
         self._wrap_init(self._c10d.init_process_group)
         _after_import(_CHECKPOINT + "utils", self._coordinate_checkpoints)
@@ -391,14 +416,6 @@ class _Imagined:
             if hasattr(real, name):
                 setattr(ProcessGroupGloo, name, getattr(real, name))
         return ProcessGroupGloo
-
-    def _color(self, color):
-        def _process_group_color(ranks):
-            result = color(ranks)
-            tell_group_size(result, len(list(ranks)))
-            return result
-
-        return _process_group_color
 
 
 def _store_class(dist):

@@ -17,10 +17,10 @@ SUPPORTED, EXPERIMENTAL, UNSUPPORTED = "supported", "experimental", "unsupported
 _COMPARED = {"2.11": ("13.0",)}
 """Releases of PyTorch and the CUDA they are built for whose predictions have been compared with GPUs."""
 
-_RUN = {"2.6": ("12.4",), "2.7": ("12.6",), "2.8": ("12.8",), "2.9": ("12.8",), "2.10": ("12.8",)}
+_RUN = {"2.6": ("12.4",), "2.7": ("12.6",), "2.8": ("12.8",), "2.9": ("12.8",), "2.10": ("12.8",), "2.15": ("13.2",)}
 """What the phantom's tests have run with, without a GPU to compare with (docs/pytorch-versions.md)."""
 
-_RELEASES = tuple(_RUN) + tuple(_COMPARED)
+_RELEASES = tuple(sorted((*_RUN, *_COMPARED), key=lambda it: tuple(map(int, it.split(".")))))
 _CUDAS = ("12", "13")
 
 _NAMES_MODULES = (2, 10)

@@ -1,9 +1,10 @@
-"""Jobs on two H200s (h200-several/runs.jsonl) against one imagined rank of them.
+"""Jobs on two and four H200s (h200-several/runs.jsonl) against one imagined rank of them.
 
     python bench/accuracy/several.py --plimsoll target/release/plimsoll --python PYTHON --keep FOLDER [NAME...]
 
-A row a kind of distributed.py: the peaks that real ranks and runs had, how far the nearest of the phantom's two orders is
-from each, at worst, and whether `safe_bytes` covers the worst process. Reports that FOLDER has are not made again.
+A row a kind of distributed.py and a number of GPUs: the peaks that real ranks and runs had, how far the nearest of the
+phantom's two orders is from each, at worst, and whether `safe_bytes` covers the worst process. Ranks of a pipeline are
+different programs: all of them run, and each is compared with its own. Reports that FOLDER has are not made again.
 """
 
 import argparse
@@ -12,22 +13,56 @@ import subprocess
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ONE_PROCESS = {"data-parallel", "device-map", "two-devices-by-hand"}
+ONE_PROCESS = {"data-parallel", "data-parallel-amp", "device-map", "device-map-generate", "two-devices-by-hand"}
+SIZES = ("allocated", "reserved")
 
 
-def report(name, args):
-    path = Path(args.keep) / f"{name}.rank0.report.json"
+def report(name, world, args):
+    path = Path(args.keep) / f"{name}.{world}.report.json"
     if not path.exists():
-        ranks = ["--gpus", "2"] if name in ONE_PROCESS else ["--world-size", "2"]
+        script = [str(HERE / "distributed.py"), name, str(path.with_suffix(""))]
+        ranks = ["--world-size", str(world)]
+        if name in ONE_PROCESS:
+            ranks = ["--gpus", str(world)]
+        elif "pipeline" in name:
+            ranks, script = ["--all-ranks"], ["-m", "torch.distributed.run", "--nproc-per-node", str(world), *script]
         options = ["--gpu", "h200", *ranks, "--until-exit", "--quiet", "--json", str(path)]
-        script = [args.python, str(HERE / "distributed.py"), name, str(path.with_suffix(""))]
-        subprocess.run([args.plimsoll, "predict", *options, "--", *script], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            [args.plimsoll, "predict", *options, "--", args.python, *script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
     return json.loads(path.read_text())
+
+
+def orders(said, rank):
+    """What one rank needs in either order, by the name of the size."""
+    own = [it for it in said["ranks"] if it["rank"] == rank]
+    early = max(own, key=lambda it: it["reserved_bytes"]) if own else said["ranks"][0]
+    late = said["late"] if said.get("late") and early["reserved_bytes"] == said["peak_reserved_bytes"] else early
+    return [{it: order[it + "_bytes"] for it in SIZES} for order in (early, late)]
 
 
 def off(said, truth):
     """The error of the nearest of `said`, in percent."""
     return min((100 * (it / truth - 1) for it in said), key=abs)
+
+
+def row(name, world, truths, said):
+    worst, differ = {}, False
+    for size in SIZES:
+        errors = []
+        for truth in truths:
+            both = orders(said, truth["rank"] if "pipeline" in name else None)
+            differ |= both[0]["reserved"] != both[1]["reserved"]
+            # The device that needed most, where one process has several.
+            errors.append(off([it[size] for it in both], max(truth["max_" + size])))
+        worst[size] = max(errors, key=abs)
+    beyond = [max(truth["beyond_reserved"]) >> 20 for truth in truths]
+    needs = max(max(truth["max_reserved"]) + max(truth["beyond_reserved"]) for truth in truths)
+    ours = said["peak_device_bytes"] - said["peak_reserved_bytes"] >> 20
+    return (
+        f"| {name} | {world} | {len(truths)} | {worst['allocated']:+.3f} % | {worst['reserved']:+.3f} % "
+        f"| {'yes' if differ else 'no'} | {min(beyond)}-{max(beyond)}, {ours} | {'yes' if needs <= said['safe_bytes'] else 'NO'} |"
+    )
 
 
 def main():
@@ -37,29 +72,19 @@ def main():
     parser.add_argument("--keep", required=True)
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    rows = [json.loads(line) for line in (HERE / "h200-several" / "runs.jsonl").read_text().splitlines()]
-    rows = [it for it in rows if "facts" not in it and (not args.names or it["name"] in args.names)]
-    print("| job | ranks seen | allocated | reserved | orders differ | outside reserved, truth and ours, MiB | safe covers |")
-    print("|---|---|---|---|---|---|---|")
-    for name in sorted({it["name"] for it in rows}):
-        said = report(name, args)
-        # The device that needed most, where one process has several; the stage of the rank that runs, in a pipeline.
-        ranks = [it for it in rows if it["name"] == name and ("pipeline" not in name or it["rank"] == 0)]
-        both = [{key: said[f"peak_{key}_bytes"] for key in ("allocated", "reserved", "device")}]
-        if said.get("late"):
-            both.append({key: said["late"][f"{key}_bytes"] for key in ("allocated", "reserved", "device")})
-        worst = {}
-        for key in ("allocated", "reserved"):
-            errors = [off([it[key] for it in both], max(truth["max_" + key])) for truth in ranks]
-            worst[key] = max(errors, key=abs)
-        beyond = [max(truth["beyond_reserved"]) >> 20 for truth in ranks]
-        needs = max(max(truth["max_reserved"]) + max(truth["beyond_reserved"]) for truth in ranks)
-        ours = both[0]["device"] - both[0]["reserved"] >> 20
-        print(
-            f"| {name} | {len(ranks)} | {worst['allocated']:+.3f} % | {worst['reserved']:+.3f} % "
-            f"| {'yes' if len({it['reserved'] for it in both}) == 2 else 'no'} "
-            f"| {min(beyond)}-{max(beyond)}, {ours} | {'yes' if needs <= said['safe_bytes'] else 'NO'} |"
-        )
+    truths = {}
+    for line in (HERE / "h200-several" / "runs.jsonl").read_text().splitlines():
+        it = json.loads(line)
+        if "facts" not in it and (not args.names or it["name"] in args.names):
+            truths.setdefault((it["name"], it["world"]), []).append(it)
+    print("| job | GPUs | ranks seen | allocated | reserved | orders differ | outside reserved, truth and ours, MiB | safe covers |")
+    print("|---|---|---|---|---|---|---|---|")
+    for (name, world), of_job in sorted(truths.items()):
+        said = report(name, world, args)
+        if said["outcome"] == "script_failed":
+            print(f"| {name} | {world} | {len(of_job)} | did not run | | | | |", flush=True)
+        else:
+            print(row(name, world, of_job, said), flush=True)
 
 
 if __name__ == "__main__":

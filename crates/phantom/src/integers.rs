@@ -11,6 +11,7 @@
 use std::ffi::c_void;
 
 use crate::contents::Contents;
+use crate::histogram;
 use crate::reductions::Summary;
 use crate::sequences;
 
@@ -122,6 +123,8 @@ pub enum Kernel {
     Reduction(Summary),
     /// The elements of a vector in their order.
     Sequence(sequences::Kernel),
+    /// How many of each number there are.
+    Histogram(histogram::Kernel),
     /// Writes parts of a tensor that existed before: nothing computed is sure any more.
     Scatters,
 }
@@ -172,6 +175,9 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     }
     if let Some(kernel) = sequences::Kernel::of(name) {
         return Some(Kernel::Sequence(kernel));
+    }
+    if let Some(kernel) = histogram::Kernel::of(name) {
+        return Some(Kernel::Histogram(kernel));
     }
     let unrolled = has(name, b"27unrolled_elementwise_kernel");
     if !unrolled && !has(name, b"29vectorized_elementwise_kernel") {
@@ -301,6 +307,8 @@ pub unsafe fn effects(
         }
         // SAFETY: the caller's.
         Kernel::Sequence(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
+        Kernel::Histogram(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Reduction(summary) => unsafe { summary.effects(arguments, known) },
     }

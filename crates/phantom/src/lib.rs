@@ -30,6 +30,7 @@ mod driver;
 mod fatbin;
 mod fft;
 mod ghosts;
+mod histogram;
 mod installed;
 mod integers;
 mod kernels;

@@ -383,12 +383,14 @@ impl Machine {
     pub fn report(&self) -> Vec<DeviceReport> {
         self.devices
             .iter()
-            .map(|it| DeviceReport {
+            .enumerate()
+            .map(|(ordinal, it)| DeviceReport {
                 total: self.card.total_bytes,
                 context: self.card.context_bytes,
                 used: it.used(),
                 peak: it.peak(),
                 other_peak: it.other_peak(),
+                more_elsewhere: crate::nccl::more_elsewhere(ordinal),
             })
             .collect()
     }

@@ -88,6 +88,8 @@ pub struct DeviceReport {
     pub peak: u64,
     /// The most that was taken by others than `PyTorch`'s allocator.
     pub other_peak: u64,
+    /// What another rank of the job takes at most where this one takes less.
+    pub more_elsewhere: u64,
 }
 
 /// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
@@ -100,8 +102,8 @@ pub fn json(devices: &[DeviceReport], hurried: u64, overflows_asked: u64) -> Str
         let comma = if i == 0 { "" } else { "," };
         let _ = write!(
             out,
-            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{},"other_peak_bytes":{}}}"#,
-            it.total, it.context, it.used, it.peak, it.other_peak
+            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{},"other_peak_bytes":{},"more_elsewhere_bytes":{}}}"#,
+            it.total, it.context, it.used, it.peak, it.other_peak, it.more_elsewhere
         );
     }
     let _ = write!(
@@ -161,13 +163,23 @@ mod tests {
         assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
         assert_eq!(refuse("cudart", "cudaIpcGetMemHandle", 801), 801);
         approximate("events are always complete");
-        let json =
-            json(&[DeviceReport { total: 10, context: 2, used: 4, peak: 6, other_peak: 1 }], 3, 4);
+        let json = json(
+            &[DeviceReport {
+                total: 10,
+                context: 2,
+                used: 4,
+                peak: 6,
+                other_peak: 1,
+                more_elsewhere: 0,
+            }],
+            3,
+            4,
+        );
         assert!(json.contains(
             r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
         ));
         assert!(
-            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1}"#)
+            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1,"more_elsewhere_bytes":0}"#)
         );
         assert!(json.contains(r#""hurried":3,"overflows_asked":4,"#));
         assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));

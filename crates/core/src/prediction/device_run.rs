@@ -106,6 +106,11 @@ impl<'a> DeviceRun<'a> {
         self.phantom().map_or(Bytes::ZERO, |it| it.other_peak)
     }
 
+    /// What another rank of the job takes at most where this one takes less.
+    pub(crate) fn more_elsewhere(&self) -> Bytes {
+        self.phantom().map_or(Bytes::ZERO, |it| it.more_elsewhere)
+    }
+
     pub(crate) fn steps_seen(&self) -> u32 {
         let in_trace = u32::try_from(self.timeline.step_ends.len()).unwrap_or(u32::MAX);
         self.recording.notes.end.as_ref().map_or(in_trace, |it| it.steps.max(in_trace))

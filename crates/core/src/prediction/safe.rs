@@ -19,6 +19,8 @@ pub struct Unknowns {
     pub largest_scratch: Bytes,
     /// What libraries took outside of PyTorch's allocator.
     pub other: Bytes,
+    /// What the same libraries take on another rank of the job where this one takes less.
+    pub more_elsewhere: Bytes,
     /// Whether sizes follow from values that were assumed.
     pub has_assumed_sizes: bool,
     /// Whether there are CUDA graphs.
@@ -33,6 +35,7 @@ impl Unknowns {
             cudnn: card.provenance.cudnn,
             largest_scratch,
             other: run.other(),
+            more_elsewhere: run.more_elsewhere(),
             has_assumed_sizes: phantom.is_some_and(|it| it.assumed_sizes != 0),
             has_graphs: run.trace.pools.iter().any(|it| *it != (0, 0)),
         }
@@ -49,6 +52,8 @@ impl Unknowns {
 /// - 64 MiB where there are CUDA graphs, which the driver keeps on the device: 46 to 52 were measured.
 /// - 256 MiB where libraries take memory of their own: NCCL on a rank that receives takes that much more than on one
 ///   that sends.
+/// - what NCCL takes on another rank of the same job where it takes less on this one: its buffers to receive are
+///   larger than those to send.
 /// - unless the card was measured, the largest scratch block of the whole run, once more: cuDNN plans workspaces by
 ///   the device, and was told what data sheets say of this one. It is the one size that a phantom may get wrong by a
 ///   multiple, and what it takes stays reserved.
@@ -61,6 +66,7 @@ pub fn safe_bytes(peak: Peaks, unknowns: &Unknowns) -> Bytes {
         + when(unknowns.has_assumed_sizes, Bytes(peak.reserved.0 / 20))
         + when(unknowns.has_graphs, Bytes::mib(64))
         + when(unknowns.other != Bytes::ZERO, Bytes::mib(256))
+        + unknowns.more_elsewhere
         + when(unknowns.cudnn != Knowledge::Measured, unknowns.largest_scratch);
     (peak.device + allowance).round_up_to(Bytes::mib(2))
 }
@@ -77,6 +83,7 @@ mod tests {
             cudnn: Knowledge::Measured,
             largest_scratch: Bytes::mib(500),
             other: Bytes::ZERO,
+            more_elsewhere: Bytes::ZERO,
             has_assumed_sizes: false,
             has_graphs: false,
         };
@@ -85,6 +92,7 @@ mod tests {
         assert_eq!(more(Unknowns { context: Knowledge::Derived, ..nothing }), Bytes::mib(56));
         assert_eq!(more(Unknowns { cudnn: Knowledge::Derived, ..nothing }), Bytes::mib(500));
         assert_eq!(more(Unknowns { other: Bytes(1), ..nothing }), Bytes::mib(256));
+        assert_eq!(more(Unknowns { more_elsewhere: Bytes::mib(10), ..nothing }), Bytes::mib(10));
         assert_eq!(more(Unknowns { has_graphs: true, ..nothing }), Bytes::mib(64));
         assert_eq!(more(Unknowns { has_assumed_sizes: true, ..nothing }), Bytes::mib(410));
         let small = Peaks { reserved: Bytes::mib(20), device: Bytes::mib(780), ..peak };

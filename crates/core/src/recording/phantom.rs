@@ -39,6 +39,8 @@ pub struct PhantomDevice {
     pub peak: Bytes,
     /// What libraries other than PyTorch's allocator took at most.
     pub other_peak: Bytes,
+    /// What another rank of the job takes at most where this one takes less.
+    pub more_elsewhere: Bytes,
 }
 
 /// A call that we do not imitate.

@@ -77,6 +77,7 @@ struct DeviceLine {
     used_bytes: u64,
     peak_bytes: u64,
     other_peak_bytes: u64,
+    more_elsewhere_bytes: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -110,6 +111,7 @@ impl From<ReportLine> for PhantomReport {
             used: Bytes(it.used_bytes),
             peak: Bytes(it.peak_bytes),
             other_peak: Bytes(it.other_peak_bytes),
+            more_elsewhere: Bytes(it.more_elsewhere_bytes),
         };
         let not_imitated = |it: NotImitatedLine| {
             let NotImitatedLine { name, library, answer, count } = it;

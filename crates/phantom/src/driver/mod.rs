@@ -102,6 +102,18 @@ pub unsafe extern "C" fn cuGetErrorName(error: c_int, text: *mut *const c_char) 
     unsafe { answer(text, error_text(error).0.as_ptr()) }
 }
 
+/// Lines of the driver's log, of which there are none: the handle is all that the caller gets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLogsRegisterCallback(
+    _callback: *const c_void,
+    _data: *mut c_void,
+    handle: *mut u64,
+) -> i32 {
+    let Some(mut machine) = machines::lock() else { return INVALID_VALUE };
+    // SAFETY: the caller's pointer, checked for null.
+    unsafe { answer(handle, machine.handle()) }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> i32 {
     let devices = c_int::try_from(machines::device_count()).unwrap_or(0);

@@ -1,5 +1,6 @@
 //! The collectives: work on a stream, which is done at once, and what it makes of small values.
 
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
@@ -144,6 +145,42 @@ pub extern "C" fn ncclGather(
     })
 }
 
+/// Collectives that are given between `ncclGroupStart` and `ncclGroupEnd`, which may nest, are one.
+#[derive(Default)]
+struct Group {
+    depth: u32,
+    /// Where each broadcast has what we send, if we are its root, and where it arrives; of so many bytes.
+    broadcasts: Vec<(Option<u64>, u64, u64)>,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> = RefCell::default();
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclGroupStart() -> i32 {
+    GROUP.with_borrow_mut(|it| it.depth += 1);
+    SUCCESS
+}
+
+/// A broadcast from every rank in turn is a gathering, as `PyTorch` 2.15 writes it: the others send what we do.
+#[unsafe(no_mangle)]
+pub extern "C" fn ncclGroupEnd() -> i32 {
+    let broadcasts = GROUP.with_borrow_mut(|it| {
+        it.depth = it.depth.saturating_sub(1);
+        if it.depth == 0 { std::mem::take(&mut it.broadcasts) } else { Vec::new() }
+    });
+    let own = broadcasts.iter().find_map(|&(from, _, size)| Some((from?, size)));
+    let Some((from, size)) = own else { return SUCCESS };
+    let Some(mut machine) = machine::lock() else { return UNHANDLED_CUDA_ERROR };
+    for (_, at, _) in broadcasts.into_iter().filter(|&(ours, _, it)| ours.is_none() && it == size) {
+        if let Some((device, ..)) = machine.device_of(at) {
+            machine.devices[device].contents.copy(at, from, size);
+        }
+    }
+    SUCCESS
+}
+
 /// What `root` has, which is what we have: the target keeps, or gets, our values.
 #[unsafe(no_mangle)]
 pub extern "C" fn ncclBroadcast(
@@ -151,12 +188,18 @@ pub extern "C" fn ncclBroadcast(
     to: *mut c_void,
     count: usize,
     datatype: c_int,
-    _root: c_int,
+    root: c_int,
     communicator: u64,
     stream: u64,
 ) -> i32 {
-    let (_, kind) = of!(communicator, datatype, Use::Ring);
+    let (it, kind) = of!(communicator, datatype, Use::Ring);
     let size = bytes(count, kind);
+    GROUP.with_borrow_mut(|group| {
+        if group.depth != 0 {
+            let ours = (it.rank == root).then_some(from as u64);
+            group.broadcasts.push((ours, to as u64, size));
+        }
+    });
     on_device(to, stream, |contents, at| {
         if !from.is_null() && from as u64 != at {
             contents.copy(at, from as u64, size);

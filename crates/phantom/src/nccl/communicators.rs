@@ -1,5 +1,6 @@
 //! The communicators of this process, and what they take on their devices.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -14,6 +15,8 @@ const GRANULE: u64 = 2 << 20;
 /// the process.
 const RING_CHANNELS: u64 = 24;
 const PEER_CHANNELS: u64 = 32;
+/// Channels of a communicator of one rank: as many as NCCL can have, as no link limits them.
+const LONE_CHANNELS: u64 = 64;
 /// What each channel takes to send, and to receive into: buffers of 0.5, 4.7 and 4 MiB.
 const SENDER: u64 = GRANULE;
 const RECEIVER: u64 = 5 * GRANULE;
@@ -24,9 +27,11 @@ const RING_KERNELS: u64 = 186 << 20;
 /// And at the first message from one rank to another.
 const PEER_KERNELS: u64 = 58 << 20;
 
-/// Three tables for each channel, and three more where there is somebody to talk to: 198 MiB.
+/// Three tables for each channel, and two for all of them; one more where there is somebody to talk to: 388 and
+/// 198 MiB.
 const fn tables(ranks: u64) -> u64 {
-    3 * GRANULE * (PEER_CHANNELS + if 2 <= ranks { 1 } else { 0 })
+    let (channels, of_all) = if 2 <= ranks { (PEER_CHANNELS, 3) } else { (LONE_CHANNELS, 2) };
+    GRANULE * (3 * channels + of_all)
 }
 
 /// What a communicator is used for; the first time that it is, it takes memory.
@@ -66,6 +71,25 @@ struct Holdings {
     received: BTreeSet<i32>,
 }
 
+impl Holdings {
+    /// What a rank at the other end of one-way messages takes more than this one, of `near` ranks on a machine:
+    /// this one scattered, and each of the others has received; or it had the other part in either.
+    fn more_at_a_peer(&self, near: i32) -> u64 {
+        let others = u64::try_from(near - 1).unwrap_or(0);
+        let only = |some: &BTreeSet<i32>, of: &BTreeSet<i32>| some.difference(of).count() as u64;
+        let (to, from) = (only(&self.sent, &self.received), only(&self.received, &self.sent));
+        let ours = PEER_CHANNELS * (SENDER * to + RECEIVER * from);
+        let member_or_root = |peers: u64, one: u64| match peers {
+            0 => 0,
+            1 => one * others,
+            _ => one,
+        };
+        let theirs = member_or_root(to, PEER_CHANNELS * RECEIVER)
+            .max(member_or_root(from, PEER_CHANNELS * SENDER));
+        theirs.saturating_sub(ours)
+    }
+}
+
 impl Communicator {
     /// This rank's number as an index.
     pub fn slot(&self) -> u64 {
@@ -87,9 +111,16 @@ static ALL: Mutex<BTreeMap<u64, (Communicator, Holdings)>> = Mutex::new(BTreeMap
 static LOADED: Mutex<BTreeSet<(u32, u64)>> = Mutex::new(BTreeSet::new());
 /// Sizes of groups by the color that they split with.
 static COLORS: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
+/// What other ranks take at most where this one takes less, by device.
+static MORE_ELSEWHERE: Mutex<BTreeMap<u32, u64>> = Mutex::new(BTreeMap::new());
 static HAS_RANKS: AtomicBool = AtomicBool::new(false);
 static RAN_OUT: AtomicBool = AtomicBool::new(false);
 static IDS: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// How many ranks the next part of a communicator has that this thread makes, zero if that is not known.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+}
 
 /// A number that no other unique id of this process has.
 pub fn next_id() -> u64 {
@@ -117,8 +148,11 @@ pub fn create(ranks: i32, rank: i32, device: u32) -> Result<u64, Refused> {
 /// The part of `parent` that chose `color`, in the order of `key`.
 pub fn split(parent: u64, color: i32, key: i32) -> Result<u64, Refused> {
     let parent = find(parent).ok_or(Refused::Argument)?;
-    let known_ranks =
-        COLORS.lock().unwrap_or_else(PoisonError::into_inner).get(&color).copied().unwrap_or(0);
+    let learnt = COLORS.lock().unwrap_or_else(PoisonError::into_inner).get(&color).copied();
+    let known_ranks = match NEXT.get() {
+        0 => learnt.unwrap_or(0),
+        ranks => ranks,
+    };
     let ranks = if known_ranks == 0 { parent.ranks } else { known_ranks };
     // PyTorch gives the rank in the new group as the key.
     add(Communicator { ranks, known_ranks, rank: key, device: parent.device })
@@ -129,6 +163,17 @@ pub fn learn(color: i32, ranks: i32) {
     if let Ok(ranks) = u64::try_from(ranks) {
         COLORS.lock().unwrap_or_else(PoisonError::into_inner).insert(color, ranks);
     }
+}
+
+/// Until it is told otherwise, this thread makes parts of `ranks`; zero if that is not known.
+pub fn expect(ranks: u64) {
+    NEXT.set(ranks);
+}
+
+/// What other ranks take at most of their device number `device` where this one takes less.
+pub fn more_elsewhere(device: u32) -> u64 {
+    let more = MORE_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
+    more.get(&device).copied().unwrap_or(0)
 }
 
 /// A communicator that lives.
@@ -187,8 +232,17 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
     if how != Use::Ring {
         take_once(it.device, PEER_KERNELS)?;
     }
+    let device = it.device;
     if size != 0 {
-        holdings.memory.push(take(it.device, size)?);
+        holdings.memory.push(take(device, size)?);
+        let more: u64 = all
+            .values()
+            .filter(|it| it.0.device == device)
+            .map(|(_, it)| it.more_at_a_peer(near))
+            .sum();
+        let mut known = MORE_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
+        let most = known.entry(device).or_default();
+        *most = more.max(*most);
     }
     Ok(())
 }
@@ -235,8 +289,26 @@ mod tests {
     #[test]
     fn a_communicator_takes_what_was_measured() {
         const MIB: u64 = 1 << 20;
-        assert_eq!([1, 2, 8].map(tables), [192 * MIB, 198 * MIB, 198 * MIB]);
+        assert_eq!([1, 2, 8].map(tables), [388 * MIB, 198 * MIB, 198 * MIB]);
         assert_eq!(RING_CHANNELS * (SENDER + RECEIVER), 288 * MIB);
         assert_eq!([SENDER, RECEIVER].map(|it| PEER_CHANNELS * it), [64 * MIB, 320 * MIB]);
+    }
+
+    #[test]
+    fn who_receives_takes_more_than_who_sends() {
+        const MIB: u64 = 1 << 20;
+        let holdings = |sent: &[i32], received: &[i32]| Holdings {
+            sent: sent.iter().copied().collect(),
+            received: received.iter().copied().collect(),
+            ..Holdings::default()
+        };
+        // Rank 0 of two, and of four, scattered: the others have 320 each where it has 64 and 192.
+        assert_eq!(holdings(&[1], &[]).more_at_a_peer(2), 256 * MIB);
+        assert_eq!(holdings(&[1, 2, 3], &[]).more_at_a_peer(4), 128 * MIB);
+        assert_eq!(holdings(&[], &[0]).more_at_a_peer(4), 0);
+        // One of four was gathered from: the first one has 960 for its 64.
+        assert_eq!(holdings(&[0], &[]).more_at_a_peer(4), 896 * MIB);
+        // Messages both ways are the same at both ends.
+        assert_eq!(holdings(&[1, 2], &[1, 2]).more_at_a_peer(8), 0);
     }
 }

@@ -41,6 +41,11 @@ pub fn has_ranks() -> bool {
     communicators::has_ranks()
 }
 
+/// What other ranks take at most of device `ordinal` where this one takes less.
+pub fn more_elsewhere(ordinal: usize) -> u64 {
+    u32::try_from(ordinal).map_or(0, communicators::more_elsewhere)
+}
+
 /// Writes an answer where the caller wants it.
 ///
 /// # Safety
@@ -192,6 +197,12 @@ pub unsafe extern "C" fn ncclCommShrink(
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_phantom_group(color: c_int, ranks: c_int) {
     communicators::learn(color, ranks);
+}
+
+/// The agent says of how many ranks the next part is that this thread makes; zero when it is made.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_next_group(ranks: c_int) {
+    communicators::expect(u64::try_from(ranks).unwrap_or(0));
 }
 
 #[unsafe(no_mangle)]

@@ -1,13 +1,75 @@
 //! Devices: how many, which, their properties.
 
-mod cuda12;
-
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use super::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, answer, fail, machine};
 use crate::card::{self, Card};
 use crate::installed;
 use crate::machine::{self as machines, PRIORITIES};
+
+/// Device `ordinal` as a `cudaDeviceProp`: the members that both CUDA 12 and 13 have, which stand in other places.
+macro_rules! properties {
+    ($Type:ty, $card:expr, $ordinal:expr) => {{
+        let (card, ordinal): (&Card, u32) = ($card, $ordinal);
+        let attribute = |code| card.attribute(code, ordinal).unwrap_or(0);
+        let size = |code| usize::try_from(attribute(code)).unwrap_or(0);
+        let name = card.name.as_bytes();
+        let length = name.len().min(255);
+        // SAFETY: the struct is integers and arrays of them, for which zero is a value.
+        let mut it: $Type = unsafe { std::mem::zeroed() };
+        it.name[..length].copy_from_slice(&name[..length]);
+        it.uuid = uuid(ordinal);
+        it.total_global_mem = usize::try_from(card.total_bytes).unwrap_or(usize::MAX);
+        it.shared_mem_per_block = size(8);
+        it.regs_per_block = attribute(12);
+        it.warp_size = attribute(10);
+        it.mem_pitch = size(11);
+        it.max_threads_per_block = attribute(1);
+        it.max_threads_dim = [attribute(2), attribute(3), attribute(4)];
+        it.max_grid_size = [attribute(5), attribute(6), attribute(7)];
+        it.total_const_mem = size(9);
+        (it.major, it.minor) = card.compute_capability;
+        it.texture_alignment = size(14);
+        it.texture_pitch_alignment = size(51);
+        it.multi_processor_count = attribute(16);
+        it.can_map_host_memory = attribute(19);
+        it.textures_and_surfaces.fill(16_384);
+        it.surface_alignment = size(30);
+        it.concurrent_kernels = attribute(31);
+        it.pci_bus_id = attribute(33);
+        it.async_engine_count = attribute(40);
+        it.unified_addressing = attribute(41);
+        it.memory_bus_width = attribute(37);
+        it.l2_cache_size = attribute(38);
+        it.persisting_l2_cache_max_size = attribute(108);
+        it.max_threads_per_multi_processor = attribute(39);
+        it.stream_priorities_supported = attribute(78);
+        it.global_l1_cache_supported = attribute(79);
+        it.local_l1_cache_supported = attribute(80);
+        it.shared_mem_per_multiprocessor = size(81);
+        it.regs_per_multiprocessor = attribute(82);
+        it.managed_memory = attribute(83);
+        it.concurrent_managed_access = attribute(89);
+        it.compute_preemption_supported = attribute(90);
+        it.can_use_host_pointer_for_registered_mem = attribute(91);
+        it.cooperative_launch = attribute(95);
+        it.shared_mem_per_block_optin = size(97);
+        it.max_blocks_per_multi_processor = attribute(106);
+        it.access_policy_max_window_size = attribute(109);
+        it.reserved_shared_mem_per_block = size(111);
+        it.host_register_supported = attribute(99);
+        it.host_register_read_only_supported = attribute(113);
+        it.timeline_semaphore_interop_supported = attribute(114);
+        it.memory_pools_supported = attribute(115);
+        it.memory_pool_supported_handle_types = 1;
+        it.deferred_mapping_cuda_array_supported = attribute(121);
+        it.ipc_event_supported = attribute(125);
+        it.cluster_launch = attribute(120);
+        it
+    }};
+}
+
+mod cuda12;
 
 /// `cudaDeviceProp` of CUDA 13 (`driver_types.h`).
 #[repr(C)]
@@ -103,60 +165,8 @@ pub(crate) fn pci_bus_id(ordinal: u32) -> String {
 }
 
 fn properties(card: &Card, ordinal: u32) -> DeviceProp {
-    // SAFETY: the struct is integers and arrays of them, for which zero is a value.
-    let mut it: DeviceProp = unsafe { std::mem::zeroed() };
+    let mut it = properties!(DeviceProp, card, ordinal);
     let attribute = |code| card.attribute(code, ordinal).unwrap_or(0);
-    let size = |code| usize::try_from(attribute(code)).unwrap_or(0);
-    let name = card.name.as_bytes();
-    let length = name.len().min(255);
-    it.name[..length].copy_from_slice(&name[..length]);
-    it.uuid = uuid(ordinal);
-    it.total_global_mem = usize::try_from(card.total_bytes).unwrap_or(usize::MAX);
-    it.shared_mem_per_block = size(8);
-    it.regs_per_block = attribute(12);
-    it.warp_size = attribute(10);
-    it.mem_pitch = size(11);
-    it.max_threads_per_block = attribute(1);
-    it.max_threads_dim = [attribute(2), attribute(3), attribute(4)];
-    it.max_grid_size = [attribute(5), attribute(6), attribute(7)];
-    it.total_const_mem = size(9);
-    (it.major, it.minor) = card.compute_capability;
-    it.texture_alignment = size(14);
-    it.texture_pitch_alignment = size(51);
-    it.multi_processor_count = attribute(16);
-    it.can_map_host_memory = attribute(19);
-    it.textures_and_surfaces = [16_384; 39];
-    it.surface_alignment = size(30);
-    it.concurrent_kernels = attribute(31);
-    it.pci_bus_id = attribute(33);
-    it.async_engine_count = attribute(40);
-    it.unified_addressing = attribute(41);
-    it.memory_bus_width = attribute(37);
-    it.l2_cache_size = attribute(38);
-    it.persisting_l2_cache_max_size = attribute(108);
-    it.max_threads_per_multi_processor = attribute(39);
-    it.stream_priorities_supported = attribute(78);
-    it.global_l1_cache_supported = attribute(79);
-    it.local_l1_cache_supported = attribute(80);
-    it.shared_mem_per_multiprocessor = size(81);
-    it.regs_per_multiprocessor = attribute(82);
-    it.managed_memory = attribute(83);
-    it.concurrent_managed_access = attribute(89);
-    it.compute_preemption_supported = attribute(90);
-    it.can_use_host_pointer_for_registered_mem = attribute(91);
-    it.cooperative_launch = attribute(95);
-    it.shared_mem_per_block_optin = size(97);
-    it.max_blocks_per_multi_processor = attribute(106);
-    it.access_policy_max_window_size = attribute(109);
-    it.reserved_shared_mem_per_block = size(111);
-    it.host_register_supported = attribute(99);
-    it.host_register_read_only_supported = attribute(113);
-    it.timeline_semaphore_interop_supported = attribute(114);
-    it.memory_pools_supported = attribute(115);
-    it.memory_pool_supported_handle_types = 1;
-    it.deferred_mapping_cuda_array_supported = attribute(121);
-    it.ipc_event_supported = attribute(125);
-    it.cluster_launch = attribute(120);
     it.device_numa_config = attribute(130);
     it.device_numa_id = attribute(131);
     it.host_numa_id = attribute(134);

@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::{DeviceProp, INVALID_DEVICE, answer, fail, machine};
+use super::{INVALID_DEVICE, answer, fail, machine, uuid};
 use crate::card::Card;
 
 #[repr(C)]
@@ -86,87 +86,17 @@ pub struct DevicePropOfCuda12 {
     reserved: [c_int; 63],
 }
 
-/// The same answers in CUDA 12's places, and the ones that CUDA 13 has no place for.
-fn in_layout_of_cuda_12(card: &Card, ordinal: u32, it: &DeviceProp) -> DevicePropOfCuda12 {
+fn properties_of_cuda_12(card: &Card, ordinal: u32) -> DevicePropOfCuda12 {
+    let mut it = properties!(DevicePropOfCuda12, card, ordinal);
     let attribute = |code| card.attribute(code, ordinal).unwrap_or(0);
-    DevicePropOfCuda12 {
-        name: it.name,
-        uuid: it.uuid,
-        luid: it.luid,
-        luid_device_node_mask: it.luid_device_node_mask,
-        total_global_mem: it.total_global_mem,
-        shared_mem_per_block: it.shared_mem_per_block,
-        regs_per_block: it.regs_per_block,
-        warp_size: it.warp_size,
-        mem_pitch: it.mem_pitch,
-        max_threads_per_block: it.max_threads_per_block,
-        max_threads_dim: it.max_threads_dim,
-        max_grid_size: it.max_grid_size,
-        clock_rate: attribute(13),
-        total_const_mem: it.total_const_mem,
-        major: it.major,
-        minor: it.minor,
-        texture_alignment: it.texture_alignment,
-        texture_pitch_alignment: it.texture_pitch_alignment,
-        device_overlap: attribute(15),
-        multi_processor_count: it.multi_processor_count,
-        kernel_exec_timeout_enabled: attribute(17),
-        integrated: it.integrated,
-        can_map_host_memory: it.can_map_host_memory,
-        compute_mode: attribute(20),
-        textures_and_surfaces: [16_384; 40],
-        surface_alignment: it.surface_alignment,
-        concurrent_kernels: it.concurrent_kernels,
-        ecc_enabled: it.ecc_enabled,
-        pci_bus_id: it.pci_bus_id,
-        pci_device_id: it.pci_device_id,
-        pci_domain_id: it.pci_domain_id,
-        tcc_driver: it.tcc_driver,
-        async_engine_count: it.async_engine_count,
-        unified_addressing: it.unified_addressing,
-        memory_clock_rate: attribute(36),
-        memory_bus_width: it.memory_bus_width,
-        l2_cache_size: it.l2_cache_size,
-        persisting_l2_cache_max_size: it.persisting_l2_cache_max_size,
-        max_threads_per_multi_processor: it.max_threads_per_multi_processor,
-        stream_priorities_supported: it.stream_priorities_supported,
-        global_l1_cache_supported: it.global_l1_cache_supported,
-        local_l1_cache_supported: it.local_l1_cache_supported,
-        shared_mem_per_multiprocessor: it.shared_mem_per_multiprocessor,
-        regs_per_multiprocessor: it.regs_per_multiprocessor,
-        managed_memory: it.managed_memory,
-        is_multi_gpu_board: it.is_multi_gpu_board,
-        multi_gpu_board_group_id: it.multi_gpu_board_group_id,
-        host_native_atomic_supported: it.host_native_atomic_supported,
-        single_to_double_precision_perf_ratio: attribute(87),
-        pageable_memory_access: it.pageable_memory_access,
-        concurrent_managed_access: it.concurrent_managed_access,
-        compute_preemption_supported: it.compute_preemption_supported,
-        can_use_host_pointer_for_registered_mem: it.can_use_host_pointer_for_registered_mem,
-        cooperative_launch: it.cooperative_launch,
-        cooperative_multi_device_launch: attribute(96),
-        shared_mem_per_block_optin: it.shared_mem_per_block_optin,
-        pageable_memory_access_uses_host_page_tables: it
-            .pageable_memory_access_uses_host_page_tables,
-        direct_managed_mem_access_from_host: it.direct_managed_mem_access_from_host,
-        max_blocks_per_multi_processor: it.max_blocks_per_multi_processor,
-        access_policy_max_window_size: it.access_policy_max_window_size,
-        reserved_shared_mem_per_block: it.reserved_shared_mem_per_block,
-        host_register_supported: it.host_register_supported,
-        sparse_cuda_array_supported: it.sparse_cuda_array_supported,
-        host_register_read_only_supported: it.host_register_read_only_supported,
-        timeline_semaphore_interop_supported: it.timeline_semaphore_interop_supported,
-        memory_pools_supported: it.memory_pools_supported,
-        gpu_direct_rdma_supported: it.gpu_direct_rdma_supported,
-        gpu_direct_rdma_flush_writes_options: it.gpu_direct_rdma_flush_writes_options,
-        gpu_direct_rdma_writes_ordering: it.gpu_direct_rdma_writes_ordering,
-        memory_pool_supported_handle_types: it.memory_pool_supported_handle_types,
-        deferred_mapping_cuda_array_supported: it.deferred_mapping_cuda_array_supported,
-        ipc_event_supported: it.ipc_event_supported,
-        cluster_launch: it.cluster_launch,
-        unified_function_pointers: it.unified_function_pointers,
-        reserved: [0; 63],
-    }
+    it.clock_rate = attribute(13);
+    it.device_overlap = attribute(15);
+    it.kernel_exec_timeout_enabled = attribute(17);
+    it.compute_mode = attribute(20);
+    it.memory_clock_rate = attribute(36);
+    it.single_to_double_precision_perf_ratio = attribute(87);
+    it.cooperative_multi_device_launch = attribute(96);
+    it
 }
 
 /// What CUDA 12's header calls `cudaGetDeviceProperties`.
@@ -177,9 +107,8 @@ pub unsafe extern "C" fn cudaGetDeviceProperties_v2(
 ) -> i32 {
     let machine = machine!();
     let Some(ordinal) = super::ordinal(&machine, device) else { return fail(INVALID_DEVICE) };
-    let properties = super::properties(machine.card, ordinal);
     // SAFETY: the caller's pointer, checked for null; the layout is that of CUDA 12.
-    unsafe { answer(prop, in_layout_of_cuda_12(machine.card, ordinal, &properties)) }
+    unsafe { answer(prop, properties_of_cuda_12(machine.card, ordinal)) }
 }
 
 #[cfg(test)]
@@ -214,7 +143,11 @@ mod tests {
     fn what_cuda_13_has_too_says_the_same_and_the_rest_is_answered() {
         let card = Card::h200();
         let of_13 = super::super::properties(&card, 0);
-        let of_12 = in_layout_of_cuda_12(&card, 0, &of_13);
+        let of_12 = properties_of_cuda_12(&card, 0);
+        assert_eq!(
+            (of_12.name, of_12.uuid, of_12.l2_cache_size),
+            (of_13.name, of_13.uuid, of_13.l2_cache_size)
+        );
         assert_eq!((of_12.major, of_12.multi_processor_count), (9, 132));
         assert_eq!(of_12.max_blocks_per_multi_processor, of_13.max_blocks_per_multi_processor);
         assert_eq!((of_12.clock_rate, of_12.memory_clock_rate), (1_980_000, 3_201_000));

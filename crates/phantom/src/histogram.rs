@@ -1,0 +1,100 @@
+//! Counts of whole numbers: `bincount()` and `histc()`, by which programs decide how many tokens each rank or each
+//! expert gets. Known numbers are counted. Of unknown ones every bin gets as many, as a trained router would
+//! spread its tokens: what is sent adds up to what there is, and the report says that it was taken so.
+
+use std::ffi::c_void;
+
+use crate::integers::{Effect, Type, letter_after};
+use crate::report;
+
+/// `at::cuda::kernelHistogram1D` that counts into `int64`, of numbers of this type, with 64-bit positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel(Type);
+
+/// The most bytes of numbers that are counted one by one, and the most bins.
+const MOST: usize = 1 << 20;
+
+impl Kernel {
+    /// The one of this (mangled) name.
+    pub fn of(name: &[u8]) -> Option<Kernel> {
+        const NAME: &[u8] = b"17kernelHistogram1DI";
+        // The type of the counts, of the numbers, and of positions.
+        (letter_after(name, NAME)? == Type::Long).then_some(())?;
+        let types = name.windows(NAME.len()).position(|it| it == NAME)? + NAME.len();
+        let [_, numbers, b'l', ..] = name.get(types..)? else { return None };
+        Type::of_letter(*numbers).map(Kernel)
+    }
+
+    /// What it writes.
+    ///
+    /// # Safety
+    ///
+    /// `arguments` must be those of a kernel of this name.
+    pub unsafe fn effects(
+        self,
+        arguments: *const *const c_void,
+        known: impl Fn(u64, usize) -> Option<Vec<u8>>,
+    ) -> Vec<Effect> {
+        // SAFETY: the caller's; counts, partial counts and numbers as `TensorInfo`s, which begin with an address;
+        // then the number of bins, the least and the largest number, and how many there are.
+        let [counts, _, numbers, n_bins, least, largest, total] = unsafe {
+            std::array::from_fn(|i| arguments.add(i).read().cast::<i64>().read_unaligned())
+        };
+        let (Ok(bins), Ok(total)) = (usize::try_from(n_bins), usize::try_from(total)) else {
+            return Vec::new();
+        };
+        if !(1..=MOST / 8).contains(&bins) {
+            return Vec::new();
+        }
+        let size = total.saturating_mul(self.0.width());
+        let values = (size <= MOST).then(|| known(numbers.cast_unsigned(), size)).flatten();
+        let counted = if let Some(values) = values {
+            counted(values.chunks(self.0.width()).map(|it| self.0.read(it)), bins, least, largest)
+        } else {
+            report::approximate(
+                "what bincount() and histc() count, where the GPU computed it, is taken to be spread evenly",
+            );
+            even(total, bins)
+        };
+        let bytes = counted.iter().flat_map(|it| it.to_le_bytes()).collect();
+        vec![Effect::Known(counts.cast_unsigned(), bytes)]
+    }
+}
+
+/// How many of `values` are in each of `bins` between `least` and `largest`, as `getBin` sorts them.
+fn counted(values: impl Iterator<Item = i64>, bins: usize, least: i64, largest: i64) -> Vec<u64> {
+    let mut counts = vec![0; bins];
+    let range = (i128::from(largest) - i128::from(least)).max(1);
+    for value in values.filter(|it| (least..=largest).contains(it)) {
+        let bin = (i128::from(value) - i128::from(least)) * bins as i128 / range;
+        let bin = usize::try_from(bin).unwrap_or(0).min(bins - 1);
+        counts[bin] += 1;
+    }
+    counts
+}
+
+/// `total` spread over `bins`; what does not divide goes to the first ones.
+fn even(total: usize, bins: usize) -> Vec<u64> {
+    (0..bins).map(|it| (total / bins + usize::from(it < total % bins)) as u64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_numbers_are_counted_and_unknown_ones_spread() {
+        assert_eq!(counted([0, 3, 3, 1].into_iter(), 4, 0, 4), [1, 1, 0, 2]);
+        // `histc` with its last edge inside, and a number outside.
+        assert_eq!(counted([0, 10, 4, 11].into_iter(), 2, 0, 10), [2, 1]);
+        assert_eq!(even(10, 4), [3, 3, 2, 2]);
+    }
+
+    #[test]
+    fn counts_are_told_by_the_kernels_names() {
+        let of_longs =
+            b"_ZN2at4cuda17kernelHistogram1DIlllLi1ELi2ELin1ELNS0_23CUDAHistogramMemoryTypeE0EZ";
+        assert_eq!(Kernel::of(of_longs), Some(Kernel(Type::Long)));
+        assert_eq!(Kernel::of(b"_ZN2at4cuda17kernelHistogram1DIflLi1E"), None, "of weights");
+    }
+}
