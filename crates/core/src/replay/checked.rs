@@ -172,6 +172,8 @@ pub(super) struct Follower<'a> {
     pub(super) most_granted: Bytes,
     /// The most that it ever held.
     pub(super) most_held: Bytes,
+    /// What the device gives in all, where failures tell.
+    pub(super) device_gives: Option<Bytes>,
     /// What a failed request would have taken it to; the least.
     pub(super) least_refused: Option<Bytes>,
     /// What was seen when looking ahead last.
@@ -247,6 +249,7 @@ pub(super) fn follower<'a>(device: &'a DeviceTrace, config: Config, known: &Know
         names_pools: device.events.names_pools(),
         most_granted: before,
         most_held: before,
+        device_gives: None,
         least_refused: None,
         ahead: None,
         segments_made: BTreeMap::new(),
@@ -314,6 +317,7 @@ impl Follower<'_> {
         let events = &self.device.events;
         let before = self.replay.reserved_before;
         (self.most_granted, self.most_held) = most_granted(events, before, &self.model.config);
+        self.device_gives = device_gives(events, before, &self.model.config);
         // Whatever limit there is, it is no less.
         let least = self.model.config.garbage_line(self.most_granted);
         let driver = &mut self.model.driver;
@@ -542,6 +546,33 @@ fn most_granted(events: &Events, before: Bytes, config: &Config) -> (Bytes, Byte
         }
     }
     (most, most_held)
+}
+
+/// What the device gives to this allocator in all: what was held when a request failed, and what the device said
+/// was free. None where nothing failed, or where as much was free as was asked for: a limit refused that, of
+/// which only the refusals are known.
+fn device_gives(events: &Events, before: Bytes, config: &Config) -> Option<Bytes> {
+    let mut reserved = before;
+    let mut res: Option<Bytes> = None;
+    for (_, event) in events.iter() {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size,
+            Action::SegmentFree | Action::SegmentUnmap => {
+                reserved = reserved.saturating_sub(event.size);
+            }
+            Action::Oom => {
+                let free = Bytes(event.address);
+                if allocation_size(event.size, config) <= free {
+                    return None;
+                }
+                let gives = Bytes(reserved.0.saturating_add(free.0));
+                // Others come and go; so much it gave to somebody at all times.
+                res = Some(res.map_or(gives, |it| it.min(gives)));
+            }
+            _ => {}
+        }
+    }
+    res
 }
 
 impl Peak {

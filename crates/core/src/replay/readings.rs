@@ -208,6 +208,11 @@ impl<'a> Follower<'a> {
         if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
             return true;
         }
+        // What the device would have given, nobody had to give back.
+        let asked = self.levels.reserved + Bytes(params.alloc_size);
+        if event.action != Action::Oom && self.device_gives.is_some_and(|it| asked <= it) {
+            return false;
+        }
         if event.action == Action::Oom
             || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
         {

@@ -54,6 +54,16 @@ segment_free 4000M 140M line=2
 }
 
 #[test]
+fn what_the_device_would_have_given_was_no_retry() {
+    // 140 MiB are more than were ever granted. A later failure says that 80 were held and so much was free.
+    let later = |free| format!("{}oom {free} 200M\n", one_segment(1, "80M"));
+    assert_eq!(retries("", &later("70M")), (1, vec![]));
+    assert_eq!(retries("", &later("20M")), (2, vec![]));
+    // Where as much was free as was asked for, a limit refused, and may have before.
+    assert_eq!(retries("", &later("300M")), (2, vec![]));
+}
+
+#[test]
 fn what_a_free_block_could_have_served_was_no_retry() {
     // No stacks: 32 MiB are free when 30 are asked for, yet all goes back and comes again.
     let text = "\
