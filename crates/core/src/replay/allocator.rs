@@ -175,8 +175,8 @@ impl<D: Driver> Allocator<D> {
     /// Whether requests to `pool` count as part of a graph's capture, for which nothing may be released. Until
     /// torch 2.12 an active MemPool does, too.
     pub(super) fn is_captured(&self, pool: PoolId) -> bool {
-        let is_only_told_apart_later = self.config.torch <= TorchVersion::two(12);
-        pool != PoolId(0) && (is_only_told_apart_later || self.traits.graphs.contains(&pool))
+        let any_pool_counts = self.config.torch <= TorchVersion::two(12);
+        pool != PoolId(0) && (any_pool_counts || self.traits.graphs.contains(&pool))
     }
 
     /// `get_free_block`: which free block serves the request, without taking it.
