@@ -1,6 +1,6 @@
 """Random programs on the real allocator, replayed: every event, and every statistic that PyTorch keeps.
 
-    PLIMSOLL_PYTHON=... python3 bench/replay/programs.py [--programs N] [--append] [FOLDER]
+    PLIMSOLL_PYTHON=... python3 bench/replay/programs.py [--programs N] [--flags] [--append] [FOLDER]
 
 Runs the programs 0 to N of tests/replay/programs.py on the phantom, each in a process of its own, and replays each
 recording (three of each program, two of them from its middle). Half of the programs keep their pools to the end,
@@ -27,12 +27,12 @@ PROGRAMS = ROOT / "tests" / "replay" / "programs.py"
 AT_ONCE = 40
 
 
-def record(folder, n):
+def record(folder, n, flags):
     """Runs the programs."""
     unpacked = Unpacked.ask(folder / "cache", CARD)
     for first in range(0, n, AT_ONCE):
         last = min(first + AT_ONCE, n)
-        options = ["--named-pools"] if first < n // 2 else []
+        options = [*(["--named-pools"] if first < n // 2 else []), *(["--flags"] if flags else [])]
         environment = unpacked.environment(folder / f"session-{first}")
         words = [PYTHON, PROGRAMS, folder, str(first), str(last), *options]
         # torch itself aborts when the capture of a graph runs out of memory at the wrong moment; the others go on.
@@ -60,6 +60,9 @@ def name_pools(path, folder):
                     # A graph that failed has no name; one that nothing else has.
                     pool = (0, 0) if name is None else (0, 10**6 + name[1]) if name[0] == "failed" else tuple(name)
                 if action == "alloc":
+                    # What a pool serves when nothing else does, was asked of the default one.
+                    served = next((it[2] for it in reversed(segments) if it[0] <= address < it[1]), pool)
+                    pool = pool if gained else served
                     live[address] = pool
                 for it in gained:
                     it["pool_id"] = pool
@@ -90,13 +93,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", type=int, default=1000)
     parser.add_argument("--append", action="store_true")
+    parser.add_argument("--flags", action="store_true", help="pools that never split, or serve when nothing else does")
     parser.add_argument("--date", default="2026-11-21")
     parser.add_argument("folder", nargs="?", type=pathlib.Path, help="recordings that are there already")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = (args.folder or pathlib.Path(scratch)).resolve()
         if not args.folder:
-            record(folder, args.programs)
+            record(folder, args.programs, args.flags)
         files = sorted(folder.glob("*.pickle"))
         with_names = pathlib.Path(scratch) / "with-names"
         with_names.mkdir()

@@ -1,14 +1,14 @@
 """Random programs for PyTorch's allocator, run by the real one on the phantom: a recording of each, and what
 the allocator itself counted.
 
-    programs.py FOLDER FIRST LAST [--named-pools]
+    programs.py FOLDER FIRST LAST [--named-pools] [--flags]
 
 runs the programs with these seeds, each in a process of its own, and writes, for each and for places inside it, FOLDER/SEED-N.pickle,
 the recording up to there, and FOLDER/SEED-N.json: `settings`, `limit` (bytes that the allocator may take, if it
 is limited), for each device what `memory_stats` said, and `asked`: every request of this program, in order, as
 [device, address, size, pool], without an address when it failed and without a pool when it was the default one's.
 With `--named-pools`, pools and graphs live to the end, where the recording names them: torch 2.11 gives
-events no pool.
+events no pool. With `--flags`, some pools never split a segment, and some serve when nothing else does (torch 2.10).
 """
 
 import ctypes
@@ -73,8 +73,9 @@ class Full(Exception):
 class Program:
     """What one program has, and what it does."""
 
-    def __init__(self, r, n_devices, keeps_pools):
+    def __init__(self, r, n_devices, keeps_pools, flags):
         self.keeps_pools = keeps_pools
+        self.flags = flags
         self.r = r
         self.live = []
         self.events = []
@@ -146,7 +147,8 @@ class Program:
         idle = [it for it in self.pools if it not in self.active]
         if not idle or r.random() < 0.5:
             with torch.cuda.device(0):
-                idle = [torch.cuda.MemPool()]
+                flags = {key: self.flags.random() < 0.2 for key in ("use_on_oom", "no_split") if self.flags}
+                idle = [torch.cuda.MemPool(**flags)]
             self.pools += idle
         pool = r.choice(idle)
         self.active.append(pool)
@@ -213,13 +215,15 @@ def record(path, known, program):
     pathlib.Path(f"{path}.json").write_text(json.dumps(known | dict(stats=stats, asked=program.asked)))
 
 
-def run(seed, folder, keeps_pools):
+def run(seed, folder, keeps_pools, has_flags):
     r = random.Random(seed)
+    # Another source, so that a program is the same otherwise.
+    flags = random.Random(f"flags {seed}") if has_flags else None
     torch.cuda.init()
     text = settings(r, r.choice(LARGE_SEGMENTS))
     if text:
         torch._C._accelerator_setAllocatorSettings(text)
-    program = Program(r, torch.cuda.device_count(), keeps_pools)
+    program = Program(r, torch.cuda.device_count(), keeps_pools, flags)
     # Often less than the card has, so that requests fail; collection of garbage needs a limit.
     is_limited = r.random() < (0.8 if "garbage" in text else 0.4)
     fraction = r.choice([0.05, 0.1, 0.2, 0.5]) if is_limited else 1.0
@@ -271,7 +275,7 @@ def main():
         # one, such as the address range and the granule of an expandable segment, no recording would show.
         child = os.fork()
         if child == 0:
-            run(seed, folder, "--named-pools" in sys.argv)
+            run(seed, folder, "--named-pools" in sys.argv, "--flags" in sys.argv)
             sys.stdout.flush()
             os._exit(0)
         if os.waitpid(child, 0)[1] != 0:

@@ -28,11 +28,10 @@ fn main() {
             if device.events.is_empty() && device.segments.is_empty() {
                 continue;
             }
-            let torch = replay::recorded_version(&trace, index);
-            let config = Config::of_recording(&settings, torch);
             let began = Instant::now();
-            let (checked, program) = replay::follow(&trace, index, config.clone());
+            let (torch, (checked, program)) = replay::follow_best(&trace, index);
             let seconds_checked = began.elapsed().as_secs_f64();
+            let config = Config::of_recording(&settings, torch);
             let config = match known(&path, index) {
                 Some((capacity, card, limit)) => Config {
                     capacity: capacity.map(Bytes),

@@ -42,9 +42,8 @@ fn peaks_and_blocks_are_those_of_the_gpu() {
         assert_eq!(first, replay.peak_allocated.event, "{name}");
 
         // Run freely under the same settings, with no more than it ever had where it ran out.
-        let torch = replay::recorded_version(&trace, 0);
+        let (torch, (followed, program)) = replay::follow_best(&trace, 0);
         let config = Config::of_recording(&settings, torch);
-        let (followed, program) = replay::follow(&trace, 0, config.clone());
         assert_eq!(followed.mismatches, [], "{name}");
         let config = Config { capacity: program.observed_limit, ..config };
         let free = replay::what_if(&program, &config);

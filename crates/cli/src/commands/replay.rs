@@ -34,9 +34,8 @@ pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyho
     let _ticker = Ticker::start(format!("replaying {}", recordings::file_name(&args.file)));
     let (trace, mut notes) = read(&args.file)?;
     let device = device(&trace, args.device)?;
-    let torch = replay::recorded_version(&trace, device);
+    let (torch, (checked, program)) = replay::follow_best(&trace, device);
     let settings = trace.settings.clone().unwrap_or_default();
-    let (checked, program) = replay::follow(&trace, device, Config::of_recording(&settings, torch));
     let config = config(args, &settings, torch, &program)?;
     let sweep = args.sweep.then(|| replay::candidates(&program, &config));
     if args.capacity.is_some() && args.outside == Bytes::ZERO {

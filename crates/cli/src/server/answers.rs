@@ -103,12 +103,6 @@ impl<'a> Gallery<'a> {
         while !self.seen.load(Ordering::Relaxed) && !is_over() {
             thread::sleep(Duration::from_millis(100));
         }
-        for scene in self.scenes() {
-            if is_over() {
-                return;
-            }
-            scene.prepare();
-        }
         for index in 0..self.recordings.len() {
             if is_over() {
                 return;

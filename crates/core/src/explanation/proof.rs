@@ -40,8 +40,8 @@ impl<'a> Proof<'a> {
     pub(super) fn of(case: &'a Case<'a>, event: EventId) -> Option<Proof<'a>> {
         let run = case.run;
         let settings = run.trace.settings.clone().unwrap_or_default();
-        let (torch, program) = run.program();
-        let config = Config::of_recording(&settings, *torch);
+        let program = &run.program;
+        let config = Config::of_recording(&settings, run.torch);
         // What the device had left says how much there was; where it was more than what was asked for, a limit
         // failed the request, of which only the failure itself is known.
         let recorded = run.device.events.get(event.index());

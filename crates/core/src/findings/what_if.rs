@@ -15,8 +15,7 @@ pub(super) fn reserved_with_expandable_segments(case: &Case<'_>) -> Option<Bytes
     if settings.expandable_segments || case.window.began_late || case.window.overwritten {
         return None;
     }
-    let (torch, program) = run.program();
-    let recorded = Config::of_recording(&settings, *torch);
+    let recorded = Config::of_recording(&settings, run.torch);
     let expandable = Config { expandable_segments: true, ..recorded };
-    Some(replay::what_if(program, &expandable).peak_reserved.bytes)
+    Some(replay::what_if(&run.program, &expandable).peak_reserved.bytes)
 }

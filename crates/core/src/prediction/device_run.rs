@@ -1,7 +1,5 @@
 //! One device of one process, with everything that was worked out of its recording.
 
-use std::sync::OnceLock;
-
 use crate::{
     cards::Card,
     prediction::{
@@ -12,7 +10,7 @@ use crate::{
         timeline::{self, Places, Stage, Timeline},
     },
     recording::{PhantomDevice, Recording},
-    replay::{self, BlockId, Config, Program, Replay, TorchVersion},
+    replay::{self, BlockId, Program, Replay, TorchVersion},
     trace::{Action, DeviceTrace, EventId, Trace},
     units::Bytes,
 };
@@ -29,7 +27,10 @@ pub(crate) struct DeviceRun<'a> {
     pub(crate) stacks: Stacks,
     /// The event at which the process ended for lack of memory on this device, if it did.
     pub(crate) oom: Option<EventId>,
-    program: OnceLock<(TorchVersion, Program)>,
+    /// The version of torch whose rules explain the recording best.
+    pub(crate) torch: TorchVersion,
+    /// What the program asked for.
+    pub(crate) program: Program,
 }
 
 impl<'a> DeviceRun<'a> {
@@ -59,16 +60,14 @@ impl<'a> DeviceRun<'a> {
         device: &'a DeviceTrace,
         index: usize,
     ) -> DeviceRun<'a> {
-        let settings = trace.settings.clone().unwrap_or_default();
-        let replay = replay::checked(device, &settings);
+        let (torch, (replay, program)) = replay::follow_best(trace, index);
         let stacks = Stacks::of(trace);
         let places = Places::new(&replay, index, &recording.notes.stats);
         let timeline = timeline::timeline(device, &recording.notes, &places, &stacks);
         let last_oom = device.events.actions().iter().rposition(|it| *it == Action::Oom);
         let ended = recording.ended_out_of_memory();
         let oom = last_oom.filter(|_| ended).and_then(|it| u32::try_from(it).ok()).map(EventId);
-        let program = OnceLock::new();
-        DeviceRun { recording, trace, device, index, replay, timeline, stacks, oom, program }
+        DeviceRun { recording, trace, device, index, replay, timeline, stacks, oom, torch, program }
     }
 
     pub(crate) fn peaks(&self, card: &Card) -> Peaks {
@@ -79,18 +78,6 @@ impl<'a> DeviceRun<'a> {
             reserved,
             device: reserved + self.other() + self.context(card),
         }
-    }
-
-    /// What the program asked for, and the version of torch that explains what it got; worked out once, and
-    /// slow where there are millions of events.
-    pub(crate) fn program(&self) -> &(TorchVersion, Program) {
-        self.program.get_or_init(|| {
-            let torch = replay::recorded_version(self.trace, self.index);
-            let settings = self.trace.settings.clone().unwrap_or_default();
-            let config = Config::of_recording(&settings, torch);
-            let (_, program) = replay::follow(self.trace, self.index, config);
-            (torch, program)
-        })
     }
 
     pub(crate) fn phantom(&self) -> Option<&PhantomDevice> {

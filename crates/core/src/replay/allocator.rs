@@ -2,8 +2,8 @@
 //! `free`, function by function under PyTorch's names. The specification is torch's source, in our own
 //! words in the design notes (A.6 to A.15).
 //!
-//! What is left out: MemPools that are flagged `use_on_oom` or `no_split`, which no recording names; the
-//! callbacks that free memory; restoring checkpoints of CUDA-graph trees.
+//! What is left out: MemPools that are flagged `use_on_oom`, which no recording names: what such a pool served, a
+//! recording shows as a request to it. The callbacks that free memory; restoring checkpoints of CUDA-graph trees.
 
 use std::collections::BTreeSet;
 
@@ -31,10 +31,20 @@ pub(super) struct Allocator<D> {
     pub(super) pending: BTreeSet<Slot>,
     /// Private pools that nobody owns any more (`graph_pools_freeable`).
     pub(super) ownerless: BTreeSet<PoolId>,
+    pub(super) traits: Traits,
     /// The raw handle of each stream: the order in which sets of free blocks are walked.
     handles: Vec<u64>,
     pub(super) limit: Option<u64>,
     pub(super) max_split: u64,
+}
+
+/// What sets private pools apart from each other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Traits {
+    /// Those that a graph is captured into.
+    pub(super) graphs: BTreeSet<PoolId>,
+    /// Those that never split a segment (`MemPool(no_split=True)`, torch 2.10 and later).
+    pub(super) no_split: BTreeSet<PoolId>,
 }
 
 /// What the program asks for.
@@ -71,6 +81,7 @@ impl<D: Driver> Allocator<D> {
             driver,
             pending: BTreeSet::new(),
             ownerless: BTreeSet::new(),
+            traits: Traits::default(),
             handles,
             limit: config.limit().map(|it| it.0),
             max_split: config.max_split_size.map_or(u64::MAX, |it| it.0),
@@ -78,10 +89,16 @@ impl<D: Driver> Allocator<D> {
         }
     }
 
+    /// The same, with private pools of which this is known.
+    pub(super) fn with_traits(self, traits: Traits) -> Allocator<D> {
+        Allocator { traits, ..self }
+    }
+
     /// The same state, with `driver` and `config` from here on.
     pub(super) fn on<E: Driver>(self, config: Config, driver: E) -> Allocator<E> {
-        let Allocator { heap, stats, pending, ownerless, handles, .. } = self;
-        Allocator { heap, stats, pending, ownerless, ..Allocator::new(config, handles, driver) }
+        let Allocator { heap, stats, pending, ownerless, traits, handles, .. } = self;
+        let new = Allocator::new(config, handles, driver);
+        Allocator { heap, stats, pending, ownerless, traits, ..new }
     }
 
     /// Bytes got from the driver (`total_allocated_memory`).
@@ -147,13 +164,19 @@ impl<D: Driver> Allocator<D> {
         {
             return Some(slot);
         }
-        // Until 2.12 an active MemPool counts as a capture, for which nothing may be released.
-        if params.pool != PoolId(0) && self.config.torch <= TorchVersion::two(12) {
+        if self.is_captured(params.pool) {
             return None;
         }
         self.release_cached_blocks();
         self.stats.num_alloc_retries += 1;
         self.alloc_block(params)
+    }
+
+    /// Whether requests to `pool` count as part of a graph's capture, for which nothing may be released. Until
+    /// torch 2.12 an active MemPool does, too.
+    pub(super) fn is_captured(&self, pool: PoolId) -> bool {
+        let any_pool_counts = self.config.torch <= TorchVersion::two(12);
+        pool != PoolId(0) && (any_pool_counts || self.traits.graphs.contains(&pool))
     }
 
     /// `get_free_block`: which free block serves the request, without taking it.
@@ -260,7 +283,8 @@ impl<D: Driver> Allocator<D> {
         let is_small = class == SizeClass::Small;
         // The half of the pool decides, which for a request is the half of its size.
         let half = if is_small { Bytes(size.0.min(SMALL_SIZE.0)) } else { size };
-        if should_split(half, rest, expandable, &self.config) {
+        let splits = !self.traits.no_split.contains(&self.heap.arena_of(slot).pool);
+        if splits && should_split(half, rest, expandable, &self.config) {
             let rest = self.heap.split(slot, params.size);
             self.heap.set_state(rest, State::Free);
             if !was.expandable {

@@ -7,7 +7,7 @@ use crate::{
     replay::{
         BlockId, Config, Freed, Held, InitialBlock, Levels, Mismatch, Mismatches, Peak, Program,
         Replay, TorchVersion,
-        allocator::{Allocator, Request},
+        allocator::{Allocator, Request, Traits},
         doubt::Doubt,
         heap::{Slot, State},
         id_of,
@@ -16,26 +16,27 @@ use crate::{
         operation::Ahead,
         program::{Before, Op},
         recorded::{Goal, Live, Recorded},
-        rounding::{allocation_size, round_size},
+        rounding::{SMALL_SIZE, allocation_size, round_size, should_split},
         undo::undo,
     },
     trace::{
-        Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings, Trace,
+        Action, Block, BlockState, DeviceTrace, Event, EventId, Events, PoolId, Settings,
+        SizeClass, Trace,
     },
     units::Bytes,
 };
+
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
 /// explains it best.
 pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
-    best(device, settings, &[]).1
+    best(device, settings, &Known::default()).1.0
 }
 
 /// Follows the device `index` of `trace` under `config`, which has the recording's settings: the replay,
 /// and what the program asked for.
 pub fn follow(trace: &Trace, index: usize, config: Config) -> (Replay, Program) {
-    let handles = handles(trace);
     match trace.devices.get(index) {
-        Some(device) => run_with_pools(device, &config, &handles),
+        Some(device) => run_with_pools(device, &config, &Known::of(trace)),
         None => (Replay::default(), Program::default()),
     }
 }
@@ -48,7 +49,7 @@ pub(super) fn follow_until(
     event: EventId,
 ) -> Option<Stopped<'_>> {
     let device = trace.devices.get(index)?;
-    let mut follower = follower(device, config, &handles(trace));
+    let mut follower = follower(device, config, &Known::of(trace));
     follower.stop_at = Some(event.index());
     follower.follow();
     let request = follower.stopped?;
@@ -75,35 +76,82 @@ pub(super) struct Stopped<'a> {
     pub(super) live: BTreeMap<Held, Slot>,
 }
 
-/// The version of torch whose rules explain the device `index` of `trace` best: snapshots do not say
-/// which wrote them. The newest of each kind of rules; 2.11 when nothing distinguishes them.
-pub fn recorded_version(trace: &Trace, index: usize) -> TorchVersion {
+/// Follows the device `index` of `trace` under its own settings, with the rules of the version of torch that
+/// explains it best: that version, as [`follow`] the replay and what the program asked for. Snapshots do not say
+/// which version wrote them; of versions that explain the same it is 2.11, or else the newest.
+pub fn follow_best(trace: &Trace, index: usize) -> (TorchVersion, (Replay, Program)) {
     let settings = trace.settings.clone().unwrap_or_default();
-    let device = trace.devices.get(index);
-    device.map_or(TorchVersion::two(11), |it| best(it, &settings, &handles(trace)).0)
+    match trace.devices.get(index) {
+        Some(device) => best(device, &settings, &Known::of(trace)),
+        None => (TorchVersion::two(11), (Replay::default(), Program::default())),
+    }
 }
 
-fn best(device: &DeviceTrace, settings: &Settings, handles: &[u64]) -> (TorchVersion, Replay) {
+fn best(
+    device: &DeviceTrace,
+    settings: &Settings,
+    known: &Known,
+) -> (TorchVersion, (Replay, Program)) {
     let oldest = TorchVersion::two(11);
     let config = |torch| Config::of_recording(settings, torch);
-    let mut best: Option<(TorchVersion, Replay)> = None;
+    let mut best: Option<(TorchVersion, (Replay, Program))> = None;
     // What orders the free set: allocator.md, A.5.
     for torch in [oldest, TorchVersion::NEWEST, TorchVersion::two(12)] {
-        let (replay, _) = run(device, &config(torch), handles);
-        if replay.n_mismatches == 0 {
-            return (torch, replay);
+        let found = run(device, &config(torch), known);
+        if found.0.n_mismatches == 0 {
+            return (torch, found);
         }
-        if best.as_ref().is_none_or(|(_, it)| replay.n_mismatches < it.n_mismatches) {
-            best = Some((torch, replay));
+        if best.as_ref().is_none_or(|(_, it)| found.0.n_mismatches < it.0.n_mismatches) {
+            best = Some((torch, found));
         }
     }
     // Pools that nothing names explain much; what explains all without them came first.
-    let (replay, _) = run_with_pools(device, &config(oldest), handles);
-    best.filter(|(_, it)| it.n_mismatches <= replay.n_mismatches).unwrap_or((oldest, replay))
+    let found = run_with_pools(device, &config(oldest), known);
+    best.filter(|(_, it)| it.0.n_mismatches <= found.0.n_mismatches).unwrap_or((oldest, found))
 }
 
-fn handles(trace: &Trace) -> Vec<u64> {
-    trace.streams.iter().map(|it| it.cast_unsigned()).collect()
+/// What the recording of a process says that is not of one device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// The raw handle of each stream.
+    streams: Vec<u64>,
+    /// The pools that graphs were captured into: the first half of their ids counts captures. Those that share
+    /// a handle made beforehand look like a MemPool's.
+    graphs: BTreeSet<PoolId>,
+}
+
+impl Known {
+    fn of(trace: &Trace) -> Known {
+        let pools = (0..).map(PoolId).zip(&trace.pools);
+        Known {
+            streams: trace.streams.iter().map(|it| it.cast_unsigned()).collect(),
+            graphs: pools.filter(|(_, (captured, _))| *captured != 0).map(|(id, _)| id).collect(),
+        }
+    }
+}
+
+/// The private pools that hold a block in the end which would have been split in another: those that never
+/// split. One that has no such block left is taken for one that does, as most do.
+fn never_split(device: &DeviceTrace, config: &Config) -> BTreeSet<PoolId> {
+    let mut res = BTreeSet::new();
+    if config.torch < TorchVersion::two(10) {
+        return res;
+    }
+    for segment in device.segments.iter().filter(|it| it.pool != PoolId(0)) {
+        let blocks = device.blocks.get(segment.blocks.start as usize..segment.blocks.end as usize);
+        let would_split = |block: &Block| {
+            let size = round_size(block.requested, config);
+            let expandable = config.expandable_segments || segment.expandable;
+            let half =
+                if segment.size_class == SizeClass::Small { size.min(SMALL_SIZE) } else { size };
+            block.state == BlockState::Allocated
+                && should_split(half, block.size.saturating_sub(size), expandable, config)
+        };
+        if blocks.is_some_and(|it| it.iter().any(would_split)) {
+            res.insert(segment.pool);
+        }
+    }
+    res
 }
 
 /// A recording that is being followed.
@@ -124,6 +172,8 @@ pub(super) struct Follower<'a> {
     pub(super) most_granted: Bytes,
     /// The most that it ever held.
     pub(super) most_held: Bytes,
+    /// What the device gives in all, where failures tell.
+    pub(super) device_gives: Option<Bytes>,
     /// What a failed request would have taken it to; the least.
     pub(super) least_refused: Option<Bytes>,
     /// What was seen when looking ahead last.
@@ -150,11 +200,7 @@ pub(super) struct Follower<'a> {
     pub(super) stopped: Option<Request>,
 }
 
-pub(super) fn follower<'a>(
-    device: &'a DeviceTrace,
-    config: Config,
-    handles: &[u64],
-) -> Follower<'a> {
+pub(super) fn follower<'a>(device: &'a DeviceTrace, config: Config, known: &Known) -> Follower<'a> {
     let driver = Recorded {
         events: &device.events,
         at: 0,
@@ -172,14 +218,27 @@ pub(super) fn follower<'a>(
         gave_up: false,
     };
     let before = reserved_before(device);
+    // A column that grows by doubling takes up to twice its room, and while it grows three times.
+    let actions = device.events.actions();
+    let n_events = |action| actions.iter().filter(|it| **it == action).count();
+    let (n_allocs, n_frees) = (n_events(Action::Alloc), n_events(Action::FreeRequested));
+    let n_ops = n_allocs + n_frees;
     // The recording knows no capacity, and the limit shows itself where a request fails.
     let config = Config { capacity: None, known_limit: None, ..config };
+    let traits = Traits { graphs: known.graphs.clone(), no_split: never_split(device, &config) };
     let mut res = Follower {
         device,
-        model: Allocator::new(config.clone(), handles.to_vec(), driver),
-        replay: Replay { reserved_before: before, ..Replay::default() },
+        model: Allocator::new(config.clone(), known.streams.clone(), driver).with_traits(traits),
+        replay: Replay {
+            reserved_before: before,
+            blocks: Vec::with_capacity(n_allocs),
+            freed: Vec::with_capacity(n_frees),
+            ..Replay::default()
+        },
         program: Program {
-            streams: handles.to_vec(),
+            ops: Vec::with_capacity(n_ops),
+            events: Vec::with_capacity(n_ops),
+            streams: known.streams.clone(),
             recorded: Some(config),
             ..Program::default()
         },
@@ -190,6 +249,7 @@ pub(super) fn follower<'a>(
         names_pools: device.events.names_pools(),
         most_granted: before,
         most_held: before,
+        device_gives: None,
         least_refused: None,
         ahead: None,
         segments_made: BTreeMap::new(),
@@ -257,6 +317,7 @@ impl Follower<'_> {
         let events = &self.device.events;
         let before = self.replay.reserved_before;
         (self.most_granted, self.most_held) = most_granted(events, before, &self.model.config);
+        self.device_gives = device_gives(events, before, &self.model.config);
         // Whatever limit there is, it is no less.
         let least = self.model.config.garbage_line(self.most_granted);
         let driver = &mut self.model.driver;
@@ -422,6 +483,7 @@ impl Follower<'_> {
             let refused = self.least_refused.map_or(most, |it| it.saturating_sub(Bytes(1)));
             most.min(refused).max(least).max(replay.peak_reserved.bytes)
         });
+        program.traits = model.traits;
         program.finish(&replay, n_events);
         (replay, program)
     }
@@ -484,6 +546,33 @@ fn most_granted(events: &Events, before: Bytes, config: &Config) -> (Bytes, Byte
         }
     }
     (most, most_held)
+}
+
+/// What the device gives to this allocator in all: what was held when a request failed, and what the device said
+/// was free. None where nothing failed, or where as much was free as was asked for: a limit refused that, of
+/// which only the refusals are known.
+fn device_gives(events: &Events, before: Bytes, config: &Config) -> Option<Bytes> {
+    let mut reserved = before;
+    let mut res: Option<Bytes> = None;
+    for (_, event) in events.iter() {
+        match event.action {
+            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size,
+            Action::SegmentFree | Action::SegmentUnmap => {
+                reserved = reserved.saturating_sub(event.size);
+            }
+            Action::Oom => {
+                let free = Bytes(event.address);
+                if allocation_size(event.size, config) <= free {
+                    return None;
+                }
+                let gives = Bytes(reserved.0.saturating_add(free.0));
+                // Others come and go; so much it gave to somebody at all times.
+                res = Some(res.map_or(gives, |it| it.min(gives)));
+            }
+            _ => {}
+        }
+    }
+    res
 }
 
 impl Peak {

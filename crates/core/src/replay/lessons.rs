@@ -8,7 +8,10 @@ use std::{
 
 use crate::{
     replay::{
-        Config, Program, Replay, TorchVersion, checked::follower, doubt::Doubt, recorded::Goal,
+        Config, Program, Replay, TorchVersion,
+        checked::{Known, follower},
+        doubt::Doubt,
+        recorded::Goal,
     },
     trace::{DeviceTrace, PoolId},
 };
@@ -28,8 +31,8 @@ pub(super) const UNNAMED_POOLS: u32 = 1 << 16;
 
 /// Follows `device`, more than once where it teaches above which level garbage is collected, which no recording
 /// says.
-pub(super) fn run(device: &DeviceTrace, config: &Config, handles: &[u64]) -> (Replay, Program) {
-    let attempt = Attempt { device, config, handles };
+pub(super) fn run(device: &DeviceTrace, config: &Config, known: &Known) -> (Replay, Program) {
+    let attempt = Attempt { device, config, known };
     attempt.with_goal(&Pools::default())
 }
 
@@ -38,9 +41,9 @@ pub(super) fn run(device: &DeviceTrace, config: &Config, handles: &[u64]) -> (Re
 pub(super) fn run_with_pools(
     device: &DeviceTrace,
     config: &Config,
-    handles: &[u64],
+    known: &Known,
 ) -> (Replay, Program) {
-    let attempt = Attempt { device, config, handles };
+    let attempt = Attempt { device, config, known };
     let plain = attempt.with_goal(&Pools::default());
     if plain.0.n_mismatches == 0
         || device.events.names_pools()
@@ -64,7 +67,7 @@ type Pools = BTreeMap<usize, PoolId>;
 struct Attempt<'a> {
     device: &'a DeviceTrace,
     config: &'a Config,
-    handles: &'a [u64],
+    known: &'a Known,
 }
 
 /// Something to be tried further; the one that agrees longest comes first, and of those the simplest.
@@ -98,7 +101,7 @@ impl Attempt<'_> {
     }
 
     fn follow(&self, pools: &Pools, goal: Option<Goal>) -> ((Replay, Program), Option<Goal>) {
-        let mut follower = follower(self.device, self.config.clone(), self.handles);
+        let mut follower = follower(self.device, self.config.clone(), self.known);
         follower.learn(pools, goal);
         follower.follow();
         let goal = follower.model.driver.goal;
@@ -108,7 +111,7 @@ impl Attempt<'_> {
     /// Follows it up to its first mismatch; none when there is none.
     fn doubt(&self, pools: &Pools) -> Option<Doubt> {
         let first = |goal| {
-            let mut follower = follower(self.device, self.config.clone(), self.handles);
+            let mut follower = follower(self.device, self.config.clone(), self.known);
             follower.learn(pools, goal);
             follower.stops_in_doubt = true;
             follower.follow();

@@ -31,7 +31,7 @@ mod undo;
 mod what_if;
 mod without;
 
-pub use checked::{checked, follow, recorded_version};
+pub use checked::{checked, follow, follow_best};
 pub use config::{ConfError, Config, ParseVersionError, TorchVersion};
 pub use program::Program;
 pub use recorder::Recorder;

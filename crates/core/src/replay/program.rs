@@ -2,7 +2,7 @@
 //! what-if replay runs. Made once, run under as many settings as wanted.
 
 use crate::{
-    replay::{Config, Replay, driver::DriverCall, initial::Initial},
+    replay::{Config, Replay, allocator::Traits, driver::DriverCall, initial::Initial},
     trace::{EventId, PoolId, StreamId},
     units::Bytes,
 };
@@ -25,6 +25,8 @@ pub struct Program {
     pub(super) n_handles: u32,
     /// The raw handles of the streams.
     pub(super) streams: Vec<u64>,
+    /// What sets its private pools apart.
+    pub(super) traits: Traits,
     /// How many events the recording has.
     pub n_events: usize,
     /// The most that the recorded run could have taken, if requests failed: what explains every failure.

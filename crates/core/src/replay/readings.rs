@@ -3,7 +3,7 @@
 
 use crate::{
     replay::{
-        Levels, Peak, TorchVersion,
+        Levels, Peak,
         allocator::{Allocator, Request},
         checked::Follower,
         lessons::UNNAMED_POOLS,
@@ -22,6 +22,8 @@ enum Reading {
     RequestThatWaited,
     /// An `empty_cache`, then the request.
     EmptyCache,
+    /// The request was part of a graph's capture, for which nothing goes back.
+    Captured,
     /// A private pool went, up to this event; what went back after that, the request gave back.
     DroppedPool { until: usize },
 }
@@ -56,6 +58,11 @@ impl<'a> Follower<'a> {
             if loss < of_default && of_default < until {
                 readings.push(Reading::DroppedPool { until: of_default });
             }
+        }
+        // Until 2.12 every request to a private pool counts as one, and the ids of pools do not always tell.
+        let asked = self.pool_of(start, end, self.device.events.get(end));
+        if asked != PoolId(0) && !self.model.is_captured(asked) {
+            readings.push(Reading::Captured);
         }
         let mut tries: Vec<(Reading, Option<PoolId>)> =
             readings.iter().map(|it| (*it, None)).collect();
@@ -102,6 +109,12 @@ impl<'a> Follower<'a> {
                 self.malloc(loss, end, event);
             }
             Reading::RequestThatWaited => self.malloc(start, end, event),
+            Reading::Captured => {
+                let pool = self.pool_of(start, end, event);
+                self.model.traits.graphs.insert(pool);
+                self.complete(start, loss);
+                self.malloc(loss, end, event);
+            }
             Reading::EmptyCache => {
                 self.released(start, until);
                 self.malloc(until, end, event);
@@ -155,11 +168,6 @@ impl<'a> Follower<'a> {
         replay.blocks.truncate(saved.n_blocks);
     }
 
-    /// Until 2.12 an active MemPool counts as a capture, for which nothing may be released.
-    fn may_release(&self, pool: PoolId) -> bool {
-        pool == PoolId(0) || TorchVersion::two(12) < self.model.config.torch
-    }
-
     /// Whether the release at events `loss..until` was part of the request `event` at `end`, rather than an
     /// `empty_cache` before it.
     ///
@@ -174,7 +182,7 @@ impl<'a> Follower<'a> {
         let pool = self.pool_of(start, end, event);
         let own = |it| self.pool_lost_at(it).is_none_or(|it| it == pool);
         // Above a split limit a request gives back of its own pool what it needs.
-        let may_release = self.may_release(pool)
+        let may_release = !self.model.is_captured(pool)
             || (self.model.config.max_split_size.is_some() && (loss..until).all(own));
         if !may_release {
             return false;
@@ -199,6 +207,11 @@ impl<'a> Follower<'a> {
         // An `empty_cache` leaves nothing behind; a collection of garbage may.
         if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
             return true;
+        }
+        // What the device would have given, nobody had to give back.
+        let asked = self.levels.reserved + Bytes(params.alloc_size);
+        if event.action != Action::Oom && self.device_gives.is_some_and(|it| asked <= it) {
+            return false;
         }
         if event.action == Action::Oom
             || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size

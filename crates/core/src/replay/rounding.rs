@@ -63,7 +63,7 @@ pub fn allocation_size(size: Bytes, config: &Config) -> Bytes {
 
 /// `should_split`: whether the rest of a free block goes back, given the block handed out.
 ///
-/// What is left out: `no_split` pools (torch 2.10 and later), which no recording names.
+/// What is left out: pools that never split, of which the caller knows.
 pub fn should_split(size: Bytes, rest: Bytes, expandable: bool, config: &Config) -> bool {
     if size <= SMALL_SIZE || expandable {
         MIN_BLOCK <= rest

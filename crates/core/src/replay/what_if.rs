@@ -77,7 +77,8 @@ pub fn what_if_seen(
         if same_layout { (heap.segments(), heap.mapped()) } else { (BTreeMap::new(), 0) };
     let driver = FreeDriver::new(capacity.saturating_sub(mapped), &program.script, taken);
     let mut run = Run {
-        model: Allocator::new(config.clone(), program.streams.clone(), driver),
+        model: Allocator::new(config.clone(), program.streams.clone(), driver)
+            .with_traits(program.traits.clone()),
         slots: Vec::with_capacity(program.n_handles as usize),
         owners: Vec::new(),
         res: WhatIf {

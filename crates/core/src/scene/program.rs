@@ -32,11 +32,10 @@ impl Scene<'_> {
         alloc_conf: Option<&str>,
         columns: u32,
     ) -> Result<Counterfactual, replay::ConfError> {
-        let (torch, program) = self.run.program();
         let settings = self.run.trace.settings.clone().unwrap_or_default();
         let mut config = match alloc_conf {
-            Some(text) => Config::of_alloc_conf(text, *torch)?,
-            None => Config::of_recording(&settings, *torch),
+            Some(text) => Config::of_alloc_conf(text, self.run.torch)?,
+            None => Config::of_recording(&settings, self.run.torch),
         };
         config.capacity = capacity;
         let columns = columns.clamp(1, 4096).min(self.end());
@@ -45,7 +44,7 @@ impl Scene<'_> {
         };
         let mut curve: Vec<Levels> = Vec::new();
         let mut last = Levels::default();
-        let outcome = replay::what_if_seen(program, &config, &mut |event, levels| {
+        let outcome = replay::what_if_seen(&self.run.program, &config, &mut |event, levels| {
             let position = event.0 + 1;
             let at = usize::try_from(column(position)).unwrap_or(usize::MAX);
             let is_first = curve.len() <= at && column(position - 1) < column(position);
@@ -65,11 +64,6 @@ impl Scene<'_> {
         }
         let (recorded_reserved, _) = self.levels.peak_reserved();
         Ok(Counterfactual { outcome, recorded_reserved, curve, columns })
-    }
-
-    /// Does now what [`Scene::what_if`] would do when it is first asked.
-    pub fn prepare(&self) {
-        self.run.program();
     }
 
     /// The value of `PYTORCH_CUDA_ALLOC_CONF` that it was recorded under.

@@ -23,8 +23,8 @@ use crate::{
     units::Bytes,
 };
 
-/// Runs `program` under `conf` of torch 2.`minor`, on a device of `capacity` MiB.
-fn check_on(minor: u8, conf: &str, capacity: u64, program: &str, expect: Expect) {
+/// What `program` comes to under `conf` of torch 2.`minor`, on a device of `capacity` MiB.
+fn picture(minor: u8, conf: &str, capacity: u64, program: &str) -> String {
     let torch = TorchVersion::two(minor);
     let config = Config::of_alloc_conf(conf, torch).unwrap().with_capacity(Bytes::mib(capacity));
     let driver = Told { left: capacity << 20, ..Told::default() };
@@ -62,6 +62,12 @@ fn check_on(minor: u8, conf: &str, capacity: u64, program: &str, expect: Expect)
             ["free_requested", name] => model.free_requested(blocks[name]),
             ["free_completed", name] => model.free_completed(blocks[name]),
             ["empty_cache"] => model.release_cached_blocks(),
+            ["graph", pool] => {
+                model.traits.graphs.insert(PoolId(pool.parse().unwrap()));
+            }
+            ["no_split", pool] => {
+                model.traits.no_split.insert(PoolId(pool.parse().unwrap()));
+            }
             _ => panic!("{line}"),
         }
         model.check_invariants();
@@ -82,7 +88,11 @@ fn check_on(minor: u8, conf: &str, capacity: u64, program: &str, expect: Expect)
             stats.num_alloc_retries, stats.num_sync_all_streams, stats.num_ooms
         );
     }
-    expect.assert_eq(&(picture + "\n"));
+    picture + "\n"
+}
+
+fn check_on(minor: u8, conf: &str, capacity: u64, program: &str, expect: Expect) {
+    expect.assert_eq(&picture(minor, conf, capacity, program));
 }
 
 fn check(program: &str, expect: Expect) {
@@ -546,38 +556,5 @@ fn with_a_split_limit_one_large_block_goes_first() {
             d at S3+0, 90M
             reserved 130M, allocated 90M, active 90M, requested 90M, inactive split 0
         "#]],
-    );
-}
-
-#[test]
-fn a_mempool_releases_nothing_until_2_12() {
-    let program = "alloc a 60MiB\nfree a\nalloc b 80MiB pool=1";
-    check_on(
-        12,
-        "",
-        100,
-        program,
-        expect![[r#"
-        segment_alloc S0+0 60M
-        a at S0+0, 60M
-        segment_alloc 80M refused
-        oom 80M
-        reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
-    "#]],
-    );
-    check_on(
-        13,
-        "",
-        100,
-        program,
-        expect![[r#"
-        segment_alloc S0+0 60M
-        a at S0+0, 60M
-        segment_alloc 80M refused
-        segment_free S0+0 60M
-        segment_alloc S1+0 80M
-        b at S1+0, 80M
-        reserved 80M, allocated 80M, active 80M, requested 80M, inactive split 0; retries 1, syncs 1, ooms 0
-    "#]],
     );
 }

@@ -3,6 +3,7 @@
 
 use crate::{
     replay::{Config, Mismatch, Replay, TorchVersion, follow, tests::recorded::recording},
+    trace::{Block, BlockState, PoolId, Segment, SizeClass, StackId, StreamId},
     units::Bytes,
 };
 
@@ -50,6 +51,16 @@ free 4000M 140M line=1
 segment_free 4000M 140M line=2
 ";
     assert_eq!(retries("", &format!("{before}{}", one_segment(1, "80M"))), (0, vec![]));
+}
+
+#[test]
+fn what_the_device_would_have_given_was_no_retry() {
+    // 140 MiB are more than were ever granted. A later failure says that 80 were held and so much was free.
+    let later = |free| format!("{}oom {free} 200M\n", one_segment(1, "80M"));
+    assert_eq!(retries("", &later("70M")), (1, vec![]));
+    assert_eq!(retries("", &later("20M")), (2, vec![]));
+    // Where as much was free as was asked for, a limit refused, and may have before.
+    assert_eq!(retries("", &later("300M")), (2, vec![]));
 }
 
 #[test]
@@ -259,4 +270,60 @@ segment_alloc 4000M 62M line=1
 alloc 4000M 62M line=1
 ";
     assert_eq!(disagrees("max_split_size_mb:32", text), []);
+}
+
+#[test]
+fn since_2_13_a_capture_is_told_by_its_pool_or_by_what_it_leaves() {
+    // 60 MiB lie free in the default pool when 80 are refused to pool 1; a MemPool would give them back.
+    let text = "\
+segment_alloc 1000M 60M
+alloc 1000M 60M
+free 1000M 60M
+oom 8M 80M pool=1
+segment_alloc 3000M 20M pool=1
+alloc 3000M 4M pool=1
+";
+    let config = Config::of_torch(TorchVersion::two(13));
+    for id in [(7, 0), (0, 7)] {
+        let mut trace = recording(text);
+        trace.pools = vec![(0, 0), id];
+        let (replay, _) = follow(&trace, 0, config.clone());
+        assert_eq!((replay.mismatches, replay.stats.num_alloc_retries), (vec![], 0), "{id:?}");
+    }
+}
+
+#[test]
+fn a_pool_that_holds_a_block_it_should_have_split_never_splits() {
+    // 3 MiB of a segment of 20 MiB, twice; in the end one of them is there and has the whole segment.
+    let text = "\
+segment_alloc 1000M 20M pool=1
+alloc 1000M 3M pool=1
+segment_alloc 2000M 20M pool=1
+alloc 2000M 3M pool=1
+free 1000M 3M pool=1
+";
+    let mut trace = recording(text);
+    trace.pools = vec![(0, 0), (0, 1)];
+    let device = &mut trace.devices[0];
+    for (n, state) in [(1000, BlockState::Free), (2000, BlockState::Allocated)] {
+        let (address, first) = (n << 20, u32::try_from(device.blocks.len()).unwrap());
+        let (size, requested) = (Bytes::mib(20), Bytes::mib(3));
+        device.blocks.push(Block { address, size, requested, state, stack: StackId::EMPTY });
+        device.segments.push(Segment {
+            address,
+            size,
+            stream: StreamId(0),
+            pool: PoolId(1),
+            size_class: SizeClass::Large,
+            expandable: false,
+            stack: StackId::EMPTY,
+            blocks: first..first + 1,
+        });
+    }
+    let follow = |minor| follow(&trace, 0, Config::of_torch(TorchVersion::two(minor))).0;
+    let replay = follow(12);
+    assert_eq!(replay.mismatches, []);
+    assert_eq!(replay.peak_allocated.bytes, Bytes::mib(40));
+    // There were no such pools before.
+    assert_ne!(follow(9).mismatches, []);
 }

@@ -2,165 +2,140 @@
 //! the first of the other. The order of equal free blocks, and what a MemPool may release, are in the pictures
 //! beside these; keys and their bounds in `conf`.
 
-use expect_test::expect;
+use expect_test::{Expect, expect};
 
-use super::check_on;
+use super::picture;
 use crate::{
     replay::{Config, TorchVersion, follow, tests::recorded::recording, what_if},
     trace::Settings,
     units::Bytes,
 };
 
+/// What `program` comes to under each version (2.x) and its settings, on a device of `capacity` MiB.
+fn differs(program: &str, capacity: u64, versions: [(u8, &str); 2], expect: Expect) {
+    let mut res = String::new();
+    for (minor, conf) in versions {
+        let with = if conf.is_empty() { String::new() } else { format!(" with {conf}") };
+        res += &format!("torch 2.{minor}{with}\n");
+        for line in picture(minor, conf, capacity, program).lines() {
+            res += &format!("    {line}\n");
+        }
+    }
+    expect.assert_eq(&res);
+}
+
 #[test]
 fn one_division_rounded_to_a_power_of_two_until_2_0() {
-    let conf = "roundup_power2_divisions:1";
-    check_on(
-        0,
-        conf,
-        1 << 20,
+    differs(
         "alloc a 33MiB",
-        expect![[r#"
-        segment_alloc S0+0 64M
-        a at S0+0, 64M
-        reserved 64M, allocated 64M, active 64M, requested 33M, inactive split 0
-    "#]],
-    );
-    check_on(
-        1,
-        conf,
         1 << 20,
-        "alloc a 33MiB",
+        [(0, "roundup_power2_divisions:1"), (1, "roundup_power2_divisions:1")],
         expect![[r#"
-        segment_alloc S0+0 34M
-        a at S0+0, 34M
-        reserved 34M, allocated 34M, active 34M, requested 33M, inactive split 0
+        torch 2.0 with roundup_power2_divisions:1
+            segment_alloc S0+0 64M
+            a at S0+0, 64M
+            reserved 64M, allocated 64M, active 64M, requested 33M, inactive split 0
+        torch 2.1 with roundup_power2_divisions:1
+            segment_alloc S0+0 34M
+            a at S0+0, 34M
+            reserved 34M, allocated 34M, active 34M, requested 33M, inactive split 0
     "#]],
     );
 }
 
 #[test]
 fn private_pools_grow_by_mapping_since_2_5() {
-    let conf = "expandable_segments:True";
-    check_on(
-        4,
-        conf,
-        1 << 20,
+    differs(
         "alloc a 30MiB pool=1\nalloc b 30MiB",
-        expect![[r#"
-        segment_alloc S0+0 30M
-        a at S0+0, 30M
-        segment_map S1+0 40M
-        b at S1+0, 30M
-        reserved 70M, allocated 60M, active 60M, requested 60M, inactive split 0
-    "#]],
-    );
-    check_on(
-        5,
-        conf,
         1 << 20,
-        "alloc a 30MiB pool=1\nalloc b 30MiB",
+        [(4, "expandable_segments:True"), (5, "expandable_segments:True")],
         expect![[r#"
-        segment_map S0+0 40M
-        a at S0+0, 30M
-        segment_map S1+0 40M
-        b at S1+0, 30M
-        reserved 80M, allocated 60M, active 60M, requested 60M, inactive split 0
+        torch 2.4 with expandable_segments:True
+            segment_alloc S0+0 30M
+            a at S0+0, 30M
+            segment_map S1+0 40M
+            b at S1+0, 30M
+            reserved 70M, allocated 60M, active 60M, requested 60M, inactive split 0
+        torch 2.5 with expandable_segments:True
+            segment_map S0+0 40M
+            a at S0+0, 30M
+            segment_map S1+0 40M
+            b at S1+0, 30M
+            reserved 80M, allocated 60M, active 60M, requested 60M, inactive split 0
     "#]],
     );
 }
 
 #[test]
 fn a_request_above_the_fraction_can_be_refused_at_once_since_2_12() {
-    let program = "alloc a 60MiB\nfree a\nalloc b 80MiB";
-    let conf = "per_process_memory_fraction:0.9";
-    check_on(
-        11,
-        conf,
+    differs(
+        "alloc a 60MiB\nfree a\nalloc b 80MiB",
         100,
-        program,
+        [
+            (11, "per_process_memory_fraction:0.9"),
+            (12, "per_process_memory_fraction:0.9,throw_on_cudamalloc_oom:True"),
+        ],
         expect![[r#"
-        segment_alloc S0+0 60M
-        a at S0+0, 60M
-        segment_free S0+0 60M
-        segment_alloc S1+0 80M
-        b at S1+0, 80M
-        reserved 80M, allocated 80M, active 80M, requested 80M, inactive split 0; retries 1, syncs 1, ooms 0
-    "#]],
-    );
-    let conf = "per_process_memory_fraction:0.9,throw_on_cudamalloc_oom:True";
-    check_on(
-        12,
-        conf,
-        100,
-        program,
-        expect![[r#"
-        segment_alloc S0+0 60M
-        a at S0+0, 60M
-        oom 80M
-        reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
+        torch 2.11 with per_process_memory_fraction:0.9
+            segment_alloc S0+0 60M
+            a at S0+0, 60M
+            segment_free S0+0 60M
+            segment_alloc S1+0 80M
+            b at S1+0, 80M
+            reserved 80M, allocated 80M, active 80M, requested 80M, inactive split 0; retries 1, syncs 1, ooms 0
+        torch 2.12 with per_process_memory_fraction:0.9,throw_on_cudamalloc_oom:True
+            segment_alloc S0+0 60M
+            a at S0+0, 60M
+            oom 80M
+            reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
     "#]],
     );
 }
 
 #[test]
 fn an_expandable_range_can_be_shorter_since_2_15() {
-    let program = "alloc a 30MiB\nalloc b 60MiB";
-    check_on(
-        14,
-        "expandable_segments:True",
+    differs(
+        "alloc a 30MiB\nalloc b 60MiB",
         128,
-        program,
+        [
+            (14, "expandable_segments:True"),
+            (15, "expandable_segments:True,expandable_segments_reserve:0.5"),
+        ],
         expect![[r#"
-        segment_map S0+0 40M
-        a at S0+0, 30M
-        segment_map S0+40M 60M
-        b at S0+30M, 60M
-        reserved 100M, allocated 90M, active 90M, requested 90M, inactive split 0
-    "#]],
-    );
-    let conf = "expandable_segments:True,expandable_segments_reserve:0.5";
-    check_on(
-        15,
-        conf,
-        128,
-        program,
-        expect![[r#"
-        segment_map S0+0 40M
-        a at S0+0, 30M
-        segment_map S1+0 60M
-        b at S1+0, 60M
-        reserved 100M, allocated 90M, active 90M, requested 90M, inactive split 0
+        torch 2.14 with expandable_segments:True
+            segment_map S0+0 40M
+            a at S0+0, 30M
+            segment_map S0+40M 60M
+            b at S0+30M, 60M
+            reserved 100M, allocated 90M, active 90M, requested 90M, inactive split 0
+        torch 2.15 with expandable_segments:True,expandable_segments_reserve:0.5
+            segment_map S0+0 40M
+            a at S0+0, 30M
+            segment_map S1+0 60M
+            b at S1+0, 60M
+            reserved 100M, allocated 90M, active 90M, requested 90M, inactive split 0
     "#]],
     );
 }
 
 #[test]
 fn how_much_of_a_large_block_may_be_left_over_is_a_setting_since_2_6() {
-    let program = "alloc a 90MiB\nfree a\nalloc b 60MiB";
-    check_on(
-        5,
-        "max_split_size_mb:32",
+    differs(
+        "alloc a 90MiB\nfree a\nalloc b 60MiB",
         1 << 20,
-        program,
+        [(5, "max_split_size_mb:32"), (6, "max_split_size_mb:32,max_non_split_rounding_mb:40")],
         expect![[r#"
-        segment_alloc S0+0 90M
-        a at S0+0, 90M
-        segment_alloc S1+0 60M
-        b at S1+0, 60M
-        reserved 150M, allocated 60M, active 60M, requested 60M, inactive split 0
-    "#]],
-    );
-    let conf = "max_split_size_mb:32,max_non_split_rounding_mb:40";
-    check_on(
-        6,
-        conf,
-        1 << 20,
-        program,
-        expect![[r#"
-        segment_alloc S0+0 90M
-        a at S0+0, 90M
-        b at S0+0, 90M
-        reserved 90M, allocated 90M, active 90M, requested 60M, inactive split 0
+        torch 2.5 with max_split_size_mb:32
+            segment_alloc S0+0 90M
+            a at S0+0, 90M
+            segment_alloc S1+0 60M
+            b at S1+0, 60M
+            reserved 150M, allocated 60M, active 60M, requested 60M, inactive split 0
+        torch 2.6 with max_split_size_mb:32,max_non_split_rounding_mb:40
+            segment_alloc S0+0 90M
+            a at S0+0, 90M
+            b at S0+0, 90M
+            reserved 90M, allocated 90M, active 90M, requested 60M, inactive split 0
     "#]],
     );
 }
@@ -190,53 +165,41 @@ alloc 3000M 20M stream=2
 
 #[test]
 fn a_list_of_divisions_goes_on_one_interval_later_since_2_10() {
-    let conf = "roundup_power2_divisions:[16:1,32:2,>:8]";
-    check_on(
-        9,
-        conf,
-        1 << 20,
+    differs(
         "alloc a 35MiB",
-        expect![[r#"
-        segment_alloc S0+0 36M
-        a at S0+0, 36M
-        reserved 36M, allocated 36M, active 36M, requested 35M, inactive split 0
-    "#]],
-    );
-    check_on(
-        10,
-        conf,
         1 << 20,
-        "alloc a 35MiB",
+        [
+            (9, "roundup_power2_divisions:[16:1,32:2,>:8]"),
+            (10, "roundup_power2_divisions:[16:1,32:2,>:8]"),
+        ],
         expect![[r#"
-        segment_alloc S0+0 48M
-        a at S0+0, 48M
-        reserved 48M, allocated 48M, active 48M, requested 35M, inactive split 0
+        torch 2.9 with roundup_power2_divisions:[16:1,32:2,>:8]
+            segment_alloc S0+0 36M
+            a at S0+0, 36M
+            reserved 36M, allocated 36M, active 36M, requested 35M, inactive split 0
+        torch 2.10 with roundup_power2_divisions:[16:1,32:2,>:8]
+            segment_alloc S0+0 48M
+            a at S0+0, 48M
+            reserved 48M, allocated 48M, active 48M, requested 35M, inactive split 0
     "#]],
     );
 }
 
 #[test]
 fn large_segments_have_a_size_since_2_11() {
-    check_on(
-        10,
-        "",
-        1 << 20,
+    differs(
         "alloc a 2MiB",
-        expect![[r#"
-        segment_alloc S0+0 20M
-        a at S0+0, 2M
-        reserved 20M, allocated 2M, active 2M, requested 2M, inactive split 18M
-    "#]],
-    );
-    check_on(
-        11,
-        "large_segment_size_mb:32",
         1 << 20,
-        "alloc a 2MiB",
+        [(10, ""), (11, "large_segment_size_mb:32")],
         expect![[r#"
-        segment_alloc S0+0 32M
-        a at S0+0, 2M
-        reserved 32M, allocated 2M, active 2M, requested 2M, inactive split 30M
+        torch 2.10
+            segment_alloc S0+0 20M
+            a at S0+0, 2M
+            reserved 20M, allocated 2M, active 2M, requested 2M, inactive split 18M
+        torch 2.11 with large_segment_size_mb:32
+            segment_alloc S0+0 32M
+            a at S0+0, 2M
+            reserved 32M, allocated 2M, active 2M, requested 2M, inactive split 30M
     "#]],
     );
 }
@@ -247,4 +210,79 @@ fn settings_that_another_version_does_not_have_are_said() {
     let of = |minor| Config::of_recording_for(&settings, TorchVersion::two(minor));
     assert!(of(0).unwrap_err().to_string().ends_with("it came with torch 2.1"));
     assert!(of(1).unwrap().expandable_segments);
+}
+
+#[test]
+fn a_capture_releases_nothing_since_2_13_either() {
+    differs(
+        "graph 1\nalloc a 60MiB\nfree a\nalloc b 80MiB pool=1",
+        100,
+        [(12, ""), (13, "")],
+        expect![[r#"
+            torch 2.12
+                segment_alloc S0+0 60M
+                a at S0+0, 60M
+                segment_alloc 80M refused
+                oom 80M
+                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
+            torch 2.13
+                segment_alloc S0+0 60M
+                a at S0+0, 60M
+                segment_alloc 80M refused
+                oom 80M
+                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
+        "#]],
+    );
+}
+
+#[test]
+fn a_mempool_releases_nothing_until_2_12() {
+    differs(
+        "alloc a 60MiB\nfree a\nalloc b 80MiB pool=1",
+        100,
+        [(12, ""), (13, "")],
+        expect![[r#"
+            torch 2.12
+                segment_alloc S0+0 60M
+                a at S0+0, 60M
+                segment_alloc 80M refused
+                oom 80M
+                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
+            torch 2.13
+                segment_alloc S0+0 60M
+                a at S0+0, 60M
+                segment_alloc 80M refused
+                segment_free S0+0 60M
+                segment_alloc S1+0 80M
+                b at S1+0, 80M
+                reserved 80M, allocated 80M, active 80M, requested 80M, inactive split 0; retries 1, syncs 1, ooms 0
+        "#]],
+    );
+}
+
+#[test]
+fn a_pool_that_never_splits_hands_out_whole_segments() {
+    let program =
+        "no_split 1\nalloc a 3MiB pool=1\nalloc b 3MiB pool=1\nfree a\nalloc c 2MiB pool=1";
+    differs(
+        program,
+        1 << 20,
+        [(10, ""), (10, "expandable_segments:True")],
+        expect![[r#"
+        torch 2.10
+            segment_alloc S0+0 20M
+            a at S0+0, 20M
+            segment_alloc S1+0 20M
+            b at S1+0, 20M
+            c at S0+0, 20M
+            reserved 40M, allocated 40M, active 40M, requested 5M, inactive split 0
+        torch 2.10 with expandable_segments:True
+            segment_map S0+0 20M
+            a at S0+0, 20M
+            segment_map S0+20M 20M
+            b at S0+20M, 20M
+            c at S0+0, 20M
+            reserved 40M, allocated 40M, active 40M, requested 5M, inactive split 0
+    "#]],
+    );
 }

@@ -83,6 +83,8 @@ pub(super) const FORMS: &[Form] = &[
         &[
             "not enough memory. please try to increase --mem-fraction-static",
             "please try to increase --mem-fraction-static",
+            "prefill out of memory. try to lower your batch size",
+            "decode out of memory. try to lower your batch size",
         ],
         &[],
     )
@@ -182,6 +184,11 @@ pub(super) const FORMS: &[Form] = &[
     host(&["cudahostalloc failed"], &[(Requested, "of size")]),
     host(&["mib of pinned memory"], &[(Requested, "failed to allocate")])
         .also(&["failed to allocate"]),
+    host(
+        &["ggml_backend_cpu_buffer_type_alloc_buffer: failed", "failed to allocate cpu buffer"],
+        &[(Requested, "buffer of size")],
+    ),
+    host(&["unable to allocate cpu buffer"], &[]),
     host(&["requires more system memory"], &[(Requested, "system memory"), (Free, "is available")]),
     host(&["low on memory"], &[]).also(&["was killed"]).long().read(readers::ray),
     host(&["rayoutofmemoryerror", "killed due to memory pressure (oom)"], &[]),
@@ -238,7 +245,12 @@ pub(super) const FORMS: &[Form] = &[
             "ran out of memory trying to allocate",
             "from device: cuda_error_out_of_memory",
         ],
-        &[(Requested, "trying to allocate"), (Requested, "failed to allocate"), (Device, "(gpu_")],
+        &[
+            (Requested, "(rounded to"),
+            (Requested, "trying to allocate"),
+            (Requested, "failed to allocate"),
+            (Device, "(gpu_"),
+        ],
     )
     .also(&["tensorflow", "bfc", "stream_executor"]),
     form(Perhaps, TensorFlow, &["dst tensor is not initialized"], &[]),
@@ -300,6 +312,12 @@ pub(super) const FORMS: &[Form] = &[
         &[(Requested, "allocation of size"), (Requested, "buffer of size")],
     )
     .long(),
+    device(
+        Ggml,
+        &["unable to allocate cuda", "unable to allocate rocm", "unable to allocate vulkan"],
+        &[(Device, "allocate cuda"), (Device, "allocate rocm"), (Device, "allocate vulkan")],
+    )
+    .also(&[" buffer"]),
     device(Ggml, &["cuda error 2 at ggml-cuda"], &[(Device, "current device:")])
         .also(&["out of memory"])
         .long(),
@@ -345,6 +363,7 @@ pub(super) const FORMS: &[Form] = &[
             "cuda failure 'out of memory'",
             "cuda failure 2: out of memory",
             "cuda failure 2 'out of memory'",
+            "cuda error 2: out of memory",
         ],
         &[
             (Requested, "failed to alloc "),
@@ -353,6 +372,20 @@ pub(super) const FORMS: &[Form] = &[
             (Free, "free memory:"),
             (Device, "current device:"),
         ],
+    ),
+    device(CudaRuntime, &["failed: out of memory", "failed with error: out of memory"], &[])
+        .also(&["cudamalloc", "cuda", "hipmalloc"]),
+    // NVIDIA Warp, MLX.
+    device(
+        CudaRuntime,
+        &["bytes on device 'cuda:"],
+        &[(Requested, "failed to allocate"), (Device, "'cuda:")],
+    )
+    .also(&["failed to allocate"]),
+    device(
+        Other,
+        &["[malloc] unable to allocate", "[malloc_or_wait] unable to allocate"],
+        &[(Requested, "unable to allocate")],
     ),
     device(Other, &["erroroutofdevicememory", "vk_error_out_of_device_memory"], &[]),
     // What is left of messages whose beginning is lost.

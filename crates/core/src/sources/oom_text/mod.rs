@@ -175,8 +175,8 @@ fn merge(failures: Vec<Failure>) -> Vec<Failure> {
             let near = failure.at.saturating_sub(old.at) <= 3;
             let bare = |it: &Failure| it.requested.is_none() && it.capacity.is_none();
             let runtime = [Backend::CudaRuntime, Backend::Other];
-            let is_host = |it: &Failure| it.backend == Backend::Host && it.requested.is_none();
-            if near && old.rank == failure.rank && is_host(old) && is_host(&failure) {
+            let are_hosts = [old.backend, failure.backend] == [Backend::Host; 2];
+            if near && old.rank == failure.rank && are_hosts && failure.requested.is_none() {
                 return true;
             }
             old.rank == failure.rank
@@ -187,8 +187,26 @@ fn merge(failures: Vec<Failure>) -> Vec<Failure> {
                     && old.allocated == failure.allocated
                     && (old.device == failure.device || near && failure.device.is_none())
                     && (!bare(old) || near)
-                    || near && bare(&failure) && runtime.contains(&failure.backend))
+                    || near
+                        && bare(&failure)
+                        && (runtime.contains(&failure.backend)
+                            || failure.backend == Backend::Ggml && old.backend == Backend::Ggml))
         };
+        // The class on a line of its own, and the message on the next.
+        let heads = |old: &&mut Failure| {
+            let is_bare = old.requested.is_none() && old.capacity.is_none();
+            is_bare
+                && failure.requested.is_some()
+                && failure.at.saturating_sub(old.at) <= 1
+                && (old.rank, old.kind) == (failure.rank, failure.kind)
+                && old.backend == failure.backend
+        };
+        if let Some(old) = res.last_mut().filter(|it| heads(it)) {
+            let (at, times) = (old.at, old.times);
+            let exception = old.exception.take().or_else(|| failure.exception.clone());
+            *old = Failure { at, times, exception, ..failure };
+            continue;
+        }
         match res.iter_mut().rev().take(64).find(same) {
             Some(old) => {
                 old.times += 1;

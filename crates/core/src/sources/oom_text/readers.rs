@@ -116,9 +116,11 @@ pub(super) fn tensorrt(it: &mut Failure, lower: &str, _: &str) {
 }
 
 pub(super) fn vllm_free(it: &mut Failure, lower: &str, _: &str) {
+    // What a launcher puts before the message has parentheses, too.
+    let levels = lower.find("free memory on device").map_or("", |at| &lower[at..]);
     it.device =
-        ["cuda:", "xpu:", "hip:", "device "].iter().find_map(|word| device_after(lower, word));
-    if let Some((free, total)) = lower.split_once('(').and_then(|(_, rest)| rest.split_once('/')) {
+        ["cuda:", "xpu:", "hip:", "device "].iter().find_map(|word| device_after(levels, word));
+    if let Some((free, total)) = levels.split_once('(').and_then(|(_, rest)| rest.split_once('/')) {
         it.capacity = size_at(total.trim()).map(|(it, _)| it);
         it.free = size_at(&format!("{} gib", free.trim())).map(|(it, _)| it);
     }
