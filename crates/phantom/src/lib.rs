@@ -40,6 +40,7 @@ mod nccl;
 mod nvml;
 mod reductions;
 mod report;
+mod resident;
 mod runtime;
 mod sequences;
 mod solver;
