@@ -14,9 +14,9 @@ const CONTEXT: [u64; 3] = [32 * MIB, 70 * MIB, GRANULE];
 /// A multiprocessor's resident threads on Hopper, and the multiprocessors of its full chip: local memory is
 /// taken for those that a card has switched off, too.
 const THREADS: u64 = 144 * 2048;
-/// Local memory of a thread in a new context, and once a kernel of PyTorch is loaded, in bytes.
-const LOCAL: u64 = 1472;
-const LOCAL_OF_KERNELS: u64 = 1792;
+/// Local memory of a thread in a new context, once a kernel of PyTorch or of NCCL is loaded, and once one of
+/// NCCL's collectives is, in bytes.
+const LOCAL: [u64; 3] = [1472, 1792, 2448];
 /// The first kernel's code; what kernels print into; the heap that `malloc` has on the device, as soon as
 /// a kernel could fail an assertion.
 const CODE: u64 = GRANULE;
@@ -26,13 +26,23 @@ const HEAP: u64 = 10 * MIB;
 const BLAS: u64 = 64 * MIB;
 /// And one of cuDNN: four small ranges, and two with code.
 const DNN: usize = 6;
+/// What NCCL takes at its first communicator before and after its kernels, and for each further one: small
+/// ranges that it asks `cuMemAddressReserve` for, which the driver answers out of the same reservations.
+const NCCL: [usize; 3] = [50, 133, 99];
+/// What the first collective takes: a pair of buffers for each channel that it uses, of which DDP and FSDP
+/// between two ranks had four to fifteen.
+const CHANNELS: usize = 9;
+const BUFFERS: [u64; 2] = [10 * MIB, GRANULE];
 
 /// The ranges of one device that are not the program's.
 #[derive(Clone, Debug, Default)]
 pub struct Resident {
-    /// Local memory, until the first kernel makes it larger.
-    local: Option<u64>,
+    /// Where local memory is, and how much a thread has.
+    local: Option<(u64, u64)>,
+    has_kernels: bool,
     has_blas: bool,
+    has_nccl: bool,
+    has_collectives: bool,
 }
 
 impl Resident {
@@ -41,15 +51,17 @@ impl Resident {
         for bytes in CONTEXT {
             addresses.take(bytes);
         }
-        Resident { local: addresses.take(whole(THREADS * LOCAL)), has_blas: false }
+        let mut res = Resident::default();
+        res.grow(addresses, LOCAL[0]);
+        res
     }
 
     /// A kernel of the program is launched.
     pub fn kernel(&mut self, addresses: &mut Addresses) {
-        if let Some(local) = self.local.take() {
+        if !std::mem::replace(&mut self.has_kernels, true) {
             addresses.take(CODE);
-            addresses.give_back(local);
-            for bytes in [whole(THREADS * LOCAL_OF_KERNELS), PRINTED, HEAP] {
+            self.grow(addresses, LOCAL[1]);
+            for bytes in [PRINTED, HEAP] {
                 addresses.take(bytes);
             }
         }
@@ -70,14 +82,49 @@ impl Resident {
 
     /// A handle of cuDNN is made.
     pub fn dnn(&mut self, addresses: &mut Addresses) {
-        for _ in 0..DNN {
-            addresses.take(GRANULE);
+        take_small(addresses, DNN);
+    }
+
+    /// A communicator of NCCL is made.
+    pub fn communicator(&mut self, addresses: &mut Addresses) {
+        if std::mem::replace(&mut self.has_nccl, true) {
+            take_small(addresses, NCCL[2]);
+        } else {
+            take_small(addresses, NCCL[0]);
+            self.grow(addresses, LOCAL[1]);
+            take_small(addresses, NCCL[1]);
+        }
+    }
+
+    /// A collective between several ranks.
+    pub fn collective(&mut self, addresses: &mut Addresses) {
+        if !std::mem::replace(&mut self.has_collectives, true) {
+            for bytes in BUFFERS {
+                for _ in 0..CHANNELS {
+                    addresses.take(bytes);
+                }
+            }
+            self.grow(addresses, LOCAL[2]);
+        }
+    }
+
+    /// A kernel needs that much local memory.
+    fn grow(&mut self, addresses: &mut Addresses, of_a_thread: u64) {
+        let has = self.local.map_or(0, |it| it.1);
+        if has < of_a_thread {
+            if let Some((at, _)) = self.local {
+                addresses.give_back(at);
+            }
+            let bytes = (THREADS * of_a_thread).next_multiple_of(GRANULE);
+            self.local = addresses.take(bytes).map(|at| (at, of_a_thread));
         }
     }
 }
 
-fn whole(bytes: u64) -> u64 {
-    bytes.next_multiple_of(GRANULE)
+fn take_small(addresses: &mut Addresses, count: usize) {
+    for _ in 0..count {
+        addresses.take(GRANULE);
+    }
 }
 
 #[cfg(test)]
@@ -97,5 +144,18 @@ mod tests {
         assert_eq!(take(&mut space, 20), Some(576), "a chunk below");
         resident.kernel(&mut space);
         assert_eq!(take(&mut space, 148), Some(544), "where local memory was: a segment keeps that reserved");
+    }
+
+    #[test]
+    fn nccl_fills_the_hole_that_local_memory_leaves() {
+        // 50 small ranges keep their reservations, so what was local memory becomes a hole; the 133 that follow fill
+        // most of it, the first segment what is left, and the next one lies below everything.
+        let mut space = Addresses::new(0x7000_0000_0000, TOP);
+        let mut resident = Resident::new(&mut space);
+        resident.communicator(&mut space);
+        let first = space.take(148 * MIB).map(|at| (TOP - at) / MIB);
+        resident.collective(&mut space);
+        let second = space.take(20 * MIB).map(|at| (TOP - at) / MIB);
+        assert_eq!((first, second), (Some(308), Some(1152)));
     }
 }
