@@ -39,6 +39,7 @@ const BUFFERS: [u64; 2] = [10 * MIB, GRANULE];
 pub struct Resident {
     /// Where local memory is, and how much a thread has.
     local: Option<(u64, u64)>,
+    has_code: bool,
     has_kernels: bool,
     has_blas: bool,
     has_nccl: bool,
@@ -56,10 +57,13 @@ impl Resident {
         res
     }
 
-    /// A kernel of the program is launched.
-    pub fn kernel(&mut self, addresses: &mut Addresses) {
-        if !std::mem::replace(&mut self.has_kernels, true) {
+    /// A kernel of the program is launched. One that `draws` random numbers needs no more local memory than
+    /// there is.
+    pub fn kernel(&mut self, addresses: &mut Addresses, draws: bool) {
+        if !std::mem::replace(&mut self.has_code, true) {
             addresses.take(CODE);
+        }
+        if !draws && !std::mem::replace(&mut self.has_kernels, true) {
             self.grow(addresses, LOCAL[1]);
             for bytes in [PRINTED, HEAP] {
                 addresses.take(bytes);
@@ -142,8 +146,14 @@ mod tests {
         assert_eq!(take(&mut space, 20), Some(56), "beside the tables");
         assert_eq!(take(&mut space, 2), Some(130), "behind local memory");
         assert_eq!(take(&mut space, 20), Some(576), "a chunk below");
-        resident.kernel(&mut space);
-        assert_eq!(take(&mut space, 148), Some(544), "where local memory was: a segment keeps that reserved");
+        resident.kernel(&mut space, true);
+        assert_eq!(take(&mut space, 2), Some(554), "behind the first kernel's code");
+        resident.kernel(&mut space, false);
+        assert_eq!(
+            take(&mut space, 148),
+            Some(534),
+            "where local memory was: a segment keeps that reserved"
+        );
     }
 
     #[test]

@@ -123,7 +123,8 @@ impl FreeDriver<'_> {
         let call = self.script.get(at).copied().filter(|it| is_same(*it));
         self.next = call.map(|_| at + 1);
         if call.is_none() {
-            let mut taken: Vec<_> = self.taken.iter().map(|(&at, &(it, age))| (age, (at, it))).collect();
+            let mut taken: Vec<_> =
+                self.taken.iter().map(|(&at, &(it, age))| (age, (at, it))).collect();
             taken.sort_unstable();
             let taken: Vec<_> = taken.into_iter().map(|it| it.1).collect();
             self.addresses = Addresses::holding(FLOOR, CEILING, &taken);

@@ -8,7 +8,6 @@ use crate::card;
 use crate::driver::entry_point;
 use crate::kernels;
 use crate::report::LAUNCHES;
-use crate::resident::Resident;
 
 /// `cudaErrorNoKernelImageForDevice`
 const NO_KERNEL_IMAGE: i32 = 209;
@@ -44,7 +43,8 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
     if kernels::code_for(machine.card).is_none() {
         return fail(NO_KERNEL_IMAGE);
     }
-    machine.current().reside(Resident::kernel);
+    let draws = kernels::draws(function);
+    machine.current().reside(|it, addresses| it.kernel(addresses, draws));
     machine.work(stream);
     SUCCESS
 }
