@@ -5,12 +5,22 @@
 //! A crate of its own, because both need it and neither may link the other: the phantom, which goes into
 //! somebody else's process, and the replay, which asks where segments would have been.
 //!
-//! The rule is read off recordings of real H200 runs (`bench/replay` says how many it reproduces):
-//! address space is taken in chunks of 32 MiB, each new one directly below the last; a request
-//! begins at the start of its chunk; a later one that fits goes into the unused end of an existing
-//! chunk, of several the lowest.
+//! The rule was seen on a real H200 (driver 580, Linux 6.18), where a library between the driver and the
+//! kernel noted every `mmap`, `munmap` and UVM call of it (`bench/addresses`). It holds for each of the 3,500
+//! ranges that the driver placed there, its own among them:
+//!
+//! - address space is reserved in multiples of 32 MiB that begin at a multiple of 32 MiB: the driver asks the
+//!   kernel for 32 MiB less a page more than that, and gives back what is over on both sides. The kernel
+//!   answers with the upper end of the highest gap that is large enough;
+//! - a request goes into the newest reservation that has room, there into the smallest hole that it fits
+//!   into, of equal ones the lowest, at its lower end;
+//! - a reservation of which nothing is used any more goes back to the kernel.
+
+mod gaps;
 
 use std::collections::BTreeMap;
+
+use gaps::Gaps;
 
 /// What the driver maps memory in: every allocation is a multiple of it.
 pub const GRANULE: u64 = 2 << 20;
@@ -20,42 +30,58 @@ const CHUNK: u64 = 32 << 20;
 /// The address space of one device for `cudaMalloc`.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    floor: u64,
-    /// Everything at and above this, up to the ceiling, has been taken as chunks.
-    lowest: u64,
-    /// Free ranges inside the chunks, by address. Invariant: no two touch.
-    holes: BTreeMap<u64, u64>,
+    gaps: Gaps,
+    /// By age: the last one is the newest.
+    reservations: BTreeMap<u64, Reservation>,
+    next: u64,
+    /// Where each of them begins, and its age.
+    starts: BTreeMap<u64, u64>,
     /// Ranges handed out, by address.
     taken: BTreeMap<u64, u64>,
+}
+
+/// A range that the kernel gave.
+#[derive(Clone, Debug)]
+struct Reservation {
+    at: u64,
+    bytes: u64,
+    /// What of it is not handed out, by address. No two touch.
+    holes: BTreeMap<u64, u64>,
+    /// The largest of them.
+    largest: u64,
 }
 
 impl Addresses {
     /// An address space that hands out `floor..ceiling`, from the top.
     pub fn new(floor: u64, ceiling: u64) -> Addresses {
-        let lowest = ceiling / CHUNK * CHUNK;
-        Addresses { floor, lowest, holes: BTreeMap::new(), taken: BTreeMap::new() }
+        Addresses {
+            gaps: Gaps::new(floor, ceiling / CHUNK * CHUNK),
+            reservations: BTreeMap::new(),
+            next: 0,
+            starts: BTreeMap::new(),
+            taken: BTreeMap::new(),
+        }
     }
 
-    /// An address space in which `taken`, starts and sizes, is in use, as somebody else's record has it:
-    /// what lies between two ranges is free when it is less than 1 GiB, and else no part of this space.
-    pub fn holding(floor: u64, ceiling: u64, taken: &BTreeMap<u64, u64>) -> Addresses {
-        const FAR: u64 = 1 << 30;
-        let mut res = Addresses::new(floor, ceiling);
-        let Some((&first, _)) = taken.first_key_value() else { return res };
-        res.lowest = first / CHUNK * CHUNK;
-        res.taken.clone_from(taken);
-        let mut free_from = res.lowest;
-        for (&at, &bytes) in taken {
-            let gap = at.saturating_sub(free_from);
-            let hole = if gap < FAR { gap } else { free_from.next_multiple_of(CHUNK) - free_from };
-            if 0 < hole {
-                res.insert_hole(free_from, hole);
+    /// An address space that goes on below all of `taken`: starts and sizes, the oldest first, that are in
+    /// use as somebody else's record has it. The chunks that they lie in are reserved.
+    pub fn holding(floor: u64, ceiling: u64, taken: &[(u64, u64)]) -> Addresses {
+        let lowest = taken.iter().map(|it| it.0).min().unwrap_or(ceiling);
+        let mut res = Addresses::new(floor, lowest);
+        for &(at, bytes) in taken {
+            let end = at.saturating_add(bytes);
+            let below = res.starts.range(..=at).next_back().map(|it| *it.1);
+            let from = below.map_or(0, |it| res.end_of(it));
+            let above = res.starts.range(end..).next().map_or(u64::MAX, |it| *it.0);
+            let to = end.checked_next_multiple_of(CHUNK).unwrap_or(end).min(above);
+            match below.and_then(|it| res.reservations.get_mut(&it)).filter(|_| at < from) {
+                Some(it) => it.grow(to),
+                None => {
+                    let from = from.max(at / CHUNK * CHUNK);
+                    res.add(from, to.saturating_sub(from));
+                }
             }
-            free_from = free_from.max(at.saturating_add(bytes));
-        }
-        let tail = free_from.checked_next_multiple_of(CHUNK).map_or(0, |it| it - free_from);
-        if 0 < tail {
-            res.insert_hole(free_from, tail);
+            res.put(at, bytes);
         }
         res
     }
@@ -63,26 +89,16 @@ impl Addresses {
     /// The start of a new range of `bytes`, a multiple of [`GRANULE`]. `None` if the address space
     /// is used up.
     pub fn take(&mut self, bytes: u64) -> Option<u64> {
-        let hole =
-            self.holes.iter().find(|&(_, &size)| bytes <= size).map(|(&at, &size)| (at, size));
-        let at = match hole {
-            Some((at, size)) => {
-                self.holes.remove(&at);
-                if bytes < size {
-                    self.holes.insert(at + bytes, size - bytes);
-                }
-                at
-            }
+        let newest = self.reservations.iter().rev().find(|it| bytes <= it.1.largest);
+        let age = match newest {
+            Some((&age, _)) => age,
             None => {
-                let whole = bytes.checked_next_multiple_of(CHUNK)?;
-                let at = self.lowest.checked_sub(whole).filter(|&it| self.floor <= it)?;
-                self.lowest = at;
-                if bytes < whole {
-                    self.insert_hole(at + bytes, whole - bytes);
-                }
-                at
+                let whole = bytes.max(1).checked_next_multiple_of(CHUNK)?;
+                let at = self.gaps.take(whole)?;
+                self.add(at, whole)
             }
         };
+        let at = self.reservations.get_mut(&age)?.take(bytes)?;
         self.taken.insert(at, bytes);
         Some(at)
     }
@@ -90,7 +106,14 @@ impl Addresses {
     /// Takes the range that starts at `at` back. `None` if there is none.
     pub fn give_back(&mut self, at: u64) -> Option<u64> {
         let bytes = self.taken.remove(&at)?;
-        self.insert_hole(at, bytes);
+        let (&start, &age) = self.starts.range(..=at).next_back()?;
+        let reservation = self.reservations.get_mut(&age)?;
+        reservation.give_back(at, bytes);
+        if reservation.largest == reservation.bytes {
+            self.gaps.give_back(start, reservation.bytes);
+            self.reservations.remove(&age);
+            self.starts.remove(&start);
+        }
         Some(bytes)
     }
 
@@ -100,78 +123,71 @@ impl Addresses {
         (address < at + bytes).then_some((at, bytes))
     }
 
-    fn insert_hole(&mut self, mut at: u64, mut bytes: u64) {
-        if let Some((&before, &size)) = self.holes.range(..at).next_back()
-            && before + size == at
+    /// A reservation is made; its age.
+    fn add(&mut self, at: u64, bytes: u64) -> u64 {
+        let age = self.next;
+        self.next += 1;
+        let holes = [(at, bytes)].into();
+        self.reservations.insert(age, Reservation { at, bytes, holes, largest: bytes });
+        self.starts.insert(at, age);
+        age
+    }
+
+    /// Where the reservation of that age ends.
+    fn end_of(&self, age: u64) -> u64 {
+        self.reservations.get(&age).map_or(0, |it| it.at.saturating_add(it.bytes))
+    }
+
+    /// A range is handed out at this very place, as far as it is free.
+    fn put(&mut self, at: u64, bytes: u64) {
+        if let Some((_, &age)) = self.starts.range(..=at).next_back()
+            && let Some(reservation) = self.reservations.get_mut(&age)
+            && reservation.put(at, bytes)
         {
-            self.holes.remove(&before);
-            (at, bytes) = (before, size + bytes);
+            self.taken.insert(at, bytes);
         }
-        if let Some(size) = self.holes.remove(&(at + bytes)) {
-            bytes += size;
+    }
+}
+
+impl Reservation {
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        let fits = self.holes.iter().filter(|it| bytes <= *it.1);
+        let (&at, _) = fits.min_by_key(|it| (*it.1, *it.0))?;
+        self.put(at, bytes);
+        Some(at)
+    }
+
+    /// Whether there was room at this very place, which is taken now.
+    fn put(&mut self, at: u64, bytes: u64) -> bool {
+        let Some((&hole, &size)) = self.holes.range(..=at).next_back() else { return false };
+        let Some(rest) = (hole + size).checked_sub(at).and_then(|it| it.checked_sub(bytes)) else {
+            return false;
+        };
+        self.holes.remove(&hole);
+        if hole < at {
+            self.holes.insert(hole, at - hole);
         }
-        self.holes.insert(at, bytes);
+        if 0 < rest {
+            self.holes.insert(at + bytes, rest);
+        }
+        self.largest = self.holes.values().copied().max().unwrap_or(0);
+        true
+    }
+
+    /// Goes on to `end`, if it does not yet.
+    fn grow(&mut self, end: u64) {
+        let more = end.saturating_sub(self.at + self.bytes);
+        if 0 < more {
+            self.give_back(self.at + self.bytes, more);
+            self.bytes += more;
+        }
+    }
+
+    fn give_back(&mut self, at: u64, bytes: u64) {
+        let size = gaps::join(&mut self.holes, at, bytes);
+        self.largest = self.largest.max(size);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TOP: u64 = 0x7f00_0000_0000;
-    const MIB: u64 = 1 << 20;
-
-    fn space() -> Addresses {
-        Addresses::new(0x7000_0000_0000, TOP)
-    }
-
-    #[test]
-    fn chunks_go_down_and_tails_are_filled_upwards() {
-        // As in the recording of GPT-2, batch 4: 148 MiB takes five chunks, and the first 2 MiB
-        // segment lands directly behind it.
-        let mut space = space();
-        let large = space.take(148 * MIB).expect("room");
-        assert_eq!(large, TOP - 160 * MIB);
-        let first = space.take(20 * MIB).expect("room");
-        assert_eq!(first, large - 32 * MIB, "20 MiB does not fit the tail of 12");
-        assert_eq!(space.take(2 * MIB), Some(first + 20 * MIB), "of two tails the lower one");
-        assert_eq!(space.take(12 * MIB), Some(large + 148 * MIB), "the other tail fits exactly");
-    }
-
-    #[test]
-    fn what_is_given_back_is_used_again_and_joined() {
-        let mut space = space();
-        let a = space.take(32 * MIB).expect("room");
-        let b = space.take(32 * MIB).expect("room");
-        assert_eq!(space.give_back(a), Some(32 * MIB));
-        assert_eq!(space.give_back(b), Some(32 * MIB));
-        assert_eq!(space.take(64 * MIB), Some(b));
-        assert_eq!(space.give_back(a), None, "no range starts there any more");
-    }
-
-    #[test]
-    fn an_address_is_found_in_its_range() {
-        let mut space = space();
-        let a = space.take(4 * MIB).expect("room");
-        assert_eq!(space.range_of(a + 5), Some((a, 4 * MIB)));
-        assert_eq!(space.range_of(a + 4 * MIB), None);
-        assert_eq!(space.range_of(a - 1), None);
-    }
-
-    #[test]
-    fn goes_on_from_what_somebody_else_holds() {
-        let taken = [(TOP - 64 * MIB, 20 * MIB), (TOP - 32 * MIB, 32 * MIB)].into();
-        let mut space = Addresses::holding(0x7000_0000_0000, TOP, &taken);
-        assert_eq!(space.take(12 * MIB), Some(TOP - 44 * MIB), "the tail between the two");
-        assert_eq!(space.take(2 * MIB), Some(TOP - 96 * MIB), "a chunk below all");
-        assert_eq!(space.give_back(TOP - 32 * MIB), Some(32 * MIB));
-    }
-
-    #[test]
-    fn a_request_larger_than_the_space_is_refused() {
-        let mut space = Addresses::new(TOP - 64 * MIB, TOP);
-        assert_eq!(space.take(96 * MIB), None);
-        assert_eq!(space.take(u64::MAX - 5), None);
-        assert!(space.take(64 * MIB).is_some());
-    }
-}
+mod tests;

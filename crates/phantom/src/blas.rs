@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
 use crate::installed;
+use crate::resident::Resident;
 use crate::runtime::{SUCCESS, answer};
 
 /// `CUBLAS_STATUS_NOT_INITIALIZED`
@@ -23,6 +24,15 @@ pub unsafe fn new_handle(out: *mut u64) -> i32 {
         Some(handle) => unsafe { answer(out, handle) },
         None => NOT_INITIALIZED,
     }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasCreate_v2(out: *mut u64) -> i32 {
+    if let Some(mut machine) = crate::machine::lock() {
+        machine.current().reside(Resident::blas);
+    }
+    // SAFETY: the same contract.
+    unsafe { new_handle(out) }
 }
 
 /// C functions `(handle, out *int)` that answer a setting's default.

@@ -23,6 +23,7 @@ use std::sync::OnceLock;
 
 use crate::card::{self, Card};
 use crate::report;
+use crate::resident::Resident;
 
 const SUCCESS: i32 = 0;
 const BAD_PARAM: i32 = 2000;
@@ -292,6 +293,9 @@ fn describe(descriptor: &[u8], layout: Layout, card: &Card) -> Option<Vec<u8>> {
 pub unsafe extern "C" fn cudnnCreate(out: *mut *const c_void) -> i32 {
     if out.is_null() {
         return BAD_PARAM;
+    }
+    if let Some(mut machine) = crate::machine::lock() {
+        machine.current().reside(Resident::dnn);
     }
     // SAFETY: not null.
     unsafe { out.write(handle()) };

@@ -54,6 +54,9 @@ static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
 /// Kernels whose results are computed.
 static COMPUTED: RwLock<BTreeMap<u64, Kernel>> = RwLock::new(BTreeMap::new());
 
+/// Kernels that draw random numbers.
+static DRAWING: RwLock<BTreeSet<u64>> = RwLock::new(BTreeSet::new());
+
 thread_local! {
     /// What the last kernel of this thread was asked, if we know.
     static LAST: Cell<Option<Asked>> = const { Cell::new(None) };
@@ -83,9 +86,13 @@ pub fn code_for(card: &Card) -> Option<i32> {
     })
 }
 
+fn has(name: &[u8], part: &[u8]) -> bool {
+    name.windows(part.len()).any(|it| it == part)
+}
+
 /// What a kernel of this (mangled) name is for.
 fn purpose_of(name: &[u8]) -> Option<Purpose> {
-    let has = |part: &[u8]| name.windows(part.len()).any(|it| it == part);
+    let has = |part: &[u8]| has(name, part);
     if has(b"15and_kernel_cuda") && has(b"13reduce_kernel") {
         Some(Purpose::All)
     } else if has(b"16CompareEqFunctorIlE")
@@ -138,6 +145,11 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         _ => None,
     };
     LAST.set(asked);
+}
+
+/// Whether the kernel at `stub` draws random numbers, as `randn` and `randint` do.
+pub fn draws(stub: u64) -> bool {
+    DRAWING.read().unwrap_or_else(PoisonError::into_inner).contains(&stub)
 }
 
 /// Whether the kernel at `stub` needs so few registers that a multiprocessor holds as many blocks of
@@ -298,6 +310,9 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
     let name = unsafe { CStr::from_ptr(name) }.to_bytes();
     if let Some(kernel) = integers::kernel_of(name) {
         COMPUTED.write().unwrap_or_else(PoisonError::into_inner).insert(stub, kernel);
+    }
+    if has(name, b"distribution_elementwise_grid_stride_kernel") {
+        DRAWING.write().unwrap_or_else(PoisonError::into_inner).insert(stub);
     }
     if let Some(purpose) = purpose_of(name) {
         PURPOSES.write().unwrap_or_else(PoisonError::into_inner).insert(stub, purpose);

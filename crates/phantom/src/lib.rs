@@ -42,6 +42,7 @@ mod nvml;
 mod overflow;
 mod reductions;
 mod report;
+mod resident;
 mod runtime;
 mod sequences;
 mod solver;

@@ -11,6 +11,7 @@ use crate::card::{self, Card};
 use crate::completion::{Completion, Mark, Order};
 use crate::memory::DeviceMemory;
 use crate::report::{self, DeviceReport};
+use crate::resident::Resident;
 
 /// What a kernel takes. Not a figure of the card: programs that repeat a kernel until they have timed
 /// it for long enough shall be done soon.
@@ -197,6 +198,7 @@ impl Machine {
 
     /// `cudaStreamCreate...`. A priority beyond the range of [`PRIORITIES`] is the nearest in it.
     pub fn create_stream(&mut self, priority: i32) -> u64 {
+        self.current().reside(Resident::stream);
         let stream = self.handle();
         self.streams.insert(stream, priority.clamp(*PRIORITIES.start(), *PRIORITIES.end()));
         stream

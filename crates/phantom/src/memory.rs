@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::addresses::{Addresses, GRANULE};
 use crate::contents::Contents;
+use crate::resident::Resident;
 
 /// The card is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ pub struct DeviceMemory {
     /// What was taken beside it when it last said so, and what libraries have taken since.
     other: u64,
     addresses: Addresses,
+    resident: Resident,
     /// Bytes that the program copied to the device and that we know.
     pub contents: Contents,
     /// Physical memory made by `cuMemCreate`.
@@ -47,13 +49,16 @@ struct Physical {
 impl DeviceMemory {
     /// A device whose allocations may take `limit` bytes, at addresses in `floor..ceiling`.
     pub fn new(limit: u64, floor: u64, ceiling: u64) -> DeviceMemory {
+        let mut addresses = Addresses::new(floor, ceiling);
+        let resident = Resident::new(&mut addresses);
         DeviceMemory {
             limit,
             used: 0,
             peak: 0,
             other_peak: None,
             other: 0,
-            addresses: Addresses::new(floor, ceiling),
+            addresses,
+            resident,
             contents: Contents::default(),
             physical: BTreeMap::new(),
             mapped: BTreeMap::new(),
@@ -85,6 +90,12 @@ impl DeviceMemory {
     /// Bytes that can still be taken.
     pub fn free(&self) -> u64 {
         self.limit - self.used
+    }
+
+    /// The driver or a library puts something on the device for itself: an address more is taken, and
+    /// memory that the card's context has already.
+    pub fn reside(&mut self, what: impl FnOnce(&mut Resident, &mut Addresses)) {
+        what(&mut self.resident, &mut self.addresses);
     }
 
     /// `cudaMalloc`.

@@ -69,8 +69,10 @@ pub(super) struct FreeDriver<'a> {
     script: &'a [DriverCall],
     /// The next call that the recording made; none once the run went another way.
     next: Option<usize>,
-    /// What is held, for as long as the recording is followed.
-    taken: BTreeMap<u64, u64>,
+    /// What is held, for as long as the recording is followed: address to size, and how many were taken
+    /// before it.
+    taken: BTreeMap<u64, (u64, usize)>,
+    n_taken: usize,
     addresses: Addresses,
     /// Where segments go when `addresses` are used up: a recording may lie at the very bottom.
     spare: Addresses,
@@ -100,11 +102,14 @@ impl FreeDriver<'_> {
         script: &[DriverCall],
         taken: BTreeMap<u64, u64>,
     ) -> FreeDriver<'_> {
+        let n_taken = taken.len();
         FreeDriver {
             left: capacity.saturating_sub(taken.values().sum()),
             script,
             next: Some(0),
-            taken,
+            // Of what was there from the start, the upper is the older: address space goes down.
+            taken: taken.into_iter().rev().enumerate().map(|(i, (at, it))| (at, (it, i))).collect(),
+            n_taken,
             addresses: Addresses::new(FLOOR, CEILING),
             spare: Addresses::new(SPARE.0, SPARE.1),
             next_range: RANGES,
@@ -118,7 +123,11 @@ impl FreeDriver<'_> {
         let call = self.script.get(at).copied().filter(|it| is_same(*it));
         self.next = call.map(|_| at + 1);
         if call.is_none() {
-            self.addresses = Addresses::holding(FLOOR, CEILING, &self.taken);
+            let mut taken: Vec<_> =
+                self.taken.iter().map(|(&at, &(it, age))| (age, (at, it))).collect();
+            taken.sort_unstable();
+            let taken: Vec<_> = taken.into_iter().map(|it| it.1).collect();
+            self.addresses = Addresses::holding(FLOOR, CEILING, &taken);
         }
         call
     }
@@ -132,7 +141,8 @@ impl Driver for FreeDriver<'_> {
         let same = |it| matches!(it, DriverCall::Malloc { size: it, .. } if it == size);
         let address = match self.follow(same) {
             Some(DriverCall::Malloc { address, .. }) => {
-                self.taken.insert(address, whole);
+                self.taken.insert(address, (whole, self.n_taken));
+                self.n_taken += 1;
                 address
             }
             _ => self.addresses.take(whole).or_else(|| self.spare.take(whole))?,

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::addresses::Addresses;
 use crate::machine;
 use crate::report;
+use crate::resident::Resident;
 
 /// The smallest piece of device memory; NCCL asks for each of its small tables by itself.
 const GRANULE: u64 = 2 << 20;
@@ -186,6 +188,7 @@ fn add(communicator: Communicator) -> Result<u64, Refused> {
     let mut holdings = Holdings::default();
     take_once(communicator.device, LIBRARY)?;
     holdings.memory.push(take(communicator.device, tables(communicator.ranks))?);
+    reside(communicator.device, Resident::communicator);
     if 2 <= communicator.ranks {
         HAS_RANKS.store(true, Ordering::Relaxed);
         report::approximate(
@@ -229,6 +232,7 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
         size += if holdings.received.insert(peer) { PEER_CHANNELS * RECEIVER } else { 0 };
     }
     take_once(it.device, RING_KERNELS)?;
+    reside(it.device, Resident::collective);
     if how != Use::Ring {
         take_once(it.device, PEER_KERNELS)?;
     }
@@ -255,8 +259,17 @@ fn take_once(device: u32, size: u64) -> Result<(), Refused> {
     Ok(())
 }
 
-/// `size` bytes of `device`, as a handle. NCCL maps its own physical memory, so it takes no address that
-/// `cudaMalloc` would.
+/// NCCL takes addresses on `device`.
+fn reside(device: u32, what: impl FnOnce(&mut Resident, &mut Addresses)) {
+    if let Some(mut machine) = machine::lock()
+        && let Ok(index) = usize::try_from(device)
+        && let Some(device) = machine.devices.get_mut(index)
+    {
+        device.reside(what);
+    }
+}
+
+/// `size` bytes of `device`, as a handle. Addresses for them are taken by [`reside`].
 fn take(device: u32, size: u64) -> Result<u64, Refused> {
     let mut machine = machine::lock().ok_or(Refused::Argument)?;
     let index = usize::try_from(device).map_err(|_| Refused::Argument)?;
