@@ -25,7 +25,7 @@ import weakref
 from plimsoll_agent import phantom, ranks
 from plimsoll_agent.remedies import CannotApply, split
 from plimsoll_agent.remedies.checkpoint import without_cache
-from plimsoll_agent.remedies.micro_batches import KEPT_BYTES, way_of
+from plimsoll_agent.remedies.micro_batches import KEPT_BYTES, is_exact, way_of
 
 BUCKET = 25 << 20
 """Gradients of so many bytes are sent together."""
@@ -47,6 +47,8 @@ def _place(world):
     A script must not take itself for a launcher's: what says so is taken away. Its device is the only one that it sees.
     """
     if phantom.is_here():
+        if "RANK" in os.environ:
+            raise CannotApply("plimsoll: a plan for %d devices is for a script of one process; leave the launcher out" % world)
         os.environ[ranks.WORLD] = str(world)
         return ranks.chosen(world), world, "tcp://127.0.0.1:29500"
     given = {name: os.environ.pop(name) for name in _LAUNCHERS if name in os.environ}
@@ -160,6 +162,7 @@ class Spread:
             way = self._ways.get(module)
             if way is None:
                 way = self._ways[module] = way_of(torch, self.remedy, module, call, args, kwargs, whole)
+                self._places.recording.write("split", samples=whole, loss=way.has_loss, exact=is_exact(torch, module))
                 self._say(module)
             self._n_calls += 1
             if self._n_calls & (self._n_calls - 1) == 0:

@@ -11,6 +11,7 @@ mod chunked_loss;
 mod detach_losses;
 mod empty_cache;
 mod foreach;
+mod fsdp2;
 mod fused;
 mod metrics_on_cpu;
 mod micro_batches;
@@ -23,6 +24,7 @@ mod pure_bf16;
 mod set_to_none;
 mod sgd;
 mod tf32;
+mod zero1;
 
 use super::{
     Remedy,
@@ -82,6 +84,8 @@ pub const CATALOGUE: &[Kind] = &[
     bucket_view::KIND,
     no_grad_evaluation::KIND,
     detach_losses::KIND,
+    zero1::KIND,
+    fsdp2::KIND,
     optimizer_in_backward::KIND,
     micro_batches::KIND,
     optimizer_8bit::KIND,
