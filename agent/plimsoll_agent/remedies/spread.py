@@ -20,7 +20,10 @@ import contextlib
 import functools
 import gc
 import os
+import random
+import sys
 import weakref
+import zlib
 
 from plimsoll_agent import phantom, ranks
 from plimsoll_agent.remedies import CannotApply, split
@@ -80,7 +83,7 @@ class Spread:
         self._fresh = set()
         self._n_calls = 0
         self._share, self._whole_of, self._together, self._added = _functions(torch, self)
-        _same_random_numbers()
+        _same_random_numbers(torch, self._address)
         places.around_call(self._around)
         places.around_backward(self._around_backward)
         self._wrap_grad()
@@ -315,10 +318,11 @@ class Spread:
 
         @functools.wraps(save)
         def wrapped(obj, f, *args, **kwargs):
-            obj = split.rebuilt(torch, obj, whole_tensor)
-            if self.rank == 0:
+            is_on_disk = isinstance(f, (str, os.PathLike)) or isinstance(getattr(f, "name", None), str)
+            if not is_on_disk:  # A pickle of a tensor, on its way to another process.
                 return save(obj, f, *args, **kwargs)
-            return None
+            obj = split.rebuilt(torch, obj, whole_tensor)
+            return save(obj, f, *args, **kwargs) if self.rank == 0 else None
 
         torch.save = wrapped
 
@@ -363,13 +367,13 @@ def _bare(parameter):
     return parameter[1] if isinstance(parameter, tuple) else parameter
 
 
-def _same_random_numbers():
-    """PyTorch's own begin the same everywhere; Python's and NumPy's do not."""
-    import random
-    import sys
-
-    seed = os.getppid() if not phantom.is_here() else 0
+def _same_random_numbers(torch, address):
+    """What is not seeded begins with other numbers in each process: here with the same, other ones in the next run."""
+    if phantom.is_here():
+        return
+    seed = zlib.crc32(("%s %d" % (address, os.getppid())).encode())
     random.seed(seed)
+    torch.manual_seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
 
