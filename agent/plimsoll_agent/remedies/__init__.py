@@ -34,6 +34,7 @@ ORDER = (
     "autocast-fp16",
     "offload",
     "checkpoint",
+    "parameter-offload",
     "chunked-loss",
     "tf32",
     "foreach",

@@ -16,6 +16,7 @@ A remedy that spreads gives `Spread` the parameters of an optimizer when the scr
 their place.
 """
 
+import atexit
 import contextlib
 import functools
 import gc
@@ -122,6 +123,16 @@ class Spread:
         if not dist.is_initialized():
             backend = "cpu:gloo,cuda:nccl" if self.torch.cuda.is_available() else "gloo"
             dist.init_process_group(backend, init_method=self._address, rank=self.rank, world_size=self.world)
+            # Registered after what takes tensors apart, so it comes before.
+            atexit.register(self._leave)
+
+    def _leave(self):
+        """A group that Python's end takes apart ends the process with a signal instead of its code."""
+        dist = self.torch.distributed
+        # With an error the others may be in the middle of something, which NCCL would wait for.
+        has_failed = hasattr(sys, "last_value") and self.torch.cuda.is_initialized()
+        if dist.is_initialized() and not has_failed and not phantom.is_here():
+            dist.destroy_process_group()
 
     def same_from_the_start(self, module):
         """Weights that were drawn from numbers of a process's own become those of the first one."""
@@ -371,7 +382,7 @@ def _same_random_numbers(torch, address):
     """What is not seeded begins with other numbers in each process: here with the same, other ones in the next run."""
     if phantom.is_here():
         return
-    seed = zlib.crc32(("%s %d" % (address, os.getppid())).encode())
+    seed = zlib.crc32(address.encode())  # The port is another one in each run.
     random.seed(seed)
     torch.manual_seed(seed)
     if "numpy" in sys.modules:

@@ -16,7 +16,7 @@ pub(super) fn rungs(
     has_8bit: bool,
     may: impl Fn(&str) -> bool,
 ) -> Vec<Vec<&'static str>> {
-    let all: [&[&'static str]; 16] = [
+    let all: [&[&'static str]; 18] = [
         &[],
         &["allocator"],
         &["autocast"],
@@ -31,6 +31,8 @@ pub(super) fn rungs(
         &["optimizer-in-backward", "checkpoint"],
         &["optimizer-in-backward", "autocast", "checkpoint"],
         &["optimizer-offload", "checkpoint"],
+        &["parameter-offload", "optimizer-in-backward", "checkpoint"],
+        &["parameter-offload", "optimizer-offload", "checkpoint"],
         &["offload"],
         &["autocast", "offload"],
     ];

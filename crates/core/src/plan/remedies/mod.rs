@@ -20,6 +20,7 @@ mod offload;
 mod optimizer_8bit;
 mod optimizer_in_backward;
 mod optimizer_offload;
+mod parameter_offload;
 mod pure_bf16;
 mod set_to_none;
 mod sgd;
@@ -92,6 +93,7 @@ pub const CATALOGUE: &[Kind] = &[
     checkpoint::KIND,
     optimizer_offload::KIND,
     offload::KIND,
+    parameter_offload::KIND,
     pure_bf16::KIND,
     adafactor::KIND,
     sgd::KIND,
