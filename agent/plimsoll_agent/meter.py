@@ -67,6 +67,8 @@ class Meter:
                 flops, size, times = 0, 0, 1
                 if function.namespace == "c10d":
                     kind, size = "network", _sent(torch, name, inputs)
+                elif len({it.device for it in inputs + outputs if it.is_cuda}) > 1 and name in _COPYING:
+                    kind, size = "network", max(_bytes(it) for it in inputs + outputs)
                 elif function.is_view or name in _ONLY_LOOK:
                     kind = "look"
                 elif len(devices) > 1 and name in _COPYING:

@@ -29,6 +29,7 @@ ORDER = (
     "pure-bf16",
     "zero1",
     "fsdp2",
+    "model-parallel",
     "micro-batches",
     "autocast",
     "autocast-fp16",

@@ -37,13 +37,15 @@ pub(super) fn rungs(
         &["autocast", "offload"],
     ];
     // Who has several devices wants them used.
-    let several: [&[&'static str]; 6] = [
+    let several: [&[&'static str]; 8] = [
         &["zero1"],
         &["fsdp2"],
         &["fsdp2", "autocast"],
         &["fsdp2", "checkpoint"],
         &["fsdp2", "autocast", "checkpoint"],
         &["fsdp2", "autocast", "offload"],
+        &["model-parallel"],
+        &["model-parallel", "checkpoint"],
     ];
     let several = several.into_iter().filter(|_| 1 < gpus);
     let one = all.into_iter();

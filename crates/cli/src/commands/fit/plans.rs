@@ -484,7 +484,9 @@ fn is_free(id: &str) -> bool {
 fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
     let remedies = plan.remedies.iter().map(|it| match it.id {
         "micro-batches" => Remedy::plain(it.id).with("parts", Value::Number(parts)),
-        "zero1" | "fsdp2" => Remedy::plain(it.id).with("gpus", Value::Number(gpus.into())),
+        "zero1" | "fsdp2" | "model-parallel" => {
+            Remedy::plain(it.id).with("gpus", Value::Number(gpus.into()))
+        }
         "allocator" => Remedy::plain(it.id)
             .with("settings", Value::Text("expandable_segments:True".to_owned())),
         _ => it.clone(),

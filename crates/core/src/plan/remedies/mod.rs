@@ -15,6 +15,7 @@ mod fsdp2;
 mod fused;
 mod metrics_on_cpu;
 mod micro_batches;
+mod model_parallel;
 mod no_grad_evaluation;
 mod offload;
 mod optimizer_8bit;
@@ -87,6 +88,7 @@ pub const CATALOGUE: &[Kind] = &[
     detach_losses::KIND,
     zero1::KIND,
     fsdp2::KIND,
+    model_parallel::KIND,
     optimizer_in_backward::KIND,
     micro_batches::KIND,
     optimizer_8bit::KIND,
