@@ -217,14 +217,14 @@ impl Search<'_> {
     /// most programs bear them; one by one only where that does not run.
     fn free(&mut self) -> anyhow::Result<Vec<Remedy>> {
         let update = if self.may("fused") { "fused" } else { "foreach" };
-        let all = [update, "set-to-none", "chunked-loss"];
-        let together: Vec<Remedy> =
-            all.into_iter().filter(|it| self.may(it)).map(Remedy::plain).collect();
+        let view = self.sites.has("distributed").then_some("bucket-view");
+        let all = [update, "set-to-none", "chunked-loss"].into_iter().chain(view);
+        let together: Vec<Remedy> = all.filter(|it| self.may(it)).map(Remedy::plain).collect();
         if 1 < together.len() && self.run(&Plan::of(together.clone()))?.is_some() {
             return Ok(together);
         }
         let mut res: Vec<Remedy> = Vec::new();
-        for id in ["fused", "foreach", "set-to-none", "chunked-loss"] {
+        for id in ["fused", "foreach", "set-to-none", "chunked-loss"].into_iter().chain(view) {
             let other_form = id == "foreach" && res.iter().any(|it| it.id == "fused");
             if !self.may(id) || other_form || self.interrupted {
                 continue;
@@ -477,7 +477,7 @@ impl Search<'_> {
 }
 
 fn is_free(id: &str) -> bool {
-    matches!(id, "fused" | "foreach" | "set-to-none" | "chunked-loss")
+    matches!(id, "fused" | "foreach" | "set-to-none" | "chunked-loss" | "bucket-view")
 }
 
 /// `plan` with the parameters that its remedies need to run.
