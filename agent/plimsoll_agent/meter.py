@@ -65,7 +65,11 @@ class Meter:
                 if devices == {"cpu"} or not outputs + inputs:
                     return result
                 flops, size, times = 0, 0, 1
-                if function.is_view or name in _ONLY_LOOK:
+                if function.namespace == "c10d":
+                    kind, size = "network", _sent(torch, name, inputs)
+                elif len({it.device for it in inputs + outputs if it.is_cuda}) > 1 and name in _COPYING:
+                    kind, size = "network", max(_bytes(it) for it in inputs + outputs)
+                elif function.is_view or name in _ONLY_LOOK:
                     kind = "look"
                 elif len(devices) > 1 and name in _COPYING:
                     kind, size = "link", max(_bytes(it) for it in inputs + outputs)
@@ -98,6 +102,15 @@ def _bytes(tensor):
         return min(size, tensor.untyped_storage().nbytes())
     except (RuntimeError, NotImplementedError):
         return size
+
+
+def _sent(torch, name, tensors):
+    """What a rank of a ring sends, and as much comes in."""
+    world = torch.distributed.get_world_size()
+    size = max(map(_bytes, tensors), default=0)
+    if "broadcast" in name:
+        return size
+    return size * (world - 1) // world * (2 if "allreduce" in name else 1)
 
 
 def _recurrent(function, args):

@@ -5,6 +5,7 @@ The agent patches the torch of its process, so each run is a process of its own:
 
 import json
 import os
+import socket
 import subprocess
 import tempfile
 
@@ -17,20 +18,29 @@ import torch
 torch.set_num_threads(1)
 for line in sys.stdin:
     order = json.loads(line)
-    if os.fork() == 0:
+    children = []
+    for rank, result in enumerate(order["results"]):
+        children.append(os.fork())
+        if children[-1]:
+            continue
         os.environ.update(order["environment"])
+        if len(order["results"]) > 1:
+            world = str(len(order["results"]))
+            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=world, LOCAL_WORLD_SIZE=world)
         try:
             from plimsoll_agent import agent
+            save = torch.save
             agent.install(torch)
             names = {"__name__": "__main__", "arguments": order["arguments"]}
             exec(compile(order["program"], "train.py", "exec"), names)
-            torch.save(names["result"], order["result"])
+            save(names["result"], result)
         except BaseException as error:
-            with open(order["result"] + ".error", "w") as file:
+            with open(result + ".error", "w") as file:
                 file.write("%s: %s" % (type(error).__name__, error))
             traceback.print_exc()
         os._exit(0)
-    os.wait()
+    for child in children:
+        os.waitpid(child, 0)
     print("done", flush=True)
 """
 
@@ -53,22 +63,37 @@ class Trainer:
 
     def run(self, program, *remedies, arguments=None):
         """What the program computes with the remedies; the error's text if it raised."""
+        return self.ranks(program, *remedies, arguments=arguments)[0]
+
+    def ranks(self, program, *remedies, arguments=None, world=1):
+        """The same for each of `world` processes."""
         import torch
 
-        result = tempfile.mktemp(dir=self.folder)
+        results = [tempfile.mktemp(dir=self.folder) for _ in range(world)]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
         plan = json.dumps({"version": 1, "remedies": [{"id": it} if isinstance(it, str) else it for it in remedies]})
         order = {
             "program": program,
             "arguments": arguments or {},
-            "environment": {"PLIMSOLL_PLAN": plan if remedies else ""},
-            "result": result,
+            "environment": {
+                "PLIMSOLL_PLAN": plan if remedies else "",
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+            },
+            "results": results,
         }
         print(json.dumps(order), file=self.process.stdin, flush=True)
         assert self.process.stdout.readline() == "done\n"
-        if os.path.exists(result + ".error"):
-            with open(result + ".error") as file:
-                return file.read()
-        return torch.load(result, weights_only=True)
+        return [_read(torch, it) for it in results]
+
+
+def _read(torch, result):
+    if os.path.exists(result + ".error"):
+        with open(result + ".error") as file:
+            return file.read()
+    return torch.load(result, weights_only=True)
 
 
 @pytest.fixture(scope="session")

@@ -112,7 +112,7 @@ for _ in range(7):
 result += [p.detach() for p in model.parameters()]
 """
 
-SMALL = {"optimizer-offload": {"chunk": 200}, "chunked-loss": {"smallest": 1}, "offload": {"smallest": 1}, "micro-batches": {"parts": 3}}
+SMALL = {"optimizer-offload": {"chunk": 200}, "parameter-offload": {"chunk": 200}, "chunked-loss": {"smallest": 1}, "offload": {"smallest": 1}, "micro-batches": {"parts": 3}}
 
 
 def remedy(id, **parameters):
@@ -136,6 +136,7 @@ EXACT = [
     "chunked-loss",
     "optimizer-in-backward",
     "optimizer-offload",
+    "parameter-offload",
     "detach-losses",
     "no-grad-evaluation",
 ]
@@ -292,10 +293,53 @@ def test_random_loops(trainer):
             "closure": dice.random() < 0.3,
         }
         ids = ["micro-batches", "offload", "checkpoint", "chunked-loss", "foreach", "optimizer-offload", "detach-losses"]
+        ids = [it for it in ids + ["parameter-offload"] if arguments["depth"] > 1 or it != "parameter-offload"]
         chosen = dice.sample(ids, dice.randint(1, len(ids)))
         plan = [remedy(it, parts=dice.randint(2, 6)) if it == "micro-batches" else remedy(it) for it in chosen]
         plain = trainer.run(LOOP, arguments=arguments)
         assert worst(plain, trainer.run(LOOP, *plan, arguments=arguments)) < 1e-7, (arguments, plan)
+
+
+@pytest.mark.parametrize("more", ["checkpoint", "optimizer-offload", "optimizer-in-backward", "micro-batches", "offload"])
+def test_weights_that_are_away_in_company(trainer, more):
+    """With weights that two layers share, some that have no gradient, and a loss from the model."""
+    for program, freeze in ((LOOP, False), (LANGUAGE_MODEL, False), (LANGUAGE_MODEL, True)):
+        program = program.replace("torch.nn.utils.clip_grad_norm_(model.parameters(), a[\"clip\"])", "pass")
+        if freeze:  # Only what is small is trained, as with LoRA.
+            program = program.replace("optimizer =", "[p.requires_grad_(p.dim() == 1) for p in model.parameters()]\noptimizer =")
+        program = program.replace("result += [p.detach() for p in model.parameters()]", "result += list(model.state_dict().values())")
+        plain = trainer.run(program)
+        assert worst(plain, trainer.run(program, remedy("parameter-offload"), remedy(more))) < 1e-6
+
+
+WEIGHTS_SEEN = """
+import io, torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(*(torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True) for _ in range(3)))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+here = []
+model[1].linear1.register_forward_hook(lambda *_: here.append(sum(bool(p.isnan().any()) for p in model.parameters())))
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.ones(2, 3, 8)).pow(2).mean().backward()
+    optimizer.step()
+    if step == 1:
+        kept = {name: it.clone() for name, it in model.state_dict().items()}
+model.load_state_dict(kept)
+model.eval()
+with torch.no_grad():
+    result = [model(torch.ones(2, 3, 8)), *kept.values()]
+result += [torch.tensor(here[0]), torch.tensor(sum(bool(p.isnan().any()) for p in model.parameters()))]
+"""
+
+
+def test_only_the_weights_of_the_block_that_runs_are_there(trainer):
+    """And what is saved, loaded and evaluated is the real ones."""
+    *plain, none, nowhere = trainer.run(WEIGHTS_SEEN)
+    *moved, some, after = trainer.run(WEIGHTS_SEEN, "parameter-offload")
+    assert worst(plain, moved) < 1e-6
+    n = (len(plain) - 1) // 3
+    assert (int(none), int(nowhere)) == (0, 0) and (int(some), int(after)) == (2 * n, 3 * n)
 
 
 NOT_BATCH_FIRST = """

@@ -10,6 +10,7 @@ to time and to the numbers. The order in which they wrap each other is fixed her
     block_costs     what each block keeps and costs, for the search
     instead         another optimizer in the place of the script's
     sites           where a person would change the script
+    spread          one process of several, each with its share of every batch
     split           a batch in parts: what can be split, and how results are put together
 
 Unlike the rest of the agent a remedy may raise: a plan that cannot be applied as it was proven must not go
@@ -26,11 +27,15 @@ ORDER = (
     "no-grad-evaluation",
     "empty-cache",
     "pure-bf16",
+    "zero1",
+    "fsdp2",
+    "model-parallel",
     "micro-batches",
     "autocast",
     "autocast-fp16",
     "offload",
     "checkpoint",
+    "parameter-offload",
     "chunked-loss",
     "tf32",
     "foreach",

@@ -12,7 +12,7 @@ FEWEST = 2
 def blocks_of(torch, root):
     """The blocks of `root` in the order of `named_modules`: `(name, module)`."""
     containers = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
-    found = _search(root, containers, lambda parent: type(parent) in containers)
+    found = _search(root, containers, lambda parent: _kind(parent) in containers)
     return found or _search(root, containers, lambda parent: True)
 
 
@@ -24,12 +24,12 @@ def _search(root, containers, may_hold):
         counts = {}
         for _, child in children:
             if _is_block(child, containers):
-                counts[type(child)] = counts.get(type(child), 0) + 1
+                counts[_kind(child)] = counts.get(_kind(child), 0) + 1
         inner = []
         for child_name, child in children:
             seen.add(id(child))
             path = name + "." + child_name if name else child_name
-            if may_hold(parent) and counts.get(type(child), 0) >= FEWEST:
+            if may_hold(parent) and counts.get(_kind(child), 0) >= FEWEST:
                 found.append((path, child))
             else:
                 inner.append((path, child))
@@ -38,6 +38,12 @@ def _search(root, containers, may_hold):
 
 
 def _is_block(module, containers):
-    if type(module) in containers:
+    if _kind(module) in containers:
         return False
     return next(module.children(), None) is not None and next(module.parameters(), None) is not None
+
+
+def _kind(module):
+    """Its class as it was written: `fully_shard` gives a module a class of its own."""
+    kind = type(module)
+    return kind.__mro__[2] if any(it.__name__ == "FSDPModule" for it in kind.__bases__) else kind

@@ -41,9 +41,9 @@ def apply(torch, parameters, places, note):
         with without_cache(module, kwargs):
             way = ways.get(module)
             if way is None:
-                way = ways[module] = _way(torch, module, call, args, kwargs, whole)
+                way = ways[module] = way_of(torch, "micro-batches", module, call, args, kwargs, whole)
                 _warn_of_batch_norm(torch, module, note)
-                places.recording.write("split", samples=whole, loss=way.has_loss, exact=_is_exact(torch, module))
+                places.recording.write("split", samples=whole, loss=way.has_loss, exact=is_exact(torch, module))
             size = -(-whole // parts)
             bounds = [(start, min(start + size, whole)) for start in range(0, whole, size)]
             run = _accumulated if way.has_loss else _recomputed
@@ -177,7 +177,7 @@ def _with_gradients(torch, made={}):
     return WithGradients
 
 
-def _way(torch, module, call, args, kwargs, whole):
+def way_of(torch, remedy, module, call, args, kwargs, whole):
     """Tries the model on two of its samples, apart and together."""
 
     def run(start, end):
@@ -194,8 +194,8 @@ def _way(torch, module, call, args, kwargs, whole):
             for a, b in zip(split.tensors_in(torch, got), split.tensors_in(torch, both)):
                 if a.is_floating_point() and not split.close(torch, a, b):
                     raise CannotApply(
-                        "plimsoll: the remedy micro-batches does not suit %s: two samples of its input give something "
-                        "else together than apart; is their first dimension the batch?" % type(module).__name__
+                        "plimsoll: the remedy %s does not suit %s: two samples of its input give something "
+                        "else together than apart; is their first dimension the batch?" % (remedy, type(module).__name__)
                     )
             return Way(False)
         loss = found[1]
@@ -208,8 +208,8 @@ def _way(torch, module, call, args, kwargs, whole):
             if split.close(torch, expected, loss):
                 return Way(True, rule)
     raise CannotApply(
-        "plimsoll: the remedy micro-batches does not suit %s: its loss of two samples is neither the sum nor an average "
-        "of their losses" % type(module).__name__
+        "plimsoll: the remedy %s does not suit %s: its loss of two samples is neither the sum nor an average "
+        "of their losses" % (remedy, type(module).__name__)
     )
 
 
@@ -250,7 +250,7 @@ def _as_a_sum(kwargs, whole, start, end):
     return 1.0
 
 
-def _is_exact(torch, module):
+def is_exact(torch, module):
     """Whether parts of a batch give the very numbers of the whole."""
     modules = list(module.modules())
     dropout = any(isinstance(it, torch.nn.modules.dropout._DropoutNd) and it.p > 0 for it in modules)

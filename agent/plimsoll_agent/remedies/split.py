@@ -64,8 +64,10 @@ def loss_in(torch, output):
         for key in ("loss", "losses"):
             if is_loss(output.get(key)):
                 return key, output[key]
-    if isinstance(output, (tuple, list)) and output and is_loss(output[0]):
-        return 0, output[0]
+    if isinstance(output, (tuple, list)):
+        losses = [i for i, it in enumerate(output) if is_loss(it)]
+        if losses and (losses[0] == 0 or len(losses) == 1):
+            return losses[0], output[losses[0]]
     return None
 
 

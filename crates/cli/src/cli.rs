@@ -194,6 +194,10 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit_reserved: Option<Bytes>,
 
+    /// How many such devices there are: a script of one process may be run on all of them.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "find_max")]
+    pub(crate) gpus: u32,
+
     /// Find the largest value that fits for `{NAME}` in the command.
     #[arg(long, value_name = "NAME=LOW..HIGH[:STEP]")]
     pub(crate) find_max: Option<String>,
@@ -236,6 +240,7 @@ Examples:
   plimsoll fit --gpu rtx4090 -- python train.py
   plimsoll fit --budget 20GiB --keep-numerics -- python train.py
   plimsoll fit --gpu a100-40g --forbid autocast,offload -- python train.py
+  plimsoll fit --gpu rtx4090 --gpus 2 -- python train.py           a script of one process on two devices
   plimsoll fit --find-max batch=1..2048 --gpu rtx4090 -- python train.py --batch-size {batch}
   plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- python t.py -b {batch} -s {seq}
 

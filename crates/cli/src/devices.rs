@@ -38,6 +38,11 @@ pub(crate) fn are_there() -> bool {
     open().and_then(|it| Ok(it.device_count()?)).is_ok_and(|it| it != 0)
 }
 
+/// How many there are, those that `CUDA_VISIBLE_DEVICES` hides included; none where NVML does not say.
+pub(crate) fn count() -> Option<u32> {
+    open().ok()?.device_count().ok()
+}
+
 fn open() -> anyhow::Result<Nvml> {
     let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
     nvml.map_err(|error| anyhow::anyhow!("cannot ask {LIBRARY}: {error}"))

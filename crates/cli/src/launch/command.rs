@@ -80,6 +80,14 @@ impl ScriptCommand {
         (options, None)
     }
 
+    /// Whether it is Python that runs a launcher's module, as in `python -m torch.distributed.run`.
+    pub(crate) fn is_launcher(&self) -> bool {
+        let module = self.arguments.iter().skip_while(|it| *it != "-m").nth(1);
+        let launches =
+            |it: &str| it.starts_with("torch.distributed.") || it.starts_with("accelerate");
+        self.python_words().1.is_none() && module.and_then(|it| it.to_str()).is_some_and(launches)
+    }
+
     /// The sentence for a failed exec.
     pub(crate) fn cannot_start(&self, error: &io::Error) -> anyhow::Error {
         let program = self.program.display();

@@ -4,6 +4,7 @@
 mod command;
 mod descendants;
 mod nursery;
+mod processes;
 mod progress;
 mod ranks;
 pub(crate) mod signals;
@@ -20,14 +21,11 @@ use std::{
 
 use anyhow::Context as _;
 use nix::{
-    sys::{
-        prctl,
-        signal::{Signal, kill},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
+    sys::{prctl, signal::Signal},
     unistd::Pid,
 };
 
+use self::processes::Processes;
 pub(crate) use self::{
     command::{ScriptCommand, no_such_script, python},
     nursery::{Nursery, Order},
@@ -146,13 +144,24 @@ pub(crate) fn run(
     prctl::set_child_subreaper(true).context("cannot become the subreaper of the script")?;
     let started = Instant::now();
     let oom_kills = oom_kills();
-    let pid = spawn(launch, signals).map_err(|error| launch.command.cannot_start(&error))?;
+    let each =
+        launch.ranks.of_each().context("cannot find a free port for the processes to meet")?;
+    let mut processes = Processes::default();
+    for (number, own) in each.iter().enumerate() {
+        match spawn(launch, number, own, signals) {
+            Ok(pid) => processes.started(pid),
+            Err(error) => {
+                descendants::signal_all(Signal::SIGKILL);
+                return Err(launch.command.cannot_start(&error));
+            }
+        }
+    }
     let mut tick = || {
         if let Some(watch) = &mut watch {
             watch.tick(launch.session);
         }
     };
-    let waited = wait(pid, signals, launch.device, &mut tick);
+    let waited = wait(&mut processes, signals, launch.device, &mut tick);
     let seconds = started.elapsed().as_secs_f64();
     if launch.device == Device::Real {
         tick();
@@ -168,7 +177,8 @@ pub(crate) fn run(
     Ok(Ended { end, seconds, interrupted, n_left_running, host_ran_out })
 }
 
-fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
+/// Starts the command, as the process of this number; `own` is what only this one has in its environment.
+fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) -> io::Result<Pid> {
     let Launch { command, bundle, session, stop, ranks, ghost_weights, output, settings, device } =
         launch;
     let mut process = Command::new(&command.program);
@@ -180,7 +190,11 @@ fn spawn(launch: Launch<'_>, signals: &Signals) -> io::Result<Pid> {
             .env("PLIMSOLL_GHOST_WEIGHTS", ghost_weights.word()),
         Device::Real => process.envs(of_agent(bundle, session.path(), stop, "run")),
     };
-    process.envs(settings.iter().map(|(name, value)| (name, value)));
+    process.envs(settings.iter().chain(own).map(|(name, value)| (name, value)));
+    if 0 < number {
+        // They say what the first one says.
+        process.stdin(Stdio::null()).stdout(Stdio::null());
+    }
     match output {
         ScriptOutput::Inherited => (),
         ScriptOutput::ToStderr => {
@@ -249,14 +263,14 @@ struct Asked {
 /// Waits until the script is over. Ctrl-C reaches the script by itself, since it is in our process group;
 /// other requests are passed on. A second request, or patience running out, ends everything.
 fn wait(
-    script: Pid,
+    processes: &mut Processes,
     signals: &Signals,
     device: Device,
     tick: &mut dyn FnMut(),
 ) -> io::Result<(End, Option<Signal>)> {
     let mut asked: Option<Asked> = None;
     loop {
-        if let Some(end) = reap(script)? {
+        if let Some(end) = processes.reap()? {
             return Ok((end, asked.map(|it| it.signal)));
         }
         match signals.next(TICK)? {
@@ -264,7 +278,7 @@ fn wait(
             Some(it) if it.signal == Signal::SIGCHLD => (),
             // No request to stop: job schedulers and scripts have agreed on what it means.
             Some(it) if matches!(it.signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {
-                let _ = kill(script, it.signal);
+                processes.signal(it.signal);
             }
             Some(it) => match &asked {
                 None => {
@@ -273,26 +287,24 @@ fn wait(
                     asked = Some(Asked { signal: it.signal, at, passed_on, last_call: None });
                 }
                 Some(first) if first.at.elapsed() < SAME_REQUEST => (),
-                Some(_) if device == Device::Real => {
-                    let _ = kill(script, it.signal);
-                }
+                Some(_) if device == Device::Real => processes.signal(it.signal),
                 Some(_) => descendants::signal_all(Signal::SIGKILL),
             },
         }
         match &mut asked {
-            Some(asked) => pursue(asked, script, device),
+            Some(asked) => pursue(asked, processes, device),
             None => tick(),
         }
     }
 }
 
 /// What a request to stop still needs.
-fn pursue(asked: &mut Asked, script: Pid, device: Device) {
+fn pursue(asked: &mut Asked, processes: &Processes, device: Device) {
     // `timeout` sends SIGINT to us and to our whole group: then the script has it, and a second one
     // would disturb its cleaning up. SIGTERM twice does no harm.
     let is_time = asked.signal != Signal::SIGINT || SAME_REQUEST <= asked.at.elapsed();
     if !asked.passed_on && is_time {
-        let _ = kill(script, asked.signal);
+        processes.signal(asked.signal);
         asked.passed_on = true;
     }
     if device == Device::Real {
@@ -309,20 +321,6 @@ fn pursue(asked: &mut Asked, script: Pid, device: Device) {
         }
         Some(at) if LAST_CALL <= at.elapsed() => descendants::signal_all(Signal::SIGKILL),
         _ => (),
-    }
-}
-
-/// Takes note of every child that ended: the script, and orphans of its that became ours.
-fn reap(script: Pid) -> io::Result<Option<End>> {
-    loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG))? {
-            WaitStatus::Exited(pid, code) if pid == script => return Ok(Some(End::Code(code))),
-            WaitStatus::Signaled(pid, signal, _) if pid == script => {
-                return Ok(Some(End::Signal(signal as i32)));
-            }
-            WaitStatus::StillAlive => return Ok(None),
-            _ => (),
-        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Which ranks of a job run here: one of them, as if a launcher had started it among the others, or all
 //! that the command's own launcher starts.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, io, net::TcpListener};
 
 use anyhow::ensure;
+
+use super::Setting;
 
 /// The devices of a machine, where the command line does not say: what clusters are built of.
 const DEVICES_PER_MACHINE: u32 = 8;
@@ -17,6 +19,8 @@ pub(crate) enum Ranks {
     OfLauncher { rank: u32 },
     /// A launcher in the command starts all of them.
     All,
+    /// The command starts once for each of them, all on this machine.
+    Several { world: u32 },
 }
 
 impl Ranks {
@@ -52,12 +56,27 @@ impl Ranks {
         }
     }
 
+    /// What each process that the command starts as has in its environment, so that they find each other.
+    pub(crate) fn of_each(self) -> io::Result<Vec<Vec<Setting>>> {
+        let Ranks::Several { world } = self else { return Ok(vec![Vec::new()]) };
+        // Free now; that nobody takes it until the first process does is likely and not certain.
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port().to_string();
+        let of = |rank: u32| {
+            let one = Ranks::One { world, rank, local: world };
+            let mut res = one.environment();
+            res.retain(|(name, _)| !name.starts_with("PLIMSOLL_") && *name != "MASTER_PORT");
+            res.push(("MASTER_PORT", port.clone().into()));
+            res
+        };
+        Ok((0..world).map(of).collect())
+    }
+
     /// What the script's environment has for it: what `torchrun` would have set, and the agent's own
     /// (`agent/plimsoll_agent/ranks.py`).
     pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
         let number = |it: u32| OsString::from(it.to_string());
         match self {
-            Ranks::All => vec![("PLIMSOLL_ALL_RANKS", "1".into())],
+            Ranks::All | Ranks::Several { .. } => vec![("PLIMSOLL_ALL_RANKS", "1".into())],
             Ranks::OfLauncher { rank } => vec![("PLIMSOLL_RANK", number(rank))],
             Ranks::One { world, rank, local } => vec![
                 ("PLIMSOLL_WORLD", number(world)),
@@ -90,6 +109,17 @@ mod tests {
         assert_eq!(of("LOCAL_RANK"), Some("5"));
         assert_eq!(of("GROUP_RANK"), Some("1"));
         assert_eq!(of("GROUP_WORLD_SIZE"), Some("8"));
+    }
+
+    #[test]
+    fn each_of_several_is_told_who_it_is_and_where_they_meet() {
+        let all = Ranks::Several { world: 3 }.of_each().unwrap();
+        let of =
+            |rank: usize, name: &str| all[rank].iter().find(|it| it.0 == name).unwrap().1.clone();
+        assert_eq!((all.len(), of(2, "RANK"), of(2, "LOCAL_RANK")), (3, "2".into(), "2".into()));
+        assert_eq!(of(0, "WORLD_SIZE"), "3");
+        assert_eq!(of(0, "MASTER_PORT"), of(2, "MASTER_PORT"));
+        assert_eq!(Ranks::All.of_each().unwrap(), [vec![]]);
     }
 
     #[test]

@@ -148,6 +148,12 @@ impl Plan {
         json!({ "version": VERSION, "remedies": remedies }).to_string()
     }
 
+    /// How many processes run the script, a device each; none for the one that the command starts.
+    pub fn gpus(&self) -> Option<u32> {
+        let several = self.remedies.iter().filter(|it| matches!(it.id, "zero1" | "fsdp2"));
+        several.filter_map(|it| u32::try_from(it.number("gpus")?).ok()).find(|it| 1 < *it)
+    }
+
     /// What PyTorch's allocator is told (`PYTORCH_CUDA_ALLOC_CONF`), if the plan says so.
     pub fn alloc_conf(&self) -> Option<&str> {
         self.remedies.iter().find(|it| it.id == "allocator")?.text("settings")

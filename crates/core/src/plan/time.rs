@@ -14,7 +14,7 @@ use crate::cards::Card;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
     /// `matmul`, `convolution`, `attention`, `recurrent` (one time step of one layer), `batch-norm`, `pointwise` for
-    /// all that only moves, `link` for copies between device and host, `look` for what makes no kernel at all.
+    /// all that only moves, `link` for copies between device and host, `network` for what goes to other devices, `look` for what makes no kernel at all.
     pub op: String,
     /// The type that it computes with; `tf32` for float32 products that may use it.
     pub dtype: String,
@@ -96,7 +96,8 @@ fn on_gpu(work: &Work, card: &Card) -> f64 {
     let moved = work.bytes / memory(card);
     match work.op.as_str() {
         "look" => 0.0,
-        "link" => work.bytes / LINK,
+        // As if devices were joined by what joins them to the host: most have no faster way to each other.
+        "link" | "network" => work.bytes / LINK,
         "matmul" => computed(MATMUL).max(moved / MEMORY).max(KERNEL),
         "attention" => computed(ATTENTION).max(moved / MEMORY).max(KERNEL),
         "convolution" => (computed(CONVOLUTION) + LAYOUTS * moved / MEMORY).max(KERNEL),

@@ -8,14 +8,15 @@ use plimsoll_core::{
 /// Cards from this compute capability on have bfloat16 in their tensor cores.
 const BFLOAT16: (u32, u32) = (8, 0);
 
-/// What is added to the free remedies, step by step, of what may be used. `has_8bit`: a package with 8-bit
-/// optimizers is installed.
+/// What is added to the free remedies, step by step, of what may be used, on so many devices. `has_8bit`: a package
+/// with 8-bit optimizers is installed.
 pub(super) fn rungs(
     card: &Card,
+    gpus: u32,
     has_8bit: bool,
     may: impl Fn(&str) -> bool,
 ) -> Vec<Vec<&'static str>> {
-    let all: [&[&'static str]; 16] = [
+    let all: [&[&'static str]; 18] = [
         &[],
         &["allocator"],
         &["autocast"],
@@ -30,10 +31,26 @@ pub(super) fn rungs(
         &["optimizer-in-backward", "checkpoint"],
         &["optimizer-in-backward", "autocast", "checkpoint"],
         &["optimizer-offload", "checkpoint"],
+        &["parameter-offload", "optimizer-in-backward", "checkpoint"],
+        &["parameter-offload", "optimizer-offload", "checkpoint"],
         &["offload"],
         &["autocast", "offload"],
     ];
-    let mut res: Vec<Vec<&'static str>> = all.into_iter().map(<[_]>::to_vec).collect();
+    // Who has several devices wants them used.
+    let several: [&[&'static str]; 8] = [
+        &["zero1"],
+        &["fsdp2"],
+        &["fsdp2", "autocast"],
+        &["fsdp2", "checkpoint"],
+        &["fsdp2", "autocast", "checkpoint"],
+        &["fsdp2", "autocast", "offload"],
+        &["model-parallel"],
+        &["model-parallel", "checkpoint"],
+    ];
+    let several = several.into_iter().filter(|_| 1 < gpus);
+    let one = all.into_iter();
+    let all = one.clone().take(1).chain(several).chain(one.skip(1));
+    let mut res: Vec<Vec<&'static str>> = all.map(<[_]>::to_vec).collect();
     if card.compute_capability < BFLOAT16 {
         for it in res.iter_mut().flatten().filter(|it| **it == "autocast") {
             *it = "autocast-fp16";
@@ -58,28 +75,38 @@ mod tests {
 
     use super::*;
 
-    fn shown(card: &str, allow: &[&str]) -> Vec<String> {
+    fn shown(card: &str, gpus: u32, allow: &[&str]) -> Vec<String> {
         let card = cards::find(card).unwrap();
         let may = |id: &str| match find(id).unwrap().offer {
             Offer::Usual => allow.is_empty() || allow.contains(&id),
             Offer::Asked => allow.contains(&id),
             Offer::ByHand => false,
         };
-        rungs(card, false, may).iter().map(|it| it.join("+")).collect()
+        rungs(card, gpus, false, may).iter().map(|it| it.join("+")).collect()
     }
 
     #[test]
     fn what_was_asked_for_comes_first_and_in_company() {
         assert_eq!(
-            shown("h200", &["sgd", "checkpoint"]),
+            shown("h200", 1, &["sgd", "checkpoint"]),
             ["", "sgd", "checkpoint", "sgd+checkpoint"]
         );
-        assert!(!shown("h200", &[]).iter().any(|it| it.contains("sgd") || it.contains("8bit")));
+        assert!(!shown("h200", 1, &[]).iter().any(|it| it.contains("sgd") || it.contains("8bit")));
+    }
+
+    #[test]
+    fn several_devices_are_used_first_and_only_where_there_are() {
+        let allow = ["fsdp2", "zero1", "checkpoint"];
+        assert_eq!(
+            shown("h200", 4, &allow),
+            ["", "zero1", "fsdp2", "fsdp2+checkpoint", "checkpoint"]
+        );
+        assert_eq!(shown("h200", 1, &allow), ["", "checkpoint"]);
     }
 
     #[test]
     fn an_old_card_gets_float16() {
-        assert_eq!(shown("t4", &["autocast-fp16"]), ["", "autocast-fp16"]);
-        assert_eq!(shown("a100-40g", &["autocast"]), ["", "autocast"]);
+        assert_eq!(shown("t4", 1, &["autocast-fp16"]), ["", "autocast-fp16"]);
+        assert_eq!(shown("a100-40g", 1, &["autocast"]), ["", "autocast"]);
     }
 }

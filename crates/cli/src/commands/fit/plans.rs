@@ -36,7 +36,9 @@ const MOST_PARTS: u64 = 64;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
 /// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
-const REPEATS: usize = 2;
+const REPEATS: u32 = 2;
+/// Of so many devices each is looked at, of more the first ones.
+const MOST_RANKS: u32 = 8;
 
 pub(super) fn run(
     args: &FitArgs,
@@ -177,7 +179,7 @@ impl Search<'_> {
     fn plans(&mut self) -> anyhow::Result<Vec<Candidate>> {
         let mut found: Vec<Candidate> = Vec::new();
         let free = self.free()?;
-        for stronger in ladder::rungs(self.trials.card(), self.has_8bit, |it| self.may(it)) {
+        for stronger in self.rungs() {
             let is_enough = ENOUGH <= found.len()
                 || !found.is_empty() && stronger.contains(&"offload")
                 || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
@@ -207,18 +209,22 @@ impl Search<'_> {
         Ok(found)
     }
 
+    fn rungs(&self) -> Vec<Vec<&'static str>> {
+        ladder::rungs(self.trials.card(), self.args.gpus, self.has_8bit, |it| self.may(it))
+    }
+
     /// Remedies that cost no time and change no numbers, those of them that this program bears. All at once, since
     /// most programs bear them; one by one only where that does not run.
     fn free(&mut self) -> anyhow::Result<Vec<Remedy>> {
         let update = if self.may("fused") { "fused" } else { "foreach" };
-        let all = [update, "set-to-none", "chunked-loss"];
-        let together: Vec<Remedy> =
-            all.into_iter().filter(|it| self.may(it)).map(Remedy::plain).collect();
+        let view = self.sites.has("distributed").then_some("bucket-view");
+        let all = [update, "set-to-none", "chunked-loss"].into_iter().chain(view);
+        let together: Vec<Remedy> = all.filter(|it| self.may(it)).map(Remedy::plain).collect();
         if 1 < together.len() && self.run(&Plan::of(together.clone()))?.is_some() {
             return Ok(together);
         }
         let mut res: Vec<Remedy> = Vec::new();
-        for id in ["fused", "foreach", "set-to-none", "chunked-loss"] {
+        for id in ["fused", "foreach", "set-to-none", "chunked-loss"].into_iter().chain(view) {
             let other_form = id == "foreach" && res.iter().any(|it| it.id == "fused");
             if !self.may(id) || other_form || self.interrupted {
                 continue;
@@ -234,11 +240,13 @@ impl Search<'_> {
     /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
     fn strong_enough(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
         if !plan.remedies.iter().any(|it| it.id == "micro-batches") {
-            return Ok(self.run(&settled(plan, 1))?.filter(|it| it.fits));
+            return Ok(self.run(&settled(plan, 1, self.args.gpus))?.filter(|it| it.fits));
         }
         let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
         while parts <= MOST_PARTS.min(self.n_samples.unwrap_or(MOST_PARTS)) && !self.interrupted {
-            let Some(it) = self.run(&settled(plan, parts))? else { return Ok(None) };
+            let Some(it) = self.run(&settled(plan, parts, self.args.gpus))? else {
+                return Ok(None);
+            };
             if it.fits {
                 return Ok(Some(it));
             }
@@ -417,8 +425,12 @@ impl Search<'_> {
             Some(limit) => limit,
             None => self.most.saturating_sub(beside),
         };
-        for _ in 0..REPEATS {
-            let trial = self.trial(&it.plan, Stop::Steady, &trials::limit_reserved(Some(limit)))?;
+        // Of several devices the first has the largest share of most things, and each of some.
+        let gpus = it.plan.gpus().unwrap_or(1);
+        for rank in (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(|it| it % gpus) {
+            let mut settings = trials::limit_reserved(Some(limit));
+            settings.push(("PLIMSOLL_RANK", rank.to_string().into()));
+            let trial = self.trial(&it.plan, Stop::Steady, &settings)?;
             if self.interrupted {
                 return Ok(it.fits);
             }
@@ -465,13 +477,16 @@ impl Search<'_> {
 }
 
 fn is_free(id: &str) -> bool {
-    matches!(id, "fused" | "foreach" | "set-to-none" | "chunked-loss")
+    matches!(id, "fused" | "foreach" | "set-to-none" | "chunked-loss" | "bucket-view")
 }
 
 /// `plan` with the parameters that its remedies need to run.
-fn settled(plan: &Plan, parts: u64) -> Plan {
+fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
     let remedies = plan.remedies.iter().map(|it| match it.id {
         "micro-batches" => Remedy::plain(it.id).with("parts", Value::Number(parts)),
+        "zero1" | "fsdp2" | "model-parallel" => {
+            Remedy::plain(it.id).with("gpus", Value::Number(gpus.into()))
+        }
         "allocator" => Remedy::plain(it.id)
             .with("settings", Value::Text("expandable_segments:True".to_owned())),
         _ => it.clone(),

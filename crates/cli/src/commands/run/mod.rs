@@ -65,6 +65,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         (Some(path), false) => read_plan(path)?,
         (None, false) => Plan::default(),
     };
+    let ranks = ranks(args, &plan, &command)?;
     warn_if_too_little_is_free(&plan);
     let cache = Cache::open()?;
     let bundle = Bundle::unpack(&cache)?;
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         bundle: &bundle,
         session: &session,
         stop: Stop::UntilExit,
-        ranks: Ranks::All,
+        ranks,
         ghost_weights: GhostWeights::Off,
         output: ScriptOutput::Inherited,
         settings: &settings,
@@ -144,6 +145,22 @@ fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
         res.push(("PLIMSOLL_MEASURE", "1".into()));
     }
     res
+}
+
+/// One process, or one for each device of a plan for several.
+fn ranks(args: &RunArgs, plan: &Plan, command: &ScriptCommand) -> anyhow::Result<Ranks> {
+    let Some(world) = plan.gpus() else { return Ok(Ranks::All) };
+    let is_ranked = env::var("WORLD_SIZE").is_ok_and(|it| it != "1");
+    if is_ranked || !command.is_python() || command.is_launcher() {
+        anyhow::bail!(
+            "the plan is for {world} devices and starts `python train.py` once for each; leave the launcher out of the \
+             command"
+        );
+    }
+    match devices::count().filter(|it| *it < world && !args.no_gpu) {
+        Some(n) => anyhow::bail!("the plan is for {world} devices, and this machine has {n}"),
+        None => Ok(Ranks::Several { world }),
+    }
 }
 
 fn has_gpu() -> bool {

@@ -77,6 +77,11 @@ impl Sites {
         self.all.iter().map(|it| it.file.as_str())
     }
 
+    /// Whether there is a place of this kind: `distributed`, `evaluation`.
+    pub fn has(&self, what: &str) -> bool {
+        self.all(what).next().is_some()
+    }
+
     /// Every place of this kind.
     pub(crate) fn all(&self, what: &str) -> impl Iterator<Item = &Site> {
         self.all.iter().filter(move |it| it.what == what)

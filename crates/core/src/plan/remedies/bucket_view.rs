@@ -10,7 +10,7 @@ pub(super) const KIND: Kind = Kind {
     id: "bucket-view",
     what: "DistributedDataParallel keeps gradients once, as views of what it sends",
     numbers: Numbers::Same,
-    offer: Offer::Asked,
+    offer: Offer::Usual,
     change,
     page: include_str!("bucket_view.md"),
 };

@@ -11,18 +11,22 @@ mod chunked_loss;
 mod detach_losses;
 mod empty_cache;
 mod foreach;
+mod fsdp2;
 mod fused;
 mod metrics_on_cpu;
 mod micro_batches;
+mod model_parallel;
 mod no_grad_evaluation;
 mod offload;
 mod optimizer_8bit;
 mod optimizer_in_backward;
 mod optimizer_offload;
+mod parameter_offload;
 mod pure_bf16;
 mod set_to_none;
 mod sgd;
 mod tf32;
+mod zero1;
 
 use super::{
     Remedy,
@@ -82,12 +86,16 @@ pub const CATALOGUE: &[Kind] = &[
     bucket_view::KIND,
     no_grad_evaluation::KIND,
     detach_losses::KIND,
+    zero1::KIND,
+    fsdp2::KIND,
+    model_parallel::KIND,
     optimizer_in_backward::KIND,
     micro_batches::KIND,
     optimizer_8bit::KIND,
     checkpoint::KIND,
     optimizer_offload::KIND,
     offload::KIND,
+    parameter_offload::KIND,
     pure_bf16::KIND,
     adafactor::KIND,
     sgd::KIND,

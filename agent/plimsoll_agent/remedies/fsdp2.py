@@ -1,0 +1,98 @@
+"""Weights, gradients and the optimizer's state are spread over the devices: PyTorch's `fully_shard`, block by block.
+
+Each device has its share of the batch, see `spread`, and of every tensor that lives from step to step; a block's whole
+weights are there while it runs. Saves all but one share of both. Costs the weights twice and the gradients once over the
+link between devices in each step. The numbers are the same, except for dropout and batch-norm.
+
+It is done when the script makes its optimizer, which gets the shares in the place of the weights. Until then a whole
+model is on each device.
+
+Parameters: `gpus`, how many devices.
+"""
+
+import functools
+
+from plimsoll_agent.remedies.blocks import blocks_of
+from plimsoll_agent.remedies.spread import spread
+
+
+def apply(torch, parameters, places, note):
+    it = spread(torch, "fsdp2", parameters, places, note)
+    if it is None:
+        return
+    def prepare(roots):
+        instead, averaged = {}, []
+        for root in roots:
+            it.same_from_the_start(root)
+            before = [(module, name, p) for module in root.modules() for name, p in module._parameters.items() if p is not None]
+            scalars = {p for _, _, p in before if p.dim() == 0}
+            _shard(torch, it, root, scalars)
+            for module, name, p in before:
+                if p not in scalars:
+                    instead[id(p)] = module._parameters[name]
+            averaged += [p for p in scalars if p.requires_grad]
+        return instead, averaged
+
+    it.before_optimizers(prepare)
+    _clip_what_is_trained(torch, it)
+    _load(torch)
+
+
+def _shard(torch, it, root, scalars):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cuda" if torch.cuda.is_available() else "cpu", (it.world,))
+    more = {"ignored_params": scalars} if scalars else {}
+    for _, block in blocks_of(torch, root):
+        fully_shard(block, mesh=mesh, **more)
+    fully_shard(root, mesh=mesh, **more)
+
+
+def _clip_what_is_trained(torch, spread):
+    """Parameters that the script had put into a list before they were spread are found again; a norm is a plain number."""
+
+    def wrap(function):
+        @functools.wraps(function)
+        def wrapped(parameters, *args, **kwargs):
+            given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
+            result = function([spread.current(p) for p in given], *args, **kwargs)
+            return result.full_tensor() if hasattr(result, "full_tensor") else result
+
+        return wrapped
+
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        wrapped = wrap(getattr(torch.nn.utils, name))
+        setattr(torch.nn.utils, name, wrapped)
+        setattr(torch.nn.utils.clip_grad, name, wrapped)
+
+
+def _load(torch):
+    """Whole tensors that a script loads are cut into shares."""
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    def like(value, tensor):
+        if isinstance(tensor, DTensor) and isinstance(value, torch.Tensor) and not isinstance(value, DTensor):
+            if value.shape == tensor.shape:
+                return distribute_tensor(value.to(tensor.device), tensor.device_mesh, tensor.placements)
+        return value
+
+    load_model, load_optimizer = torch.nn.Module.load_state_dict, torch.optim.Optimizer.load_state_dict
+
+    @functools.wraps(load_model)
+    def load_state_dict(self, state_dict, *args, **kwargs):
+        own = self.state_dict()
+        if any(isinstance(it, DTensor) for it in own.values()):
+            state_dict = {name: like(value, own.get(name)) for name, value in state_dict.items()}
+        return load_model(self, state_dict, *args, **kwargs)
+
+    @functools.wraps(load_optimizer)
+    def load_optimizer_state(self, state_dict):
+        load_optimizer(self, state_dict)
+        for parameter, state in self.state.items():
+            if isinstance(parameter, DTensor):
+                for name, value in state.items():
+                    state[name] = like(value, parameter)
+
+    torch.nn.Module.load_state_dict = load_state_dict
+    torch.optim.Optimizer.load_state_dict = load_optimizer_state

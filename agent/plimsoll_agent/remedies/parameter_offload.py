@@ -1,0 +1,256 @@
+"""The weights of blocks wait in pinned memory of the host and come to the device for one block at a time.
+
+Saves the weights of all blocks but one or two; costs two copies of them to the device in each step, forward and backward,
+and one each way when they are updated. The numbers are the same. While they are away weights are NaN on the device,
+so that nobody takes them for what they are not; what a script saves and loads is the real ones.
+
+Parameters: `chunk`, in bytes of weights that are updated together (64 MiB unless given).
+"""
+
+import contextlib
+import functools
+import weakref
+
+from plimsoll_agent.remedies import CannotApply, split
+from plimsoll_agent.remedies.blocks import blocks_of
+from plimsoll_agent.remedies.host import Host
+from plimsoll_agent.remedies.optimizer_offload import chunks
+
+
+def apply(torch, parameters, places, note):
+    away = Away(torch)
+    prepared = weakref.WeakSet()
+    most = parameters.get("chunk", 64 << 20)
+
+    def around(module, call, args, kwargs):
+        if places.is_training(module) and module not in prepared:
+            prepared.add(module)
+            blocks = blocks_of(torch, module)
+            places.recording.write("blocks", names=[name for name, _ in blocks])
+            if not blocks:
+                raise CannotApply(
+                    "plimsoll: the remedy parameter-offload does not suit %s: no repeated blocks were found in it"
+                    % type(module).__name__
+                )
+            for block, its_own in own_parameters(module, [block for _, block in blocks]):
+                away.add(block, its_own)
+        return call(*args, **kwargs)
+
+    places.around_call(around)
+    _update_in_chunks(torch, away, most)
+    _save_and_load(torch, away)
+
+
+def own_parameters(root, blocks):
+    """(block, its parameters that no other block and nothing outside has)."""
+    inside = {id(block): {id(it) for it in block.modules()} for block in blocks}
+    anywhere = set().union(*inside.values())
+    counts = {}
+    for block in blocks:
+        for it in block.parameters():
+            counts[id(it)] = counts.get(id(it), 0) + 1
+    for module in root.modules():
+        if id(module) not in anywhere:
+            for it in module._parameters.values():
+                counts[id(it)] = 2
+    return [(block, [it for it in block.parameters() if counts[id(it)] == 1]) for block in blocks]
+
+
+class Kept:
+    """The weights of one block."""
+
+    def __init__(self, parameters):
+        self.parameters = parameters
+        self.waits_for = set()
+        # A weight without gradient may be needed after the last gradient of its block is there.
+        self.all_train = all(it.requires_grad for it in parameters)
+
+
+class Away:
+    """The weights of blocks, here and away."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._host = Host(torch)
+        self._blocks = weakref.WeakKeyDictionary()
+        self._classes = set()
+        self._block_of = {}
+        self._on_host = {}
+        # Those that are here, with the version that is on the host; none if nothing is.
+        self._here = {}
+        self._in_backward = []
+
+    def add(self, block, parameters):
+        """From now on these are here only when they are needed."""
+        kept = self._blocks[block] = Kept(parameters)
+        for it in parameters:
+            self._block_of[id(it)] = kept
+            self._here[id(it)] = None
+            if kept.all_train:
+                it.register_post_accumulate_grad_hook(self._has_gradient)
+        self.send(parameters)
+        self._wrap(type(block))
+
+    def on_host(self, parameter):
+        """What is kept of it; None if it is not one of these."""
+        self.send([parameter])
+        return self._on_host.get(id(parameter))
+
+    def fetch(self, parameters):
+        """Those of these that are away come; answers which."""
+        came = [it for it in parameters if id(it) in self._block_of and id(it) not in self._here]
+        for it in came:
+            host = self._on_host[id(it)]
+            it.data = self._host.fetch(host, it.device) if host.device != it.device else host.clone()
+            self._here[id(it)] = it._version
+        return came
+
+    def send(self, parameters):
+        """And go again."""
+        torch = self._torch
+        with torch.no_grad():
+            for it in parameters:
+                if id(it) not in self._here:
+                    continue
+                if self._here.pop(id(it)) != it._version:
+                    before = self._on_host.get(id(it))
+                    self._on_host[id(it)] = self._host.send(it.detach(), before)
+                it.data = torch.full((), float("nan"), dtype=it.dtype, device=it.device).expand(it.shape)
+
+    def _wrap(self, kind):
+        if kind in self._classes:
+            return
+        self._classes.add(kind)
+        torch, original, blocks = self._torch, kind.forward, self._blocks
+
+        @functools.wraps(original)
+        def forward(block, *args, **kwargs):
+            kept = blocks.get(block)
+            if kept is None:
+                return original(block, *args, **kwargs)
+            came = self.fetch(kept.parameters)
+            try:
+                with self._views_kept_as_places(kept):
+                    output = original(block, *args, **kwargs)
+            finally:
+                self.send(came)  # Not what a call around this one needs.
+            if torch._C._current_graph_task_id() == -1:
+                self._expect_backward(kept, output)
+            return output
+
+        kind.forward = forward
+
+    def _views_kept_as_places(self, kept):
+        """Unless somebody else decides what is kept: a checkpoint around this block, which keeps nothing of it."""
+        torch = self._torch
+        if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+            return contextlib.nullcontext()
+        return torch.autograd.graph.saved_tensors_hooks(functools.partial(self._pack, kept), self._unpack)
+
+    def _pack(self, kept, tensor):
+        """A view of a weight is kept as where it is in the weight, which will be elsewhere."""
+        if type(tensor) is not self._torch.Tensor and not isinstance(tensor, self._torch.nn.Parameter):
+            return tensor
+        if tensor.layout is self._torch.strided:
+            start = tensor.untyped_storage().data_ptr()
+            for it in kept.parameters:
+                if it.dtype == tensor.dtype and start and it.untyped_storage().data_ptr() == start:
+                    return it, tensor.size(), tensor.stride(), tensor.storage_offset()
+        return tensor
+
+    def _unpack(self, packed):
+        if isinstance(packed, self._torch.Tensor):
+            return packed
+        it, size, stride, offset = packed
+        self.fetch([it])  # It is here already, unless the graph is walked in an order of its own.
+        return it.detach().as_strided(size, stride, offset)
+
+    def _expect_backward(self, kept, output):
+        torch = self._torch
+        outputs = [it for it in split.tensors_in(torch, output) if it.requires_grad]
+        if torch.is_grad_enabled() and outputs:
+            for it in outputs:
+                it.register_hook(functools.partial(self._backward_begins, kept))
+
+    def _backward_begins(self, kept, gradient):
+        if kept in self._in_backward:
+            return
+        if not self._in_backward:
+            self._torch.autograd.Variable._execution_engine.queue_callback(self._backward_ends)
+        self.fetch(kept.parameters)
+        self._in_backward.append(kept)
+        kept.waits_for = {id(it) for it in kept.parameters} if kept.all_train else set()
+        # Blocks whose end is not seen: two later they are over.
+        for earlier in self._in_backward[:-2]:
+            if not earlier.all_train:
+                self.send(earlier.parameters)
+
+    def _has_gradient(self, parameter):
+        kept = self._block_of[id(parameter)]
+        kept.waits_for.discard(id(parameter))
+        if kept in self._in_backward and not kept.waits_for:
+            self.send(kept.parameters)
+
+    def _backward_ends(self):
+        for kept in self._in_backward:
+            self.send(kept.parameters)
+        self._in_backward.clear()
+
+
+def _update_in_chunks(torch, away, most):
+    optimizer_class = torch.optim.Optimizer
+    hook_step = optimizer_class.profile_hook_step
+
+    def in_chunks(step):
+        """The bare `step` of a class, so that what PyTorch hooks to a step is called once."""
+
+        @functools.wraps(step)
+        def stepped(optimizer, closure=None):
+            if isinstance(optimizer, torch.optim.LBFGS):
+                raise CannotApply("plimsoll: the remedy parameter-offload does not suit L-BFGS, whose state is one whole")
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            groups = optimizer.param_groups
+            try:
+                for group, chunk in chunks(groups, most):
+                    here = away.fetch(chunk)
+                    optimizer.param_groups = [dict(group, params=chunk)]
+                    step(optimizer)
+                    away.send(here)
+            finally:
+                optimizer.param_groups = groups
+            return loss
+
+        return stepped
+
+    optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(in_chunks(step)))
+
+
+def _save_and_load(torch, away):
+    module_class = torch.nn.Module
+    state_dict, load = module_class.state_dict, module_class.load_state_dict
+
+    @functools.wraps(state_dict)
+    def whole(self, *args, **kwargs):
+        res = state_dict(self, *args, **kwargs)
+        if args or kwargs.get("destination") is not None:  # A part, called for the whole.
+            return res
+        prefix = kwargs.get("prefix", "")
+        for name, it in self.named_parameters(remove_duplicate=False):
+            kept = away.on_host(it) if prefix + name in res else None
+            if kept is not None:
+                res[prefix + name] = torch.empty_like(kept, device="cpu") if kept.is_meta else kept.clone()
+        return res
+
+    @functools.wraps(load)
+    def load_state_dict(self, *args, **kwargs):
+        here = away.fetch(list(self.parameters()))
+        try:
+            return load(self, *args, **kwargs)
+        finally:
+            away.send(here)
+
+    module_class.state_dict = whole
+    module_class.load_state_dict = load_state_dict

@@ -1,0 +1,102 @@
+"""Each device keeps the optimizer's state of its part of the parameters, updates these and sends them to the others.
+
+Saves all but one share of what the optimizer keeps, and of the activations: each device has its share of the batch, see
+`spread`. Costs the gradients and the parameters over the link between devices in each step. The numbers are the same,
+except for dropout and batch-norm.
+
+Parameters: `gpus`, how many devices.
+"""
+
+import functools
+
+from plimsoll_agent.remedies import CannotApply
+from plimsoll_agent.remedies.spread import spread
+
+
+def apply(torch, parameters, places, note):
+    it = spread(torch, "zero1", parameters, places, note)
+    if it is None:
+        return
+
+    def prepare(roots):
+        averaged = []
+        for root in roots:
+            it.same_from_the_start(root)
+            averaged += [p for p in root.parameters() if p.requires_grad]
+        return {}, averaged
+
+    it.before_optimizers(prepare)
+    _share_steps(torch, it)
+
+
+def owners(params, world):
+    """Which rank keeps the state of each parameter: the largest first, each to who has least."""
+    load, res = [0] * world, {}
+    for number in sorted(range(len(params)), key=lambda i: (-params[i].numel(), i)):
+        owner = load.index(min(load))
+        load[owner] += params[number].numel()
+        res[id(params[number])] = owner
+    return res
+
+
+def _share_steps(torch, it):
+    optimizer_class = torch.optim.Optimizer
+    hook_step, state_dict, load = (
+        optimizer_class.profile_hook_step,
+        optimizer_class.state_dict,
+        optimizer_class.load_state_dict,
+    )
+    dist = torch.distributed
+
+    def owner_of(optimizer):
+        return owners([p for group in optimizer.param_groups for p in group["params"]], it.world)
+
+    def shared(step):
+        """The bare `step` of a class, so that what PyTorch hooks to a step is called once."""
+
+        @functools.wraps(step)
+        def stepped(optimizer, closure=None):
+            if isinstance(optimizer, torch.optim.LBFGS):
+                raise CannotApply("plimsoll: the remedy zero1 does not suit L-BFGS, whose state is one whole")
+            loss = None
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
+            owner, groups = owner_of(optimizer), optimizer.param_groups
+            mine = [dict(g, params=[p for p in g["params"] if owner[id(p)] == it.rank]) for g in groups]
+            try:
+                optimizer.param_groups = [g for g in mine if g["params"]]
+                if optimizer.param_groups:
+                    step(optimizer)
+            finally:
+                optimizer.param_groups = groups
+            with torch.no_grad():
+                sent = [p for g in groups for p in g["params"] if p.grad is not None]
+                for work in [dist.broadcast(p.data, owner[id(p)], async_op=True) for p in sent]:
+                    work.wait()
+            return loss
+
+        return stepped
+
+    @functools.wraps(state_dict)
+    def whole_state_dict(optimizer):
+        """The state of all parameters, from who keeps it; on the host, where there is room for it."""
+        mine = state_dict(optimizer)
+        on_host = {
+            number: {k: v.cpu() if isinstance(v, torch.Tensor) else v for k, v in state.items()}
+            for number, state in mine["state"].items()
+        }
+        parts = [None] * it.world
+        dist.all_gather_object(parts, on_host)
+        return dict(mine, state={k: v for part in parts for k, v in part.items()})
+
+    @functools.wraps(load)
+    def load_state_dict(optimizer, *args, **kwargs):
+        load(optimizer, *args, **kwargs)
+        owner = owner_of(optimizer)
+        for parameter in [p for p in optimizer.state if owner.get(id(p)) != it.rank]:
+            del optimizer.state[parameter]
+
+    optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(shared(step)))
+    optimizer_class.state_dict = whole_state_dict
+    optimizer_class.load_state_dict = load_state_dict

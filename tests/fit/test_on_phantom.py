@@ -1,0 +1,129 @@
+"""Remedies on the phantom: that they take away what they say, where a program has that."""
+
+import importlib.util
+import json
+
+import pytest
+from harness import PYTHON, binary
+
+WIDE = """
+import torch
+with torch.device("cuda"):
+    model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(16)))
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(5):
+    optimizer.zero_grad()
+    model(torch.randn(64, 2048, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+"""
+WEIGHTS = 16 * (2048 * 2048 + 2048) * 4
+
+
+def reports(plimsoll, program, remedies, options=("--gpu", "a100-40g")):
+    """Without and with them: a table of the plan for each."""
+    plimsoll.script(program)
+    tables = ["[[remedy]]\n" + "".join("%s = %s\n" % (k, json.dumps(v)) for k, v in it.items()) for it in remedies]
+    (plimsoll.folder / "plan.toml").write_text("version = 1\n" + "".join(tables))
+    command = (PYTHON, "train.py")
+    plain = plimsoll.predict(*command, options=options)
+    changed = plimsoll.predict(binary(), "run", "--plan", "plan.toml", "--", *command, options=options)
+    assert (plain.code, changed.code) == (0, 0), (plain, changed)
+    return plain.report, changed.report
+
+
+def saved(reports, key="peak_allocated_bytes"):
+    plain, changed = reports
+    return plain[key] - changed[key]
+
+
+def test_the_optimizers_state_is_not_on_the_device(plimsoll):
+    """All of it but what 64 MiB of weights have; AdamW's update of a few at a time is smaller too."""
+    remedies = [{"id": "optimizer-offload"}]
+    assert 2 * WEIGHTS - (160 << 20) <= saved(reports(plimsoll, WIDE, remedies)) <= 3 * WEIGHTS
+
+
+BLOCKS = """
+import torch
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(2048, 2048)
+    def forward(self, x):
+        return self.inner(x)
+with torch.device("cuda"):
+    model = torch.nn.Sequential(*(Block() for _ in range(16)))
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(5):
+    optimizer.zero_grad()
+    model(torch.randn(64, 2048, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_weights_are_not_on_the_device(plimsoll):
+    """All but those of a block or two; gradients are, and with the optimizer's state away they are nearly all there is."""
+    both = [{"id": "parameter-offload"}, {"id": "optimizer-offload"}]
+    plain, changed = reports(plimsoll, BLOCKS, both)
+    assert saved((plain, changed)) >= 3 * WEIGHTS - (260 << 20)
+    assert changed["peak_allocated_bytes"] <= WEIGHTS + (300 << 20), changed["peak_allocated_bytes"]
+
+
+def test_blocks_on_two_devices(plimsoll):
+    """Half of everything on each, in one process."""
+    plan = [{"id": "model-parallel", "gpus": 2}]
+    plain, changed = reports(plimsoll, BLOCKS, plan)
+    whole = 4 * WEIGHTS
+    assert saved((plain, changed)) >= 0.45 * whole
+    assert changed["peak_allocated_bytes"] >= 0.45 * whole
+
+
+DISTRIBUTED = """
+import os, torch
+torch.distributed.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+with torch.device("cuda"):
+    model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(16)))
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(5):
+    optimizer.zero_grad()
+    model(torch.randn(64, 2048, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_gradients_are_there_once(plimsoll):
+    options = ("--gpu", "a100-40g", "--world-size", "2")
+    assert saved(reports(plimsoll, DISTRIBUTED, [{"id": "bucket-view"}], options)) == pytest.approx(WEIGHTS, rel=0.1)
+
+
+EVALUATES = """
+import torch
+model = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for size in (50_000, 60_000, 60_000, 60_000, 60_000):
+    model.eval()
+    with torch.no_grad():
+        model(torch.randn(40_000, 1024, device="cuda"))
+    model.train()
+    optimizer.zero_grad()
+    model(torch.randn(size, 1024, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("after", ["evaluation", "forward", "backward", "step"])
+def test_memory_that_nothing_uses_is_given_back(plimsoll, after):
+    """What evaluation took is too small for training, and what the first step took for the second."""
+    plain, changed = reports(plimsoll, EVALUATES, [{"id": "empty-cache", "after": after}])
+    assert changed["peak_allocated_bytes"] == plain["peak_allocated_bytes"]
+    least = (100 << 20) if after != "forward" else 0  # In the middle of a step there is less to give back.
+    assert plain["peak_reserved_bytes"] - changed["peak_reserved_bytes"] >= least
+
+
+@pytest.mark.skipif(
+    not any(map(importlib.util.find_spec, ("torchao", "bitsandbytes"))), reason="no package has 8-bit optimizers"
+)
+def test_the_optimizers_state_is_in_8_bits(plimsoll):
+    """Two bytes for each weight instead of eight."""
+    assert saved(reports(plimsoll, WIDE, [{"id": "optimizer-8bit"}])) >= 1.2 * WEIGHTS
