@@ -11,6 +11,7 @@ pub(crate) mod origins;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 pub(crate) mod timeline;
+mod tuning;
 mod verdict;
 
 pub use answer::{
@@ -19,6 +20,7 @@ pub use answer::{
 };
 pub use notes::Note;
 pub use order::depends_on_order;
+pub use tuning::{Tuned, Tuning, tunings};
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -116,7 +116,7 @@ pub fn text(it: &Proposal) -> String {
             let _ = writeln!(res, "\n{also} by hand:");
         }
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
-        for line in kind.snippet().lines() {
+        for line in remedy.snippet().lines() {
             let _ = writeln!(res, "      {line}");
         }
     }

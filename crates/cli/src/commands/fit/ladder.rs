@@ -15,9 +15,8 @@ pub(super) fn rungs(
     has_8bit: bool,
     may: impl Fn(&str) -> bool,
 ) -> Vec<Vec<&'static str>> {
-    let all: [&[&'static str]; 16] = [
+    let all: [&[&'static str]; 15] = [
         &[],
-        &["allocator"],
         &["autocast"],
         &["micro-batches"],
         &["optimizer-in-backward"],

@@ -6,13 +6,14 @@ mod ladder;
 mod plans;
 mod ranking;
 mod template;
+mod tuning;
 
 use std::io::Write;
 
 use plimsoll_core::{cards::Card, units::Bytes};
 
-pub(crate) use self::plans::settings;
 use self::template::Template;
+pub(crate) use self::tuning::settings;
 use crate::{cli::FitArgs, commands::predict, exit::Exit};
 
 pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {

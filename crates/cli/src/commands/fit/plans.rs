@@ -20,13 +20,14 @@ use super::{
     Template, ladder, limit,
     ranking::{self, Candidate},
     template,
+    tuning::settings,
 };
 use crate::{
     cli::FitArgs,
     exit::Exit,
     launch::{Setting, Stop},
     sink::Sink,
-    trials::{self, ALLOC_CONF, Trial, Trials},
+    trials::{self, Trial, Trials},
 };
 
 /// More than any card: what a run takes is to be seen, not where it ends.
@@ -144,7 +145,7 @@ fn row(it: &Candidate) -> view::Row {
 }
 
 pub(super) struct Search<'a> {
-    args: &'a FitArgs,
+    pub(super) args: &'a FitArgs,
     words: &'a [OsString],
     pub(super) trials: Trials,
     pub(super) most: Bytes,
@@ -234,19 +235,21 @@ impl Search<'_> {
     /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
     fn strong_enough(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
         if !plan.remedies.iter().any(|it| it.id == "micro-batches") {
-            return Ok(self.run(&settled(plan, 1))?.filter(|it| it.fits));
+            let Some(it) = self.run(&settled(plan, 1))? else { return Ok(None) };
+            return self.tuned(it);
         }
         let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
         while parts <= MOST_PARTS.min(self.n_samples.unwrap_or(MOST_PARTS)) && !self.interrupted {
             let Some(it) = self.run(&settled(plan, parts))? else { return Ok(None) };
-            if it.fits {
+            let needs = it.needs;
+            if let Some(it) = self.tuned(it)? {
                 return Ok(Some(it));
             }
             // More parts no longer help: what is left is not the batch's.
-            if before.is_some_and(|before| before.0 / 100 * 98 < it.needs.0) {
+            if before.is_some_and(|before| before.0 / 100 * 98 < needs.0) {
                 return Ok(None);
             }
-            before = Some(it.needs);
+            before = Some(needs);
             parts *= 2;
         }
         Ok(None)
@@ -309,7 +312,7 @@ impl Search<'_> {
         Ok(it)
     }
 
-    fn may(&self, id: &str) -> bool {
+    pub(super) fn may(&self, id: &str) -> bool {
         let Some(kind) = find(id) else { return false };
         let args = self.args;
         let is_named = args.allow.iter().any(|it| it == id);
@@ -338,7 +341,8 @@ impl Search<'_> {
         }
         let ran = trial.failure.is_none() && trial.n_ooms == 0;
         let failure = trial.failure.clone();
-        let it = self.candidate(plan.clone(), trial.prediction);
+        let mut it = self.candidate(plan.clone(), trial.prediction.clone());
+        it.tunings = self.tunings(plan, &trial, it.needs);
         let said = match failure {
             Some(why) => why,
             None if it.fits => format!("fits, needs {}", it.needs),
@@ -368,6 +372,7 @@ impl Search<'_> {
         more: &[Setting],
     ) -> anyhow::Result<Trial> {
         let mut settings = settings(plan);
+        settings.extend(self.limit_of_allocator(plan));
         settings.extend(more.iter().cloned());
         let trial = self.trials.run(self.words, &settings, stop)?;
         self.interrupted |= trial.interrupted.is_some();
@@ -380,7 +385,8 @@ impl Search<'_> {
             Numbers::Statistics if self.exact_parts => Numbers::Same,
             other => other,
         };
-        Candidate { fits: needs <= self.most, plan, prediction, needs, numbers, time: None }
+        let (fits, time, tunings) = (needs <= self.most, None, Vec::new());
+        Candidate { fits, plan, prediction, needs, numbers, time, tunings }
     }
 
     /// What it needs of what is limited, with the allowance for what a phantom cannot know.
@@ -472,23 +478,7 @@ fn is_free(id: &str) -> bool {
 fn settled(plan: &Plan, parts: u64) -> Plan {
     let remedies = plan.remedies.iter().map(|it| match it.id {
         "micro-batches" => Remedy::plain(it.id).with("parts", Value::Number(parts)),
-        "allocator" => Remedy::plain(it.id)
-            .with("settings", Value::Text("expandable_segments:True".to_owned())),
         _ => it.clone(),
     });
     Plan::of(remedies.collect())
-}
-
-/// What the script's environment has more for `plan`.
-pub(crate) fn settings(plan: &Plan) -> Vec<Setting> {
-    let mut res = Vec::new();
-    if !plan.remedies.is_empty() {
-        res.push(("PLIMSOLL_PLAN", plan.for_agent().into()));
-    }
-    if let Some(conf) = plan.alloc_conf() {
-        let own = std::env::var(ALLOC_CONF).ok().filter(|it| !it.is_empty());
-        // What the user set stays, except where the plan says otherwise.
-        res.push((ALLOC_CONF, own.map_or(conf.to_owned(), |own| format!("{own},{conf}")).into()));
-    }
-    res
 }
