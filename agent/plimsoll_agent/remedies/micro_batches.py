@@ -43,7 +43,7 @@ def apply(torch, parameters, places, note):
             if way is None:
                 way = ways[module] = _way(torch, module, call, args, kwargs, whole)
                 _warn_of_batch_norm(torch, module, note)
-                places.recording.write("split", samples=whole, loss=way.has_loss, exact=_is_exact(torch, module))
+                places.recording.write("split", samples=whole, loss=way.has_loss, exact=is_exact(torch, module))
             size = -(-whole // parts)
             bounds = [(start, min(start + size, whole)) for start in range(0, whole, size)]
             run = _accumulated if way.has_loss else _recomputed
@@ -250,7 +250,7 @@ def _as_a_sum(kwargs, whole, start, end):
     return 1.0
 
 
-def _is_exact(torch, module):
+def is_exact(torch, module):
     """Whether parts of a batch give the very numbers of the whole."""
     modules = list(module.modules())
     dropout = any(isinstance(it, torch.nn.modules.dropout._DropoutNd) and it.p > 0 for it in modules)

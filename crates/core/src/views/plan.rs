@@ -68,8 +68,9 @@ pub fn text(it: &Proposal) -> String {
         let _ = writeln!(
             res,
             "FITS as it is: needs {} of {limit} {what} ({card}), {spare} to spare\n\
-             no plan is needed; for the largest batch, see --find-max",
-            as_it_is.needs,
+             no plan is needed; for the largest batch, see --find-max\n\n\
+             To have its first step on the GPU compared with this run:\n    {}",
+            as_it_is.needs, it.run_line,
         );
         return res;
     }
@@ -132,13 +133,18 @@ pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
     let time = row.time.map_or_else(String::new, |it| {
         format!(", about {:.2} times the step time (estimated)", it.estimate)
     });
+    let without = if it.fits_as_it_is {
+        "The script fits as it is: nothing is changed, and its first step is compared.".to_owned()
+    } else {
+        format!("Without it the script takes {} of the device.", it.as_it_is.peak.device)
+    };
     vec![
         format!("Made by `plimsoll fit` for {} with {} {}.", it.card, it.limit, it.what),
         format!(
             "On the phantom it allocated {}, reserved {} and took {} of the device{time}.",
             row.peak.allocated, row.peak.reserved, row.peak.device
         ),
-        format!("Without it the script takes {} of the device.", it.as_it_is.peak.device),
+        without,
         format!("    {}", it.run_line),
     ]
 }

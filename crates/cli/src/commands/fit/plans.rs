@@ -39,6 +39,12 @@ const ENOUGH: usize = 3;
 /// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
 const REPEATS: usize = 2;
 
+/// They cost no time worth telling.
+const FREE: [&str; 6] =
+    ["fused", "foreach", "set-to-none", "chunked-loss", "inplace-activations", "attention"];
+/// Remedies that only some programs have a use for; the agent says which.
+const OF_SOME: [&str; 4] = ["optimizer-8bit", "channels-last", "inplace-activations", "attention"];
+
 pub(super) fn run(
     args: &FitArgs,
     template: &Template,
@@ -62,12 +68,12 @@ pub(super) fn run(
         words: &words,
         trials,
         most,
-        exact_parts: false,
+        exact: false,
         n_blocks: None,
         n_samples: None,
         tried: Vec::new(),
         sites: Sites::default(),
-        has_8bit: false,
+        suited: Vec::new(),
         interrupted: false,
     };
     let (plain, failure) = search.plain()?;
@@ -104,8 +110,9 @@ pub(super) fn run(
         seconds: started.elapsed().as_secs_f64(),
         interrupted: search.interrupted,
     };
-    if let Some(best) = found.first() {
-        let head = view::file_head(&proposal, &proposal.plans[0]);
+    // A script that fits has a plan, too: without remedies, and with the first step to compare the real one with.
+    if let Some(best) = found.first().or(Some(&plain).filter(|it| it.fits)) {
+        let head = view::file_head(&proposal, &row(best));
         let predicted_reserved = Some(best.prediction.peak.reserved);
         let first_step = best.prediction.first_step_facts.clone();
         let kept = Plan { predicted_reserved, first_step, ..best.plan.clone() };
@@ -149,16 +156,16 @@ pub(super) struct Search<'a> {
     words: &'a [OsString],
     pub(super) trials: Trials,
     pub(super) most: Bytes,
-    /// Parts of a batch give the numbers of the whole: no dropout, no batch-norm.
-    exact_parts: bool,
+    /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
+    exact: bool,
     /// The blocks of the model, once it was seen to have any.
     n_blocks: Option<u64>,
     n_samples: Option<u64>,
     tried: Vec<Candidate>,
     /// Where in the script a person would change something.
     sites: Sites,
-    /// A package with 8-bit optimizers is installed.
-    has_8bit: bool,
+    /// What the agent says of the remedies that are not for every program: its line of places.
+    suited: Vec<String>,
     pub(super) interrupted: bool,
 }
 
@@ -169,7 +176,8 @@ impl Search<'_> {
         let trial = self.trial(&Plan::default(), Stop::Steady, &sites)?;
         let noted = trial.noted("sites");
         self.sites = noted.and_then(Sites::read).unwrap_or_default();
-        self.has_8bit = noted.is_some_and(|it| it["optimizers"].is_string());
+        let suits = noted.and_then(|it| it["suits"].as_array()).into_iter().flatten();
+        self.suited = suits.filter_map(|it| it.as_str().map(str::to_owned)).collect();
         let failure = trial.failure.clone();
         Ok((self.candidate(Plan::default(), trial.prediction), failure))
     }
@@ -178,7 +186,7 @@ impl Search<'_> {
     fn plans(&mut self) -> anyhow::Result<Vec<Candidate>> {
         let mut found: Vec<Candidate> = Vec::new();
         let free = self.free()?;
-        for stronger in ladder::rungs(self.trials.card(), self.has_8bit, |it| self.may(it)) {
+        for stronger in ladder::rungs(self.trials.card(), |it| self.suits(it), |it| self.may(it)) {
             let is_enough = ENOUGH <= found.len()
                 || !found.is_empty() && stronger.contains(&"offload")
                 || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
@@ -212,16 +220,16 @@ impl Search<'_> {
     /// most programs bear them; one by one only where that does not run.
     fn free(&mut self) -> anyhow::Result<Vec<Remedy>> {
         let update = if self.may("fused") { "fused" } else { "foreach" };
-        let all = [update, "set-to-none", "chunked-loss"];
-        let together: Vec<Remedy> =
-            all.into_iter().filter(|it| self.may(it)).map(Remedy::plain).collect();
+        let all = [update, "set-to-none", "chunked-loss", "inplace-activations", "attention"];
+        let all = all.into_iter().filter(|it| self.may(it) && self.suits(it));
+        let together: Vec<Remedy> = all.map(Remedy::plain).collect();
         if 1 < together.len() && self.run(&Plan::of(together.clone()))?.is_some() {
             return Ok(together);
         }
         let mut res: Vec<Remedy> = Vec::new();
-        for id in ["fused", "foreach", "set-to-none", "chunked-loss"] {
+        for id in FREE {
             let other_form = id == "foreach" && res.iter().any(|it| it.id == "fused");
-            if !self.may(id) || other_form || self.interrupted {
+            if !self.may(id) || !self.suits(id) || other_form || self.interrupted {
                 continue;
             }
             let plan = Plan::of(vec![Remedy::plain(id)]);
@@ -325,6 +333,10 @@ impl Search<'_> {
         is_allowed && !args.forbid.iter().any(|it| it == id) && (keeps || !args.keep_numerics)
     }
 
+    fn suits(&self, id: &str) -> bool {
+        !OF_SOME.contains(&id) || self.suited.iter().any(|it| it == id)
+    }
+
     /// Runs `plan`; nothing if the script does not bear it.
     pub(super) fn run(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
         if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
@@ -336,8 +348,11 @@ impl Search<'_> {
             self.n_blocks = u64::try_from(n.len()).ok().filter(|it| 1 < *it);
         }
         if let Some(split) = trial.noted("split") {
-            self.exact_parts = split["exact"] == true;
+            self.exact = split["exact"] == true;
             self.n_samples = split["samples"].as_u64();
+        }
+        if let Some(it) = trial.noted("exact") {
+            self.exact = it["exact"] == true;
         }
         let ran = trial.failure.is_none() && trial.n_ooms == 0;
         let failure = trial.failure.clone();
@@ -382,7 +397,7 @@ impl Search<'_> {
     fn candidate(&self, plan: Plan, prediction: Prediction) -> Candidate {
         let needs = self.needs(&prediction);
         let numbers = match plan.numbers() {
-            Numbers::Statistics if self.exact_parts => Numbers::Same,
+            Numbers::Statistics if self.exact => Numbers::Same,
             other => other,
         };
         let (fits, time, tunings) = (needs <= self.most, None, Vec::new());
@@ -471,7 +486,7 @@ impl Search<'_> {
 }
 
 fn is_free(id: &str) -> bool {
-    matches!(id, "fused" | "foreach" | "set-to-none" | "chunked-loss")
+    FREE.contains(&id)
 }
 
 /// `plan` with the parameters that its remedies need to run.

@@ -3,15 +3,18 @@
 
 mod adafactor;
 mod allocator;
+mod attention;
 mod autocast;
 mod autocast_fp16;
 mod bucket_view;
+mod channels_last;
 mod checkpoint;
 mod chunked_loss;
 mod detach_losses;
 mod empty_cache;
 mod foreach;
 mod fused;
+mod inplace_activations;
 mod metrics_on_cpu;
 mod micro_batches;
 mod no_grad_evaluation;
@@ -76,6 +79,9 @@ pub const CATALOGUE: &[Kind] = &[
     fused::KIND,
     set_to_none::KIND,
     chunked_loss::KIND,
+    inplace_activations::KIND,
+    attention::KIND,
+    channels_last::KIND,
     autocast::KIND,
     autocast_fp16::KIND,
     foreach::KIND,
