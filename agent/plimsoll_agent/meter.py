@@ -85,7 +85,7 @@ class Meter:
                     kind, flops, times = _recurrent(function, args)
                 elif packet in flop_registry:
                     flops = flop_registry[packet](*args, **kwargs, out_val=result)
-                    kind = "convolution" if "conv" in name else "attention" if "attention" in name else "matmul"
+                    kind = _convolution(torch, inputs) if "conv" in name else "attention" if "attention" in name else "matmul"
                     size = sum(_bytes(it) for it in inputs + outputs)
                 elif name in _GATHERING:
                     kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
@@ -101,6 +101,15 @@ class Meter:
                 return result
 
         return Counting()
+
+
+def _convolution(torch, inputs):
+    """With the channels last cuDNN need not bring them there."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    image = max(inputs, key=lambda it: it.numel())
+    form = formats.get(image.dim())
+    last = form is not None and image.is_contiguous(memory_format=form) and not image.is_contiguous()
+    return "convolution-last" if last else "convolution"
 
 
 def _bytes(tensor):
@@ -127,6 +136,6 @@ def _recurrent(function, args):
 
 def _may_be_tf32(torch, kind):
     """Whether products of float32 may use the tensor cores' shorter mantissa: convolutions do, unless told not to."""
-    if kind in ("convolution", "recurrent"):
+    if kind in ("convolution", "convolution-last", "recurrent"):
         return torch.backends.cudnn.allow_tf32
     return kind == "matmul" and torch.backends.cuda.matmul.allow_tf32

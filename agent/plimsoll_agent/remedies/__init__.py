@@ -60,6 +60,10 @@ def apply(torch, plan, recording):
     from plimsoll_agent.remedies.places import Places
 
     places = Places(torch, recording)
+    if os.environ.get("PLIMSOLL_WORST_SEQ"):
+        from plimsoll_agent import worst_sequence
+
+        worst_sequence.apply(torch, os.environ["PLIMSOLL_WORST_SEQ"], places, recording)
     if os.environ.get("PLIMSOLL_SITES"):
         from plimsoll_agent.remedies import sites
 

@@ -282,7 +282,7 @@ pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
 
 /// Whether a line of the agent's notes is about a plan: most are long and about something else.
 fn is_ours(line: &[u8]) -> bool {
-    ["blocks", "block-memory", "block-work", "work", "split", "exact", "sites"]
+    ["blocks", "block-memory", "block-work", "work", "split", "exact", "worst", "sites"]
         .iter()
         .any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
 }

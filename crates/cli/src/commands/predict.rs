@@ -36,6 +36,7 @@ use crate::{
     },
     python, record,
     sink::Sink,
+    worst_sequence::WorstSequence,
 };
 
 /// Widths that a report is made for; a terminal between them gets its own.
@@ -192,6 +193,7 @@ fn run_script(
     };
     let mut progress = (!args.quiet && io::stderr().is_terminal())
         .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
+    let settings: Vec<_> = args.worst_seq.map(WorstSequence::setting).into_iter().collect();
     let launch = Launch {
         command,
         bundle: &bundle,
@@ -200,7 +202,7 @@ fn run_script(
         ranks,
         ghost_weights: args.ghost_weights,
         output,
-        settings: &[],
+        settings: &settings,
         device: Device::Phantom,
     };
     let ended =

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod find_max;
+mod free;
 mod ladder;
 mod plans;
 mod ranking;

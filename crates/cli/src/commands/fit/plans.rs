@@ -17,10 +17,11 @@ use plimsoll_core::{
 };
 
 use super::{
-    Template, ladder, limit,
+    Template,
+    free::is_free,
+    ladder, limit,
     ranking::{self, Candidate},
     template,
-    tuning::settings,
 };
 use crate::{
     cli::FitArgs,
@@ -28,6 +29,7 @@ use crate::{
     launch::{Setting, Stop},
     sink::Sink,
     trials::{self, Trial, Trials},
+    worst_sequence,
 };
 
 /// More than any card: what a run takes is to be seen, not where it ends.
@@ -38,12 +40,6 @@ const MOST_PARTS: u64 = 64;
 const ENOUGH: usize = 3;
 /// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
 const REPEATS: usize = 2;
-
-/// They cost no time worth telling.
-const FREE: [&str; 6] =
-    ["fused", "foreach", "set-to-none", "chunked-loss", "inplace-activations", "attention"];
-/// Remedies that only some programs have a use for; the agent says which.
-const OF_SOME: [&str; 4] = ["optimizer-8bit", "channels-last", "inplace-activations", "attention"];
 
 pub(super) fn run(
     args: &FitArgs,
@@ -114,7 +110,9 @@ pub(super) fn run(
     if let Some(best) = found.first().or(Some(&plain).filter(|it| it.fits)) {
         let head = view::file_head(&proposal, &row(best));
         let predicted_reserved = Some(best.prediction.peak.reserved);
+        // The first batch of the real run is another one than the worst.
         let first_step = best.prediction.first_step_facts.clone();
+        let first_step = first_step.filter(|_| args.worst_seq.is_none());
         let kept = Plan { predicted_reserved, first_step, ..best.plan.clone() };
         write_file(&args.plan, &kept.file(&head))?;
         // One that is left from another plan would be taken for this one's.
@@ -165,7 +163,7 @@ pub(super) struct Search<'a> {
     /// Where in the script a person would change something.
     sites: Sites,
     /// What the agent says of the remedies that are not for every program: its line of places.
-    suited: Vec<String>,
+    pub(super) suited: Vec<String>,
     pub(super) interrupted: bool,
 }
 
@@ -178,6 +176,9 @@ impl Search<'_> {
         self.sites = noted.and_then(Sites::read).unwrap_or_default();
         let suits = noted.and_then(|it| it["suits"].as_array()).into_iter().flatten();
         self.suited = suits.filter_map(|it| it.as_str().map(str::to_owned)).collect();
+        if let Some(it) = worst_sequence::what_was_done(&trial) {
+            self.say(&it);
+        }
         let failure = trial.failure.clone();
         Ok((self.candidate(Plan::default(), trial.prediction), failure))
     }
@@ -214,30 +215,6 @@ impl Search<'_> {
             }
         }
         Ok(found)
-    }
-
-    /// Remedies that cost no time and change no numbers, those of them that this program bears. All at once, since
-    /// most programs bear them; one by one only where that does not run.
-    fn free(&mut self) -> anyhow::Result<Vec<Remedy>> {
-        let update = if self.may("fused") { "fused" } else { "foreach" };
-        let all = [update, "set-to-none", "chunked-loss", "inplace-activations", "attention"];
-        let all = all.into_iter().filter(|it| self.may(it) && self.suits(it));
-        let together: Vec<Remedy> = all.map(Remedy::plain).collect();
-        if 1 < together.len() && self.run(&Plan::of(together.clone()))?.is_some() {
-            return Ok(together);
-        }
-        let mut res: Vec<Remedy> = Vec::new();
-        for id in FREE {
-            let other_form = id == "foreach" && res.iter().any(|it| it.id == "fused");
-            if !self.may(id) || !self.suits(id) || other_form || self.interrupted {
-                continue;
-            }
-            let plan = Plan::of(vec![Remedy::plain(id)]);
-            if self.run(&plan)?.is_some() {
-                res.extend(plan.remedies);
-            }
-        }
-        Ok(res)
     }
 
     /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
@@ -333,10 +310,6 @@ impl Search<'_> {
         is_allowed && !args.forbid.iter().any(|it| it == id) && (keeps || !args.keep_numerics)
     }
 
-    fn suits(&self, id: &str) -> bool {
-        !OF_SOME.contains(&id) || self.suited.iter().any(|it| it == id)
-    }
-
     /// Runs `plan`; nothing if the script does not bear it.
     pub(super) fn run(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
         if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
@@ -386,7 +359,7 @@ impl Search<'_> {
         stop: Stop,
         more: &[Setting],
     ) -> anyhow::Result<Trial> {
-        let mut settings = settings(plan);
+        let mut settings = self.settings(plan);
         settings.extend(self.limit_of_allocator(plan));
         settings.extend(more.iter().cloned());
         let trial = self.trials.run(self.words, &settings, stop)?;
@@ -452,7 +425,7 @@ impl Search<'_> {
 
     /// Runs the plan on the card itself, in a process of its own.
     fn proves(&mut self, card: &Card, it: &mut Candidate) -> anyhow::Result<bool> {
-        let mut settings = settings(&it.plan);
+        let mut settings = self.settings(&it.plan);
         settings.extend(trials::limit_reserved(self.args.limit_reserved));
         let trial = self.trials.run_on(card, self.words, &settings)?;
         self.interrupted |= trial.interrupted.is_some();
@@ -483,10 +456,6 @@ impl Search<'_> {
     fn closest(&self) -> Option<&Candidate> {
         self.tried.iter().min_by_key(|it| it.needs)
     }
-}
-
-fn is_free(id: &str) -> bool {
-    FREE.contains(&id)
 }
 
 /// `plan` with the parameters that its remedies need to run.

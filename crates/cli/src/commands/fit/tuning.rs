@@ -12,6 +12,7 @@ use super::{plans::Search, ranking::Candidate};
 use crate::{
     launch::Setting,
     trials::{self, ALLOC_CONF, Trial},
+    worst_sequence::WorstSequence,
 };
 
 /// The name of the same variable since torch 2.9, which goes before the older one there.
@@ -46,7 +47,8 @@ impl Search<'_> {
     /// allocated is all that an allocator can save.
     pub(super) fn tunings(&self, plan: &Plan, trial: &Trial, needs: Bytes) -> Vec<Tuned> {
         let peak = trial.prediction.peak;
-        let is_changed = plan.remedies.iter().any(|it| ["allocator", "empty-cache"].contains(&it.id));
+        let is_changed =
+            plan.remedies.iter().any(|it| ["allocator", "empty-cache"].contains(&it.id));
         let least = needs.saturating_sub(peak.reserved.saturating_sub(peak.allocated));
         let may = self.may("allocator") || self.may("empty-cache");
         if is_changed || !may || needs <= self.most || self.most < least || trial.n_ooms != 0 {
@@ -56,6 +58,13 @@ impl Search<'_> {
         let is_whole_card = self.args.budget.is_none() && self.args.limit_reserved.is_none();
         let card = is_whole_card.then_some(self.most);
         prediction::tunings(&trial.recordings, self.most.saturating_sub(beside), card)
+    }
+
+    /// What the environment of every run of `plan` has more.
+    pub(super) fn settings(&self, plan: &Plan) -> Vec<Setting> {
+        let mut res = settings(plan);
+        res.extend(self.args.worst_seq.map(WorstSequence::setting));
+        res
     }
 
     /// What a run of `plan` has to be told so that its allocator knows a limit: garbage is collected only below one.
