@@ -1,6 +1,7 @@
 """Every batch as long as the longest one that may come: a run is judged by its worst batch, not by those it met.
 
-`PLIMSOLL_WORST_SEQ` says how long: a number, or `longest` for the longest that the data loader shows. Batches are made
+`PLIMSOLL_WORST_SEQ` says how long: a number, or `longest` for the longest that the data loader shows. (`half` is for advice:
+half as long as the longest of the first batches.) Batches are made
 longer where they come from, in the `DataLoader`, so that labels and masks come along; the last entry is repeated. Along
 which dimension is found by looking: the one whose size differs between batches, and where none does the length of
 two-dimensional whole numbers (tokens). A script without a `DataLoader` gets its tokens longer at the call of the model, and
@@ -38,6 +39,7 @@ class WorstSequence:
     def __init__(self, torch, wanted, recording):
         self._torch = torch
         self._length = int(wanted) if wanted.isdigit() else None
+        self._share = 2 if wanted == "half" else 1
         self._recording = recording
         self._how = None
         self._shown = []
@@ -77,7 +79,7 @@ class WorstSequence:
         """{path: {dimension: what it is longer than the longest}} of this loader's tensors."""
         rows = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
         shapes = [_shapes(self._torch, it) for it in batches]
-        if self._length is None:
+        if self._length is None and self._share == 1:
             began = time.monotonic()
             scan = begin(loader)
             try:
@@ -116,7 +118,7 @@ class WorstSequence:
             # One less than another in every batch, as targets often are, stays one less.
             found.setdefault(path, {})[dimension] = offsets.pop() if len(offsets) == 1 else 0
         if self._length is None:
-            self._length = max(seen[reference])
+            self._length = max(1, max(seen[reference]) // self._share)
         return found
 
     # At the model's call and the loss.
@@ -173,7 +175,7 @@ class WorstSequence:
 
         def longer(path, tensor):
             for dimension, offset in dimensions.get(path, {}).items():
-                if dimension < tensor.dim() and 0 < tensor.size(dimension) < self._length + offset:
+                if dimension < tensor.dim() and self._is_other(tensor.size(dimension), self._length + offset):
                     if not changed or path != changed[-1][0]:
                         changed.append((path, tuple(tensor.shape)))
                     tensor = _extended(self._torch, tensor, dimension, self._length + offset)
@@ -184,6 +186,9 @@ class WorstSequence:
             self._how = how
             self._say(how, changed, dimensions)
         return batch
+
+    def _is_other(self, size, wanted):
+        return 0 < size < wanted or self._share > 1 and 0 < wanted < size
 
     def _say(self, how, changed, dimensions):
         where = "the DataLoader gives" if how == "loader" else "the model is called with"
@@ -226,7 +231,9 @@ def _some(after, iterator):
 
 def _extended(torch, tensor, dimension, size):
     missing = size - tensor.size(dimension)
-    if missing <= 0 or not tensor.size(dimension):
+    if missing <= 0:
+        return tensor.narrow(dimension, 0, size) if missing else tensor
+    if not tensor.size(dimension):
         return tensor
     shape = list(tensor.shape)
     shape[dimension] = missing

@@ -100,9 +100,8 @@ class _Look:
         """While this is entered, what is kept for backward is seen."""
 
         def pack(tensor):
-            if not self._is_running:
-                self._alive.append(tensor)
-                self._kept_for_backward.add(_storage(tensor))
+            self._alive.append(tensor)
+            self._kept_for_backward.add(_storage(tensor))
             return tensor
 
         return self._torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
@@ -123,6 +122,8 @@ class _Look:
             result = result.clone()  # Dropout, which in evaluation hands its input on.
         self._is_running = False
         self.ran.add(part)
+        # Written in place it would keep its result for backward, which the next one must not write into.
+        self._kept_for_backward.add(_storage(result))
         for tensor in given:
             if isinstance(tensor, self._torch.Tensor):
                 self._alive.append(tensor)  # So that no other takes its place in memory.

@@ -224,6 +224,10 @@ pub(crate) struct FitArgs {
     #[arg(long)]
     pub(crate) keep_numerics: bool,
 
+    /// Say what half the sequence, adapters or half the blocks would take, too; said anyway when nothing fits.
+    #[arg(long)]
+    pub(crate) advice: bool,
+
     /// Where the plan goes.
     #[arg(long, value_name = "FILE", default_value = "plan.toml")]
     pub(crate) plan: PathBuf,

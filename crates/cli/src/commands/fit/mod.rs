@@ -1,5 +1,6 @@
 //! `plimsoll fit`: makes a script fit, by the largest value of a number in its command, or by a plan.
 
+mod advice;
 mod blocks;
 mod find_max;
 mod free;

