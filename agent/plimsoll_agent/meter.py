@@ -19,6 +19,16 @@ def moved(size):
     _moved[1] += size
 
 
+_emptied = [0, 0]
+"""Segments that a remedy gave back to the device and that have to be asked for again: how many, and their bytes."""
+
+
+def emptied(segments, size):
+    """A remedy emptied the allocator's cache."""
+    _emptied[0] += segments
+    _emptied[1] += size
+
+
 class Meter:
     """Counts one step."""
 
@@ -33,7 +43,7 @@ class Meter:
         if step == 1 and self._mode is None:
             self._mode = self._counting()
             self._mode.__enter__()
-            _moved[:] = [0, 0]
+            _moved[:] = _emptied[:] = [0, 0]
         elif self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
@@ -41,9 +51,9 @@ class Meter:
                 {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
                 for (op, dtype, flops, size), n in sorted(self._counts.items())
             ]
-            if _moved[0]:
-                count, size = _moved
-                kinds.append({"op": "link", "dtype": "uint8", "count": count, "flops": 0, "bytes": size / count})
+            for op, (count, size) in (("link", _moved), ("segment", _emptied)):
+                if count:
+                    kinds.append({"op": op, "dtype": "uint8", "count": count, "flops": 0, "bytes": size / count})
             self._recording.write("work", ops=kinds)
 
     def _counting(self):
@@ -54,6 +64,8 @@ class Meter:
         torch, counts = self._torch, self._counts
 
         class Counting(TorchDispatchMode):
+            is_plimsolls = True  # What it sees is what the script does, and not something of the script's own.
+
             def __torch_dispatch__(self, function, types, args=(), kwargs=None):
                 kwargs = kwargs or {}
                 result = function(*args, **kwargs)
@@ -77,7 +89,7 @@ class Meter:
                     kind, flops, times = _recurrent(function, args)
                 elif packet in flop_registry:
                     flops = flop_registry[packet](*args, **kwargs, out_val=result)
-                    kind = "convolution" if "conv" in name else "attention" if "attention" in name else "matmul"
+                    kind = _convolution(torch, inputs) if "conv" in name else "attention" if "attention" in name else "matmul"
                     size = sum(_bytes(it) for it in inputs + outputs)
                 elif name in _GATHERING:
                     kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
@@ -93,6 +105,15 @@ class Meter:
                 return result
 
         return Counting()
+
+
+def _convolution(torch, inputs):
+    """With the channels last cuDNN need not bring them there."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    image = max(inputs, key=lambda it: it.numel())
+    form = formats.get(image.dim())
+    last = form is not None and image.is_contiguous(memory_format=form) and not image.is_contiguous()
+    return "convolution-last" if last else "convolution"
 
 
 def _bytes(tensor):
@@ -128,6 +149,6 @@ def _recurrent(function, args):
 
 def _may_be_tf32(torch, kind):
     """Whether products of float32 may use the tensor cores' shorter mantissa: convolutions do, unless told not to."""
-    if kind in ("convolution", "recurrent"):
+    if kind in ("convolution", "convolution-last", "recurrent"):
         return torch.backends.cudnn.allow_tf32
     return kind == "matmul" and torch.backends.cuda.matmul.allow_tf32

@@ -68,6 +68,78 @@ def test_a_plan_that_fits_and_that_run_applies(plimsoll):
     assert (plimsoll.folder / "plan.toml").read_text().startswith("# Made by `plimsoll fit`")
 
 
+FRAGMENTS = """
+import torch
+from torch import nn
+model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(6))).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for batch in [10_000, 13_000, 17_000, 22_000, 29_000] * 2:
+    optimizer.zero_grad()
+    model(torch.randn(batch, 1024, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_settings_of_the_allocator_that_a_replay_is_content_with(plimsoll):
+    """No step fits into what the step before left: most of what is reserved is free."""
+    plimsoll.script(FRAGMENTS)
+    plain = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "t4")).report
+    budget = plain["safe_bytes"] - (plain["peak_reserved_bytes"] - plain["peak_allocated_bytes"]) // 2
+    path = plimsoll.folder / "fit.json"
+    for allow, expected in (("allocator", "allocator (expandable_segments:True)"), ("empty-cache", "empty-cache (after step)")):
+        options = ["--gpu", "t4", "--budget", budget, "--allow", allow, "--json", path]
+        ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", timeout=900)
+        assert ran.code == 0, ran
+        plan = json.loads(path.read_text())["plans"][0]
+        assert plan["remedies"] == [expected] and plan["numbers"] == "same"
+        assert plan["peak_reserved_bytes"] < plain["peak_reserved_bytes"] - plain["peak_allocated_bytes"] // 2
+        assert allow != "allocator" or "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in ran.stdout
+
+
+def test_a_script_that_fits_has_a_plan_to_compare_its_first_step_with(plimsoll):
+    plimsoll.script(MLP)
+    assert plimsoll.run("fit", "--gpu", "t4", "--", PYTHON, "train.py", 64).code == 0
+    plan = (plimsoll.folder / "plan.toml").read_text()
+    assert "[first_step]" in plan and 'inputs = ["args[0] 64x1024 float32"]' in plan and "[[remedy]]" not in plan
+    assert plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", "true").code == 0
+
+
+TEXTS = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+model = GPT2LMHeadModel(GPT2Config(vocab_size=4000, n_positions=512, n_embd=256, n_layer=4, n_head=4)).cuda().train()
+optimizer = torch.optim.AdamW(model.parameters())
+rows = [torch.ones(20 + 7 * (i % 5), dtype=torch.long) for i in range(64)]
+def collate(rows):
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    return {"input_ids": ids, "labels": ids}
+for _ in range(3):
+    for batch in torch.utils.data.DataLoader(rows, batch_size=8, collate_fn=collate):
+        optimizer.zero_grad()
+        model(**{name: it.cuda() for name, it in batch.items()}).loss.backward()
+        optimizer.step()
+"""
+
+
+def test_a_plan_for_the_longest_batch_and_advice(plimsoll):
+    plimsoll.script(TEXTS)
+    path = plimsoll.folder / "fit.json"
+    short = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "t4")).report
+    long = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "t4", "--worst-seq", "512")).report
+    assert short["peak_allocated_bytes"] * 2 < long["peak_allocated_bytes"]
+    assert any("made 512 long" in json.dumps(it) for it in long["notes"])
+    options = ["--gpu", "t4", "--worst-seq", "512", "--advice", "--json", path]
+    ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", timeout=900)
+    assert ran.code == 0 and "input_ids 8x512 instead of 8x" in ran.stderr, ran
+    answer = json.loads(path.read_text())
+    assert answer["as_it_is"]["peak_allocated_bytes"] == long["peak_allocated_bytes"]
+    assert "[first_step]" not in (plimsoll.folder / "plan.toml").read_text()
+    needs = {"+".join(it["remedies"]): it["needs_bytes"] for it in answer["advice"]}
+    assert set(needs) == {"shorter-sequence", "lora", "lora+quantization", "smaller-model"}
+    assert max(needs.values()) < answer["as_it_is"]["needs_bytes"]
+    assert needs["lora+quantization"] < needs["lora"]
+
+
 def test_ctrl_c_keeps_the_best_so_far(plimsoll):
     plimsoll.script(DEEP)
     options = ["--gpu", "t4", "--budget", "1200MiB", "--forbid", "micro-batches,offload"]

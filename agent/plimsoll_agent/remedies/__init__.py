@@ -30,7 +30,13 @@ ORDER = (
     "zero1",
     "fsdp2",
     "model-parallel",
+    "smaller-model",
+    "lora",
+    "quantization",
+    "attention",
     "micro-batches",
+    "channels-last",
+    "inplace-activations",
     "autocast",
     "autocast-fp16",
     "offload",
@@ -62,6 +68,10 @@ def apply(torch, plan, recording):
     from plimsoll_agent.remedies.places import Places
 
     places = Places(torch, recording)
+    if os.environ.get("PLIMSOLL_WORST_SEQ"):
+        from plimsoll_agent import worst_sequence
+
+        worst_sequence.apply(torch, os.environ["PLIMSOLL_WORST_SEQ"], places, recording)
     if os.environ.get("PLIMSOLL_SITES"):
         from plimsoll_agent.remedies import sites
 

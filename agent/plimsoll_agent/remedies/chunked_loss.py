@@ -1,8 +1,9 @@
 """Cross-entropy in chunks of rows: no copy of all log-probabilities is kept for backward.
 
-Of logits with many classes (a language model's vocabulary) the ordinary loss keeps one copy and makes another
-in backward. Here backward computes the gradient from the logits, rows at a time. The numbers are the same up to
-rounding. Class weights, smoothing, soft targets and small logits go the ordinary way.
+Of logits with many classes (a language model's vocabulary, a segmentation's pixels) the ordinary loss keeps one copy
+and makes another in backward. Here backward computes the gradient from the logits, rows at a time. The numbers are the
+same up to rounding. Classes and class probabilities as targets, weights, smoothing, ignored classes, any reduction and
+any number of dimensions; logits that are small or no plain tensor go the ordinary way.
 
 Parameters: `smallest`, in bytes of logits (16 MiB unless given).
 """
@@ -24,60 +25,144 @@ def apply(torch, parameters, places, note):
         input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
     ):
         if (
-            type(input) is not torch.Tensor
-            or input.dim() != 2
-            or weight is not None
-            or size_average is not None
+            size_average is not None
             or reduce is not None
-            or label_smoothing
-            or reduction not in ("mean", "sum")
-            or target.dim() != 1
-            or target.is_floating_point()
+            or reduction not in ("mean", "sum", "none")
+            or not _suits(torch, input, target, weight, ignore_index)
             or input.numel() * input.element_size() < smallest
             or not (torch.is_grad_enabled() and input.requires_grad)
         ):
             return original(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
-        # Under autocast the ordinary loss is computed in float32; so is this one, a chunk at a time.
-        wide = torch.float32 if torch.is_autocast_enabled(input.device.type) else input.dtype
+        # Under autocast the ordinary loss is float32.
+        result = torch.float32 if torch.is_autocast_enabled(input.device.type) else input.dtype
         with torch.autocast(input.device.type, enabled=False):
-            return chunked.apply(input, target, ignore_index, reduction, wide)
+            return chunked.apply(input, target, weight, ignore_index, reduction, label_smoothing, result)
 
     functional.cross_entropy = cross_entropy
 
 
+def _suits(torch, input, target, weight, ignore_index):
+    """Whether these are what the chunks understand; the ordinary loss says what is wrong with all else."""
+    if type(input) is not torch.Tensor or not isinstance(target, torch.Tensor) or input.dim() < 2:
+        return False
+    if not input.is_floating_point() or target.requires_grad:
+        return False
+    if weight is not None and (weight.requires_grad or weight.shape != input.shape[1:2]):
+        return False
+    if target.is_floating_point():
+        return target.shape == input.shape and ignore_index < 0
+    return target.dtype in (torch.int64, torch.uint8) and target.shape == input.shape[:1] + input.shape[2:]
+
+
+def _pieces(shape):
+    """Slices of the first and of the third dimension, of about ROWS_BYTES in float32 each."""
+    sample = 4
+    for size in shape[1:]:
+        sample *= size
+    if len(shape) == 2 or sample <= ROWS_BYTES:
+        rows = max(1, ROWS_BYTES // max(1, sample))
+        return [(slice(i, i + rows), slice(None)) for i in range(0, shape[0], rows)]
+    rows = max(1, ROWS_BYTES * shape[2] // sample)
+    return [(slice(i, i + 1), slice(j, j + rows)) for i in range(shape[0]) for j in range(0, shape[2], rows)]
+
+
 def _function(torch):
+    def of_logits(tensor, piece):
+        return tensor[piece[0]] if tensor.dim() == 2 else tensor[piece[0], :, piece[1]]
+
+    def of_rows(tensor, piece):
+        return tensor[piece[0]] if tensor.dim() == 1 else tensor[piece]
+
+    class Chunk:
+        """One piece of the loss: `-sum(q * log_softmax(logits))`, `q` being what the targets ask of each class."""
+
+        def __init__(self, ctx, logits, target, weight, piece):
+            given = of_logits(logits, piece)
+            self.logits = given.to(ctx.wide)
+            self.is_copy = self.logits is not given
+            self.shape = [1, -1] + [1] * (logits.dim() - 2)
+            self.weight = None if weight is None else weight.to(ctx.wide).view(self.shape)
+            self.smoothing = ctx.smoothing / logits.size(1)
+            self.asked = 1 - ctx.smoothing
+            self.counted = self.index = self.soft = None
+            if target.is_floating_point():
+                self.soft = of_logits(target, piece).to(ctx.wide) * self.asked + self.smoothing
+                if self.weight is not None:
+                    self.soft = self.soft * self.weight
+                self.whole = self.soft.sum(1)
+                return
+            target = of_rows(target, piece).long()
+            self.counted = target != ctx.ignore_index
+            safe = torch.where(self.counted, target, 0)
+            self.index = safe.unsqueeze(1)
+            of_class = self.counted.to(ctx.wide)
+            if weight is not None:
+                of_class = of_class * weight.to(ctx.wide)[safe]
+            self.of_class = of_class
+            everywhere = self.smoothing * (logits.size(1) if weight is None else self.weight.sum())
+            self.whole = self.asked * of_class + everywhere * self.counted.to(ctx.wide)
+
+        def loss(self, normalizer):
+            if self.soft is not None:
+                return normalizer * self.whole - (self.soft * self.logits).sum(1)
+            asked = self.asked * self.of_class * self.logits.gather(1, self.index).squeeze(1)
+            loss = normalizer * self.whole - asked
+            if self.smoothing:
+                logits = self.logits if self.weight is None else self.logits * self.weight
+                loss = loss - self.smoothing * logits.sum(1) * self.counted
+            return torch.where(self.counted, loss, 0)
+
+        def gradient(self, normalizer, scale):
+            normalizer = normalizer.unsqueeze(1)
+            found = self.logits.sub_(normalizer) if self.is_copy else self.logits - normalizer
+            found = found.exp_().mul_(self.whole.unsqueeze(1))
+            if self.soft is not None:
+                return found.sub_(self.soft).mul_(scale.unsqueeze(1))
+            if self.smoothing:
+                found.sub_(self.smoothing if self.weight is None else self.smoothing * self.weight)
+            found.scatter_add_(1, self.index, -self.asked * self.of_class.unsqueeze(1))
+            # Where nothing counts there may be anything, infinity too.
+            return torch.where(self.counted.unsqueeze(1), found.mul_(scale.unsqueeze(1)), 0)
+
     class ChunkedCrossEntropy(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, logits, target, ignore_index, reduction, wide):
-            rows = max(1, ROWS_BYTES // (logits.size(1) * 4))
-            counted = target != ignore_index
-            safe = torch.where(counted, target, 0)
-            sums = logits.new_zeros((), dtype=wide)
-            normalizers = logits.new_empty(logits.size(0), dtype=wide)
-            for start in range(0, logits.size(0), rows):
-                part = slice(start, start + rows)
-                chunk = logits[part].to(wide)
-                normalizer = torch.logsumexp(chunk, 1)
-                normalizers[part] = normalizer
-                loss = normalizer - chunk.gather(1, safe[part].unsqueeze(1)).squeeze(1)
-                sums += torch.where(counted[part], loss, 0).sum()
-            count = counted.sum().to(wide) if reduction == "mean" else torch.ones_like(sums)
-            ctx.save_for_backward(logits, safe, counted, normalizers, count)
-            ctx.rows, ctx.wide = rows, wide
-            return sums / count
+        def forward(ctx, logits, target, weight, ignore_index, reduction, smoothing, result):
+            # What is summed is float32 at least, as inside of the ordinary loss.
+            ctx.wide = torch.float64 if logits.dtype is torch.float64 else torch.float32
+            ctx.ignore_index, ctx.reduction, ctx.smoothing = ignore_index, reduction, smoothing
+            rows = logits.shape[:1] + logits.shape[2:]
+            normalizers = logits.new_empty(rows, dtype=ctx.wide)
+            losses = logits.new_empty(rows, dtype=ctx.wide) if reduction == "none" else None
+            total, count = logits.new_zeros((), dtype=ctx.wide), logits.new_zeros((), dtype=ctx.wide)
+            for piece in _pieces(logits.shape):
+                chunk = Chunk(ctx, logits, target, weight, piece)
+                normalizer = torch.logsumexp(chunk.logits, 1)
+                of_rows(normalizers, piece).copy_(normalizer)
+                loss = chunk.loss(normalizer)
+                if losses is not None:
+                    of_rows(losses, piece).copy_(loss)
+                    continue
+                total += loss.sum()
+                if chunk.soft is None:
+                    count += chunk.of_class.sum()
+            if reduction == "sum":
+                count = torch.ones_like(total)
+            elif reduction == "mean" and target.is_floating_point():
+                count = torch.full_like(total, normalizers.numel())
+            ctx.save_for_backward(logits, target, weight, normalizers, count)
+            return (total / count if losses is None else losses).to(result)
 
         @staticmethod
+        @torch.autograd.function.once_differentiable
         def backward(ctx, grad):
-            logits, safe, counted, normalizers, count = ctx.saved_tensors
-            result = torch.empty_like(logits)
-            scale = grad / count
-            for start in range(0, logits.size(0), ctx.rows):
-                part = slice(start, start + ctx.rows)
-                chunk = torch.exp(logits[part].to(ctx.wide) - normalizers[part].unsqueeze(1))
-                index = safe[part].unsqueeze(1)
-                chunk.scatter_add_(1, index, torch.full_like(index, -1, dtype=chunk.dtype))
-                chunk *= (counted[part].to(chunk.dtype) * scale).unsqueeze(1)
-                result[part] = chunk.to(logits.dtype)
-            return result, None, None, None, None
+            logits, target, weight, normalizers, count = ctx.saved_tensors
+            found = torch.empty_like(logits)
+            grad = grad.to(ctx.wide)
+            scale = grad if ctx.reduction == "none" else (grad / count).expand(normalizers.shape)
+            for piece in _pieces(logits.shape):
+                chunk = Chunk(ctx, logits, target, weight, piece)
+                gradient = chunk.gradient(of_rows(normalizers, piece), of_rows(scale, piece))
+                of_logits(found, piece).copy_(gradient)
+            return found, None, None, None, None, None, None
 
     return ChunkedCrossEntropy

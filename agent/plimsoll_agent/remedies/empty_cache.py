@@ -5,6 +5,7 @@ The numbers are the same. What is given back has to be asked for again, which wa
 Parameters: `after`: `evaluation` unless given, `forward`, `backward` or `step`.
 """
 
+from plimsoll_agent import meter
 from plimsoll_agent.remedies import CannotApply
 
 
@@ -16,17 +17,17 @@ def apply(torch, parameters, places, note):
         training = places.is_training(module)
         if training and was_evaluating and after == "evaluation":
             was_evaluating.clear()
-            torch.cuda.empty_cache()
+            empty(torch)
         elif not training and not was_evaluating:
             was_evaluating.append(True)
         result = call(*args, **kwargs)
         if training and after == "forward":
-            torch.cuda.empty_cache()
+            empty(torch)
         return result
 
     def around_backward(run, tensors, grad_tensors):
         result = run(tensors, grad_tensors)
-        torch.cuda.empty_cache()
+        empty(torch)
         return result
 
     if after in ("evaluation", "forward"):
@@ -36,8 +37,24 @@ def apply(torch, parameters, places, note):
     elif after == "step":
         from torch.optim import optimizer
 
-        optimizer.register_optimizer_step_post_hook(lambda *_: torch.cuda.empty_cache())
+        optimizer.register_optimizer_step_post_hook(lambda *_: empty(torch))
     else:
         raise CannotApply(
             "plimsoll: the remedy empty-cache knows no moment %r; it knows evaluation, forward, backward and step" % after
         )
+
+
+def empty(torch):
+    """Gives it back, and says to the meter what has to be asked for again."""
+    before = _held(torch)
+    torch.cuda.empty_cache()
+    segments, size = (a - b for a, b in zip(before, _held(torch)))
+    meter.emptied(segments, size)
+
+
+def _held(torch):
+    """Segments and their bytes, on this device."""
+    if not torch.cuda.is_initialized():
+        return 0, 0
+    stats = torch.cuda.memory_stats()
+    return stats.get("segment.all.current", 0), stats.get("reserved_bytes.all.current", 0)

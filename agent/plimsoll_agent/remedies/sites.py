@@ -10,7 +10,10 @@ import functools
 import sys
 
 from plimsoll_agent import frames
-from plimsoll_agent.remedies import optimizer_8bit
+from plimsoll_agent.remedies import attention, channels_last, inplace_activations, optimizer_8bit
+
+SOME_MODELS = {"attention": attention, "channels-last": channels_last, "inplace-activations": inplace_activations}
+"""Remedies that not every model has a use for."""
 
 
 def apply(torch, places, recording):
@@ -127,11 +130,18 @@ class Sites:
         try:
             found = [it for it in (self._site(key, seen) for key, seen in self._seen.items()) if it is not None]
             found += self._clips()
-            self._recording.write("sites", sites=found, files=self._described(), optimizers=optimizer_8bit.installed())
+            self._recording.write("sites", sites=found, files=self._described(), suits=self._suits())
         except Exception as error:  # Without it there is no diff, and nothing else is lost.
             self._recording.note("sites", "the places for a change were not found: %r" % (error,))
         self._recording = self._root = None
         self._seen.clear()
+
+    def _suits(self):
+        """The remedies for some kinds of models that have something to do in this one."""
+        found = ["optimizer-8bit"] if optimizer_8bit.installed() else []
+        if self._root is None:
+            return found
+        return found + [name for name, it in SOME_MODELS.items() if it.suits(self._torch, self._root)]
 
     def _site(self, key, seen):
         what, file, line = key

@@ -10,7 +10,7 @@ use plimsoll_core::units::Bytes;
 pub(crate) use self::recordings::{
     DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs,
 };
-use crate::assumption::Assumption;
+use crate::{assumption::Assumption, worst_sequence::WorstSequence};
 
 /// Will it fit? GPU memory for PyTorch training, without a GPU.
 #[derive(Debug, Parser)]
@@ -122,6 +122,11 @@ pub(crate) struct PredictArgs {
     #[arg(long)]
     pub(crate) until_exit: bool,
 
+    /// Judge it by batches of this sequence length, or by the longest that the data loader shows: every batch is
+    /// made that long.
+    #[arg(long, value_name = "N|longest")]
+    pub(crate) worst_seq: Option<WorstSequence>,
+
     /// What an operation finds in values that no kernel computes: `nonzero=0.1` is the share of
     /// elements that boolean masks, `nonzero` and `masked_select` keep (nothing, unless given),
     /// `unique=0.1` the share that `unique` leaves (everything, unless given); `overflow=1` is how many of
@@ -163,6 +168,7 @@ Examples:
   plimsoll predict --gpu h200 --memory 20GiB --steps 10 -- python -m my.training
   plimsoll predict --gpu a100-80g -- torchrun --nproc-per-node 8 train.py
   plimsoll predict --gpu h100-80g --world-size 64 -- python fsdp.py --model 70b
+  plimsoll predict --gpu rtx4090 --worst-seq 2048 -- python train.py
   plimsoll predict --assume nonzero=0.25 -- python train_mixture.py
   plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh
 
@@ -206,6 +212,11 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
 
+    /// Judge it by batches of this sequence length, or by the longest that the data loader shows: every batch is
+    /// made that long.
+    #[arg(long, value_name = "N|longest")]
+    pub(crate) worst_seq: Option<WorstSequence>,
+
     /// Only these remedies may be used.
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
     pub(crate) allow: Vec<String>,
@@ -217,6 +228,10 @@ pub(crate) struct FitArgs {
     /// No remedy that changes the numbers by more than rounding.
     #[arg(long)]
     pub(crate) keep_numerics: bool,
+
+    /// Say what half the sequence, adapters or half the blocks would take, too; said anyway when nothing fits.
+    #[arg(long)]
+    pub(crate) advice: bool,
 
     /// Where the plan goes.
     #[arg(long, value_name = "FILE", default_value = "plan.toml")]
@@ -239,6 +254,7 @@ const FIT_EXAMPLES: &str = "\
 Examples:
   plimsoll fit --gpu rtx4090 -- python train.py
   plimsoll fit --budget 20GiB --keep-numerics -- python train.py
+  plimsoll fit --gpu rtx4090 --worst-seq 2048 -- python train.py
   plimsoll fit --gpu a100-40g --forbid autocast,offload -- python train.py
   plimsoll fit --gpu rtx4090 --gpus 2 -- python train.py           a script of one process on two devices
   plimsoll fit --find-max batch=1..2048 --gpu rtx4090 -- python train.py --batch-size {batch}

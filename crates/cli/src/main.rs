@@ -24,6 +24,7 @@ mod sink;
 mod ticker;
 mod trials;
 mod whole;
+mod worst_sequence;
 
 use std::{
     io::{self, Write as _},

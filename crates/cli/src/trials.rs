@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
     prediction::{self, Outcome, Prediction, RunFacts},
+    recording::Recording,
     units::Bytes,
 };
 
@@ -67,6 +68,8 @@ pub(crate) struct Trial {
     pub(crate) interrupted: Option<Signal>,
     /// How often the allocator was full, gave its free memory back and went on.
     pub(crate) n_retries: u64,
+    /// What was recorded of each process.
+    pub(crate) recordings: Vec<Recording>,
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
     notes: Vec<serde_json::Value>,
     /// Where memory was at each mark of the first steps.
@@ -250,6 +253,7 @@ impl Trials {
         let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
         let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
         Trial {
+            recordings,
             prediction,
             failure,
             n_ooms,
@@ -278,7 +282,7 @@ pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
 
 /// Whether a line of the agent's notes is about a plan: most are long and about something else.
 fn is_ours(line: &[u8]) -> bool {
-    ["blocks", "block-memory", "block-work", "work", "split", "sites"]
+    ["blocks", "block-memory", "block-work", "work", "split", "exact", "worst", "sites"]
         .iter()
         .any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
 }

@@ -37,6 +37,7 @@ use crate::{
     },
     python, record,
     sink::Sink,
+    worst_sequence::WorstSequence,
 };
 
 /// Widths that a report is made for; a terminal between them gets its own.
@@ -207,6 +208,7 @@ fn run_script(
     };
     let mut progress = (!args.quiet && io::stderr().is_terminal())
         .then(|| Progress::new(format!("running {} on a phantom {}", command.name(), card.name)));
+    let settings: Vec<_> = args.worst_seq.map(WorstSequence::setting).into_iter().collect();
     let launch = Launch {
         command,
         bundle: &bundle,
@@ -215,7 +217,7 @@ fn run_script(
         ranks,
         ghost_weights: args.ghost_weights,
         output,
-        settings: &[],
+        settings: &settings,
         device: Device::Phantom,
     };
     let ended =

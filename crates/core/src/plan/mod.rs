@@ -90,11 +90,20 @@ impl Remedy {
         })
     }
 
+    /// What a person would write for it, in plain PyTorch.
+    pub fn snippet(&self) -> String {
+        match (self.id, self.text("settings")) {
+            ("allocator", Some(it)) => format!("export PYTORCH_CUDA_ALLOC_CONF={it}"),
+            _ => find(self.id).map_or_else(String::new, |it| it.snippet().to_owned()),
+        }
+    }
+
     /// In a few words, as in `micro-batches (4 parts)`.
     pub fn shown(&self) -> String {
         let detail = self.parameters.iter().map(|(name, value)| match value {
             Value::Number(n) => format!("{n} {name}"),
             Value::Numbers(all) => format!("{} {name}", all.len()),
+            Value::Text(text) if name == "after" => format!("after {text}"),
             Value::Text(text) => text.clone(),
         });
         let detail: Vec<String> = detail.collect();

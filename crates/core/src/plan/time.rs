@@ -13,8 +13,10 @@ use crate::cards::Card;
 /// One kind of operation in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
-    /// `matmul`, `convolution`, `attention`, `recurrent` (one time step of one layer), `batch-norm`, `pointwise` for
-    /// all that only moves, `link` for copies between device and host, `network` for what goes to other devices, `look` for what makes no kernel at all.
+    /// `matmul`, `convolution` (`convolution-last` with the channels last), `attention`, `recurrent` (one time step of
+    /// one layer), `batch-norm`, `pointwise` for all that only moves, `segment` for memory that is given back to the
+    /// device and asked for again, `link` for copies between device and host, `network` for what goes to other devices,
+    /// `look` for what makes no kernel at all.
     pub op: String,
     /// The type that it computes with; `tf32` for float32 products that may use it.
     pub dtype: String,
@@ -49,6 +51,9 @@ const MEMORY_OF_HALF_BATCH_NORM: f64 = 0.35;
 const LAYOUTS: f64 = 2.0;
 /// Bytes in a second between device and host, pinned.
 const LINK: f64 = 56e9;
+/// Seconds that giving a segment back and asking for it again takes, and bytes of it in a second (bench/fit/h200-segments.json).
+const SEGMENT: f64 = 75e-6;
+const SEGMENT_BYTES: f64 = 3.7e12;
 /// Seconds that a kernel takes at least, and one time step of a recurrent layer.
 const KERNEL: f64 = 3e-6;
 const TIME_STEP: f64 = 12e-6;
@@ -80,14 +85,16 @@ pub fn factor(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
 
 /// Seconds of a step, or of a part of one, on `card`.
 pub fn seconds(work: &[Work], card: &Card) -> f64 {
-    let on_gpu: f64 = work.iter().map(|it| it.count * on_gpu(it, card)).sum();
+    let of_gpu: f64 = work.iter().map(|it| it.count * on_gpu(it, card)).sum();
     let on_host = |it: &Work| match it.op.as_str() {
         "look" => it.count * HOST_LOOK,
         // One call for all time steps.
         "recurrent" => 0.0,
+        // The device waits for the host, and the host for the device.
+        "segment" => it.count * on_gpu(it, card),
         _ => it.count * HOST,
     };
-    on_gpu.max(work.iter().map(on_host).sum())
+    of_gpu.max(work.iter().map(on_host).sum())
 }
 
 /// Seconds of one such operation on the GPU.
@@ -98,9 +105,11 @@ fn on_gpu(work: &Work, card: &Card) -> f64 {
         "look" => 0.0,
         // As if devices were joined by what joins them to the host: most have no faster way to each other.
         "link" | "network" => work.bytes / LINK,
+        "segment" => SEGMENT + work.bytes / SEGMENT_BYTES,
         "matmul" => computed(MATMUL).max(moved / MEMORY).max(KERNEL),
         "attention" => computed(ATTENTION).max(moved / MEMORY).max(KERNEL),
         "convolution" => (computed(CONVOLUTION) + LAYOUTS * moved / MEMORY).max(KERNEL),
+        "convolution-last" => (computed(CONVOLUTION) + moved / MEMORY).max(KERNEL),
         "recurrent" => computed(RECURRENT).max(TIME_STEP),
         "batch-norm" if is_half(&work.dtype) => (moved / MEMORY_OF_HALF_BATCH_NORM).max(KERNEL),
         _ => (moved / MEMORY).max(KERNEL),

@@ -12,6 +12,7 @@ mod safe;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 pub(crate) mod timeline;
+mod tuning;
 mod verdict;
 
 pub use answer::{
@@ -21,6 +22,7 @@ pub use answer::{
 pub use notes::Note;
 pub use other_end::OtherEnd;
 pub use safe::{Unknowns, safe_bytes};
+pub use tuning::{Tuned, Tuning, tunings};
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -77,6 +77,19 @@ impl Program {
         self.events.insert(place, EventId(super::id_of(event)));
     }
 
+    /// The same, had `empty_cache` been called right before each of `events`, which are in order.
+    pub fn emptied_before(&self, events: &[EventId]) -> Program {
+        let mut res = Program { ops: Vec::new(), events: Vec::new(), ..self.clone() };
+        let mut todo = events.iter().peekable();
+        for (op, event) in self.ops.iter().zip(&self.events) {
+            while let Some(at) = todo.next_if(|it| *it <= event) {
+                res.push(Op::EmptyCache, at.index());
+            }
+            res.push(*op, event.index());
+        }
+        res
+    }
+
     /// Whether the recorded run ended with a request that failed.
     pub fn ends_failing(&self) -> bool {
         let last = self.ops.iter().rposition(|it| matches!(it, Op::Alloc { .. }));

@@ -28,6 +28,8 @@ pub struct Proposal {
     pub fits_as_it_is: bool,
     /// Plans that fit, the best first.
     pub plans: Vec<Row>,
+    /// What only a person can decide, with what it would take.
+    pub advice: Vec<Advice>,
     /// What came nearest.
     pub closest: Option<Row>,
     /// How to run the best one.
@@ -59,6 +61,17 @@ pub struct Row {
     pub time: Option<Factor>,
 }
 
+/// Another model or other data, as it ran on the phantom.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// Remedies that are done by hand.
+    pub ids: Vec<&'static str>,
+    /// What of the limit the script would need with them, allowance included.
+    pub needs: Bytes,
+    /// Whether that is there.
+    pub fits: bool,
+}
+
 /// For people.
 pub fn text(it: &Proposal) -> String {
     let mut res = String::new();
@@ -68,9 +81,11 @@ pub fn text(it: &Proposal) -> String {
         let _ = writeln!(
             res,
             "FITS as it is: needs {} of {limit} {what} ({card}), {spare} to spare\n\
-             no plan is needed; for the largest batch, see --find-max",
-            as_it_is.needs,
+             no plan is needed; for the largest batch, see --find-max\n\n\
+             To have its first step on the GPU compared with this run:\n    {}",
+            as_it_is.needs, it.run_line,
         );
+        advice(&mut res, &it.advice);
         return res;
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
@@ -79,6 +94,7 @@ pub fn text(it: &Proposal) -> String {
         if let Some(row) = &it.closest {
             let _ = writeln!(res, "nearest: {} needs {}", row.plan.shown(), row.needs);
         }
+        advice(&mut res, &it.advice);
         let _ = writeln!(res, "{} runs, {:.1} s", it.runs, it.seconds);
         return res;
     };
@@ -116,10 +132,11 @@ pub fn text(it: &Proposal) -> String {
             let _ = writeln!(res, "\n{also} by hand:");
         }
         let _ = writeln!(res, "  {}: {}", remedy.shown(), kind.what);
-        for line in kind.snippet().lines() {
+        for line in remedy.snippet().lines() {
             let _ = writeln!(res, "      {line}");
         }
     }
+    advice(&mut res, &it.advice);
     if it.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
@@ -127,18 +144,41 @@ pub fn text(it: &Proposal) -> String {
     res
 }
 
+fn advice(res: &mut String, all: &[Advice]) {
+    for (i, it) in all.iter().enumerate() {
+        if i == 0 {
+            let _ =
+                writeln!(res, "\nAnother training, which only you can choose; run on the phantom:");
+        }
+        let what = it.ids.iter().filter_map(|id| find(id)).map(|it| it.what);
+        let what = what.collect::<Vec<_>>().join(", ");
+        let fits = if it.fits { ", fits" } else { "" };
+        let _ = writeln!(
+            res,
+            "  {:>10}  {what}{fits} (docs/remedies/{}.md)",
+            it.needs.to_string(),
+            it.ids[0]
+        );
+    }
+}
+
 /// The lines at the head of the plan's file.
 pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
     let time = row.time.map_or_else(String::new, |it| {
         format!(", about {:.2} times the step time (estimated)", it.estimate)
     });
+    let without = if it.fits_as_it_is {
+        "The script fits as it is: nothing is changed, and its first step is compared.".to_owned()
+    } else {
+        format!("Without it the script takes {} of the device.", it.as_it_is.peak.device)
+    };
     vec![
         format!("Made by `plimsoll fit` for {} with {} {}.", it.card, it.limit, it.what),
         format!(
             "On the phantom it allocated {}, reserved {} and took {} of the device{time}.",
             row.peak.allocated, row.peak.reserved, row.peak.device
         ),
-        format!("Without it the script takes {} of the device.", it.as_it_is.peak.device),
+        without,
         format!("    {}", it.run_line),
     ]
 }
@@ -173,6 +213,7 @@ pub fn json(it: &Proposal) -> String {
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "as_it_is": row(&it.as_it_is),
         "plans": it.plans.iter().map(row).collect::<Vec<_>>(),
+        "advice": it.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
         "closest": it.closest.as_ref().map(row),
         "run": it.run_line,
         "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },

@@ -20,6 +20,7 @@ use crate::{
     launch::Stop,
     sink::Sink,
     trials::{self, Trial, Trials},
+    worst_sequence::WorstSequence,
 };
 
 /// So many steps are run of a value that gets through only because the allocator gives free memory back.
@@ -40,7 +41,8 @@ pub(super) fn run(
     }
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let (what, most) = limit(args, &card);
-    let settings = trials::limit_reserved(args.limit_reserved);
+    let mut settings = trials::limit_reserved(args.limit_reserved);
+    settings.extend(args.worst_seq.map(WorstSequence::setting));
     let started = Instant::now();
     let mut trials = Trials::new(card)?;
     let mut search = Largest::new(range.lowest, range.highest, range.step, most);

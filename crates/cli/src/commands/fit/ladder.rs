@@ -8,18 +8,19 @@ use plimsoll_core::{
 /// Cards from this compute capability on have bfloat16 in their tensor cores.
 const BFLOAT16: (u32, u32) = (8, 0);
 
-/// What is added to the free remedies, step by step, of what may be used, on so many devices. `has_8bit`: a package
-/// with 8-bit optimizers is installed.
+/// What is added to the free remedies, step by step, of what may be used, on so many devices. `suits`: what there
+/// is something for to do, of the remedies that are not for every program.
 pub(super) fn rungs(
     card: &Card,
     gpus: u32,
-    has_8bit: bool,
+    suits: impl Fn(&str) -> bool,
     may: impl Fn(&str) -> bool,
 ) -> Vec<Vec<&'static str>> {
-    let all: [&[&'static str]; 18] = [
+    let all: [&[&'static str]; 19] = [
         &[],
-        &["allocator"],
+        &["channels-last"],
         &["autocast"],
+        &["autocast", "channels-last"],
         &["micro-batches"],
         &["optimizer-in-backward"],
         &["optimizer-8bit"],
@@ -64,8 +65,7 @@ pub(super) fn rungs(
         res.insert(1.min(res.len()), vec![it.id]);
         res.extend(company);
     }
-    let is_there = |it: &str| it != "optimizer-8bit" || has_8bit;
-    res.retain(|it| it.iter().all(|it| may(it) && is_there(it)));
+    res.retain(|it| it.iter().all(|it| may(it) && suits(it)));
     res
 }
 
@@ -82,7 +82,8 @@ mod tests {
             Offer::Asked => allow.contains(&id),
             Offer::ByHand => false,
         };
-        rungs(card, gpus, false, may).iter().map(|it| it.join("+")).collect()
+        let suits = |id: &str| !["optimizer-8bit", "channels-last"].contains(&id);
+        rungs(card, gpus, suits, may).iter().map(|it| it.join("+")).collect()
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! `plimsoll fit`: makes a script fit, by the largest value of a number in its command, or by a plan.
 
+mod advice;
 mod blocks;
 mod find_max;
+mod free;
 mod ladder;
 mod plans;
 mod ranking;
 mod template;
+mod tuning;
 
 use std::io::Write;
 
 use plimsoll_core::{cards::Card, units::Bytes};
 
-pub(crate) use self::plans::settings;
 use self::template::Template;
+pub(crate) use self::tuning::settings;
 use crate::{cli::FitArgs, commands::predict, exit::Exit};
 
 pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {

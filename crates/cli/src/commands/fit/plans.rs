@@ -17,7 +17,9 @@ use plimsoll_core::{
 };
 
 use super::{
-    Template, ladder, limit,
+    Template,
+    free::is_free,
+    ladder, limit,
     ranking::{self, Candidate},
     template,
 };
@@ -26,7 +28,8 @@ use crate::{
     exit::Exit,
     launch::{Setting, Stop},
     sink::Sink,
-    trials::{self, ALLOC_CONF, Trial, Trials},
+    trials::{self, Trial, Trials},
+    worst_sequence,
 };
 
 /// More than any card: what a run takes is to be seen, not where it ends.
@@ -63,12 +66,12 @@ pub(super) fn run(
         words: &words,
         trials,
         most,
-        exact_parts: false,
+        exact: false,
         n_blocks: None,
         n_samples: None,
         tried: Vec::new(),
         sites: Sites::default(),
-        has_8bit: false,
+        suited: Vec::new(),
         interrupted: false,
     };
     let (plain, failure) = search.plain()?;
@@ -88,6 +91,8 @@ pub(super) fn run(
             found.remove(0);
         }
     }
+    let is_wanted = args.advice || !plain.fits && found.is_empty();
+    let advice = if is_wanted { search.advice()? } else { Vec::new() };
     let change = found.first().map(|it| search.change(&it.plan)).unwrap_or_default();
     let patch = args.plan.with_extension("diff");
     let proposal = Proposal {
@@ -99,16 +104,20 @@ pub(super) fn run(
         as_it_is: row(&plain),
         fits_as_it_is: plain.fits,
         plans: found.iter().map(row).collect(),
+        advice,
         closest: search.closest().map(row),
         run_line: template::run_line(&args.plan, &words),
         runs: search.trials.n_runs,
         seconds: started.elapsed().as_secs_f64(),
         interrupted: search.interrupted,
     };
-    if let Some(best) = found.first() {
-        let head = view::file_head(&proposal, &proposal.plans[0]);
+    // A script that fits has a plan, too: without remedies, and with the first step to compare the real one with.
+    if let Some(best) = found.first().or(Some(&plain).filter(|it| it.fits)) {
+        let head = view::file_head(&proposal, &row(best));
         let predicted_reserved = Some(best.prediction.peak.reserved);
+        // The first batch of the real run is another one than the worst.
         let first_step = best.prediction.first_step_facts.clone();
+        let first_step = first_step.filter(|_| args.worst_seq.is_none());
         let kept = Plan { predicted_reserved, first_step, ..best.plan.clone() };
         write_file(&args.plan, &kept.file(&head))?;
         // One that is left from another plan would be taken for this one's.
@@ -146,20 +155,20 @@ fn row(it: &Candidate) -> view::Row {
 }
 
 pub(super) struct Search<'a> {
-    args: &'a FitArgs,
+    pub(super) args: &'a FitArgs,
     words: &'a [OsString],
     pub(super) trials: Trials,
     pub(super) most: Bytes,
-    /// Parts of a batch give the numbers of the whole: no dropout, no batch-norm.
-    exact_parts: bool,
+    /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
+    exact: bool,
     /// The blocks of the model, once it was seen to have any.
     n_blocks: Option<u64>,
     n_samples: Option<u64>,
     tried: Vec<Candidate>,
     /// Where in the script a person would change something.
-    sites: Sites,
-    /// A package with 8-bit optimizers is installed.
-    has_8bit: bool,
+    pub(super) sites: Sites,
+    /// What the agent says of the remedies that are not for every program: its line of places.
+    pub(super) suited: Vec<String>,
     pub(super) interrupted: bool,
 }
 
@@ -170,7 +179,11 @@ impl Search<'_> {
         let trial = self.trial(&Plan::default(), Stop::Steady, &sites)?;
         let noted = trial.noted("sites");
         self.sites = noted.and_then(Sites::read).unwrap_or_default();
-        self.has_8bit = noted.is_some_and(|it| it["optimizers"].is_string());
+        let suits = noted.and_then(|it| it["suits"].as_array()).into_iter().flatten();
+        self.suited = suits.filter_map(|it| it.as_str().map(str::to_owned)).collect();
+        if let Some(it) = worst_sequence::what_was_done(&trial) {
+            self.say(&it);
+        }
         let failure = trial.failure.clone();
         Ok((self.candidate(Plan::default(), trial.prediction), failure))
     }
@@ -179,7 +192,9 @@ impl Search<'_> {
     fn plans(&mut self) -> anyhow::Result<Vec<Candidate>> {
         let mut found: Vec<Candidate> = Vec::new();
         let free = self.free()?;
-        for stronger in self.rungs() {
+        let gpus = self.args.gpus;
+        let card = self.trials.card();
+        for stronger in ladder::rungs(card, gpus, |it| self.suits(it), |it| self.may(it)) {
             let is_enough = ENOUGH <= found.len()
                 || !found.is_empty() && stronger.contains(&"offload")
                 || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
@@ -209,52 +224,26 @@ impl Search<'_> {
         Ok(found)
     }
 
-    fn rungs(&self) -> Vec<Vec<&'static str>> {
-        ladder::rungs(self.trials.card(), self.args.gpus, self.has_8bit, |it| self.may(it))
-    }
-
-    /// Remedies that cost no time and change no numbers, those of them that this program bears. All at once, since
-    /// most programs bear them; one by one only where that does not run.
-    fn free(&mut self) -> anyhow::Result<Vec<Remedy>> {
-        let update = if self.may("fused") { "fused" } else { "foreach" };
-        let view = self.sites.has("distributed").then_some("bucket-view");
-        let all = [update, "set-to-none", "chunked-loss"].into_iter().chain(view);
-        let together: Vec<Remedy> = all.filter(|it| self.may(it)).map(Remedy::plain).collect();
-        if 1 < together.len() && self.run(&Plan::of(together.clone()))?.is_some() {
-            return Ok(together);
-        }
-        let mut res: Vec<Remedy> = Vec::new();
-        for id in ["fused", "foreach", "set-to-none", "chunked-loss"].into_iter().chain(view) {
-            let other_form = id == "foreach" && res.iter().any(|it| it.id == "fused");
-            if !self.may(id) || other_form || self.interrupted {
-                continue;
-            }
-            let plan = Plan::of(vec![Remedy::plain(id)]);
-            if self.run(&plan)?.is_some() {
-                res.extend(plan.remedies);
-            }
-        }
-        Ok(res)
-    }
-
     /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
     fn strong_enough(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
         if !plan.remedies.iter().any(|it| it.id == "micro-batches") {
-            return Ok(self.run(&settled(plan, 1, self.args.gpus))?.filter(|it| it.fits));
+            let Some(it) = self.run(&settled(plan, 1, self.args.gpus))? else { return Ok(None) };
+            return self.tuned(it);
         }
         let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
         while parts <= MOST_PARTS.min(self.n_samples.unwrap_or(MOST_PARTS)) && !self.interrupted {
             let Some(it) = self.run(&settled(plan, parts, self.args.gpus))? else {
                 return Ok(None);
             };
-            if it.fits {
+            let needs = it.needs;
+            if let Some(it) = self.tuned(it)? {
                 return Ok(Some(it));
             }
             // More parts no longer help: what is left is not the batch's.
-            if before.is_some_and(|before| before.0 / 100 * 98 < it.needs.0) {
+            if before.is_some_and(|before| before.0 / 100 * 98 < needs.0) {
                 return Ok(None);
             }
-            before = Some(it.needs);
+            before = Some(needs);
             parts *= 2;
         }
         Ok(None)
@@ -317,7 +306,7 @@ impl Search<'_> {
         Ok(it)
     }
 
-    fn may(&self, id: &str) -> bool {
+    pub(super) fn may(&self, id: &str) -> bool {
         let Some(kind) = find(id) else { return false };
         let args = self.args;
         let is_named = args.allow.iter().any(|it| it == id);
@@ -341,12 +330,16 @@ impl Search<'_> {
             self.n_blocks = u64::try_from(n.len()).ok().filter(|it| 1 < *it);
         }
         if let Some(split) = trial.noted("split") {
-            self.exact_parts = split["exact"] == true;
+            self.exact = split["exact"] == true;
             self.n_samples = split["samples"].as_u64();
+        }
+        if let Some(it) = trial.noted("exact") {
+            self.exact = it["exact"] == true;
         }
         let ran = trial.failure.is_none() && trial.n_ooms == 0;
         let failure = trial.failure.clone();
-        let it = self.candidate(plan.clone(), trial.prediction);
+        let mut it = self.candidate(plan.clone(), trial.prediction.clone());
+        it.tunings = self.tunings(plan, &trial, it.needs);
         let said = match failure {
             Some(why) => why,
             None if it.fits => format!("fits, needs {}", it.needs),
@@ -375,7 +368,8 @@ impl Search<'_> {
         stop: Stop,
         more: &[Setting],
     ) -> anyhow::Result<Trial> {
-        let mut settings = settings(plan);
+        let mut settings = self.settings(plan);
+        settings.extend(self.limit_of_allocator(plan));
         settings.extend(more.iter().cloned());
         let trial = self.trials.run(self.words, &settings, stop)?;
         self.interrupted |= trial.interrupted.is_some();
@@ -385,14 +379,15 @@ impl Search<'_> {
     fn candidate(&self, plan: Plan, prediction: Prediction) -> Candidate {
         let needs = self.needs(&prediction);
         let numbers = match plan.numbers() {
-            Numbers::Statistics if self.exact_parts => Numbers::Same,
+            Numbers::Statistics if self.exact => Numbers::Same,
             other => other,
         };
-        Candidate { fits: needs <= self.most, plan, prediction, needs, numbers, time: None }
+        let (fits, time, tunings) = (needs <= self.most, None, Vec::new());
+        Candidate { fits, plan, prediction, needs, numbers, time, tunings }
     }
 
     /// What it needs of what is limited, with the allowance for what a phantom cannot know.
-    fn needs(&self, prediction: &Prediction) -> Bytes {
+    pub(super) fn needs(&self, prediction: &Prediction) -> Bytes {
         let beside = prediction.peak.device.saturating_sub(prediction.peak.reserved);
         match self.args.limit_reserved {
             Some(_) => prediction.safe.saturating_sub(beside),
@@ -443,7 +438,7 @@ impl Search<'_> {
 
     /// Runs the plan on the card itself, in a process of its own.
     fn proves(&mut self, card: &Card, it: &mut Candidate) -> anyhow::Result<bool> {
-        let mut settings = settings(&it.plan);
+        let mut settings = self.settings(&it.plan);
         settings.extend(trials::limit_reserved(self.args.limit_reserved));
         let trial = self.trials.run_on(card, self.words, &settings)?;
         self.interrupted |= trial.interrupted.is_some();
@@ -476,10 +471,6 @@ impl Search<'_> {
     }
 }
 
-fn is_free(id: &str) -> bool {
-    matches!(id, "fused" | "foreach" | "set-to-none" | "chunked-loss" | "bucket-view")
-}
-
 /// `plan` with the parameters that its remedies need to run.
 fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
     let remedies = plan.remedies.iter().map(|it| match it.id {
@@ -487,23 +478,7 @@ fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
         "zero1" | "fsdp2" | "model-parallel" => {
             Remedy::plain(it.id).with("gpus", Value::Number(gpus.into()))
         }
-        "allocator" => Remedy::plain(it.id)
-            .with("settings", Value::Text("expandable_segments:True".to_owned())),
         _ => it.clone(),
     });
     Plan::of(remedies.collect())
-}
-
-/// What the script's environment has more for `plan`.
-pub(crate) fn settings(plan: &Plan) -> Vec<Setting> {
-    let mut res = Vec::new();
-    if !plan.remedies.is_empty() {
-        res.push(("PLIMSOLL_PLAN", plan.for_agent().into()));
-    }
-    if let Some(conf) = plan.alloc_conf() {
-        let own = std::env::var(ALLOC_CONF).ok().filter(|it| !it.is_empty());
-        // What the user set stays, except where the plan says otherwise.
-        res.push((ALLOC_CONF, own.map_or(conf.to_owned(), |own| format!("{own},{conf}")).into()));
-    }
-    res
 }

@@ -4,7 +4,7 @@
 use plimsoll_core::{
     cards::Card,
     plan::{self, Factor, Numbers, Plan, Work},
-    prediction::Prediction,
+    prediction::{Prediction, Tuned},
     units::Bytes,
 };
 use serde_json::Value;
@@ -24,6 +24,8 @@ pub(super) struct Candidate {
     pub(super) fits: bool,
     pub(super) numbers: Numbers,
     pub(super) time: Option<Factor>,
+    /// Changes of the allocator under which it would fit, by a replay, if it does not.
+    pub(super) tunings: Vec<Tuned>,
 }
 
 impl Candidate {

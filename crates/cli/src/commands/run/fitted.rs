@@ -16,8 +16,8 @@ use crate::{cli::RunArgs, devices};
 
 /// What a plan is made for.
 enum Search {
-    /// The script fits as it is.
-    AsItIs,
+    /// The script fits as it is; the plan has no remedies, and what the first step took.
+    AsItIs(Plan),
     With(Plan),
     /// The search ended without an answer to use; it has said why, and with this code.
     Failed(i32),
@@ -43,9 +43,9 @@ pub(super) fn plan(args: &RunArgs) -> anyhow::Result<Result<Plan, i32>> {
         device.free, device.name
     ));
     Ok(match search(args, &card, free)? {
-        Search::AsItIs => {
+        Search::AsItIs(plan) => {
             say("it fits as it is");
-            Ok(Plan::default())
+            Ok(plan)
         }
         Search::With(plan) => {
             say(&format!("running with {}", plan.shown()));
@@ -97,7 +97,7 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     let answer = std::fs::read(&json).ok();
     let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
     match answer.as_ref().and_then(|it| it["outcome"].as_str()) {
-        Some("fits") => Ok(Search::AsItIs),
+        Some("fits") => Ok(Search::AsItIs(read_plan(path)?)),
         Some("fits_with_plan") => Ok(Search::With(read_plan(path)?)),
         _ => {
             let _ = io::stderr().write_all(&output.stdout);

@@ -10,7 +10,7 @@ pub(super) const KIND: Kind = Kind {
     id: "empty-cache",
     what: "the allocator gives unused memory back at one point of the loop",
     numbers: Numbers::Same,
-    offer: Offer::Asked,
+    offer: Offer::Usual,
     change,
     page: include_str!("empty_cache.md"),
 };

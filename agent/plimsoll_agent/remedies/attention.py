@@ -1,0 +1,62 @@
+"""Attention of transformers' models is PyTorch's fused one: the matrix of every token with every other is never kept.
+
+For models whose attention is written out (`attn_implementation="eager"`) and that know the fused one. It is switched in
+the model's configuration at its first call. The numbers are the same up to rounding; with dropout in attention other
+random numbers are drawn.
+"""
+
+import weakref
+
+from plimsoll_agent.remedies import CannotApply
+from plimsoll_agent.remedies.micro_batches import is_exact
+
+
+def suits(torch, model):
+    """Whether there is attention to switch."""
+    return bool(_eager(model))
+
+
+def apply(torch, parameters, places, note):
+    seen = weakref.WeakSet()
+    switched = []
+
+    def around(module, call, args, kwargs):
+        if module not in seen:
+            seen.add(module)
+            eager = _eager(module)
+            for part in eager:
+                _switch(part)
+            if eager:
+                switched.append(True)
+                places.recording.write("exact", remedy="attention", exact=is_exact(torch, module))
+            if not switched and places.is_training(module):
+                raise CannotApply(
+                    "plimsoll: the remedy attention does not suit %s: nothing in it is a model of transformers with "
+                    'attn_implementation="eager" that knows "sdpa"; in code of your own, call '
+                    "torch.nn.functional.scaled_dot_product_attention" % type(module).__name__
+                )
+        if kwargs.get("output_attentions"):
+            raise CannotApply(
+                "plimsoll: the remedy attention does not suit this script: it asks for the attention's weights "
+                "(output_attentions), which only the written-out one has"
+            )
+        return call(*args, **kwargs)
+
+    places.around_call(around)
+
+
+def _eager(model):
+    """The models of transformers in it whose attention is written out and could be the fused one."""
+    found = []
+    for part in model.modules():
+        config = getattr(part, "config", None)
+        if getattr(config, "_attn_implementation", None) != "eager" or not getattr(part, "_supports_sdpa", False):
+            continue
+        if hasattr(part, "set_attn_implementation") and not getattr(config, "output_attentions", False):
+            found.append(part)
+    return found
+
+
+def _switch(model):
+    if model.config._attn_implementation == "eager":  # A part may have been switched with the whole.
+        model.set_attn_implementation("sdpa")

@@ -1,0 +1,135 @@
+"""Activations and dropout write into their input: one tensor less for each of them.
+
+Only modules whose input nobody reads afterwards: at the first call one sample goes through the model, in evaluation mode
+and without gradients, and every operation is looked at. What backward needs of an input PyTorch itself watches over. The
+numbers are the same.
+"""
+
+import weakref
+
+from plimsoll_agent.remedies import CannotApply, split
+
+_NAMES = ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "Hardtanh", "Threshold", "RReLU")
+"""Their backward needs the result only. (SiLU and GELU need the input, and would keep a copy of it.)"""
+
+
+def suits(torch, model):
+    """Whether there is anything to gain."""
+    return any(_could(torch, it) for it in model.modules())
+
+
+def apply(torch, parameters, places, note):
+    prepared = weakref.WeakSet()
+
+    def around(module, call, args, kwargs):
+        if module not in prepared and places.is_training(module):
+            prepared.add(module)
+            chosen = _safe(torch, module, call, args, kwargs)
+            if not chosen:
+                raise CannotApply(
+                    "plimsoll: the remedy inplace-activations does not suit %s: it has no activation of its own module "
+                    "whose input nobody reads afterwards" % type(module).__name__
+                )
+            for it in chosen:
+                it.inplace = True
+        return call(*args, **kwargs)
+
+    places.around_call(around)
+
+
+def _could(torch, module):
+    nn = torch.nn
+    kinds = tuple(getattr(nn, name) for name in _NAMES)
+    dropout = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
+    return (type(module) in kinds or dropout) and getattr(module, "inplace", None) is False
+
+
+def _safe(torch, module, call, args, kwargs):
+    """The modules whose input nobody reads after they ran, in one sample's way through the model."""
+    whole = split.batch_size(torch, args, kwargs)
+    if whole is None:
+        return []
+    look = _Look(torch)
+    candidates = [it for it in module.modules() if _could(torch, it)]
+    hooks = [it.register_forward_pre_hook(look.before) for it in candidates]
+    hooks += [it.register_forward_hook(look.after) for it in candidates]
+    part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, 0, 1)
+    # What the script gave and what it gets is the script's: it may look at it.
+    try:
+        with split.undisturbed(torch, module), torch.enable_grad(), look.saved(), look.operations():
+            result = call(*part_args, **part_kwargs)
+    finally:
+        for it in hooks:
+            it.remove()
+    for tensor in split.tensors_in(torch, (part_args, part_kwargs, result)):
+        look.reads(tensor)
+    return [it for it in candidates if it in look.ran and it not in look.unsafe]
+
+
+class _Look:
+    """Whose input was read again, or kept for backward by the operation that made it."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._of_input = {}
+        self._kept_for_backward = set()
+        self._is_running = False
+        self._alive = []
+        self.ran, self.unsafe = set(), set()
+
+    def operations(self):
+        """A mode under which every operation's tensors count as read."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils._pytree import tree_leaves
+
+        look, tensor_class = self, self._torch.Tensor
+
+        class Looking(TorchDispatchMode):
+            is_plimsolls = True
+
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                if not look._is_running:
+                    for it in tree_leaves((args, kwargs or {})):
+                        if isinstance(it, tensor_class):
+                            look.reads(it)
+                return function(*args, **(kwargs or {}))
+
+        return Looking()
+
+    def saved(self):
+        """While this is entered, what is kept for backward is seen."""
+
+        def pack(tensor):
+            self._alive.append(tensor)
+            self._kept_for_backward.add(_storage(tensor))
+            return tensor
+
+        return self._torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+
+    def reads(self, tensor):
+        self.unsafe |= self._of_input.get(_storage(tensor), set())
+
+    def before(self, part, given):
+        for tensor in given:
+            if isinstance(tensor, self._torch.Tensor):
+                self.reads(tensor)
+                if _storage(tensor) in self._kept_for_backward or tensor.is_leaf and tensor.requires_grad:
+                    self.unsafe.add(part)
+        self._is_running = True
+
+    def after(self, part, given, result):
+        if any(_storage(it) == _storage(result) for it in given if isinstance(it, self._torch.Tensor)):
+            result = result.clone()  # Dropout, which in evaluation hands its input on.
+        self._is_running = False
+        self.ran.add(part)
+        # Written in place it would keep its result for backward, which the next one must not write into.
+        self._kept_for_backward.add(_storage(result))
+        for tensor in given:
+            if isinstance(tensor, self._torch.Tensor):
+                self._alive.append(tensor)  # So that no other takes its place in memory.
+                self._of_input.setdefault(_storage(tensor), set()).add(part)
+        return result
+
+
+def _storage(tensor):
+    return tensor.untyped_storage()._cdata

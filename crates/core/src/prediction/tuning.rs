@@ -1,0 +1,95 @@
+//! What changes nothing but the allocator: its settings, and `empty_cache` at one point of each step. Whether one would
+//! have kept a run within a limit is answered by a replay of its recording.
+
+use crate::{
+    prediction::{
+        device_run::DeviceRun,
+        timeline::{Stage, Timeline},
+    },
+    recording::Recording,
+    replay::{self, Config, WhatIf, what_if},
+    trace::EventId,
+    units::Bytes,
+};
+
+/// One change of the allocator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tuning {
+    /// A value of `PYTORCH_CUDA_ALLOC_CONF`.
+    Settings(String),
+    /// `empty_cache` after this part of each step: `evaluation`, `forward`, `backward` or `step`.
+    EmptyCache(&'static str),
+}
+
+/// A change that would have kept the run within its limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tuned {
+    /// Which.
+    pub tuning: Tuning,
+    /// What would have been reserved at most.
+    pub reserved: Bytes,
+}
+
+/// The changes under which the run would have reserved no more than `limit` and never have had to give memory back to
+/// go on: settings first, each kind by what it would have reserved. `card` is all of the device's memory, if the
+/// process has it to itself: only then settings that work by a share of it are tried.
+///
+/// A run on several devices is judged by the one that reserved most.
+pub fn tunings(recordings: &[Recording], limit: Bytes, card: Option<Bytes>) -> Vec<Tuned> {
+    let runs = recordings.iter().flat_map(DeviceRun::all);
+    let Some(run) = runs.max_by_key(|it| it.replay.peak_reserved.bytes) else { return Vec::new() };
+    let settings = run.trace.settings.clone().unwrap_or_default();
+    let (torch, program) = (run.torch, &run.program);
+    let before = run.replay.peak_reserved.bytes;
+    let keeps = |it: &WhatIf| {
+        let less = it.peak_reserved.bytes <= limit && it.peak_reserved.bytes < before;
+        it.ran_out.is_none() && it.stats.num_alloc_retries == 0 && less
+    };
+    let config = Config { card, ..Config::of_recording(&settings, torch).with_capacity(limit) };
+    let mut res: Vec<Tuned> = replay::candidates(program, &config)
+        .into_iter()
+        .filter(|it| !it.alloc_conf.is_empty() && it.alloc_conf != settings.text)
+        .filter(|it| keeps(&it.outcome))
+        .filter(|it| card.is_some() || !it.alloc_conf.contains("garbage_collection_threshold"))
+        .map(|it| Tuned {
+            tuning: Tuning::Settings(it.alloc_conf),
+            reserved: it.outcome.peak_reserved.bytes,
+        })
+        .collect();
+    let mut emptied: Vec<Tuned> = points(&run.timeline)
+        .into_iter()
+        .map(|(after, events)| (after, what_if(&program.emptied_before(&events), &config)))
+        .filter(|(_, it)| keeps(it))
+        .map(|(after, it)| Tuned {
+            tuning: Tuning::EmptyCache(after),
+            reserved: it.peak_reserved.bytes,
+        })
+        .collect();
+    emptied.sort_by_key(|it| it.reserved);
+    res.extend(emptied);
+    res
+}
+
+/// The points at which the cache can be emptied, by name, with the events that come right after them.
+fn points(timeline: &Timeline) -> Vec<(&'static str, Vec<EventId>)> {
+    let ends = |wanted: Stage| {
+        let of_stage = timeline.stretches().filter(move |(.., stage)| *stage == wanted);
+        of_stage.map(|(_, end, _)| end).collect::<Vec<_>>()
+    };
+    let mut was_evaluating = false;
+    let mut trains_again = Vec::new();
+    for (first, _, stage) in timeline.stretches() {
+        match stage {
+            Stage::Evaluation => was_evaluating = true,
+            Stage::Forward if std::mem::take(&mut was_evaluating) => trains_again.push(first),
+            _ => {}
+        }
+    }
+    let all = [
+        ("evaluation", trains_again),
+        ("step", ends(Stage::Optimizer)),
+        ("backward", ends(Stage::Backward)),
+        ("forward", ends(Stage::Forward)),
+    ];
+    all.into_iter().filter(|(_, events)| !events.is_empty()).collect()
+}
