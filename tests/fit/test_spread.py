@@ -182,6 +182,12 @@ result = [torch.tensor(sum(sizes))]
     assert sum(shares) == whole and max(shares) <= 0.6 * whole
 
 
+@pytest.mark.parametrize("other", ["micro-batches", "optimizer-in-backward", "fsdp2", "parameter-offload"])
+def test_what_would_take_a_share_for_the_whole_is_refused(trainer, other):
+    answer = trainer.run("result = []", {"id": "zero1", "gpus": 2}, {"id": other})
+    assert "these remedies cannot be in one plan" in answer and other in answer
+
+
 def test_dropout_is_another_in_each_process(trainer):
     program = """
 import torch

@@ -58,6 +58,18 @@ ORDER = (
 )
 """Every remedy, from the outermost inwards where they meet at the same call."""
 
+_OVER_DEVICES = {"zero1", "fsdp2", "model-parallel"}
+_NOT_ON_SHARES = {
+    "micro-batches",
+    "autocast-fp16",
+    "adafactor",
+    "optimizer-8bit",
+    "optimizer-offload",
+    "optimizer-in-backward",
+    "parameter-offload",
+}
+"""What looks at gradients before those of all devices are there, or at one device's part for the whole."""
+
 
 class CannotApply(RuntimeError):
     """The plan does not suit this program; the sentence says why."""
@@ -89,6 +101,7 @@ def apply(torch, plan, recording):
     unknown = [it.get("id") for it in asked if it.get("id") not in ORDER]
     if unknown:
         raise CannotApply("plimsoll: the plan names remedies that this plimsoll does not know: %s" % unknown)
+    _check_together({it["id"] for it in asked})
     for remedy in sorted(asked, key=lambda it: ORDER.index(it["id"])):
         if remedy["id"] == "allocator":
             continue
@@ -102,3 +115,11 @@ def apply(torch, plan, recording):
             raise CannotApply("plimsoll: the remedy %s cannot be applied: %r" % (remedy["id"], error)) from error
         recording.write("remedy", **remedy)
     places.install()
+
+
+def _check_together(ids):
+    over = ids & _OVER_DEVICES
+    others = set() if over <= {"model-parallel"} else ids & _NOT_ON_SHARES
+    if len(over) > 1 or others or over and "parameter-offload" in ids:
+        named = sorted(over | others | ids & {"parameter-offload"})
+        raise CannotApply("plimsoll: these remedies cannot be in one plan: %s" % ", ".join(named))

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{
     cards::Card,
-    plan::{CATALOGUE, Offer},
+    plan::{CATALOGUE, Offer, Plan, Remedy, Value},
 };
 
 /// Cards from this compute capability on have bfloat16 in their tensor cores.
@@ -67,6 +67,18 @@ pub(super) fn rungs(
     }
     res.retain(|it| it.iter().all(|it| may(it) && suits(it)));
     res
+}
+
+/// `plan` with the parameters that its remedies need to run.
+pub(super) fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
+    let remedies = plan.remedies.iter().map(|it| match it.id {
+        "micro-batches" => Remedy::plain(it.id).with("parts", Value::Number(parts)),
+        "zero1" | "fsdp2" | "model-parallel" => {
+            Remedy::plain(it.id).with("gpus", Value::Number(gpus.into()))
+        }
+        _ => it.clone(),
+    });
+    Plan::of(remedies.collect())
 }
 
 #[cfg(test)]

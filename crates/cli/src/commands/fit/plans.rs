@@ -227,12 +227,14 @@ impl Search<'_> {
     /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
     fn strong_enough(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
         if !plan.remedies.iter().any(|it| it.id == "micro-batches") {
-            let Some(it) = self.run(&settled(plan, 1, self.args.gpus))? else { return Ok(None) };
+            let Some(it) = self.run(&ladder::settled(plan, 1, self.args.gpus))? else {
+                return Ok(None);
+            };
             return self.tuned(it);
         }
         let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
         while parts <= MOST_PARTS.min(self.n_samples.unwrap_or(MOST_PARTS)) && !self.interrupted {
-            let Some(it) = self.run(&settled(plan, parts, self.args.gpus))? else {
+            let Some(it) = self.run(&ladder::settled(plan, parts, self.args.gpus))? else {
                 return Ok(None);
             };
             let needs = it.needs;
@@ -469,16 +471,4 @@ impl Search<'_> {
     fn closest(&self) -> Option<&Candidate> {
         self.tried.iter().min_by_key(|it| it.needs)
     }
-}
-
-/// `plan` with the parameters that its remedies need to run.
-fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
-    let remedies = plan.remedies.iter().map(|it| match it.id {
-        "micro-batches" => Remedy::plain(it.id).with("parts", Value::Number(parts)),
-        "zero1" | "fsdp2" | "model-parallel" => {
-            Remedy::plain(it.id).with("gpus", Value::Number(gpus.into()))
-        }
-        _ => it.clone(),
-    });
-    Plan::of(remedies.collect())
 }
