@@ -8,9 +8,7 @@ use std::{
 
 use crate::{
     replay::{
-        Config, Program, Replay, TorchVersion,
-        checked::{Known, follower},
-        doubt::Doubt,
+        Config, Program, Replay, TorchVersion, checked::follower, doubt::Doubt, known::Known,
         recorded::Goal,
     },
     trace::{DeviceTrace, PoolId},

@@ -15,6 +15,7 @@ mod expandable;
 mod free_set;
 mod heap;
 mod initial;
+mod known;
 mod lessons;
 mod operation;
 mod program;
