@@ -64,7 +64,7 @@ pub struct Figures {
     pub native_batch_norm: f64,
     /// Bytes in a second between device and host, pinned.
     pub link: f64,
-    /// Seconds that a kernel takes at least.
+    /// Seconds that an operation takes on the device at least; it may be several kernels.
     pub kernel: f64,
     /// Seconds that one time step of a recurrent layer takes at least.
     pub time_step: f64,
@@ -86,10 +86,6 @@ pub struct Shares {
 }
 
 impl Shares {
-    const fn all(share: f64) -> Self {
-        Self { single: share, tf32: share, half: share }
-    }
-
     fn of(self, dtype: &str) -> f64 {
         match dtype {
             _ if is_half(dtype) => self.half,
@@ -101,21 +97,21 @@ impl Shares {
 
 /// What bench/fit/step_times.rs found, rounded.
 pub const FITTED: Figures = Figures {
-    matmul: Shares { single: 0.65, tf32: 0.33, half: 0.50 },
-    by_4: 0.36,
-    by_2: 0.18,
-    convolution: Shares { single: 0.50, tf32: 0.33, half: 0.40 },
-    layouts: Shares { single: 1.7, tf32: 1.7, half: 3.4 },
-    attention: Shares { single: 0.50, tf32: 0.50, half: 0.28 },
-    recurrent: Shares::all(0.25),
-    memory: 0.55,
-    batch_norm: 0.28,
+    matmul: Shares { single: 0.70, tf32: 0.42, half: 0.63 },
+    by_4: 0.32,
+    by_2: 0.19,
+    convolution: Shares { single: 0.50, tf32: 0.26, half: 0.26 },
+    layouts: Shares { single: 0.95, tf32: 0.95, half: 2.0 },
+    attention: Shares { single: 0.41, tf32: 0.41, half: 0.16 },
+    recurrent: Shares { single: 0.25, tf32: 0.19, half: 0.25 },
+    memory: 0.52,
+    batch_norm: 0.31,
     native_batch_norm: 0.10,
-    link: 56e9,
-    kernel: 3e-6,
-    time_step: 12e-6,
-    host: 9e-6,
-    host_look: 10e-6,
+    link: 54e9,
+    kernel: 9.8e-6,
+    time_step: 13e-6,
+    host: 7.6e-6,
+    host_look: 12.6e-6,
 };
 
 /// How far the logarithm of a ratio may be off: of any, and as a share of itself.
