@@ -7,7 +7,11 @@
 //! `work.jsonl` is what the steps compute and move, counted on the phantom by work.py; h200-steps.json has their seconds and
 //! those of their kernels, measured by steps.py. Prints the error of step-time ratios with the constants in the code, with
 //! those that are found now, and with those that are found without the model in question; then the constants.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench for the people who work on the code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench for the people who work on the code"
+)]
 
 use std::{collections::BTreeMap, env, fs};
 
@@ -86,13 +90,20 @@ fn main() {
     let mut models: Vec<&str> = steps.iter().map(|it| it.model.as_str()).collect();
     models.sort_unstable();
     models.dedup();
-    println!("{} steps of {} models, {} with kernels", steps.len(), models.len(), steps.iter().filter(|it| !it.kernels.is_empty()).count());
+    println!(
+        "{} steps of {} models, {} with kernels",
+        steps.len(),
+        models.len(),
+        steps.iter().filter(|it| !it.kernels.is_empty()).count()
+    );
 
     let all: Vec<&Step> = steps.iter().collect();
     let found = fitted(&all);
     let left_out: BTreeMap<&str, Figures> = models
         .iter()
-        .map(|model| (*model, fitted(&steps.iter().filter(|it| it.model != *model).collect::<Vec<_>>())))
+        .map(|model| {
+            (*model, fitted(&steps.iter().filter(|it| it.model != *model).collect::<Vec<_>>()))
+        })
         .collect();
     tell("with the constants in the code", &ratios(&all, |_| FITTED));
     tell("with those that are found now", &ratios(&all, |_| found));
@@ -104,14 +115,27 @@ fn main() {
     let mut worst: Vec<&Ratio> = held_out.iter().collect();
     worst.sort_by(|a, b| b.error().total_cmp(&a.error()));
     for it in worst.iter().take(14) {
-        println!("  {:12} batch {:6} {:40} {:.2} for {:.2}", it.step.model, it.step.batch, it.step.plan, it.told, it.measured);
+        println!(
+            "  {:12} batch {:6} {:40} {:.2} for {:.2}",
+            it.step.model, it.step.batch, it.step.plan, it.told, it.measured
+        );
     }
-    println!("\n{:20} {:>10} {:>10}   without a model: least, most", "constant", "in code", "found");
+    println!(
+        "\n{:20} {:>10} {:>10}   without a model: least, most",
+        "constant", "in code", "found"
+    );
     for (name, of) in CONSTANTS {
         let value = |figures: &Figures| *of(&mut figures.clone());
         let others: Vec<f64> = left_out.values().map(value).collect();
-        let (least, most) = (others.iter().copied().fold(f64::MAX, f64::min), others.iter().copied().fold(0.0, f64::max));
-        println!("{name:20} {:>10.3e} {:>10.3e}   {least:.3e} {most:.3e}", value(&FITTED), value(&found));
+        let (least, most) = (
+            others.iter().copied().fold(f64::MAX, f64::min),
+            others.iter().copied().fold(0.0, f64::max),
+        );
+        println!(
+            "{name:20} {:>10.3e} {:>10.3e}   {least:.3e} {most:.3e}",
+            value(&FITTED),
+            value(&found)
+        );
     }
 }
 
@@ -129,7 +153,10 @@ impl Ratio<'_> {
 }
 
 fn plain<'a>(steps: &[&'a Step], of: &Step) -> Option<&'a Step> {
-    steps.iter().copied().find(|it| it.plan == "plain" && it.model == of.model && it.batch == of.batch)
+    steps
+        .iter()
+        .copied()
+        .find(|it| it.plan == "plain" && it.model == of.model && it.batch == of.batch)
 }
 
 /// Every step that has a plain one, told with the figures for its model.
@@ -152,7 +179,13 @@ fn tell(what: &str, ratios: &[Ratio<'_>]) {
         let mut errors: Vec<f64> = chosen.iter().map(|it| it.error()).collect();
         errors.sort_by(f64::total_cmp);
         let at = |share: usize| errors[(errors.len() * share / 100).min(errors.len() - 1)] * 100.0;
-        println!("  {name:42} {:3}  median {:5.1} %  90th percentile {:5.1} %  most {:5.1} %", errors.len(), at(50), at(90), at(100));
+        println!(
+            "  {name:42} {:3}  median {:5.1} %  90th percentile {:5.1} %  most {:5.1} %",
+            errors.len(),
+            at(50),
+            at(90),
+            at(100)
+        );
     };
     println!("\nerror of step-time ratios {what}:");
     line("all", ratios.iter().collect());
@@ -172,7 +205,8 @@ fn tell_range(steps: &[&Step]) {
         if let Some(before) = plain(steps, step).filter(|_| step.plan != "plain") {
             let told = factor(&before.work, &step.work, card).unwrap();
             all += 1;
-            inside += usize::from((told.low..=told.high).contains(&(step.seconds / before.seconds)));
+            inside +=
+                usize::from((told.low..=told.high).contains(&(step.seconds / before.seconds)));
         }
     }
     println!("\nin the range that is told, with the constants in the code: {inside} of {all}");
@@ -217,7 +251,10 @@ fn misfit(figures: &Figures, steps: &[&Step]) -> f64 {
     let mut sum = 0.0;
     for (step, told_now) in steps.iter().zip(&told) {
         sum += off(*told_now, step.seconds);
-        if let Some(at) = steps.iter().position(|it| it.plan == "plain" && it.model == step.model && it.batch == step.batch) {
+        if let Some(at) = steps
+            .iter()
+            .position(|it| it.plan == "plain" && it.model == step.model && it.batch == step.batch)
+        {
             sum += off(told_now / told[at], step.seconds / steps[at].seconds);
         }
         let all: f64 = step.kernels.values().sum();
@@ -229,8 +266,10 @@ fn misfit(figures: &Figures, steps: &[&Step]) -> f64 {
             }
         }
     }
-    let held = |(_, of): &Constant| (*of(&mut figures.clone()) / *of(&mut GUESS.clone())).ln().powi(2);
-    sum / steps.len() as f64 + HELD * CONSTANTS.iter().map(held).sum::<f64>() / CONSTANTS.len() as f64
+    let held =
+        |(_, of): &Constant| (*of(&mut figures.clone()) / *of(&mut GUESS.clone())).ln().powi(2);
+    sum / steps.len() as f64
+        + HELD * CONSTANTS.iter().map(held).sum::<f64>() / CONSTANTS.len() as f64
 }
 
 /// The kind of kernel that an operation comes to. cuDNN does some convolutions as matrix products.
@@ -247,15 +286,36 @@ fn kind_of(op: &str) -> &'static str {
 /// The steps that were both counted and measured.
 fn steps(work: &str, measured: &str) -> Vec<Step> {
     let measured: Value = serde_json::from_str(measured).unwrap();
-    let name = |it: &Value| (it[0].as_str().unwrap().to_owned(), it[1].as_u64().unwrap(), it[2].as_str().unwrap().to_owned());
+    let name = |it: &Value| {
+        (
+            it[0].as_str().unwrap().to_owned(),
+            it[1].as_u64().unwrap(),
+            it[2].as_str().unwrap().to_owned(),
+        )
+    };
     let rows = |key: &str| measured[key].as_array().into_iter().flatten();
-    let seconds: BTreeMap<_, f64> = rows("steps").map(|it| (name(it), it[3].as_f64().unwrap())).collect();
+    let seconds: BTreeMap<_, f64> =
+        rows("steps").map(|it| (name(it), it[3].as_f64().unwrap())).collect();
     let kernels: BTreeMap<_, BTreeMap<String, f64>> = rows("kernels")
-        .map(|it| (name(it), it[3].as_object().unwrap().iter().map(|(kind, it)| (kind.clone(), it.as_f64().unwrap())).collect()))
+        .map(|it| {
+            (
+                name(it),
+                it[3]
+                    .as_object()
+                    .unwrap()
+                    .iter()
+                    .map(|(kind, it)| (kind.clone(), it.as_f64().unwrap()))
+                    .collect(),
+            )
+        })
         .collect();
     let step = |line: &str| {
         let it: Value = serde_json::from_str(line).unwrap();
-        let key = (it["model"].as_str()?.to_owned(), it["batch"].as_u64()?, it["plan"].as_str()?.to_owned());
+        let key = (
+            it["model"].as_str()?.to_owned(),
+            it["batch"].as_u64()?,
+            it["plan"].as_str()?.to_owned(),
+        );
         let seconds = *seconds.get(&key)?;
         let read = |it: &Value| Work {
             op: it["op"].as_str().unwrap().to_owned(),
