@@ -68,6 +68,7 @@ class Meter:
 
             def __torch_dispatch__(self, function, types, args=(), kwargs=None):
                 kwargs = kwargs or {}
+                function, args = _with_lengths_as_numbers(torch, function, args)
                 result = function(*args, **kwargs)
                 inputs = [it for it in tree_leaves((args, kwargs)) if isinstance(it, torch.Tensor)]
                 outputs = [it for it in tree_leaves(result) if isinstance(it, torch.Tensor)]
@@ -89,12 +90,12 @@ class Meter:
                     kind, flops, times = _recurrent(function, args)
                 elif packet in flop_registry:
                     flops = flop_registry[packet](*args, **kwargs, out_val=result)
-                    kind = _convolution(torch, inputs) if "conv" in name else "attention" if "attention" in name else "matmul"
+                    kind = _product(torch, name, inputs, outputs)
                     size = sum(_bytes(it) for it in inputs + outputs)
                 elif name in _GATHERING:
                     kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
                 else:
-                    kind = "batch-norm" if "batch_norm" in name else "pointwise"
+                    kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
                     size = sum(_bytes(it) for it in inputs + outputs)
                 floats = [it for it in inputs if it.is_floating_point()] or inputs or outputs
                 dtype = str(max(floats, key=lambda it: it.numel()).dtype).rpartition(".")[2]
@@ -107,13 +108,47 @@ class Meter:
         return Counting()
 
 
-def _convolution(torch, inputs):
-    """With the channels last cuDNN need not bring them there."""
+def _norm(torch, name, inputs):
+    """cuDNN's batch-norm, or PyTorch's own: bfloat16 has no other. Its kernels for channels in front walk through one
+    channel with one block, and take several times as long for the same bytes."""
+    if "cudnn" in name:
+        return "batch-norm"
+    is_slow = _has_channels_in_front(torch, inputs) and 2 < max(it.dim() for it in inputs)
+    return "native-batch-norm" if is_slow else "batch-norm"
+
+
+def _product(torch, name, inputs, outputs):
+    """What kind of product, as far as kernels differ: cuDNN's convolutions want the channels last and bring them there;
+    tensor cores want rows of halves that begin at multiples of 16 bytes."""
+    if "attention" in name:
+        return "attention"
+    if "conv" in name:
+        return "convolution" if _has_channels_in_front(torch, inputs) else "convolution-last"
+    aligned = min((_alignment(it) for it in inputs + outputs if it.element_size() == 2), default=16)
+    return {2: "matmul-by-2", 4: "matmul-by-4"}.get(aligned, "matmul")
+
+
+def _has_channels_in_front(torch, inputs):
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    image = max(inputs, key=lambda it: it.numel())
-    form = formats.get(image.dim())
-    last = form is not None and image.is_contiguous(memory_format=form) and not image.is_contiguous()
-    return "convolution-last" if last else "convolution"
+    largest = max(inputs, key=lambda it: it.numel())
+    return largest.dim() not in formats or not largest.is_contiguous(memory_format=formats[largest.dim()])
+
+
+def _alignment(matrix):
+    """The power of two, 16 at most, that the distance of rows in bytes is a multiple of; 16 without rows."""
+    rows = [step for n, step in zip(matrix.size()[-2:], matrix.stride()[-2:]) if n > 1 and step > 1]
+    size = max(rows, default=16) * matrix.element_size()
+    return min(16, size & -size)
+
+
+def _with_lengths_as_numbers(torch, function, args):
+    """`ctc_loss` takes its lengths from the host as numbers, but hands them down as tensors when somebody listens, and
+    then wants them on the device."""
+    if function not in (torch.ops.aten._ctc_loss.Tensor, torch.ops.aten._ctc_loss_backward.Tensor):
+        return function, args
+    named = zip(function._schema.arguments, args)
+    lengths = ("input_lengths", "target_lengths")
+    return function._overloadpacket.default, [value.tolist() if it.name in lengths else value for it, value in named]
 
 
 def _bytes(tensor):

@@ -1,6 +1,6 @@
 """Seconds of a step with each remedy, on a real GPU; one JSON line for each.
 
-    python bench/fit/steps.py [SECONDS]      on a machine with a GPU, nothing else on it
+    python bench/fit/steps.py [SECONDS [MODEL,...]]      on a machine with a GPU, nothing else on it
 
 Every case is forked from a process that has done the imports, and has the GPU to itself. The remedies are the
 agent's own, so nothing of plimsoll but its agent is needed.
@@ -18,8 +18,11 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
 BATCH = {"gpt2": 8, "llama": 8, "bert": 16, "vit": 64, "resnet50": 96, "mlp": 8192, "unet": 32, "lstm": 256}
 SMALL = {"gpt2": 1, "llama": 1, "bert": 1, "vit": 4, "resnet50": 8, "mlp": 256, "unet": 2, "lstm": 16}
+BATCH |= {"t5": 16, "swin": 64, "speech": 64, "recommender": 65536, "segmenter": 32}
+SMALL |= {"t5": 1, "swin": 4, "speech": 4, "recommender": 512, "segmenter": 2}
+FIRST = ("gpt2", "llama", "bert", "vit", "resnet50", "mlp", "unet", "lstm")
 HALF = {"gpt2": 6, "llama": 6, "bert": 6, "vit": 6, "resnet50": 8, "unet": 3}
-LANGUAGE = ("gpt2", "llama", "bert")
+LANGUAGE = ("gpt2", "llama", "bert", "t5")
 
 
 def remedy(name, **parameters):
@@ -35,6 +38,8 @@ PLANS = {
     "autocast + checkpoint": [remedy("autocast"), remedy("checkpoint")],
     "offload": [remedy("offload")],
     "fused": [remedy("fused")],
+    "autocast-fp16": [remedy("autocast-fp16")],
+    "pure-bf16": [remedy("pure-bf16")],
     "tf32": [remedy("tf32")],
     "optimizer-in-backward": [remedy("optimizer-in-backward")],
     "checkpoint half": [remedy("checkpoint")],
@@ -44,13 +49,14 @@ PLANS = {
     "autocast + micro-batches 4 + checkpoint": [remedy("autocast"), remedy("micro-batches", parts=4), remedy("checkpoint")],
 }
 SMALL_PLANS = ("plain", "autocast", "checkpoint", "fused")
-PROFILED = ("plain", "autocast", "checkpoint", "micro-batches 4")
+PROFILED = ("plain", "autocast", "autocast-fp16", "checkpoint", "micro-batches 4")
 
 
-def cases():
+def cases(models=FIRST):
     """(model, batch, name, remedies); what matters most comes first."""
     for name, plan in PLANS.items():
-        for model, batch in BATCH.items():
+        for model in models:
+            batch = BATCH[model]
             if name == "checkpoint half":
                 if model not in HALF:
                     continue
@@ -59,8 +65,8 @@ def cases():
                 continue
             yield model, batch, name, plan
         if name in SMALL_PLANS:
-            for model, batch in SMALL.items():
-                yield model, batch, name, plan
+            for model in models:
+                yield model, SMALL[model], name, plan
 
 
 def run(model, batch, name, plan, lock):
@@ -103,13 +109,14 @@ def main():
     import torch  # noqa: F401
     import torchvision.models  # noqa: F401
     from transformers import (  # noqa: F401
-        BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+        BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config,
+        T5ForConditionalGeneration,
     )  # fmt: skip
 
     began, most = time.time(), float(sys.argv[1]) if sys.argv[1:] else 220.0
     lock = tempfile.mktemp()
     open(lock, "w").close()
-    waiting, running = list(cases()), {}
+    waiting, running = list(cases(sys.argv[2].split(",") if sys.argv[2:] else FIRST)), {}
     while waiting or running:
         # Two: while one has the GPU the other gets ready.
         while waiting and len(running) < 2 and time.time() - began < most:

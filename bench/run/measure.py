@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What the recorder of `plimsoll run` costs on a GPU: step times of train.py alone and under it, in turn.
 
-    bench/run/measure.py [--repeats 3]
+    bench/run/measure.py [--repeats 3] [--ranks N] [tiny:16 gpt2:8 ...]
 
-Each run is a process of its own, which prints the median time between events at the ends of its steps, the first 15 left
+With ranks the script is DDP under torchrun, and all of that is recorded. Each run is a process of its own, which prints the median time between events at the ends of its steps, the first 15 left
 out. Prints the medians of these, and what recording adds, against the bar of issue 5: less than 1 %. Exit code 1 if it is over.
 """
 
@@ -18,11 +18,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 MOST = 0.01
-CASES = (("gpt2", 8), ("gpt2", 1), ("resnet50", 64))
+CASES = ("gpt2:8", "gpt2:1", "resnet50:64", "tiny:16", "cells:16")
 
 
 def step(options, model, batch, recorded, folder):
-    script = [options.python, HERE / "train.py", model, "--batch", batch]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", options.ranks]
+    steps = ["--steps", 215] if model in ("tiny", "cells") else []
+    script = [options.python, *(torchrun if options.ranks > 1 else []), HERE / "train.py", model, "--batch", batch, *steps]
     prefix = [options.plimsoll, "run", "--record", "run.zip", "--"] if recorded else []
     command = list(map(str, [*prefix, *script]))
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -36,18 +38,22 @@ def main():
     parser.add_argument("--plimsoll", default=os.environ.get("PLIMSOLL_BIN", HERE.parents[1] / "target" / "release" / "plimsoll"))
     parser.add_argument("--python", default=os.environ.get("PLIMSOLL_PYTHON", sys.executable))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("cases", nargs="*", default=CASES, metavar="MODEL:BATCH")
     options = parser.parse_args()
     options.plimsoll = Path(options.plimsoll).resolve()
     over = False
     with tempfile.TemporaryDirectory() as folder:
-        for model, batch in CASES:
+        for case in options.cases:
+            model, batch = case.split(":")
             times = {False: [], True: []}
             for repeat in range(options.repeats):
                 for recorded in (False, True) if repeat % 2 == 0 else (True, False):
                     times[recorded].append(step(options, model, batch, recorded, folder))
             alone, under = (statistics.median(times[it]) for it in (False, True))
             over |= MOST < under / alone - 1
-            print(f"{model:10} batch {batch:3}   alone {alone * 1e3:7.2f} ms   recorded {under * 1e3:7.2f} ms   {100 * (under / alone - 1):+.2f} %")
+            every = "   ".join(", ".join(f"{it * 1e3:.3f}" for it in times[which]) for which in (False, True))
+            print(f"{model:10} batch {batch:>3}   alone {alone * 1e3:7.2f} ms   recorded {under * 1e3:7.2f} ms   {100 * (under / alone - 1):+.2f} %   ({every})", flush=True)
     sys.exit(over)
 
 

@@ -1,5 +1,8 @@
-"""GPT-2 small or ResNet-50 in plain torch; prints its own step times, from events on the device (see measure.py)."""
-import argparse, json, statistics, time
+"""GPT-2 small, ResNet-50 or something small in plain torch; prints its own step times, from events on the device (see measure.py).
+
+`tiny` and `cells` wait for Python: hundreds of operations that each take the device a few microseconds. Under torchrun it is DDP.
+"""
+import argparse, json, os, statistics, time
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -86,18 +89,47 @@ def resnet50():
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(i, 1000))
 
 
+class Cells(nn.Module):
+    """An LSTM by hand, cell after cell."""
+
+    def __init__(self, d=128, length=48):
+        super().__init__()
+        self.cell, self.out, self.length = nn.LSTMCell(d, d), nn.Linear(d, 10), length
+
+    def forward(self, x):
+        h = c = x
+        for _ in range(self.length):
+            h, c = self.cell(torch.tanh(h) * 0.5 + x, (h, c))
+        return self.out(h)
+
+
+def tiny(d=64, layers=64):
+    return nn.Sequential(*[nn.Sequential(nn.LayerNorm(d), nn.Linear(d, d), nn.GELU(), nn.Dropout(0.1)) for _ in range(layers)], nn.Linear(d, 10))
+
+
 def main():
     torch.manual_seed(0)
+    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    if "RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.distributed.init_process_group("nccl")
     if a.model == "gpt2":
         model = GPT2().cuda()
         optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
         x = torch.randint(50257, (a.batch, a.seq), device="cuda")
         y = x.roll(-1, 1)
+    elif a.model in ("tiny", "cells"):
+        model = tiny().cuda() if a.model == "tiny" else Cells().cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+        x = torch.randn(a.batch, 64 if a.model == "tiny" else 128, device="cuda")
+        y = torch.randint(10, (a.batch,), device="cuda")
     else:
         model = resnet50().cuda()
         optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
         x = torch.randn(a.batch, 3, 224, 224, device="cuda")
         y = torch.randint(1000, (a.batch,), device="cuda")
+    if ranks > 1:
+        model = nn.parallel.DistributedDataParallel(model)
     events, loss, walls = [], None, []
     for step in range(a.steps):
         e = torch.cuda.Event(enable_timing=True)
@@ -111,21 +143,26 @@ def main():
         walls.append(time.perf_counter())
         if step == a.skip:
             torch.cuda.synchronize()
-            began = time.perf_counter()
+            began, computed = time.perf_counter(), time.process_time()
+    computed = time.process_time() - computed
     torch.cuda.synchronize()
     n = a.steps - a.skip - 1
     result = {
         "wall_per_step": (time.perf_counter() - began) / n if n > 0 else None,
         "device_median": statistics.median(p.elapsed_time(q) / 1e3 for p, q in zip(events[a.skip :], events[a.skip + 1 :])) if n > 0 else None,
         "cpu_per_step": statistics.median(q - p for p, q in zip(walls[a.skip :], walls[a.skip + 1 :])) if n > 0 else None,
+        "processor_per_step": computed / n if n > 0 else None,
         "loss": loss.item(),
         "weights": sum(q.double().abs().sum().item() for q in model.parameters()),
         "peak_allocated": torch.cuda.max_memory_allocated(),
         "peak_reserved": torch.cuda.max_memory_reserved(),
     }
-    print(json.dumps(result), flush=True)
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(json.dumps(result), flush=True)
     if a.out:
         open(a.out, "w").write(json.dumps(result))
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
 
 
 main()

@@ -342,6 +342,29 @@ def test_only_the_weights_of_the_block_that_runs_are_there(trainer):
     assert (int(none), int(nowhere)) == (0, 0) and (int(some), int(after)) == (2 * n, 3 * n)
 
 
+KEEPS_EXPANDED = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(4, 4)
+    def forward(self, x):
+        h = self.a(x)
+        mask = torch.linspace(0, 1, 4).view(1, 1, 4).expand(6, 5, 4)  # The same row 30 times.
+        rows = h.unsqueeze(1).expand(-1, 5, -1)
+        gaps = torch.linspace(0, 1, 8).view(1, 8)[:, ::2]
+        return (rows * mask * rows).sum(1) * gaps
+net = Net()
+net(torch.linspace(0, 1, 24).view(6, 4)).pow(2).sum().backward()
+result = [p.grad for p in net.parameters()]
+"""
+
+
+def test_expanded_tensors_go_to_the_host_and_back(trainer):
+    plain, changed = trainer.run(KEEPS_EXPANDED), trainer.run(KEEPS_EXPANDED, remedy("offload"))
+    assert worst(plain, changed) == 0
+
+
 NOT_BATCH_FIRST = """
 import torch
 rnn = torch.nn.LSTM(4, 4)  # (time, batch, features)

@@ -19,10 +19,10 @@ class Host:
         torch = self._torch
         if self._on_phantom:
             meter.moved(tensor.numel() * tensor.element_size())
-            return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
+            return torch.empty_like(tensor, device="meta")
         if kept is None:
-            size, stride = tensor.size(), tensor.stride()
-            kept = torch.empty_strided(size, stride, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+            # Without gaps, as it will be on the device again.
+            kept = torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
         return kept.copy_(tensor)
 
     def fetch(self, kept, device):
@@ -30,5 +30,5 @@ class Host:
         torch = self._torch
         if kept.device.type == "meta":
             meter.moved(kept.numel() * kept.element_size())
-            return torch.empty_strided(kept.size(), kept.stride(), dtype=kept.dtype, device=device)
+            return torch.empty_like(kept, device=device)
         return kept.to(device, non_blocking=kept.is_pinned())

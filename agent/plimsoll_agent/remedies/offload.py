@@ -14,15 +14,16 @@ def apply(torch, parameters, places, note):
     host = Host(torch)
 
     def pack(tensor):
-        if tensor.numel() * tensor.element_size() < smallest or _is_parameter(torch, tensor):
-            return None, tensor
-        if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
-            return None, tensor
-        return tensor.device, host.send(tensor)
+        if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or _is_parameter(torch, tensor):
+            return None, tensor, None
+        told_once = _before_expansion(tensor)
+        if told_once.numel() * told_once.element_size() < smallest:
+            return None, tensor, None
+        return tensor.device, host.send(told_once), tensor.size()
 
     def unpack(packed):
-        device, kept = packed
-        return kept if device is None else host.fetch(kept, device)
+        device, kept, size = packed
+        return kept if device is None else host.fetch(kept, device).expand(size)
 
     def around(module, call, args, kwargs):
         if not places.is_training(module):
@@ -31,6 +32,14 @@ def apply(torch, parameters, places, note):
             return call(*args, **kwargs)
 
     places.around_call(around)
+
+
+def _before_expansion(tensor):
+    """Each value once: an expanded tensor has the same ones many times over."""
+    steps = tensor.stride()
+    if 0 not in steps:
+        return tensor
+    return tensor.detach().as_strided([1 if step == 0 else n for n, step in zip(tensor.size(), steps)], steps)
 
 
 def _is_parameter(torch, tensor):

@@ -5,18 +5,19 @@
 //! host needs its time to start each. The slower side is the step. Only the ratio of two such sums is told, with a
 //! range.
 //!
-//! The shares were fitted to steps of eight models on one H200 (bench/fit/h200-steps.json); bench/RESULTS.md has the
-//! error on models that were left out of the fit. On other cards they are carried over.
+//! The shares were fitted to steps of many models on one H200 by bench/fit/step_times.rs, which also has the error on
+//! models that were left out of the fit; bench/RESULTS.md tells it. On other cards they are carried over.
 
 use crate::cards::Card;
 
 /// One kind of operation in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
-    /// `matmul`, `convolution` (`convolution-last` with the channels last), `attention`, `recurrent` (one time step of
-    /// one layer), `batch-norm`, `pointwise` for all that only moves, `segment` for memory that is given back to the
-    /// device and asked for again, `link` for copies between device and host, `network` for what goes to other devices,
-    /// `look` for what makes no kernel at all.
+    /// `matmul`, and `matmul-by-4` and `matmul-by-2` where rows of halves begin at multiples of so many bytes only;
+    /// `convolution`, and `convolution-last` with the channels last; `attention`; `recurrent` (one time step of one
+    /// layer); `batch-norm`, and `native-batch-norm` where cuDNN has none and channels are in front; `pointwise` for all
+    /// that only moves, `segment` for memory that is given back to the device and asked for again; `link` for copies
+    /// between device and host, `network` for what goes to other devices; `look` for what makes no kernel at all.
     pub op: String,
     /// The type that it computes with; `tf32` for float32 products that may use it.
     pub dtype: String,
@@ -39,38 +40,90 @@ pub struct Factor {
     pub high: f64,
 }
 
-/// Shares of the data sheet's arithmetic: of matrix products by type, of convolutions and attention.
-const MATMUL: Shares = Shares { single: 0.65, tf32: 0.33, half: 0.50 };
-const CONVOLUTION: Shares = Shares { single: 0.50, tf32: 0.50, half: 0.50 };
-const ATTENTION: Shares = Shares { single: 0.50, tf32: 0.50, half: 0.28 };
-const RECURRENT: Shares = Shares { single: 0.25, tf32: 0.25, half: 0.25 };
-/// Of the data sheet's memory transfer; batch-norm of half precision has slower kernels of its own.
-const MEMORY: f64 = 0.43;
-const MEMORY_OF_HALF_BATCH_NORM: f64 = 0.35;
-/// How often a convolution moves its tensors: cuDNN brings them into another layout and back.
-const LAYOUTS: f64 = 2.0;
-/// Bytes in a second between device and host, pinned.
-const LINK: f64 = 56e9;
-/// Seconds that giving a segment back and asking for it again takes, and bytes of it in a second (bench/fit/h200-segments.json).
-const SEGMENT: f64 = 75e-6;
-const SEGMENT_BYTES: f64 = 3.7e12;
-/// Seconds that a kernel takes at least, and one time step of a recurrent layer.
-const KERNEL: f64 = 3e-6;
-const TIME_STEP: f64 = 12e-6;
-/// Seconds of the host for an operation, with all of PyTorch and of Python around it.
-const HOST: f64 = 9e-6;
-const HOST_LOOK: f64 = 10e-6;
+/// What is assumed of a card, its libraries and the host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// Shares of the data sheet's arithmetic that matrix products reach.
+    pub matmul: Shares,
+    /// How much of its share a product of halves keeps when its rows begin at multiples of 4 bytes, and of 2.
+    pub by_4: f64,
+    /// See `by_4`.
+    pub by_2: f64,
+    /// Shares that convolutions reach, their layouts not counted.
+    pub convolution: Shares,
+    /// How often a convolution with channels in front moves its tensors: cuDNN brings them into another layout and back.
+    pub layouts: Shares,
+    /// Shares that attention reaches.
+    pub attention: Shares,
+    /// Shares that recurrent layers reach.
+    pub recurrent: Shares,
+    /// Share of the data sheet's memory transfer that simple kernels reach.
+    pub memory: f64,
+    /// Share of it that batch-norm of cuDNN reaches: it reads its input more than once.
+    pub batch_norm: f64,
+    /// And PyTorch's own for channels in front: one block of threads for each channel.
+    pub native_batch_norm: f64,
+    /// Bytes in a second between device and host, pinned.
+    pub link: f64,
+    /// Seconds that giving a segment back and asking for it again takes (bench/fit/h200-segments.json).
+    pub segment: f64,
+    /// And bytes of it in a second.
+    pub segment_bytes: f64,
+    /// Seconds that an operation takes on the device at least; it may be several kernels.
+    pub kernel: f64,
+    /// Seconds that one time step of a recurrent layer takes at least.
+    pub time_step: f64,
+    /// Seconds of the host for an operation, with all of PyTorch and of Python around it.
+    pub host: f64,
+    /// Seconds of the host for what makes no kernel.
+    pub host_look: f64,
+}
+
+/// By the type that is computed with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// Of float32.
+    pub single: f64,
+    /// Of float32 that may use tensor cores.
+    pub tf32: f64,
+    /// Of bfloat16 and float16.
+    pub half: f64,
+}
+
+impl Shares {
+    fn of(self, dtype: &str) -> f64 {
+        match dtype {
+            _ if is_half(dtype) => self.half,
+            "tf32" => self.tf32,
+            _ => self.single,
+        }
+    }
+}
+
+/// What bench/fit/step_times.rs found, rounded.
+pub const FITTED: Figures = Figures {
+    matmul: Shares { single: 0.70, tf32: 0.42, half: 0.63 },
+    by_4: 0.32,
+    by_2: 0.19,
+    convolution: Shares { single: 0.50, tf32: 0.26, half: 0.26 },
+    layouts: Shares { single: 0.95, tf32: 0.95, half: 2.0 },
+    attention: Shares { single: 0.41, tf32: 0.41, half: 0.16 },
+    recurrent: Shares { single: 0.25, tf32: 0.19, half: 0.25 },
+    memory: 0.52,
+    batch_norm: 0.31,
+    native_batch_norm: 0.10,
+    link: 54e9,
+    segment: 75e-6,
+    segment_bytes: 3.7e12,
+    kernel: 9.8e-6,
+    time_step: 13e-6,
+    host: 7.6e-6,
+    host_look: 12.6e-6,
+};
+
 /// How far the logarithm of a ratio may be off: of any, and as a share of itself.
 const OFF_AT_LEAST: f64 = 0.1;
 const OFF_SHARE: f64 = 0.3;
-
-/// By the type that is computed with.
-#[derive(Clone, Copy, Debug)]
-struct Shares {
-    single: f64,
-    tf32: f64,
-    half: f64,
-}
 
 /// How much longer a step of `changed` takes than one of `plain`.
 pub fn factor(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
@@ -85,39 +138,56 @@ pub fn factor(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
 
 /// Seconds of a step, or of a part of one, on `card`.
 pub fn seconds(work: &[Work], card: &Card) -> f64 {
-    let of_gpu: f64 = work.iter().map(|it| it.count * on_gpu(it, card)).sum();
-    let on_host = |it: &Work| match it.op.as_str() {
-        "look" => it.count * HOST_LOOK,
-        // One call for all time steps.
-        "recurrent" => 0.0,
-        // The device waits for the host, and the host for the device.
-        "segment" => it.count * on_gpu(it, card),
-        _ => it.count * HOST,
-    };
-    of_gpu.max(work.iter().map(on_host).sum())
+    FITTED.seconds(work, card)
 }
 
-/// Seconds of one such operation on the GPU.
-fn on_gpu(work: &Work, card: &Card) -> f64 {
-    let computed = |shares: Shares| work.flops / arithmetic(&work.dtype, shares, card);
-    let moved = work.bytes / memory(card);
-    match work.op.as_str() {
-        "look" => 0.0,
-        // As if devices were joined by what joins them to the host: most have no faster way to each other.
-        "link" | "network" => work.bytes / LINK,
-        "segment" => SEGMENT + work.bytes / SEGMENT_BYTES,
-        "matmul" => computed(MATMUL).max(moved / MEMORY).max(KERNEL),
-        "attention" => computed(ATTENTION).max(moved / MEMORY).max(KERNEL),
-        "convolution" => (computed(CONVOLUTION) + LAYOUTS * moved / MEMORY).max(KERNEL),
-        "convolution-last" => (computed(CONVOLUTION) + moved / MEMORY).max(KERNEL),
-        "recurrent" => computed(RECURRENT).max(TIME_STEP),
-        "batch-norm" if is_half(&work.dtype) => (moved / MEMORY_OF_HALF_BATCH_NORM).max(KERNEL),
-        _ => (moved / MEMORY).max(KERNEL),
+impl Figures {
+    /// Seconds of a step, or of a part of one, on `card`: the slower of device and host.
+    pub fn seconds(&self, work: &[Work], card: &Card) -> f64 {
+        let on_gpu: f64 = work.iter().map(|it| it.count * self.on_gpu(it, card)).sum();
+        on_gpu.max(work.iter().map(|it| self.on_host(it)).sum())
+    }
+
+    /// Seconds of the host for all of these.
+    fn on_host(&self, work: &Work) -> f64 {
+        match work.op.as_str() {
+            "look" => work.count * self.host_look,
+            // One call for all time steps.
+            "recurrent" => 0.0,
+            // The device waits for the host, and the host for the device.
+            "segment" => work.count * self.on_gpu(work, card),
+            _ => work.count * self.host,
+        }
+    }
+
+    /// Seconds of one such operation on the device.
+    pub fn on_gpu(&self, work: &Work, card: &Card) -> f64 {
+        let has_tf32 = 8 <= card.compute_capability.0;
+        let dtype = if work.dtype == "tf32" && !has_tf32 { "float32" } else { &work.dtype };
+        let computed = |shares: Shares| work.flops / (arithmetic(dtype, card) * shares.of(dtype));
+        let moved = work.bytes / memory(card);
+        let kernels = match work.op.as_str() {
+            "look" => return 0.0,
+            // As if devices were joined by what joins them to the host: most have no faster way to each other.
+            "link" | "network" => return work.bytes / self.link,
+            "segment" => return self.segment + work.bytes / self.segment_bytes,
+            "recurrent" => return computed(self.recurrent).max(self.time_step),
+            "matmul" => computed(self.matmul).max(moved / self.memory),
+            "matmul-by-4" => (computed(self.matmul) / self.by_4).max(moved / self.memory),
+            "matmul-by-2" => (computed(self.matmul) / self.by_2).max(moved / self.memory),
+            "attention" => computed(self.attention).max(moved / self.memory),
+            "convolution" => computed(self.convolution) + self.layouts.of(dtype) * moved,
+            "convolution-last" => computed(self.convolution).max(moved / self.memory),
+            "batch-norm" => moved / self.batch_norm,
+            "native-batch-norm" => moved / self.native_batch_norm,
+            _ => moved / self.memory,
+        };
+        kernels.max(self.kernel)
     }
 }
 
-/// Floating-point operations in a second.
-fn arithmetic(dtype: &str, shares: Shares, card: &Card) -> f64 {
+/// Floating-point operations in a second, after the data sheet.
+fn arithmetic(dtype: &str, card: &Card) -> f64 {
     let clocks = f64::from(card.sm_count) * f64::from(card.clock_khz) * 1e3;
     let half: f64 = match card.compute_capability {
         (9, _) => 4096.0,
@@ -129,14 +199,13 @@ fn arithmetic(dtype: &str, shares: Shares, card: &Card) -> f64 {
         (7, _) | (8, 0) => 128.0,
         _ => 256.0,
     };
-    let has_tf32 = 8 <= card.compute_capability.0;
-    let (per_clock, share) = match dtype {
-        _ if is_half(dtype) => (half, shares.half),
-        "tf32" if has_tf32 => (half / 2.0, shares.tf32),
-        "float64" => (single / 2.0, shares.single),
-        _ => (single, shares.single),
+    let per_clock = match dtype {
+        _ if is_half(dtype) => half,
+        "tf32" => half / 2.0,
+        "float64" => single / 2.0,
+        _ => single,
     };
-    clocks * per_clock * share
+    clocks * per_clock
 }
 
 fn is_half(dtype: &str) -> bool {

@@ -1,0 +1,332 @@
+//! Fits the constants of the step times (`plan/time.rs`) to measured steps, and says how good they are.
+//!
+//! ```text
+//! cargo run --release -p plimsoll-core --example step_times -- work.jsonl bench/fit/h200-steps.json
+//! ```
+//!
+//! `work.jsonl` is what the steps compute and move, counted on the phantom by work.py; h200-steps.json has their seconds and
+//! those of their kernels, measured by steps.py. Prints the error of step-time ratios with the constants in the code, with
+//! those that are found now, and with those that are found without the model in question; then the constants.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench for the people who work on the code"
+)]
+
+use std::{collections::BTreeMap, env, fs};
+
+use plimsoll_core::{
+    cards,
+    plan::{FITTED, Figures, Shares, Work, factor},
+};
+use serde_json::Value;
+
+/// A step: what it is, what it does, and what was measured.
+struct Step {
+    model: String,
+    batch: u64,
+    plan: String,
+    work: Vec<Work>,
+    seconds: f64,
+    /// By the kind of kernel; nothing where they were not looked at.
+    kernels: BTreeMap<String, f64>,
+}
+
+/// A constant by its name.
+type Constant = (&'static str, fn(&mut Figures) -> &mut f64);
+
+const CONSTANTS: [Constant; 22] = [
+    ("matmul.single", |it| &mut it.matmul.single),
+    ("matmul.tf32", |it| &mut it.matmul.tf32),
+    ("matmul.half", |it| &mut it.matmul.half),
+    ("by_4", |it| &mut it.by_4),
+    ("by_2", |it| &mut it.by_2),
+    ("convolution.tf32", |it| &mut it.convolution.tf32),
+    ("convolution.half", |it| &mut it.convolution.half),
+    ("layouts.tf32", |it| &mut it.layouts.tf32),
+    ("layouts.half", |it| &mut it.layouts.half),
+    ("attention.single", |it| &mut it.attention.single),
+    ("attention.half", |it| &mut it.attention.half),
+    ("recurrent.single", |it| &mut it.recurrent.single),
+    ("recurrent.tf32", |it| &mut it.recurrent.tf32),
+    ("recurrent.half", |it| &mut it.recurrent.half),
+    ("memory", |it| &mut it.memory),
+    ("batch_norm", |it| &mut it.batch_norm),
+    ("native_batch_norm", |it| &mut it.native_batch_norm),
+    ("link", |it| &mut it.link),
+    ("kernel", |it| &mut it.kernel),
+    ("time_step", |it| &mut it.time_step),
+    ("host", |it| &mut it.host),
+    ("host_look", |it| &mut it.host_look),
+];
+
+/// What somebody would have said before anything was measured. What no step decides stays near it.
+const GUESS: Figures = Figures {
+    matmul: Shares { single: 0.6, tf32: 0.5, half: 0.5 },
+    by_4: 0.5,
+    by_2: 0.25,
+    convolution: Shares { single: 0.5, tf32: 0.5, half: 0.5 },
+    layouts: Shares { single: 2.0, tf32: 2.0, half: 2.0 },
+    attention: Shares { single: 0.4, tf32: 0.4, half: 0.4 },
+    recurrent: Shares { single: 0.3, tf32: 0.3, half: 0.3 },
+    memory: 0.6,
+    batch_norm: 0.4,
+    native_batch_norm: 0.2,
+    link: 50e9,
+    kernel: 3e-6,
+    time_step: 10e-6,
+    host: 10e-6,
+    host_look: 5e-6,
+};
+/// Errors below this, as logarithms, are as good as none.
+const SOFT: f64 = 0.05;
+/// How strongly a constant is held where it was guessed.
+const HELD: f64 = 0.02;
+
+fn main() {
+    let mut words = env::args().skip(1);
+    let (work, measured) = (words.next().unwrap(), words.next().unwrap());
+    let steps = steps(&fs::read_to_string(work).unwrap(), &fs::read_to_string(measured).unwrap());
+    let mut models: Vec<&str> = steps.iter().map(|it| it.model.as_str()).collect();
+    models.sort_unstable();
+    models.dedup();
+    println!(
+        "{} steps of {} models, {} with kernels",
+        steps.len(),
+        models.len(),
+        steps.iter().filter(|it| !it.kernels.is_empty()).count()
+    );
+
+    let all: Vec<&Step> = steps.iter().collect();
+    let found = fitted(&all);
+    let left_out: BTreeMap<&str, Figures> = models
+        .iter()
+        .map(|model| {
+            (*model, fitted(&steps.iter().filter(|it| it.model != *model).collect::<Vec<_>>()))
+        })
+        .collect();
+    tell("with the constants in the code", &ratios(&all, |_| FITTED));
+    tell("with those that are found now", &ratios(&all, |_| found));
+    let held_out = ratios(&all, |model| left_out[model]);
+    tell("with those found without the model", &held_out);
+    tell_range(&all);
+
+    println!("\nworst, without the model:");
+    let mut worst: Vec<&Ratio> = held_out.iter().collect();
+    worst.sort_by(|a, b| b.error().total_cmp(&a.error()));
+    for it in worst.iter().take(14) {
+        println!(
+            "  {:12} batch {:6} {:40} {:.2} for {:.2}",
+            it.step.model, it.step.batch, it.step.plan, it.told, it.measured
+        );
+    }
+    println!(
+        "\n{:20} {:>10} {:>10}   without a model: least, most",
+        "constant", "in code", "found"
+    );
+    for (name, of) in CONSTANTS {
+        let value = |figures: &Figures| *of(&mut figures.clone());
+        let others: Vec<f64> = left_out.values().map(value).collect();
+        let (least, most) = (
+            others.iter().copied().fold(f64::MAX, f64::min),
+            others.iter().copied().fold(0.0, f64::max),
+        );
+        println!(
+            "{name:20} {:>10.3e} {:>10.3e}   {least:.3e} {most:.3e}",
+            value(&FITTED),
+            value(&found)
+        );
+    }
+}
+
+/// The ratio of a step to the plain one.
+struct Ratio<'a> {
+    step: &'a Step,
+    told: f64,
+    measured: f64,
+}
+
+impl Ratio<'_> {
+    fn error(&self) -> f64 {
+        (self.told / self.measured - 1.0).abs()
+    }
+}
+
+fn plain<'a>(steps: &[&'a Step], of: &Step) -> Option<&'a Step> {
+    steps
+        .iter()
+        .copied()
+        .find(|it| it.plan == "plain" && it.model == of.model && it.batch == of.batch)
+}
+
+/// Every step that has a plain one, told with the figures for its model.
+fn ratios<'a>(steps: &[&'a Step], figures: impl Fn(&str) -> Figures) -> Vec<Ratio<'a>> {
+    let card = cards::find("h200").unwrap();
+    let ratio = |step: &&'a Step| {
+        let before = plain(steps, step).filter(|_| step.plan != "plain")?;
+        let figures = figures(&step.model);
+        Some(Ratio {
+            step,
+            told: figures.seconds(&step.work, card) / figures.seconds(&before.work, card),
+            measured: step.seconds / before.seconds,
+        })
+    };
+    steps.iter().filter_map(ratio).collect()
+}
+
+fn tell(what: &str, ratios: &[Ratio<'_>]) {
+    let line = |name: &str, chosen: Vec<&Ratio<'_>>| {
+        let mut errors: Vec<f64> = chosen.iter().map(|it| it.error()).collect();
+        errors.sort_by(f64::total_cmp);
+        let at = |share: usize| errors[(errors.len() * share / 100).min(errors.len() - 1)] * 100.0;
+        println!(
+            "  {name:42} {:3}  median {:5.1} %  90th percentile {:5.1} %  most {:5.1} %",
+            errors.len(),
+            at(50),
+            at(90),
+            at(100)
+        );
+    };
+    println!("\nerror of step-time ratios {what}:");
+    line("all", ratios.iter().collect());
+    let mut plans: Vec<&str> = ratios.iter().map(|it| it.step.plan.as_str()).collect();
+    plans.sort_unstable();
+    plans.dedup();
+    for plan in plans {
+        line(plan, ratios.iter().filter(|it| it.step.plan == plan).collect());
+    }
+}
+
+/// How often what was measured lies in the range that is told.
+fn tell_range(steps: &[&Step]) {
+    let card = cards::find("h200").unwrap();
+    let (mut inside, mut all) = (0, 0);
+    for step in steps {
+        if let Some(before) = plain(steps, step).filter(|_| step.plan != "plain") {
+            let told = factor(&before.work, &step.work, card).unwrap();
+            all += 1;
+            inside +=
+                usize::from((told.low..=told.high).contains(&(step.seconds / before.seconds)));
+        }
+    }
+    println!("\nin the range that is told, with the constants in the code: {inside} of {all}");
+}
+
+/// The constants that suit these steps best, found one after the other.
+fn fitted(steps: &[&Step]) -> Figures {
+    let mut best = GUESS;
+    let mut least = misfit(&best, steps);
+    for width in [1.4, 1.15, 1.05, 1.02, 1.01] {
+        for _ in 0..12 {
+            let before = least;
+            for (_, of) in CONSTANTS {
+                for by in [width, 1.0 / width] {
+                    loop {
+                        let mut tried = best;
+                        *of(&mut tried) *= by;
+                        let it = misfit(&tried, steps);
+                        if least <= it {
+                            break;
+                        }
+                        (best, least) = (tried, it);
+                    }
+                }
+            }
+            if before - least < 1e-4 {
+                break;
+            }
+        }
+    }
+    best
+}
+
+/// Of seconds, of ratios to the plain step, and of the kernels' seconds by kind, each by its share.
+fn misfit(figures: &Figures, steps: &[&Step]) -> f64 {
+    let card = cards::find("h200").unwrap();
+    let off = |told: f64, measured: f64| {
+        let it = (told / measured).ln();
+        (it * it + SOFT * SOFT).sqrt()
+    };
+    let told: Vec<f64> = steps.iter().map(|it| figures.seconds(&it.work, card)).collect();
+    let mut sum = 0.0;
+    for (step, told_now) in steps.iter().zip(&told) {
+        sum += off(*told_now, step.seconds);
+        if let Some(at) = steps
+            .iter()
+            .position(|it| it.plan == "plain" && it.model == step.model && it.batch == step.batch)
+        {
+            sum += off(told_now / told[at], step.seconds / steps[at].seconds);
+        }
+        let all: f64 = step.kernels.values().sum();
+        for (kind, measured) in &step.kernels {
+            let of_kind = step.work.iter().filter(|it| kind_of(&it.op) == kind);
+            let told_kind: f64 = of_kind.map(|it| it.count * figures.on_gpu(it, card)).sum();
+            if 0.0 < told_kind {
+                sum += off(told_kind, *measured) * measured / all;
+            }
+        }
+    }
+    let held =
+        |(_, of): &Constant| (*of(&mut figures.clone()) / *of(&mut GUESS.clone())).ln().powi(2);
+    sum / steps.len() as f64
+        + HELD * CONSTANTS.iter().map(held).sum::<f64>() / CONSTANTS.len() as f64
+}
+
+/// The kind of kernel that an operation comes to. cuDNN does some convolutions as matrix products.
+fn kind_of(op: &str) -> &'static str {
+    match op {
+        "attention" => "attention",
+        "batch-norm" | "native-batch-norm" => "batch-norm",
+        "pointwise" => "pointwise",
+        "look" | "link" | "recurrent" => "",
+        _ => "products",
+    }
+}
+
+/// The steps that were both counted and measured.
+fn steps(work: &str, measured: &str) -> Vec<Step> {
+    let measured: Value = serde_json::from_str(measured).unwrap();
+    let name = |it: &Value| {
+        (
+            it[0].as_str().unwrap().to_owned(),
+            it[1].as_u64().unwrap(),
+            it[2].as_str().unwrap().to_owned(),
+        )
+    };
+    let rows = |key: &str| measured[key].as_array().into_iter().flatten();
+    let seconds: BTreeMap<_, f64> =
+        rows("steps").map(|it| (name(it), it[3].as_f64().unwrap())).collect();
+    let kernels: BTreeMap<_, BTreeMap<String, f64>> = rows("kernels")
+        .map(|it| {
+            (
+                name(it),
+                it[3]
+                    .as_object()
+                    .unwrap()
+                    .iter()
+                    .map(|(kind, it)| (kind.clone(), it.as_f64().unwrap()))
+                    .collect(),
+            )
+        })
+        .collect();
+    let step = |line: &str| {
+        let it: Value = serde_json::from_str(line).unwrap();
+        let key = (
+            it["model"].as_str()?.to_owned(),
+            it["batch"].as_u64()?,
+            it["plan"].as_str()?.to_owned(),
+        );
+        let seconds = *seconds.get(&key)?;
+        let read = |it: &Value| Work {
+            op: it["op"].as_str().unwrap().to_owned(),
+            dtype: it["dtype"].as_str().unwrap().to_owned(),
+            count: it["count"].as_f64().unwrap(),
+            flops: it["flops"].as_f64().unwrap(),
+            bytes: it["bytes"].as_f64().unwrap(),
+        };
+        let work = it["work"].as_array()?.iter().map(read).collect();
+        let kernels = kernels.get(&key).cloned().unwrap_or_default();
+        Some(Step { model: key.0, batch: key.1, plan: key.2, work, seconds, kernels })
+    };
+    work.lines().filter_map(step).collect()
+}
