@@ -172,7 +172,12 @@ fn a_zero_of_ours(
 ) -> Option<String> {
     let reads = &recording.notes.reads;
     let of_numbers = class == "ZeroDivisionError" || message.contains("math domain error");
-    let here = |it: &&ReadNote| at.is_some_and(|at| it.at.file == at.file && it.at.line == at.line);
+    // What values lead to; a missing file on the line that trains has other reasons.
+    let of_values = ["ValueError", "IndexError", "RuntimeError", "AssertionError", "OverflowError"];
+    let here = |it: &&ReadNote| {
+        of_values.contains(&class)
+            && at.is_some_and(|at| it.at.file == at.file && it.at.line == at.line)
+    };
     let read = reads.iter().find(here).or_else(|| reads.first().filter(|_| of_numbers))?;
     Some(format!(
         "; a value that the GPU would have computed reads as zero on a phantom, and the script read one at {}:{}: if \
