@@ -73,6 +73,9 @@ const GUESS: Figures = Figures {
     batch_norm: 0.4,
     native_batch_norm: 0.2,
     link: 50e9,
+    // Measured by themselves.
+    segment: FITTED.segment,
+    segment_bytes: FITTED.segment_bytes,
     kernel: 3e-6,
     time_step: 10e-6,
     host: 10e-6,

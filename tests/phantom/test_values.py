@@ -1,5 +1,7 @@
 """What a program can read back from a device that computes nothing: what it put there, and else zeros."""
 
+import pytest
+
 
 def test_small_values_come_back(phantom):
     ran = phantom(
@@ -34,8 +36,23 @@ def test_what_nobody_knows_is_zeros_and_counted(phantom):
         print(json.dumps(out))
         """
     )
-    assert ran.values == [0.0, [0.0, 0.0, 0.0], 0, [0.0, 0.0, 0.0]]
+    assert ran.values == [pytest.approx(0.0, abs=1e-40), [0.0, 0.0, 0.0], 0, [0.0, 0.0, 0.0]]
     assert ran.report["unknown_reads"] == {"count": 4, "bytes": 4 + 12 + 8 + 12}
+
+
+def test_a_loss_that_nobody_knows_can_be_divided_by(phantom):
+    """A peak signal-to-noise ratio, a perplexity, bits: validation loops take logarithms of what they measured."""
+    ran = phantom(
+        """
+        import json, math, torch
+        out = []
+        for kind in (torch.float32, torch.bfloat16, torch.float16):
+            loss = torch.ones(4, 4, device="cuda", dtype=kind).matmul(torch.ones(4, 4, device="cuda", dtype=kind)).mean()
+            out += [10 * math.log10(1 / loss.item()) > 0, math.exp(loss.item()), loss.item() < 1e-6, loss.isnan().item(), int(loss)]
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == 3 * [True, pytest.approx(1.0), True, False, 0]
 
 
 def test_a_tensor_never_reads_what_its_address_held_before(phantom):
@@ -160,6 +177,44 @@ def test_small_whole_numbers_are_computed(phantom):
     )
     assert ran.values == []
     assert ran.report["unknown_reads"]["count"] == 0
+
+
+def test_whole_numbers_that_do_not_lie_in_a_row_are_computed(phantom):
+    """Rows against columns, slices, ranges made on the device: what masks of lengths are made of."""
+    ran = phantom(
+        """
+        import json, random, torch
+        random.seed(6)
+        wrong = []
+        kinds = [torch.int64, torch.int32, torch.bool]
+        def some(n, kind):
+            return torch.tensor([random.randint(0, 3) for _ in range(n)]).to(kind)
+        two = {name: getattr(torch, name) for name in "bitwise_and bitwise_or mul add sub eq ne lt le gt ge logical_and minimum maximum floor_divide remainder".split()}
+        two["where"] = lambda a, b: torch.where(a > 1, a, b)
+        two["masked"] = lambda a, b: (a + 0 * b).masked_fill(b == 1, 5)
+        one = {"every other": lambda x: x[::2].long(), "negative": lambda x: -x.long(), "sizes": lambda x: x.long().sub(2).abs(), "halves": lambda x: (x.long() - 2) // 2, "rest": lambda x: (x.long() - 2) % 3}
+        for rows, columns in ((1, 5), (3, 4), (40, 300)):
+            for kind in kinds:
+                a = some(rows, kind)
+                for name, f in one.items():
+                    want, got = f(a).tolist(), f(a.cuda()).tolist()
+                    if want != got: wrong.append([name, str(kind), want[:5], got[:5]])
+                for other in kinds:
+                    b = some(columns, other)
+                    for name, f in two.items():
+                        if torch.bool in (kind, other) and name in ("sub", "floor_divide", "remainder", "masked"): continue
+                        if name in ("floor_divide", "remainder"): b = b + 1
+                        want, got = f(a[:, None], b[None]).tolist(), f(a.cuda()[:, None], b.cuda()[None]).tolist()
+                        if want != got: wrong.append([name, rows, str(kind), str(other), want[:2], got[:2]])
+        lengths = torch.tensor([3, 1, 4, 1, 5])
+        def masks(lengths):
+            mask = torch.arange(6, device=lengths.device)[None] < lengths[:, None]
+            return [mask.tolist(), mask.sum().item(), mask.sum(1).tolist(), len(torch.ones(5, 6, 8, device=lengths.device)[mask]), torch.arange(2, 11, 3, device=lengths.device, dtype=torch.int32).tolist()]
+        if masks(lengths) != masks(lengths.cuda()): wrong.append(masks(lengths.cuda()))
+        print(json.dumps(wrong))
+        """
+    )
+    assert ran.values == []
 
 
 def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):

@@ -28,6 +28,13 @@ def test_raises(plimsoll):
     assert "plimsoll_agent" not in ran.stderr
 
 
+def test_divides_by_what_only_the_gpu_knows(plimsoll):
+    """The sentence says that the zero is ours, and where it was read."""
+    script = plimsoll.script(MODEL + "step()\nfound = (torch.randn(100, device='cuda') > 0).sum().item()\nprint(1 / found)\n")
+    ran = plimsoll.predict(script)
+    ran.assert_sentence("raised ZeroDivisionError", "train.py:11", "reads as zero on a phantom", "train.py:10")
+
+
 def test_data_that_is_not_there(plimsoll):
     script = plimsoll.script("import torch\nopen('data/train.bin', 'rb')\n")
     plimsoll.predict(script).assert_sentence("FileNotFoundError", "data/train.bin", "train.py:2")

@@ -4,7 +4,7 @@
 use std::env;
 
 use nix::sys::signal::Signal;
-use plimsoll_core::recording::{Exception, Recording};
+use plimsoll_core::recording::{CodeLine, Exception, ReadNote, Recording};
 
 use crate::{
     launch::{self, End, Ended, ScriptCommand},
@@ -131,7 +131,9 @@ fn raised(recording: &Recording, steps: u32) -> Option<String> {
     let place =
         user_frame.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
     let after = after(steps);
-    let why = ours(recording, message).unwrap_or_default();
+    let why = ours(recording, message)
+        .or_else(|| a_zero_of_ours(recording, class, message, user_frame.as_ref()))
+        .unwrap_or_default();
     Some(format!("the script raised {class}{colon}{message}{place}, {after}{why}"))
 }
 
@@ -158,6 +160,30 @@ fn ours(recording: &Recording, message: &str) -> Option<String> {
         let refused = refused.join(", ");
         format!("; probably our fault, not the script's: the phantom does not imitate {refused}")
     })
+}
+
+/// The last part of a sentence about an exception that a value which nobody computed may have led to: one that the line
+/// itself read, or a division by one.
+fn a_zero_of_ours(
+    recording: &Recording,
+    class: &str,
+    message: &str,
+    at: Option<&CodeLine>,
+) -> Option<String> {
+    let reads = &recording.notes.reads;
+    let of_numbers = class == "ZeroDivisionError" || message.contains("math domain error");
+    // What values lead to; a missing file on the line that trains has other reasons.
+    let of_values = ["ValueError", "IndexError", "RuntimeError", "AssertionError", "OverflowError"];
+    let here = |it: &&ReadNote| {
+        of_values.contains(&class)
+            && at.is_some_and(|at| it.at.file == at.file && it.at.line == at.line)
+    };
+    let read = reads.iter().find(here).or_else(|| reads.first().filter(|_| of_numbers))?;
+    Some(format!(
+        "; a value that the GPU would have computed reads as zero on a phantom, and the script read one at {}:{}: if \
+         the exception comes of it, `--steps N` stops before, and `--assume` says how much masks and unique() find",
+        read.at.file, read.at.line
+    ))
 }
 
 /// No process of the command imported torch with the agent in it.

@@ -17,6 +17,8 @@ pub struct Contents {
     kept: u64,
     /// Where spans begin that were computed: a kernel that we do not follow may change them.
     computed: BTreeSet<u64>,
+    /// Those of them that come of the places of elements, such as a causal mask: no mask of padding.
+    patterns: BTreeSet<u64>,
 }
 
 /// The length of `span` as an address difference.
@@ -49,8 +51,17 @@ impl Contents {
         }
     }
 
+    /// `bytes` are at `at` now, computed from where elements stand as much as from what they are.
+    pub fn write_pattern(&mut self, at: u64, bytes: &[u8]) {
+        self.write_computed(at, bytes);
+        if self.spans.contains_key(&at) {
+            self.patterns.insert(at);
+        }
+    }
+
     /// Nothing that was computed is known any more.
     pub fn forget_computed(&mut self) {
+        self.patterns.clear();
         for at in std::mem::take(&mut self.computed) {
             if let Some(span) = self.spans.remove(&at) {
                 self.kept -= length(&span);
@@ -133,6 +144,7 @@ impl Contents {
             let Some(span) = self.spans.remove(&start) else { continue };
             self.kept -= length(&span);
             let was_computed = self.computed.remove(&start);
+            self.patterns.remove(&start);
             if start < at {
                 let head = span[..index(at - start)].to_vec();
                 self.kept += length(&head);
@@ -154,7 +166,7 @@ impl Contents {
 
     /// Whether some tensor that we know looks like a mask with padding: zeros and ones, some of each.
     pub fn has_padding(&self) -> bool {
-        self.spans.values().any(|it| is_padded_mask(it))
+        self.spans.iter().any(|(at, it)| !self.patterns.contains(at) && is_padded_mask(it))
     }
 
     fn overlapping(&self, at: u64, end: u64) -> impl Iterator<Item = (&u64, &Vec<u8>)> {
@@ -200,6 +212,16 @@ mod tests {
         assert!(!is_padded_mask(&wide(&[0; 16])), "no mask");
         assert!(!is_padded_mask(&wide(&(0..16).collect::<Vec<_>>())), "token numbers");
         assert!(!is_padded_mask(&[1, 0, 1]), "too few to be one");
+    }
+
+    #[test]
+    fn a_mask_of_places_is_none_of_padding() {
+        let mut contents = Contents::default();
+        let causal: Vec<u8> = (0..64).map(|i| u8::from(i % 8 <= i / 8)).collect();
+        contents.write_pattern(100, &causal);
+        assert!(!contents.has_padding());
+        contents.write_computed(100, &causal);
+        assert!(contents.has_padding());
     }
 
     fn read(contents: &Contents, at: u64, size: usize) -> (Vec<u8>, u64) {

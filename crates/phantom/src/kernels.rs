@@ -34,6 +34,8 @@ enum Purpose {
     Counts(counts::Kernel),
     /// Part of a gradient scaler.
     Scales(overflow::Kernel),
+    /// A reduction of whole numbers.
+    Whole,
 }
 
 /// What was just asked of the device.
@@ -47,6 +49,8 @@ enum Asked {
         negated: bool,
     },
     Count(counts::Count),
+    /// A whole number that nobody knows.
+    Whole,
 }
 
 static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
@@ -101,8 +105,12 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
     {
         Some(Purpose::Equal)
     } else {
+        let whole = || {
+            let of_whole_numbers = integers::letter_after(name, b"8ReduceOpI").is_some();
+            of_whole_numbers.then_some(Purpose::Whole)
+        };
         let scales = || overflow::Kernel::of(name).map(Purpose::Scales);
-        counts::Kernel::of(name).map(Purpose::Counts).or_else(scales)
+        counts::Kernel::of(name).map(Purpose::Counts).or_else(scales).or_else(whole)
     }
 }
 
@@ -126,6 +134,7 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match purpose {
         Some(Purpose::All) => Some(Asked::All),
+        Some(Purpose::Whole) => Some(Asked::Whole),
         // SAFETY: the arguments of a kernel of this name.
         Some(Purpose::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
         Some(Purpose::Counts(kernel)) if !arguments.is_null() => {
@@ -186,11 +195,16 @@ unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
     Some(Asked::Equal { operand, scalar, negated })
 }
 
-/// The number that the program reads now in `width` unknown bytes at `from`, if it is a count.
+/// The number that the program reads now in `width` unknown bytes, if it is a count; zero, if it is another whole number.
 pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
-    let Some(Asked::Count(count)) = LAST.get() else { return None };
+    let asked = LAST.get();
+    let count = match asked {
+        Some(Asked::Count(count)) => Some(count),
+        Some(Asked::Whole) => None,
+        _ => return None,
+    };
     LAST.set(None); // The next one that is read is of something else.
-    (width == 4 || width == 8).then(|| count.answer(contents))
+    (width == 4 || width == 8).then(|| count.map_or(0, |it| it.answer(contents)))
 }
 
 /// A byte was copied within the device: `all()` of one element is a copy of it
@@ -206,7 +220,7 @@ pub fn copied_one_byte() {
 /// nothing that is known speaks against it.
 pub fn unknown_byte(contents: &Contents) -> u8 {
     let Some(asked) = LAST.get() else { return 0 };
-    if matches!(asked, Asked::Count(_)) {
+    if matches!(asked, Asked::Count(_) | Asked::Whole) {
         return 0;
     }
     if let Asked::Equal { operand, scalar, negated } = asked {
@@ -226,7 +240,9 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
     }
     report::approximate(match asked {
         Asked::Equal { .. } => "== was answered with yes: its operands are not known",
-        Asked::All | Asked::Count(_) => "all() was answered with yes: its operands are not known",
+        Asked::All | Asked::Count(_) | Asked::Whole => {
+            "all() was answered with yes: its operands are not known"
+        }
     });
     1
 }

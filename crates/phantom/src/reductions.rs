@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 
 use crate::integers::{Action, Effect, MOST, Type, apply, has, letter_after, position};
+use crate::offsets::Offsets;
 
 /// What a reduction does, to which elements, and the type of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +63,16 @@ impl Summary {
             return Vec::new();
         }
         let result = |i: usize| {
-            let [to, first] = layout.output.of(i, number)?;
+            let [to, first, ..] = layout.output.of(i, number)?;
             let mut total: Option<i64> = None;
             for j in 0..inputs {
-                let [offset] = layout.input.of(j, number)?;
+                let [offset, ..] = layout.input.of(j, number)?;
                 let bytes = known(address(layout.source) + first + offset, width)?;
                 let value = element.read(&bytes);
-                total = Some(total.map_or(value, |total| apply(action, element, 1, total, value)));
+                total = Some(match total {
+                    None => value,
+                    Some(total) => apply(action, element, 1, total, value)?,
+                });
             }
             let mut bytes = Vec::new();
             out.write(total?, &mut bytes);
@@ -85,9 +89,9 @@ struct ReduceOp {
     /// `{ int element_size_bytes, num_inputs, num_outputs, ... }`
     config: usize,
     /// Where an element of one result lies: the dimensions that are reduced.
-    input: Offsets<1>,
+    input: Offsets,
     /// Where a result goes, and where its first element lies.
-    output: Offsets<2>,
+    output: Offsets,
     source: usize,
     target: usize,
 }
@@ -96,43 +100,10 @@ impl ReduceOp {
     /// For elements of `width` bytes: so wide, and so aligned, is `ident`.
     fn of(width: usize) -> Self {
         let config = (2 * width).next_multiple_of(4);
-        let input = Offsets { at: config + 16 * 4 };
-        let output = Offsets { at: input.end() };
+        let input = Offsets { at: config + 16 * 4, tensors: 1 };
+        let output = Offsets { at: input.end(), tensors: 2 };
         let source = output.end().next_multiple_of(8);
         Self { config, input, output, source, target: source + 8 }
-    }
-}
-
-/// `OffsetCalculator<N>`: `{ int dims; { divisor, m1, shift } sizes[25]; int strides[25][N] }`, whose first
-/// dimension is the fastest.
-struct Offsets<const N: usize> {
-    at: usize,
-}
-
-impl<const N: usize> Offsets<N> {
-    const DIMENSIONS: usize = 25;
-
-    fn strides(&self) -> usize {
-        self.at + 4 + Self::DIMENSIONS * 12
-    }
-
-    fn end(&self) -> usize {
-        self.strides() + Self::DIMENSIONS * N * 4
-    }
-
-    /// The offsets in bytes of the element that is the `index`th; `None` if the layout makes no sense.
-    fn of(&self, mut index: usize, number: impl Fn(usize) -> u32) -> Option<[u64; N]> {
-        let mut offsets = [0; N];
-        let dims = usize::try_from(number(self.at)).ok().filter(|&it| it <= Self::DIMENSIONS)?;
-        for dim in 0..dims {
-            let size = usize::try_from(number(self.at + 4 + 12 * dim)).ok().filter(|&it| 0 < it)?;
-            for (i, offset) in offsets.iter_mut().enumerate() {
-                let stride = u64::from(number(self.strides() + 4 * (N * dim + i)));
-                *offset += stride * u64::try_from(index % size).ok()?;
-            }
-            index /= size;
-        }
-        (index == 0).then_some(offsets)
     }
 }
 

@@ -1,6 +1,7 @@
-//! Vectors of known whole numbers, sorted, summed up from the start, and freed of repetitions: what
-//! `unique()` and `repeat_interleave()` take the size of their result from. The kernels are CUB's, told by
-//! their mangled names; as with `integers`, a vector that is not known in full stays unknown.
+//! Vectors of whole numbers: ranges, and known ones sorted, summed up from the start, freed of repetitions, and
+//! repeated. `unique()` and `repeat_interleave()` take the size of their result from them, masks of lengths are
+//! made of ranges (`torch.arange(longest, device=lengths.device) < lengths[:, None]`). The kernels are CUB's and
+//! PyTorch's, told by their mangled names; as with `integers`, a vector that is not known in full stays unknown.
 
 use std::ffi::c_void;
 
@@ -15,6 +16,10 @@ pub enum Kernel {
     SumsUp { from: Type, to: Type },
     /// `DeviceSelectSweepKernel` with a test for equal neighbours.
     LeavesOutEqual { key: Type },
+    /// `arange_cuda_out` (`aten/src/ATen/native/cuda/RangeFactories.cu`), its elements counted in 32 or 64 bits.
+    Ranges { to: Type, wide: bool },
+    /// `compute_cuda_kernel` of `repeat_interleave` (`aten/src/ATen/native/cuda/Repeat.cu`).
+    Repeats { key: Type },
 }
 
 impl Kernel {
@@ -35,6 +40,13 @@ impl Kernel {
                 to: Type::of_letter(*to)?,
             });
         }
+        if let Some(index) = letter_after(name, b"29elementwise_kernel_with_indexI") {
+            let to = range_type(name.get(position(name, b"15arange_cuda_out")?..)?)?;
+            return Some(Kernel::Ranges { to, wide: index == Type::Long });
+        }
+        if let Some(key) = letter_after(name, b"_Z19compute_cuda_kernelI") {
+            return Some(Kernel::Repeats { key });
+        }
         (has(name, b"23DeviceSelectSweepKernel") && has(name, b"8equal_toI"))
             .then(|| Some(Kernel::LeavesOutEqual { key: key()? }))?
     }
@@ -49,6 +61,13 @@ impl Kernel {
         arguments: *const *const c_void,
         known: impl Fn(u64, usize) -> Option<Vec<u8>>,
     ) -> Vec<Effect> {
+        match self {
+            // SAFETY: the caller's.
+            Kernel::Ranges { to, wide } => return unsafe { range(to, wide, arguments) },
+            // SAFETY: the caller's.
+            Kernel::Repeats { key } => return unsafe { repeated(key, arguments, known) },
+            _ => {}
+        }
         // SAFETY: the caller's; each of these is a pointer or a 32-bit number of the kernel.
         let (address, count) = unsafe {
             let address = |i: usize| arguments.add(i).read().cast::<u64>().read_unaligned();
@@ -60,11 +79,13 @@ impl Kernel {
                 Kernel::SumsUp { .. } => ((address(0), address(1)), count(6)),
                 // In, flags, out, how many are left, state, selection, equality, how many.
                 Kernel::LeavesOutEqual { .. } => ((address(0), address(2)), count(7)),
+                Kernel::Ranges { .. } | Kernel::Repeats { .. } => return Vec::new(),
             }
         };
         let (from, to) = match self {
             Kernel::Sorts { key, .. } | Kernel::LeavesOutEqual { key } => (key, key),
             Kernel::SumsUp { from, to } => (from, to),
+            Kernel::Ranges { to: key, .. } | Kernel::Repeats { key } => (key, key),
         };
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let bytes = (count <= MOST).then(|| known(address.0, count * from.width())).flatten();
@@ -85,11 +106,70 @@ impl Kernel {
                 }
             }
             Kernel::LeavesOutEqual { .. } => values.dedup(),
+            Kernel::Ranges { .. } | Kernel::Repeats { .. } => {}
         }
         let mut result = Vec::with_capacity(values.len() * to.width());
         values.iter().for_each(|&it| to.write(it, &mut result));
         vec![Effect::Known(address.1, result)]
     }
+}
+
+/// The type of a range's elements: the kernels of one function are numbered in the order of its dispatch, bytes,
+/// signed bytes, 32 bits, 64 bits, 16 bits, and then types that are not whole.
+fn range_type(name: &[u8]) -> Option<Type> {
+    [(b"clEvENKUlvE1_".as_slice(), Type::Int), (b"clEvENKUlvE2_", Type::Long)]
+        .into_iter()
+        .find_map(|(part, kind)| has(name, part).then_some(kind))
+}
+
+/// # Safety
+///
+/// `arguments` must be those of [`Kernel::Ranges`]: how many, `{ first, step }` in 64 bits, where to.
+unsafe fn range(to: Type, wide: bool, arguments: *const *const c_void) -> Vec<Effect> {
+    // SAFETY: the caller's.
+    let (count, first, step, address) = unsafe {
+        let count = arguments.read();
+        let count = if wide {
+            count.cast::<i64>().read_unaligned()
+        } else {
+            count.cast::<i32>().read_unaligned().into()
+        };
+        let bounds = arguments.add(1).read().cast::<i64>();
+        let address = arguments.add(2).read().cast::<u64>().read_unaligned();
+        (count, bounds.read_unaligned(), bounds.add(1).read_unaligned(), address)
+    };
+    let Some(count) = usize::try_from(count).ok().filter(|&it| it <= MOST) else {
+        return Vec::new();
+    };
+    let mut result = Vec::with_capacity(count * to.width());
+    for i in (0_i64..).take(count) {
+        to.write(first.wrapping_add(step.wrapping_mul(i)), &mut result);
+    }
+    vec![Effect::Known(address, result)]
+}
+
+/// # Safety
+///
+/// `arguments` must be those of [`Kernel::Repeats`]: how often each, the sums of these, where to, how many, and how many
+/// come out.
+unsafe fn repeated(
+    key: Type,
+    arguments: *const *const c_void,
+    known: impl Fn(u64, usize) -> Option<Vec<u8>>,
+) -> Vec<Effect> {
+    // SAFETY: the caller's.
+    let [repeats, _, to, count, size] =
+        unsafe { [0, 1, 2, 3, 4].map(|i| arguments.add(i).read().cast::<u64>().read_unaligned()) };
+    let few = |it: u64| usize::try_from(it).ok().filter(|&it| it <= MOST);
+    let (Some(count), Some(size)) = (few(count), few(size)) else { return Vec::new() };
+    let Some(bytes) = known(repeats, count * key.width()) else { return Vec::new() };
+    let mut result = Vec::with_capacity(size * key.width());
+    for (i, times) in (0_i64..).zip(bytes.chunks(key.width())) {
+        for _ in 0..few(u64::try_from(key.read(times)).unwrap_or(0)).unwrap_or(0) {
+            key.write(i, &mut result);
+        }
+    }
+    if result.len() == size * key.width() { vec![Effect::Known(to, result)] } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -106,6 +186,30 @@ mod tests {
         assert_eq!(Kernel::of(unique), Some(Kernel::LeavesOutEqual { key: Type::Long }));
         let of_floats = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIfNS0_8NullTypeE8equal_toIvEEi";
         assert_eq!(Kernel::of(of_floats), None);
+    }
+
+    #[test]
+    fn ranges_and_repetitions_are_told_and_computed() {
+        let name = b"_ZN50_GLOBAL__N__fa15d16e_17_RangeFactories_cu_38772b0829elementwise_kernel_with_indexIiZZZN2at6native15arange_cuda_outERKN3c106ScalarES6_S6_RNS1_6TensorEENKUlvE_clEvENKUlvE2_clEvEUllE_EEvT_T0_PN15function_traitsISD_E11result_typeE";
+        let kernel = Kernel::of(name);
+        assert_eq!(kernel, Some(Kernel::Ranges { to: Type::Long, wide: false }));
+        let (count, bounds, to) = (3_i32, [2_i64, 3], 8192_u64);
+        let arguments: [*const c_void; 3] =
+            [(&raw const count).cast(), (&raw const bounds).cast(), (&raw const to).cast()];
+        let narrow = Kernel::Ranges { to: Type::Int, wide: false };
+        // SAFETY: arguments as the kernel has them.
+        let effects = unsafe { narrow.effects(arguments.as_ptr(), |_, _| None) };
+        assert_eq!(effects, [Effect::Known(8192, vec![2, 0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0])]);
+
+        let repeats = Kernel::of(b"_Z19compute_cuda_kernelIlEvPKT_PKlPS0_ll");
+        assert_eq!(repeats, Some(Kernel::Repeats { key: Type::Long }));
+        let numbers = [4096_u64, 0, 8192, 3, 3];
+        let arguments = numbers.each_ref().map(|it| std::ptr::from_ref(it).cast::<c_void>());
+        let known = |_, size| (size == 3).then(|| vec![2, 0, 1]);
+        // SAFETY: arguments as the kernel has them.
+        let effects =
+            unsafe { Kernel::Repeats { key: Type::Byte }.effects(arguments.as_ptr(), known) };
+        assert_eq!(effects, [Effect::Known(8192, vec![0, 0, 2])]);
     }
 
     #[test]

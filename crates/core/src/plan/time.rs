@@ -145,11 +145,11 @@ impl Figures {
     /// Seconds of a step, or of a part of one, on `card`: the slower of device and host.
     pub fn seconds(&self, work: &[Work], card: &Card) -> f64 {
         let on_gpu: f64 = work.iter().map(|it| it.count * self.on_gpu(it, card)).sum();
-        on_gpu.max(work.iter().map(|it| self.on_host(it)).sum())
+        on_gpu.max(work.iter().map(|it| self.on_host(it, card)).sum())
     }
 
     /// Seconds of the host for all of these.
-    fn on_host(&self, work: &Work) -> f64 {
+    fn on_host(&self, work: &Work, card: &Card) -> f64 {
         match work.op.as_str() {
             "look" => work.count * self.host_look,
             // One call for all time steps.

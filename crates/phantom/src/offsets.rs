@@ -1,0 +1,72 @@
+//! Where the elements of tensors lie that are not laid out one after the other, as PyTorch's kernels are told
+//! it (`aten/src/ATen/cuda/detail/OffsetCalculator.cuh`).
+
+/// `OffsetCalculator<N>`: `{ int dims; { divisor, m1, shift } sizes[25]; int strides[25][N] }`, whose first
+/// dimension is the fastest.
+pub struct Offsets {
+    /// Where it stands among a kernel's arguments.
+    pub at: usize,
+    /// N, at most [`MOST_TENSORS`].
+    pub tensors: usize,
+}
+
+/// More tensors than a kernel that we follow has.
+pub const MOST_TENSORS: usize = 4;
+
+impl Offsets {
+    const DIMENSIONS: usize = 25;
+
+    fn strides(&self) -> usize {
+        self.at + 4 + Self::DIMENSIONS * 12
+    }
+
+    /// Where it ends.
+    pub fn end(&self) -> usize {
+        self.strides() + Self::DIMENSIONS * self.tensors * 4
+    }
+
+    /// The offsets in bytes of the element that is the `index`th, for each tensor; `None` if the layout
+    /// makes no sense. `number` reads four bytes of the arguments.
+    pub fn of(
+        &self,
+        mut index: usize,
+        number: impl Fn(usize) -> u32,
+    ) -> Option<[u64; MOST_TENSORS]> {
+        let mut offsets = [0; MOST_TENSORS];
+        let dims = usize::try_from(number(self.at)).ok().filter(|&it| it <= Self::DIMENSIONS)?;
+        for dim in 0..dims {
+            let size = usize::try_from(number(self.at + 4 + 12 * dim)).ok().filter(|&it| 0 < it)?;
+            for (i, offset) in offsets.iter_mut().enumerate().take(self.tensors) {
+                let stride = u64::from(number(self.strides() + 4 * (self.tensors * dim + i)));
+                *offset += stride * u64::try_from(index % size).ok()?;
+            }
+            index /= size;
+        }
+        (index == 0).then_some(offsets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_and_a_column_meet_in_every_element() {
+        // Two rows of three: the result is dense, one operand is a row, the other a column.
+        let offsets = Offsets { at: 8, tensors: 3 };
+        let number = |at: usize| match at {
+            8 => 2,
+            12 => 3,
+            24 => 2,
+            // Strides of the fast dimension, then of the slow one.
+            312 => 1,
+            316 | 332 => 4,
+            324 => 3,
+            _ => 0,
+        };
+        assert_eq!(offsets.of(4, number), Some([4, 4, 4, 0]));
+        assert_eq!(offsets.of(2, number), Some([2, 8, 0, 0]));
+        assert_eq!(offsets.of(6, number), None, "there are six");
+        assert_eq!(offsets.end(), 612);
+    }
+}
