@@ -1,3 +1,5 @@
+//! The rule in pictures: what a real driver did, and each of its parts.
+
 use super::*;
 
 const TOP: u64 = 0x7f00_0000_0000;

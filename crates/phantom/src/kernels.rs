@@ -58,8 +58,19 @@ static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
 /// Kernels whose results are computed.
 static COMPUTED: RwLock<BTreeMap<u64, Kernel>> = RwLock::new(BTreeMap::new());
 
-/// Kernels that draw random numbers.
-static DRAWING: RwLock<BTreeSet<u64>> = RwLock::new(BTreeSet::new());
+/// Kernels that need another [`Room`] than most.
+static ROOMS: RwLock<BTreeMap<u64, Room>> = RwLock::new(BTreeMap::new());
+
+/// What else a kernel makes the driver take when it is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Nothing: it draws random numbers, as `randn` and `randint` do.
+    Less,
+    /// More local memory than a new context has.
+    Usual,
+    /// That, and the device's own heap: it could fail an assertion about an index or in a reduction.
+    Asserting,
+}
 
 thread_local! {
     /// What the last kernel of this thread was asked, if we know.
@@ -156,9 +167,34 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     LAST.set(asked);
 }
 
-/// Whether the kernel at `stub` draws random numbers, as `randn` and `randint` do.
-pub fn draws(stub: u64) -> bool {
-    DRAWING.read().unwrap_or_else(PoisonError::into_inner).contains(&stub)
+/// What the kernel at `stub` makes the driver take.
+pub fn room(stub: u64) -> Room {
+    let rooms = ROOMS.read().unwrap_or_else(PoisonError::into_inner);
+    rooms.get(&stub).copied().unwrap_or(Room::Usual)
+}
+
+/// What a kernel of this (mangled) name makes the driver take, as an H200's driver did when PyTorch launched one.
+fn room_of(name: &[u8]) -> Room {
+    // Not every name with "index" in it: `arange` launches an `elementwise_kernel_with_index`.
+    const ASSERTING: [&[u8]; 10] = [
+        b"13reduce_kernel",
+        b"24index_elementwise_kernel",
+        b"11indexSelect",
+        b"9indexFunc",
+        b"mbedding",
+        b"nll_loss",
+        b"gather",
+        b"scatter",
+        b"RowwiseMoments",
+        b"layer_norm_kernel",
+    ];
+    if has(name, b"distribution_elementwise_grid_stride_kernel") {
+        Room::Less
+    } else if ASSERTING.iter().any(|it| has(name, it)) {
+        Room::Asserting
+    } else {
+        Room::Usual
+    }
 }
 
 /// Whether the kernel at `stub` needs so few registers that a multiprocessor holds as many blocks of
@@ -327,8 +363,9 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
     if let Some(kernel) = integers::kernel_of(name) {
         COMPUTED.write().unwrap_or_else(PoisonError::into_inner).insert(stub, kernel);
     }
-    if has(name, b"distribution_elementwise_grid_stride_kernel") {
-        DRAWING.write().unwrap_or_else(PoisonError::into_inner).insert(stub);
+    let room = room_of(name);
+    if room != Room::Usual {
+        ROOMS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, room);
     }
     if let Some(purpose) = purpose_of(name) {
         PURPOSES.write().unwrap_or_else(PoisonError::into_inner).insert(stub, purpose);
@@ -383,6 +420,13 @@ mod tests {
 
     #[test]
     fn tests_are_told_by_their_mangled_names() {
+        let arange = b"_ZN2at6native60_GLOBAL__N__57a6c4a5_15_RangeFactories_cu_38772b0d_5148529elementwise_kernel_with_indexIlZZZZNS0_15arange_cuda_out";
+        assert_eq!(room_of(arange), Room::Usual);
+        assert_eq!(room_of(b"_ZN2at6native24index_elementwise_kernelILi128ELi4E"), Room::Asserting);
+        assert_eq!(
+            room_of(b"_ZN2at6native54_GLOBAL__N_43distribution_elementwise_grid_stride_kernelI"),
+            Room::Less
+        );
         let all = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIbNS0_14func_wrapper_tIbZZZNS0_15and_kernel_cudaERNS_14TensorIteratorE";
         let logical = b"_ZN2at6native29vectorized_elementwise_kernelILi4EZNS0_23logical_and_kernel_cudaERNS_14TensorIteratorE";
         let equal = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIllbNS0_51_GLOBAL__N__16CompareEqFunctorIlEE";

@@ -6,6 +6,7 @@
 //! (`bench/addresses`).
 
 use crate::addresses::{Addresses, GRANULE};
+use crate::kernels::Room;
 
 const MIB: u64 = 1 << 20;
 
@@ -41,7 +42,9 @@ pub struct Resident {
     local: Option<(u64, u64)>,
     has_code: bool,
     has_kernels: bool,
-    has_blas: bool,
+    has_heap: bool,
+    /// Whether cuBLAS or cuDNN have loaded code.
+    has_libraries: bool,
     has_nccl: bool,
     has_collectives: bool,
 }
@@ -57,17 +60,17 @@ impl Resident {
         res
     }
 
-    /// A kernel of the program is launched. One that `draws` random numbers needs no more local memory than
-    /// there is.
-    pub fn kernel(&mut self, addresses: &mut Addresses, draws: bool) {
+    /// A kernel of the program is launched.
+    pub fn kernel(&mut self, addresses: &mut Addresses, room: Room) {
         if !std::mem::replace(&mut self.has_code, true) {
             addresses.take(CODE);
         }
-        if !draws && !std::mem::replace(&mut self.has_kernels, true) {
+        if room != Room::Less && !std::mem::replace(&mut self.has_kernels, true) {
             self.grow(addresses, LOCAL[1]);
-            for bytes in [PRINTED, HEAP] {
-                addresses.take(bytes);
-            }
+            addresses.take(PRINTED);
+        }
+        if room == Room::Asserting && !std::mem::replace(&mut self.has_heap, true) {
+            addresses.take(HEAP);
         }
     }
 
@@ -78,7 +81,7 @@ impl Resident {
 
     /// A handle of cuBLAS is made.
     pub fn blas(&mut self, addresses: &mut Addresses) {
-        if !std::mem::replace(&mut self.has_blas, true) {
+        if !std::mem::replace(&mut self.has_libraries, true) {
             addresses.take(CODE);
         }
         addresses.take(BLAS);
@@ -86,6 +89,7 @@ impl Resident {
 
     /// A handle of cuDNN is made.
     pub fn dnn(&mut self, addresses: &mut Addresses) {
+        self.has_libraries = true;
         take_small(addresses, DNN);
     }
 
@@ -146,9 +150,9 @@ mod tests {
         assert_eq!(take(&mut space, 20), Some(56), "beside the tables");
         assert_eq!(take(&mut space, 2), Some(130), "behind local memory");
         assert_eq!(take(&mut space, 20), Some(576), "a chunk below");
-        resident.kernel(&mut space, true);
+        resident.kernel(&mut space, Room::Less);
         assert_eq!(take(&mut space, 2), Some(554), "behind the first kernel's code");
-        resident.kernel(&mut space, false);
+        resident.kernel(&mut space, Room::Asserting);
         assert_eq!(
             take(&mut space, 148),
             Some(534),

@@ -43,8 +43,8 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
     if kernels::code_for(machine.card).is_none() {
         return fail(NO_KERNEL_IMAGE);
     }
-    let draws = kernels::draws(function);
-    machine.current().reside(|it, addresses| it.kernel(addresses, draws));
+    let room = kernels::room(function);
+    machine.current().reside(|it, addresses| it.kernel(addresses, room));
     machine.work(stream);
     SUCCESS
 }
