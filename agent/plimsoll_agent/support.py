@@ -26,7 +26,7 @@ _CUDAS = ("12", "13")
 _NAMES_MODULES = (2, 10)
 """The first release that records which module asked for a block."""
 
-_EXPECTED = "plimsoll needs PyTorch 2.6 to 2.11 built for CUDA 12 or 13, on Linux x86-64 with glibc"
+_EXPECTED = "plimsoll needs PyTorch 2.6 to 2.11, or 2.15, built for CUDA 12 or 13, on Linux x86-64 with glibc"
 _INSTALL = "pip install 'torch==2.11.*' (from PyPI, or --index-url https://download.pytorch.org/whl/cu130)"
 
 
@@ -108,6 +108,8 @@ def objection(build, platform=None, machine=None, has_glibc=None):
         return "version", "%s, which is older than plimsoll knows; %s: %s" % (found, _EXPECTED, _INSTALL)
     if known[-1] < build.release:
         return "version", "%s, which is newer than this plimsoll knows; %s: %s" % (found, _EXPECTED, _INSTALL)
+    if build.release not in known:
+        return "version", "%s, which was never run with plimsoll; %s: %s" % (found, _EXPECTED, _INSTALL)
     if cuda.split(".")[0] not in _CUDAS:
         return "cuda-version", "%s; %s: %s" % (found, _EXPECTED, _INSTALL)
     if build.links_runtime is False:

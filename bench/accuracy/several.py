@@ -33,12 +33,17 @@ def report(name, world, args):
     return json.loads(path.read_text())
 
 
-def orders(said, rank):
-    """What one rank needs in either order, by the name of the size."""
-    own = [it for it in said["ranks"] if it["rank"] == rank]
-    early = max(own, key=lambda it: it["reserved_bytes"]) if own else said["ranks"][0]
-    late = said["late"] if said.get("late") and early["reserved_bytes"] == said["peak_reserved_bytes"] else early
-    return [{it: order[it + "_bytes"] for it in SIZES} for order in (early, late)]
+def orders(said):
+    """What the rank that ran needs in either order, by the name of the size."""
+    late = said.get("late") or {it + "_bytes": said[f"peak_{it}_bytes"] for it in SIZES}
+    return [{it: said[f"peak_{it}_bytes"] for it in SIZES}, {it: late[it + "_bytes"] for it in SIZES}]
+
+
+def orders_of_one(said, rank, prefix):
+    """Those of one of several ranks: the report has the first order, the rank's own account is of the second."""
+    own = max((it for it in said["ranks"] if it["rank"] == rank), key=lambda it: it["reserved_bytes"])
+    account = json.loads(Path(f"{prefix}.rank{rank}.json").read_text())
+    return [{it: own[it + "_bytes"] for it in SIZES}, {it: account["max_" + it][0] for it in SIZES}]
 
 
 def off(said, truth):
@@ -46,12 +51,12 @@ def off(said, truth):
     return min((100 * (it / truth - 1) for it in said), key=abs)
 
 
-def row(name, world, truths, said):
+def row(name, world, truths, said, prefix):
     worst, differ = {}, False
     for size in SIZES:
         errors = []
         for truth in truths:
-            both = orders(said, truth["rank"] if "pipeline" in name else None)
+            both = orders_of_one(said, truth["rank"], prefix) if "pipeline" in name else orders(said)
             differ |= both[0]["reserved"] != both[1]["reserved"]
             # The device that needed most, where one process has several.
             errors.append(off([it[size] for it in both], max(truth["max_" + size])))
@@ -84,7 +89,7 @@ def main():
         if said["outcome"] == "script_failed":
             print(f"| {name} | {world} | {len(of_job)} | did not run | | | | |", flush=True)
         else:
-            print(row(name, world, of_job, said), flush=True)
+            print(row(name, world, of_job, said, Path(args.keep) / f"{name}.{world}.report"), flush=True)
 
 
 if __name__ == "__main__":

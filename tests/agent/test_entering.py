@@ -62,7 +62,7 @@ def test_without_a_session_nothing_happens(bare):
     [
         ("2.11.0+cpu", None, "no-cuda-build", "built without CUDA"),
         ("2.5.1+cu124", "12.4", "version", "2.5.1+cu124 (CUDA 12.4), which is older than"),
-        ("2.12.0+cu130", "13.0", "version", "2.12.0+cu130 (CUDA 13.0), which is newer than"),
+        ("2.12.0+cu130", "13.0", "version", "2.12.0+cu130 (CUDA 13.0), which was never run"),
         ("2.80.0+cu128", "12.8", "version", "newer than"),
         ("3.0.0.dev20270101+cu140", "14.0", "version", "newer than"),
         ("2.7.1+cu118", "11.8", "cuda-version", "(CUDA 11.8)"),

@@ -65,8 +65,8 @@ const IN_DESCRIPTOR: usize = 0x18;
 struct Layout {
     /// `deviceVer`, 900 for compute capability 9.0.
     version: usize,
-    /// Multiprocessors of each graphics processing cluster: 24 integers.
-    skyline: usize,
+    /// Multiprocessors of each graphics processing cluster: 24 integers, which 9.26 has twice.
+    skylines: [usize; 2],
     /// `deviceName`, 256 characters; the description ends with it.
     name: usize,
 }
@@ -79,10 +79,11 @@ impl Layout {
     }
 }
 
-/// Those of cuDNN 9.19 and 9.10, as seen there. Another one is noticed by `deviceVer` and the name.
-const LAYOUTS: [Layout; 2] = [
-    Layout { version: 0x68, skyline: 0x70, name: 0x110 },
-    Layout { version: 0x60, skyline: 0x68, name: 0xc8 },
+/// Those of cuDNN 9.26, 9.19 and 9.10, as seen there. Another one is noticed by `deviceVer` and the name.
+const LAYOUTS: [Layout; 3] = [
+    Layout { version: 0x68, skylines: [0x74, 0xd4], name: 0x154 },
+    Layout { version: 0x68, skylines: [0x70, 0x70], name: 0x110 },
+    Layout { version: 0x60, skylines: [0x68, 0x68], name: 0xc8 },
 ];
 
 type Descriptor = *mut c_void;
@@ -282,9 +283,11 @@ fn describe(descriptor: &[u8], layout: Layout, card: &Card) -> Option<Vec<u8>> {
     if version != (card.sm_version() * 10).to_le_bytes() || name != card.name.as_bytes() {
         return None;
     }
-    for (i, gpc) in card.gpcs.iter().take(24).enumerate() {
-        let at = layout.skyline + 4 * i;
-        described.get_mut(at..at + 4)?.copy_from_slice(&gpc.to_le_bytes());
+    for skyline in layout.skylines {
+        for (i, gpc) in card.gpcs.iter().take(24).enumerate() {
+            let at = skyline + 4 * i;
+            described.get_mut(at..at + 4)?.copy_from_slice(&gpc.to_le_bytes());
+        }
     }
     Some(described)
 }
@@ -449,15 +452,15 @@ mod tests {
     fn a_device_is_found_in_the_layout_of_each_cudnn_and_in_no_other() {
         let card = Card::h200();
         for (i, layout) in LAYOUTS.into_iter().enumerate() {
-            let mut descriptor = vec![0; 0x210];
+            let mut descriptor = vec![0; 0x254];
             descriptor[layout.version..layout.version + 4].copy_from_slice(&900_i32.to_le_bytes());
-            descriptor[layout.skyline] = 18;
+            descriptor[layout.skylines[0]] = 18;
             descriptor[layout.name..layout.name + 11].copy_from_slice(b"NVIDIA H200");
             for (j, tried) in LAYOUTS.into_iter().enumerate() {
                 let described = describe(&descriptor[..tried.size()], tried, &card);
                 assert_eq!(described.is_some(), i == j, "layout {i} read as {j}");
                 if let Some(it) = described {
-                    let clusters = it[layout.skyline..].chunks(4).take(8).map(|it| it[0]);
+                    let clusters = it[layout.skylines[0]..].chunks(4).take(8).map(|it| it[0]);
                     assert!(clusters.eq([18, 18, 18, 18, 18, 18, 16, 8]));
                 }
             }
