@@ -1,3 +1,5 @@
+"""The scripts and the plans that are compared."""
+
 A = lambda text: {"id": "allocator", "settings": text}
 CASES = [
     ("frag", ["frag.py"], [[], [A("expandable_segments:True")], [A("roundup_power2_divisions:2")], [{"id": "empty-cache", "after": "step"}], [{"id": "empty-cache", "after": "backward"}]]),
