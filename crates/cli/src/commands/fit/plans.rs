@@ -72,6 +72,7 @@ pub(super) fn run(
         tried: Vec::new(),
         sites: Sites::default(),
         suited: Vec::new(),
+        plain_needs: Bytes::ZERO,
         interrupted: false,
     };
     let (plain, failure) = search.plain()?;
@@ -169,6 +170,8 @@ pub(super) struct Search<'a> {
     pub(super) sites: Sites,
     /// What the agent says of the remedies that are not for every program: its line of places.
     pub(super) suited: Vec<String>,
+    /// What the script needs as it is.
+    pub(super) plain_needs: Bytes,
     pub(super) interrupted: bool,
 }
 
@@ -185,7 +188,9 @@ impl Search<'_> {
             self.say(&it);
         }
         let failure = trial.failure.clone();
-        Ok((self.candidate(Plan::default(), trial.prediction), failure))
+        let plain = self.candidate(Plan::default(), trial.prediction);
+        self.plain_needs = plain.needs;
+        Ok((plain, failure))
     }
 
     /// Plans that fit, from the mildest on; each as small as it can be.
