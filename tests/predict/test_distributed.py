@@ -238,7 +238,7 @@ dist.destroy_process_group()
         ("1", "dist.recv(x, 0)", 58 + 320),
         ("0", "dist.new_group()", 198),
         ("0", "dist.all_reduce(x, group=dist.new_group())", 198 + 288),
-        ("0", "dist.new_group([0])", 192),
+        ("0", "dist.new_group([0])", 388),
     ],
 )
 def test_nccl_takes_memory_when_it_is_used(plimsoll, rank, use, mib):
