@@ -56,15 +56,16 @@ test-python: build
 # torch. Minutes: the program is built once more, as maturin builds it.
 wheel:
 	@rm -rf target/wheel
-	python3 -m venv target/wheel/maturin
-	target/wheel/maturin/bin/python -m pip install --quiet 'maturin>=1.9,<2'
-	target/wheel/maturin/bin/maturin sdist --out target/wheel
-	target/wheel/maturin/bin/python -m pip wheel --quiet --no-deps --wheel-dir target/wheel target/wheel/plimsoll-*.tar.gz
-	tools/wheel-check target/wheel/plimsoll-*.whl
+	python3 -m venv target/wheel/tools
+	target/wheel/tools/bin/python -m pip install --quiet 'maturin>=1.9,<2' mypy
+	target/wheel/tools/bin/maturin sdist --out target/wheel
+	target/wheel/tools/bin/python -m pip wheel --quiet --no-deps --wheel-dir target/wheel target/wheel/plimsoll-*.tar.gz
+	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll-*.whl
 
-# What lies in target/wheel, in seconds; nothing is compiled.
+# What `make wheel` left in target/wheel, in seconds; nothing is compiled.
 wheel-check:
-	@tools/wheel-check target/wheel/plimsoll-*.whl
+	@if [ ! -d target/wheel/tools ]; then echo 'nothing lies in target/wheel: make wheel'; exit 1; fi
+	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll-*.whl
 
 # The viewer as the manual shows it; needs Chromium.
 screenshots: build
