@@ -12,13 +12,13 @@ EXAMPLES := finetune_gpt2.py train_resnet50.py
 CARDS := rtx4060-8g rtx3090
 PLIMSOLL := $(or $(CARGO_TARGET_DIR),target)/release/plimsoll
 
-.PHONY: help build demo test test-rust test-python wheel screenshots clean
+.PHONY: help build demo test test-rust test-python wheel wheel-check screenshots clean
 
 help:
 	@echo 'make build   builds $(PLIMSOLL), one file with everything in it'
 	@echo 'make demo    predicts the examples on an 8 GB and a 24 GB card'
 	@echo 'make test    everything that has to pass'
-	@echo 'make wheel   the Python package, tried in an environment of its own'
+	@echo 'make wheel   the Python package as a wheel and as sources, tried in an environment of its own'
 	@echo 'make screenshots  the pictures of docs/view.md, from the real page'
 
 build:
@@ -52,16 +52,20 @@ test-python: build
 	export PLIMSOLL_CHROMIUM
 	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet tests
 
-# The Python package as a wheel, installed into an environment of its own and tried there. Minutes: the program is
-# built once more, as maturin builds it.
+# The Python package: the source distribution, the wheel that is made from it, and both looked into and tried. Needs no
+# torch. Minutes: the program is built once more, as maturin builds it.
 wheel:
-	@python=$$(tools/python-with-torch tests/requirements.txt)
-	rm -rf target/wheel
-	"$$python" -m pip wheel --quiet --no-deps --wheel-dir target/wheel .
-	"$$python" -m venv target/wheel/venv
-	target/wheel/venv/bin/python -m pip install --quiet target/wheel/plimsoll-*.whl
-	target/wheel/venv/bin/plimsoll --version
-	cd target/wheel && venv/bin/python -c 'import plimsoll; print(plimsoll.binary(), plimsoll.version())'
+	@rm -rf target/wheel
+	python3 -m venv target/wheel/tools
+	target/wheel/tools/bin/python -m pip install --quiet 'maturin>=1.9,<2' mypy
+	target/wheel/tools/bin/maturin sdist --out target/wheel
+	target/wheel/tools/bin/python -m pip wheel --quiet --no-deps --wheel-dir target/wheel target/wheel/plimsoll-*.tar.gz
+	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll-*.whl
+
+# What `make wheel` left in target/wheel, in seconds; nothing is compiled.
+wheel-check:
+	@if [ ! -d target/wheel/tools ]; then echo 'nothing lies in target/wheel: make wheel'; exit 1; fi
+	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll-*.whl
 
 # The viewer as the manual shows it; needs Chromium.
 screenshots: build

@@ -4,6 +4,8 @@ On in runs that are made for it (`PLIMSOLL_METER`), never in one whose memory co
 through Python while it counts. It begins when the first step has ended and stops when the second has.
 """
 
+from plimsoll_agent.guard import guarded
+
 _ONLY_LOOK = ("detach", "_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh")
 _GATHERING = ("embedding", "index", "gather", "index_select")
 _RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
@@ -58,7 +60,6 @@ class Meter:
 
     def _counting(self):
         from torch.utils._python_dispatch import TorchDispatchMode
-        from torch.utils._pytree import tree_leaves
         from torch.utils.flop_counter import flop_registry
 
         torch, counts = self._torch, self._counts
@@ -70,42 +71,65 @@ class Meter:
                 kwargs = kwargs or {}
                 function, args = _with_lengths_as_numbers(torch, function, args)
                 result = function(*args, **kwargs)
-                inputs = [it for it in tree_leaves((args, kwargs)) if isinstance(it, torch.Tensor)]
-                outputs = [it for it in tree_leaves(result) if isinstance(it, torch.Tensor)]
-                devices = {it.device.type for it in inputs + outputs}
-                packet = function._overloadpacket
-                name = packet.__name__
-                if devices == {"cpu"} or not outputs + inputs:
-                    return result
-                flops, size, times = 0, 0, 1
-                if function.namespace == "c10d":
-                    kind, size = "network", _sent(torch, name, inputs)
-                elif len({it.device for it in inputs + outputs if it.is_cuda}) > 1 and name in _COPYING:
-                    kind, size = "network", max(_bytes(it) for it in inputs + outputs)
-                elif function.is_view or name in _ONLY_LOOK:
-                    kind = "look"
-                elif len(devices) > 1 and name in _COPYING:
-                    kind, size = "link", max(_bytes(it) for it in inputs + outputs)
-                elif name in _RECURRENT:
-                    kind, flops, times = _recurrent(function, args)
-                elif packet in flop_registry:
-                    flops = flop_registry[packet](*args, **kwargs, out_val=result)
-                    kind = _product(torch, name, inputs, outputs)
-                    size = sum(_bytes(it) for it in inputs + outputs)
-                elif name in _GATHERING:
-                    kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
-                else:
-                    kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
-                    size = sum(_bytes(it) for it in inputs + outputs)
-                floats = [it for it in inputs if it.is_floating_point()] or inputs or outputs
-                dtype = str(max(floats, key=lambda it: it.numel()).dtype).rpartition(".")[2]
-                if dtype == "float32" and _may_be_tf32(torch, kind):
-                    dtype = "tf32"
-                key = (kind, dtype, flops, size)
-                counts[key] = counts.get(key, 0) + times
+                _count(torch, counts, flop_registry, function, args, kwargs, result)
                 return result
 
         return Counting()
+
+
+@guarded
+def _count(torch, counts, flop_registry, function, args, kwargs, result):
+    """Adds one operation to `counts`. What cannot be counted is left out, and the script never hears of it."""
+    from torch.utils._pytree import tree_leaves
+
+    inputs = [it for it in tree_leaves((args, kwargs)) if isinstance(it, torch.Tensor)]
+    outputs = [it for it in tree_leaves(result) if isinstance(it, torch.Tensor)]
+    devices = {it.device.type for it in inputs + outputs}
+    packet = function._overloadpacket
+    name = packet.__name__
+    if devices == {"cpu"} or not outputs + inputs:
+        return
+    flops, size, times = 0, 0, 1
+    if function.namespace == "c10d":
+        kind, size = "network", _sent(torch, name, inputs)
+    elif len({it.device for it in inputs + outputs if it.is_cuda}) > 1 and name in _COPYING:
+        kind, size = "network", max(_bytes(it) for it in inputs + outputs)
+    elif function.is_view or name in _ONLY_LOOK:
+        kind = "look"
+    elif len(devices) > 1 and name in _COPYING:
+        kind, size = "link", max(_bytes(it) for it in inputs + outputs)
+    elif name in _RECURRENT:
+        kind, flops, times = _recurrent(function, args)
+    elif packet in flop_registry:
+        flops = flop_registry[packet](*_with_a_key_for_each_query(function, args), **kwargs, out_val=result)
+        kind = _product(torch, name, inputs, outputs)
+        size = sum(_bytes(it) for it in inputs + outputs)
+    elif name in _GATHERING:
+        kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
+    else:
+        kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
+        size = sum(_bytes(it) for it in inputs + outputs)
+    floats = [it for it in inputs if it.is_floating_point()] or inputs or outputs
+    dtype = str(max(floats, key=lambda it: it.numel()).dtype).rpartition(".")[2]
+    if dtype == "float32" and _may_be_tf32(torch, kind):
+        dtype = "tf32"
+    key = (kind, dtype, flops, size)
+    counts[key] = counts.get(key, 0) + times
+
+
+def _with_a_key_for_each_query(function, args):
+    """Attention of grouped queries (`enable_gqa`) has fewer heads of keys and values than of queries, and computes as
+    much as with one for each; PyTorch's formulas want one for each."""
+    if not function._overloadpacket.__name__.startswith("_scaled_dot_product"):
+        return args
+    named = [(it.name, value) for it, value in zip(function._schema.arguments, args)]
+    heads = dict(named)["query"].shape[1]
+
+    def shown(it):
+        batch, _, length, width = it.shape
+        return it.new_empty((batch, heads, length, width), device="meta")
+
+    return [shown(value) if name in ("key", "value") else value for name, value in named]
 
 
 def _norm(torch, name, inputs):

@@ -51,7 +51,7 @@ def first_blocks(script, n, budget):
 
 
 def work(script):
-    """What each block computes and moves in one forward pass, counted on the phantom: (flop, bytes)."""
+    """What each block computes and moves in one forward pass, counted on the phantom: [flop, bytes]."""
     path = tempfile.mktemp(suffix=".zip")
     plan = {"version": 1, "remedies": [{"id": "checkpoint", "blocks": [], "measure": 1}]}
     options = ["--gpu", CARD, "--memory", "140GiB", "--quiet", "--steps", 3, "--record", path]
@@ -63,7 +63,7 @@ def work(script):
                 for line in recording.read(name).splitlines():
                     if line.startswith(b'{"kind":"block-work"'):
                         blocks = json.loads(line)["blocks"]
-                        return [(sum(o["flops"] for o in it), sum(o["bytes"] for o in it)) for it in blocks]
+                        return [[sum(o["count"] * o[of] for o in it) for of in ("flops", "bytes")] for it in blocks]
     raise AssertionError("no block-work in " + path)
 
 

@@ -160,6 +160,22 @@ fn no_file_is_two_things() {
     }
 }
 
+/// A source distribution has the crates that the program's manifest names, and build.rs builds more.
+#[test]
+fn the_manifest_names_what_build_rs_builds() {
+    let read = |path: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        fs::read_to_string(root.join("crates/cli").join(path)).unwrap()
+    };
+    let (script, manifest) = (read("build.rs"), read("Cargo.toml"));
+    let built = script.split("\"--package\", \"").skip(1).map(|it| it.split('"').next().unwrap());
+    let built: Vec<&str> = built.collect();
+    assert!(!built.is_empty());
+    for name in built {
+        assert!(manifest.contains(&format!("\n{name} = {{ path = ")), "{name}");
+    }
+}
+
 #[test]
 fn no_file_names_the_machine_that_it_was_written_on() {
     // In pieces, or this file would name them itself.

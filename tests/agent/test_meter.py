@@ -1,0 +1,99 @@
+"""What the meter counts in its step, and that counting changes nothing else."""
+
+import pytest
+
+METERED = {"PLIMSOLL_METER": "1"}
+
+LOOP = """
+import torch, torch.nn as nn
+net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(3):
+    opt.zero_grad()
+    net(torch.randn(32 + i, 64, device="cuda")).sum().backward()
+    opt.step()
+"""
+
+
+def inputs_by_step(process):
+    """The bytes of the inputs that were seen in each step; the lines come in order of their places."""
+    ends = [mark["allocs"][0] for mark in process.steps]
+    res = [[] for _ in ends]
+    for line in process.all("tensors"):
+        sizes = [it["bytes"] for it in line["entries"] if it["role"] == "input"]
+        if sizes:
+            res[sum(end <= line["allocs"][0] for end in ends)] += sizes
+    return res
+
+
+def test_inputs_are_seen_in_the_step_that_is_metered(run):
+    """The mode that counts is ours, so tensors under it are the program's own and have addresses."""
+    p = run(LOOP, stop="until-exit", env=METERED).process
+    assert inputs_by_step(p) == [[(32 + i) * 64 * 4] for i in range(3)]
+    assert p.notes == []
+
+
+def test_the_second_step_is_counted_and_no_other(run):
+    p = run(LOOP, stop="until-exit", env=METERED).process
+    products = [it for it in p.one("work")["ops"] if it["op"].startswith("matmul")]
+    # 33 rows forward through both layers, their weights' gradients, and the gradient of what the second was given.
+    assert sum(it["flops"] * it["count"] for it in products) == 2 * 33 * (2 * 64 * 128 + 3 * 128 * 10)
+
+
+ATTENTION = """
+import sys, torch, torch.nn.functional as F
+heads = int(sys.argv[1])
+q = torch.nn.Parameter(torch.zeros(2, 8, 128, 64, device="cuda", dtype=getattr(torch, sys.argv[2])))
+kv = torch.nn.Parameter(torch.zeros(2, heads, 128, 64, device="cuda", dtype=q.dtype))
+opt = torch.optim.SGD([q, kv], 0.1)
+for _ in range(3):
+    k = kv if sys.argv[3] == "grouped" else kv.repeat_interleave(8 // heads, 1)
+    F.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True).sum().backward()
+    opt.step(); opt.zero_grad()
+print("done")
+"""
+
+
+def arithmetic(ran):
+    assert (ran.stdout, ran.process.notes) == ("done\n", []), ran.stderr
+    return sum(it["flops"] * it["count"] for it in ran.process.one("work")["ops"] if it["op"] == "attention")
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_attention_of_grouped_queries_computes_as_much_as_of_single_ones(run, heads):
+    """Two products forward and five backward, whoever shares keys."""
+    grouped, single = (
+        arithmetic(run(ATTENTION, str(heads), "bfloat16", kind, stop="until-exit", env=METERED)) for kind in ("grouped", "single")
+    )
+    assert grouped == single == 7 * 2 * (2 * 8) * 128 * 128 * 64
+
+
+def test_what_cannot_be_counted_does_not_reach_the_program(run):
+    r = run(
+        """
+import torch
+from torch.utils.flop_counter import register_flop_formula
+
+@torch.library.custom_op("mine::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@register_flop_formula(torch.ops.mine.twice)
+def formula(shape, out_shape=None, **more):
+    raise AssertionError("of another shape")
+
+weight = torch.nn.Parameter(torch.zeros(64, device="cuda"))
+opt = torch.optim.SGD([weight], 0.1)
+for _ in range(3):
+    weight.grad = twice(weight.detach())
+    opt.step()
+print("done")
+""",
+        stop="until-exit",
+        env=METERED,
+    )
+    assert (r.returncode, r.stdout) == (0, "done\n"), r.stderr
+    p = r.process
+    assert "agent-failed" in p.notes
+    assert [it["text"] for it in p.all("note") if "of another shape" in it["text"]]
+    assert p.one("work")["ops"]
