@@ -81,6 +81,15 @@ impl FindMax {
                 easy.map_or_else(String::new, |it| format!("; {it} ran without that")),
             ));
         }
+        let above = self.runs.iter().filter(|it| it.tried == Tried::Barely);
+        if let Some(run) = above.filter(|it| self.found < Some(it.value)).max_by_key(|it| it.value)
+        {
+            res.push(format!(
+                "{} ran, too, but only because the allocator gave free memory back ({} times), and ran out with a \
+                 little less memory: a real driver may place segments otherwise, so it does not count",
+                run.value, run.retries,
+            ));
+        }
         if let Some(step) = self.multiples_of {
             res.push(format!(
                 "values beside the multiples of {step} did not run, so only those were tried"
@@ -110,10 +119,11 @@ pub fn text(it: &FindMax) -> String {
             writeln!(res, "{name}={found} fits {limit} {what} ({card}); it is the end of the range")
         }
         (Some(found), None) => writeln!(res, "{name}={found} fits {limit} {what} ({card})"),
-        (Some(found), Some((above, _))) => {
+        (Some(found), Some((above, tried))) => {
             writeln!(
                 res,
-                "{name}={found} is the largest that fits {limit} {what} ({card}); {above} does not"
+                "{name}={found} is the largest that fits {limit} {what} ({card}); {above} {}",
+                if *tried == Tried::Barely { "only just does" } else { "does not" },
             )
         }
     };
@@ -134,6 +144,7 @@ pub fn text(it: &FindMax) -> String {
 pub fn json(it: &FindMax) -> String {
     let outcome = |tried: &Tried| match tried {
         Tried::Fits(_) => "fits",
+        Tried::Barely => "barely_fits",
         Tried::TooMuch => "out_of_memory",
         Tried::Fails(_) => "failed",
     };
@@ -167,4 +178,39 @@ pub fn json(it: &FindMax) -> String {
         "notes": it.remarks(),
     });
     format!("{res:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_only_just_fits_is_named_and_not_counted() {
+        let run = |value, tried, retries| Run { value, tried, peak: None, retries, seconds: 1.0 };
+        let it = FindMax {
+            name: "batch".to_owned(),
+            card: "NVIDIA H200".to_owned(),
+            what: "reserved",
+            limit: Bytes::gib(8),
+            found: Some(25),
+            highest: 2048,
+            above: Some((26, Tried::Barely)),
+            out_of_order: Vec::new(),
+            multiples_of: None,
+            interrupted: false,
+            runs: vec![
+                run(25, Tried::Fits(Bytes::mib(7_818)), 0),
+                run(27, Tried::TooMuch, 55),
+                run(26, Tried::Barely, 2),
+            ],
+            seconds: 3.0,
+        };
+        expect_test::expect![[r"
+            batch=25 is the largest that fits 8.00 GiB reserved (NVIDIA H200); 26 only just does
+            it takes 7.63 GiB reserved, 374.0 MiB to spare
+              - 26 ran, too, but only because the allocator gave free memory back (2 times), and ran out with a little less memory: a real driver may place segments otherwise, so it does not count
+            3 runs, 3.0 s
+        "]]
+        .assert_eq(&text(&it));
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 use plimsoll_core::{
     cards::Card,
     plan::largest::{Largest, Tried},
-    prediction::Peaks,
+    prediction::{Peaks, allowance_for_addresses},
     units::Bytes,
     views::fit::{self, FindMax, Run},
 };
@@ -56,11 +56,21 @@ pub(super) fn run(
             // On the edge each step leaves memory a little differently, and the next one may not get through.
             trial = trials.run(&words, &settings, Stop::Steps(ON_THE_EDGE))?;
         }
+        let mut barely = false;
+        if trial.fits() && trial.n_retries != 0 && trial.interrupted.is_none() {
+            // What can be given back depends on where the driver put each segment, and no phantom knows that quite.
+            let mut less = settings.clone();
+            less.retain(|(name, _)| *name != trials::LIMIT_RESERVED);
+            less.extend(trials::limit_reserved(Some(a_little_less(args, most, &trial))));
+            let again = trials.run(&words, &less, Stop::Steps(ON_THE_EDGE))?;
+            barely = !again.fits();
+            trial.interrupted = again.interrupted;
+        }
         if trial.interrupted.is_some() {
             interrupted = true;
             break;
         }
-        let tried = tried(args, &trial);
+        let tried = if barely { Tried::Barely } else { tried(args, &trial) };
         let seconds = began.elapsed().as_secs_f64();
         if !args.quiet {
             let _ = writeln!(
@@ -101,8 +111,17 @@ pub(super) fn run(
     Ok(exit(&found))
 }
 
+/// What the allocator may reserve, of `most`, so that a run proves that a little more or less does not decide.
+fn a_little_less(args: &FitArgs, most: Bytes, trial: &Trial) -> Bytes {
+    let Peaks { reserved, device, .. } = trial.prediction.peak;
+    let others =
+        if args.limit_reserved.is_some() { Bytes::ZERO } else { device.saturating_sub(reserved) };
+    let most = most.saturating_sub(others);
+    most.saturating_sub(allowance_for_addresses(most))
+}
+
 fn exit(found: &FindMax) -> Exit {
-    let too_much = found.runs.iter().any(|it| it.tried == Tried::TooMuch);
+    let too_much = found.runs.iter().any(|it| it.tried.is_too_large());
     match found.found {
         Some(_) => Exit::Fits,
         None if too_much && !found.interrupted => Exit::DoesNotFit,
@@ -125,6 +144,7 @@ fn said(tried: &Tried, what: &str) -> String {
     match tried {
         Tried::Fits(Bytes(0)) => "fits".to_owned(),
         Tried::Fits(peak) => format!("fits, {peak} {what}"),
+        Tried::Barely => "only just fits".to_owned(),
         Tried::TooMuch => "runs out of memory".to_owned(),
         Tried::Fails(why) => format!("does not run: {why}"),
     }
