@@ -21,7 +21,7 @@ pub struct Card {
     pub context_bytes: u64,
     /// Streaming multiprocessors.
     pub sm_count: i32,
-    /// Multiprocessors of each graphics processing cluster, as cuDNN sees them; empty if unknown.
+    /// Multiprocessors of each graphics processing cluster and of each pair outside of them, as cuDNN sees them; empty if unknown.
     pub gpcs: Vec<i32>,
     /// Resident threads of one multiprocessor.
     pub max_threads_per_sm: i32,

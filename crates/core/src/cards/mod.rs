@@ -28,8 +28,8 @@ pub struct Card {
     pub context: Bytes,
     /// Streaming multiprocessors.
     pub sm_count: u32,
-    /// Multiprocessors of each graphics processing cluster, as cuDNN's engines for Hopper and later
-    /// see them; empty for cards without thread block clusters.
+    /// Multiprocessors of each graphics processing cluster, and of each pair outside of them, as cuDNN's engines for
+    /// Hopper and later see them; empty for cards without thread block clusters.
     pub gpcs: Vec<u32>,
     /// Threads that one multiprocessor holds.
     pub max_threads_per_sm: u32,

@@ -12,19 +12,10 @@ use crate::units::Bytes;
 pub enum Tried {
     /// It ran, and took so much of what is limited.
     Fits(Bytes),
-    /// It ran, but only because the allocator gave free memory back, and with a little less memory it ran out.
-    Barely,
     /// It ran out of memory.
     TooMuch,
     /// It did not run, for a reason that is not memory.
     Fails(String),
-}
-
-impl Tried {
-    /// Whether memory is what speaks against the value.
-    pub fn is_too_large(&self) -> bool {
-        matches!(self, Tried::Barely | Tried::TooMuch)
-    }
 }
 
 /// The search for the largest value that fits.
@@ -115,7 +106,7 @@ impl Largest {
             (Some((lower, _)), None) => self.clamp(self.on_the_line(*lower).max(lower + self.step)),
             (Some((lower, _)), Some(upper)) if upper <= lower + self.step => return None,
             (Some((lower, _)), Some(upper)) => {
-                let is_memory = self.tried.get(&upper).is_some_and(Tried::is_too_large);
+                let is_memory = self.tried.get(&upper) == Some(&Tried::TooMuch);
                 let wanted = match self.rounder(*lower, upper) {
                     Some(rounder) => rounder,
                     None if is_memory
@@ -164,7 +155,7 @@ impl Largest {
     }
 
     fn n_too_much(&self) -> usize {
-        self.tried.values().filter(|it| it.is_too_large()).count()
+        self.tried.values().filter(|it| **it == Tried::TooMuch).count()
     }
 
     /// What all values that fit can be divided by.
@@ -277,18 +268,6 @@ mod tests {
         let range = Largest::new(1, 2048, 1, Bytes::gib(24));
         let memory = |it: u64| it.is_multiple_of(4).then_some(1_500 + 111 * it);
         check(range, memory, expect!["([8, 16, 207, 200, 203, 208], Some(200))"]);
-    }
-
-    #[test]
-    fn a_value_that_barely_fits_bounds_the_search() {
-        let mut it = Largest::new(1, 2048, 1, Bytes::gib(24));
-        while let Some(value) = it.next() {
-            let peak = Bytes::mib(1500 + 333 * value);
-            it.tell(value, if value < 68 { Tried::Fits(peak) } else { Tried::Barely });
-        }
-        assert_eq!(it.found(), Some(67));
-        assert_eq!(it.above(), Some((68, &Tried::Barely)));
-        assert_eq!(it.out_of_order(), [0; 0], "nothing ran out");
     }
 
     #[test]

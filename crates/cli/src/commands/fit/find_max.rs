@@ -10,14 +10,14 @@ use plimsoll_core::{
     plan::largest::{Largest, Tried},
     prediction::{Peaks, allowance_for_addresses},
     units::Bytes,
-    views::fit::{self, FindMax, Run},
+    views::fit::{self, FindMax, Run, WithLess},
 };
 
 use super::{Template, limit, template::Range};
 use crate::{
     cli::FitArgs,
     exit::Exit,
-    launch::Stop,
+    launch::{Setting, Stop},
     sink::Sink,
     trials::{self, Trial, Trials},
     worst_sequence::WorstSequence,
@@ -25,6 +25,8 @@ use crate::{
 
 /// So many steps are run of a value that gets through only because the allocator gives free memory back.
 const ON_THE_EDGE: u32 = 12;
+/// So many values are tried from such a one downwards for one that has room.
+const DOWNWARDS: usize = 6;
 
 pub(super) fn run(
     args: &FitArgs,
@@ -56,21 +58,11 @@ pub(super) fn run(
             // On the edge each step leaves memory a little differently, and the next one may not get through.
             trial = trials.run(&words, &settings, Stop::Steps(ON_THE_EDGE))?;
         }
-        let mut barely = false;
-        if trial.fits() && trial.n_retries != 0 && trial.interrupted.is_none() {
-            // What can be given back depends on where the driver put each segment, and no phantom knows that quite.
-            let mut less = settings.clone();
-            less.retain(|(name, _)| *name != trials::LIMIT_RESERVED);
-            less.extend(trials::limit_reserved(Some(a_little_less(args, most, &trial))));
-            let again = trials.run(&words, &less, Stop::Steps(ON_THE_EDGE))?;
-            barely = !again.fits();
-            trial.interrupted = again.interrupted;
-        }
         if trial.interrupted.is_some() {
             interrupted = true;
             break;
         }
-        let tried = if barely { Tried::Barely } else { tried(args, &trial) };
+        let tried = tried(args, &trial);
         let seconds = began.elapsed().as_secs_f64();
         if !args.quiet {
             let _ = writeln!(
@@ -84,6 +76,23 @@ pub(super) fn run(
         runs.push(Run { value, tried: tried.clone(), peak, retries, seconds });
         search.tell(value, tried);
     }
+    let on_edge = runs.iter().find(|it| Some(it.value) == search.found() && it.retries != 0);
+    let mut with_less = None;
+    if let (Some(run), false) = (on_edge, interrupted) {
+        let (less, settings) = a_little_less(args, most, run.peak.unwrap_or_default(), &settings);
+        let mut below = (range.lowest..=run.value)
+            .rev()
+            .step_by(usize::try_from(search.step()).unwrap_or(1))
+            .take(DOWNWARDS);
+        let mut holds = None;
+        while let (None, false, Some(value)) = (holds, interrupted, below.next()) {
+            let words = template.with(name, value);
+            let trial = trials.run(&words, &settings, Stop::Steps(ON_THE_EDGE))?;
+            interrupted = trial.interrupted.is_some();
+            holds = trial.fits().then_some(value);
+        }
+        with_less = (!interrupted).then_some(WithLess { less, holds });
+    }
     let found = FindMax {
         name: name.clone(),
         card: trials.card().name.clone(),
@@ -94,6 +103,7 @@ pub(super) fn run(
         above: search.above().map(|(value, tried)| (value, tried.clone())),
         out_of_order: search.out_of_order(),
         multiples_of: (range.step < search.step()).then_some(search.step()),
+        with_less,
         interrupted,
         runs,
         seconds: started.elapsed().as_secs_f64(),
@@ -111,17 +121,26 @@ pub(super) fn run(
     Ok(exit(&found))
 }
 
-/// What the allocator may reserve, of `most`, so that a run proves that a little more or less does not decide.
-fn a_little_less(args: &FitArgs, most: Bytes, trial: &Trial) -> Bytes {
-    let Peaks { reserved, device, .. } = trial.prediction.peak;
-    let others =
-        if args.limit_reserved.is_some() { Bytes::ZERO } else { device.saturating_sub(reserved) };
+/// How much less memory a value has to get through with to have room, and the settings for that: what can be given
+/// back depends on where the driver put each segment, and no phantom knows that of every process.
+fn a_little_less(
+    args: &FitArgs,
+    most: Bytes,
+    peak: Peaks,
+    settings: &[Setting],
+) -> (Bytes, Vec<Setting>) {
+    let limited = args.limit_reserved.is_some();
+    let others = if limited { Bytes::ZERO } else { peak.device.saturating_sub(peak.reserved) };
     let most = most.saturating_sub(others);
-    most.saturating_sub(allowance_for_addresses(most))
+    let less = allowance_for_addresses(most);
+    let mut settings = settings.to_vec();
+    settings.retain(|(name, _)| *name != trials::LIMIT_RESERVED);
+    settings.extend(trials::limit_reserved(Some(most.saturating_sub(less))));
+    (less, settings)
 }
 
 fn exit(found: &FindMax) -> Exit {
-    let too_much = found.runs.iter().any(|it| it.tried.is_too_large());
+    let too_much = found.runs.iter().any(|it| it.tried == Tried::TooMuch);
     match found.found {
         Some(_) => Exit::Fits,
         None if too_much && !found.interrupted => Exit::DoesNotFit,
@@ -144,7 +163,6 @@ fn said(tried: &Tried, what: &str) -> String {
     match tried {
         Tried::Fits(Bytes(0)) => "fits".to_owned(),
         Tried::Fits(peak) => format!("fits, {peak} {what}"),
-        Tried::Barely => "only just fits".to_owned(),
         Tried::TooMuch => "runs out of memory".to_owned(),
         Tried::Fails(why) => format!("does not run: {why}"),
     }
