@@ -8,19 +8,26 @@ from harness import ROOT
 FIXTURE = ROOT / "fixtures" / "cudnn" / "h200.json"
 MEASURED = json.loads(FIXTURE.read_text())
 
+# In clusters of 3 and 6 multiprocessors: what PyTorch took for them on the real GPU.
+IN_THREES = ROOT / "fixtures" / "cudnn" / "h200-unet.json"
+
 # The very questions that were asked on the real GPU.
-ASK = f"""
+ASK = """
 import json, sys, torch
-sys.path.insert(0, {str(ROOT / "bench" / "cudnn")!r})
+sys.path.insert(0, {bench!r})
 import measure
 torch.zeros(1, device="cuda")
 cudnn = measure.Cudnn()
 out = []
-for it in json.load(open({str(FIXTURE)!r})):
+for it in json.load(open({fixture!r})):
     ask = lambda name: measure.plans(cudnn, it, name, measure.TYPES[it["type"]], it["layout"], 1)
-    out.append({{name: next(plan for plan in ask(name) if "workspace" in plan) for name in measure.OPERATIONS}})
+    out.append({{name: next(plan for plan in ask(name) if "workspace" in plan) for name in it["workspaces"]}})
 print(json.dumps(out))
 """
+
+
+def asked(fixture):
+    return ASK.format(bench=str(ROOT / "bench" / "cudnn"), fixture=str(fixture))
 
 
 # Engines that are a matrix product of cublasLt. It says how much they need beside their own 400 bytes, and the
@@ -29,7 +36,7 @@ OF_CUBLASLT = {58, 62}
 
 
 def test_the_first_plan_is_the_one_of_the_real_card(phantom):
-    answers = phantom(ASK).values
+    answers = phantom(asked(FIXTURE)).values
     wrong, too_small, n = [], [], 0
     for it, found in zip(MEASURED, answers, strict=True):
         for operation, workspace in it["workspaces"].items():
@@ -44,6 +51,12 @@ def test_the_first_plan_is_the_one_of_the_real_card(phantom):
     assert not wrong, "\n".join(map(str, wrong))
     # 9 MiB of 2.1 GiB, all together.
     assert len(too_small) <= 4 and sum(row[5] for row in too_small) < 10 << 20, "\n".join(map(str, too_small))
+
+
+def test_clusters_of_three_and_six_find_as_much_room_as_on_the_real_card(phantom):
+    measured = [it["workspaces"] for it in json.loads(IN_THREES.read_text())]
+    found = [{name: plan["workspace"] for name, plan in it.items()} for it in phantom(asked(IN_THREES)).values]
+    assert found == measured
 
 
 def test_torch_takes_that_workspace(phantom):

@@ -25,6 +25,8 @@ use crate::{
 
 /// The variable that holds the allocator's settings.
 pub(crate) const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
+/// The variable that holds the limit of the allocator.
+pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
 
 /// Steps by which two runs are compared.
 const EARLY: u32 = 2;
@@ -277,7 +279,7 @@ fn serves(kept: &Kept, command: &ScriptCommand) -> bool {
 
 /// The limit of the allocator, as the agent reads it.
 pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
-    limit.map(|it| ("PLIMSOLL_LIMIT_RESERVED", it.0.to_string().into())).into_iter().collect()
+    limit.map(|it| (LIMIT_RESERVED, it.0.to_string().into())).into_iter().collect()
 }
 
 /// Whether a line of the agent's notes is about a plan: most are long and about something else.

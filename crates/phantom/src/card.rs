@@ -21,7 +21,7 @@ pub struct Card {
     pub context_bytes: u64,
     /// Streaming multiprocessors.
     pub sm_count: i32,
-    /// Multiprocessors of each graphics processing cluster, as cuDNN sees them; empty if unknown.
+    /// Multiprocessors of each graphics processing cluster and of each pair outside of them, as cuDNN sees them; empty if unknown.
     pub gpcs: Vec<i32>,
     /// Resident threads of one multiprocessor.
     pub max_threads_per_sm: i32,
@@ -65,7 +65,7 @@ impl Card {
             total_bytes: 150_109_880_320,
             context_bytes: 788_529_152,
             sm_count: 132,
-            gpcs: vec![18, 18, 18, 18, 18, 18, 16, 8],
+            gpcs: vec![18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2],
             max_threads_per_sm: 2048,
             max_blocks_per_sm: 32,
             shared_per_block_optin: 232_448,

@@ -28,8 +28,8 @@ pub struct Card {
     pub context: Bytes,
     /// Streaming multiprocessors.
     pub sm_count: u32,
-    /// Multiprocessors of each graphics processing cluster, as cuDNN's engines for Hopper and later
-    /// see them; empty for cards without thread block clusters.
+    /// Multiprocessors of each graphics processing cluster, and of each pair outside of them, as cuDNN's engines for
+    /// Hopper and later see them; empty for cards without thread block clusters.
     pub gpcs: Vec<u32>,
     /// Threads that one multiprocessor holds.
     pub max_threads_per_sm: u32,
@@ -178,7 +178,7 @@ mod tests {
         let (keys, cudnn) = conf.split_once("cudnn_json = ").unwrap();
         assert_eq!(
             keys,
-            "devices = 2\nname = NVIDIA H200\ncompute_capability = 9.0\ntotal_bytes = 150109880320\ncontext_bytes = 796917760\nsm_count = 132\ngpcs = 18,18,18,18,18,18,16,8\nmax_threads_per_sm = 2048\nmax_blocks_per_sm = 32\nshared_per_block_optin = 232448\nshared_per_sm = 233472\nregisters_per_sm = 65536\nl2_bytes = 62914560\nclock_khz = 1980000\nmemory_clock_khz = 3201000\nmemory_bus_bits = 6144\ndriver_version = 13000\n"
+            "devices = 2\nname = NVIDIA H200\ncompute_capability = 9.0\ntotal_bytes = 150109880320\ncontext_bytes = 796917760\nsm_count = 132\ngpcs = 18,18,16,16,16,16,16,8,2,2,2,2\nmax_threads_per_sm = 2048\nmax_blocks_per_sm = 32\nshared_per_block_optin = 232448\nshared_per_sm = 233472\nregisters_per_sm = 65536\nl2_bytes = 62914560\nclock_khz = 1980000\nmemory_clock_khz = 3201000\nmemory_bus_bits = 6144\ndriver_version = 13000\n"
         );
         assert_eq!(cudnn.lines().count(), 1);
     }

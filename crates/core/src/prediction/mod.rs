@@ -21,7 +21,7 @@ pub use answer::{
 };
 pub use notes::Note;
 pub use other_end::OtherEnd;
-pub use safe::{Unknowns, safe_bytes};
+pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use tuning::{Tuned, Tuning, tunings};
 
 use std::{cmp::Reverse, collections::BTreeMap};

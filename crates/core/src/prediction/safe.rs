@@ -62,13 +62,18 @@ pub fn safe_bytes(peak: Peaks, unknowns: &Unknowns) -> Bytes {
     let kernels =
         if unknowns.context == Knowledge::Derived { Bytes::mib(64) } else { Bytes::mib(8) };
     let allowance = kernels
-        + Bytes(peak.reserved.0 / 80).max(Bytes::mib(16))
+        + allowance_for_addresses(peak.reserved)
         + when(unknowns.has_assumed_sizes, Bytes(peak.reserved.0 / 20))
         + when(unknowns.has_graphs, Bytes::mib(64))
         + when(unknowns.other != Bytes::ZERO, Bytes::mib(256))
         + unknowns.more_elsewhere
         + when(unknowns.cudnn != Knowledge::Measured, unknowns.largest_scratch);
     (peak.device + allowance).round_up_to(Bytes::mib(2))
+}
+
+/// How much more or less the allocator may hold where the driver places segments otherwise, of what it reserves.
+pub fn allowance_for_addresses(reserved: Bytes) -> Bytes {
+    Bytes(reserved.0 / 80).max(Bytes::mib(16))
 }
 
 #[cfg(test)]

@@ -30,12 +30,23 @@ pub struct FindMax {
     pub out_of_order: Vec<u64>,
     /// Only multiples of this were looked at, because others do not run.
     pub multiples_of: Option<u64>,
+    /// Whether the value gets through with a little less memory, too; asked where it went through retries.
+    pub with_less: Option<WithLess>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
     /// Every run, in order.
     pub runs: Vec<Run>,
     /// How long all of it took.
     pub seconds: f64,
+}
+
+/// Runs under a limit that is a little lower than asked.
+#[derive(Clone, Copy, Debug)]
+pub struct WithLess {
+    /// How much lower.
+    pub less: Bytes,
+    /// The largest value from the answer downwards that gets through; none if no value that was tried does.
+    pub holds: Option<u64>,
 }
 
 /// One run.
@@ -79,6 +90,18 @@ impl FindMax {
                 run.value,
                 run.retries,
                 easy.map_or_else(String::new, |it| format!("; {it} ran without that")),
+            ));
+        }
+        if let (Some(found), Some(it)) = (self.found, self.with_less)
+            && it.holds != self.found
+        {
+            let instead = it
+                .holds
+                .map_or_else(String::new, |it| format!("; {it} gets through with that, too"));
+            res.push(format!(
+                "{found} only just fits: with {} less memory it runs out{instead}. What can be given back depends on \
+                 where the driver puts each segment",
+                it.less
             ));
         }
         if let Some(step) = self.multiples_of {
@@ -158,6 +181,7 @@ pub fn json(it: &FindMax) -> String {
         "version": VERSION,
         "found": found,
         "next": above,
+        "with_less": it.with_less.map(|it| json!({ "less_bytes": it.less.0, "holds": it.holds })),
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "gpu": it.card,
         "runs": it.runs.len(),
@@ -167,4 +191,43 @@ pub fn json(it: &FindMax) -> String {
         "notes": it.remarks(),
     });
     format!("{res:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_only_just_fits_says_which_one_has_room() {
+        let run = |value, tried, retries| Run { value, tried, peak: None, retries, seconds: 1.0 };
+        let mut it = FindMax {
+            name: "batch".to_owned(),
+            card: "NVIDIA H200".to_owned(),
+            what: "reserved",
+            limit: Bytes::gib(8),
+            found: Some(26),
+            highest: 2048,
+            above: Some((27, Tried::TooMuch)),
+            out_of_order: Vec::new(),
+            multiples_of: None,
+            with_less: Some(WithLess { less: Bytes::mib(102), holds: Some(25) }),
+            interrupted: false,
+            runs: vec![
+                run(27, Tried::TooMuch, 55),
+                run(24, Tried::Fits(Bytes::mib(7_600)), 0),
+                run(26, Tried::Fits(Bytes::mib(8_104)), 2),
+            ],
+            seconds: 3.0,
+        };
+        expect_test::expect![[r"
+            batch=26 is the largest that fits 8.00 GiB reserved (NVIDIA H200); 27 does not
+            it takes 7.91 GiB reserved, 88.0 MiB to spare
+              - at 26 the allocator was full 2 times, gave its free memory back and went on: it runs, but slower; 24 ran without that
+              - 26 only just fits: with 102.0 MiB less memory it runs out; 25 gets through with that, too. What can be given back depends on where the driver puts each segment
+            3 runs, 3.0 s
+        "]]
+        .assert_eq(&text(&it));
+        it.with_less = Some(WithLess { less: Bytes::mib(102), holds: Some(26) });
+        assert!(!text(&it).contains("only just"), "it has room");
+    }
 }

@@ -8,16 +8,16 @@ use std::{
 use plimsoll_core::{
     cards::Card,
     plan::largest::{Largest, Tried},
-    prediction::Peaks,
+    prediction::{Peaks, allowance_for_addresses},
     units::Bytes,
-    views::fit::{self, FindMax, Run},
+    views::fit::{self, FindMax, Run, WithLess},
 };
 
 use super::{Template, limit, template::Range};
 use crate::{
     cli::FitArgs,
     exit::Exit,
-    launch::Stop,
+    launch::{Setting, Stop},
     sink::Sink,
     trials::{self, Trial, Trials},
     worst_sequence::WorstSequence,
@@ -25,6 +25,8 @@ use crate::{
 
 /// So many steps are run of a value that gets through only because the allocator gives free memory back.
 const ON_THE_EDGE: u32 = 12;
+/// So many values are tried from such a one downwards for one that has room.
+const DOWNWARDS: usize = 6;
 
 pub(super) fn run(
     args: &FitArgs,
@@ -74,6 +76,23 @@ pub(super) fn run(
         runs.push(Run { value, tried: tried.clone(), peak, retries, seconds });
         search.tell(value, tried);
     }
+    let on_edge = runs.iter().find(|it| Some(it.value) == search.found() && it.retries != 0);
+    let mut with_less = None;
+    if let (Some(run), false) = (on_edge, interrupted) {
+        let (less, settings) = a_little_less(args, most, run.peak.unwrap_or_default(), &settings);
+        let mut below = (range.lowest..=run.value)
+            .rev()
+            .step_by(usize::try_from(search.step()).unwrap_or(1))
+            .take(DOWNWARDS);
+        let mut holds = None;
+        while let (None, false, Some(value)) = (holds, interrupted, below.next()) {
+            let words = template.with(name, value);
+            let trial = trials.run(&words, &settings, Stop::Steps(ON_THE_EDGE))?;
+            interrupted = trial.interrupted.is_some();
+            holds = trial.fits().then_some(value);
+        }
+        with_less = (!interrupted).then_some(WithLess { less, holds });
+    }
     let found = FindMax {
         name: name.clone(),
         card: trials.card().name.clone(),
@@ -84,6 +103,7 @@ pub(super) fn run(
         above: search.above().map(|(value, tried)| (value, tried.clone())),
         out_of_order: search.out_of_order(),
         multiples_of: (range.step < search.step()).then_some(search.step()),
+        with_less,
         interrupted,
         runs,
         seconds: started.elapsed().as_secs_f64(),
@@ -99,6 +119,24 @@ pub(super) fn run(
         crate::commands::write(out, &fit::text(&found))?;
     }
     Ok(exit(&found))
+}
+
+/// How much less memory a value has to get through with to have room, and the settings for that: what can be given
+/// back depends on where the driver put each segment, and no phantom knows that of every process.
+fn a_little_less(
+    args: &FitArgs,
+    most: Bytes,
+    peak: Peaks,
+    settings: &[Setting],
+) -> (Bytes, Vec<Setting>) {
+    let limited = args.limit_reserved.is_some();
+    let others = if limited { Bytes::ZERO } else { peak.device.saturating_sub(peak.reserved) };
+    let most = most.saturating_sub(others);
+    let less = allowance_for_addresses(most);
+    let mut settings = settings.to_vec();
+    settings.retain(|(name, _)| *name != trials::LIMIT_RESERVED);
+    settings.extend(trials::limit_reserved(Some(most.saturating_sub(less))));
+    (less, settings)
 }
 
 fn exit(found: &FindMax) -> Exit {
