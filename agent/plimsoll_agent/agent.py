@@ -106,14 +106,15 @@ class Agent:
             self._oom,
             lambda: self.live,
         )
-        self._sampling = Sampling(memory, phases, self._modules, recording, os.environ.get("PLIMSOLL_STACKS"))
+        # Somebody's training on the machine's own devices, with ranks that are there.
+        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
+        which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
+        self._sampling = Sampling(memory, phases, self._modules, recording, which)
         steps.after_step = self._after_step
         steps.before_stop = self._tensors.all
         self._last_named_step = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
-        # Somebody's training on the machine's own devices, with ranks that are there.
-        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -221,6 +222,7 @@ class Agent:
 
     def _after_step(self, step):
         """Names the tensors after the first steps, then less and less often."""
+        self._sampling.step_ended(step)  # First: naming is part of no step that it measures.
         self._oom.go_on()
         self._phantom.step()
         if self._meter is not None:
@@ -234,7 +236,6 @@ class Agent:
             ranks.wait_for_watchdog(step)
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
-        self._sampling.step_ended(step)
 
     def _wrap_optimizers(self):
         agent, steps, optimizer_class = self, self._steps, self._torch.optim.Optimizer

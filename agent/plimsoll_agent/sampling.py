@@ -2,9 +2,12 @@
 
 A step that waits for the device has time to spare; one that waits for Python has none, and PyTorch walks the
 Python stack at each allocation. So it is measured on the spot: after the first steps, which make what lives
-longest, every third step is seen in full, and the others without stacks, without module paths and without marks
+longest, every fourth step is seen in full, and the others without stacks, without module paths and without marks
 of phases. What the full ones take longer is their cost. If that is within the bound, all steps are full from there
 on; otherwise so few that it is, on average. Each full step is measured anew. Events are recorded in every step.
+
+Full steps are those whose number a power of two divides, so that the ranks of a job, which wait for each other, take
+theirs together though each measures for itself.
 
 A step is measured by the host's clock between the ends of steps. A host that runs ahead of its device looks as if
 it waited for Python; once the device's queue is full it no longer does, and then the cost is seen to be gone.
@@ -19,7 +22,7 @@ from plimsoll_agent.guard import guarded
 
 ALL, SAMPLED, NONE = "all", "sampled", "none"
 
-FIRST = 3
+FIRST = 4
 """Steps at the beginning that are seen in full: parameters, gradients and optimizer state are made in them."""
 
 ROUNDS = 5
@@ -31,8 +34,8 @@ MOST = 0.01
 AIM = 0.005
 """What they shall cost on average otherwise; the rest of the bound is for what is recorded in each step."""
 
-SHORTEST, LONGEST = 3, 1000
-"""Steps from one full one to the next. Two others at least: the first after a change refills Python's caches."""
+SHORTEST, LONGEST = 4, 1024
+"""Steps from one full one to the next. Not 2: the first step after a change refills Python's caches and tells nothing."""
 
 FORWARDS = 3
 """Top-level calls that are seen in full when a model is switched to evaluation or back, out of turn."""
@@ -53,8 +56,9 @@ class Sampling:
         self._full = True
         self._settled = self._choice != SAMPLED
         self._every = SHORTEST
-        self._in_round = 0
-        self._ended_at = self._light = None
+        self._ended_at = None
+        # What the last step lasted, if it was a light one.
+        self._light = None
         self._costs = deque(maxlen=ROUNDS)
         self._out_of_turn = 0
         self._forwards_left = None
@@ -72,7 +76,8 @@ class Sampling:
 
     def forked(self):
         """In a forked child: its steps are its own."""
-        self._see(True, write=False)
+        self._modules.watch(True)
+        self._phases.marking = True
         self._begin()
 
     @guarded
@@ -82,17 +87,12 @@ class Sampling:
             return
         now = time.perf_counter()
         lasted, self._ended_at = now - (self._ended_at or now), now
-        if step < FIRST:
-            return
-        if step > FIRST:
-            self._in_round += 1
-        if self._in_round == self._every:
-            self._measured(lasted / self._light - 1.0 if self._light else 0.0)
-            self._in_round = 0
-        self._light = lasted
-        if self._forwards_left is not None:  # This one was not seen as its turn would have had it.
-            self._forwards_left = self._light = None
-        self._see(self._settled or self._in_round == self._every - 1)
+        if self._light and step % self._every == 0:
+            self._measured(lasted / self._light - 1.0)
+        was_light = not self._full and self._forwards_left is None
+        self._light = lasted if was_light else None
+        self._forwards_left = None
+        self._see(self._settled or step < FIRST or (step + 1) % self._every == 0)
 
     def _measured(self, cost):
         self._costs.append(cost)
@@ -102,7 +102,8 @@ class Sampling:
         if cost <= MOST:
             self._settled = True
             return
-        self._every = min(max(math.ceil(cost / AIM), SHORTEST), LONGEST)
+        wanted = 1 << (math.ceil(cost / AIM) - 1).bit_length()
+        self._every = min(max(wanted, SHORTEST), LONGEST)
         self._recording.note(
             "sampled-stacks",
             "stacks would have slowed each step down, so they were taken in some of the steps only (--stacks all takes "
@@ -124,12 +125,11 @@ class Sampling:
             if self._forwards_left == 0:
                 self._see(False)
 
-    def _see(self, full, write=True):
+    def _see(self, full):
         if full == self._full:
             return
         self._full = full
         self._memory.keep_stacks(full)
         self._modules.watch(full)
         self._phases.marking = full
-        if write:
-            self._recording.write("stacks", kept=full, **self._memory.place().where())
+        self._recording.write("stacks", kept=full, **self._memory.place().where())
