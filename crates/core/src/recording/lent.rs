@@ -2,7 +2,7 @@
 //! phases. The same is what allocates in the same order on the same streams, and frees the same of it in between;
 //! sizes may differ, as those of a longer batch do. Where a step goes another way it borrows nothing more.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::{
     recording::{Mark, MarkKind, Notes, Place},
@@ -116,7 +116,7 @@ fn spans(device: &DeviceTrace, notes: &Notes, counts: &Counts) -> Vec<Span> {
     let switches: Vec<(EventId, bool)> =
         notes.stacks.iter().map(|it| (counts.event(&it.place), it.kept)).collect();
     // Where each live block was asked for: in which span, as which.
-    let mut asked: HashMap<u64, (usize, u32)> = HashMap::new();
+    let mut asked: BTreeMap<u64, (usize, u32)> = BTreeMap::new();
     let mut res: Vec<Span> = Vec::new();
     let mut from = EventId(0);
     for (number, to) in ends.into_iter().enumerate() {
@@ -151,7 +151,7 @@ fn deed(
     event: Event,
     span: usize,
     allocs: &mut u32,
-    asked: &mut HashMap<u64, (usize, u32)>,
+    asked: &mut BTreeMap<u64, (usize, u32)>,
 ) -> Option<Deed> {
     match event.action {
         Action::Alloc => {
@@ -204,7 +204,7 @@ fn lend_stacks(device: &mut DeviceTrace, spans: &[Span], loans: &[Option<Loan>])
         }
     }
     // The blocks that are there in the end were asked for last of all that had their address.
-    let mut last: HashMap<u64, StackId> = HashMap::new();
+    let mut last: BTreeMap<u64, StackId> = BTreeMap::new();
     for (_, event) in device.events.iter().filter(|(_, it)| it.action == Action::Alloc) {
         last.insert(event.address, event.stack);
     }
@@ -217,7 +217,7 @@ fn lend_stacks(device: &mut DeviceTrace, spans: &[Span], loans: &[Option<Loan>])
 
 /// Marks the phases of light steps as in the steps that they borrow from.
 fn lend_marks(notes: &mut Notes, counts: &Counts, spans: &[Span], loans: &[Option<Loan>]) {
-    let mut of_lender: HashMap<usize, Vec<(usize, MarkKind)>> = HashMap::new();
+    let mut of_lender: BTreeMap<usize, Vec<(usize, MarkKind)>> = BTreeMap::new();
     let mut number = 0;
     for mark in &notes.marks {
         match mark.kind {
