@@ -3,7 +3,7 @@
 Everything that reaches into PyTorch is here or in the `install` of the module that owns it. What is
 replaced in PyTorch, all of it:
 
-    nn.Module.__call__                       modules
+    nn.Module: __call__, train               modules
     nn.Module.zero_grad                      below
     optim.Optimizer: __init__, zero_grad, profile_hook_step   below
     autograd.backward, autograd.grad         below
@@ -32,6 +32,7 @@ from plimsoll_agent.owners import Owners
 from plimsoll_agent.phantom import Phantom
 from plimsoll_agent.phases import BACKWARD, OPTIMIZER, ZERO_GRAD, Phases
 from plimsoll_agent.recording import Recording
+from plimsoll_agent.sampling import Sampling
 from plimsoll_agent.steps import Steps
 from plimsoll_agent.stopping import Stopping
 from plimsoll_agent.stopwatch import Stopwatch
@@ -105,13 +106,15 @@ class Agent:
             self._oom,
             lambda: self.live,
         )
+        # Somebody's training on the machine's own devices, with ranks that are there.
+        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
+        which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
+        self._sampling = Sampling(memory, phases, self._modules, recording, which)
         steps.after_step = self._after_step
         steps.before_stop = self._tensors.all
         self._last_named_step = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
-        # Somebody's training on the machine's own devices, with ranks that are there.
-        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -129,6 +132,7 @@ class Agent:
         for part in (
             self._memory.take_over,
             self._modules.install,
+            self._sampling.install,
             self._wrap_optimizers,
             self._wrap_zero_grad,
             self._wrap_backward,
@@ -171,6 +175,7 @@ class Agent:
         if remark and phantom.is_here():
             self._recording.note("torch-version", remark)
         self._memory.start()
+        self._sampling.cuda_started()
         self._memory.limit(os.environ.get("PLIMSOLL_LIMIT_RESERVED"))
         self._oom.observe()
         self._phantom.watch_reads()
@@ -200,6 +205,7 @@ class Agent:
             self._recording.forked()
             self._phases.forked()
             self._steps.forked()
+            self._sampling.forked()
             self._stopping.forked()
             if self._stopwatch is not None:
                 self._stopwatch = Stopwatch(self._torch, self._recording)
@@ -216,6 +222,7 @@ class Agent:
 
     def _after_step(self, step):
         """Names the tensors after the first steps, then less and less often."""
+        self._sampling.step_ended(step)  # First: naming is part of no step that it measures.
         self._oom.go_on()
         self._phantom.step()
         if self._meter is not None:

@@ -50,12 +50,21 @@ class Memory:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
         if self.started:
             return
-        # What each of PyTorch 2.6-2.7, 2.8-2.10, 2.11 and 2.15 added comes last: all of it off, nothing to leave
-        # out, the device's memory and not the host's.
-        arguments = ("all", "alloc", "python", self._most_events, False, False, False, [], False, True)
-        self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
+        self._set_history("alloc")
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True
+
+    def keep_stacks(self, kept):
+        """From now on events come with stacks, or without. Those that were recorded stay: PyTorch empties its ring
+        only when the history is switched off or asked to be cleared."""
+        if self.started:
+            self._set_history("alloc" if kept else None)
+
+    def _set_history(self, context):
+        # What each of PyTorch 2.6-2.7, 2.8-2.10, 2.11 and 2.15 added comes last: all of it off, nothing to leave
+        # out, the device's memory and not the host's.
+        arguments = ("all", context, "python", self._most_events, False, False, False, [], False, True)
+        self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
 
     def limit(self, most):
         """What the allocator may reserve on each device, in bytes, as

@@ -41,8 +41,9 @@ class Modules:
         self._oom = oom
         self._is_live = is_live
         self._thread = _Thread()
-        self._call = None
+        self._call = self._wrapper = None
         self._stepped_aside = False
+        self.call_ended = None
 
     def install(self):
         """From now on every call of a module is seen."""
@@ -71,6 +72,25 @@ class Modules:
 
         self._torch.nn.Module.__call__ = __call__
         self._wrapper = __call__
+
+    def watch_modes(self, changed):
+        """`changed()` is called when a module goes from training to evaluation or back."""
+        train = self._torch.nn.Module.train
+
+        @functools.wraps(train)
+        def watched(self, mode=True):
+            if self.training != mode:
+                changed()
+            return train(self, mode)
+
+        self._torch.nn.Module.train = watched
+
+    def watch(self, watching):
+        """Sees every call of a module, or none: then a call costs what it costs in PyTorch."""
+        module = self._torch.nn.Module
+        ours, theirs = (self._wrapper, self._call) if self._call is not None else (None, None)
+        if not self._stepped_aside and module.__dict__.get("__call__") is (theirs if watching else ours):
+            module.__call__ = ours if watching else theirs
 
     def step_aside(self):
         """Restores PyTorch's own call: torch.compile traces through it and must not meet ours."""
@@ -124,5 +144,7 @@ class Modules:
                 self._phases.end(phase)
                 if error is None:
                     self._steps.forward_ended()
+            if depth == 1 and self.call_ended is not None:
+                self.call_ended()
         except Exception as problem:
             failed("modules.leave", problem)

@@ -11,10 +11,14 @@ constructor: nobody in Python was given one.
 """
 
 import functools
+import os
 import sys
 
 from plimsoll_agent import frames
 from plimsoll_agent.guard import guarded
+from plimsoll_agent.phases import EVALUATION, FORWARD, OPTIMIZER
+
+_MODULE = os.path.join("torch", "nn", "modules", "module.py")
 
 MOST_NAMED = 4
 """A program that searches its batch size runs out often; what lives where is said for the first few."""
@@ -73,7 +77,7 @@ class OutOfMemory:
         self._held_back = dict(
             device=device,
             step=self._phases.step,
-            phase=self._phases.current,
+            phase=self._phase(stack),
             requested=requested,
             message=None,
             stack=stack,
@@ -86,6 +90,15 @@ class OutOfMemory:
         self._times += 1
         if self._times <= MOST_NAMED:
             self._tensors.all()
+
+    def _phase(self, stack):
+        phase = self._phases.current
+        # Calls of modules are not watched in each step, and never those that are compiled; the stack tells.
+        if phase in (None, OPTIMIZER) and any(
+            it["function"] == "_call_impl" and it["file"].endswith(_MODULE) for it in stack
+        ):
+            phase = FORWARD if self._torch.is_grad_enabled() else EVALUATION
+        return phase
 
     @guarded
     def passed_by(self, error):

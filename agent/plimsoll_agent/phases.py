@@ -24,6 +24,9 @@ class Phases:
         self._memory = memory
         self._recording = recording
         self._open = []
+        # Those of `_open` whose begin was marked; their end is, too.
+        self._marked = []
+        self.marking = True
         self._thread = None
         self._written = 0
         self._trained = False
@@ -42,6 +45,7 @@ class Phases:
     def forked(self):
         """In a forked child: no phase is open, whatever the parent was doing."""
         del self._open[:]
+        del self._marked[:]
         self._thread = None
 
     @guarded
@@ -52,6 +56,9 @@ class Phases:
             return False
         self._thread = thread
         self._open.append(phase)
+        self._marked.append(self.marking)
+        if not self.marking:
+            return True
         if phase == FORWARD and not self._trained:
             self._trained = True
             self._mark("training_begin", None)
@@ -63,7 +70,8 @@ class Phases:
         """Marks the end of `phase`, which `begin` answered True for."""
         if self._open and self._open[-1] == phase:
             self._open.pop()
-            self._mark("phase_end", phase)
+            if self._marked.pop():
+                self._mark("phase_end", phase)
 
     def end_of_step(self, step, place, seconds):
         """A step is over; `place` may lie a little back in time."""

@@ -309,6 +309,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub(crate) events: u64,
 
+    /// Which steps are recorded with stacks: all, none, or so few that they cost less than 1 % of a step.
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = WithStacks::Sampled)]
+    pub(crate) stacks: WithStacks,
+
     /// Go on without a GPU.
     #[arg(long)]
     pub(crate) no_gpu: bool,
@@ -316,6 +320,28 @@ pub(crate) struct RunArgs {
     /// The command as you would type it.
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Which steps of a run are recorded with stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WithStacks {
+    /// Every step.
+    All,
+    /// Every step if that costs nothing; otherwise one in so many.
+    Sampled,
+    /// No step: sizes and order only.
+    None,
+}
+
+impl WithStacks {
+    /// The word, as it is typed and as the agent knows it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            WithStacks::All => "all",
+            WithStacks::Sampled => "sampled",
+            WithStacks::None => "none",
+        }
+    }
 }
 
 const RUN_EXAMPLES: &str = "\

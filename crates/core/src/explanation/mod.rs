@@ -143,6 +143,8 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         let since = recording.trace.as_ref().and_then(|it| it.written_since);
         res.torch_at_least = since.map(TorchVersion::two);
     }
+    let sampled = recording.notes.remarks.iter().filter(|it| it.code == "sampled-stacks");
+    res.notes.extend(sampled.map(|it| it.text.clone()));
     for run in runs {
         let evidence = run.evidence();
         res.devices.push(ranks::of_run(name, res.rank, run, &evidence));

@@ -2,10 +2,12 @@
 //! Pure data; the formats they come in are `sources`' to know, what follows from them `prediction`'s.
 
 mod curve;
+mod lent;
 mod notes;
 mod phantom;
 
 pub use curve::{Curve, CurveDevice};
+pub use lent::StacksNote;
 pub use notes::{
     Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Mark, MarkKind,
     NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread, StepTimes, Tensors,
@@ -29,6 +31,13 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Gives steps that were recorded without stacks those of a step that did the same.
+    pub fn lend_stacks(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            lent::lend(trace, &mut self.notes);
+        }
+    }
+
     /// The first training step, of the device where it took most.
     pub fn largest_first_step(&self) -> Option<&FirstStep> {
         self.notes.first_steps.iter().max_by_key(|it| it.reserved)

@@ -1,7 +1,7 @@
 //! The agent's notes: what only Python can know (phases, steps, names), pinned to places in the
 //! trace. One struct for each kind of line that the agent writes.
 
-use crate::units::Bytes;
+use crate::{recording::StacksNote, units::Bytes};
 
 /// Everything that the agent of one process wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Notes {
     pub marks: Vec<Mark>,
     /// What lived where, at several places of the trace.
     pub tensors: Vec<Tensors>,
+    /// Where stacks were switched on and off; nothing if all events have them.
+    pub stacks: Vec<StacksNote>,
     /// Requests that failed, caught or not.
     pub ooms: Vec<OomNote>,
     /// Lines that read values which the phantom does not know, most frequent first.

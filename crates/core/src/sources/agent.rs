@@ -8,7 +8,7 @@ use crate::{
     recording::{
         Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Mark, MarkKind,
         NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role, Spread,
-        StepTimes, Tensors, Unsupported,
+        StacksNote, StepTimes, Tensors, Unsupported,
     },
     sources::{Problem, SourceFile, Warning, phantom::ReportLine},
     units::Bytes,
@@ -37,6 +37,9 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Note { code, text } => notes.remarks.push(Remark { code, text }),
             Line::Unsupported { reason, text, torch } => {
                 notes.unsupported = Some(Unsupported { reason, text, torch });
+            }
+            Line::Stacks { kept, place } => {
+                notes.stacks.push(StacksNote { kept, place: place.into() });
             }
             Line::Phantom(it) => phantom = Some(it.into()),
             Line::FirstStep(it) => notes.first_steps.push(it.into()),
@@ -83,6 +86,11 @@ enum Line {
     },
     Mark(MarkLine),
     Tensors(TensorsLine),
+    Stacks {
+        kept: bool,
+        #[serde(flatten)]
+        place: PlaceKeys,
+    },
     Oom(OomLine),
     Read(ReadLine),
     Note {

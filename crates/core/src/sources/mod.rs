@@ -149,7 +149,9 @@ pub fn read_process(files: ProcessFiles<'_>) -> Reading {
     });
     // The agent asks the phantom at the end, so its line is newer than the phantom's own log.
     let phantom = agents_phantom.or(phantoms_own);
-    Reading { recording: Recording { pid: files.pid, trace, notes, phantom }, warnings }
+    let mut recording = Recording { pid: files.pid, trace, notes, phantom };
+    recording.lend_stacks();
+    Reading { recording, warnings }
 }
 
 impl fmt::Display for SourceFile {

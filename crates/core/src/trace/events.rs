@@ -88,6 +88,14 @@ impl<T: Copy + Default + PartialEq> Rare<T> {
         self.0.get(index).copied().unwrap_or_default()
     }
 
+    /// Changes the row `index` from the default to `value`.
+    fn set(&mut self, index: usize, value: T) {
+        match self.0.get_mut(index) {
+            Some(row) => *row = value,
+            None => self.push(index, value),
+        }
+    }
+
     fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
         while self.0.last() == Some(&T::default()) {
@@ -137,6 +145,16 @@ impl Events {
             stack: self.stacks[index],
             time_micros: self.times[index],
             metadata: self.metadata.get(index),
+        }
+    }
+
+    /// Gives the event at `index` a stack and metadata, if it has none of its own.
+    pub(crate) fn lend(&mut self, index: usize, stack: StackId, metadata: TextId) {
+        if self.stacks[index] == StackId::EMPTY {
+            self.stacks[index] = stack;
+        }
+        if self.metadata.get(index) == TextId::default() {
+            self.metadata.set(index, metadata);
         }
     }
 

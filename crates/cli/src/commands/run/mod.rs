@@ -141,6 +141,7 @@ fn step_aside(args: &RunArgs) -> anyhow::Result<Exit> {
 fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
     let mut res = fit::settings(plan);
     res.push(("PLIMSOLL_EVENTS", args.events.to_string().into()));
+    res.push(("PLIMSOLL_STACKS", args.stacks.word().into()));
     if args.measure {
         res.push(("PLIMSOLL_MEASURE", "1".into()));
     }
