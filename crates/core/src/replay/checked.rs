@@ -322,9 +322,15 @@ impl Follower<'_> {
         }
     }
 
-    /// Takes the segments that `pools` names for private pools', and `goal` for the level above which garbage
-    /// is collected.
-    pub(super) fn learn(&mut self, pools: &BTreeMap<usize, PoolId>, goal: Option<Goal>) {
+    /// Takes the segments that `pools` names for private pools', the pools `whole` for such as never split one,
+    /// and `goal` for the level above which garbage is collected.
+    pub(super) fn learn(
+        &mut self,
+        pools: &BTreeMap<usize, PoolId>,
+        whole: &BTreeSet<PoolId>,
+        goal: Option<Goal>,
+    ) {
+        self.model.traits.no_split.extend(whole);
         self.has_private_pools |= !pools.is_empty();
         self.pools.extend(pools);
         self.thought_of.extend(pools.keys());

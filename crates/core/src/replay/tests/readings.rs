@@ -327,3 +327,25 @@ free 1000M 3M pool=1
     // There were no such pools before.
     assert_ne!(follow(9).mismatches, []);
 }
+
+#[test]
+fn a_pool_that_should_have_split_and_did_not_never_splits_though_nothing_of_it_is_left() {
+    // A second segment, while 17 MiB of the first would have done for 3; then everything goes.
+    let text = "\
+segment_alloc 1000M 20M pool=1
+alloc 1000M 3M pool=1
+segment_alloc 2000M 20M pool=1
+alloc 2000M 3M pool=1
+free 1000M 3M pool=1
+alloc 1000M 2M pool=1
+free 1000M 2M pool=1
+free 2000M 3M pool=1
+segment_free 1000M 20M pool=1
+segment_free 2000M 20M pool=1
+";
+    let mut trace = recording(text);
+    trace.pools = vec![(0, 0), (0, 1)];
+    let replay = follow(&trace, 0, Config::of_torch(TorchVersion::two(12))).0;
+    assert_eq!(replay.mismatches, []);
+    assert_eq!(replay.peak_allocated.bytes, Bytes::mib(40));
+}
