@@ -12,7 +12,7 @@ use crate::{
         heap::{Slot, State},
         id_of,
         initial::{Initial, reserved_before},
-        known::{Known, device_gives, most_granted, never_split},
+        known::{Known, Refusals, most_granted, never_split},
         lessons::{run, run_with_pools},
         operation::Ahead,
         program::{Before, Op},
@@ -271,12 +271,22 @@ impl Follower<'_> {
         let events = &self.device.events;
         let before = self.replay.reserved_before;
         (self.most_granted, self.most_held) = most_granted(events, before, &self.model.config);
-        self.device_gives = device_gives(events, before, &self.model.config);
-        // Whatever limit there is, it is no less.
-        let least = self.model.config.garbage_line(self.most_granted);
+        let Refusals { device_gives, limit_below } =
+            Refusals::of(events, before, &self.model.config);
+        self.device_gives = device_gives;
+        // Whatever limit there is, it is no less; and where one refused something, there is one.
+        let config = &self.model.config;
+        let least = config.garbage_line(self.most_granted);
+        let most = limit_below
+            .filter(|_| 0.0 < config.garbage_collection_threshold)
+            .map(|it| config.garbage_line(it.saturating_sub(Bytes(1))).0);
+        let Goal { least: known_least, most: known_most } = self.model.driver.goal;
         let driver = &mut self.model.driver;
         driver.most_granted = self.most_granted.0;
-        driver.goal.least = driver.goal.least.max(least.0);
+        driver.goal = Goal {
+            least: known_least.max(least.0),
+            most: known_most.into_iter().chain(most).min(),
+        };
         // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
         let requests = events.actions().contains(&Action::FreeRequested);
         let is_pending = |it: &Block| it.state == BlockState::PendingFree;

@@ -349,3 +349,26 @@ segment_free 2000M 20M pool=1
     assert_eq!(replay.mismatches, []);
     assert_eq!(replay.peak_allocated.bytes, Bytes::mib(40));
 }
+
+#[test]
+fn garbage_is_collected_where_a_limit_refused_though_a_retry_would_give_back_the_same() {
+    // 60 MiB are free and go, for 80 more. A later failure, with 1000 MiB free, says that some limit lies below
+    // 120 MiB: half of that was held.
+    let text = "\
+segment_alloc 1000M 60M line=1
+alloc 1000M 60M line=1
+free 1000M 60M line=9
+segment_free 1000M 60M line=1
+segment_alloc 2000M 80M line=1
+alloc 2000M 80M line=1
+free 2000M 80M line=9
+segment_free 2000M 80M line=2
+segment_alloc 3000M 60M line=3
+alloc 3000M 60M line=3
+oom 1000M 60M line=4
+";
+    // The failed request is a retry in any case.
+    assert_eq!(retries("garbage_collection_threshold:0.4", text), (1, vec![]));
+    // Without the threshold, what went before the 80 MiB was given back by a retry, too.
+    assert_eq!(retries("", text), (2, vec![]));
+}
