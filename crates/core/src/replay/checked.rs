@@ -20,7 +20,9 @@ use crate::{
         rounding::round_size,
         undo::undo,
     },
-    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, Trace},
+    trace::{
+        Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, StackId, Trace,
+    },
     units::Bytes,
 };
 
@@ -144,6 +146,8 @@ pub(super) struct Follower<'a> {
     pub(super) thought_of: BTreeSet<usize>,
     /// Whether frees carry the stack of who frees.
     pub(super) frees_have_stacks: bool,
+    /// The stacks of requests that the default pool served, where there are others.
+    pub(super) default_stacks: BTreeSet<StackId>,
     /// The pool that served the last request.
     pub(super) last_pool: PoolId,
     /// Whose the failed request is that is being followed, when something else is tried than what it seems.
@@ -168,6 +172,7 @@ pub(super) fn follower<'a>(device: &'a DeviceTrace, config: Config, known: &Know
         walked: Vec::new(),
         blamed: Vec::new(),
         reserved: Vec::new(),
+        overflow: None,
         most_granted: 0,
         gave_up: false,
     };
@@ -179,7 +184,11 @@ pub(super) fn follower<'a>(device: &'a DeviceTrace, config: Config, known: &Know
     let n_ops = n_allocs + n_frees;
     // The recording knows no capacity, and the limit shows itself where a request fails.
     let config = Config { capacity: None, known_limit: None, ..config };
-    let traits = Traits { graphs: known.graphs.clone(), no_split: never_split(device, &config) };
+    let traits = Traits {
+        graphs: known.graphs.clone(),
+        no_split: never_split(device, &config),
+        ..Traits::default()
+    };
     let mut res = Follower {
         device,
         model: Allocator::new(config.clone(), known.streams.clone(), driver).with_traits(traits),
@@ -212,6 +221,7 @@ pub(super) fn follower<'a>(device: &'a DeviceTrace, config: Config, known: &Know
         stops_in_doubt: false,
         thought_of: BTreeSet::new(),
         frees_have_stacks: false,
+        default_stacks: BTreeSet::new(),
         last_pool: PoolId(0),
         pool_of_failed: None,
         stop_at: None,

@@ -2,7 +2,7 @@
 //! Each was found by a random program on the real allocator.
 
 use crate::{
-    replay::{Config, Mismatch, Replay, TorchVersion, follow, tests::recorded::recording},
+    replay::{Config, Mismatch, Replay, TorchVersion, follow, tests::recorded::recording, what_if},
     trace::{Block, BlockState, PoolId, Segment, SizeClass, StackId, StreamId},
     units::Bytes,
 };
@@ -371,4 +371,29 @@ oom 1000M 60M line=4
     assert_eq!(retries("garbage_collection_threshold:0.4", text), (1, vec![]));
     // Without the threshold, what went before the 80 MiB was given back by a retry, too.
     assert_eq!(retries("", text), (2, vec![]));
+}
+
+#[test]
+fn a_pool_that_serves_a_line_of_the_default_one_is_one_that_serves_when_nothing_else_does() {
+    // Line 1 asks the default pool, line 2 pool 1. When no more than 100 MiB are to be had, pool 1 serves line 1,
+    // and the failure that follows is the default pool's again.
+    let text = "\
+segment_alloc 1000M 40M line=1
+alloc 1000M 40M line=1
+segment_alloc 2000M 60M pool=1 line=2
+alloc 2000M 60M pool=1 line=2
+free 2000M 60M pool=1 line=3
+alloc 2000M 30M pool=1 line=1
+oom 0M 40M line=1
+alloc 2030M 30M pool=1 line=2
+";
+    let trace = recording(text);
+    let (replay, program) = follow(&trace, 0, Config::of_torch(TorchVersion::two(11)));
+    assert_eq!((replay.mismatches, replay.stats.num_alloc_retries), (vec![], 1));
+    // On a larger device the default pool would have grown.
+    let reserved = |mib| {
+        let config = Config::of_torch(TorchVersion::two(11)).with_capacity(Bytes::mib(mib));
+        what_if(&program, &config).peak_reserved.bytes
+    };
+    assert_eq!([100, 200].map(reserved), [Bytes::mib(100), Bytes::mib(170)]);
 }
