@@ -213,51 +213,20 @@ fn settings_that_another_version_does_not_have_are_said() {
 }
 
 #[test]
-fn a_capture_releases_nothing_since_2_13_either() {
-    differs(
-        "graph 1\nalloc a 60MiB\nfree a\nalloc b 80MiB pool=1",
-        100,
-        [(12, ""), (13, "")],
-        expect![[r#"
-            torch 2.12
-                segment_alloc S0+0 60M
-                a at S0+0, 60M
-                segment_alloc 80M refused
-                oom 80M
-                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
-            torch 2.13
-                segment_alloc S0+0 60M
-                a at S0+0, 60M
-                segment_alloc 80M refused
-                oom 80M
-                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
-        "#]],
-    );
-}
-
-#[test]
-fn a_mempool_releases_nothing_until_2_12() {
-    differs(
-        "alloc a 60MiB\nfree a\nalloc b 80MiB pool=1",
-        100,
-        [(12, ""), (13, "")],
-        expect![[r#"
-            torch 2.12
-                segment_alloc S0+0 60M
-                a at S0+0, 60M
-                segment_alloc 80M refused
-                oom 80M
-                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
-            torch 2.13
-                segment_alloc S0+0 60M
-                a at S0+0, 60M
-                segment_alloc 80M refused
-                segment_free S0+0 60M
-                segment_alloc S1+0 80M
-                b at S1+0, 80M
-                reserved 80M, allocated 80M, active 80M, requested 80M, inactive split 0; retries 1, syncs 1, ooms 0
-        "#]],
-    );
+fn a_mempool_releases_nothing_until_2_12_and_a_capture_never() {
+    let program = |pool| format!("alloc a 60MiB\nfree a\nalloc b 80MiB pool={pool}");
+    let in_2_12 = picture(12, "", 100, &program(1));
+    expect![[r#"
+        segment_alloc S0+0 60M
+        a at S0+0, 60M
+        segment_alloc 80M refused
+        oom 80M
+        reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
+    "#]]
+    .assert_eq(&in_2_12);
+    let [of_a_pool, of_the_default] = [1, 0].map(|pool| picture(13, "", 100, &program(pool)));
+    assert_eq!(of_a_pool, of_the_default);
+    assert_eq!(picture(13, "", 100, &format!("graph 1\n{}", program(1))), in_2_12);
 }
 
 #[test]
