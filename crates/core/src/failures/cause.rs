@@ -78,10 +78,21 @@ impl Failure {
     }
 
     fn host(&self) -> Verdict {
-        let asked = self.requested.map_or("memory".to_owned(), |it| it.to_string());
+        if self.text.contains("shared memory") {
+            return verdict(
+                Cause::Host,
+                "the host's shared memory (`/dev/shm`), through which DataLoader workers hand over batches, is full; the GPU is not involved",
+                &[
+                    "in a container: `docker run --shm-size=8g`, or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory` at /dev/shm",
+                    "fewer DataLoader workers, or a smaller `prefetch_factor`",
+                    "`torch.multiprocessing.set_sharing_strategy('file_system')`, where it cannot be made larger",
+                ],
+            );
+        }
+        let asked = self.requested.map_or(String::new(), |it| format!(", asked for {it}"));
         verdict(
             Cause::Host,
-            format!("the host's memory (RAM) ran out, asked for {asked}; the GPU is not involved"),
+            format!("the host's memory (RAM) ran out{asked}; the GPU is not involved"),
             &[
                 "fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory` for large batches",
                 "load weights with `torch.load(..., mmap=True)` or from safetensors, and onto the device at once (`map_location`)",
@@ -138,6 +149,11 @@ impl Failure {
         {
             // It counts before it takes anything.
             return self.others_have(capacity.saturating_sub(free));
+        }
+        if self.backend == Backend::Vllm
+            && let Some(free) = self.free.filter(|it| *it < requested)
+        {
+            return self.cache_too_small(requested, free);
         }
         let free = self.free.unwrap_or_default();
         if let Some(others) = self.others() {
@@ -291,6 +307,27 @@ impl Failure {
         )
     }
 
+    /// vLLM says how long a sequence may be for the keys and values that it has room for.
+    fn cache_too_small(&self, requested: Bytes, free: Bytes) -> Verdict {
+        let (_, rest) = self.text.split_once("maximum model length is ").unwrap_or_default();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let shorter = match digits.as_str() {
+            "" => "a smaller `max_model_len`".to_owned(),
+            len => format!("`max_model_len={len}` or less, which is what vLLM says would fit"),
+        };
+        verdict(
+            Cause::Size,
+            format!(
+                "the keys and values of one sequence of the full length take {requested}, and {free} are left for them beside the weights and a forward pass"
+            ),
+            &[
+                &shorter,
+                "a higher `gpu_memory_utilization`, if nobody else needs the card",
+                "`kv_cache_dtype=\"fp8\"`, which halves them; `tensor_parallel_size`, which spreads them over cards",
+            ],
+        )
+    }
+
     fn only_request(&self, requested: Bytes) -> Verdict {
         let free = self.free.map_or(String::new(), |it| format!(" and {it} were free"));
         verdict(
@@ -340,4 +377,38 @@ impl Failure {
 fn verdict(cause: Cause, why: impl Into<String>, remedies: &[&str]) -> Verdict {
     let remedies = remedies.iter().map(|it| (*it).to_owned()).collect();
     Verdict { cause, why: why.into(), remedies }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::oom_text;
+
+    fn verdict_of(text: &str) -> Verdict {
+        oom_text::read(text).remove(0).verdict()
+    }
+
+    #[test]
+    fn vllm_without_room_for_one_sequence_is_told_how_long_one_may_be() {
+        let found = verdict_of(
+            "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is \
+             needed, which is larger than the available KV cache memory (7.34 GiB). Based on the available memory, the \
+             estimated maximum model length is 60096. Try increasing `gpu_memory_utilization` or decreasing \
+             `max_model_len` when initializing the engine.",
+        );
+        assert_eq!(found.cause, Cause::Size);
+        assert!(found.why.contains("16.00 GiB, and 7.34 GiB are left"), "{}", found.why);
+        assert!(found.remedies[0].starts_with("`max_model_len=60096`"), "{:?}", found.remedies);
+    }
+
+    #[test]
+    fn a_worker_without_shared_memory_is_told_from_one_without_memory() {
+        let shared = verdict_of(
+            "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that \
+             dataloader's workers are out of shared memory. Please try to raise your shared memory limit.",
+        );
+        assert!(shared.remedies[0].contains("--shm-size"), "{:?}", shared.remedies);
+        let killed = verdict_of("slurmstepd: error: Detected 1 oom_kill event in StepId=918273.0.");
+        assert_eq!(killed.why, "the host's memory (RAM) ran out; the GPU is not involved");
+    }
 }

@@ -2,8 +2,7 @@
 //! `free`, function by function under PyTorch's names. The specification is torch's source, in our own
 //! words in the design notes (A.6 to A.15).
 //!
-//! What is left out: MemPools that are flagged `use_on_oom`, which no recording names: what such a pool served, a
-//! recording shows as a request to it. The callbacks that free memory; restoring checkpoints of CUDA-graph trees.
+//! What is left out: the callbacks that free memory; restoring checkpoints of CUDA-graph trees.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +11,7 @@ use crate::{
         config::{Config, TorchVersion},
         driver::{Choice, Driver},
         free_set::FreeKey,
-        heap::{Block, Heap, Slot, State},
+        heap::{Arena, Block, Heap, Slot, State},
         rounding::{SMALL_SIZE, allocation_size, round_size, should_split},
         stats::Stats,
     },
@@ -45,6 +44,9 @@ pub(super) struct Traits {
     pub(super) graphs: BTreeSet<PoolId>,
     /// Those that never split a segment (`MemPool(no_split=True)`, torch 2.10 and later).
     pub(super) no_split: BTreeSet<PoolId>,
+    /// Those that serve the default pool when nothing else does (`MemPool(use_on_oom=True)`, torch 2.8 and
+    /// later).
+    pub(super) use_on_oom: BTreeSet<PoolId>,
 }
 
 /// What the program asks for.
@@ -149,6 +151,10 @@ impl<D: Driver> Allocator<D> {
         if let Some(slot) = self.alloc_block(params) {
             return Some(slot);
         }
+        let overflows_first = TorchVersion::two(11) <= self.config.torch;
+        if overflows_first && let Some(slot) = self.try_mempool_fallback(params) {
+            return Some(slot);
+        }
         if self.config.throw_on_cudamalloc_oom
             && self.config.fraction.is_some()
             && self.config.capacity.is_some_and(|it| {
@@ -164,12 +170,38 @@ impl<D: Driver> Allocator<D> {
         {
             return Some(slot);
         }
-        if self.is_captured(params.pool) {
+        if !self.is_captured(params.pool) {
+            self.release_cached_blocks();
+            self.stats.num_alloc_retries += 1;
+            if let Some(slot) = self.alloc_block(params) {
+                return Some(slot);
+            }
+        }
+        if overflows_first { None } else { self.try_mempool_fallback(params) }
+    }
+
+    /// `try_mempool_fallback`: a free block of a pool that serves when the default one cannot; of none that
+    /// could grow.
+    fn try_mempool_fallback(&mut self, params: &Params) -> Option<Slot> {
+        if params.pool != PoolId(0) || self.config.torch < TorchVersion::two(8) {
             return None;
         }
-        self.release_cached_blocks();
-        self.stats.num_alloc_retries += 1;
-        self.alloc_block(params)
+        let Arena { class, stream, .. } = self.heap.arenas[params.arena as usize];
+        let until_2_9 = self.config.torch <= TorchVersion::two(9);
+        // PyTorch walks a hash set; a recording shows which pool it was.
+        let pools: Vec<PoolId> = match self.driver.overflows_to() {
+            Some(pool) => pool.into_iter().collect(),
+            None => self.traits.use_on_oom.iter().copied().collect(),
+        };
+        pools.into_iter().find_map(|pool| {
+            let params = Params { arena: self.heap.arena(pool, class, stream), pool, ..*params };
+            if self.counts_searches() {
+                self.count_search(params.arena);
+            }
+            let found = self.search(&params, self.config.expandable_segments && until_2_9)?;
+            self.heap.set_state(found, State::Vacant);
+            Some(found)
+        })
     }
 
     /// Whether requests to `pool` count as part of a graph's capture, for which nothing may be released. Until
@@ -181,13 +213,18 @@ impl<D: Driver> Allocator<D> {
 
     /// `get_free_block`: which free block serves the request, without taking it.
     pub(super) fn get_free_block(&self, params: &Params) -> Option<Slot> {
+        self.search(params, self.expandable_active(params.pool))
+    }
+
+    /// The same; blocks of expandable segments only where those can grow.
+    fn search(&self, params: &Params, can_grow: bool) -> Option<Slot> {
         let Params { size, .. } = *params;
         let max_split = self.max_split;
         let arena = &self.heap.arenas[params.arena as usize];
         let mut slot = arena.free.first_at_or_after(FreeKey::at_least(size))?.slot;
         if self.heap.block(slot).expandable {
             let candidates = arena.free.at_or_after(FreeKey::at_least(size)).skip(1);
-            if self.expandable_active(params.pool) {
+            if can_grow {
                 // A block at the end of what is mapped could grow, so it counts as that large.
                 let could_grow_to = |slot: Slot| {
                     let next = self.heap.next(slot).map(|it| self.heap.block(it));
@@ -279,7 +316,10 @@ impl<D: Driver> Allocator<D> {
         let was = *self.heap.block(slot);
         let size = Bytes(params.size);
         let rest = Bytes(was.size.saturating_sub(params.size));
-        let expandable = self.config.expandable_segments || was.expandable;
+        // Since 2.10 a pool that serves for another counts as one that cannot grow.
+        let overflowed = params.pool != self.heap.arena_of(slot).pool;
+        let can_grow = !overflowed || self.config.torch <= TorchVersion::two(9);
+        let expandable = (self.config.expandable_segments && can_grow) || was.expandable;
         let is_small = class == SizeClass::Small;
         // The half of the pool decides, which for a request is the half of its size.
         let half = if is_small { Bytes(size.0.min(SMALL_SIZE.0)) } else { size };

@@ -12,7 +12,7 @@ use crate::{
         heap::{Slot, State},
         id_of,
         initial::{Initial, reserved_before},
-        known::{Known, device_gives, most_granted, never_split},
+        known::{Known, Refusals, most_granted, never_split},
         lessons::{run, run_with_pools},
         operation::Ahead,
         program::{Before, Op},
@@ -20,7 +20,9 @@ use crate::{
         rounding::round_size,
         undo::undo,
     },
-    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, Trace},
+    trace::{
+        Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, Settings, StackId, Trace,
+    },
     units::Bytes,
 };
 
@@ -144,6 +146,8 @@ pub(super) struct Follower<'a> {
     pub(super) thought_of: BTreeSet<usize>,
     /// Whether frees carry the stack of who frees.
     pub(super) frees_have_stacks: bool,
+    /// The stacks of requests that the default pool served, where there are others.
+    pub(super) default_stacks: BTreeSet<StackId>,
     /// The pool that served the last request.
     pub(super) last_pool: PoolId,
     /// Whose the failed request is that is being followed, when something else is tried than what it seems.
@@ -168,6 +172,7 @@ pub(super) fn follower<'a>(device: &'a DeviceTrace, config: Config, known: &Know
         walked: Vec::new(),
         blamed: Vec::new(),
         reserved: Vec::new(),
+        overflow: None,
         most_granted: 0,
         gave_up: false,
     };
@@ -179,7 +184,11 @@ pub(super) fn follower<'a>(device: &'a DeviceTrace, config: Config, known: &Know
     let n_ops = n_allocs + n_frees;
     // The recording knows no capacity, and the limit shows itself where a request fails.
     let config = Config { capacity: None, known_limit: None, ..config };
-    let traits = Traits { graphs: known.graphs.clone(), no_split: never_split(device, &config) };
+    let traits = Traits {
+        graphs: known.graphs.clone(),
+        no_split: never_split(device, &config),
+        ..Traits::default()
+    };
     let mut res = Follower {
         device,
         model: Allocator::new(config.clone(), known.streams.clone(), driver).with_traits(traits),
@@ -212,6 +221,7 @@ pub(super) fn follower<'a>(device: &'a DeviceTrace, config: Config, known: &Know
         stops_in_doubt: false,
         thought_of: BTreeSet::new(),
         frees_have_stacks: false,
+        default_stacks: BTreeSet::new(),
         last_pool: PoolId(0),
         pool_of_failed: None,
         stop_at: None,
@@ -271,12 +281,22 @@ impl Follower<'_> {
         let events = &self.device.events;
         let before = self.replay.reserved_before;
         (self.most_granted, self.most_held) = most_granted(events, before, &self.model.config);
-        self.device_gives = device_gives(events, before, &self.model.config);
-        // Whatever limit there is, it is no less.
-        let least = self.model.config.garbage_line(self.most_granted);
+        let Refusals { device_gives, limit_below } =
+            Refusals::of(events, before, &self.model.config);
+        self.device_gives = device_gives;
+        // Whatever limit there is, it is no less; and where one refused something, there is one.
+        let config = &self.model.config;
+        let least = config.garbage_line(self.most_granted);
+        let most = limit_below
+            .filter(|_| 0.0 < config.garbage_collection_threshold)
+            .map(|it| config.garbage_line(it.saturating_sub(Bytes(1))).0);
+        let Goal { least: known_least, most: known_most } = self.model.driver.goal;
         let driver = &mut self.model.driver;
         driver.most_granted = self.most_granted.0;
-        driver.goal.least = driver.goal.least.max(least.0);
+        driver.goal = Goal {
+            least: known_least.max(least.0),
+            most: known_most.into_iter().chain(most).min(),
+        };
         // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
         let requests = events.actions().contains(&Action::FreeRequested);
         let is_pending = |it: &Block| it.state == BlockState::PendingFree;
@@ -322,9 +342,15 @@ impl Follower<'_> {
         }
     }
 
-    /// Takes the segments that `pools` names for private pools', and `goal` for the level above which garbage
-    /// is collected.
-    pub(super) fn learn(&mut self, pools: &BTreeMap<usize, PoolId>, goal: Option<Goal>) {
+    /// Takes the segments that `pools` names for private pools', the pools `whole` for such as never split one,
+    /// and `goal` for the level above which garbage is collected.
+    pub(super) fn learn(
+        &mut self,
+        pools: &BTreeMap<usize, PoolId>,
+        whole: &BTreeSet<PoolId>,
+        goal: Option<Goal>,
+    ) {
+        self.model.traits.no_split.extend(whole);
         self.has_private_pools |= !pools.is_empty();
         self.pools.extend(pools);
         self.thought_of.extend(pools.keys());

@@ -38,6 +38,10 @@ pub(super) trait Driver {
     fn refuses(&mut self) -> bool {
         false
     }
+    /// Which private pool serves what the default one cannot, or that none does, where that is known.
+    fn overflows_to(&self) -> Option<Option<PoolId>> {
+        None
+    }
     /// The private pool that is given back next, where that is known; nobody owns it any more, whether anything
     /// showed that so far or not.
     fn next_pool(&mut self, heap: &Heap) -> Option<PoolId> {

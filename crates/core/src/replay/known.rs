@@ -84,29 +84,45 @@ pub(super) fn most_granted(events: &Events, before: Bytes, config: &Config) -> (
     (most, most_held)
 }
 
-/// What the device gives to this allocator in all: what was held when a request failed, and what the device said
-/// was free. None where nothing failed, or where as much was free as was asked for: a limit refused that, of
-/// which only the refusals are known.
-pub(super) fn device_gives(events: &Events, before: Bytes, config: &Config) -> Option<Bytes> {
-    let mut reserved = before;
-    let mut res: Option<Bytes> = None;
-    for (_, event) in events.iter() {
-        match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => reserved += event.size,
-            Action::SegmentFree | Action::SegmentUnmap => {
-                reserved = reserved.saturating_sub(event.size);
-            }
-            Action::Oom => {
-                let free = Bytes(event.address);
-                if allocation_size(event.size, config) <= free {
-                    return None;
+/// What the failures of a recording say about who refused.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refusals {
+    /// What the device gives to this allocator in all: what was held when a request failed, and what the device
+    /// said was free. None where nothing failed, or where a limit refused something, which may then have
+    /// refused all.
+    pub(super) device_gives: Option<Bytes>,
+    /// The least that was refused though as much was free: some limit lies below it.
+    pub(super) limit_below: Option<Bytes>,
+}
+
+impl Refusals {
+    pub(super) fn of(events: &Events, before: Bytes, config: &Config) -> Refusals {
+        let least = |one: Option<Bytes>, other| Some(one.map_or(other, |it| it.min(other)));
+        let mut reserved = before;
+        let mut res = Refusals::default();
+        for (_, event) in events.iter() {
+            match event.action {
+                Action::SegmentAlloc | Action::SegmentMap => reserved += event.size,
+                Action::SegmentFree | Action::SegmentUnmap => {
+                    reserved = reserved.saturating_sub(event.size);
                 }
-                let gives = Bytes(reserved.0.saturating_add(free.0));
-                // Others come and go; so much it gave to somebody at all times.
-                res = Some(res.map_or(gives, |it| it.min(gives)));
+                Action::Oom => {
+                    let free = Bytes(event.address);
+                    let asked = allocation_size(event.size, config);
+                    let and_held = |it: Bytes| Bytes(reserved.0.saturating_add(it.0));
+                    if asked <= free {
+                        res.limit_below = least(res.limit_below, and_held(asked));
+                    } else {
+                        // Others come and go; so much it gave to somebody at all times.
+                        res.device_gives = least(res.device_gives, and_held(free));
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
+        if res.limit_below.is_some() {
+            res.device_gives = None;
+        }
+        res
     }
-    res
 }

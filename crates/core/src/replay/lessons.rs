@@ -80,49 +80,96 @@ struct Guess {
 }
 
 impl Attempt<'_> {
-    /// Follows it with `pools` until it teaches no more about its garbage.
+    /// Follows it with `pools` until it teaches no more about its garbage, and about pools that never split.
     fn with_goal(&self, pools: &Pools) -> (Replay, Program) {
-        let (mut best, mut goal) = self.follow(pools, None);
-        let n_lessons = MOST_LESSONS.min(MOST_EVENTS_AGAIN / self.device.events.len().max(1));
-        let mut known = None;
-        for _ in 0..n_lessons {
-            if goal == known {
+        let mut whole = BTreeSet::new();
+        let (mut best, mut doubt) = self.with_whole(pools, &whole);
+        for _ in 0..self.most_lessons() {
+            let Some(pool) = doubt.as_ref().and_then(|it| self.may_be_whole(it, &whole)) else {
+                break;
+            };
+            whole.insert(pool);
+            let (again, next) = self.with_whole(pools, &whole);
+            if !agrees_longer(next.as_ref(), doubt.as_ref()) {
                 break;
             }
-            let (again, next) = self.follow(pools, goal);
-            if best.0.n_mismatches < again.0.n_mismatches {
-                break;
-            }
-            (known, best, goal) = (goal, again, next);
+            (best, doubt) = (again, next);
         }
         best
     }
 
-    fn follow(&self, pools: &Pools, goal: Option<Goal>) -> ((Replay, Program), Option<Goal>) {
+    /// The same, with the private pools `whole` that never split a segment.
+    fn with_whole(
+        &self,
+        pools: &Pools,
+        whole: &BTreeSet<PoolId>,
+    ) -> ((Replay, Program), Option<Doubt>) {
+        let (mut best, mut goal, mut doubt) = self.follow(pools, whole, None);
+        let mut known = None;
+        for _ in 0..self.most_lessons() {
+            if goal == known {
+                break;
+            }
+            let (again, next, next_doubt) = self.follow(pools, whole, goal);
+            if best.0.n_mismatches < again.0.n_mismatches {
+                break;
+            }
+            (known, best, goal, doubt) = (goal, again, next, next_doubt);
+        }
+        (best, doubt)
+    }
+
+    fn most_lessons(&self) -> usize {
+        MOST_LESSONS.min(MOST_EVENTS_AGAIN / self.device.events.len().max(1))
+    }
+
+    fn follow(
+        &self,
+        pools: &Pools,
+        whole: &BTreeSet<PoolId>,
+        goal: Option<Goal>,
+    ) -> ((Replay, Program), Option<Goal>, Option<Doubt>) {
         let mut follower = follower(self.device, self.config.clone(), self.known);
-        follower.learn(pools, goal);
+        follower.learn(pools, whole, goal);
         follower.follow();
         let goal = follower.model.driver.goal;
-        (follower.finish(), goal.most.map(|_| goal))
+        let doubt = follower.doubt.take();
+        (follower.finish(), goal.most.map(|_| goal), doubt)
+    }
+
+    /// The pool that served where the recording first disagrees, if it may be one that never splits: no event
+    /// says which do.
+    fn may_be_whole(&self, doubt: &Doubt, whole: &BTreeSet<PoolId>) -> Option<PoolId> {
+        let pool = Some(doubt.near).filter(|it| *it != PoolId(0) && !whole.contains(it));
+        pool.filter(|_| TorchVersion::two(10) <= self.config.torch)
     }
 
     /// Follows it up to its first mismatch; none when there is none.
     fn doubt(&self, pools: &Pools) -> Option<Doubt> {
-        let first = |goal| {
+        let first = |whole: &BTreeSet<PoolId>, goal| {
             let mut follower = follower(self.device, self.config.clone(), self.known);
-            follower.learn(pools, goal);
+            follower.learn(pools, whole, goal);
             follower.stops_in_doubt = true;
             follower.follow();
             let goal = follower.model.driver.goal;
             (follower.doubt_at_end(), goal.most.map(|_| goal))
         };
-        let (doubt, goal) = first(None);
-        let doubt = doubt?;
-        if goal.is_none() {
-            return Some(doubt);
+        let mut whole = BTreeSet::new();
+        let (doubt, goal) = first(&whole, None);
+        let mut doubt = doubt?;
+        if goal.is_some() {
+            let again = first(&whole, goal).0?;
+            doubt = if doubt.event < again.event { again } else { doubt };
         }
-        let (again, _) = first(goal);
-        again.map(|it| if doubt.event < it.event { it } else { doubt })
+        while let Some(pool) = self.may_be_whole(&doubt, &whole) {
+            whole.insert(pool);
+            let again = first(&whole, goal).0?;
+            if again.event <= doubt.event {
+                break;
+            }
+            doubt = again;
+        }
+        Some(doubt)
     }
 
     /// The private pools that leave no mismatch, or of all that were tried those that agree longest.
@@ -156,6 +203,12 @@ impl Attempt<'_> {
         }
         best.1
     }
+}
+
+/// Whether a recording agrees longer when what led to `one` is so than when what led to `other` is.
+fn agrees_longer(one: Option<&Doubt>, other: Option<&Doubt>) -> bool {
+    let until = |it: Option<&Doubt>| it.map_or(usize::MAX, |it| it.event);
+    until(other) < until(one)
 }
 
 /// What may be tried after `pools` led to `doubt`: each group is the pool's that served last, or one that is

@@ -16,7 +16,7 @@ use crate::{
         recorded::Live,
         rounding::{allocation_size, round_size},
     },
-    trace::{Action, Event, EventId, PoolId, SizeClass},
+    trace::{Action, Event, EventId, PoolId, SizeClass, StackId},
     units::Bytes,
 };
 
@@ -148,7 +148,9 @@ impl Follower<'_> {
     pub(super) fn malloc(&mut self, start: usize, end: usize, event: Event) {
         let fails = event.action == Action::Oom;
         let n_ops = self.program.ops.len();
-        let pool = self.pool_of(start, end, event);
+        let served_by = self.pool_of(start, end, event);
+        let overflow = self.overflowed(start, end, event, served_by);
+        let pool = if overflow.is_some() { PoolId(0) } else { served_by };
         if fails && self.stop_at == Some(end) {
             self.stopped = Some(Request { size: event.size, stream: event.stream, pool });
             return;
@@ -157,6 +159,9 @@ impl Follower<'_> {
         (driver.at, driver.end) = (start, end);
         driver.walked.clear();
         driver.want = (!fails).then_some(event.address);
+        driver.overflow = overflow;
+        self.model.traits.use_on_oom.extend(overflow);
+        let driver = &mut self.model.driver;
         driver.grows = fails || driver.peek().is_some();
         if fails {
             let Event { size, stream, .. } = event;
@@ -174,6 +179,9 @@ impl Follower<'_> {
             }
         }
         self.last_pool = if fails { self.last_pool } else { pool };
+        if (self.has_private_pools || self.names_pools) && !fails && served_by == PoolId(0) {
+            self.default_stacks.insert(event.stack);
+        }
         let request = Request { size: event.size, stream: event.stream, pool };
         // Whatever gave back what it had, somebody owns it.
         self.model.ownerless.remove(&pool);
@@ -360,10 +368,41 @@ impl Follower<'_> {
         if event.action != Action::Oom {
             return self.pool_served(start, end, event.address);
         }
+        if event.stack != StackId::EMPTY && self.default_stacks.contains(&event.stack) {
+            return PoolId(0);
+        }
         let actions = self.device.events.actions();
         let next = (end..actions.len()).find(|it| actions[*it] == Action::Alloc);
         let next = next.map(|it| self.pool_served(end, it, self.device.events.get(it).address));
         next.filter(|it| *it == self.last_pool).unwrap_or(PoolId(0))
+    }
+
+    /// The private pool that served the request at events `start..=end` though the default one was asked,
+    /// which had nothing and would have been refused more (`MemPool(use_on_oom=True)`): a request to the pool
+    /// itself looks the same but for its stack, which no request has that the default pool served.
+    fn overflowed(
+        &mut self,
+        start: usize,
+        end: usize,
+        event: Event,
+        served_by: PoolId,
+    ) -> Option<PoolId> {
+        let may_be = served_by != PoolId(0)
+            && event.action == Action::Alloc
+            && event.stack != StackId::EMPTY
+            && self.default_stacks.contains(&event.stack)
+            && !self.model.traits.graphs.contains(&served_by);
+        let actions = &self.device.events.actions()[start..end];
+        if !may_be
+            || actions.iter().any(|it| matches!(it, Action::SegmentAlloc | Action::SegmentMap))
+        {
+            return None;
+        }
+        let Event { size, stream, .. } = event;
+        let params = self.model.params(Request { size, stream, pool: PoolId(0) });
+        let refused = self.most_granted < self.levels.reserved + Bytes(params.alloc_size);
+        let served = refused && self.model.get_free_block(&params).is_none();
+        served.then_some(served_by)
     }
 
     /// The pool that `address`, handed out at event `end`, belongs to; segments may come from `start` on.

@@ -39,6 +39,8 @@ pub(super) struct Recorded<'a> {
     pub(super) most_granted: u64,
     /// What is known of the reserved bytes above which garbage is collected.
     pub(super) goal: Goal,
+    /// The private pool that serves the request that is being followed, which was the default one's.
+    pub(super) overflow: Option<PoolId>,
     /// Whether the last request was given up, because its block has no room.
     pub(super) gave_up: bool,
 }
@@ -167,8 +169,12 @@ impl Driver for Recorded<'_> {
         match self.peek().map(|it| it.action) {
             Some(Action::SegmentFree | Action::SegmentUnmap | Action::FreeCompleted) => true,
             Some(_) => false,
-            None => self.want.is_none(),
+            None => self.want.is_none() || self.overflow.is_some(),
         }
+    }
+
+    fn overflows_to(&self) -> Option<Option<PoolId>> {
+        Some(self.overflow)
     }
 
     fn next_pool(&mut self, heap: &Heap) -> Option<PoolId> {
@@ -190,6 +196,9 @@ impl Driver for Recorded<'_> {
                 self.mismatch(Mismatch::NeedNotGrow);
                 self.blamed.push(heap.block(found).address);
             }
+            return Choice::Grow;
+        }
+        if self.overflow.is_some() && found.is_none() {
             return Choice::Grow;
         }
         let Some(want) = self.want else { return Choice::Grow };

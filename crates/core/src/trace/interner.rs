@@ -16,7 +16,7 @@ pub struct Interner {
     /// Where each text ends in `bytes`; it begins where the one before ends.
     ends: Vec<usize>,
     ids: IdTable,
-    /// What was found last: writers repeat texts that they do not share.
+    /// What was found last.
     last: TextId,
 }
 
@@ -37,7 +37,14 @@ impl Interner {
         *last
     }
 
+    /// What was found last, if its bytes are these: writers repeat texts that they do not share.
+    #[inline]
+    pub fn last_if(&self, bytes: &[u8]) -> Option<TextId> {
+        (self.get(self.last).as_bytes() == bytes).then_some(self.last)
+    }
+
     /// The text of `id`.
+    #[inline]
     pub fn get(&self, id: TextId) -> &str {
         slice(&self.bytes, &self.ends, id.0)
     }

@@ -68,6 +68,9 @@ fn picture(minor: u8, conf: &str, capacity: u64, program: &str) -> String {
             ["no_split", pool] => {
                 model.traits.no_split.insert(PoolId(pool.parse().unwrap()));
             }
+            ["use_on_oom", pool] => {
+                model.traits.use_on_oom.insert(PoolId(pool.parse().unwrap()));
+            }
             _ => panic!("{line}"),
         }
         model.check_invariants();

@@ -2,7 +2,7 @@
 //! Each was found by a random program on the real allocator.
 
 use crate::{
-    replay::{Config, Mismatch, Replay, TorchVersion, follow, tests::recorded::recording},
+    replay::{Config, Mismatch, Replay, TorchVersion, follow, tests::recorded::recording, what_if},
     trace::{Block, BlockState, PoolId, Segment, SizeClass, StackId, StreamId},
     units::Bytes,
 };
@@ -326,4 +326,74 @@ free 1000M 3M pool=1
     assert_eq!(replay.peak_allocated.bytes, Bytes::mib(40));
     // There were no such pools before.
     assert_ne!(follow(9).mismatches, []);
+}
+
+#[test]
+fn a_pool_that_should_have_split_and_did_not_never_splits_though_nothing_of_it_is_left() {
+    // A second segment, while 17 MiB of the first would have done for 3; then everything goes.
+    let text = "\
+segment_alloc 1000M 20M pool=1
+alloc 1000M 3M pool=1
+segment_alloc 2000M 20M pool=1
+alloc 2000M 3M pool=1
+free 1000M 3M pool=1
+alloc 1000M 2M pool=1
+free 1000M 2M pool=1
+free 2000M 3M pool=1
+segment_free 1000M 20M pool=1
+segment_free 2000M 20M pool=1
+";
+    let mut trace = recording(text);
+    trace.pools = vec![(0, 0), (0, 1)];
+    let replay = follow(&trace, 0, Config::of_torch(TorchVersion::two(12))).0;
+    assert_eq!(replay.mismatches, []);
+    assert_eq!(replay.peak_allocated.bytes, Bytes::mib(40));
+}
+
+#[test]
+fn garbage_is_collected_where_a_limit_refused_though_a_retry_would_give_back_the_same() {
+    // 60 MiB are free and go, for 80 more. A later failure, with 1000 MiB free, says that some limit lies below
+    // 120 MiB: half of that was held.
+    let text = "\
+segment_alloc 1000M 60M line=1
+alloc 1000M 60M line=1
+free 1000M 60M line=9
+segment_free 1000M 60M line=1
+segment_alloc 2000M 80M line=1
+alloc 2000M 80M line=1
+free 2000M 80M line=9
+segment_free 2000M 80M line=2
+segment_alloc 3000M 60M line=3
+alloc 3000M 60M line=3
+oom 1000M 60M line=4
+";
+    // The failed request is a retry in any case.
+    assert_eq!(retries("garbage_collection_threshold:0.4", text), (1, vec![]));
+    // Without the threshold, what went before the 80 MiB was given back by a retry, too.
+    assert_eq!(retries("", text), (2, vec![]));
+}
+
+#[test]
+fn a_pool_that_serves_a_line_of_the_default_one_is_one_that_serves_when_nothing_else_does() {
+    // Line 1 asks the default pool, line 2 pool 1. When no more than 100 MiB are to be had, pool 1 serves line 1,
+    // and the failure that follows is the default pool's again.
+    let text = "\
+segment_alloc 1000M 40M line=1
+alloc 1000M 40M line=1
+segment_alloc 2000M 60M pool=1 line=2
+alloc 2000M 60M pool=1 line=2
+free 2000M 60M pool=1 line=3
+alloc 2000M 30M pool=1 line=1
+oom 0M 40M line=1
+alloc 2030M 30M pool=1 line=2
+";
+    let trace = recording(text);
+    let (replay, program) = follow(&trace, 0, Config::of_torch(TorchVersion::two(11)));
+    assert_eq!((replay.mismatches, replay.stats.num_alloc_retries), (vec![], 1));
+    // On a larger device the default pool would have grown.
+    let reserved = |mib| {
+        let config = Config::of_torch(TorchVersion::two(11)).with_capacity(Bytes::mib(mib));
+        what_if(&program, &config).peak_reserved.bytes
+    };
+    assert_eq!([100, 200].map(reserved), [Bytes::mib(100), Bytes::mib(170)]);
 }

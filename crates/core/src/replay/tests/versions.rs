@@ -213,51 +213,20 @@ fn settings_that_another_version_does_not_have_are_said() {
 }
 
 #[test]
-fn a_capture_releases_nothing_since_2_13_either() {
-    differs(
-        "graph 1\nalloc a 60MiB\nfree a\nalloc b 80MiB pool=1",
-        100,
-        [(12, ""), (13, "")],
-        expect![[r#"
-            torch 2.12
-                segment_alloc S0+0 60M
-                a at S0+0, 60M
-                segment_alloc 80M refused
-                oom 80M
-                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
-            torch 2.13
-                segment_alloc S0+0 60M
-                a at S0+0, 60M
-                segment_alloc 80M refused
-                oom 80M
-                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
-        "#]],
-    );
-}
-
-#[test]
-fn a_mempool_releases_nothing_until_2_12() {
-    differs(
-        "alloc a 60MiB\nfree a\nalloc b 80MiB pool=1",
-        100,
-        [(12, ""), (13, "")],
-        expect![[r#"
-            torch 2.12
-                segment_alloc S0+0 60M
-                a at S0+0, 60M
-                segment_alloc 80M refused
-                oom 80M
-                reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
-            torch 2.13
-                segment_alloc S0+0 60M
-                a at S0+0, 60M
-                segment_alloc 80M refused
-                segment_free S0+0 60M
-                segment_alloc S1+0 80M
-                b at S1+0, 80M
-                reserved 80M, allocated 80M, active 80M, requested 80M, inactive split 0; retries 1, syncs 1, ooms 0
-        "#]],
-    );
+fn a_mempool_releases_nothing_until_2_12_and_a_capture_never() {
+    let program = |pool| format!("alloc a 60MiB\nfree a\nalloc b 80MiB pool={pool}");
+    let in_2_12 = picture(12, "", 100, &program(1));
+    expect![[r#"
+        segment_alloc S0+0 60M
+        a at S0+0, 60M
+        segment_alloc 80M refused
+        oom 80M
+        reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 0, syncs 0, ooms 1
+    "#]]
+    .assert_eq(&in_2_12);
+    let [of_a_pool, of_the_default] = [1, 0].map(|pool| picture(13, "", 100, &program(pool)));
+    assert_eq!(of_a_pool, of_the_default);
+    assert_eq!(picture(13, "", 100, &format!("graph 1\n{}", program(1))), in_2_12);
 }
 
 #[test]
@@ -283,6 +252,67 @@ fn a_pool_that_never_splits_hands_out_whole_segments() {
             b at S0+20M, 20M
             c at S0+0, 20M
             reserved 40M, allocated 40M, active 40M, requested 5M, inactive split 0
+    "#]],
+    );
+}
+
+#[test]
+fn a_pool_serves_the_default_one_before_caches_are_released_since_2_11() {
+    let program = "\
+use_on_oom 1\nalloc a 60MiB pool=1\nfree a\nalloc b 30MiB\nfree b\nalloc c 50MiB\nalloc d 8MiB";
+    differs(
+        program,
+        100,
+        [(10, ""), (11, "")],
+        expect![[r#"
+        torch 2.10
+            segment_alloc S0+0 60M
+            a at S0+0, 60M
+            segment_alloc S1+0 30M
+            b at S1+0, 30M
+            segment_alloc 50M refused
+            segment_free S1+0 30M
+            segment_alloc 50M refused
+            c at S0+0, 50M
+            segment_alloc S2+0 20M
+            d at S2+0, 8M
+            reserved 80M, allocated 58M, active 58M, requested 58M, inactive split 22M; retries 1, syncs 1, ooms 0
+        torch 2.11
+            segment_alloc S0+0 60M
+            a at S0+0, 60M
+            segment_alloc S1+0 30M
+            b at S1+0, 30M
+            segment_alloc 50M refused
+            c at S0+0, 50M
+            d at S1+0, 8M
+            reserved 90M, allocated 58M, active 58M, requested 58M, inactive split 32M
+    "#]],
+    );
+}
+
+#[test]
+fn what_could_grow_serves_nobody_else_since_2_10() {
+    let program = "use_on_oom 1\nalloc a 60MiB pool=1\nfree a\nalloc b 50MiB";
+    let conf = "expandable_segments:True";
+    differs(
+        program,
+        100,
+        [(9, conf), (10, conf)],
+        expect![[r#"
+        torch 2.9 with expandable_segments:True
+            segment_map S0+0 60M
+            a at S0+0, 60M
+            segment_map 60M refused
+            segment_map 60M refused
+            b at S0+0, 50M
+            reserved 60M, allocated 50M, active 50M, requested 50M, inactive split 0; retries 1, syncs 1, ooms 0
+        torch 2.10 with expandable_segments:True
+            segment_map S0+0 60M
+            a at S0+0, 60M
+            segment_map 60M refused
+            segment_map 60M refused
+            oom 50M
+            reserved 60M, allocated 0, active 0, requested 0, inactive split 0; retries 1, syncs 1, ooms 1
     "#]],
     );
 }

@@ -19,7 +19,7 @@ use crate::{
     sources::pickle::{
         input::Input,
         memo::Memo,
-        operands::{low_64_bits, unescape},
+        operands::{low_64_bits, short_low_64_bits, unescape},
     },
     trace::TextId,
 };
@@ -68,6 +68,8 @@ pub(super) enum Value {
 /// Who turns dicts, lists and tuples into something. Handles are the builder's own.
 pub(super) trait Builder {
     fn text(&mut self, text: &str) -> TextId;
+    /// The last text, if its bytes are these.
+    fn same_text(&self, bytes: &[u8]) -> Option<TextId>;
     fn text_of(&self, id: TextId) -> &str;
     fn dict(&mut self) -> u32;
     fn list(&mut self) -> u32;
@@ -177,12 +179,13 @@ impl<R: Read, B: Builder> Machine<R, B> {
                 b'M' => stack.push(Value::Int(i64::from(u16::from_le_bytes(operand!(2))))),
                 b'J' => stack.push(Value::Int(i64::from(i32::from_le_bytes(operand!(4))))),
                 0x8a => {
-                    let [len] = operand!(1);
-                    let Some(digits) = bytes.get(at..at + usize::from(len)) else {
-                        break Ok((from, Pause::Needs(2 + usize::from(len))));
+                    let len = usize::from(u8::from_le_bytes(operand!(1)));
+                    let Some(digits) = bytes.get(at..at + len) else {
+                        break Ok((from, Pause::Needs(2 + len)));
                     };
-                    at += digits.len();
-                    stack.push(Value::Int(low_64_bits(digits)));
+                    let short = short_low_64_bits(&bytes[at..], len);
+                    at += len;
+                    stack.push(Value::Int(short.unwrap_or_else(|| low_64_bits(digits))));
                 }
                 0x8c => {
                     let [len] = operand!(1);
@@ -483,6 +486,9 @@ fn since_mark(
 
 #[inline]
 fn intern(builder: &mut impl Builder, bytes: &[u8]) -> TextId {
+    if let Some(id) = builder.same_text(bytes) {
+        return id;
+    }
     match std::str::from_utf8(bytes) {
         Ok(text) => builder.text(text),
         // Python writes lone surrogates as they are; a file name may have one.
