@@ -106,10 +106,7 @@ impl Kernel {
         let descent = NOW.get().filter(|it| it.width != 0)?;
         // SAFETY: two arguments of the layouts above.
         let (count, functor) = unsafe {
-            (
-                arguments.read().cast::<i32>().read_unaligned(),
-                arguments.add(1).read().cast::<u8>(),
-            )
+            (arguments.read().cast::<i32>().read_unaligned(), arguments.add(1).read().cast::<u8>())
         };
         if count != 1 {
             return None;
@@ -193,7 +190,8 @@ mod tests {
     /// What `number order scalar` is answered with.
     fn compare(order: i32, scalar: f32) -> Option<bool> {
         let (count, functor) = (1_i32, (order, scalar));
-        let arguments: [*const c_void; 2] = [(&raw const count).cast(), (&raw const functor).cast()];
+        let arguments: [*const c_void; 2] =
+            [(&raw const count).cast(), (&raw const functor).cast()];
         // SAFETY: arguments as the kernel has them.
         unsafe { Kernel::Scalar { width: 4 }.launched(arguments.as_ptr()) }
     }

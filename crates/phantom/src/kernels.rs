@@ -127,7 +127,11 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
         };
         let scales = || overflow::Kernel::of(name).map(Purpose::Scales);
         let compares = || descent::Kernel::of(name).map(Purpose::Compares);
-        counts::Kernel::of(name).map(Purpose::Counts).or_else(scales).or_else(whole).or_else(compares)
+        counts::Kernel::of(name)
+            .map(Purpose::Counts)
+            .or_else(scales)
+            .or_else(whole)
+            .or_else(compares)
     }
 }
 

@@ -223,7 +223,13 @@ mod tests {
 
     #[test]
     fn work_areas_are_those_of_an_h200() {
-        let csr = |stored, offset_bytes| Matrix::Csr { rows: 9, columns: 9, stored, width: 4, offset_bytes };
+        let csr = |stored, offset_bytes| Matrix::Csr {
+            rows: 9,
+            columns: 9,
+            stored,
+            width: 4,
+            offset_bytes,
+        };
         let dense = |columns, by_rows| Matrix::Dense { columns, by_rows };
         for (stored, wide, by_rows, columns, bytes) in [
             (20, 4, true, 4, 7),

@@ -35,7 +35,13 @@ impl Product {
             return None;
         };
         let pairs = stored.checked_mul(other)?.checked_div(inner).unwrap_or(0);
-        Some(Product { stored, rows, pairs, result: distinct(pairs, rows.checked_mul(columns)?), width })
+        Some(Product {
+            stored,
+            rows,
+            pairs,
+            result: distinct(pairs, rows.checked_mul(columns)?),
+            width,
+        })
     }
 }
 
@@ -105,7 +111,9 @@ pub extern "C" fn cusparseSpGEMM_compute(
 ) -> i32 {
     let status = work_area((a, b), bytes, area, computation);
     if status == 0 && area != 0 {
-        report::assume("a product of two sparse matrices was assumed to have its elements spread evenly");
+        report::assume(
+            "a product of two sparse matrices was assumed to have its elements spread evenly",
+        );
         let result = find(a).zip(find(b)).and_then(|(a, b)| Product::of(a, b)).map(|it| it.result);
         let mut matrices = MATRICES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((Matrix::Csr { stored, .. }, result)) = matrices.get_mut(&c).zip(result) {
