@@ -13,6 +13,7 @@ One module, one concern; `agent.install` wires them together once torch has been
     modules       which module is running, for the allocations made inside
     owners        which model a module belongs to, and its path there
     detectors     what torchvision's detectors keep of scores that nobody computed
+    descent       how far an optimizer goes that solves inside its step
     autotune      what Inductor tries where no time passes
     tensors       which address is which parameter, gradient, state or input
     oom           where memory ran out

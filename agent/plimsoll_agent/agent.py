@@ -21,7 +21,7 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import autotune, ending, first_step, frames, guard, phantom, ranks, remedies, support
+from plimsoll_agent import autotune, descent, ending, first_step, frames, guard, phantom, ranks, remedies, support
 from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
@@ -304,7 +304,7 @@ class Agent:
             steps.optimizer_begins()
             began, returned = phases.begin(OPTIMIZER), False
             try:
-                result = step(*args, **kwargs)
+                result = descent.stepped(step, args, kwargs)
                 returned = True
             except BaseException as error:
                 self._oom.passed_by(error)

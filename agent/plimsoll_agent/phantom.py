@@ -141,6 +141,14 @@ def keep(share):
         tell(-1 if share is None else round(share * 1_000_000))
 
 
+def descends(width, still=False):
+    """Something is minimized on this thread, whose losses have so many bytes; 0 when it is over. It goes on until it is `still`."""
+    tell = function("plimsoll_phantom_descends")
+    if tell is not None:
+        tell.argtypes, tell.restype = [ctypes.c_int, ctypes.c_int], None
+        tell(width, still)
+
+
 def _outside_ours(frame):
     while frame is not None and frames.is_ours(frame.f_code.co_filename):
         frame = frame.f_back

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 use crate::counts;
+use crate::descent;
 use crate::machine;
 use crate::nccl;
 use crate::overflow;
@@ -70,4 +71,11 @@ pub extern "C" fn plimsoll_phantom_on_unknown_read(callback: Option<extern "C" f
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_phantom_keep(millionths: c_int) {
     counts::keep(u64::try_from(millionths).ok());
+}
+
+/// From now on something is minimized on this thread whose losses have `width` bytes, and nothing if that is zero.
+/// It goes on by every test, until it is `still`.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_descends(width: c_int, still: c_int) {
+    descent::descends(width, still != 0);
 }

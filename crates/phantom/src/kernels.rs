@@ -16,6 +16,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 use crate::card::Card;
 use crate::contents::Contents;
 use crate::counts;
+use crate::descent;
 use crate::fatbin::{self, Wrapper};
 use crate::integers::{self, Kernel};
 use crate::machine;
@@ -36,6 +37,8 @@ enum Purpose {
     Scales(overflow::Kernel),
     /// A reduction of whole numbers.
     Whole,
+    /// A comparison of floats.
+    Compares(descent::Kernel),
 }
 
 /// What was just asked of the device.
@@ -51,6 +54,8 @@ enum Asked {
     Count(counts::Count),
     /// A whole number that nobody knows.
     Whole,
+    /// Something whose answer is clear already.
+    Answered(bool),
 }
 
 static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
@@ -121,7 +126,12 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
             of_whole_numbers.then_some(Purpose::Whole)
         };
         let scales = || overflow::Kernel::of(name).map(Purpose::Scales);
-        counts::Kernel::of(name).map(Purpose::Counts).or_else(scales).or_else(whole)
+        let compares = || descent::Kernel::of(name).map(Purpose::Compares);
+        counts::Kernel::of(name)
+            .map(Purpose::Counts)
+            .or_else(scales)
+            .or_else(whole)
+            .or_else(compares)
     }
 }
 
@@ -148,6 +158,10 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         Some(Purpose::Whole) => Some(Asked::Whole),
         // SAFETY: the arguments of a kernel of this name.
         Some(Purpose::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
+        // SAFETY: as above.
+        Some(Purpose::Compares(kernel)) if !arguments.is_null() => unsafe {
+            kernel.launched(arguments).map(Asked::Answered)
+        },
         Some(Purpose::Counts(kernel)) if !arguments.is_null() => {
             // SAFETY: as above.
             match unsafe { kernel.launched(arguments) } {
@@ -256,6 +270,9 @@ pub fn copied_one_byte() {
 /// nothing that is known speaks against it.
 pub fn unknown_byte(contents: &Contents) -> u8 {
     let Some(asked) = LAST.get() else { return 0 };
+    if let Asked::Answered(answer) = asked {
+        return u8::from(answer);
+    }
     if matches!(asked, Asked::Count(_) | Asked::Whole) {
         return 0;
     }
@@ -276,7 +293,7 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
     }
     report::approximate(match asked {
         Asked::Equal { .. } => "== was answered with yes: its operands are not known",
-        Asked::All | Asked::Count(_) | Asked::Whole => {
+        Asked::All | Asked::Count(_) | Asked::Whole | Asked::Answered(_) => {
             "all() was answered with yes: its operands are not known"
         }
     });

@@ -25,6 +25,7 @@ mod contents;
 mod copy;
 mod counts;
 mod cubin;
+mod descent;
 mod dnn;
 mod driver;
 mod elements;

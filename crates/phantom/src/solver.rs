@@ -7,6 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 use crate::installed;
+use crate::machine;
 use crate::report;
 use crate::runtime::answer;
 
@@ -25,6 +26,63 @@ pub unsafe extern "C" fn cusolverDnCreate(out: *mut *const c_void) -> i32 {
     });
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(out, handle.as_ptr().cast()) }
+}
+
+/// Cholesky decompositions succeed, and say so: `MultivariateNormal` asks it of each covariance.
+fn succeeded(info: u64, count: u64) -> i32 {
+    const MOST: u64 = 1 << 16;
+    if let Some(mut machine) = machine::lock()
+        && let Some((device, ..)) = machine.device_of(info)
+        && let Ok(size) = usize::try_from(4 * count.min(MOST))
+    {
+        machine.devices[device].contents.write_computed(info, &vec![0; size]);
+    }
+    0
+}
+
+/// Functions of so many arguments, the last of which is where one decomposition says how it went.
+macro_rules! decompositions {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(
+            _handle: u64, _part: c_int, _n: c_int, _a: u64, _leading: c_int, _area: u64, _size: c_int, info: u64,
+        ) -> i32 {
+            succeeded(info, 1)
+        }
+    )*};
+}
+decompositions! { cusolverDnSpotrf cusolverDnDpotrf cusolverDnCpotrf cusolverDnZpotrf }
+
+/// And of many matrices.
+macro_rules! batched {
+    ($($name:ident)*) => {$(
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(
+            _handle: u64, _part: c_int, _n: c_int, _a: u64, _leading: c_int, info: u64, count: c_int,
+        ) -> i32 {
+            succeeded(info, u64::try_from(count).unwrap_or(0))
+        }
+    )*};
+}
+batched! { cusolverDnSpotrfBatched cusolverDnDpotrfBatched cusolverDnCpotrfBatched cusolverDnZpotrfBatched }
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cusolverDnXpotrf(
+    _handle: u64,
+    _parameters: u64,
+    _part: c_int,
+    _n: i64,
+    _kind: c_int,
+    _a: u64,
+    _leading: i64,
+    _compute: c_int,
+    _area: u64,
+    _size: usize,
+    _host_area: u64,
+    _host_size: usize,
+    info: u64,
+) -> i32 {
+    succeeded(info, 1)
 }
 
 /// `cusolverDnXgeev_bufferSize` of an H200 with vectors, in single precision: rows, bytes on the
