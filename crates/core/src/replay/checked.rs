@@ -467,36 +467,6 @@ impl Follower<'_> {
         program.finish(&replay, n_events);
         (replay, program)
     }
-
-    /// The recorder's own account of the end, block by block.
-    pub(super) fn compare_with_end(&mut self) {
-        let device = self.device;
-        if device.segments.is_empty() || device.events.is_empty() {
-            return;
-        }
-        let live: BTreeMap<u64, Bytes> = {
-            let heap = &self.model.heap;
-            let sizes = self.model.driver.live.iter();
-            sizes
-                .map(|(at, it)| (*at, it.slot.map_or(Bytes::ZERO, |it| Bytes(heap.block(it).size))))
-                .collect()
-        };
-        let mut n_found = 0;
-        for block in device.blocks.iter().filter(|it| it.state != BlockState::Free) {
-            if live.get(&block.address) == Some(&block.size) {
-                n_found += 1;
-            } else {
-                self.model.driver.mismatch(Mismatch::EndState);
-            }
-        }
-        if n_found < live.len() {
-            self.model.driver.mismatch(Mismatch::EndState);
-        }
-        let held: Bytes = device.segments.iter().map(|it| it.size).sum();
-        if held.0 != self.model.reserved() {
-            self.model.driver.mismatch(Mismatch::EndState);
-        }
-    }
 }
 
 impl Peak {

@@ -21,7 +21,7 @@ use crate::{
         memo::Memo,
         operands::{low_64_bits, short_low_64_bits, unescape},
     },
-    trace::TextId,
+    trace::{Interner, TextId},
 };
 
 /// Nesting that no writer comes near: a snapshot nests six deep.
@@ -68,9 +68,7 @@ pub(super) enum Value {
 /// Who turns dicts, lists and tuples into something. Handles are the builder's own.
 pub(super) trait Builder {
     fn text(&mut self, text: &str) -> TextId;
-    /// The last text, if its bytes are these.
-    fn same_text(&self, bytes: &[u8]) -> Option<TextId>;
-    fn text_of(&self, id: TextId) -> &str;
+    fn texts(&self) -> &Interner;
     fn dict(&mut self) -> u32;
     fn list(&mut self) -> u32;
     fn tuple(&mut self, items: &[Value]) -> u32;
@@ -411,7 +409,7 @@ impl<R: Read, B: Builder> Machine<R, B> {
             }
             0x93 => {
                 let text = |value: Option<&Value>| match value {
-                    Some(Value::Text(id)) => Some(self.builder.text_of(*id).to_owned()),
+                    Some(Value::Text(id)) => Some(self.builder.texts().get(*id).to_owned()),
                     _ => None,
                 };
                 let mut top = self.stack.iter().rev();
@@ -486,7 +484,7 @@ fn since_mark(
 
 #[inline]
 fn intern(builder: &mut impl Builder, bytes: &[u8]) -> TextId {
-    if let Some(id) = builder.same_text(bytes) {
+    if let Some(id) = builder.texts().last_if(bytes) {
         return id;
     }
     match std::str::from_utf8(bytes) {

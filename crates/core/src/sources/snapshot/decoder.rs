@@ -415,13 +415,8 @@ impl Builder for Decoder {
         self.texts.intern(text)
     }
 
-    #[inline]
-    fn same_text(&self, bytes: &[u8]) -> Option<TextId> {
-        self.texts.last_if(bytes)
-    }
-
-    fn text_of(&self, id: TextId) -> &str {
-        self.texts.get(id)
+    fn texts(&self) -> &Interner {
+        &self.texts
     }
 
     #[inline]
