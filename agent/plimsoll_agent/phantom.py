@@ -142,7 +142,7 @@ def keep(share):
 
 
 def descends(width, still=False):
-    """Something is minimized on this thread, whose losses have so many bytes; 0 when it is over. It goes on until it is `still`."""
+    """Something is minimized on this thread, whose losses have so many bytes, until it is `still`; 0 when it is over."""
     tell = function("plimsoll_phantom_descends")
     if tell is not None:
         tell.argtypes, tell.restype = [ctypes.c_int, ctypes.c_int], None
