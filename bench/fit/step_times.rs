@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! cargo run --release -p plimsoll-core --example step_times -- work.jsonl bench/fit/h200-steps.json
+//! cargo run --release -p plimsoll-core --example step_times -- work.jsonl > predicted.json
 //! ```
+//!
+//! The second tells the seconds and the ratios with the constants in the code, before anything was measured.
 //!
 //! `work.jsonl` is what the steps compute and move, counted on the phantom by work.py; h200-steps.json has their seconds and
 //! those of their kernels, measured by steps.py. Prints the error of step-time ratios with the constants in the code, with
@@ -19,7 +22,7 @@ use plimsoll_core::{
     cards,
     plan::{FITTED, Figures, Shares, Work, factor},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A step: what it is, what it does, and what was measured.
 struct Step {
@@ -88,8 +91,11 @@ const HELD: f64 = 0.02;
 
 fn main() {
     let mut words = env::args().skip(1);
-    let (work, measured) = (words.next().unwrap(), words.next().unwrap());
-    let steps = steps(&fs::read_to_string(work).unwrap(), &fs::read_to_string(measured).unwrap());
+    let work = fs::read_to_string(words.next().unwrap()).unwrap();
+    let Some(measured) = words.next() else {
+        return predict(&counted(&work));
+    };
+    let steps = steps(&work, &fs::read_to_string(measured).unwrap());
     let mut models: Vec<&str> = steps.iter().map(|it| it.model.as_str()).collect();
     models.sort_unstable();
     models.dedup();
@@ -140,6 +146,24 @@ fn main() {
             value(&found)
         );
     }
+}
+
+/// One line for each step: model, batch, plan, seconds, ratio to the plain one and its range.
+fn predict(steps: &[Step]) {
+    let card = cards::find("h200").unwrap();
+    let all: Vec<&Step> = steps.iter().collect();
+    let rows: Vec<Value> = steps
+        .iter()
+        .map(|it| {
+            let told = plain(&all, it).and_then(|plain| factor(&plain.work, &it.work, card));
+            let (ratio, low, high) = told.map_or((0.0, 0.0, 0.0), |it| (it.estimate, it.low, it.high));
+            let round = |it: f64, by: f64| (it * by).round() / by;
+            let ratios = [ratio, low, high].map(|it| round(it, 1e4));
+            json!([it.model, it.batch, it.plan, round(FITTED.seconds(&it.work, card), 1e6), ratios])
+        })
+        .collect();
+    let rows: Vec<String> = rows.iter().map(|it| format!("  {it}")).collect();
+    println!("[\n{}\n]", rows.join(",\n"));
 }
 
 /// The ratio of a step to the plain one.
@@ -286,6 +310,29 @@ fn kind_of(op: &str) -> &'static str {
     }
 }
 
+/// The steps that were counted.
+fn counted(work: &str) -> Vec<Step> {
+    let step = |line: &str| {
+        let it: Value = serde_json::from_str(line).unwrap();
+        let read = |it: &Value| Work {
+            op: it["op"].as_str().unwrap().to_owned(),
+            dtype: it["dtype"].as_str().unwrap().to_owned(),
+            count: it["count"].as_f64().unwrap(),
+            flops: it["flops"].as_f64().unwrap(),
+            bytes: it["bytes"].as_f64().unwrap(),
+        };
+        Some(Step {
+            model: it["model"].as_str()?.to_owned(),
+            batch: it["batch"].as_u64()?,
+            plan: it["plan"].as_str()?.to_owned(),
+            work: it["work"].as_array()?.iter().map(read).collect(),
+            seconds: 0.0,
+            kernels: BTreeMap::new(),
+        })
+    };
+    work.lines().filter_map(step).collect()
+}
+
 /// The steps that were both counted and measured.
 fn steps(work: &str, measured: &str) -> Vec<Step> {
     let measured: Value = serde_json::from_str(measured).unwrap();
@@ -301,35 +348,14 @@ fn steps(work: &str, measured: &str) -> Vec<Step> {
         rows("steps").map(|it| (name(it), it[3].as_f64().unwrap())).collect();
     let kernels: BTreeMap<_, BTreeMap<String, f64>> = rows("kernels")
         .map(|it| {
-            (
-                name(it),
-                it[3]
-                    .as_object()
-                    .unwrap()
-                    .iter()
-                    .map(|(kind, it)| (kind.clone(), it.as_f64().unwrap()))
-                    .collect(),
-            )
+            let of_kind = it[3].as_object().unwrap().iter();
+            (name(it), of_kind.map(|(kind, it)| (kind.clone(), it.as_f64().unwrap())).collect())
         })
         .collect();
-    let step = |line: &str| {
-        let it: Value = serde_json::from_str(line).unwrap();
-        let key = (
-            it["model"].as_str()?.to_owned(),
-            it["batch"].as_u64()?,
-            it["plan"].as_str()?.to_owned(),
-        );
-        let seconds = *seconds.get(&key)?;
-        let read = |it: &Value| Work {
-            op: it["op"].as_str().unwrap().to_owned(),
-            dtype: it["dtype"].as_str().unwrap().to_owned(),
-            count: it["count"].as_f64().unwrap(),
-            flops: it["flops"].as_f64().unwrap(),
-            bytes: it["bytes"].as_f64().unwrap(),
-        };
-        let work = it["work"].as_array()?.iter().map(read).collect();
-        let kernels = kernels.get(&key).cloned().unwrap_or_default();
-        Some(Step { model: key.0, batch: key.1, plan: key.2, work, seconds, kernels })
+    let measured = |step: Step| {
+        let key = (step.model.clone(), step.batch, step.plan.clone());
+        let (seconds, kernels) = (*seconds.get(&key)?, kernels.get(&key).cloned());
+        Some(Step { seconds, kernels: kernels.unwrap_or_default(), ..step })
     };
-    work.lines().filter_map(step).collect()
+    counted(work).into_iter().filter_map(measured).collect()
 }
