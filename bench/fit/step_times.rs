@@ -39,7 +39,7 @@ struct Step {
 /// near that.
 type Constant = (&'static str, f64, fn(&mut Figures) -> &mut f64);
 
-const CONSTANTS: [Constant; 22] = [
+const CONSTANTS: [Constant; 23] = [
     ("matmul.single", 0.6, |it| &mut it.matmul.single),
     ("matmul.tf32", 0.5, |it| &mut it.matmul.tf32),
     ("matmul.half", 0.5, |it| &mut it.matmul.half),
@@ -57,10 +57,11 @@ const CONSTANTS: [Constant; 22] = [
     ("memory", 0.6, |it| &mut it.memory),
     ("batch_norm", 0.4, |it| &mut it.batch_norm),
     ("native_batch_norm", 0.2, |it| &mut it.native_batch_norm),
-    ("link", 50e9, |it| &mut it.link),
+    ("link", 0.8, |it| &mut it.link),
     ("kernel", 3e-6, |it| &mut it.kernel),
     ("time_step", 10e-6, |it| &mut it.time_step),
     ("host", 10e-6, |it| &mut it.host),
+    ("host_convolution", 20e-6, |it| &mut it.host_convolution),
     ("host_look", 5e-6, |it| &mut it.host_look),
 ];
 
@@ -145,7 +146,8 @@ fn predict(steps: &[Step]) {
         .iter()
         .map(|it| {
             let told = plain(&all, it).and_then(|plain| factor(&plain.work, &it.work, card));
-            let (ratio, low, high) = told.map_or((0.0, 0.0, 0.0), |it| (it.estimate, it.low, it.high));
+            let (ratio, low, high) =
+                told.map_or((0.0, 0.0, 0.0), |it| (it.estimate, it.low, it.high));
             let round = |it: f64, by: f64| (it * by).round() / by;
             let ratios = [ratio, low, high].map(|it| round(it, 1e4));
             json!([it.model, it.batch, it.plan, round(FITTED.seconds(&it.work, card), 1e6), ratios])
@@ -282,8 +284,7 @@ fn misfit(figures: &Figures, steps: &[&Step]) -> f64 {
             }
         }
     }
-    let held =
-        |(_, guess, of): &Constant| (*of(&mut figures.clone()) / guess).ln().powi(2);
+    let held = |(_, guess, of): &Constant| (*of(&mut figures.clone()) / guess).ln().powi(2);
     sum / steps.len() as f64
         + HELD * CONSTANTS.iter().map(held).sum::<f64>() / CONSTANTS.len() as f64
 }
