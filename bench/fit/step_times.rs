@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! cargo run --release -p plimsoll-core --example step_times -- work.jsonl bench/fit/h200-steps.json
+//! cargo run --release -p plimsoll-core --example step_times -- work.jsonl > predicted.json
 //! ```
+//!
+//! The second tells the seconds and the ratios with the constants in the code, before anything was measured.
 //!
 //! `work.jsonl` is what the steps compute and move, counted on the phantom by work.py; h200-steps.json has their seconds and
 //! those of their kernels, measured by steps.py. Prints the error of step-time ratios with the constants in the code, with
@@ -17,9 +20,9 @@ use std::{collections::BTreeMap, env, fs};
 
 use plimsoll_core::{
     cards,
-    plan::{FITTED, Figures, Shares, Work, factor},
+    plan::{FITTED, Figures, Work, factor},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A step: what it is, what it does, and what was measured.
 struct Step {
@@ -32,55 +35,45 @@ struct Step {
     kernels: BTreeMap<String, f64>,
 }
 
-/// A constant by its name.
-type Constant = (&'static str, fn(&mut Figures) -> &mut f64);
+/// A constant: its name, and what somebody would have said before anything was measured. What no step decides stays
+/// near that.
+type Constant = (&'static str, f64, fn(&mut Figures) -> &mut f64);
 
-const CONSTANTS: [Constant; 22] = [
-    ("matmul.single", |it| &mut it.matmul.single),
-    ("matmul.tf32", |it| &mut it.matmul.tf32),
-    ("matmul.half", |it| &mut it.matmul.half),
-    ("by_4", |it| &mut it.by_4),
-    ("by_2", |it| &mut it.by_2),
-    ("convolution.tf32", |it| &mut it.convolution.tf32),
-    ("convolution.half", |it| &mut it.convolution.half),
-    ("layouts.tf32", |it| &mut it.layouts.tf32),
-    ("layouts.half", |it| &mut it.layouts.half),
-    ("attention.single", |it| &mut it.attention.single),
-    ("attention.half", |it| &mut it.attention.half),
-    ("recurrent.single", |it| &mut it.recurrent.single),
-    ("recurrent.tf32", |it| &mut it.recurrent.tf32),
-    ("recurrent.half", |it| &mut it.recurrent.half),
-    ("memory", |it| &mut it.memory),
-    ("batch_norm", |it| &mut it.batch_norm),
-    ("native_batch_norm", |it| &mut it.native_batch_norm),
-    ("link", |it| &mut it.link),
-    ("kernel", |it| &mut it.kernel),
-    ("time_step", |it| &mut it.time_step),
-    ("host", |it| &mut it.host),
-    ("host_look", |it| &mut it.host_look),
+const CONSTANTS: [Constant; 23] = [
+    ("matmul.single", 0.6, |it| &mut it.matmul.single),
+    ("matmul.tf32", 0.5, |it| &mut it.matmul.tf32),
+    ("matmul.half", 0.5, |it| &mut it.matmul.half),
+    ("by_4", 0.5, |it| &mut it.by_4),
+    ("by_2", 0.25, |it| &mut it.by_2),
+    ("convolution.tf32", 0.5, |it| &mut it.convolution.tf32),
+    ("convolution.half", 0.5, |it| &mut it.convolution.half),
+    ("layouts.tf32", 2.0, |it| &mut it.layouts.tf32),
+    ("layouts.half", 2.0, |it| &mut it.layouts.half),
+    ("attention.single", 0.4, |it| &mut it.attention.single),
+    ("attention.half", 0.4, |it| &mut it.attention.half),
+    ("recurrent.single", 0.3, |it| &mut it.recurrent.single),
+    ("recurrent.tf32", 0.3, |it| &mut it.recurrent.tf32),
+    ("recurrent.half", 0.3, |it| &mut it.recurrent.half),
+    ("memory", 0.6, |it| &mut it.memory),
+    ("batch_norm", 0.4, |it| &mut it.batch_norm),
+    ("native_batch_norm", 0.2, |it| &mut it.native_batch_norm),
+    ("link", 0.8, |it| &mut it.link),
+    ("kernel", 3e-6, |it| &mut it.kernel),
+    ("time_step", 10e-6, |it| &mut it.time_step),
+    ("host", 10e-6, |it| &mut it.host),
+    ("host_convolution", 20e-6, |it| &mut it.host_convolution),
+    ("host_look", 5e-6, |it| &mut it.host_look),
 ];
 
-/// What somebody would have said before anything was measured. What no step decides stays near it.
-const GUESS: Figures = Figures {
-    matmul: Shares { single: 0.6, tf32: 0.5, half: 0.5 },
-    by_4: 0.5,
-    by_2: 0.25,
-    convolution: Shares { single: 0.5, tf32: 0.5, half: 0.5 },
-    layouts: Shares { single: 2.0, tf32: 2.0, half: 2.0 },
-    attention: Shares { single: 0.4, tf32: 0.4, half: 0.4 },
-    recurrent: Shares { single: 0.3, tf32: 0.3, half: 0.3 },
-    memory: 0.6,
-    batch_norm: 0.4,
-    native_batch_norm: 0.2,
-    link: 50e9,
-    // Measured by themselves.
-    segment: FITTED.segment,
-    segment_bytes: FITTED.segment_bytes,
-    kernel: 3e-6,
-    time_step: 10e-6,
-    host: 10e-6,
-    host_look: 5e-6,
-};
+/// What was guessed of those that are looked for; the others were measured by themselves.
+fn guess() -> Figures {
+    let mut res = FITTED;
+    for (_, value, of) in CONSTANTS {
+        *of(&mut res) = value;
+    }
+    res
+}
+
 /// Errors below this, as logarithms, are as good as none.
 const SOFT: f64 = 0.05;
 /// How strongly a constant is held where it was guessed.
@@ -88,8 +81,11 @@ const HELD: f64 = 0.02;
 
 fn main() {
     let mut words = env::args().skip(1);
-    let (work, measured) = (words.next().unwrap(), words.next().unwrap());
-    let steps = steps(&fs::read_to_string(work).unwrap(), &fs::read_to_string(measured).unwrap());
+    let work = fs::read_to_string(words.next().unwrap()).unwrap();
+    let Some(measured) = words.next() else {
+        return predict(&counted(&work));
+    };
+    let steps = steps(&work, &fs::read_to_string(measured).unwrap());
     let mut models: Vec<&str> = steps.iter().map(|it| it.model.as_str()).collect();
     models.sort_unstable();
     models.dedup();
@@ -127,7 +123,7 @@ fn main() {
         "\n{:20} {:>10} {:>10}   without a model: least, most",
         "constant", "in code", "found"
     );
-    for (name, of) in CONSTANTS {
+    for (name, _, of) in CONSTANTS {
         let value = |figures: &Figures| *of(&mut figures.clone());
         let others: Vec<f64> = left_out.values().map(value).collect();
         let (least, most) = (
@@ -140,6 +136,25 @@ fn main() {
             value(&found)
         );
     }
+}
+
+/// One line for each step: model, batch, plan, seconds, ratio to the plain one and its range.
+fn predict(steps: &[Step]) {
+    let card = cards::find("h200").unwrap();
+    let all: Vec<&Step> = steps.iter().collect();
+    let rows: Vec<Value> = steps
+        .iter()
+        .map(|it| {
+            let told = plain(&all, it).and_then(|plain| factor(&plain.work, &it.work, card));
+            let (ratio, low, high) =
+                told.map_or((0.0, 0.0, 0.0), |it| (it.estimate, it.low, it.high));
+            let round = |it: f64, by: f64| (it * by).round() / by;
+            let ratios = [ratio, low, high].map(|it| round(it, 1e4));
+            json!([it.model, it.batch, it.plan, round(FITTED.seconds(&it.work, card), 1e6), ratios])
+        })
+        .collect();
+    let rows: Vec<String> = rows.iter().map(|it| format!("  {it}")).collect();
+    println!("[\n{}\n]", rows.join(",\n"));
 }
 
 /// The ratio of a step to the plain one.
@@ -217,12 +232,12 @@ fn tell_range(steps: &[&Step]) {
 
 /// The constants that suit these steps best, found one after the other.
 fn fitted(steps: &[&Step]) -> Figures {
-    let mut best = GUESS;
+    let mut best = guess();
     let mut least = misfit(&best, steps);
     for width in [1.4, 1.15, 1.05, 1.02, 1.01] {
         for _ in 0..12 {
             let before = least;
-            for (_, of) in CONSTANTS {
+            for (_, _, of) in CONSTANTS {
                 for by in [width, 1.0 / width] {
                     loop {
                         let mut tried = best;
@@ -269,8 +284,7 @@ fn misfit(figures: &Figures, steps: &[&Step]) -> f64 {
             }
         }
     }
-    let held =
-        |(_, of): &Constant| (*of(&mut figures.clone()) / *of(&mut GUESS.clone())).ln().powi(2);
+    let held = |(_, guess, of): &Constant| (*of(&mut figures.clone()) / guess).ln().powi(2);
     sum / steps.len() as f64
         + HELD * CONSTANTS.iter().map(held).sum::<f64>() / CONSTANTS.len() as f64
 }
@@ -284,6 +298,29 @@ fn kind_of(op: &str) -> &'static str {
         "look" | "link" | "recurrent" => "",
         _ => "products",
     }
+}
+
+/// The steps that were counted.
+fn counted(work: &str) -> Vec<Step> {
+    let step = |line: &str| {
+        let it: Value = serde_json::from_str(line).unwrap();
+        let read = |it: &Value| Work {
+            op: it["op"].as_str().unwrap().to_owned(),
+            dtype: it["dtype"].as_str().unwrap().to_owned(),
+            count: it["count"].as_f64().unwrap(),
+            flops: it["flops"].as_f64().unwrap(),
+            bytes: it["bytes"].as_f64().unwrap(),
+        };
+        Some(Step {
+            model: it["model"].as_str()?.to_owned(),
+            batch: it["batch"].as_u64()?,
+            plan: it["plan"].as_str()?.to_owned(),
+            work: it["work"].as_array()?.iter().map(read).collect(),
+            seconds: 0.0,
+            kernels: BTreeMap::new(),
+        })
+    };
+    work.lines().filter_map(step).collect()
 }
 
 /// The steps that were both counted and measured.
@@ -301,35 +338,14 @@ fn steps(work: &str, measured: &str) -> Vec<Step> {
         rows("steps").map(|it| (name(it), it[3].as_f64().unwrap())).collect();
     let kernels: BTreeMap<_, BTreeMap<String, f64>> = rows("kernels")
         .map(|it| {
-            (
-                name(it),
-                it[3]
-                    .as_object()
-                    .unwrap()
-                    .iter()
-                    .map(|(kind, it)| (kind.clone(), it.as_f64().unwrap()))
-                    .collect(),
-            )
+            let of_kind = it[3].as_object().unwrap().iter();
+            (name(it), of_kind.map(|(kind, it)| (kind.clone(), it.as_f64().unwrap())).collect())
         })
         .collect();
-    let step = |line: &str| {
-        let it: Value = serde_json::from_str(line).unwrap();
-        let key = (
-            it["model"].as_str()?.to_owned(),
-            it["batch"].as_u64()?,
-            it["plan"].as_str()?.to_owned(),
-        );
-        let seconds = *seconds.get(&key)?;
-        let read = |it: &Value| Work {
-            op: it["op"].as_str().unwrap().to_owned(),
-            dtype: it["dtype"].as_str().unwrap().to_owned(),
-            count: it["count"].as_f64().unwrap(),
-            flops: it["flops"].as_f64().unwrap(),
-            bytes: it["bytes"].as_f64().unwrap(),
-        };
-        let work = it["work"].as_array()?.iter().map(read).collect();
-        let kernels = kernels.get(&key).cloned().unwrap_or_default();
-        Some(Step { model: key.0, batch: key.1, plan: key.2, work, seconds, kernels })
+    let measured = |step: Step| {
+        let key = (step.model.clone(), step.batch, step.plan.clone());
+        let (seconds, kernels) = (*seconds.get(&key)?, kernels.get(&key).cloned());
+        Some(Step { seconds, kernels: kernels.unwrap_or_default(), ..step })
     };
-    work.lines().filter_map(step).collect()
+    counted(work).into_iter().filter_map(measured).collect()
 }

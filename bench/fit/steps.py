@@ -1,8 +1,8 @@
 """Seconds of a step with each remedy, on a real GPU; one JSON line for each.
 
-    python bench/fit/steps.py [SECONDS [MODEL,...]]      on a machine with a GPU, nothing else on it
+    python bench/fit/steps.py [SECONDS [MODEL,...|unseen]]      on a machine with a GPU, nothing else on it
 
-Every case is forked from a process that has done the imports, and has the GPU to itself. The remedies are the
+Every case is forked from a process that has done the imports, and has the GPU to itself when it counts. The remedies are the
 agent's own, so nothing of plimsoll but its agent is needed.
 """
 
@@ -16,10 +16,16 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
+import unseen  # noqa: E402
+
 BATCH = {"gpt2": 8, "llama": 8, "bert": 16, "vit": 64, "resnet50": 96, "mlp": 8192, "unet": 32, "lstm": 256}
 SMALL = {"gpt2": 1, "llama": 1, "bert": 1, "vit": 4, "resnet50": 8, "mlp": 256, "unet": 2, "lstm": 16}
 BATCH |= {"t5": 16, "swin": 64, "speech": 64, "recommender": 65536, "segmenter": 32}
 SMALL |= {"t5": 1, "swin": 4, "speech": 4, "recommender": 512, "segmenter": 2}
+BATCH |= {"convnext": 48, "deeplab": 12, "tasnet": 8, "lstm-lm": 128, "vit384": 16, "gqa": 4, "efficientnet": 96, "ddpm": 24}
+SMALL |= {"convnext": 2, "deeplab": 4, "tasnet": 2, "lstm-lm": 16, "vit384": 2, "gqa": 2, "efficientnet": 4, "ddpm": 2}
+BATCH |= {"mixer": 48, "whisper": 8}
+SMALL |= {"mixer": 2, "whisper": 2}
 FIRST = ("gpt2", "llama", "bert", "vit", "resnet50", "mlp", "unet", "lstm")
 HALF = {"gpt2": 6, "llama": 6, "bert": 6, "vit": 6, "resnet50": 8, "unet": 3}
 LANGUAGE = ("gpt2", "llama", "bert", "t5")
@@ -52,8 +58,26 @@ SMALL_PLANS = ("plain", "autocast", "checkpoint", "fused")
 PROFILED = ("plain", "autocast", "autocast-fp16", "checkpoint", "micro-batches 4")
 
 
+AT_ONCE = int(os.environ.get("AT_ONCE", 5))
+UNSEEN_PLANS = (
+    "plain", "small plain", "autocast", "small autocast", "checkpoint", "small checkpoint", "micro-batches 2",
+    "small micro-batches 2", "micro-batches 4", "fused", "small fused", "offload", "optimizer-offload", "checkpoint every-2",
+    "channels-last", "chunked-loss", "tf32", "autocast + checkpoint", "foreach", "small foreach",
+    "autocast + micro-batches 4 + checkpoint", "autocast + channels-last", "optimizer-in-backward",
+    "plain, profiled", "autocast, profiled",
+)  # fmt: skip
+CONVOLVING = ("convnext", "deeplab", "efficientnet", "ddpm")
+ONLY = {"channels-last": CONVOLVING, "autocast + channels-last": CONVOLVING, "chunked-loss": ("lstm-lm", "gqa", "whisper")}
+ONLY |= {"tf32": ("lstm-lm", "vit384", "gqa", "mixer", "whisper", "convnext")}
+NOT = {("efficientnet", "fused")}
+
+
 def cases(models=FIRST):
-    """(model, batch, name, remedies); what matters most comes first."""
+    """(model, batch, name, remedies, whether kernels are looked at); what matters most comes first."""
+    models = unseen.NAMES if models == ("unseen",) else models
+    if set(models) <= set(unseen.NAMES):
+        yield from unseen_cases(models)
+        return
     for name, plan in PLANS.items():
         for model in models:
             batch = BATCH[model]
@@ -63,13 +87,25 @@ def cases(models=FIRST):
                 plan = [remedy("checkpoint", blocks=list(range(HALF[model])))]
             if name == "chunked-loss" and model not in LANGUAGE:
                 continue
-            yield model, batch, name, plan
+            yield model, batch, name, plan, name in PROFILED
         if name in SMALL_PLANS:
             for model in models:
-                yield model, SMALL[model], name, plan
+                yield model, SMALL[model], name, plan, False
 
 
-def run(model, batch, name, plan, lock):
+def unseen_cases(models):
+    plans = dict(PLANS, **{it: [remedy(it)] for it in ("channels-last", "optimizer-offload")})
+    plans["checkpoint every-2"] = [remedy("checkpoint", blocks=list(range(0, 200, 2)))]
+    plans["autocast + channels-last"] = [remedy("autocast"), remedy("channels-last")]
+    for name in UNSEEN_PLANS:
+        is_profiled, batches = name.endswith(", profiled"), SMALL if name.startswith("small ") else BATCH
+        name = name.removeprefix("small ").removesuffix(", profiled")
+        for model in models:
+            if model in ONLY.get(name, models) and (model, name) not in NOT:
+                yield model, batches[model], name, plans[name], is_profiled
+
+
+def run(model, batch, name, plan, is_profiled, lock):
     out = tempfile.mktemp(suffix=".json")
     pid = os.fork()
     if pid == 0:
@@ -84,8 +120,10 @@ def run(model, batch, name, plan, lock):
                 from plimsoll_agent import remedies
 
                 remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), Silent())
-            sys.argv = ["train.py", "--model", model, "--batch-size", str(batch), "--steps", "8", "--out", out]
-            if name in PROFILED and batch == BATCH[model]:
+            sys.argv = ["train.py", "--model", model, "--batch-size", str(batch), "--out", out, "--steps"]
+            # Before it has the GPU to itself it runs a few samples: so its libraries are there.
+            sys.argv += ["4" if is_profiled else "14", "--most", "3", "--warm", str(min(SMALL[model], 4))]
+            if is_profiled:
                 sys.argv.append("--profile")
             runpy.run_path(str(HERE / "train.py"), run_name="__main__")
             code = 0
@@ -105,28 +143,32 @@ class Silent:
         pass
 
 
-def main():
+def imports():
     import torch  # noqa: F401
     import torchvision.models  # noqa: F401
+    from torchvision.models.segmentation import deeplabv3_resnet50  # noqa: F401
     from transformers import (  # noqa: F401
         BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config,
-        T5ForConditionalGeneration,
+        T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, WhisperConfig, WhisperForConditionalGeneration,
     )  # fmt: skip
 
+
+def main():
+    imports()
     began, most = time.time(), float(sys.argv[1]) if sys.argv[1:] else 220.0
     lock = tempfile.mktemp()
     open(lock, "w").close()
-    waiting, running = list(cases(sys.argv[2].split(",") if sys.argv[2:] else FIRST)), {}
+    waiting, running = list(cases(tuple(sys.argv[2].split(",")) if sys.argv[2:] else FIRST)), {}
     while waiting or running:
-        # Two: while one has the GPU the other gets ready.
-        while waiting and len(running) < 2 and time.time() - began < most:
+        # While one has the GPU the others get ready.
+        while waiting and len(running) < AT_ONCE and time.time() - began < most:
             case = waiting.pop(0)
             pid, out = run(*case, lock)
             running[pid] = (case, out)
         if not running:
             break
         pid, status = os.wait()
-        (model, batch, name, plan), out = running.pop(pid)
+        (model, batch, name, plan, _), out = running.pop(pid)
         told = {"model": model, "batch": batch, "plan": name, "remedies": plan, "at": round(time.time() - began, 1)}
         if os.path.exists(out):
             told.update(json.load(open(out)))

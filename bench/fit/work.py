@@ -1,6 +1,6 @@
 """What the steps of steps.py compute and move, counted on the phantom by the agent's meter; one JSON line for each.
 
-    plimsoll predict --gpu h200 --until-exit --quiet -- python bench/fit/work.py work.jsonl [MODEL,...]
+    plimsoll predict --gpu h200 --until-exit --quiet -- python bench/fit/work.py work.jsonl [MODEL,...|unseen|network]
 
 Needs no GPU. `step_times.rs` reads it beside h200-steps.json, which has the seconds of the same steps on a real GPU.
 """
@@ -14,6 +14,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
 
 import steps  # noqa: E402
+import unseen  # noqa: E402
 
 
 class Kept:
@@ -32,11 +33,13 @@ class Kept:
 def count(model, batch, plan):
     import models
     import torch
-    from plimsoll_agent import remedies
+    from plimsoll_agent import ranks, remedies
     from plimsoll_agent.meter import Meter
 
     if plan:
         remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), Kept())
+        if os.environ.get(ranks.WORLD):
+            ranks._imagine()  # What starting with such a plan does.
     network, optimizer, samples, loss_of = models.made(model)
     kept = Kept()
     meter = Meter(torch, kept)
@@ -49,14 +52,28 @@ def count(model, batch, plan):
     return kept.operations
 
 
+def over_devices():
+    """The steps of network.py, as the first of two ranks has them."""
+    import network
+
+    for model, batch in network.BATCH.items():
+        yield model, batch, "plain", [], False
+        yield model, batch // 2, "plain", [], False
+        for name in ("zero1", "fsdp2"):
+            yield model, batch, name, network.remedy(name), False
+
+
 def main():
     import torch  # noqa: F401
     import torchvision.models  # noqa: F401
-    from transformers import BertConfig, GPT2Config, LlamaConfig, T5Config  # noqa: F401
+    from transformers import BertConfig, GPT2Config, LlamaConfig, T5Config, ViTConfig, WhisperConfig  # noqa: F401
 
-    models = sys.argv[2].split(",") if sys.argv[2:] else steps.FIRST
+    models = tuple(sys.argv[2].split(",")) if sys.argv[2:] else steps.FIRST
+    cases = over_devices() if models == ("network",) else steps.cases(models)
     with open(sys.argv[1], "a") as out:
-        for model, batch, name, plan in steps.cases(models):
+        for model, batch, name, plan, is_profiled in cases:
+            if is_profiled and name in steps.UNSEEN_PLANS and model in unseen.NAMES:
+                continue  # It is there already.
             out.flush()
             pid = os.fork()
             if pid == 0:

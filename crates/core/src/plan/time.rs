@@ -63,8 +63,12 @@ pub struct Figures {
     pub batch_norm: f64,
     /// And PyTorch's own for channels in front: one block of threads for each channel.
     pub native_batch_norm: f64,
-    /// Bytes in a second between device and host, pinned.
+    /// Share of the link's data sheet that copies between device and host reach, pinned.
     pub link: f64,
+    /// Share of NVLink's that collectives reach (bench/fit/h200-network.json).
+    pub nvlink: f64,
+    /// Seconds that a collective takes beside its bytes, on the device and on the host.
+    pub collective: f64,
     /// Seconds that giving a segment back and asking for it again takes (bench/fit/h200-segments.json).
     pub segment: f64,
     /// And bytes of it in a second.
@@ -75,6 +79,8 @@ pub struct Figures {
     pub time_step: f64,
     /// Seconds of the host for an operation, with all of PyTorch and of Python around it.
     pub host: f64,
+    /// And for a convolution: cuDNN looks for the plan of each.
+    pub host_convolution: f64,
     /// Seconds of the host for what makes no kernel.
     pub host_look: f64,
 }
@@ -112,12 +118,15 @@ pub const FITTED: Figures = Figures {
     memory: 0.52,
     batch_norm: 0.31,
     native_batch_norm: 0.10,
-    link: 54e9,
+    link: 0.86,
+    nvlink: 0.67,
+    collective: 25e-6,
     segment: 75e-6,
     segment_bytes: 3.7e12,
     kernel: 9.8e-6,
     time_step: 13e-6,
     host: 7.6e-6,
+    host_convolution: 30e-6,
     host_look: 12.6e-6,
 };
 
@@ -156,6 +165,8 @@ impl Figures {
             "recurrent" => 0.0,
             // The device waits for the host, and the host for the device.
             "segment" => work.count * self.on_gpu(work, card),
+            "network" => work.count * self.collective,
+            "convolution" | "convolution-last" => work.count * self.host_convolution,
             _ => work.count * self.host,
         }
     }
@@ -168,8 +179,8 @@ impl Figures {
         let moved = work.bytes / memory(card);
         let kernels = match work.op.as_str() {
             "look" => return 0.0,
-            // As if devices were joined by what joins them to the host: most have no faster way to each other.
-            "link" | "network" => return work.bytes / self.link,
+            "link" => return work.bytes / (self.link * host_link(card)),
+            "network" => return self.collective + work.bytes / self.between_devices(card),
             "segment" => return self.segment + work.bytes / self.segment_bytes,
             "recurrent" => return computed(self.recurrent).max(self.time_step),
             "matmul" => computed(self.matmul).max(moved / self.memory),
@@ -183,6 +194,31 @@ impl Figures {
             _ => moved / self.memory,
         };
         kernels.max(self.kernel)
+    }
+
+    /// Bytes in a second that a device sends to another one of its machine. Cards with stacked memory are taken to be
+    /// the modules that NVLink joins; others have no faster way to each other than the link to the host.
+    fn between_devices(&self, card: &Card) -> f64 {
+        let nvlink = match card.compute_capability {
+            _ if card.memory_bus_bits < STACKED_BITS => None,
+            (7, _) => Some(150e9),
+            (8, _) => Some(300e9),
+            (9, _) => Some(450e9),
+            _ => Some(900e9),
+        };
+        nvlink.map_or(self.link * host_link(card), |it| self.nvlink * it)
+    }
+}
+
+/// From so many bits on the bus is that of stacked memory (HBM).
+const STACKED_BITS: u32 = 2048;
+
+/// Bytes in a second between device and host one way, after PCI Express 3, 4 and 5 with 16 lanes.
+fn host_link(card: &Card) -> f64 {
+    match card.compute_capability.0 {
+        ..=7 => 15.75e9,
+        8 => 31.5e9,
+        _ => 63e9,
     }
 }
 
@@ -246,6 +282,18 @@ mod tests {
         let plain = vec![work("pointwise", "float32", 10.0, 0.0, 1e10)];
         let views = [plain.clone(), vec![work("look", "float32", 100.0, 0.0, 0.0)]].concat();
         assert!((ratio(&plain, &views) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_goes_over_a_link_takes_what_the_card_s_link_takes() {
+        let sent = [work("network", "float32", 1.0, 0.0, 1e9)];
+        let copied = [work("link", "uint8", 1.0, 0.0, 1e9)];
+        let on = |card: &str, work: &[Work]| seconds(work, cards::find(card).unwrap());
+        assert!(5.0 * on("h200", &sent) < on("h200", &copied), "NVLink");
+        assert!(on("rtx4090", &copied) <= on("rtx4090", &sent), "no faster way to each other");
+        assert!(1.9 * on("h200", &copied) < on("rtx4090", &copied), "PCI Express 5 and 4");
+        let many = [work("network", "float32", 1000.0, 0.0, 4.0)];
+        assert!((0.02..0.04).contains(&on("h200", &many)), "each waits for its others");
     }
 
     #[test]
