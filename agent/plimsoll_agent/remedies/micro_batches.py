@@ -8,7 +8,8 @@ of optimizer and scheduler for the whole batch, the last, smaller batch included
   over labels that count, or not at all) is found by trying, see `split`;
 - a model that returns outputs keeps them, and runs each part again when backward comes: any loss, also one that
   compares samples, gives the same gradients; costs one more forward pass. So does a model that returns its loss once it
-  is in evaluation mode after it was trained: backward may never come, and the script looks at the outputs.
+  is in evaluation mode after it was trained: backward may never come, and the script looks at the outputs. And a model on
+  several devices (`zero1`), whose gradients are put together in backward.
 
 The numbers are the same up to rounding, except for dropout, which draws other random numbers, and batch-norm, which
 sees the parts one by one.
@@ -60,7 +61,8 @@ def apply(torch, parameters, places, note):
                 return call(*args, **kwargs)
             size = -(-whole // parts)
             bounds = [(start, min(start + size, whole)) for start in range(0, whole, size)]
-            run = _accumulated if way.has_loss and not may_be_evaluation else _recomputed
+            is_at_once = way.has_loss and not may_be_evaluation and not places.on_shares
+            run = _accumulated if is_at_once else _recomputed
             return run(torch, module, call, args, kwargs, whole, bounds, way)
 
     places.around_call(around)

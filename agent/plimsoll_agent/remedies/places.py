@@ -17,6 +17,7 @@ class Places:
     def __init__(self, torch, recording):
         self._torch = torch
         self.recording = recording
+        self.on_shares = False  # Several processes; gradients become whole in backward only.
         self._around_calls = []
         self._before_backward = []
         self._around_backwards = []

@@ -76,6 +76,7 @@ class Spread:
         self.torch, self.remedy, self.note = torch, remedy, note
         self.rank, self.world, self._address = place
         self._places = places
+        places.on_shares = True
         self._ways, self._were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
         self._spread = weakref.WeakKeyDictionary()
         self._mine = set()
