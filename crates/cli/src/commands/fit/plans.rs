@@ -226,7 +226,9 @@ impl Search<'_> {
             remedies.extend(stronger.iter().map(|id| Remedy::plain(id)));
             if let Some(it) = self.strong_enough(&Plan::of(remedies))? {
                 let mut it = self.weakest(it)?;
-                if self.fits_again(&mut it)? {
+                // Two rungs may end at the same one, without what neither needs.
+                let is_new = !found.iter().any(|other| other.plan == it.plan);
+                if is_new && self.fits_again(&mut it)? {
                     found.push(it);
                 }
             }
