@@ -127,7 +127,7 @@ class WorstSequence:
         """The outermost call of a model."""
         if self._length is not None:
             self._refuse_beyond_positions(module)
-        if self._how != "loader" and module.training:
+        if self._how != "loader" and (module.training or self._torch.is_grad_enabled()):
             given = (tuple(args), dict(kwargs))
             dimensions = self._found([_shapes(self._torch, given)], None)
             args, kwargs = self._longer(given, dimensions, "call")

@@ -153,6 +153,47 @@ def test_ctrl_c_keeps_the_best_so_far(plimsoll):
     plimsoll.assert_nothing_left()
 
 
+def test_ctrl_c_before_anything_was_found(plimsoll):
+    plimsoll.script(DEEP)
+    options = ["--gpu", "t4", "--budget", "1200MiB", "--allow", "micro-batches"]
+    process = plimsoll.start("fit", *options, "--", PYTHON, "train.py", start_new_session=True)
+    assert any("needs" in line for line in iter(process.stderr.readline, ""))
+    os.killpg(process.pid, signal.SIGINT)
+    answer, _ = process.communicate(timeout=60)
+    assert process.returncode == 2 and "INTERRUPTED before anything that fits was found" in answer
+    assert "DOES NOT FIT" not in answer and not (plimsoll.folder / "plan.toml").exists()
+
+
+VALIDATES_LATE = """
+import torch
+from torch import nn
+model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(6))).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(8):
+    optimizer.zero_grad()
+    model(torch.randn(1000, 1024, device="cuda")).mean().backward()
+    optimizer.step()
+model.eval()
+print(model(torch.randn(60_000, 1024, device="cuda")).mean().item())
+"""
+
+
+def test_what_comes_late_is_seen_if_it_is_asked_for(plimsoll):
+    plimsoll.script(VALIDATES_LATE)
+    options = ["fit", "--gpu", "t4", "--budget", "1GiB", "--allow", "checkpoint"]
+    ran = plimsoll.run(*options, "--", PYTHON, "train.py", timeout=900)
+    assert ran.code == 0 and "training steps and no evaluation" in ran.stdout, ran
+    ran = plimsoll.run(*options, "--until-exit", "--", PYTHON, "train.py", timeout=900)
+    assert ran.code == 1, ran
+
+
+def test_a_script_that_does_not_begin_is_said_as_predict_says_it(plimsoll):
+    plimsoll.run("fit", "--gpu", "t4", "--", PYTHON, "nosuch.py").assert_sentence("nosuch.py does not exist", "looked in")
+    plimsoll.script("import argparse, torch\nargparse.ArgumentParser().parse_args()")
+    wrong = plimsoll.run("fit", "--gpu", "t4", "--", PYTHON, "train.py", "--batch", "8")
+    wrong.assert_sentence("exited with code 2", "unrecognized arguments: --batch 8")
+
+
 def test_run_passes_the_exit_code_on(plimsoll):
     assert plimsoll.run("run", "--no-gpu", "--", "sh", "-c", "exit 7").code == 7
     assert plimsoll.run("run", "--no-gpu", "--", "sh", "-c", "kill -TERM $$").code == 143

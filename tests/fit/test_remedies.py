@@ -35,7 +35,7 @@ class Net(nn.Module):
         return self.head(x)
 
 a = dict(width=8, depth=3, dropout=0.0, norm=False, batch=8, samples=27, clip=None, scheduler=False, loss="mean",
-         optimizer="SGD", set_to_none=True, accumulate=1, zero_late=False, dtype="float64", closure=False)
+         optimizer="SGD", set_to_none=True, accumulate=1, zero_late=False, dtype="float64", closure=False, evaluates=None)
 a.update(arguments)
 dtype = getattr(torch, a["dtype"])
 torch.manual_seed(0)
@@ -45,7 +45,14 @@ optimizer = getattr(torch.optim, a["optimizer"])(model.parameters(), lr=0.01, **
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5) if a["scheduler"] else None
 x, y = torch.randn(a["samples"], a["width"], dtype=dtype), torch.randint(0, 7, (a["samples"],))
 result, step = [], 0
+if a["evaluates"] == "always":  # Trained so on purpose, or as `from_pretrained` gives it.
+    model.eval()
 while step < 20:
+    if a["evaluates"]:  # Without no_grad, as people do.
+        model.eval()
+        result.append(F.cross_entropy(model(x), y).detach())
+        if a["evaluates"] == "between":  # Else it is forgotten.
+            model.train()
     for start in range(0, a["samples"], a["batch"]):
         inputs, targets = x[start : start + a["batch"]], y[start : start + a["batch"]]
         if a["closure"]:
@@ -86,7 +93,7 @@ LANGUAGE_MODEL = """
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-a = dict(dropout=0.0, clip=0.5, ragged=True)
+a = dict(dropout=0.0, clip=0.5, ragged=True, evaluates=None)
 a.update(arguments)
 torch.manual_seed(0)
 config = GPT2Config(vocab_size=13, n_positions=16, n_embd=16, n_layer=3, n_head=2,
@@ -99,8 +106,15 @@ if a["ragged"]:
     for i in range(22):
         labels[i, : i % 9] = -100
 result = []
-model.train()
-for _ in range(7):
+if a["evaluates"] != "always":
+    model.train()
+for epoch in range(7):
+    if a["evaluates"] and epoch:
+        model.eval()
+        output = model(input_ids=tokens, labels=labels)
+        result += [output.loss.detach(), output.logits.detach()]
+        if a["evaluates"] == "between":
+            model.train()
     for start in range(0, 22, 8):
         part = slice(start, start + 8)
         loss = model(input_ids=tokens[part], labels=labels[part]).loss
@@ -147,6 +161,94 @@ def test_the_same_with_dropout_and_batch_norm(trainer, id):
     arguments = {"dropout": 0.2, "norm": True, "scheduler": True, "optimizer": "AdamW"}
     plain = trainer.run(LOOP, arguments=arguments)
     assert worst(plain, trainer.run(LOOP, remedy(id), arguments=arguments)) < 1e-9
+
+
+@pytest.mark.parametrize("evaluates", ["always", "forgotten", "between"])
+def test_the_same_in_evaluation_mode_with_gradients(trainer, evaluates):
+    """A script that forgets `model.train()`, or trains so on purpose; and an evaluation whose backward never comes."""
+    arguments = {"norm": evaluates == "always", "optimizer": "AdamW", "evaluates": evaluates}
+    plain = trainer.run(LOOP, arguments=arguments)
+    for id in ["checkpoint", "offload", "parameter-offload", "no-grad-evaluation", "micro-batches"]:
+        if id != "no-grad-evaluation" or evaluates == "between":
+            assert worst(plain, trainer.run(LOOP, remedy(id), arguments=arguments)) < 1e-9, id
+
+
+@pytest.mark.parametrize("evaluates", ["always", "between"])
+def test_a_loss_from_the_model_in_evaluation_mode(trainer, evaluates):
+    arguments = {"evaluates": evaluates}
+    plain = trainer.run(LANGUAGE_MODEL, arguments=arguments)
+    assert worst(plain, trainer.run(LANGUAGE_MODEL, remedy("micro-batches"), remedy("checkpoint"), arguments=arguments)) < 1e-6
+
+
+HOW_IT_RAN = """
+import torch
+torch.manual_seed(0)
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        ran.append((len(x), torch.is_grad_enabled()))
+        return x + self.layer(x).tanh()
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Block() for _ in range(2))
+        self.head = torch.nn.Linear(4, 1)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+ran, result = [], []
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x = torch.randn(6, 4)
+for epoch in range(3):
+    for step in range(2):
+        optimizer.zero_grad()
+        del ran[:]
+        model(x).pow(2).mean().backward()
+        result.append(torch.tensor(ran))
+        optimizer.step()
+    model.eval()
+    model(x)
+"""
+
+
+@pytest.mark.parametrize("id", ["micro-batches", "checkpoint"])
+def test_training_in_evaluation_mode_is_covered(trainer, id):
+    """Each step runs in the same way, before and after the script forgets `model.train()`."""
+    steps = trainer.run(HOW_IT_RAN, remedy(id))
+    assert len(steps) == 6 and all(it.tolist() == steps[1].tolist() for it in steps[2:])
+    assert len(steps[1]) > 2 and steps[1].tolist() != trainer.run(HOW_IT_RAN)[1].tolist()
+
+
+BACKBONE = """
+import torch
+torch.manual_seed(0)
+backbone, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+backbone.eval()
+trained = list(head.parameters()) + list(backbone.parameters() if arguments["all"] else [])
+optimizer = torch.optim.SGD(trained, lr=0.1)
+result = []
+for step in range(3):
+    optimizer.zero_grad()
+    loss = head(backbone(torch.ones(2, 4))).mean()
+    loss.backward()
+    optimizer.step()
+    result.append(loss.detach())
+"""
+
+
+def test_training_in_evaluation_mode_is_not_taken_for_evaluation(trainer):
+    """What is not in the optimizer loses nothing without gradients."""
+    plain = trainer.run(BACKBONE, arguments={"all": False})
+    assert worst(plain, trainer.run(BACKBONE, "no-grad-evaluation", arguments={"all": False})) == 0
+    assert "trains Linear in evaluation mode" in trainer.run(BACKBONE, "no-grad-evaluation", arguments={"all": True})
 
 
 @pytest.mark.parametrize("loss", ["mean", "sum", "pairs"])
@@ -300,7 +402,9 @@ def test_random_loops(trainer):
         assert worst(plain, trainer.run(LOOP, *plan, arguments=arguments)) < 1e-7, (arguments, plan)
 
 
-@pytest.mark.parametrize("more", ["checkpoint", "optimizer-offload", "optimizer-in-backward", "micro-batches", "offload"])
+@pytest.mark.parametrize(
+    "more", ["checkpoint", "optimizer-offload", "optimizer-in-backward", "micro-batches", "offload", "micro-batches offload"]
+)
 def test_weights_that_are_away_in_company(trainer, more):
     """With weights that two layers share, some that have no gradient, and a loss from the model."""
     for program, freeze in ((LOOP, False), (LANGUAGE_MODEL, False), (LANGUAGE_MODEL, True)):
@@ -309,7 +413,7 @@ def test_weights_that_are_away_in_company(trainer, more):
             program = program.replace("optimizer =", "[p.requires_grad_(p.dim() == 1) for p in model.parameters()]\noptimizer =")
         program = program.replace("result += [p.detach() for p in model.parameters()]", "result += list(model.state_dict().values())")
         plain = trainer.run(program)
-        assert worst(plain, trainer.run(program, remedy("parameter-offload"), remedy(more))) < 1e-6
+        assert worst(plain, trainer.run(program, remedy("parameter-offload"), *map(remedy, more.split()))) < 1e-6
 
 
 WEIGHTS_SEEN = """

@@ -60,7 +60,6 @@ ORDER = (
 
 _OVER_DEVICES = {"zero1", "fsdp2", "model-parallel"}
 _NOT_ON_SHARES = {
-    "micro-batches",
     "autocast-fp16",
     "adafactor",
     "optimizer-8bit",
@@ -120,6 +119,9 @@ def apply(torch, plan, recording):
 def _check_together(ids):
     over = ids & _OVER_DEVICES
     others = set() if over <= {"model-parallel"} else ids & _NOT_ON_SHARES
+    if "fsdp2" in over:
+        # Its devices gather weights in every call: they would have to have equally many parts.
+        others |= ids & {"micro-batches"}
     if len(over) > 1 or others or over and "parameter-offload" in ids:
         named = sorted(over | others | ids & {"parameter-offload"})
         raise CannotApply("plimsoll: these remedies cannot be in one plan: %s" % ", ".join(named))

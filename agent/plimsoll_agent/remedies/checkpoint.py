@@ -27,7 +27,7 @@ def apply(torch, parameters, places, note):
     costs = BlockCosts(torch, places.recording) if parameters.get("measure") else None
 
     def around(module, call, args, kwargs):
-        if not places.is_training(module):
+        if not places.is_training(module, (args, kwargs)):
             return call(*args, **kwargs)
         if module not in prepared:
             prepared.add(module)

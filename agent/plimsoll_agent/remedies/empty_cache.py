@@ -14,7 +14,7 @@ def apply(torch, parameters, places, note):
     was_evaluating = []
 
     def around(module, call, args, kwargs):
-        training = places.is_training(module)
+        training = module.training and places.is_training(module)
         if training and was_evaluating and after == "evaluation":
             was_evaluating.clear()
             empty(torch)

@@ -7,7 +7,9 @@ of optimizer and scheduler for the whole batch, the last, smaller batch included
   with its gradients: gradient accumulation, at no cost but smaller kernels. How the loss averages (over samples,
   over labels that count, or not at all) is found by trying, see `split`;
 - a model that returns outputs keeps them, and runs each part again when backward comes: any loss, also one that
-  compares samples, gives the same gradients; costs one more forward pass.
+  compares samples, gives the same gradients; costs one more forward pass. So does a model that returns its loss once it
+  is in evaluation mode after it was trained: backward may never come, and the script looks at the outputs. And a model on
+  several devices (`zero1`), whose gradients are put together in backward.
 
 The numbers are the same up to rounding, except for dropout, which draws other random numbers, and batch-norm, which
 sees the parts one by one.
@@ -30,7 +32,7 @@ _HALF_SCALE = 1024.0
 
 def apply(torch, parameters, places, note):
     parts = int(parameters.get("parts", 2))
-    ways = weakref.WeakKeyDictionary()
+    ways, were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
 
     def around(module, call, args, kwargs):
         whole = split.batch_size(torch, args, kwargs)
@@ -38,15 +40,29 @@ def apply(torch, parameters, places, note):
             return call(*args, **kwargs)
         if any(t.requires_grad for t in split.tensors_in(torch, (args, kwargs))):
             return call(*args, **kwargs)  # The second half of a chain of models: its inputs are not its own.
+        if module.training and module not in were_trained:
+            were_trained.add(module)
+            _warn_of_batch_norm(torch, module, note)
+        may_be_evaluation = not module.training and module in were_trained
         with without_cache(module, kwargs):
-            way = ways.get(module)
+            known = ways.setdefault(module, {})
+            kind = split.kind_of(torch, args, kwargs, whole)
+            if kind not in known:
+                try:
+                    known[kind] = way_of(torch, "micro-batches", module, call, args, kwargs, whole)
+                except Exception:
+                    if not may_be_evaluation:
+                        raise
+                    known[kind] = None  # Not a batch, a single sample for example: as the script has it.
+                else:
+                    places.recording.write("split", samples=whole, loss=known[kind].has_loss, exact=is_exact(torch, module))
+            way = known[kind]
             if way is None:
-                way = ways[module] = way_of(torch, "micro-batches", module, call, args, kwargs, whole)
-                _warn_of_batch_norm(torch, module, note)
-                places.recording.write("split", samples=whole, loss=way.has_loss, exact=is_exact(torch, module))
+                return call(*args, **kwargs)
             size = -(-whole // parts)
             bounds = [(start, min(start + size, whole)) for start in range(0, whole, size)]
-            run = _accumulated if way.has_loss else _recomputed
+            is_at_once = way.has_loss and not may_be_evaluation and not places.on_shares
+            run = _accumulated if is_at_once else _recomputed
             return run(torch, module, call, args, kwargs, whole, bounds, way)
 
     places.around_call(around)
@@ -73,7 +89,13 @@ def _recomputed(torch, module, call, args, kwargs, whole, bounds, way):
                 **part_kwargs
             )
         )
-    return split.together(torch, outputs, [end - start for start, end in bounds])
+    sizes = [end - start for start, end in bounds]
+    if not way.has_loss:
+        return split.together(torch, outputs, sizes)
+    weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
+    found = [split.loss_in(torch, it) for it in outputs]
+    total = sum(loss * weight for (_, loss), weight in zip(found, weights))
+    return _whole_output(torch, outputs, found[0][0], total, sizes)
 
 
 def _called_inside(call, *args, **kwargs):
@@ -103,7 +125,7 @@ def _accumulated(torch, module, call, args, kwargs, whole, bounds, way):
         del loss
         output = None
     total = _with_gradients(torch).apply(total, _Holder(gradients), *chosen)
-    return _whole_output(torch, kept, key, total, bounds)
+    return _whole_output(torch, kept, key, total, [end - start for start, end in bounds])
 
 
 def _is_half(torch, loss):
@@ -120,10 +142,9 @@ def _detached(torch, output, key):
     return split.rebuilt(torch, output, lambda t: t.detach() if t.dim() and not large else None)
 
 
-def _whole_output(torch, kept, key, total, bounds):
+def _whole_output(torch, kept, key, total, sizes):
     if key is None:
         return total
-    sizes = [end - start for start, end in bounds]
 
     def combined(values):
         if any(it is None for it in values):

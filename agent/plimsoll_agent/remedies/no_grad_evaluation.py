@@ -1,15 +1,46 @@
 """Calls of a model in evaluation mode (`model.eval()`) keep no activations: they run under `no_grad`.
 
 The numbers are the same. Not for scripts that need gradients of a model in evaluation mode (adversarial
-examples, a frozen network inside another loss): there backward fails, and says so.
+examples, a frozen network inside another loss, training in evaluation mode): there backward fails, and says so, or the
+optimizer's step does.
 """
+
+import weakref
+
+from plimsoll_agent.remedies import CannotApply
 
 
 def apply(torch, parameters, places, note):
+    evaluated, trained = weakref.WeakSet(), weakref.WeakSet()
+
     def around(module, call, args, kwargs):
-        if module.training or not torch.is_grad_enabled():
+        if not torch.is_grad_enabled():
             return call(*args, **kwargs)
+        if module.training:
+            trained.add(module)
+            return call(*args, **kwargs)
+        evaluated.add(module)
         with torch.no_grad():
             return call(*args, **kwargs)
 
+    def before_step(optimizer, *_):
+        """What an optimizer steps over was called in training mode since its last step, if it was called at all."""
+        if not evaluated:
+            return
+        stepped = {id(it) for group in optimizer.param_groups for it in group["params"]}
+        with_gradients = {id(it) for module in trained for it in module.parameters()}
+        for seen in (evaluated, trained):
+            for module in list(seen):
+                own = {id(it) for it in module.parameters()} & stepped
+                if own:
+                    seen.discard(module)
+                if own and not own & with_gradients:
+                    raise CannotApply(
+                        "plimsoll: the remedy no-grad-evaluation does not suit this script: it trains %s in evaluation mode; "
+                        "call its train() before training, if that is not on purpose" % type(module).__name__
+                    )
+
     places.around_call(around)
+    from torch.optim import optimizer
+
+    optimizer.register_optimizer_step_pre_hook(before_step)

@@ -26,7 +26,7 @@ def apply(torch, parameters, places, note):
         return kept if device is None else host.fetch(kept, device).expand(size)
 
     def around(module, call, args, kwargs):
-        if not places.is_training(module):
+        if not places.is_training(module, (args, kwargs)):
             return call(*args, **kwargs)
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             return call(*args, **kwargs)

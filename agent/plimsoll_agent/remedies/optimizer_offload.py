@@ -6,6 +6,7 @@ parameter is updated by the optimizer's own code. Not for optimizers that look a
 Parameters: `chunk`, in bytes of parameters that are updated together (64 MiB unless given).
 """
 
+import contextlib
 import functools
 
 from plimsoll_agent.remedies import CannotApply
@@ -13,10 +14,22 @@ from plimsoll_agent.remedies.host import Host
 
 
 def apply(torch, parameters, places, note):
+    away = Away(torch)
+
+    @contextlib.contextmanager
+    def here(optimizer, chunk):
+        away.fetch(optimizer, chunk)
+        yield
+        away.send(optimizer, chunk)
+
+    update_in_chunks(torch, "optimizer-offload", parameters, here)
+
+
+def update_in_chunks(torch, remedy, parameters, here):
+    """Every optimizer steps for some parameters at a time, each time within `here(optimizer, chunk)`."""
     optimizer_class = torch.optim.Optimizer
     hook_step = optimizer_class.profile_hook_step
     most = parameters.get("chunk", 64 << 20)
-    away = Away(torch)
 
     def in_chunks(step):
         """The bare `step` of a class, so that what PyTorch hooks to a step is called once."""
@@ -24,18 +37,17 @@ def apply(torch, parameters, places, note):
         @functools.wraps(step)
         def stepped(optimizer, closure=None):
             if isinstance(optimizer, torch.optim.LBFGS):
-                raise CannotApply("plimsoll: the remedy optimizer-offload does not suit L-BFGS, whose state is one whole")
+                raise CannotApply("plimsoll: the remedy %s does not suit L-BFGS, whose state is one whole" % remedy)
             loss = None
             if closure is not None:
                 with torch.enable_grad():
                     loss = closure()
             groups = optimizer.param_groups
             try:
-                for group, chunk in chunks(groups, most):
-                    away.fetch(optimizer, chunk)
+                for group, chunk in _chunks(groups, most):
                     optimizer.param_groups = [dict(group, params=chunk)]
-                    step(optimizer)
-                    away.send(optimizer, chunk)
+                    with here(optimizer, chunk):
+                        step(optimizer)
             finally:
                 optimizer.param_groups = groups
             return loss
@@ -45,7 +57,7 @@ def apply(torch, parameters, places, note):
     optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(in_chunks(step)))
 
 
-def chunks(groups, most):
+def _chunks(groups, most):
     """`(group, parameters)` whose parameters are about `most` bytes, in order."""
     for group in groups:
         chunk, size = [], 0

@@ -14,13 +14,12 @@ import weakref
 from plimsoll_agent.remedies import CannotApply, split
 from plimsoll_agent.remedies.blocks import blocks_of
 from plimsoll_agent.remedies.host import Host
-from plimsoll_agent.remedies.optimizer_offload import chunks
+from plimsoll_agent.remedies.optimizer_offload import update_in_chunks
 
 
 def apply(torch, parameters, places, note):
     away = Away(torch)
     prepared = weakref.WeakSet()
-    most = parameters.get("chunk", 64 << 20)
 
     def around(module, call, args, kwargs):
         if places.is_training(module) and module not in prepared:
@@ -37,7 +36,14 @@ def apply(torch, parameters, places, note):
         return call(*args, **kwargs)
 
     places.around_call(around)
-    _update_in_chunks(torch, away, most)
+
+    @contextlib.contextmanager
+    def here(optimizer, chunk):
+        came = away.fetch(chunk)
+        yield
+        away.send(came)
+
+    update_in_chunks(torch, "parameter-offload", parameters, here)
     _save_and_load(torch, away)
 
 
@@ -195,37 +201,6 @@ class Away:
         for kept in self._in_backward:
             self.send(kept.parameters)
         self._in_backward.clear()
-
-
-def _update_in_chunks(torch, away, most):
-    optimizer_class = torch.optim.Optimizer
-    hook_step = optimizer_class.profile_hook_step
-
-    def in_chunks(step):
-        """The bare `step` of a class, so that what PyTorch hooks to a step is called once."""
-
-        @functools.wraps(step)
-        def stepped(optimizer, closure=None):
-            if isinstance(optimizer, torch.optim.LBFGS):
-                raise CannotApply("plimsoll: the remedy parameter-offload does not suit L-BFGS, whose state is one whole")
-            loss = None
-            if closure is not None:
-                with torch.enable_grad():
-                    loss = closure()
-            groups = optimizer.param_groups
-            try:
-                for group, chunk in chunks(groups, most):
-                    here = away.fetch(chunk)
-                    optimizer.param_groups = [dict(group, params=chunk)]
-                    step(optimizer)
-                    away.send(here)
-            finally:
-                optimizer.param_groups = groups
-            return loss
-
-        return stepped
-
-    optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(in_chunks(step)))
 
 
 def _save_and_load(torch, away):

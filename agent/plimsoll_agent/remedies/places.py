@@ -8,6 +8,8 @@ import functools
 import threading
 import weakref
 
+from plimsoll_agent.remedies import split
+
 
 class Places:
     """Collects what remedies want to do, and then takes PyTorch's places once."""
@@ -15,13 +17,14 @@ class Places:
     def __init__(self, torch, recording):
         self._torch = torch
         self.recording = recording
+        self.on_shares = False  # Several processes; gradients become whole in backward only.
         self._around_calls = []
         self._before_backward = []
         self._around_backwards = []
         self._after_last_backward = []
         self._wrapper = self._original = None
         self._thread = threading.local()
-        self._trainable = weakref.WeakKeyDictionary()
+        self._trained = weakref.WeakKeyDictionary()
 
     def around_call(self, function):
         """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost
@@ -53,28 +56,34 @@ class Places:
             for name in ("backward", "grad"):
                 setattr(autograd, name, self._after_hooks(getattr(autograd, name)))
 
-    def is_training(self, module):
-        """Whether gradients of this call's module will be wanted."""
-        return self._torch.is_grad_enabled() and module.training and self._has_parameters(module, trainable=True)
+    def is_training(self, module, inputs=()):
+        """Whether gradients of this call's module, or of what goes through it to `inputs`, may be wanted.
 
-    def _has_parameters(self, module, trainable):
-        known = self._trainable.get(module)
-        if known is None or not all(known):
-            # Parameters may come or be unfrozen later: only a yes is remembered.
-            parameters = list(module.parameters())
-            known = bool(parameters), any(p.requires_grad for p in parameters)
-            self._trainable[module] = known
-        return known[1] if trainable else known[0]
+        Its mode does not say so: people forget `model.train()`, and train in evaluation mode on purpose. An evaluation
+        without `no_grad` therefore counts as training, whose backward never comes.
+        """
+        if not self._torch.is_grad_enabled():
+            return False
+        return self._is_trainable(module) or any(it.requires_grad for it in split.tensors_in(self._torch, inputs))
+
+    def _is_trainable(self, module):
+        # Parameters may be frozen and unfrozen: only one that is trained is remembered.
+        parameter = self._trained.get(module, _nothing)()
+        if parameter is None or not parameter.requires_grad:
+            parameter = next((it for it in module.parameters() if it.requires_grad), None)
+            if parameter is not None:
+                self._trained[module] = weakref.ref(parameter)
+        return parameter is not None
 
     def _wrap_call(self):
         module_class, thread = self._torch.nn.Module, self._thread
-        original, around, has_parameters = module_class.__call__, self._around_calls, self._has_parameters
+        original, around = module_class.__call__, self._around_calls
         graph_task = self._torch._C._current_graph_task_id
 
         @functools.wraps(original)
         def __call__(self, *args, **kwargs):
             # During backward, in whatever thread, a call is a part of a model that runs again.
-            if getattr(thread, "inside", False) or graph_task() != -1 or not has_parameters(self, trainable=False):
+            if getattr(thread, "inside", False) or graph_task() != -1 or next(self.parameters(), None) is None:
                 return original(self, *args, **kwargs)
 
             def call(*args, **kwargs):
@@ -131,6 +140,10 @@ class Places:
             return run(*args, **kwargs)
 
         return wrapped
+
+
+def _nothing():
+    return None
 
 
 def _starred(call):

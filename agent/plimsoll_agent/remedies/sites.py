@@ -10,7 +10,7 @@ import functools
 import sys
 
 from plimsoll_agent import frames
-from plimsoll_agent.remedies import attention, channels_last, inplace_activations, optimizer_8bit
+from plimsoll_agent.remedies import attention, channels_last, inplace_activations, optimizer_8bit, split
 
 SOME_MODELS = {"attention": attention, "channels-last": channels_last, "inplace-activations": inplace_activations}
 """Remedies that not every model has a use for."""
@@ -35,8 +35,11 @@ def apply(torch, places, recording):
     optimizer_class.zero_grad = zeroed
 
     def around_call(module, call, args, kwargs):
-        sites.called(module, places.is_training(module))
-        return call(*args, **kwargs)
+        is_training = places.is_training(module)
+        result = call(*args, **kwargs)
+        if is_training:
+            sites.called(module, result)
+        return result
 
     def around_backward(run, tensors, grad_tensors):
         sites.saw("backward", "backward")
@@ -113,13 +116,27 @@ class Sites:
             if isinstance(model, self._torch.nn.Module):
                 site.update(model=text, root=model)
 
-    def called(self, module, training):
-        """An outermost call of a model."""
-        evaluating = not module.training and self._torch.is_grad_enabled()
-        if not training and not evaluating:
+    def called(self, module, result):
+        """An outermost call of a model, with gradients. In evaluation mode it is an evaluation until backward comes."""
+        frame = self.saw("call" if module.training else "evaluation", None)
+        if frame is None:
             return
-        frame = self.saw("call" if training else "evaluation", None)
-        if training and self._root is None and frame is not None:
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if module.training:
+            self._trains(module)
+            return
+
+        def is_training(gradient):
+            if self._seen.pop(("evaluation", file, line), None) is not None:
+                self._seen["call", file, line] = {"name": None}
+                self._trains(module)
+
+        for it in split.tensors_in(self._torch, result):
+            if it.requires_grad:
+                it.register_hook(is_training)
+
+    def _trains(self, module):
+        if self._root is None:
             self._root = module
 
     def stepped(self):

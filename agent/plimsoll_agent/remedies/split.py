@@ -43,6 +43,11 @@ def batch_size(torch, args, kwargs):
     return max(set(sizes), key=lambda it: (sizes.count(it), -sizes.index(it))) if sizes else None
 
 
+def kind_of(torch, args, kwargs, whole):
+    """What kind of call it is: of each tensor how many dimensions it has, and whether it is batched."""
+    return tuple((t.dim(), t.dim() >= 1 and t.size(0) == whole) for t in tensors_in(torch, (args, kwargs)))
+
+
 def part_of(torch, args, kwargs, whole, start, end):
     """Samples `start..end` of every batched input; the others as they are."""
 

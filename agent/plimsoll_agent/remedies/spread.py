@@ -76,7 +76,8 @@ class Spread:
         self.torch, self.remedy, self.note = torch, remedy, note
         self.rank, self.world, self._address = place
         self._places = places
-        self._ways = weakref.WeakKeyDictionary()
+        places.on_shares = True
+        self._ways, self._were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
         self._spread = weakref.WeakKeyDictionary()
         self._mine = set()
         self._instead = {}
@@ -131,7 +132,7 @@ class Spread:
         dist = self.torch.distributed
         # With an error the others may be in the middle of something, which NCCL would wait for.
         has_failed = hasattr(sys, "last_value") and self.torch.cuda.is_initialized()
-        if dist.is_initialized() and not has_failed and not phantom.is_here():
+        if dist.is_initialized() and not has_failed:
             dist.destroy_process_group()
 
     def same_from_the_start(self, module):
@@ -172,12 +173,26 @@ class Spread:
         whole = split.batch_size(torch, args, kwargs)
         if whole is None or whole < self.world:
             return call(*args, **kwargs)  # The same everywhere, and so are its gradients.
+        if module.training and module not in self._were_trained:
+            self._were_trained.add(module)
+            self._say(module)
+        # Without `no_grad`: then the script looks at what comes out, all of it.
+        may_be_evaluation = not module.training and module in self._were_trained
         with without_cache(module, kwargs):
-            way = self._ways.get(module)
+            known, kind = self._ways.setdefault(module, {}), split.kind_of(torch, args, kwargs, whole)
+            if kind not in known:
+                try:
+                    known[kind] = way_of(torch, self.remedy, module, call, args, kwargs, whole)
+                except Exception:
+                    if not may_be_evaluation:
+                        raise
+                    known[kind] = None  # Not a batch: the same everywhere.
+                else:
+                    exact = is_exact(torch, module)
+                    self._places.recording.write("split", samples=whole, loss=known[kind].has_loss, exact=exact)
+            way = known[kind]
             if way is None:
-                way = self._ways[module] = way_of(torch, self.remedy, module, call, args, kwargs, whole)
-                self._places.recording.write("split", samples=whole, loss=way.has_loss, exact=is_exact(torch, module))
-                self._say(module)
+                return call(*args, **kwargs)
             self._n_calls += 1
             if self._n_calls & (self._n_calls - 1) == 0:
                 self._compare(args, kwargs)
@@ -187,7 +202,7 @@ class Spread:
                 output = call(*part_args, **part_kwargs)
             if not way.has_loss:
                 return split.rebuilt(torch, output, lambda it: self._gathered(it, whole))
-            return self._with_whole_loss(output, way.weights(kwargs, whole, start, end), whole)
+            return self._with_whole_loss(output, way.weights(kwargs, whole, start, end), whole, may_be_evaluation)
 
     def _part(self, value, whole):
         def cut(tensor):
@@ -208,7 +223,7 @@ class Spread:
             )
         return self._together(tensor, whole)
 
-    def _with_whole_loss(self, output, weight, whole):
+    def _with_whole_loss(self, output, weight, whole, keeps_all):
         torch = self.torch
         key, loss = split.loss_in(torch, output)
         total = self._added(loss * weight)
@@ -219,7 +234,7 @@ class Spread:
 
         def whole_of(tensor):
             is_batched = tensor.dim() and tensor.size(0) == end - start
-            return self._together(tensor.detach(), whole) if is_batched and not large else None
+            return self._together(tensor.detach(), whole) if is_batched and (keeps_all or not large) else None
 
         if isinstance(output, dict):
             result = {k: total if k == key else split.rebuilt(torch, v, whole_of) for k, v in output.items()}

@@ -1,7 +1,7 @@
 //! `--assume`: what the phantom answers when a program asks how many of values that nobody computed
 //! are what it looks for, or whether gradients that nobody computed overflowed.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 /// Something assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,19 @@ impl Assumption {
                 format!("assumed_{operation}_millionths = {millionths}\n")
             }
             Assumption::Overflows(steps) => format!("assumed_overflows = {steps}\n"),
+        }
+    }
+}
+
+impl fmt::Display for Assumption {
+    /// As the user writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Assumption::Share { operation, millionths } => {
+                let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
+                write!(f, "{operation}={whole}.{rest:06}")
+            }
+            Assumption::Overflows(steps) => write!(f, "{OVERFLOW}={steps}"),
         }
     }
 }
@@ -85,6 +98,9 @@ mod tests {
         assert_eq!(unique.conf_line(), "assumed_unique_millionths = 250000\n");
         let overflow: Assumption = "overflow=3".parse().unwrap();
         assert_eq!(overflow.conf_line(), "assumed_overflows = 3\n");
+        for it in [unique, overflow] {
+            assert_eq!(it.to_string().parse(), Ok(it));
+        }
     }
 
     #[test]

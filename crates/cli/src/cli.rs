@@ -217,6 +217,16 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "N|longest")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
+    /// Run the script with the plan to its end before the plan is proposed, instead of until memory is steady: what
+    /// comes late, a validation for example, is then seen to fit, too.
+    #[arg(long, conflicts_with = "find_max")]
+    pub(crate) until_exit: bool,
+
+    /// What an operation finds in values that no kernel computes, as `predict --assume` takes it: `nonzero=0.1`,
+    /// `unique=0.1`, `overflow=1`.
+    #[arg(long, value_name = "WHAT=HOW-MUCH")]
+    pub(crate) assume: Vec<Assumption>,
+
     /// Only these remedies may be used.
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',')]
     pub(crate) allow: Vec<String>,
@@ -256,6 +266,7 @@ Examples:
   plimsoll fit --budget 20GiB --keep-numerics -- python train.py
   plimsoll fit --gpu rtx4090 --worst-seq 2048 -- python train.py
   plimsoll fit --gpu a100-40g --forbid autocast,offload -- python train.py
+  plimsoll fit --gpu rtx4090 --until-exit -- python train.py --epochs 1
   plimsoll fit --gpu rtx4090 --gpus 2 -- python train.py           a script of one process on two devices
   plimsoll fit --find-max batch=1..2048 --gpu rtx4090 -- python train.py --batch-size {batch}
   plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- python t.py -b {batch} -s {seq}
@@ -279,6 +290,18 @@ pub(crate) struct RunArgs {
     /// The card that --fit imitates, where the catalogue does not know the device.
     #[arg(long, value_name = "CARD|FILE.toml", requires = "fit")]
     pub(crate) gpu: Option<String>,
+
+    /// --fit judges the script by batches of this sequence length, or by the longest that the data loader shows.
+    #[arg(long, value_name = "N|longest", requires = "fit")]
+    pub(crate) worst_seq: Option<WorstSequence>,
+
+    /// What --fit takes for granted, as `predict --assume` takes it.
+    #[arg(long, value_name = "WHAT=HOW-MUCH", requires = "fit")]
+    pub(crate) assume: Vec<Assumption>,
+
+    /// --fit runs the script to its end on the phantom before it proposes a plan.
+    #[arg(long, requires = "fit")]
+    pub(crate) until_exit: bool,
 
     /// Only these remedies may be used by --fit.
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',', requires = "fit")]

@@ -221,7 +221,7 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
     }
     if code != 0 {
         return format!(
-            "the command exited with code {code} before it imported torch; its own message is above"
+            "the command exited with code {code} before it imported torch; what it printed says why"
         );
     }
     "no process of the command imported torch where plimsoll could see it; give the command that trains, and \

@@ -13,6 +13,7 @@ use plimsoll_core::{
 };
 
 use crate::{
+    assumption::Assumption,
     cache::{Cache, bundle::Bundle, session::Session},
     cli::GhostWeights,
     commands::predict,
@@ -36,6 +37,8 @@ const UNLIKE: u32 = 3;
 /// Where trials are made.
 pub(crate) struct Trials {
     card: Card,
+    /// What the user assumes, as the phantom is told.
+    assumed: String,
     cache: Cache,
     bundle: Bundle,
     // In this order: the nursery ends before the signals are let go.
@@ -103,12 +106,25 @@ impl Trial {
 }
 
 impl Trials {
-    pub(crate) fn new(card: Card) -> anyhow::Result<Trials> {
+    pub(crate) fn new(card: Card, assumed: &[Assumption]) -> anyhow::Result<Trials> {
+        let assumed = assumed.iter().map(|it| it.conf_line()).collect();
         let cache = Cache::open()?;
         let bundle = Bundle::unpack(&cache)?;
         let signals = Signals::hold().context("cannot hold signals")?;
-        let (nursery, may_nurse, may_ghost, n_unlike, n_runs) = (None, true, None, 0, 0);
-        Ok(Trials { card, cache, bundle, nursery, signals, may_nurse, may_ghost, n_unlike, n_runs })
+        let (may_nurse, may_ghost, n_unlike, n_runs) = (true, None, 0, 0);
+        let nursery = None;
+        Ok(Trials {
+            card,
+            assumed,
+            cache,
+            bundle,
+            nursery,
+            signals,
+            may_nurse,
+            may_ghost,
+            n_unlike,
+            n_runs,
+        })
     }
 
     /// What every run has: the card.
@@ -124,6 +140,10 @@ impl Trials {
         stop: Stop,
     ) -> anyhow::Result<Trial> {
         let command = ScriptCommand::resolve(words)?;
+        let script = command.is_python().then(|| command.python_words().1).flatten();
+        if let Some(script) = script.filter(|it| !it.exists()) {
+            anyhow::bail!("{}", launch::no_such_script(script));
+        }
         self.n_runs += 1;
         let needs_own_process = settings.iter().any(|(name, value)| {
             // Which allocator it is, is decided while torch is imported; the rest can be told later.
@@ -163,11 +183,12 @@ impl Trials {
         stop: Stop,
         ghosts: bool,
     ) -> anyhow::Result<Option<Trial>> {
+        let conf = self.conf();
         let Some(kept) = self.nursery.as_mut().filter(|it| serves(it, command)) else {
             return Ok(None);
         };
         let session = Session::create(&self.cache)?;
-        session.configure(&self.card.phantom_conf(1))?;
+        session.configure(&conf)?;
         let arguments = command.script_arguments().1;
         let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
         let mut settings = settings.to_vec();
@@ -182,18 +203,26 @@ impl Trials {
         Ok(None)
     }
 
-    /// Runs `words` once on another card, as a process of its own.
+    /// Runs `words` once on another card, as a process of its own; the phantom is told `more`.
     pub(crate) fn run_on(
         &mut self,
         card: &Card,
         words: &[OsString],
         settings: &[Setting],
+        stop: Stop,
+        more: &str,
     ) -> anyhow::Result<Trial> {
         self.n_runs += 1;
         let usual = std::mem::replace(&mut self.card, card.clone());
-        let res = self.run_alone(&ScriptCommand::resolve(words)?, settings, Stop::Steady);
-        self.card = usual;
+        let assumed = self.assumed.clone();
+        self.assumed.push_str(more);
+        let res = self.run_alone(&ScriptCommand::resolve(words)?, settings, stop);
+        (self.card, self.assumed) = (usual, assumed);
         res
+    }
+
+    fn conf(&self) -> String {
+        self.card.phantom_conf(1) + &self.assumed
     }
 
     /// Runs `command` as a process of its own.
@@ -204,8 +233,8 @@ impl Trials {
         stop: Stop,
     ) -> anyhow::Result<Trial> {
         let session = Session::create(&self.cache)?;
-        session.configure(&self.card.phantom_conf(1))?;
-        let output = ScriptOutput::Nowhere;
+        session.configure(&self.conf())?;
+        let output = ScriptOutput::InSession;
         let (bundle, device) = (&self.bundle, Device::Phantom);
         let launch = Launch {
             command,
@@ -227,7 +256,7 @@ impl Trials {
 
     fn start(&self, command: &ScriptCommand) -> io::Result<Option<Kept>> {
         let Ok(session) = Session::create(&self.cache) else { return Ok(None) };
-        if session.configure(&self.card.phantom_conf(1)).is_err() {
+        if session.configure(&self.conf()).is_err() {
             return Ok(None);
         }
         let nursery = Nursery::start(command, &self.bundle, &session, &self.signals)?;
@@ -241,7 +270,14 @@ impl Trials {
         let facts = RunFacts { exit: predict::exit(ended), seconds: ended.seconds, max: None };
         let prediction = prediction::predict(&recordings, &self.card, facts);
         let ran = prediction.outcome != Outcome::OutOfMemory;
-        let failure = diagnosis::diagnose(command, ended, &recordings).or_else(|| {
+        let raised =
+            |it: &Recording| it.notes.end.as_ref().is_some_and(|it| it.exception.is_some());
+        let says_why = || recordings.iter().any(raised) || ended.interrupted.is_some();
+        let failure = diagnosis::diagnose(command, ended, &recordings).map(|why| {
+            let words = if says_why() { None } else { session.last_words() };
+            words.map_or_else(|| why.clone(), |it| format!("{why}; its last words: {it}"))
+        });
+        let failure = failure.or_else(|| {
             let nothing = ran && prediction.steps_seen == 0;
             nothing.then(|| "it ended without a training step".to_owned())
         });

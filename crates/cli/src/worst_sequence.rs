@@ -1,6 +1,6 @@
 //! `--worst-seq`: the sequence length of the worst batch, by which a run is judged.
 
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 
 use crate::{launch::Setting, trials::Trial};
 
@@ -16,11 +16,17 @@ pub(crate) enum WorstSequence {
 impl WorstSequence {
     /// As the agent reads it.
     pub(crate) fn setting(self) -> Setting {
-        let text = match self {
-            WorstSequence::Of(length) => length.to_string(),
-            WorstSequence::Longest => "longest".to_owned(),
-        };
-        ("PLIMSOLL_WORST_SEQ", text.into())
+        ("PLIMSOLL_WORST_SEQ", self.to_string().into())
+    }
+}
+
+impl fmt::Display for WorstSequence {
+    /// As the user writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorstSequence::Of(length) => length.fmt(f),
+            WorstSequence::Longest => f.write_str("longest"),
+        }
     }
 }
 

@@ -19,6 +19,9 @@ const LOCK: &str = "lock";
 /// A folder younger than this may be one whose lock is about to be taken.
 const SETTLED: Duration = Duration::from_secs(600);
 
+/// So much of a script's output is looked at, in bytes.
+const LAST_WORDS: usize = 1000;
+
 /// What one process left in its session folder, as bytes.
 #[derive(Debug)]
 pub(crate) struct ProcessFolder {
@@ -72,6 +75,19 @@ impl Session {
 
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// What a script prints that nobody is to see now.
+    pub(crate) fn output(&self) -> PathBuf {
+        self.path().join("output.txt")
+    }
+
+    /// The last line of that, which says why a script that ended itself did so.
+    pub(crate) fn last_words(&self) -> Option<String> {
+        let text = fs::read(self.output()).ok()?;
+        let end = &text[text.len().saturating_sub(LAST_WORDS)..];
+        let text = String::from_utf8_lossy(end);
+        Some(text.lines().rev().map(str::trim).find(|it| !it.is_empty())?.to_owned())
     }
 
     /// The folders `process-<pid>` that the run has left so far.

@@ -178,7 +178,7 @@ fn phantom_conf(args: &PredictArgs, card: &Card, ranks: Ranks) -> String {
 }
 
 /// How the phantom is told to show the other end; nothing if the user said which end it is.
-fn other_setting(end: OtherEnd, assumed: &[Assumption]) -> Option<&'static str> {
+pub(crate) fn other_setting(end: OtherEnd, assumed: &[Assumption]) -> Option<&'static str> {
     match end {
         OtherEnd::Late => Some("order = late\n"),
         OtherEnd::Overflow => {

@@ -78,8 +78,10 @@ pub(crate) enum ScriptOutput {
     Inherited,
     /// To standard error, because our own output is for a machine.
     ToStderr,
-    /// Nowhere, both of them: our own check of an environment, and one of many runs.
+    /// Nowhere, both of them: our own check of an environment.
     Nowhere,
+    /// Into a file of the session, both of them: one of many runs.
+    InSession,
 }
 
 /// How the command ended.
@@ -202,6 +204,10 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
         }
         ScriptOutput::Nowhere => {
             process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        }
+        ScriptOutput::InSession => {
+            let file = fs::OpenOptions::new().create(true).append(true).open(session.output())?;
+            process.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         }
     }
     let mask = signals.before();

@@ -125,7 +125,7 @@ impl Nursery {
             "session": text(order.session.path().as_os_str()),
             "arguments": arguments,
             "environment": variables.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-            "log": text(order.session.path().join("output.txt").as_os_str()),
+            "log": text(order.session.output().as_os_str()),
         });
         if writeln!(self.orders, "{line}").is_err() {
             return Ok(None);

@@ -44,6 +44,39 @@ pub struct Proposal {
     pub seconds: f64,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
+    /// What the last run of what is proposed went through.
+    pub seen: Seen,
+}
+
+/// How much of a script a run went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Training steps.
+    pub steps: u32,
+    /// The model was called in evaluation mode or without gradients.
+    pub evaluation: bool,
+    /// It ran to its end.
+    pub until_exit: bool,
+}
+
+impl Seen {
+    /// For people: what was not seen, above all.
+    fn shown(self) -> String {
+        let steps = match self.steps {
+            1 => "1 training step".to_owned(),
+            n => format!("{n} training steps"),
+        };
+        match self {
+            Seen { until_exit: true, .. } => format!("seen to its end: {steps}"),
+            Seen { evaluation: true, .. } => format!(
+                "seen: {steps} and an evaluation; what comes later is not, --until-exit runs the script to its end"
+            ),
+            Seen { .. } => format!(
+                "seen: {steps} and no evaluation; a validation or larger batches that come later are not, --until-exit \
+                 runs the script to its end"
+            ),
+        }
+    }
 }
 
 /// One plan that was run.
@@ -81,16 +114,26 @@ pub fn text(it: &Proposal) -> String {
         let _ = writeln!(
             res,
             "FITS as it is: needs {} of {limit} {what} ({card}), {spare} to spare\n\
-             no plan is needed; for the largest batch, see --find-max\n\n\
+             no plan is needed; for the largest batch, see --find-max\n{}\n\n\
              To have its first step on the GPU compared with this run:\n    {}",
-            as_it_is.needs, it.run_line,
+            as_it_is.needs,
+            it.seen.shown(),
+            it.run_line,
         );
         advice(&mut res, &it.advice);
         return res;
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
     let Some(best) = it.plans.first() else {
-        let _ = writeln!(res, "DOES NOT FIT with any combination of remedies that was tried");
+        let _ = writeln!(
+            res,
+            "{}",
+            if it.interrupted {
+                "INTERRUPTED before anything that fits was found"
+            } else {
+                "DOES NOT FIT with any combination of remedies that was tried"
+            }
+        );
         if let Some(row) = &it.closest {
             let _ = writeln!(res, "nearest: {} needs {}", row.plan.shown(), row.needs);
         }
@@ -117,6 +160,7 @@ pub fn text(it: &Proposal) -> String {
             row.plan.shown()
         );
     }
+    let _ = writeln!(res, "\n{}", it.seen.shown());
     let _ = writeln!(res, "\nThe first one, without touching the script:\n    {}", it.run_line);
     if !it.change.diff.is_empty() {
         let _ = writeln!(res, "\nOr in the script ({}):", it.patch_line);
@@ -201,10 +245,11 @@ pub fn json(it: &Proposal) -> String {
             "time_factor_range": row.time.map(|it| [it.low, it.high]),
         })
     };
-    let outcome = match (it.fits_as_it_is, it.plans.is_empty()) {
-        (true, _) => "fits",
-        (false, false) => "fits_with_plan",
-        (false, true) => "does_not_fit",
+    let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
+        (true, ..) => "fits",
+        (false, false, _) => "fits_with_plan",
+        (false, true, true) => "interrupted",
+        (false, true, false) => "does_not_fit",
     };
     let res = json!({
         "version": VERSION,
@@ -220,6 +265,7 @@ pub fn json(it: &Proposal) -> String {
         "runs": it.runs,
         "seconds": it.seconds,
         "interrupted": it.interrupted,
+        "seen": { "steps": it.seen.steps, "evaluation": it.seen.evaluation, "until_exit": it.seen.until_exit },
     });
     format!("{res:#}\n")
 }

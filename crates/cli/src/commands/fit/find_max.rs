@@ -46,7 +46,7 @@ pub(super) fn run(
     let mut settings = trials::limit_reserved(args.limit_reserved);
     settings.extend(args.worst_seq.map(WorstSequence::setting));
     let started = Instant::now();
-    let mut trials = Trials::new(card)?;
+    let mut trials = Trials::new(card, &args.assume)?;
     let mut search = Largest::new(range.lowest, range.highest, range.step, most);
     let mut runs: Vec<Run> = Vec::new();
     let mut interrupted = false;

@@ -6,6 +6,7 @@ mod find_max;
 mod free;
 mod ladder;
 mod plans;
+mod proof;
 mod ranking;
 mod template;
 mod tuning;

@@ -11,9 +11,9 @@ use std::{
 use plimsoll_core::{
     cards::Card,
     plan::{self, CATALOGUE, Change, Numbers, Offer, Plan, Remedy, Sites, Sources, Value, find},
-    prediction::{Peaks, Prediction},
+    prediction::Prediction,
     units::Bytes,
-    views::plan::{self as view, Proposal},
+    views::plan::{self as view, Proposal, Seen},
 };
 
 use super::{
@@ -28,7 +28,7 @@ use crate::{
     exit::Exit,
     launch::{Setting, Stop},
     sink::Sink,
-    trials::{self, Trial, Trials},
+    trials::{Trial, Trials},
     worst_sequence,
 };
 
@@ -38,10 +38,6 @@ const ROOMY: Bytes = Bytes::gib(512);
 const MOST_PARTS: u64 = 64;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
-/// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
-const REPEATS: u32 = 2;
-/// Of so many devices each is looked at, of more the first ones.
-const MOST_RANKS: u32 = 8;
 
 pub(super) fn run(
     args: &FitArgs,
@@ -60,7 +56,7 @@ pub(super) fn run(
     let (what, most) = limit(args, &card);
     let words = template.words();
     let started = Instant::now();
-    let trials = Trials::new(card.clone().with_total(ROOMY))?;
+    let trials = Trials::new(card.clone().with_total(ROOMY), &args.assume)?;
     let mut search = Search {
         args,
         words: &words,
@@ -75,9 +71,16 @@ pub(super) fn run(
         plain_needs: Bytes::ZERO,
         interrupted: false,
     };
-    let (plain, failure) = search.plain()?;
+    let (mut plain, failure) = search.plain()?;
     if let Some(why) = failure {
         anyhow::bail!("{why}");
+    }
+    let mut seen = Seen { steps: plain.prediction.steps_seen, ..Seen::default() };
+    if plain.fits && !search.interrupted {
+        // One that does not get through on the card itself needs a plan, too.
+        let proven = search.proves(&card, &mut plain)?;
+        plain.fits = proven.is_some();
+        seen = proven.unwrap_or(seen);
     }
     let mut found = Vec::new();
     if !plain.fits {
@@ -85,8 +88,9 @@ pub(super) fn run(
         search.estimate_time(&card, &mut found)?;
         found.sort_by_key(Candidate::rank);
         // The proof, on the card itself: it is the last run, and the limit is the very one.
-        while let Some(best) = found.first_mut() {
-            if search.interrupted || search.proves(&card, best)? {
+        while let (false, Some(best)) = (search.interrupted, found.first_mut()) {
+            if let Some(it) = search.proves(&card, best)? {
+                seen = it;
                 break;
             }
             found.remove(0);
@@ -111,6 +115,7 @@ pub(super) fn run(
         runs: search.trials.n_runs,
         seconds: started.elapsed().as_secs_f64(),
         interrupted: search.interrupted,
+        seen,
     };
     // A script that fits has a plan, too: without remedies, and with the first step to compare the real one with.
     if let Some(best) = found.first().or(Some(&plain).filter(|it| it.fits)) {
@@ -157,7 +162,7 @@ fn row(it: &Candidate) -> view::Row {
 
 pub(super) struct Search<'a> {
     pub(super) args: &'a FitArgs,
-    words: &'a [OsString],
+    pub(super) words: &'a [OsString],
     pub(super) trials: Trials,
     pub(super) most: Bytes,
     /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
@@ -221,7 +226,9 @@ impl Search<'_> {
             remedies.extend(stronger.iter().map(|id| Remedy::plain(id)));
             if let Some(it) = self.strong_enough(&Plan::of(remedies))? {
                 let mut it = self.weakest(it)?;
-                if self.fits_again(&mut it)? {
+                // Two rungs may end at the same one, without what neither needs.
+                let is_new = !found.iter().any(|other| other.plan == it.plan);
+                if is_new && self.fits_again(&mut it)? {
                     found.push(it);
                 }
             }
@@ -417,51 +424,6 @@ impl Search<'_> {
             it.time = ranking::time(&plain, &changed, card);
         }
         Ok(())
-    }
-
-    /// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took.
-    fn fits_again(&mut self, it: &mut Candidate) -> anyhow::Result<bool> {
-        let Peaks { device, reserved, .. } = it.prediction.peak;
-        let beside = device.saturating_sub(reserved);
-        let limit = match self.args.limit_reserved {
-            Some(limit) => limit,
-            None => self.most.saturating_sub(beside),
-        };
-        // Of several devices the first has the largest share of most things, and each of some.
-        let gpus = it.plan.gpus().unwrap_or(1);
-        for rank in (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(|it| it % gpus) {
-            let mut settings = trials::limit_reserved(Some(limit));
-            settings.push(("PLIMSOLL_RANK", rank.to_string().into()));
-            let trial = self.trial(&it.plan, Stop::Steady, &settings)?;
-            if self.interrupted {
-                return Ok(it.fits);
-            }
-            if !self.takes_in(it, trial) {
-                return Ok(false);
-            }
-        }
-        Ok(it.fits)
-    }
-
-    /// Runs the plan on the card itself, in a process of its own.
-    fn proves(&mut self, card: &Card, it: &mut Candidate) -> anyhow::Result<bool> {
-        let mut settings = self.settings(&it.plan);
-        settings.extend(trials::limit_reserved(self.args.limit_reserved));
-        let trial = self.trials.run_on(card, self.words, &settings)?;
-        self.interrupted |= trial.interrupted.is_some();
-        Ok(self.interrupted || self.takes_in(it, trial))
-    }
-
-    /// One more run of a candidate; false if it did not get through.
-    fn takes_in(&self, it: &mut Candidate, trial: Trial) -> bool {
-        if !trial.fits() {
-            return false;
-        }
-        let needs = self.needs(&trial.prediction);
-        if it.needs < needs {
-            (it.prediction, it.needs, it.fits) = (trial.prediction, needs, needs <= self.most);
-        }
-        it.fits
     }
 
     /// What a person would change in the script for `plan`.

@@ -66,6 +66,11 @@ fn options(args: &RunArgs) -> Vec<String> {
     if args.keep_numerics {
         res.push("--keep-numerics".to_owned());
     }
+    if args.until_exit {
+        res.push("--until-exit".to_owned());
+    }
+    res.extend(args.worst_seq.map(|it| format!("--worst-seq={it}")));
+    res.extend(args.assume.iter().map(|it| format!("--assume={it}")));
     res
 }
 
