@@ -26,6 +26,7 @@ mod copy;
 mod counts;
 mod cubin;
 mod dnn;
+mod draws;
 mod driver;
 mod elements;
 mod fatbin;
