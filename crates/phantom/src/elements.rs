@@ -60,6 +60,11 @@ impl Kernel {
         Some(Kernel { action, form, kind, casts, strided })
     }
 
+    /// Whether it is "or" of truth values.
+    pub fn is_either(self) -> bool {
+        matches!(self.action, Action::Or | Action::LogicalOr) && self.kind == Type::Bool
+    }
+
     /// The types of what it computes with, result first, before any casts.
     fn types(self) -> ([Type; MOST_TENSORS], usize) {
         let kind = self.kind;
@@ -173,6 +178,11 @@ impl Kernel {
     ) -> Option<Vec<Effect>> {
         let places = places.with_widths(types);
         let last = places.of(count.checked_sub(1)?)?;
+        // SAFETY: the caller's.
+        let scalars = unsafe { self.functor(places.functor) };
+        if let Some(holds) = self.of_itself(&places, scalars.0) {
+            return Some(vec![Effect::Known(places.addresses[0], vec![u8::from(holds); count])]);
+        }
         // What is known between the first element and the last one of each operand.
         let mut spans = [const { Vec::new() }; MOST_TENSORS];
         for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
@@ -184,8 +194,6 @@ impl Kernel {
         if !dense && MOST_APART < count {
             return None;
         }
-        // SAFETY: the caller's.
-        let scalars = unsafe { self.functor(places.functor) };
         let mut bytes = Vec::with_capacity(count * types[0].width());
         let mut apart = Vec::new();
         for i in 0..count {
@@ -216,6 +224,20 @@ impl Kernel {
             true => vec![Effect::Known(places.addresses[0], bytes)],
             false => apart,
         })
+    }
+
+    /// What a comparison of a tensor with itself says, as `isnan()` makes it (`x != x`): there is no NaN, as far as
+    /// anybody knows.
+    fn of_itself(self, places: &Places, choice: i64) -> Option<bool> {
+        let same = places.addresses[1] == places.addresses[2];
+        if self.form != Form::Tensors || self.strided || self.casts || !same {
+            return None;
+        }
+        match self.action {
+            Action::Equal => Some(choice == 0),
+            Action::Order => Some(matches!(choice, 0 | 2)),
+            _ => None,
+        }
     }
 
     /// One element of the result, of the elements that `at` reads.

@@ -14,8 +14,10 @@ use crate::contents::Contents;
 use crate::draws;
 use crate::elements;
 use crate::histogram;
+use crate::lists;
 use crate::offsets::Offsets;
 use crate::reductions::Summary;
+use crate::scatters;
 use crate::sequences;
 
 /// Elements that are computed at most.
@@ -183,10 +185,12 @@ pub enum Kernel {
     Histogram(histogram::Kernel),
     /// Draws random numbers.
     Draws(draws::Kernel),
+    /// Moves elements by an index, or sums them up along a dimension.
+    Moves(scatters::Kernel),
     /// Writes a tensor element by element, in a way that we do not follow.
     Overwrites,
-    /// Writes tensors of lists of so many, as the optimizers' `_foreach` functions do.
-    OverwritesLists { lists: usize },
+    /// Writes tensors of lists, in a way that we do not follow.
+    OverwritesLists(lists::Kernel),
     /// Writes parts of one tensor that existed before (`index_put_`).
     Puts,
     /// Likewise, of one that we cannot tell: nothing computed is sure any more.
@@ -194,14 +198,15 @@ pub enum Kernel {
 }
 
 /// Kernels that write into tensors in place, by a part of their names.
-const SCATTERING: [&[u8]; 6] = [
-    b"indexing_backward_kernel",
-    b"scatter_gather_elementwise",
-    b"indexFunc",
-    b"masked_scatter",
-    b"index_fill_kernel",
-    b"index_copy_kernel",
-];
+const SCATTERING: [&[u8]; 4] =
+    [b"indexing_backward_kernel", b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
+
+impl Kernel {
+    /// Whether it gathers truth values: what is true stays so.
+    pub fn gathers_flags(self) -> bool {
+        matches!(self, Kernel::Elementwise(it) if it.is_either())
+    }
+}
 
 pub fn position(name: &[u8], part: &[u8]) -> Option<usize> {
     name.windows(part.len()).position(|it| it == part)
@@ -229,14 +234,14 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if has(name, b"index_elementwise_kernel") {
         return (!has(name, b"17index_kernel_impl")).then_some(Kernel::Puts);
     }
+    if let Some(kernel) = scatters::Kernel::of(name) {
+        return Some(Kernel::Moves(kernel));
+    }
     if SCATTERING.iter().any(|it| has(name, it)) {
         return Some(Kernel::Scatters);
     }
     if has(name, b"25multi_tensor_apply_kernel") {
-        const LISTS: &[u8] = b"MetadataILi";
-        let digit = name.get(position(name, LISTS)? + LISTS.len())?;
-        let lists = digit.checked_sub(b'0').filter(|it| (1..=5).contains(it))?;
-        return Some(Kernel::OverwritesLists { lists: lists.into() });
+        return lists::Kernel::of(name).map(Kernel::OverwritesLists);
     }
     if has(name, b"13reduce_kernel") {
         return Summary::of(name).map(Kernel::Reduction);
@@ -335,7 +340,7 @@ fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> O
 pub enum Effect {
     /// These bytes are at this address now.
     Known(u64, Vec<u8>),
-    /// Likewise, and they come of where elements stand.
+    /// Likewise, and they come of where elements stand, or of chance.
     Pattern(u64, Vec<u8>),
     /// Up to so many bytes from this address have a value that we do not know.
     Unknown(u64, u64),
@@ -356,6 +361,8 @@ pub unsafe fn effects(
 ) -> Vec<Effect> {
     match kernel {
         Kernel::Scatters => vec![Effect::NothingComputed],
+        // SAFETY: the caller's.
+        Kernel::Moves(kernel) => unsafe { kernel.effects(arguments, known) },
         Kernel::Overwrites => {
             // SAFETY: how many, the functor, and the addresses, the result's first.
             let (count, to) = unsafe {
@@ -364,15 +371,8 @@ pub unsafe fn effects(
             };
             vec![Effect::Unknown(to, 8 * u64::from(count))]
         }
-        Kernel::OverwritesLists { lists } => {
-            // `aten/src/ATen/native/cuda/MultiTensorApply.cuh`: so many addresses of each list come first.
-            let tensors = lists * [110, 64, 48, 36, 30][lists.min(5) - 1];
-            let address = |i: usize| {
-                // SAFETY: the first argument is a structure that is longer than all its addresses.
-                unsafe { arguments.read().cast::<u64>().add(i).read_unaligned() }
-            };
-            (0..tensors).map(|i| Effect::Unknown(address(i), u64::MAX)).collect()
-        }
+        // SAFETY: the caller's.
+        Kernel::OverwritesLists(kernel) => unsafe { kernel.effects(arguments) },
         Kernel::Puts => {
             let offsets = Offsets { at: 0, tensors: 3 };
             // SAFETY: how many, and a closure of an offset calculator and the address of what is written to.
@@ -395,11 +395,12 @@ pub unsafe fn effects(
     }
 }
 
-/// Writes what a kernel did.
-pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>) {
+/// Writes what a kernel did, and whether it follows from what comes of places or of chance.
+pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>, of_chance: bool) {
     for effect in effects {
         match effect {
-            Effect::Known(at, bytes) => contents.write_computed(at, &bytes),
+            Effect::Known(at, bytes) if !of_chance => contents.write_computed(at, &bytes),
+            Effect::Known(at, bytes) => contents.write_pattern(at, &bytes),
             Effect::Pattern(at, bytes) => contents.write_pattern(at, &bytes),
             Effect::Unknown(at, most) => contents.forget_span(at, most),
             Effect::NothingComputed => contents.forget_computed(),
