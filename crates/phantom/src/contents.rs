@@ -133,20 +133,24 @@ impl Contents {
     /// Copies within the device: what is known of the source is known of the target, the rest of
     /// the target is forgotten.
     pub fn copy(&mut self, to: u64, from: u64, size: u64) {
-        let pieces: Vec<(u64, Vec<u8>)> = if size <= KEEP {
+        let pieces: Vec<(u64, Vec<u8>, bool)> = if size <= KEEP {
             let end = from.saturating_add(size);
             self.overlapping(from, end)
                 .map(|(&start, span)| {
                     let (first, last) = (start.max(from), (start + length(span)).min(end));
-                    (first - from, span[index(first - start)..index(last - start)].to_vec())
+                    let bytes = span[index(first - start)..index(last - start)].to_vec();
+                    (first - from, bytes, self.patterns.contains(&start))
                 })
                 .collect()
         } else {
             Vec::new()
         };
         self.forget(to, size);
-        for (offset, bytes) in pieces {
+        for (offset, bytes, is_pattern) in pieces {
             self.write(to + offset, &bytes);
+            if is_pattern && self.spans.contains_key(&(to + offset)) {
+                self.patterns.insert(to + offset);
+            }
         }
     }
 
@@ -158,13 +162,16 @@ impl Contents {
             let Some(span) = self.spans.remove(&start) else { continue };
             self.kept -= length(&span);
             let was_computed = self.computed.remove(&start);
-            self.patterns.remove(&start);
+            let was_pattern = self.patterns.remove(&start);
             if start < at {
                 let head = span[..index(at - start)].to_vec();
                 self.kept += length(&head);
                 self.spans.insert(start, head);
                 if was_computed {
                     self.computed.insert(start);
+                }
+                if was_pattern {
+                    self.patterns.insert(start);
                 }
             }
             if end < start + length(&span) {
@@ -173,6 +180,9 @@ impl Contents {
                 self.spans.insert(end, tail);
                 if was_computed {
                     self.computed.insert(end);
+                }
+                if was_pattern {
+                    self.patterns.insert(end);
                 }
             }
         }
@@ -234,6 +244,9 @@ mod tests {
         let causal: Vec<u8> = (0..64).map(|i| u8::from(i % 8 <= i / 8)).collect();
         contents.write_pattern(100, &causal);
         assert!(!contents.has_padding());
+        contents.copy(300, 100, 64);
+        contents.forget(310, 4);
+        assert!(!contents.has_padding(), "a copy of it, and what is left of one");
         contents.write_computed(100, &causal);
         assert!(contents.has_padding());
     }
