@@ -20,6 +20,8 @@ pub struct Contents {
     /// Those that come of the places of elements, such as a causal mask, or of chance, such as the choice of masked
     /// tokens: no mask of padding.
     patterns: BTreeSet<u64>,
+    /// Where truth values are that nobody knows, and of which a program gathers more and more.
+    gathered: BTreeSet<u64>,
 }
 
 /// The length of `span` as an address difference.
@@ -58,6 +60,16 @@ impl Contents {
         if self.spans.contains_key(&at) {
             self.patterns.insert(at);
         }
+    }
+
+    /// Truth values that nobody knows, gathered as in `ended | (token == end)`, are at `at` now.
+    pub fn gather(&mut self, at: u64) {
+        self.gathered.insert(at);
+    }
+
+    /// Whether such are at `at`.
+    pub fn is_gathered(&self, at: u64) -> bool {
+        self.gathered.contains(&at)
     }
 
     /// What was computed of these bytes stays, as if the program had put it there.
@@ -157,6 +169,7 @@ impl Contents {
     /// Nothing is known of these bytes any more.
     pub fn forget(&mut self, at: u64, size: u64) {
         let end = at.saturating_add(size);
+        self.gathered.retain(|it| !(at..end).contains(it));
         let touched: Vec<u64> = self.overlapping(at, end).map(|(&start, _)| start).collect();
         for start in touched {
             let Some(span) = self.spans.remove(&start) else { continue };
@@ -236,6 +249,15 @@ mod tests {
         assert!(!is_padded_mask(&wide(&[0; 16])), "no mask");
         assert!(!is_padded_mask(&wide(&(0..16).collect::<Vec<_>>())), "token numbers");
         assert!(!is_padded_mask(&[1, 0, 1]), "too few to be one");
+    }
+
+    #[test]
+    fn gathered_flags_are_gone_with_their_block() {
+        let mut contents = Contents::default();
+        contents.gather(4096);
+        assert!(contents.is_gathered(4096));
+        contents.forget(4000, 512); // A new tensor there.
+        assert!(!contents.is_gathered(4096));
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //!
 //! The other values that decide shapes are in `counts`: how many elements `nonzero()` found.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
@@ -80,8 +80,6 @@ thread_local! {
     /// What the last kernel of this thread was asked, if we know.
     static LAST: Cell<Option<Asked>> = const { Cell::new(None) };
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
-    /// Where [`gathered`] flags are.
-    static GATHERED: RefCell<VecDeque<u64>> = const { RefCell::new(VecDeque::new()) };
     /// Blocks of the kernel that is launched, along their first dimension.
     static BLOCKS: Cell<u32> = const { Cell::new(0) };
 }
@@ -111,23 +109,6 @@ pub fn code_for(card: &Card) -> Option<i32> {
 
 fn has(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|it| it == part)
-}
-
-/// Truth values that nobody knows, of which a program gathers more and more, as in `ended | (token == end)`, are at
-/// this address now.
-fn gathered(at: u64) {
-    const ENOUGH: usize = 64;
-    GATHERED.with_borrow_mut(|all| {
-        all.retain(|it| *it != at);
-        all.push_back(at);
-        if ENOUGH < all.len() {
-            all.pop_front();
-        }
-    });
-}
-
-fn is_gathered(at: u64) -> bool {
-    at != 0 && GATHERED.with_borrow(|all| all.contains(&at))
 }
 
 /// How many blocks, along their first dimension, the kernel has that this thread launches.
@@ -175,10 +156,12 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         };
         // SAFETY: the arguments of a kernel of this name.
         let effects = unsafe { integers::effects(kernel, arguments, known) };
-        if gathers && let Some(Effect::Unknown(at, _)) = effects.first() {
-            gathered(*at);
-        }
+        let flags = match effects.first() {
+            Some(Effect::Unknown(at, _)) if gathers => Some(*at),
+            _ => None,
+        };
         integers::take_effects(contents, effects, of_chance.get());
+        flags.into_iter().for_each(|it| contents.gather(it));
     }
     let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match purpose {
@@ -311,7 +294,7 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
         }
     }
     if let Asked::All { operand } = asked
-        && is_gathered(operand)
+        && contents.is_gathered(operand)
     {
         report::approximate(
             "all() of flags that are gathered with | was answered with no: what ends by them ends by its limit",
