@@ -17,8 +17,11 @@ pub struct Contents {
     kept: u64,
     /// Where spans begin that were computed: a kernel that we do not follow may change them.
     computed: BTreeSet<u64>,
-    /// Those of them that come of the places of elements, such as a causal mask: no mask of padding.
+    /// Those that come of the places of elements, such as a causal mask, or of chance, such as the choice of masked
+    /// tokens: no mask of padding.
     patterns: BTreeSet<u64>,
+    /// Where truth values are that nobody knows, and of which a program gathers more and more.
+    gathered: BTreeSet<u64>,
 }
 
 /// The length of `span` as an address difference.
@@ -51,7 +54,7 @@ impl Contents {
         }
     }
 
-    /// `bytes` are at `at` now, computed from where elements stand as much as from what they are.
+    /// `bytes` are at `at` now, computed from where elements stand as much as from what they are, or drawn.
     pub fn write_pattern(&mut self, at: u64, bytes: &[u8]) {
         self.write_computed(at, bytes);
         if self.spans.contains_key(&at) {
@@ -59,10 +62,33 @@ impl Contents {
         }
     }
 
+    /// Truth values that nobody knows, gathered as in `ended | (token == end)`, are at `at` now.
+    pub fn gather(&mut self, at: u64) {
+        self.gathered.insert(at);
+    }
+
+    /// Whether such are at `at`.
+    pub fn is_gathered(&self, at: u64) -> bool {
+        self.gathered.contains(&at)
+    }
+
+    /// What was computed of these bytes stays, as if the program had put it there.
+    pub fn settle(&mut self, at: u64, size: u64) {
+        let settled: Vec<u64> =
+            self.overlapping(at, at.saturating_add(size)).map(|(&start, _)| start).collect();
+        settled.iter().for_each(|it| _ = self.computed.remove(it));
+    }
+
+    /// Whether what is known at `at` comes of places or of chance.
+    pub fn is_pattern(&self, at: u64) -> bool {
+        let mut spans = self.overlapping(at, at.saturating_add(1));
+        spans.any(|(start, _)| self.patterns.contains(start))
+    }
+
     /// Nothing that was computed is known any more.
     pub fn forget_computed(&mut self) {
-        self.patterns.clear();
         for at in std::mem::take(&mut self.computed) {
+            self.patterns.remove(&at);
             if let Some(span) = self.spans.remove(&at) {
                 self.kept -= length(&span);
             }
@@ -119,38 +145,46 @@ impl Contents {
     /// Copies within the device: what is known of the source is known of the target, the rest of
     /// the target is forgotten.
     pub fn copy(&mut self, to: u64, from: u64, size: u64) {
-        let pieces: Vec<(u64, Vec<u8>)> = if size <= KEEP {
+        let pieces: Vec<(u64, Vec<u8>, bool)> = if size <= KEEP {
             let end = from.saturating_add(size);
             self.overlapping(from, end)
                 .map(|(&start, span)| {
                     let (first, last) = (start.max(from), (start + length(span)).min(end));
-                    (first - from, span[index(first - start)..index(last - start)].to_vec())
+                    let bytes = span[index(first - start)..index(last - start)].to_vec();
+                    (first - from, bytes, self.patterns.contains(&start))
                 })
                 .collect()
         } else {
             Vec::new()
         };
         self.forget(to, size);
-        for (offset, bytes) in pieces {
+        for (offset, bytes, is_pattern) in pieces {
             self.write(to + offset, &bytes);
+            if is_pattern && self.spans.contains_key(&(to + offset)) {
+                self.patterns.insert(to + offset);
+            }
         }
     }
 
     /// Nothing is known of these bytes any more.
     pub fn forget(&mut self, at: u64, size: u64) {
         let end = at.saturating_add(size);
+        self.gathered.retain(|it| !(at..end).contains(it));
         let touched: Vec<u64> = self.overlapping(at, end).map(|(&start, _)| start).collect();
         for start in touched {
             let Some(span) = self.spans.remove(&start) else { continue };
             self.kept -= length(&span);
             let was_computed = self.computed.remove(&start);
-            self.patterns.remove(&start);
+            let was_pattern = self.patterns.remove(&start);
             if start < at {
                 let head = span[..index(at - start)].to_vec();
                 self.kept += length(&head);
                 self.spans.insert(start, head);
                 if was_computed {
                     self.computed.insert(start);
+                }
+                if was_pattern {
+                    self.patterns.insert(start);
                 }
             }
             if end < start + length(&span) {
@@ -159,6 +193,9 @@ impl Contents {
                 self.spans.insert(end, tail);
                 if was_computed {
                     self.computed.insert(end);
+                }
+                if was_pattern {
+                    self.patterns.insert(end);
                 }
             }
         }
@@ -215,11 +252,23 @@ mod tests {
     }
 
     #[test]
+    fn gathered_flags_are_gone_with_their_block() {
+        let mut contents = Contents::default();
+        contents.gather(4096);
+        assert!(contents.is_gathered(4096));
+        contents.forget(4000, 512); // A new tensor there.
+        assert!(!contents.is_gathered(4096));
+    }
+
+    #[test]
     fn a_mask_of_places_is_none_of_padding() {
         let mut contents = Contents::default();
         let causal: Vec<u8> = (0..64).map(|i| u8::from(i % 8 <= i / 8)).collect();
         contents.write_pattern(100, &causal);
         assert!(!contents.has_padding());
+        contents.copy(300, 100, 64);
+        contents.forget(310, 4);
+        assert!(!contents.has_padding(), "a copy of it, and what is left of one");
         contents.write_computed(100, &causal);
         assert!(contents.has_padding());
     }

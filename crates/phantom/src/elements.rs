@@ -1,4 +1,4 @@
-//! PyTorch's element-wise kernels over whole numbers and truth values: which operation one is, told by its
+//! PyTorch's element-wise kernels over whole numbers, truth values and floats: which operation one is, told by its
 //! mangled name, where its operands lie, told by its arguments, and what it makes of them. Elements lie one
 //! after the other (`vectorized_elementwise_kernel`, `unrolled_elementwise_kernel`), or where an offset
 //! calculator says: `places[None] < lengths[:, None]`, a slice, a transposed tensor
@@ -6,11 +6,12 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Action, Effect, Type, apply, has, letter_after, position};
+use crate::integers::{Action, Effect, Type, apply, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets};
 
-/// Elements that are computed at most.
-const MOST: usize = 1 << 16;
+/// Elements that are computed at most, and truth values of which each takes a byte.
+const MOST: usize = 1 << 17;
+const MOST_TRUTHS: usize = 1 << 20;
 /// Elements that are written one by one at most, where the result is not dense.
 const MOST_APART: usize = 1024;
 
@@ -47,7 +48,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The one of this (mangled) name, if it concerns whole numbers.
+    /// The one of this (mangled) name, if it concerns numbers that we follow.
     pub fn of(name: &[u8]) -> Option<Kernel> {
         let unrolled = has(name, b"27unrolled_elementwise_kernel");
         let strided = has(name, b"18elementwise_kernelI");
@@ -57,6 +58,11 @@ impl Kernel {
         let casts = unrolled && has(name, b"12LoadWithCast") || has(name, b"15gpu_kernel_implI");
         let (action, form, kind) = meaning(name)?;
         Some(Kernel { action, form, kind, casts, strided })
+    }
+
+    /// Whether it is "or" of truth values.
+    pub fn is_either(self) -> bool {
+        matches!(self.action, Action::Or | Action::LogicalOr) && self.kind == Type::Bool
     }
 
     /// The types of what it computes with, result first, before any casts.
@@ -113,7 +119,8 @@ impl Kernel {
                 *kind = found;
             }
         }
-        let computed = (count <= MOST)
+        let most = if is_test(self.action) { MOST_TRUTHS } else { MOST };
+        let computed = (count <= most)
             .then(|| {
                 // SAFETY: the caller's.
                 unsafe { self.compute(count, &types[..tensors], &places, known) }
@@ -171,6 +178,11 @@ impl Kernel {
     ) -> Option<Vec<Effect>> {
         let places = places.with_widths(types);
         let last = places.of(count.checked_sub(1)?)?;
+        // SAFETY: the caller's.
+        let scalars = unsafe { self.functor(places.functor) };
+        if let Some(holds) = self.of_itself(&places, scalars.0) {
+            return Some(vec![Effect::Known(places.addresses[0], vec![u8::from(holds); count])]);
+        }
         // What is known between the first element and the last one of each operand.
         let mut spans = [const { Vec::new() }; MOST_TENSORS];
         for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
@@ -182,8 +194,6 @@ impl Kernel {
         if !dense && MOST_APART < count {
             return None;
         }
-        // SAFETY: the caller's.
-        let scalars = unsafe { self.functor(places.functor) };
         let mut bytes = Vec::with_capacity(count * types[0].width());
         let mut apart = Vec::new();
         for i in 0..count {
@@ -192,10 +202,15 @@ impl Kernel {
                 let span = spans.get(tensor)?.get(usize::try_from(offsets[tensor]).ok()?..)?;
                 // A cast comes first: what is computed with is of the functor's type.
                 let wanted = self.types().0[tensor];
-                Some(cast(types[tensor].read(span), wanted))
+                let value = types[tensor].read(span);
+                Some(cast(types[tensor].into(wanted, value), wanted))
             };
             let value = self.element(scalars, at)?;
-            let value = if is_test(self.action) { value } else { cast(value, self.kind) };
+            let value = if is_test(self.action) {
+                Type::Bool.into(types[0], value)
+            } else {
+                self.kind.into(types[0], cast(value, self.kind))
+            };
             if !dense {
                 bytes.clear();
             }
@@ -209,6 +224,20 @@ impl Kernel {
             true => vec![Effect::Known(places.addresses[0], bytes)],
             false => apart,
         })
+    }
+
+    /// What a comparison of a tensor with itself says, as `isnan()` makes it (`x != x`): there is no NaN, as far as
+    /// anybody knows.
+    fn of_itself(self, places: &Places, choice: i64) -> Option<bool> {
+        let same = places.addresses[1] == places.addresses[2];
+        if self.form != Form::Tensors || self.strided || self.casts || !same {
+            return None;
+        }
+        match self.action {
+            Action::Equal => Some(choice == 0),
+            Action::Order => Some(matches!(choice, 0 | 2)),
+            _ => None,
+        }
     }
 
     /// One element of the result, of the elements that `at` reads.
@@ -302,25 +331,25 @@ fn wide(number: usize) -> u64 {
 
 /// What a kernel of this (mangled) name does, where it has its scalar, and the type that it computes with.
 fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
-    if let Some(kind) = letter_after(name, b"11FillFunctorI") {
+    if let Some(kind) = number_after(name, b"11FillFunctorI") {
         return Some((Action::Fill, Form::Alone, kind));
     }
-    if let Some(kind) = letter_after(name, b"10AbsFunctorI") {
+    if let Some(kind) = number_after(name, b"10AbsFunctorI") {
         return Some((Action::Absolute, Form::Unary, kind));
     }
-    if let Some(kind) = letter_after(name, b"22CUDAFunctorOnOther_addI") {
+    if let Some(kind) = number_after(name, b"22CUDAFunctorOnOther_addI") {
         return Some((Action::Add, Form::ScalarFirst, kind));
     }
-    if let Some(kind) = letter_after(name, b"21CUDAFunctorOnSelf_addI") {
+    if let Some(kind) = number_after(name, b"21CUDAFunctorOnSelf_addI") {
         return Some((Action::Add, Form::ScalarLast, kind));
     }
-    if let Some(kind) = letter_after(name, b"15CUDAFunctor_addI") {
+    if let Some(kind) = number_after(name, b"15CUDAFunctor_addI") {
         return Some((Action::Add, Form::Tensors, kind));
     }
-    if let Some(kind) = letter_after(name, b"14CompareFunctorI") {
+    if let Some(kind) = number_after(name, b"14CompareFunctorI") {
         return Some((Action::Order, Form::Tensors, kind));
     }
-    if let Some(kind) = letter_after(name, b"21compare_scalar_kernelI") {
+    if let Some(kind) = number_after(name, b"21compare_scalar_kernelI") {
         return Some((Action::Order, Form::ScalarLast, kind));
     }
     for (part, action) in [
@@ -330,14 +359,14 @@ fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
         (b"15neg_kernel_cuda", Action::Negate),
     ] {
         if has(name, part) {
-            return Some((action, Form::Unary, letter_after(name, b"EUl")?));
+            return Some((action, Form::Unary, number_after(name, b"EUl")?));
         }
     }
     if has(name, b"17where_kernel_impl") {
-        return Some((Action::Copy, Form::Chosen, letter_after(name, b"EUlb")?));
+        return Some((Action::Copy, Form::Chosen, number_after(name, b"EUlb")?));
     }
     if has(name, b"18masked_fill_kernel") {
-        let kind = letter_after(name, b"EUl")?;
+        let kind = number_after(name, b"EUl")?;
         // The mask's elements are truth values.
         let at = position(name, b"EUl")? + b"EUlx".len();
         return (name.get(at) == Some(&b'b')).then_some((Action::Copy, Form::Masked, kind));
@@ -349,7 +378,8 @@ fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
     ]
     .into_iter()
     .find_map(|(form, part)| Some((form, position(name, part)? + part.len())))?;
-    let kind = Type::of_letter(*name.get(operands)?)?;
+    let letter = *name.get(operands)?;
+    let kind = Type::of_letter(letter).or_else(|| Type::of_float(letter))?;
     // Both operands are of one type in these.
     if name.get(operands + 1) != name.get(operands) {
         return None;
@@ -401,7 +431,10 @@ mod tests {
             of(&strided.replace("22gpu_kernel_impl_nocastI", "15gpu_kernel_implI")),
             Some(Kernel { casts: true, ..expected })
         );
-        assert_eq!(of(&strided.replace("CompareFunctorIl", "CompareFunctorIf")), None);
+        let of_floats = strided.replace("CompareFunctorIl", "CompareFunctorIf");
+        assert_eq!(of(&of_floats), Some(Kernel { kind: Type::Float, ..expected }));
+        let of_halves = strided.replace("CompareFunctorIl", "CompareFunctorIN3c104HalfE");
+        assert_eq!(of(&of_halves), None);
         let choice = "_ZN2at6native29vectorized_elementwise_kernelILi2EZZZNS0_49_GLOBAL__N__d2ba64fb_16_TensorCompare_cu_71e06f4e17where_kernel_implERNS_14TensorIteratorEENKUlvE_clEvENKUlvE6_clEvEUlbllE_St5arrayIPcLm4EEEEviT0_T1_";
         let (action, form) = (Action::Copy, Form::Chosen);
         let expected = Kernel { action, form, kind, casts: false, strided: false };
@@ -423,6 +456,6 @@ mod tests {
             unsafe { fill.effects(arguments.as_ptr(), |_, _| None) }
         };
         assert_eq!(run(2), [Effect::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
-        assert_eq!(run(100_000), [Effect::Unknown(4096, 800_000)]);
+        assert_eq!(run(200_000), [Effect::Unknown(4096, 1_600_000)]);
     }
 }

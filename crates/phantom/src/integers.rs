@@ -1,4 +1,4 @@
-//! Small tensors of whole numbers and truth values, computed. Nothing runs on the phantom, but some
+//! Small tensors of whole numbers, truth values and floats, computed. Nothing runs on the phantom, but some
 //! loops end by a handful of numbers that come from known ones (`unfinished & ~(length >= longest)`
 //! in text generation, a counter, a mask of lengths), and an unknown zero would never end them. The
 //! kernels that make such numbers are PyTorch's element-wise ones and its reductions; what each is,
@@ -11,13 +11,17 @@
 use std::ffi::c_void;
 
 use crate::contents::Contents;
+use crate::draws;
 use crate::elements;
 use crate::histogram;
+use crate::lists;
+use crate::offsets::Offsets;
 use crate::reductions::Summary;
+use crate::scatters;
 use crate::sequences;
 
 /// Elements that are computed at most.
-pub const MOST: usize = 4096;
+pub const MOST: usize = 1 << 17;
 
 /// An element's type, as `c10::ScalarType` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +31,26 @@ pub enum Type {
     Short = 2,
     Int = 3,
     Long = 4,
+    Float = 6,
+    Double = 7,
     Bool = 11,
 }
 
 impl Type {
-    /// The type that a mangled name means by this letter.
+    /// The float that a mangled name means by this letter.
+    pub fn of_float(letter: u8) -> Option<Self> {
+        match letter {
+            b'f' => Some(Self::Float),
+            b'd' => Some(Self::Double),
+            _ => None,
+        }
+    }
+
+    pub fn is_whole(self) -> bool {
+        !matches!(self, Self::Float | Self::Double)
+    }
+
+    /// The whole type that a mangled name means by this letter.
     pub fn of_letter(letter: u8) -> Option<Self> {
         Some(match letter {
             b'h' => Self::Byte,
@@ -46,19 +65,20 @@ impl Type {
 
     /// The type that `c10::ScalarType` gives this number.
     pub fn of_number(number: u8) -> Option<Self> {
-        b"hasilb".iter().find_map(|&it| Self::of_letter(it).filter(|it| *it as u8 == number))
+        let of = |letter: u8| Self::of_letter(letter).or_else(|| Self::of_float(letter));
+        b"hasilbfd".iter().find_map(|&it| of(it).filter(|it| *it as u8 == number))
     }
 
     pub fn width(self) -> usize {
         match self {
             Self::Byte | Self::Char | Self::Bool => 1,
             Self::Short => 2,
-            Self::Int => 4,
-            Self::Long => 8,
+            Self::Int | Self::Float => 4,
+            Self::Long | Self::Double => 8,
         }
     }
 
-    /// The number in the first bytes of `bytes`.
+    /// The number in the first bytes of `bytes`; of a float, the bits of it as a double.
     pub fn read(self, bytes: &[u8]) -> i64 {
         let mut wide = [0; 8];
         wide[..self.width()].copy_from_slice(&bytes[..self.width()]);
@@ -67,15 +87,60 @@ impl Type {
         match self {
             Self::Byte => value,
             Self::Bool => i64::from(value != 0),
+            Self::Float => {
+                let [a, b, c, d, ..] = wide;
+                f64::from(f32::from_le_bytes([a, b, c, d])).to_bits().cast_signed()
+            }
             _ => value << spare >> spare,
         }
     }
 
+    /// `value`, which is one of this type, as one of another.
+    pub fn into(self, other: Self, value: i64) -> i64 {
+        match (self.is_whole(), other.is_whole()) {
+            (true, true) => value,
+            (true, false) => other.of_f64(whole_as_f64(value)),
+            (false, true) if other == Self::Bool => i64::from(as_f64(value) != 0.0),
+            (false, true) => f64_as_whole(as_f64(value)),
+            (false, false) => other.of_f64(as_f64(value)),
+        }
+    }
+
+    /// `value` as this float has it.
+    pub fn of_f64(self, value: f64) -> i64 {
+        let value = if self == Self::Float { f64::from(rounded(value)) } else { value };
+        value.to_bits().cast_signed()
+    }
+
     /// `value` as this type stores it.
     pub fn write(self, value: i64, out: &mut Vec<u8>) {
+        if self == Self::Float {
+            out.extend_from_slice(&rounded(as_f64(value)).to_le_bytes());
+            return;
+        }
         let value = if self == Self::Bool { i64::from(value != 0) } else { value };
         out.extend_from_slice(&value.to_le_bytes()[..self.width()]);
     }
+}
+
+/// The float that these bits are.
+fn as_f64(bits: i64) -> f64 {
+    f64::from_bits(bits.cast_unsigned())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the device rounds in the same way")]
+fn rounded(value: f64) -> f32 {
+    value as f32
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the device rounds in the same way")]
+fn whole_as_f64(value: i64) -> f64 {
+    value as f64
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the device cuts off in the same way")]
+fn f64_as_whole(value: f64) -> i64 {
+    value as i64
 }
 
 /// What is done to one element, or to all of them in a reduction.
@@ -118,20 +183,30 @@ pub enum Kernel {
     Sequence(sequences::Kernel),
     /// How many of each number there are.
     Histogram(histogram::Kernel),
-    /// Writes parts of a tensor that existed before: nothing computed is sure any more.
+    /// Draws random numbers.
+    Draws(draws::Kernel),
+    /// Moves elements by an index, or sums them up along a dimension.
+    Moves(scatters::Kernel),
+    /// Writes a tensor element by element, in a way that we do not follow.
+    Overwrites,
+    /// Writes tensors of lists, in a way that we do not follow.
+    OverwritesLists(lists::Kernel),
+    /// Writes parts of one tensor that existed before (`index_put_`).
+    Puts,
+    /// Likewise, of one that we cannot tell: nothing computed is sure any more.
     Scatters,
 }
 
 /// Kernels that write into tensors in place, by a part of their names.
-const SCATTERING: [&[u8]; 7] = [
-    b"index_elementwise_kernel",
-    b"indexing_backward_kernel",
-    b"scatter_gather_elementwise",
-    b"indexFunc",
-    b"masked_scatter",
-    b"index_fill_kernel",
-    b"index_copy_kernel",
-];
+const SCATTERING: [&[u8]; 4] =
+    [b"indexing_backward_kernel", b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
+
+impl Kernel {
+    /// Whether it gathers truth values: what is true stays so.
+    pub fn gathers_flags(self) -> bool {
+        matches!(self, Kernel::Elementwise(it) if it.is_either())
+    }
+}
 
 pub fn position(name: &[u8], part: &[u8]) -> Option<usize> {
     name.windows(part.len()).position(|it| it == part)
@@ -141,17 +216,32 @@ pub fn has(name: &[u8], part: &[u8]) -> bool {
     position(name, part).is_some()
 }
 
-/// The letter that follows `part`: a template's first argument.
+/// The type whose letter follows `part`: a template's first argument, where it is one of whole numbers.
 pub fn letter_after(name: &[u8], part: &[u8]) -> Option<Type> {
     let at = position(name, part)? + part.len();
     Type::of_letter(*name.get(at)?)
 }
 
-/// What the kernel of this (mangled) name does, if it concerns whole numbers.
+/// Likewise, of whole numbers or floats.
+pub fn number_after(name: &[u8], part: &[u8]) -> Option<Type> {
+    let letter = *name.get(position(name, part)? + part.len())?;
+    Type::of_letter(letter).or_else(|| Type::of_float(letter))
+}
+
+/// What the kernel of this (mangled) name does, if it concerns numbers that we follow.
 pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     // `x[indices]` is an `index_elementwise_kernel` that only reads.
-    if SCATTERING.iter().any(|it| has(name, it)) && !has(name, b"17index_kernel_impl") {
+    if has(name, b"index_elementwise_kernel") {
+        return (!has(name, b"17index_kernel_impl")).then_some(Kernel::Puts);
+    }
+    if let Some(kernel) = scatters::Kernel::of(name) {
+        return Some(Kernel::Moves(kernel));
+    }
+    if SCATTERING.iter().any(|it| has(name, it)) {
         return Some(Kernel::Scatters);
+    }
+    if has(name, b"25multi_tensor_apply_kernel") {
+        return lists::Kernel::of(name).map(Kernel::OverwritesLists);
     }
     if has(name, b"13reduce_kernel") {
         return Summary::of(name).map(Kernel::Reduction);
@@ -162,12 +252,21 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if let Some(kernel) = histogram::Kernel::of(name) {
         return Some(Kernel::Histogram(kernel));
     }
-    elements::Kernel::of(name).map(Kernel::Elementwise)
+    if let Some(kernel) = draws::Kernel::of(name) {
+        return Some(Kernel::Draws(kernel));
+    }
+    let dense = has(name, b"27unrolled_elementwise_kernelI")
+        || has(name, b"29vectorized_elementwise_kernelI");
+    let followed = elements::Kernel::of(name).map(Kernel::Elementwise);
+    followed.or_else(|| dense.then_some(Kernel::Overwrites))
 }
 
 /// One element of the result; nothing divides by zero.
 pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<i64> {
     let truth = i64::from;
+    if !kind.is_whole() {
+        return apply_to_floats(action, kind, choice, as_f64(a), as_f64(b));
+    }
     Some(match action {
         Action::And => a & b,
         Action::Or => a | b,
@@ -202,12 +301,46 @@ pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<
     })
 }
 
+/// Likewise, of floats; a factor is one, too.
+#[expect(clippy::float_cmp, reason = "the device compares in the same way")]
+fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> Option<i64> {
+    let truth = i64::from;
+    let number = |it: f64| kind.of_f64(it);
+    Some(match action {
+        Action::Multiply => number(a * b),
+        Action::Add => number(as_f64(choice).mul_add(b, a)),
+        Action::Equal => truth((a == b) != (choice != 0)),
+        Action::Order => truth(match choice {
+            0 => a >= b,
+            1 => a > b,
+            2 => a <= b,
+            _ => a < b,
+        }),
+        Action::LogicalAnd => truth(a != 0.0 && b != 0.0),
+        Action::LogicalOr => truth(a != 0.0 || b != 0.0),
+        Action::LogicalNot => truth(a == 0.0),
+        Action::Copy | Action::Fill => number(a),
+        Action::Negate => number(-a),
+        Action::Absolute => number(a.abs()),
+        Action::Largest => number(a.max(b)),
+        Action::Smallest => number(a.min(b)),
+        Action::And
+        | Action::Or
+        | Action::Xor
+        | Action::Not
+        | Action::DivideFloor
+        | Action::Remainder => {
+            return None;
+        }
+    })
+}
+
 /// A write to device memory that a kernel makes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect {
     /// These bytes are at this address now.
     Known(u64, Vec<u8>),
-    /// Likewise, and they come of where elements stand.
+    /// Likewise, and they come of where elements stand, or of chance.
     Pattern(u64, Vec<u8>),
     /// Up to so many bytes from this address have a value that we do not know.
     Unknown(u64, u64),
@@ -229,21 +362,45 @@ pub unsafe fn effects(
     match kernel {
         Kernel::Scatters => vec![Effect::NothingComputed],
         // SAFETY: the caller's.
+        Kernel::Moves(kernel) => unsafe { kernel.effects(arguments, known) },
+        Kernel::Overwrites => {
+            // SAFETY: how many, the functor, and the addresses, the result's first.
+            let (count, to) = unsafe {
+                let count = arguments.read().cast::<u32>().read_unaligned();
+                (count, arguments.add(2).read().cast::<u64>().read_unaligned())
+            };
+            vec![Effect::Unknown(to, 8 * u64::from(count))]
+        }
+        // SAFETY: the caller's.
+        Kernel::OverwritesLists(kernel) => unsafe { kernel.effects(arguments) },
+        Kernel::Puts => {
+            let offsets = Offsets { at: 0, tensors: 3 };
+            // SAFETY: how many, and a closure of an offset calculator and the address of what is written to.
+            let to = unsafe {
+                let closure = arguments.add(1).read().cast::<u8>();
+                closure.add(offsets.end().next_multiple_of(8)).cast::<u64>().read_unaligned()
+            };
+            vec![Effect::Unknown(to, u64::MAX)]
+        }
+        // SAFETY: the caller's.
         Kernel::Elementwise(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Sequence(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Histogram(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
+        Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
         Kernel::Reduction(summary) => unsafe { summary.effects(arguments, known) },
     }
 }
 
-/// Writes what a kernel did.
-pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>) {
+/// Writes what a kernel did, and whether it follows from what comes of places or of chance.
+pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>, of_chance: bool) {
     for effect in effects {
         match effect {
-            Effect::Known(at, bytes) => contents.write_computed(at, &bytes),
+            Effect::Known(at, bytes) if !of_chance => contents.write_computed(at, &bytes),
+            Effect::Known(at, bytes) => contents.write_pattern(at, &bytes),
             Effect::Pattern(at, bytes) => contents.write_pattern(at, &bytes),
             Effect::Unknown(at, most) => contents.forget_span(at, most),
             Effect::NothingComputed => contents.forget_computed(),
@@ -269,9 +426,9 @@ mod tests {
     fn what_writes_into_a_tensor_makes_nothing_sure() {
         assert_eq!(
             kernel_of(b"_ZN2at6native24index_elementwise_kernelILi128E"),
-            Some(Kernel::Scatters)
+            Some(Kernel::Puts)
         );
         let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_";
-        assert_eq!(kernel_of(of_floats), None);
+        assert!(matches!(kernel_of(of_floats), Some(Kernel::Elementwise(_))));
     }
 }

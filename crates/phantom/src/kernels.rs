@@ -18,9 +18,10 @@ use crate::contents::Contents;
 use crate::counts;
 use crate::descent;
 use crate::fatbin::{self, Wrapper};
-use crate::integers::{self, Kernel};
+use crate::integers::{self, Effect, Kernel};
 use crate::machine;
 use crate::overflow;
+use crate::reductions;
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
 
@@ -44,7 +45,10 @@ enum Purpose {
 /// What was just asked of the device.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    All,
+    /// Whether all truth values from this address on hold.
+    All {
+        operand: u64,
+    },
     /// Whether the number at `operand` on the device is `scalar`; or is not, if `negated`.
     Equal {
         operand: u64,
@@ -81,6 +85,8 @@ thread_local! {
     /// What the last kernel of this thread was asked, if we know.
     static LAST: Cell<Option<Asked>> = const { Cell::new(None) };
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
+    /// Blocks of the kernel that is launched, along their first dimension.
+    static BLOCKS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Modules that were registered, as addresses of their [`Wrapper`]s. The first ones are enough: a
@@ -108,6 +114,11 @@ pub fn code_for(card: &Card) -> Option<i32> {
 
 fn has(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|it| it == part)
+}
+
+/// How many blocks, along their first dimension, the kernel has that this thread launches.
+pub fn blocks() -> u32 {
+    BLOCKS.get()
 }
 
 /// What a kernel of this (mangled) name is for.
@@ -147,14 +158,28 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         && let Some(mut machine) = machine::lock()
     {
         let contents = &mut machine.current().contents;
+        let gathers = kernel.gathers_flags();
+        let of_chance = Cell::new(false);
+        let known = |at, size| {
+            of_chance.set(of_chance.get() || contents.is_pattern(at));
+            contents.known(at, size)
+        };
         // SAFETY: the arguments of a kernel of this name.
-        let effects =
-            unsafe { integers::effects(kernel, arguments, |at, size| contents.known(at, size)) };
-        integers::take_effects(contents, effects);
+        let effects = unsafe { integers::effects(kernel, arguments, known) };
+        let flags = match effects.first() {
+            Some(Effect::Unknown(at, _)) if gathers => Some(*at),
+            _ => None,
+        };
+        integers::take_effects(contents, effects, of_chance.get());
+        flags.into_iter().for_each(|it| contents.gather(it));
     }
     let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match purpose {
-        Some(Purpose::All) => Some(Asked::All),
+        Some(Purpose::All) if arguments.is_null() => Some(Asked::All { operand: 0 }),
+        Some(Purpose::All) => {
+            // SAFETY: the arguments of a kernel of this name.
+            Some(Asked::All { operand: unsafe { reductions::source(arguments) } })
+        }
         Some(Purpose::Whole) => Some(Asked::Whole),
         // SAFETY: the arguments of a kernel of this name.
         Some(Purpose::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
@@ -262,7 +287,7 @@ pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
 /// is asked of, as in `(gaps[:, -1] == 0).all()` for a batch of one.
 pub fn copied_one_byte() {
     if matches!(LAST.get(), Some(Asked::Equal { negated: false, .. })) {
-        LAST.set(Some(Asked::All));
+        LAST.set(Some(Asked::All { operand: 0 }));
     }
 }
 
@@ -285,6 +310,14 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
             return 0;
         }
     }
+    if let Asked::All { operand } = asked
+        && contents.is_gathered(operand)
+    {
+        report::approximate(
+            "all() of flags that are gathered with | was answered with no: what ends by them ends by its limit",
+        );
+        return 0;
+    }
     if contents.has_padding() {
         report::approximate(
             "a test of all elements was answered with no: a mask with padding is on the device",
@@ -293,7 +326,7 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
     }
     report::approximate(match asked {
         Asked::Equal { .. } => "== was answered with yes: its operands are not known",
-        Asked::All | Asked::Count(_) | Asked::Whole | Asked::Answered(_) => {
+        Asked::All { .. } | Asked::Count(_) | Asked::Whole | Asked::Answered(_) => {
             "all() was answered with yes: its operands are not known"
         }
     });
@@ -328,6 +361,7 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
     stream: *mut u64,
 ) -> i32 {
     let Some(it) = CONFIGURATIONS.take() else { return 9 }; // cudaErrorInvalidConfiguration
+    BLOCKS.set(it.grid.x);
     // SAFETY: the stub that the compiler made passes four valid pointers.
     unsafe {
         grid.write(it.grid);

@@ -1,9 +1,9 @@
-//! Reductions of known whole numbers and truth values, over all elements or some dimensions: `mask.all()`,
+//! Reductions of known numbers and truth values, over all elements or some dimensions: `mask.all()`,
 //! `(labels >= 0).sum(-1)`. As with `integers`, what is not known in full stays unknown.
 
 use std::ffi::c_void;
 
-use crate::integers::{Action, Effect, MOST, Type, apply, has, letter_after, position};
+use crate::integers::{Action, Effect, MOST, Type, apply, has, number_after, position};
 use crate::offsets::Offsets;
 
 /// What a reduction does, to which elements, and the type of its result.
@@ -30,10 +30,11 @@ impl Summary {
         } else {
             return None;
         };
-        let element = letter_after(name, b"8ReduceOpI")?;
+        let element = number_after(name, b"8ReduceOpI")?;
         // The operation ends with `E`, then come the type of the index (j or m) and that of the result.
         let tail = position(name, b"Li4ELi4E").or_else(|| position(name, b"Li4E"))?;
-        let out = Type::of_letter(*name.get(tail.checked_sub(1)?)?)?;
+        let letter = *name.get(tail.checked_sub(1)?)?;
+        let out = Type::of_letter(letter).or_else(|| Type::of_float(letter))?;
         Some(Summary { action, element, out })
     }
 
@@ -62,24 +63,42 @@ impl Summary {
         if element_size != width || !few {
             return Vec::new();
         }
+        let one = Type::Long.into(element, 1);
+        // All that is reduced, read at once.
+        let end = |calculator: &Offsets, count: usize, which: usize| {
+            calculator.of(count - 1, number).and_then(|it| usize::try_from(it[which]).ok())
+        };
+        let span = end(&layout.input, inputs, 0)
+            .zip(end(&layout.output, outputs, 1))
+            .and_then(|(along, across)| known(address(layout.source), along + across + width));
+        let Some(span) = span else { return Vec::new() };
         let result = |i: usize| {
             let [to, first, ..] = layout.output.of(i, number)?;
             let mut total: Option<i64> = None;
             for j in 0..inputs {
                 let [offset, ..] = layout.input.of(j, number)?;
-                let bytes = known(address(layout.source) + first + offset, width)?;
-                let value = element.read(&bytes);
+                let value = element.read(span.get(usize::try_from(first + offset).ok()?..)?);
                 total = Some(match total {
                     None => value,
-                    Some(total) => apply(action, element, 1, total, value)?,
+                    Some(total) => apply(action, element, one, total, value)?,
                 });
             }
             let mut bytes = Vec::new();
-            out.write(total?, &mut bytes);
+            out.write(element.into(out, total?), &mut bytes);
             Some(Effect::Known(address(layout.target) + to, bytes))
         };
         (0..outputs).map(result).collect::<Option<_>>().unwrap_or_default()
     }
+}
+
+/// Where the truth values are that a reduction reads.
+///
+/// # Safety
+///
+/// `arguments` must be those of a `reduce_kernel` over elements of one byte.
+pub unsafe fn source(arguments: *const *const c_void) -> u64 {
+    // SAFETY: the caller's.
+    unsafe { arguments.read().byte_add(ReduceOp::of(1).source).cast::<u64>().read_unaligned() }
 }
 
 /// Where `ReduceOp` has what, for an operation without state, the four-byte index and PyTorch's 25

@@ -16,7 +16,7 @@ const NO_KERNEL_IMAGE: i32 = 209;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Dim3 {
-    x: c_uint,
+    pub(crate) x: c_uint,
     y: c_uint,
     z: c_uint,
 }
