@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Action, Effect, Type, apply, has, number_after, position};
+use crate::integers::{Action, Effect, Type, apply, as_f64, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets};
 
 /// Elements that are computed at most, and truth values of which each takes a byte.
@@ -120,7 +120,9 @@ impl Kernel {
                 // SAFETY: the caller's.
                 unsafe { self.compute(count, &types[..tensors], &places, known) }
             })
-            .flatten();
+            .flatten()
+            // SAFETY: the caller's.
+            .or_else(|| unsafe { self.evident(count, &types[..tensors], &places) });
         computed.unwrap_or_else(|| {
             let last = places.of(count.saturating_sub(1)).map_or(0, |it| it[0]);
             let end = if self.strided { last + 8 } else { 8 * wide(count) };
@@ -216,6 +218,35 @@ impl Kernel {
             true => vec![Effect::Known(places.addresses[0], bytes)],
             false => apart,
         })
+    }
+
+    /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite. So do
+    /// `isnan(x)`, which is `x != x`, `isfinite(x)`, and the checks of a distribution's parameters.
+    ///
+    /// # Safety
+    ///
+    /// As [`Kernel::effects`].
+    unsafe fn evident(self, count: usize, types: &[Type], places: &Places) -> Option<Vec<Effect>> {
+        if self.action != Action::Equal || types[0] != Type::Bool || MOST_TRUTHS < count {
+            return None;
+        }
+        // SAFETY: the caller's.
+        let (choice, scalar) = unsafe { self.functor(places.functor) };
+        let places = places.with_widths(types);
+        let last = places.of(count.checked_sub(1)?)?;
+        let holds = match self.form {
+            Form::Tensors => {
+                let itself = places.addresses[1] == places.addresses[2] && last[1] == last[2];
+                (itself && types[1] == types[2]).then_some(choice == 0)?
+            }
+            Form::ScalarFirst | Form::ScalarLast => {
+                let infinite = !self.kind.is_whole() && as_f64(scalar).is_infinite();
+                infinite.then_some(choice != 0)?
+            }
+            _ => return None,
+        };
+        let dense = last[0] == wide(count) - 1;
+        dense.then(|| vec![Effect::Known(places.addresses[0], vec![u8::from(holds); count])])
     }
 
     /// One element of the result, of the elements that `at` reads.

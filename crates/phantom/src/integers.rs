@@ -17,6 +17,7 @@ use crate::histogram;
 use crate::offsets::Offsets;
 use crate::reductions::Summary;
 use crate::sequences;
+use crate::steps;
 
 /// Elements that are computed at most.
 pub const MOST: usize = 1 << 17;
@@ -122,7 +123,7 @@ impl Type {
 }
 
 /// The float that these bits are.
-fn as_f64(bits: i64) -> f64 {
+pub fn as_f64(bits: i64) -> f64 {
     f64::from_bits(bits.cast_unsigned())
 }
 
@@ -181,12 +182,14 @@ pub enum Kernel {
     Sequence(sequences::Kernel),
     /// How many of each number there are.
     Histogram(histogram::Kernel),
+    /// Counts of steps grow.
+    Steps(steps::Kernel),
     /// Draws random numbers.
     Draws(draws::Kernel),
     /// Writes a tensor element by element, in a way that we do not follow.
     Overwrites,
     /// Writes tensors of lists of so many, as the optimizers' `_foreach` functions do.
-    OverwritesLists { lists: usize },
+    OverwritesLists { lists: usize, plain: bool },
     /// Writes parts of one tensor that existed before (`index_put_`).
     Puts,
     /// Likewise, of one that we cannot tell: nothing computed is sure any more.
@@ -232,11 +235,15 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if SCATTERING.iter().any(|it| has(name, it)) {
         return Some(Kernel::Scatters);
     }
+    if let Some(kernel) = steps::Kernel::of(name) {
+        return Some(Kernel::Steps(kernel));
+    }
     if has(name, b"25multi_tensor_apply_kernel") {
         const LISTS: &[u8] = b"MetadataILi";
         let digit = name.get(position(name, LISTS)? + LISTS.len())?;
         let lists = digit.checked_sub(b'0').filter(|it| (1..=5).contains(it))?;
-        return Some(Kernel::OverwritesLists { lists: lists.into() });
+        let plain = has(name, b"18TensorListMetadataILi");
+        return Some(Kernel::OverwritesLists { lists: lists.into(), plain });
     }
     if has(name, b"13reduce_kernel") {
         return Summary::of(name).map(Kernel::Reduction);
@@ -343,7 +350,7 @@ pub enum Effect {
     NothingComputed,
 }
 
-/// What `kernel` does when it is launched with `arguments`. `known` reads device memory in full, or
+/// What `kernel` does when it is launched as so many `blocks` with `arguments`. `known` reads device memory in full, or
 /// not at all.
 ///
 /// # Safety
@@ -351,6 +358,7 @@ pub enum Effect {
 /// `arguments` must be those of a kernel whose name gave `kernel`.
 pub unsafe fn effects(
     kernel: Kernel,
+    blocks: u32,
     arguments: *const *const c_void,
     known: impl Fn(u64, usize) -> Option<Vec<u8>>,
 ) -> Vec<Effect> {
@@ -364,14 +372,27 @@ pub unsafe fn effects(
             };
             vec![Effect::Unknown(to, 8 * u64::from(count))]
         }
-        Kernel::OverwritesLists { lists } => {
-            // `aten/src/ATen/native/cuda/MultiTensorApply.cuh`: so many addresses of each list come first.
-            let tensors = lists * [110, 64, 48, 36, 30][lists.min(5) - 1];
+        Kernel::OverwritesLists { lists, plain } => {
+            // `aten/src/ATen/native/cuda/MultiTensorApply.cuh`: so many addresses of each list come first, then
+            // their numbers of elements, and to which tensor each block belongs. What follows the last tensor is
+            // whatever was there, such as addresses of an earlier launch.
+            let room = [110, 64, 48, 36, 30][lists.min(5) - 1];
+            // SAFETY: the first argument is a structure that is longer than all that is read here.
+            let first = unsafe { arguments.read() };
             let address = |i: usize| {
-                // SAFETY: the first argument is a structure that is longer than all its addresses.
-                unsafe { arguments.read().cast::<u64>().add(i).read_unaligned() }
+                // SAFETY: the same.
+                unsafe { first.cast::<u64>().add(i).read_unaligned() }
             };
-            (0..tensors).map(|i| Effect::Unknown(address(i), u64::MAX)).collect()
+            let tensor_of = |block: usize| {
+                // SAFETY: the same; a launch has 320 blocks at most.
+                let it = unsafe { first.cast::<u8>().add(8 * room * (lists + 1) + block).read() };
+                usize::from(it) + 1
+            };
+            let blocks = usize::try_from(blocks).unwrap_or(0).min(320);
+            let tensors = if plain { (0..blocks).map(tensor_of).max() } else { None };
+            let tensors = tensors.unwrap_or(room).min(room);
+            let of_list = |list: usize| (0..tensors).map(move |i| room * list + i);
+            (0..lists).flat_map(of_list).map(|i| Effect::Unknown(address(i), u64::MAX)).collect()
         }
         Kernel::Puts => {
             let offsets = Offsets { at: 0, tensors: 3 };
@@ -388,6 +409,8 @@ pub unsafe fn effects(
         Kernel::Sequence(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Histogram(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
+        Kernel::Steps(kernel) => unsafe { kernel.effects(blocks, arguments, known) },
         // SAFETY: the caller's.
         Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.

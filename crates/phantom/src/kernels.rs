@@ -36,6 +36,10 @@ enum Purpose {
     Scales(overflow::Kernel),
     /// A reduction of whole numbers.
     Whole,
+    /// A comparison of floats, element by element.
+    Measures,
+    /// `a & b` of truth values.
+    Joins,
 }
 
 /// What was just asked of the device.
@@ -51,6 +55,10 @@ enum Asked {
     Count(counts::Count),
     /// A whole number that nobody knows.
     Whole,
+    /// How floats compare with others.
+    Measured,
+    /// Whether that holds for all of them.
+    Holds,
 }
 
 static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
@@ -115,6 +123,10 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
         && (has(b"29vectorized_elementwise_kernel") || has(b"15LoadWithoutCast"))
     {
         Some(Purpose::Equal)
+    } else if measures(name) {
+        Some(Purpose::Measures)
+    } else if has(b"17BitwiseAndFunctorIbE") {
+        Some(Purpose::Joins)
     } else {
         let whole = || {
             let of_whole_numbers = integers::letter_after(name, b"8ReduceOpI").is_some();
@@ -125,12 +137,20 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
     }
 }
 
-/// A kernel was launched on this thread.
+/// Whether a kernel of this (mangled) name compares floats, element by element.
+fn measures(name: &[u8]) -> bool {
+    const PARTS: [&[u8]; 3] =
+        [b"16CompareEqFunctorI", b"14CompareFunctorI", b"21compare_scalar_kernelI"];
+    let of_floats = |part: &[u8]| has(name, part) && integers::letter_after(name, part).is_none();
+    PARTS.iter().any(|it| of_floats(it))
+}
+
+/// A kernel was launched on this thread, as so many `blocks`.
 ///
 /// # Safety
 ///
 /// `arguments` must be what the stub at `stub` passes to a launch, or null.
-pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
+pub unsafe fn launched(stub: u64, blocks: u32, arguments: *const *const c_void) {
     let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     if let Some(kernel) = computed
         && !arguments.is_null()
@@ -138,13 +158,18 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     {
         let contents = &mut machine.current().contents;
         // SAFETY: the arguments of a kernel of this name.
-        let effects =
-            unsafe { integers::effects(kernel, arguments, |at, size| contents.known(at, size)) };
+        let effects = unsafe {
+            integers::effects(kernel, blocks, arguments, |at, size| contents.known(at, size))
+        };
         integers::take_effects(contents, effects);
     }
     let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match purpose {
+        Some(Purpose::All) if matches!(LAST.get(), Some(Asked::Measured)) => Some(Asked::Holds),
         Some(Purpose::All) => Some(Asked::All),
+        Some(Purpose::Measures) => Some(Asked::Measured),
+        // `(low <= x) & (x <= high)`.
+        Some(Purpose::Joins) if matches!(LAST.get(), Some(Asked::Measured)) => return,
         Some(Purpose::Whole) => Some(Asked::Whole),
         // SAFETY: the arguments of a kernel of this name.
         Some(Purpose::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
@@ -247,8 +272,10 @@ pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
 /// (`allany_impl` of `aten/src/ATen/native/ReduceOps.cpp`), so a comparison before it was what `all()`
 /// is asked of, as in `(gaps[:, -1] == 0).all()` for a batch of one.
 pub fn copied_one_byte() {
-    if matches!(LAST.get(), Some(Asked::Equal { negated: false, .. })) {
-        LAST.set(Some(Asked::All));
+    match LAST.get() {
+        Some(Asked::Equal { negated: false, .. }) => LAST.set(Some(Asked::All)),
+        Some(Asked::Measured) => LAST.set(Some(Asked::Holds)),
+        _ => {}
     }
 }
 
@@ -256,8 +283,14 @@ pub fn copied_one_byte() {
 /// nothing that is known speaks against it.
 pub fn unknown_byte(contents: &Contents) -> u8 {
     let Some(asked) = LAST.get() else { return 0 };
-    if matches!(asked, Asked::Count(_) | Asked::Whole) {
-        return 0;
+    match asked {
+        Asked::Count(_) | Asked::Whole | Asked::Measured => return 0,
+        // Such as that the scale of a distribution is positive; no mask of padding is of floats.
+        Asked::Holds => {
+            report::approximate("all() was answered with yes: its operands are not known");
+            return 1;
+        }
+        Asked::All | Asked::Equal { .. } => {}
     }
     if let Asked::Equal { operand, scalar, negated } = asked {
         let mut bytes = [0; 8];
@@ -276,7 +309,7 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
     }
     report::approximate(match asked {
         Asked::Equal { .. } => "== was answered with yes: its operands are not known",
-        Asked::All | Asked::Count(_) | Asked::Whole => {
+        _ => {
             "all() was answered with yes: its operands are not known"
         }
     });
@@ -431,7 +464,9 @@ mod tests {
         let logical = b"_ZN2at6native29vectorized_elementwise_kernelILi4EZNS0_23logical_and_kernel_cudaERNS_14TensorIteratorE";
         let equal = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIllbNS0_51_GLOBAL__N__16CompareEqFunctorIlEE";
         let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIffbNS0_51_GLOBAL__N__16CompareEqFunctorIfEE";
-        assert_eq!(purpose_of(of_floats), None);
+        let product = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIfffNS0_15binary_internal10MulFunctorIfEEEE";
+        assert_eq!(purpose_of(of_floats), Some(Purpose::Measures));
+        assert_eq!(purpose_of(product), None);
         assert_eq!(purpose_of(all), Some(Purpose::All));
         assert_eq!(purpose_of(logical), None);
         assert_eq!(purpose_of(equal), Some(Purpose::Equal));
@@ -451,7 +486,7 @@ mod tests {
         let arguments: [*const c_void; 3] =
             [(&raw const count).cast(), (&raw const functor).cast(), (&raw const data).cast()];
         // SAFETY: arguments as the kernel has them.
-        unsafe { launched(77, arguments.as_ptr()) };
+        unsafe { launched(77, 1, arguments.as_ptr()) };
     }
 
     #[test]
@@ -464,7 +499,7 @@ mod tests {
         compare(0, 0);
         assert_eq!(unknown_byte(&unknown), 0, "is there nothing?");
         // SAFETY: no arguments.
-        unsafe { launched(78, std::ptr::null()) };
+        unsafe { launched(78, 1, std::ptr::null()) };
         assert_eq!(unknown_byte(&unknown), 0, "another kernel came between");
     }
 
@@ -476,6 +511,19 @@ mod tests {
         compare(1, 0);
         copied_one_byte();
         assert_eq!(unknown_byte(&Contents::default()), 0, "not equal");
+    }
+
+    #[test]
+    fn a_scale_that_nobody_knows_is_positive_even_alone() {
+        PURPOSES.write().expect("no panic while it is held").insert(80, Purpose::Measures);
+        // `value > 0` of one element, read itself, and then by `all()`, which copies it.
+        // SAFETY: no arguments.
+        unsafe { launched(80, 1, std::ptr::null()) };
+        assert_eq!(unknown_byte(&Contents::default()), 0);
+        // SAFETY: the same.
+        unsafe { launched(80, 1, std::ptr::null()) };
+        copied_one_byte();
+        assert_eq!(unknown_byte(&Contents::default()), 1);
     }
 
     #[test]
@@ -494,7 +542,7 @@ mod tests {
         let mut contents = Contents::default();
         contents.write(4096, &[[1; 12].as_slice(), &[0; 4]].concat());
         // SAFETY: no arguments.
-        unsafe { launched(79, std::ptr::null()) };
+        unsafe { launched(79, 1, std::ptr::null()) };
         assert_eq!(unknown_byte(&contents), 0);
         assert_eq!(unknown_byte(&Contents::default()), 1);
     }

@@ -50,4 +50,5 @@ mod runtime;
 mod sequences;
 mod solver;
 mod sparse;
+mod steps;
 mod table;

@@ -41,6 +41,8 @@ pub enum Note {
         seen: u32,
         /// Memory was the same in the last two.
         steady: bool,
+        /// We ended the script then: what it does later was not seen.
+        stopped: bool,
     },
     /// No step of any kind was seen: what the report shows is all that the script did.
     NoSteps,
@@ -142,10 +144,13 @@ pub(super) fn notes(
     }
     if let Some(run) = runs.first() {
         let seen = run.steps_seen();
-        let steady = run.recording.notes.end.as_ref().is_some_and(|it| it.steady);
+        let end = run.recording.notes.end.as_ref();
+        let steady = end.is_some_and(|it| it.steady);
+        let stopped =
+            end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps));
         match outcome {
             Outcome::Fits if seen == 0 => res.push(Note::NoSteps),
-            Outcome::Fits => res.push(Note::Steps { seen, steady }),
+            Outcome::Fits => res.push(Note::Steps { seen, steady, stopped }),
             Outcome::OutOfMemory | Outcome::ScriptFailed => {}
         }
         if !run.timeline.marked && seen != 0 {
@@ -288,10 +293,15 @@ impl fmt::Display for Note {
             Note::Steps { seen: 1, .. } => f.write_str(
                 "only 1 training step was seen: later steps often take more (optimizer state)",
             ),
-            Note::Steps { seen, steady: true } => {
-                write!(f, "{seen} training steps were seen; memory was the same in the last two")
+            Note::Steps { seen, steady: true, stopped } => {
+                write!(f, "{seen} training steps were seen; memory was the same in the last two")?;
+                f.write_str(if *stopped {
+                    ", and the script was stopped there: --until-exit also shows what comes later, such as an evaluation"
+                } else {
+                    ""
+                })
             }
-            Note::Steps { seen, steady: false } => write!(
+            Note::Steps { seen, steady: false, .. } => write!(
                 f,
                 "{seen} training steps were seen, and memory was still changing: later steps may take more"
             ),
