@@ -76,18 +76,18 @@ def test_a_tensor_never_reads_what_its_address_held_before(phantom):
     assert ran.values == [0, [0, 0, 0], 0, [0, 0, 0]]
 
 
-def test_what_a_kernel_changes_in_place_keeps_the_value_that_the_program_put_there(phantom):
-    """A limit: nobody sees that a kernel writes to x. (A new tensor at the same address is another matter.)"""
+def test_floats_are_computed_and_forgotten_where_a_kernel_is_not_followed(phantom):
     ran = phantom(
         """
         import json, torch
         x = torch.tensor([5.0, 6.0], device="cuda")
         x.add_(1)
-        y = x + 1
-        print(json.dumps([x.tolist(), y.tolist()]))
+        y = x * 2 + 1
+        z = y.exp_()
+        print(json.dumps([x.tolist(), y.tolist(), (x > 6).nonzero().shape[0]]))
         """
     )
-    assert ran.values == [[5.0, 6.0], [0.0, 0.0]]
+    assert ran.values == [[6.0, 7.0], [0.0, 0.0], 1]
 
 
 def test_tests_are_answered_with_yes_and_it_is_said(phantom):
@@ -227,7 +227,7 @@ def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):
         print(json.dumps([x.tolist(), torch.full((4,), 7, device="cuda").tolist(), (y.float() * 2).tolist()]))
         """
     )
-    assert ran.values == [[0, 0, 0, 0], [7, 7, 7, 7], [0.0, 0.0, 0.0, 0.0]]
+    assert ran.values == [[0, 0, 0, 0], [7, 7, 7, 7], [14.0, 14.0, 14.0, 14.0]]
     assert ran.report["unknown_reads"]["count"] == 2
 
 
@@ -359,3 +359,34 @@ def test_an_optimizer_counts_its_steps_on_the_device(phantom, foreach):
         """
     )
     assert ran.values == [3.0, 3.0, 3.0, 3.0]
+
+
+def test_random_numbers_are_those_of_a_real_device(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        torch.manual_seed(0)
+        drawn = torch.rand(4, device="cuda").tolist()  # As PyTorch prints them on any GPU.
+        shape = (64, 512)
+        chances = torch.rand(shape, device="cuda")
+        masked = chances < 0.15
+        each = torch.bernoulli(torch.full(shape, 0.15, device="cuda")).bool()
+        tokens = torch.randint(5, 1000, shape, device="cuda")
+        lengths = torch.randint(10, 100, (64,), device="cuda")
+        kept = tokens[masked & (tokens > 100)]
+        steps = torch.zeros(64, device="cuda")
+        torch._foreach_add_([steps], 1.0)
+        stale = steps.tolist()  # Written in place by a kernel that nobody follows.
+        sums = [len(masked.nonzero()), int(masked.sum()), int(each.sum()), len(kept), lengths.max().item()]
+        print(json.dumps([drawn, sums, tokens.min().item(), tokens.max().item(), stale[:2]]))
+        """
+    )
+    drawn, sums, least, largest, stale = ran.values
+    assert [round(it, 4) for it in drawn] == [0.399, 0.5167, 0.0249, 0.9401]
+    found, summed, each, kept, longest = sums
+    assert found == summed, sums
+    expected = 0.15 * 64 * 512
+    assert abs(found - expected) < 300 and abs(each - expected) < 300, sums
+    assert 0.85 * found < kept < 0.95 * found and 90 < longest < 100, sums
+    assert (least, largest) == (5, 999)
+    assert stale == [0, 0], "unknown, not what it was before"

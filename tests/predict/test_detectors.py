@@ -33,7 +33,7 @@ def test_a_detector_pools_as_many_boxes_as_it_may_sample(plimsoll):
     # As many of each picture as may be sampled in training, and as may be proposed (150) in evaluation.
     assert pooled == [128, 128, 128, 300], line
     assert found == [100, 100], line
-    assert outside == 0, "only the detector's own filters keep everything"
+    assert 0 < outside < 9, "what is drawn at random is known"
     texts = " ".join(it["text"] for it in ran.report["notes"])
     assert "torchvision's detectors" in texts and "nms()" in texts
     assert "agent-failed" not in {it["code"] for it in ran.report["notes"]}, ran.report["notes"]

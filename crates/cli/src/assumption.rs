@@ -1,5 +1,6 @@
 //! `--assume`: what the phantom answers when a program asks how many of values that nobody computed
-//! are what it looks for, or whether gradients that nobody computed overflowed.
+//! are what it looks for, whether gradients that nobody computed
+//! overflowed, or how many proposals of a detector show an object.
 
 use std::str::FromStr;
 
@@ -10,12 +11,16 @@ pub(crate) enum Assumption {
     Share { operation: &'static str, millionths: u32 },
     /// So many of the first steps of a gradient scaler find an overflow.
     Overflows(u32),
+    /// So many proposals of a detector show each object.
+    Objects(u32),
 }
 
 /// What a share can be assumed of.
 const OPERATIONS: [&str; 2] = ["nonzero", "unique"];
 /// And what a number of steps.
 const OVERFLOW: &str = "overflow";
+/// Or of proposals.
+const OBJECTS: &str = "objects";
 
 impl Assumption {
     /// As a line of `phantom.conf`.
@@ -25,6 +30,7 @@ impl Assumption {
                 format!("assumed_{operation}_millionths = {millionths}\n")
             }
             Assumption::Overflows(steps) => format!("assumed_overflows = {steps}\n"),
+            Assumption::Objects(proposals) => format!("assumed_objects = {proposals}\n"),
         }
     }
 }
@@ -42,9 +48,17 @@ impl FromStr for Assumption {
             })?;
             return Ok(Assumption::Overflows(steps));
         }
+        if operation == OBJECTS {
+            let proposals = share.parse().ok().filter(|&it| 0 < it).ok_or_else(|| {
+                format!(
+                    "`{share}` is no number of proposals; give how many show each object, as in {OBJECTS}=6"
+                )
+            })?;
+            return Ok(Assumption::Objects(proposals));
+        }
         let operation = OPERATIONS.into_iter().find(|&it| it == operation).ok_or_else(|| {
             format!(
-                "`{operation}` is nothing that can be assumed; there are `nonzero`, `unique` and `overflow`, as in \
+                "`{operation}` is nothing that can be assumed; there are `nonzero`, `unique`, `overflow` and `objects`, as in \
                  nonzero=0.1"
             )
         })?;
@@ -75,7 +89,7 @@ mod tests {
     fn a_share_is_read_without_loss() {
         let read = |text: &str| match text.parse()? {
             Assumption::Share { millionths, .. } => Ok(millionths),
-            it @ Assumption::Overflows(_) => Err(format!("{it:?}")),
+            it => Err(format!("{it:?}")),
         };
         assert_eq!(read("nonzero=0.1"), Ok(100_000));
         assert_eq!(read("nonzero=1"), Ok(1_000_000));
@@ -85,6 +99,8 @@ mod tests {
         assert_eq!(unique.conf_line(), "assumed_unique_millionths = 250000\n");
         let overflow: Assumption = "overflow=3".parse().unwrap();
         assert_eq!(overflow.conf_line(), "assumed_overflows = 3\n");
+        let objects: Assumption = "objects=6".parse().unwrap();
+        assert_eq!(objects.conf_line(), "assumed_objects = 6\n");
     }
 
     #[test]
@@ -95,9 +111,10 @@ mod tests {
             ("nonzero=-1", "`-1` is no share"),
             ("nonzero=1.", ""),
             ("nonzero", "`` is no share"),
-            ("topk=0.5", "there are `nonzero`, `unique` and `overflow`"),
+            ("topk=0.5", "there are `nonzero`, `unique`, `overflow` and `objects`"),
             ("overflow=0.5", "`0.5` is no number of steps"),
             ("overflow", "`` is no number of steps"),
+            ("objects=0", "`0` is no number of proposals"),
         ] {
             match text.parse::<Assumption>() {
                 Ok(_) => assert!(part.is_empty(), "{text}"),

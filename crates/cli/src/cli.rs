@@ -130,7 +130,8 @@ pub(crate) struct PredictArgs {
     /// What an operation finds in values that no kernel computes: `nonzero=0.1` is the share of
     /// elements that boolean masks, `nonzero` and `masked_select` keep (nothing, unless given),
     /// `unique=0.1` the share that `unique` leaves (everything, unless given); `overflow=1` is how many of
-    /// the first steps a gradient scaler skips (none and one, unless given).
+    /// the first steps a gradient scaler skips (none and one, unless given), `objects=6` how many
+    /// proposals of a detector show each object (one, or six with trained weights, unless given).
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 

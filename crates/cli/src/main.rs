@@ -14,6 +14,7 @@ mod devices;
 mod diagnosis;
 mod exit;
 mod launch;
+mod nvidia_smi;
 mod open;
 mod python;
 mod ranks;
@@ -39,6 +40,9 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    if let Some(exit) = nvidia_smi::answer() {
+        return exit;
+    }
     let cli = Cli::parse();
     let mut out = io::stdout().lock();
     let result = run(&cli, &mut out);

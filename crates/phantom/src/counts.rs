@@ -267,6 +267,7 @@ impl Count {
     /// backward pass does, or asks for the rest, is told the same.
     pub fn answer(self, contents: &mut Contents) -> u64 {
         if let Some(count) = self.known(contents) {
+            self.settle(contents);
             return count;
         }
         if FINDS_ALL.get() && self.what == What::NonZero {
@@ -293,7 +294,7 @@ impl Count {
                 report::assume(match (assumed, kept) {
                     (Some(_), _) => "nonzero() found the share that was assumed",
                     (None, Some(_)) => {
-                        "torchvision's detectors were assumed to keep as many boxes as their limits allow"
+                        "torchvision's detectors were assumed to keep as many boxes as their limits allow, and in training one of them for each object (six, if they were trained before); say how many with --assume objects=6"
                     }
                     (None, None) => {
                         "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1"
@@ -303,6 +304,17 @@ impl Count {
                 self.assume(found, contents);
                 found
             }
+        }
+    }
+
+    /// What was counted stays so, whatever kernels that we do not follow come in between: a backward pass counts the
+    /// mask of its forward pass once more.
+    fn settle(self, contents: &mut Contents) {
+        let bytes = usize::try_from(self.items)
+            .ok()
+            .filter(|_| self.width == 1 && self.what == What::NonZero);
+        if let Some(mask) = bytes.and_then(|it| contents.known(self.operand, it)) {
+            contents.write(self.operand, &mask);
         }
     }
 
@@ -393,6 +405,16 @@ mod tests {
         assert_eq!(count.answer(&mut Contents::default()), 16);
         find_all(false);
         assert_eq!(count.answer(&mut Contents::default()), 0);
+    }
+
+    #[test]
+    fn what_was_counted_is_counted_again_in_the_backward_pass() {
+        let count = Count { operand: 4096, width: 1, items: 4, what: What::NonZero };
+        let mut contents = Contents::default();
+        contents.write_computed(4096, &[0, 1, 1, 0]);
+        assert_eq!(count.answer(&mut contents), 2);
+        contents.forget_computed(); // A kernel that scatters.
+        assert_eq!(count.answer(&mut contents), 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use crate::integers::{Effect, has, position};
 
 /// Elements of a tensor that are computed at most: a count is one.
-const MOST: u64 = 64;
+const MOST: u64 = 1;
 /// `depth_to_max_tensors` and `depth_to_max_blocks` for one list.
 const TENSORS: usize = 110;
 const BLOCKS: usize = 320;

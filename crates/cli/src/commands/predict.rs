@@ -46,6 +46,10 @@ const WIDE: u16 = 100;
 /// What the report says without `--gpu`.
 const NO_GPU_CHOSEN: &str = "no --gpu was given, so this ran on the largest card that this PyTorch has kernels for; \
      the list above says which carry it";
+/// What is assumed of masks once a script has failed because they find nothing, and what the report says then.
+const HALF_IS_FOUND: &str = "assumed_nonzero_millionths = 500000\n";
+const MASKS_HALF: &str = "the script failed while boolean masks of values that nobody computed found nothing, so it ran \
+     again with half of every such mask; say the true share with --assume nonzero=0.25";
 /// Where the width is not known.
 const USUAL: u16 = 80;
 
@@ -56,7 +60,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     }
     let card = card(args.gpu.as_deref(), args.memory, &args.command)?;
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
-    let conf = phantom_conf(args, &card, ranks);
+    let mut conf = phantom_conf(args, &card, ranks);
     let command = ScriptCommand::resolve(&args.command)?;
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let record = args.record.as_deref().map(Sink::open).transpose()?;
@@ -64,7 +68,20 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
 
     let cache = Cache::open()?;
     let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
-    let (ended, folders) = run_script(args, (&card, &conf, ranks), &command, &cache, output)?;
+    let first = run_script(args, (&card, &conf, ranks), &command, &cache, output)?;
+    let ((ended, folders), found_half) = if may_miss_what_masks_find(args, &first) {
+        tell_of_empty_masks(args);
+        let halves = conf.clone() + HALF_IS_FOUND;
+        let second = run_script(args, (&card, &halves, ranks), &command, &cache, output)?;
+        if failed(&second.0) {
+            (first, false)
+        } else {
+            conf = halves;
+            (second, true)
+        }
+    } else {
+        (first, false)
+    };
     if let Some(sink) = record {
         let what =
             record::What { mode: "predict", command: &args.command, phantom_conf: Some(&conf) };
@@ -75,6 +92,9 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let ended = diagnosis::without_a_late_crash(ended, &recordings);
     let mut prediction = prediction::predict(&recordings, &card, facts(args, &ended));
     prediction.notes.extend(unread);
+    if found_half {
+        prediction.notes.push(remark("masks-half", MASKS_HALF));
+    }
     for end in OtherEnd::of(&recordings) {
         if prediction.outcome != Outcome::Fits {
             break;
@@ -185,6 +205,30 @@ fn other_setting(end: OtherEnd, assumed: &[Assumption]) -> Option<&'static str> 
             let is_said = assumed.iter().any(|it| matches!(it, Assumption::Overflows(_)));
             (!is_said).then_some("assumed_overflows = 1\n")
         }
+    }
+}
+
+/// Whether the script failed, and a mask that found nothing may be why.
+fn may_miss_what_masks_find(
+    args: &PredictArgs,
+    (ended, folders): &(Ended, Vec<ProcessFolder>),
+) -> bool {
+    let is_said =
+        args.assume.iter().any(|it| matches!(it, Assumption::Share { operation: "nonzero", .. }));
+    !is_said && failed(ended) && read(folders).0.iter().any(prediction::found_nothing)
+}
+
+fn failed(ended: &Ended) -> bool {
+    matches!(ended.end, End::Code(1..))
+}
+
+fn tell_of_empty_masks(args: &PredictArgs) {
+    if !args.quiet {
+        let _ = writeln!(
+            io::stderr(),
+            "plimsoll: the script failed, and masks of values that nobody computed had found nothing; running it \
+             again with half of each"
+        );
     }
 }
 

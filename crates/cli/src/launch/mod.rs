@@ -36,6 +36,7 @@ pub(crate) use self::{
 use crate::{
     cache::{bundle::Bundle, session::Session},
     cli::GhostWeights,
+    nvidia_smi,
 };
 
 /// How often we look around when nothing happens.
@@ -223,6 +224,9 @@ fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
     let mut res = of_agent(bundle, session, stop, "predict");
     res.push(("LD_PRELOAD", before("LD_PRELOAD", bundle.phantom().as_os_str())));
     res.push(("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())));
+    if let Some(folder) = nvidia_smi::put_into(session) {
+        res.push(("PATH", before("PATH", folder.as_os_str())));
+    }
     // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
     res.push(("TORCHINDUCTOR_CACHE_DIR", session.join("inductor").into()));
     res.push(("TRITON_CACHE_DIR", session.join("triton").into()));

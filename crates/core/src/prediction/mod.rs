@@ -20,7 +20,7 @@ pub use answer::{
     Outcome, Peaks, Prediction, Rank, RunFacts, ScriptExit, StepPeaks, Verdict,
 };
 pub use notes::Note;
-pub use other_end::OtherEnd;
+pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use tuning::{Tuned, Tuning, tunings};
 

@@ -30,6 +30,13 @@ impl OtherEnd {
     }
 }
 
+/// Whether this process failed after a mask of values that nobody computed was taken to find nothing. Out of memory
+/// is no failure of that kind.
+pub fn found_nothing(recording: &Recording) -> bool {
+    let assumed = recording.phantom.as_ref().is_some_and(|it| it.assumed_sizes != 0);
+    assumed && recording.notes.ooms.is_empty()
+}
+
 impl Prediction {
     /// Takes in what the same script did at the other end: whatever took more decides.
     pub fn cover(&mut self, end: OtherEnd, other: &Prediction) {
