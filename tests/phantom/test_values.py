@@ -355,6 +355,7 @@ def test_an_optimizer_counts_its_steps_on_the_device(phantom, foreach):
             adam.zero_grad()
             model(torch.randn(2, 8)).sum().backward()
             adam.step()
+            torch.zeros(8, 8).scatter_add_(0, torch.randn(2, 8).argmax(0, keepdim=True), torch.ones(1, 8))
         print(json.dumps([it["step"].item() for it in adam.state.values()]))
         """
     )

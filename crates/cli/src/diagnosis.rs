@@ -196,9 +196,8 @@ fn an_answer_of_ours(recording: &Recording) -> Option<String> {
         .map(|it| it.what.as_str())
         .filter(|it| it.contains("assumed") || it.contains("was answered"))
         .collect();
-    (!answers.is_empty()).then(|| {
-        format!("; it may come of what the phantom cannot know: {}", answers.join("; "))
-    })
+    (!answers.is_empty())
+        .then(|| format!("; it may come of what the phantom cannot know: {}", answers.join("; ")))
 }
 
 /// No process of the command imported torch with the agent in it.
@@ -308,15 +307,22 @@ mod tests {
     #[test]
     fn a_size_that_does_not_fit_may_come_of_an_answer_of_ours() {
         let of = |class: &str| {
-            let exception =
-                Exception { class: class.to_owned(), message: "selected index k out of range".to_owned(), user_frame: None };
+            let exception = Exception {
+                class: class.to_owned(),
+                message: "selected index k out of range".to_owned(),
+                user_frame: None,
+            };
             let end = recording::End { exception: Some(exception), ..Default::default() };
             let what = "nonzero() was assumed to find nothing".to_owned();
-            let phantom = PhantomReport { approximated: vec![Approximated { what, count: 1 }], ..Default::default() };
+            let phantom = PhantomReport {
+                approximated: vec![Approximated { what, count: 1 }],
+                ..Default::default()
+            };
             let notes = Notes { end: Some(end), ..Notes::default() };
             raised(&Recording { phantom: Some(phantom), notes, ..Recording::default() }, 1).unwrap()
         };
-        let answer = "it may come of what the phantom cannot know: nonzero() was assumed to find nothing";
+        let answer =
+            "it may come of what the phantom cannot know: nonzero() was assumed to find nothing";
         assert!(of("RuntimeError").ends_with(answer));
         assert!(!of("FileNotFoundError").contains(answer));
     }

@@ -451,6 +451,27 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_knows_is_itself_and_finite() {
+        let (form, kind) = (Form::Tensors, Type::Float);
+        let equal = Kernel { action: Action::Equal, form, kind, casts: false, strided: false };
+        let count = 3_i32;
+        let run = |kernel: Kernel, functor: &[u32], addresses: [u64; 3]| {
+            let arguments: [*const c_void; 3] =
+                [(&raw const count).cast(), functor.as_ptr().cast(), addresses.as_ptr().cast()];
+            // SAFETY: arguments as the kernel has them.
+            unsafe { kernel.effects(arguments.as_ptr(), |_, _| None) }
+        };
+        let known = |it: u8| vec![Effect::Known(4096, vec![it; 3])];
+        assert_eq!(run(equal, &[0], [4096, 8192, 8192]), known(1), "x == x");
+        assert_eq!(run(equal, &[1], [4096, 8192, 8192]), known(0), "x != x: is it a NaN?");
+        assert_eq!(run(equal, &[0], [4096, 8192, 12288]), [Effect::Unknown(4096, 24)], "x == y");
+        let scalar = Kernel { form: Form::ScalarLast, ..equal };
+        let infinity = f32::INFINITY.to_bits();
+        assert_eq!(run(scalar, &[1, infinity], [4096, 8192, 0]), known(1), "x != infinity");
+        assert_eq!(run(scalar, &[1, 0], [4096, 8192, 0]), [Effect::Unknown(4096, 24)], "x != 0");
+    }
+
+    #[test]
     fn a_fill_is_known_and_one_of_too_many_is_not() {
         let (action, form, kind) = (Action::Fill, Form::Alone, Type::Int);
         let fill = Kernel { action, form, kind, casts: false, strided: false };

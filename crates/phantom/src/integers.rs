@@ -435,6 +435,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_a_list_only_the_tensors_of_this_launch_are_overwritten() {
+        let name = b"_ZN2at6native25multi_tensor_apply_kernelINS1_18TensorListMetadataILi1EEENS1_14UnaryOpFunctorIfLi1ELi1ELi0EEE";
+        let kernel = kernel_of(name).unwrap();
+        assert_eq!(kernel, Kernel::OverwritesLists { lists: 1, plain: true });
+        // Addresses, numbers of elements, and which tensor each block belongs to; the third is of an earlier launch.
+        let mut lists = vec![0_u64; 110 + 110 + 40];
+        lists[..3].copy_from_slice(&[4096, 8192, 12288]);
+        lists[220] = u64::from_le_bytes([0, 1, 2, 0, 0, 0, 0, 0]);
+        let arguments: [*const c_void; 1] = [lists.as_ptr().cast()];
+        // SAFETY: as much of the argument as is read.
+        let effects = unsafe { effects(kernel, 2, arguments.as_ptr(), |_, _| None) };
+        let expected = [4096, 8192].map(|at| Effect::Unknown(at, u64::MAX));
+        assert_eq!(effects, expected);
+    }
+
+    #[test]
     fn division_rounds_as_in_python() {
         let of = |action, a, b| apply(action, Type::Long, 1, a, b);
         assert_eq!(of(Action::DivideFloor, -7, 2), Some(-4));

@@ -309,9 +309,7 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
     }
     report::approximate(match asked {
         Asked::Equal { .. } => "== was answered with yes: its operands are not known",
-        _ => {
-            "all() was answered with yes: its operands are not known"
-        }
+        _ => "all() was answered with yes: its operands are not known",
     });
     1
 }

@@ -52,7 +52,10 @@ impl Kernel {
         // SAFETY: the tensors, the functor, the operation, the scalar; the last is as wide as an element.
         let (lists, scalar) = unsafe {
             let scalar = arguments.add(3).read().cast::<u8>();
-            (arguments.read().cast::<Lists>(), self.number(std::slice::from_raw_parts(scalar, width)))
+            (
+                arguments.read().cast::<Lists>(),
+                self.number(std::slice::from_raw_parts(scalar, width)),
+            )
         };
         // SAFETY: the caller's.
         let lists = unsafe { &*lists };
@@ -91,7 +94,10 @@ impl Kernel {
         if self.double {
             number.to_le_bytes().to_vec()
         } else {
-            #[expect(clippy::cast_possible_truncation, reason = "the kernel rounds to its type as well")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the kernel rounds to its type as well"
+            )]
             let number = number as f32;
             number.to_le_bytes().to_vec()
         }

@@ -146,8 +146,7 @@ pub(super) fn notes(
         let seen = run.steps_seen();
         let end = run.recording.notes.end.as_ref();
         let steady = end.is_some_and(|it| it.steady);
-        let stopped =
-            end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps));
+        let stopped = end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps));
         match outcome {
             Outcome::Fits if seen == 0 => res.push(Note::NoSteps),
             Outcome::Fits => res.push(Note::Steps { seen, steady, stopped }),
