@@ -216,7 +216,9 @@ fn unknown_reads(recordings: &[Recording]) -> Option<Note> {
     let in_reports: u64 = reports.map(|it| it.unknown_reads).sum();
     let reads = || recordings.iter().flat_map(|it| &it.notes.reads);
     let count = in_reports.max(reads().map(|it| it.count).sum());
-    let mut lines: Vec<(CodeLine, u64)> = reads().map(|it| (it.at.clone(), it.count)).collect();
+    // Those of no line, in the backward pass for one, are only counted.
+    let named = reads().filter(|it| it.at.line != 0);
+    let mut lines: Vec<(CodeLine, u64)> = named.map(|it| (it.at.clone(), it.count)).collect();
     lines.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     lines.truncate(NAMED_READS);
     (count != 0).then_some(Note::UnknownReads { count, lines })
