@@ -94,7 +94,7 @@ def test_tests_are_answered_with_yes_and_it_is_said(phantom):
     ran = phantom(
         """
         import json, torch
-        mask = torch.ones(8, 128, device="cuda").bool()
+        mask = torch.randn(8, 128, device="cuda").abs().bool()
         out = [bool(mask.all()), bool(mask.sum() == mask.numel()), bool(torch.equal(mask, mask.clone()))]
         print(json.dumps(out))
         """
@@ -228,7 +228,7 @@ def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):
         """
     )
     assert ran.values == [[0, 0, 0, 0], [7, 7, 7, 7], [14.0, 14.0, 14.0, 14.0]]
-    assert ran.report["unknown_reads"]["count"] == 2
+    assert ran.report["unknown_reads"]["count"] == 1
 
 
 def test_a_batch_of_one_is_not_taken_for_a_packed_one(phantom):
@@ -391,3 +391,41 @@ def test_random_numbers_are_those_of_a_real_device(phantom):
     assert 0.85 * found < kept < 0.95 * found and 90 < longest < 100, sums
     assert (least, largest) == (5, 999)
     assert stale == [0, 0], "unknown, not what it was before"
+
+
+def test_a_search_that_ends_when_all_have_ended_goes_on_to_its_limit(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        head = torch.randn(8, 50, device="cuda")
+        ended = torch.zeros(4, dtype=torch.bool, device="cuda")
+        for step in range(20):
+            scores, flat = (torch.randn(4, 8, device="cuda") @ head).view(1, -1).topk(4)
+            ended = ended[flat[0] // 50] | (flat[0] % 50 == 2)
+            if ended.all():
+                break
+        print(json.dumps([step]))
+        """
+    )
+    assert ran.values == [19]
+    assert "gathered with |" in " ".join(ran.approximated)
+
+
+def test_a_router_drops_what_is_over_an_experts_capacity(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        chosen = torch.randn(64, 4, device="cuda").softmax(-1).topk(1, -1)[1].flatten()
+        one_hot = torch.nn.functional.one_hot(chosen, 4)
+        place = (one_hot.cumsum(0) - 1).gather(1, chosen[:, None]).squeeze(1)
+        keep = place < 16
+        out = []
+        for expert in range(4):
+            mine = ((chosen == expert) & keep).nonzero().flatten()
+            torch.zeros(64, 8, device="cuda").index_add_(0, mine, torch.randn(len(mine), 8, device="cuda"))
+            out.append([len(mine), int((chosen == expert).sum())])
+        print(json.dumps(out))
+        """
+    )
+    assert all(kept == min(16, all_of_it) and 4 < kept for kept, all_of_it in ran.values), ran.values
+    assert sum(it[1] for it in ran.values) == 64

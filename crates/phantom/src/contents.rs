@@ -17,7 +17,8 @@ pub struct Contents {
     kept: u64,
     /// Where spans begin that were computed: a kernel that we do not follow may change them.
     computed: BTreeSet<u64>,
-    /// Those of them that come of the places of elements, such as a causal mask: no mask of padding.
+    /// Those that come of the places of elements, such as a causal mask, or of chance, such as the choice of masked
+    /// tokens: no mask of padding.
     patterns: BTreeSet<u64>,
 }
 
@@ -54,7 +55,7 @@ impl Contents {
         }
     }
 
-    /// `bytes` are at `at` now, computed from where elements stand as much as from what they are.
+    /// `bytes` are at `at` now, computed from where elements stand as much as from what they are, or drawn.
     pub fn write_pattern(&mut self, at: u64, bytes: &[u8]) {
         self.write_computed(at, bytes);
         if self.spans.contains_key(&at) {
@@ -62,10 +63,23 @@ impl Contents {
         }
     }
 
+    /// What was computed of these bytes stays, as if the program had put it there.
+    pub fn settle(&mut self, at: u64, size: u64) {
+        let settled: Vec<u64> =
+            self.overlapping(at, at.saturating_add(size)).map(|(&start, _)| start).collect();
+        settled.iter().for_each(|it| _ = self.computed.remove(it));
+    }
+
+    /// Whether what is known at `at` comes of places or of chance.
+    pub fn is_pattern(&self, at: u64) -> bool {
+        let mut spans = self.overlapping(at, at.saturating_add(1));
+        spans.any(|(start, _)| self.patterns.contains(start))
+    }
+
     /// Nothing that was computed is known any more.
     pub fn forget_computed(&mut self) {
-        self.patterns.clear();
         for at in std::mem::take(&mut self.computed) {
+            self.patterns.remove(&at);
             if let Some(span) = self.spans.remove(&at) {
                 self.kept -= length(&span);
             }

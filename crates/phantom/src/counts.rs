@@ -310,11 +310,8 @@ impl Count {
     /// What was counted stays so, whatever kernels that we do not follow come in between: a backward pass counts the
     /// mask of its forward pass once more.
     fn settle(self, contents: &mut Contents) {
-        let bytes = usize::try_from(self.items)
-            .ok()
-            .filter(|_| self.width == 1 && self.what == What::NonZero);
-        if let Some(mask) = bytes.and_then(|it| contents.known(self.operand, it)) {
-            contents.write(self.operand, &mask);
+        if self.what == What::NonZero {
+            contents.settle(self.operand, self.items.saturating_mul(self.width));
         }
     }
 

@@ -149,7 +149,7 @@ impl Kernel {
             };
             self.element.write(value, &mut bytes);
         }
-        Some(Effect::Known(address, bytes))
+        Some(Effect::Pattern(address, bytes))
     }
 
     /// Draws with a probability each, four by a thread: `TensorInfo`s of the result and of the probabilities, how many, and a
@@ -186,7 +186,7 @@ impl Kernel {
             let drawn = unit(series.block(i / 4, 0)[i % 4]);
             self.element.write(self.truth(drawn <= chance), &mut bytes);
         }
-        Some(Effect::Known(result, bytes))
+        Some(Effect::Pattern(result, bytes))
     }
 
     /// One or zero, as an element.

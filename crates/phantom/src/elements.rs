@@ -60,6 +60,11 @@ impl Kernel {
         Some(Kernel { action, form, kind, casts, strided })
     }
 
+    /// Whether it is "or" of truth values.
+    pub fn is_either(self) -> bool {
+        matches!(self.action, Action::Or | Action::LogicalOr) && self.kind == Type::Bool
+    }
+
     /// The types of what it computes with, result first, before any casts.
     fn types(self) -> ([Type; MOST_TENSORS], usize) {
         let kind = self.kind;
@@ -175,6 +180,8 @@ impl Kernel {
     ) -> Option<Vec<Effect>> {
         let places = places.with_widths(types);
         let last = places.of(count.checked_sub(1)?)?;
+        // SAFETY: the caller's.
+        let scalars = unsafe { self.functor(places.functor) };
         // What is known between the first element and the last one of each operand.
         let mut spans = [const { Vec::new() }; MOST_TENSORS];
         for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
@@ -186,8 +193,6 @@ impl Kernel {
         if !dense && MOST_APART < count {
             return None;
         }
-        // SAFETY: the caller's.
-        let scalars = unsafe { self.functor(places.functor) };
         let mut bytes = Vec::with_capacity(count * types[0].width());
         let mut apart = Vec::new();
         for i in 0..count {
@@ -227,7 +232,8 @@ impl Kernel {
     ///
     /// As [`Kernel::effects`].
     unsafe fn evident(self, count: usize, types: &[Type], places: &Places) -> Option<Vec<Effect>> {
-        if self.action != Action::Equal || types[0] != Type::Bool || MOST_TRUTHS < count {
+        let tests = matches!(self.action, Action::Equal | Action::Order);
+        if !tests || types[0] != Type::Bool || MOST_TRUTHS < count {
             return None;
         }
         // SAFETY: the caller's.
@@ -237,9 +243,13 @@ impl Kernel {
         let holds = match self.form {
             Form::Tensors => {
                 let itself = places.addresses[1] == places.addresses[2] && last[1] == last[2];
-                (itself && types[1] == types[2]).then_some(choice == 0)?
+                let holds = match self.action {
+                    Action::Equal => choice == 0,
+                    _ => matches!(choice, 0 | 2),
+                };
+                (itself && types[1] == types[2]).then_some(holds)?
             }
-            Form::ScalarFirst | Form::ScalarLast => {
+            Form::ScalarFirst | Form::ScalarLast if self.action == Action::Equal => {
                 let infinite = !self.kind.is_whole() && as_f64(scalar).is_infinite();
                 infinite.then_some(choice != 0)?
             }

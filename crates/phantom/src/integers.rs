@@ -14,8 +14,11 @@ use crate::contents::Contents;
 use crate::draws;
 use crate::elements;
 use crate::histogram;
+use crate::kernels;
+use crate::lists;
 use crate::offsets::Offsets;
 use crate::reductions::Summary;
+use crate::scatters;
 use crate::sequences;
 use crate::steps;
 
@@ -186,10 +189,12 @@ pub enum Kernel {
     Steps(steps::Kernel),
     /// Draws random numbers.
     Draws(draws::Kernel),
+    /// Moves elements by an index, or sums them up along a dimension.
+    Moves(scatters::Kernel),
     /// Writes a tensor element by element, in a way that we do not follow.
     Overwrites,
-    /// Writes tensors of lists of so many, as the optimizers' `_foreach` functions do.
-    OverwritesLists { lists: usize, plain: bool },
+    /// Writes tensors of lists, in a way that we do not follow.
+    OverwritesLists(lists::Kernel),
     /// Writes parts of one tensor that existed before (`index_put_`).
     Puts,
     /// Likewise, of one that we cannot tell: nothing computed is sure any more.
@@ -197,14 +202,15 @@ pub enum Kernel {
 }
 
 /// Kernels that write into tensors in place, by a part of their names.
-const SCATTERING: [&[u8]; 6] = [
-    b"indexing_backward_kernel",
-    b"scatter_gather_elementwise",
-    b"indexFunc",
-    b"masked_scatter",
-    b"index_fill_kernel",
-    b"index_copy_kernel",
-];
+const SCATTERING: [&[u8]; 4] =
+    [b"indexing_backward_kernel", b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
+
+impl Kernel {
+    /// Whether it gathers truth values: what is true stays so.
+    pub fn gathers_flags(self) -> bool {
+        matches!(self, Kernel::Elementwise(it) if it.is_either())
+    }
+}
 
 pub fn position(name: &[u8], part: &[u8]) -> Option<usize> {
     name.windows(part.len()).position(|it| it == part)
@@ -232,6 +238,9 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if has(name, b"index_elementwise_kernel") {
         return (!has(name, b"17index_kernel_impl")).then_some(Kernel::Puts);
     }
+    if let Some(kernel) = scatters::Kernel::of(name) {
+        return Some(Kernel::Moves(kernel));
+    }
     if SCATTERING.iter().any(|it| has(name, it)) {
         return Some(Kernel::Scatters);
     }
@@ -239,11 +248,7 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
         return Some(Kernel::Steps(kernel));
     }
     if has(name, b"25multi_tensor_apply_kernel") {
-        const LISTS: &[u8] = b"MetadataILi";
-        let digit = name.get(position(name, LISTS)? + LISTS.len())?;
-        let lists = digit.checked_sub(b'0').filter(|it| (1..=5).contains(it))?;
-        let plain = has(name, b"18TensorListMetadataILi");
-        return Some(Kernel::OverwritesLists { lists: lists.into(), plain });
+        return lists::Kernel::of(name).map(Kernel::OverwritesLists);
     }
     if has(name, b"13reduce_kernel") {
         return Summary::of(name).map(Kernel::Reduction);
@@ -342,7 +347,7 @@ fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> O
 pub enum Effect {
     /// These bytes are at this address now.
     Known(u64, Vec<u8>),
-    /// Likewise, and they come of where elements stand.
+    /// Likewise, and they come of where elements stand, or of chance.
     Pattern(u64, Vec<u8>),
     /// Up to so many bytes from this address have a value that we do not know.
     Unknown(u64, u64),
@@ -350,7 +355,7 @@ pub enum Effect {
     NothingComputed,
 }
 
-/// What `kernel` does when it is launched as so many `blocks` with `arguments`. `known` reads device memory in full, or
+/// What `kernel` does when it is launched with `arguments`. `known` reads device memory in full, or
 /// not at all.
 ///
 /// # Safety
@@ -358,12 +363,13 @@ pub enum Effect {
 /// `arguments` must be those of a kernel whose name gave `kernel`.
 pub unsafe fn effects(
     kernel: Kernel,
-    blocks: u32,
     arguments: *const *const c_void,
     known: impl Fn(u64, usize) -> Option<Vec<u8>>,
 ) -> Vec<Effect> {
     match kernel {
         Kernel::Scatters => vec![Effect::NothingComputed],
+        // SAFETY: the caller's.
+        Kernel::Moves(kernel) => unsafe { kernel.effects(arguments, known) },
         Kernel::Overwrites => {
             // SAFETY: how many, the functor, and the addresses, the result's first.
             let (count, to) = unsafe {
@@ -372,28 +378,8 @@ pub unsafe fn effects(
             };
             vec![Effect::Unknown(to, 8 * u64::from(count))]
         }
-        Kernel::OverwritesLists { lists, plain } => {
-            // `aten/src/ATen/native/cuda/MultiTensorApply.cuh`: so many addresses of each list come first, then
-            // their numbers of elements, and to which tensor each block belongs. What follows the last tensor is
-            // whatever was there, such as addresses of an earlier launch.
-            let room = [110, 64, 48, 36, 30][lists.min(5) - 1];
-            // SAFETY: the first argument is a structure that is longer than all that is read here.
-            let first = unsafe { arguments.read() };
-            let address = |i: usize| {
-                // SAFETY: the same.
-                unsafe { first.cast::<u64>().add(i).read_unaligned() }
-            };
-            let tensor_of = |block: usize| {
-                // SAFETY: the same; a launch has 320 blocks at most.
-                let it = unsafe { first.cast::<u8>().add(8 * room * (lists + 1) + block).read() };
-                usize::from(it) + 1
-            };
-            let blocks = usize::try_from(blocks).unwrap_or(0).min(320);
-            let tensors = if plain { (0..blocks).map(tensor_of).max() } else { None };
-            let tensors = tensors.unwrap_or(room).min(room);
-            let of_list = |list: usize| (0..tensors).map(move |i| room * list + i);
-            (0..lists).flat_map(of_list).map(|i| Effect::Unknown(address(i), u64::MAX)).collect()
-        }
+        // SAFETY: the caller's.
+        Kernel::OverwritesLists(kernel) => unsafe { kernel.effects(arguments) },
         Kernel::Puts => {
             let offsets = Offsets { at: 0, tensors: 3 };
             // SAFETY: how many, and a closure of an offset calculator and the address of what is written to.
@@ -410,7 +396,7 @@ pub unsafe fn effects(
         // SAFETY: the caller's.
         Kernel::Histogram(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
-        Kernel::Steps(kernel) => unsafe { kernel.effects(blocks, arguments, known) },
+        Kernel::Steps(kernel) => unsafe { kernel.effects(kernels::blocks(), arguments, known) },
         // SAFETY: the caller's.
         Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
@@ -418,11 +404,12 @@ pub unsafe fn effects(
     }
 }
 
-/// Writes what a kernel did.
-pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>) {
+/// Writes what a kernel did, and whether it follows from what comes of places or of chance.
+pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>, of_chance: bool) {
     for effect in effects {
         match effect {
-            Effect::Known(at, bytes) => contents.write_computed(at, &bytes),
+            Effect::Known(at, bytes) if !of_chance => contents.write_computed(at, &bytes),
+            Effect::Known(at, bytes) => contents.write_pattern(at, &bytes),
             Effect::Pattern(at, bytes) => contents.write_pattern(at, &bytes),
             Effect::Unknown(at, most) => contents.forget_span(at, most),
             Effect::NothingComputed => contents.forget_computed(),
@@ -433,22 +420,6 @@ pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_a_list_only_the_tensors_of_this_launch_are_overwritten() {
-        let name = b"_ZN2at6native25multi_tensor_apply_kernelINS1_18TensorListMetadataILi1EEENS1_14UnaryOpFunctorIfLi1ELi1ELi0EEE";
-        let kernel = kernel_of(name).unwrap();
-        assert_eq!(kernel, Kernel::OverwritesLists { lists: 1, plain: true });
-        // Addresses, numbers of elements, and which tensor each block belongs to; the third is of an earlier launch.
-        let mut lists = vec![0_u64; 110 + 110 + 40];
-        lists[..3].copy_from_slice(&[4096, 8192, 12288]);
-        lists[220] = u64::from_le_bytes([0, 1, 2, 0, 0, 0, 0, 0]);
-        let arguments: [*const c_void; 1] = [lists.as_ptr().cast()];
-        // SAFETY: as much of the argument as is read.
-        let effects = unsafe { effects(kernel, 2, arguments.as_ptr(), |_, _| None) };
-        let expected = [4096, 8192].map(|at| Effect::Unknown(at, u64::MAX));
-        assert_eq!(effects, expected);
-    }
 
     #[test]
     fn division_rounds_as_in_python() {

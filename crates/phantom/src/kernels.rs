@@ -8,8 +8,8 @@
 //!
 //! The other values that decide shapes are in `counts`: how many elements `nonzero()` found.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
@@ -17,9 +17,10 @@ use crate::card::Card;
 use crate::contents::Contents;
 use crate::counts;
 use crate::fatbin::{self, Wrapper};
-use crate::integers::{self, Kernel};
+use crate::integers::{self, Effect, Kernel};
 use crate::machine;
 use crate::overflow;
+use crate::reductions;
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
 
@@ -45,7 +46,10 @@ enum Purpose {
 /// What was just asked of the device.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    All,
+    /// Whether all truth values from this address on hold.
+    All {
+        operand: u64,
+    },
     /// Whether the number at `operand` on the device is `scalar`; or is not, if `negated`.
     Equal {
         operand: u64,
@@ -84,6 +88,10 @@ thread_local! {
     /// What the last kernel of this thread was asked, if we know.
     static LAST: Cell<Option<Asked>> = const { Cell::new(None) };
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
+    /// Where [`gathered`] flags are.
+    static GATHERED: RefCell<VecDeque<u64>> = const { RefCell::new(VecDeque::new()) };
+    /// Blocks of the kernel that is launched, along their first dimension.
+    static BLOCKS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Modules that were registered, as addresses of their [`Wrapper`]s. The first ones are enough: a
@@ -111,6 +119,28 @@ pub fn code_for(card: &Card) -> Option<i32> {
 
 fn has(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|it| it == part)
+}
+
+/// Truth values that nobody knows, of which a program gathers more and more, as in `ended | (token == end)`, are at
+/// this address now.
+fn gathered(at: u64) {
+    const ENOUGH: usize = 64;
+    GATHERED.with_borrow_mut(|all| {
+        all.retain(|it| *it != at);
+        all.push_back(at);
+        if ENOUGH < all.len() {
+            all.pop_front();
+        }
+    });
+}
+
+fn is_gathered(at: u64) -> bool {
+    at != 0 && GATHERED.with_borrow(|all| all.contains(&at))
+}
+
+/// How many blocks, along their first dimension, the kernel has that this thread launches.
+pub fn blocks() -> u32 {
+    BLOCKS.get()
 }
 
 /// What a kernel of this (mangled) name is for.
@@ -145,31 +175,42 @@ fn measures(name: &[u8]) -> bool {
     PARTS.iter().any(|it| of_floats(it))
 }
 
-/// A kernel was launched on this thread, as so many `blocks`.
+/// A kernel was launched on this thread.
 ///
 /// # Safety
 ///
 /// `arguments` must be what the stub at `stub` passes to a launch, or null.
-pub unsafe fn launched(stub: u64, blocks: u32, arguments: *const *const c_void) {
+pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     if let Some(kernel) = computed
         && !arguments.is_null()
         && let Some(mut machine) = machine::lock()
     {
         let contents = &mut machine.current().contents;
-        // SAFETY: the arguments of a kernel of this name.
-        let effects = unsafe {
-            integers::effects(kernel, blocks, arguments, |at, size| contents.known(at, size))
+        let gathers = kernel.gathers_flags();
+        let of_chance = Cell::new(false);
+        let known = |at, size| {
+            of_chance.set(of_chance.get() || contents.is_pattern(at));
+            contents.known(at, size)
         };
-        integers::take_effects(contents, effects);
+        // SAFETY: the arguments of a kernel of this name.
+        let effects = unsafe { integers::effects(kernel, arguments, known) };
+        if gathers && let Some(Effect::Unknown(at, _)) = effects.first() {
+            gathered(*at);
+        }
+        integers::take_effects(contents, effects, of_chance.get());
     }
     let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match purpose {
         Some(Purpose::All) if matches!(LAST.get(), Some(Asked::Measured)) => Some(Asked::Holds),
-        Some(Purpose::All) => Some(Asked::All),
         Some(Purpose::Measures) => Some(Asked::Measured),
         // `(low <= x) & (x <= high)`.
         Some(Purpose::Joins) if matches!(LAST.get(), Some(Asked::Measured)) => return,
+        Some(Purpose::All) if arguments.is_null() => Some(Asked::All { operand: 0 }),
+        Some(Purpose::All) => {
+            // SAFETY: the arguments of a kernel of this name.
+            Some(Asked::All { operand: unsafe { reductions::source(arguments) } })
+        }
         Some(Purpose::Whole) => Some(Asked::Whole),
         // SAFETY: the arguments of a kernel of this name.
         Some(Purpose::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
@@ -273,7 +314,7 @@ pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
 /// is asked of, as in `(gaps[:, -1] == 0).all()` for a batch of one.
 pub fn copied_one_byte() {
     match LAST.get() {
-        Some(Asked::Equal { negated: false, .. }) => LAST.set(Some(Asked::All)),
+        Some(Asked::Equal { negated: false, .. }) => LAST.set(Some(Asked::All { operand: 0 })),
         Some(Asked::Measured) => LAST.set(Some(Asked::Holds)),
         _ => {}
     }
@@ -290,7 +331,7 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
             report::approximate("all() was answered with yes: its operands are not known");
             return 1;
         }
-        Asked::All | Asked::Equal { .. } => {}
+        Asked::All { .. } | Asked::Equal { .. } => {}
     }
     if let Asked::Equal { operand, scalar, negated } = asked {
         let mut bytes = [0; 8];
@@ -300,6 +341,14 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
         if negated || scalar == 0 {
             return 0;
         }
+    }
+    if let Asked::All { operand } = asked
+        && is_gathered(operand)
+    {
+        report::approximate(
+            "all() of flags that are gathered with | was answered with no: what ends by them ends by its limit",
+        );
+        return 0;
     }
     if contents.has_padding() {
         report::approximate(
@@ -342,6 +391,7 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
     stream: *mut u64,
 ) -> i32 {
     let Some(it) = CONFIGURATIONS.take() else { return 9 }; // cudaErrorInvalidConfiguration
+    BLOCKS.set(it.grid.x);
     // SAFETY: the stub that the compiler made passes four valid pointers.
     unsafe {
         grid.write(it.grid);
@@ -484,7 +534,7 @@ mod tests {
         let arguments: [*const c_void; 3] =
             [(&raw const count).cast(), (&raw const functor).cast(), (&raw const data).cast()];
         // SAFETY: arguments as the kernel has them.
-        unsafe { launched(77, 1, arguments.as_ptr()) };
+        unsafe { launched(77, arguments.as_ptr()) };
     }
 
     #[test]
@@ -497,7 +547,7 @@ mod tests {
         compare(0, 0);
         assert_eq!(unknown_byte(&unknown), 0, "is there nothing?");
         // SAFETY: no arguments.
-        unsafe { launched(78, 1, std::ptr::null()) };
+        unsafe { launched(78, std::ptr::null()) };
         assert_eq!(unknown_byte(&unknown), 0, "another kernel came between");
     }
 
@@ -516,10 +566,10 @@ mod tests {
         PURPOSES.write().expect("no panic while it is held").insert(80, Purpose::Measures);
         // `value > 0` of one element, read itself, and then by `all()`, which copies it.
         // SAFETY: no arguments.
-        unsafe { launched(80, 1, std::ptr::null()) };
+        unsafe { launched(80, std::ptr::null()) };
         assert_eq!(unknown_byte(&Contents::default()), 0);
         // SAFETY: the same.
-        unsafe { launched(80, 1, std::ptr::null()) };
+        unsafe { launched(80, std::ptr::null()) };
         copied_one_byte();
         assert_eq!(unknown_byte(&Contents::default()), 1);
     }
@@ -540,7 +590,7 @@ mod tests {
         let mut contents = Contents::default();
         contents.write(4096, &[[1; 12].as_slice(), &[0; 4]].concat());
         // SAFETY: no arguments.
-        unsafe { launched(79, 1, std::ptr::null()) };
+        unsafe { launched(79, std::ptr::null()) };
         assert_eq!(unknown_byte(&contents), 0);
         assert_eq!(unknown_byte(&Contents::default()), 1);
     }

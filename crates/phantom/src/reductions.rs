@@ -91,6 +91,16 @@ impl Summary {
     }
 }
 
+/// Where the truth values are that a reduction reads.
+///
+/// # Safety
+///
+/// `arguments` must be those of a `reduce_kernel` over elements of one byte.
+pub unsafe fn source(arguments: *const *const c_void) -> u64 {
+    // SAFETY: the caller's.
+    unsafe { arguments.read().byte_add(ReduceOp::of(1).source).cast::<u64>().read_unaligned() }
+}
+
 /// Where `ReduceOp` has what, for an operation without state, the four-byte index and PyTorch's 25
 /// dimensions: `{ ops, ident, ReduceConfig config, OffsetCalculator<1> input, OffsetCalculator<2>
 /// output, const void *src, char *dst[2], ... }`.

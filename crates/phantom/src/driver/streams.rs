@@ -81,7 +81,7 @@ pub extern "C" fn cuLaunchKernel(
     _extra: *mut *mut c_void,
 ) -> i32 {
     // SAFETY: no arguments are looked at.
-    unsafe { launched(function, 0, std::ptr::null_mut(), stream) }
+    unsafe { launched(function, std::ptr::null_mut(), stream) }
 }
 
 #[unsafe(no_mangle)]
@@ -98,7 +98,7 @@ pub extern "C" fn cuLaunchCooperativeKernel(
     _arguments: *mut *mut c_void,
 ) -> i32 {
     // SAFETY: no arguments are looked at.
-    unsafe { launched(function, 0, std::ptr::null_mut(), stream) }
+    unsafe { launched(function, std::ptr::null_mut(), stream) }
 }
 
 /// `CUlaunchConfig`, as far as we read it: seven 32-bit sizes, then the stream.
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn cuLaunchKernelEx(
         return INVALID_VALUE;
     }
     // SAFETY: not null; the caller passes a `CUlaunchConfig`. No arguments are looked at.
-    unsafe { launched(function, 0, std::ptr::null_mut(), (*config).stream) }
+    unsafe { launched(function, std::ptr::null_mut(), (*config).stream) }
 }
 
 #[unsafe(no_mangle)]

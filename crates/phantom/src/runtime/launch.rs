@@ -16,7 +16,7 @@ const NO_KERNEL_IMAGE: i32 = 209;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Dim3 {
-    x: c_uint,
+    pub(crate) x: c_uint,
     y: c_uint,
     z: c_uint,
 }
@@ -35,14 +35,9 @@ pub struct LaunchConfig {
 /// # Safety
 ///
 /// `arguments` must be what the caller's stub passes for `function`, or null.
-pub(crate) unsafe fn launched(
-    function: u64,
-    blocks: u32,
-    arguments: *mut *mut c_void,
-    stream: u64,
-) -> i32 {
+pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream: u64) -> i32 {
     // SAFETY: the caller's.
-    unsafe { kernels::launched(function, blocks, arguments.cast_const().cast()) };
+    unsafe { kernels::launched(function, arguments.cast_const().cast()) };
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let mut machine = machine!();
     if kernels::code_for(machine.card).is_none() {
@@ -63,14 +58,14 @@ pub unsafe extern "C" fn __cudaGetKernel(kernel: *mut u64, function: u64) -> i32
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaLaunchKernel(
     kernel: u64,
-    grid: Dim3,
+    _grid: Dim3,
     _block: Dim3,
     arguments: *mut *mut c_void,
     _shared: usize,
     stream: u64,
 ) -> i32 {
     // SAFETY: the stub's own arguments.
-    unsafe { launched(kernel, grid.x, arguments, stream) }
+    unsafe { launched(kernel, arguments, stream) }
 }
 
 #[unsafe(no_mangle)]
@@ -89,27 +84,27 @@ pub unsafe extern "C" fn __cudaLaunchKernel_ptsz(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaLaunchKernel(
     function: u64,
-    grid: Dim3,
+    _grid: Dim3,
     _block: Dim3,
     arguments: *mut *mut c_void,
     _shared: usize,
     stream: u64,
 ) -> i32 {
     // SAFETY: the stub's own arguments.
-    unsafe { launched(function, grid.x, arguments, stream) }
+    unsafe { launched(function, arguments, stream) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaLaunchCooperativeKernel(
     function: u64,
-    grid: Dim3,
+    _grid: Dim3,
     _block: Dim3,
     arguments: *mut *mut c_void,
     _shared: usize,
     stream: u64,
 ) -> i32 {
     // SAFETY: the stub's own arguments.
-    unsafe { launched(function, grid.x, arguments, stream) }
+    unsafe { launched(function, arguments, stream) }
 }
 
 #[unsafe(no_mangle)]
@@ -122,7 +117,7 @@ pub unsafe extern "C" fn cudaLaunchKernelExC(
         return fail(INVALID_VALUE);
     }
     // SAFETY: not null; the caller passes a `cudaLaunchConfig_t`, and its stub's own arguments.
-    unsafe { launched(function, (*config).grid.x, arguments, (*config).stream) }
+    unsafe { launched(function, arguments, (*config).stream) }
 }
 
 /// `cudaFuncAttributes`, the same in CUDA 12 and 13.
