@@ -320,6 +320,48 @@ def test_non_maximum_suppression_keeps_what_it_is_given(phantom):
     assert any("nms()" in it for it in ran.approximated)
 
 
+def test_what_nobody_knows_is_no_nan_and_finite(phantom):
+    """Programs check that, and stop if it does not hold: a distribution its parameters, a loop its loss."""
+    ran = phantom(
+        """
+        import json, torch
+        from torch.distributions import Categorical, Normal
+        w = torch.ones(4, 4, device="cuda")
+        out = []
+        for n in (1, 2, 300):
+            mean = (w @ w).repeat(100, 100)[:n, :1]
+            loss = mean.sum()
+            Normal(mean, mean.exp()).rsample()
+            Categorical(logits=mean).sample()
+            out.append([bool(torch.isfinite(loss)), bool(torch.isnan(mean).any()), bool(torch.isfinite(mean).all()), bool(torch.isinf(loss))])
+        known = torch.tensor([1.0, float("nan")], device="cuda")
+        out.append([bool(torch.isnan(known).any()), bool(torch.isfinite(known).all())])
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == 3 * [[True, False, True, False]] + [[True, False]]
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+def test_an_optimizer_counts_its_steps_on_the_device(phantom, foreach):
+    """With a default device, Adam's counts are there, and it divides by 1 - beta ** count."""
+    ran = phantom(
+        f"""
+        import json, torch
+        torch.set_default_device("cuda")
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+        adam = torch.optim.Adam(model.parameters(), foreach={foreach})
+        for _ in range(3):
+            adam.zero_grad()
+            model(torch.randn(2, 8)).sum().backward()
+            adam.step()
+            torch.zeros(8, 8).scatter_add_(0, torch.randn(2, 8).argmax(0, keepdim=True), torch.ones(1, 8))
+        print(json.dumps([it["step"].item() for it in adam.state.values()]))
+        """
+    )
+    assert ran.values == [3.0, 3.0, 3.0, 3.0]
+
+
 def test_random_numbers_are_those_of_a_real_device(phantom):
     ran = phantom(
         """

@@ -1,5 +1,6 @@
 //! `--assume`: what the phantom answers when a program asks how many of values that nobody computed
-//! are what it looks for, whether gradients that nobody computed overflowed, or how many proposals of a detector show an object.
+//! are what it looks for, whether gradients that nobody computed overflowed, or how many proposals of a
+//! detector show an object.
 
 use std::{fmt, str::FromStr};
 

@@ -174,16 +174,30 @@ fn a_zero_of_ours(
     let of_numbers = class == "ZeroDivisionError" || message.contains("math domain error");
     // What values lead to; a missing file on the line that trains has other reasons.
     let of_values = ["ValueError", "IndexError", "RuntimeError", "AssertionError", "OverflowError"];
+    let values = of_values.contains(&class);
     let here = |it: &&ReadNote| {
-        of_values.contains(&class)
-            && at.is_some_and(|at| it.at.file == at.file && it.at.line == at.line)
+        values && at.is_some_and(|at| it.at.file == at.file && it.at.line == at.line)
     };
-    let read = reads.iter().find(here).or_else(|| reads.first().filter(|_| of_numbers))?;
+    let read = reads.iter().find(here).or_else(|| reads.first().filter(|_| of_numbers));
+    let Some(read) = read else {
+        return values.then(|| an_answer_of_ours(recording)).flatten();
+    };
     Some(format!(
         "; a value that the GPU would have computed reads as zero on a phantom, and the script read one at {}:{}: if \
          the exception comes of it, `--steps N` stops before, and `--assume` says how much masks and unique() find",
         read.at.file, read.at.line
     ))
+}
+
+/// Likewise, where sizes follow from what was found in values that nobody computed.
+fn an_answer_of_ours(recording: &Recording) -> Option<String> {
+    let approximated = recording.phantom.iter().flat_map(|it| &it.approximated);
+    let answers: Vec<&str> = approximated
+        .map(|it| it.what.as_str())
+        .filter(|it| it.contains("assumed") || it.contains("was answered"))
+        .collect();
+    (!answers.is_empty())
+        .then(|| format!("; it may come of what the phantom cannot know: {}", answers.join("; ")))
 }
 
 /// No process of the command imported torch with the agent in it.
@@ -284,11 +298,34 @@ fn killed_by(end: End) -> Option<Signal> {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::{
-        recording::{self, Notes},
+        recording::{self, Approximated, Notes, PhantomReport},
         trace::Trace,
     };
 
     use super::*;
+
+    #[test]
+    fn a_size_that_does_not_fit_may_come_of_an_answer_of_ours() {
+        let of = |class: &str| {
+            let exception = Exception {
+                class: class.to_owned(),
+                message: "selected index k out of range".to_owned(),
+                user_frame: None,
+            };
+            let end = recording::End { exception: Some(exception), ..Default::default() };
+            let what = "nonzero() was assumed to find nothing".to_owned();
+            let phantom = PhantomReport {
+                approximated: vec![Approximated { what, count: 1 }],
+                ..Default::default()
+            };
+            let notes = Notes { end: Some(end), ..Notes::default() };
+            raised(&Recording { phantom: Some(phantom), notes, ..Recording::default() }, 1).unwrap()
+        };
+        let answer =
+            "it may come of what the phantom cannot know: nonzero() was assumed to find nothing";
+        assert!(of("RuntimeError").ends_with(answer));
+        assert!(!of("FileNotFoundError").contains(answer));
+    }
 
     #[test]
     fn a_crash_after_the_last_word_is_none() {

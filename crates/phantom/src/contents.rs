@@ -46,10 +46,13 @@ impl Contents {
         self.spans.insert(at, bytes.to_vec());
     }
 
-    /// `bytes` are at `at` now, because a kernel that we follow put them there.
+    /// `bytes` are at `at` now, because a kernel that we follow put them there. What the program put there is
+    /// its own still when it is changed in place: a count of steps.
     pub fn write_computed(&mut self, at: u64, bytes: &[u8]) {
+        let own = self.spans.get(&at).is_some_and(|it| it.len() == bytes.len())
+            && !self.computed.contains(&at);
         self.write(at, bytes);
-        if self.spans.contains_key(&at) {
+        if self.spans.contains_key(&at) && !own {
             self.computed.insert(at);
         }
     }
@@ -234,6 +237,18 @@ fn is_padded_mask(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_program_put_there_is_its_own_still_when_it_grows() {
+        let mut contents = Contents::default();
+        contents.write(4096, &[0; 4]);
+        for at in [4096, 8192] {
+            contents.write_computed(at, &[1; 4]);
+        }
+        contents.forget_computed();
+        assert_eq!(contents.known(4096, 4), Some(vec![1; 4]));
+        assert_eq!(contents.known(8192, 4), None);
+    }
 
     #[test]
     fn a_mask_with_padding_is_told_from_one_without() {

@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Action, Effect, Type, apply, has, number_after, position};
+use crate::integers::{Action, Effect, Type, apply, as_f64, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets};
 
 /// Elements that are computed at most, and truth values of which each takes a byte.
@@ -125,7 +125,9 @@ impl Kernel {
                 // SAFETY: the caller's.
                 unsafe { self.compute(count, &types[..tensors], &places, known) }
             })
-            .flatten();
+            .flatten()
+            // SAFETY: the caller's.
+            .or_else(|| unsafe { self.evident(count, &types[..tensors], &places) });
         computed.unwrap_or_else(|| {
             let last = places.of(count.saturating_sub(1)).map_or(0, |it| it[0]);
             let end = if self.strided { last + 8 } else { 8 * wide(count) };
@@ -180,9 +182,6 @@ impl Kernel {
         let last = places.of(count.checked_sub(1)?)?;
         // SAFETY: the caller's.
         let scalars = unsafe { self.functor(places.functor) };
-        if let Some(holds) = self.of_itself(&places, scalars.0) {
-            return Some(vec![Effect::Known(places.addresses[0], vec![u8::from(holds); count])]);
-        }
         // What is known between the first element and the last one of each operand.
         let mut spans = [const { Vec::new() }; MOST_TENSORS];
         for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
@@ -226,18 +225,38 @@ impl Kernel {
         })
     }
 
-    /// What a comparison of a tensor with itself says, as `isnan()` makes it (`x != x`): there is no NaN, as far as
-    /// anybody knows.
-    fn of_itself(self, places: &Places, choice: i64) -> Option<bool> {
-        let same = places.addresses[1] == places.addresses[2];
-        if self.form != Form::Tensors || self.strided || self.casts || !same {
+    /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite. So do
+    /// `isnan(x)`, which is `x != x`, `isfinite(x)`, and the checks of a distribution's parameters.
+    ///
+    /// # Safety
+    ///
+    /// As [`Kernel::effects`].
+    unsafe fn evident(self, count: usize, types: &[Type], places: &Places) -> Option<Vec<Effect>> {
+        let tests = matches!(self.action, Action::Equal | Action::Order);
+        if !tests || types[0] != Type::Bool || MOST_TRUTHS < count {
             return None;
         }
-        match self.action {
-            Action::Equal => Some(choice == 0),
-            Action::Order => Some(matches!(choice, 0 | 2)),
-            _ => None,
-        }
+        // SAFETY: the caller's.
+        let (choice, scalar) = unsafe { self.functor(places.functor) };
+        let places = places.with_widths(types);
+        let last = places.of(count.checked_sub(1)?)?;
+        let holds = match self.form {
+            Form::Tensors => {
+                let itself = places.addresses[1] == places.addresses[2] && last[1] == last[2];
+                let holds = match self.action {
+                    Action::Equal => choice == 0,
+                    _ => matches!(choice, 0 | 2),
+                };
+                (itself && types[1] == types[2]).then_some(holds)?
+            }
+            Form::ScalarFirst | Form::ScalarLast if self.action == Action::Equal => {
+                let infinite = !self.kind.is_whole() && as_f64(scalar).is_infinite();
+                infinite.then_some(choice != 0)?
+            }
+            _ => return None,
+        };
+        let dense = last[0] == wide(count) - 1;
+        dense.then(|| vec![Effect::Known(places.addresses[0], vec![u8::from(holds); count])])
     }
 
     /// One element of the result, of the elements that `at` reads.
@@ -439,6 +458,27 @@ mod tests {
         let (action, form) = (Action::Copy, Form::Chosen);
         let expected = Kernel { action, form, kind, casts: false, strided: false };
         assert_eq!(of(choice), Some(expected));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_itself_and_finite() {
+        let (form, kind) = (Form::Tensors, Type::Float);
+        let equal = Kernel { action: Action::Equal, form, kind, casts: false, strided: false };
+        let count = 3_i32;
+        let run = |kernel: Kernel, functor: &[u32], addresses: [u64; 3]| {
+            let arguments: [*const c_void; 3] =
+                [(&raw const count).cast(), functor.as_ptr().cast(), addresses.as_ptr().cast()];
+            // SAFETY: arguments as the kernel has them.
+            unsafe { kernel.effects(arguments.as_ptr(), |_, _| None) }
+        };
+        let known = |it: u8| vec![Effect::Known(4096, vec![it; 3])];
+        assert_eq!(run(equal, &[0], [4096, 8192, 8192]), known(1), "x == x");
+        assert_eq!(run(equal, &[1], [4096, 8192, 8192]), known(0), "x != x: is it a NaN?");
+        assert_eq!(run(equal, &[0], [4096, 8192, 12288]), [Effect::Unknown(4096, 24)], "x == y");
+        let scalar = Kernel { form: Form::ScalarLast, ..equal };
+        let infinity = f32::INFINITY.to_bits();
+        assert_eq!(run(scalar, &[1, infinity], [4096, 8192, 0]), known(1), "x != infinity");
+        assert_eq!(run(scalar, &[1, 0], [4096, 8192, 0]), [Effect::Unknown(4096, 24)], "x != 0");
     }
 
     #[test]

@@ -14,11 +14,13 @@ use crate::contents::Contents;
 use crate::draws;
 use crate::elements;
 use crate::histogram;
+use crate::kernels;
 use crate::lists;
 use crate::offsets::Offsets;
 use crate::reductions::Summary;
 use crate::scatters;
 use crate::sequences;
+use crate::steps;
 
 /// Elements that are computed at most.
 pub const MOST: usize = 1 << 17;
@@ -124,7 +126,7 @@ impl Type {
 }
 
 /// The float that these bits are.
-fn as_f64(bits: i64) -> f64 {
+pub fn as_f64(bits: i64) -> f64 {
     f64::from_bits(bits.cast_unsigned())
 }
 
@@ -183,6 +185,8 @@ pub enum Kernel {
     Sequence(sequences::Kernel),
     /// How many of each number there are.
     Histogram(histogram::Kernel),
+    /// Counts of steps grow.
+    Steps(steps::Kernel),
     /// Draws random numbers.
     Draws(draws::Kernel),
     /// Moves elements by an index, or sums them up along a dimension.
@@ -239,6 +243,9 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     }
     if SCATTERING.iter().any(|it| has(name, it)) {
         return Some(Kernel::Scatters);
+    }
+    if let Some(kernel) = steps::Kernel::of(name) {
+        return Some(Kernel::Steps(kernel));
     }
     if has(name, b"25multi_tensor_apply_kernel") {
         return lists::Kernel::of(name).map(Kernel::OverwritesLists);
@@ -388,6 +395,8 @@ pub unsafe fn effects(
         Kernel::Sequence(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Histogram(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
+        Kernel::Steps(kernel) => unsafe { kernel.effects(kernels::blocks(), arguments, known) },
         // SAFETY: the caller's.
         Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.

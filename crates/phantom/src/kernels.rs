@@ -38,8 +38,10 @@ enum Purpose {
     Scales(overflow::Kernel),
     /// A reduction of whole numbers.
     Whole,
-    /// A comparison of floats.
-    Compares(descent::Kernel),
+    /// A comparison of floats, element by element; and what a descent has to say of it.
+    Measures(Option<descent::Kernel>),
+    /// `a & b` of truth values.
+    Joins,
 }
 
 /// What was just asked of the device.
@@ -60,6 +62,10 @@ enum Asked {
     Whole,
     /// Something whose answer is clear already.
     Answered(bool),
+    /// How floats compare with others.
+    Measured,
+    /// Whether that holds for all of them.
+    Holds,
 }
 
 static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
@@ -131,19 +137,26 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
         && (has(b"29vectorized_elementwise_kernel") || has(b"15LoadWithoutCast"))
     {
         Some(Purpose::Equal)
+    } else if measures(name) {
+        Some(Purpose::Measures(descent::Kernel::of(name)))
+    } else if has(b"17BitwiseAndFunctorIbE") {
+        Some(Purpose::Joins)
     } else {
         let whole = || {
             let of_whole_numbers = integers::letter_after(name, b"8ReduceOpI").is_some();
             of_whole_numbers.then_some(Purpose::Whole)
         };
         let scales = || overflow::Kernel::of(name).map(Purpose::Scales);
-        let compares = || descent::Kernel::of(name).map(Purpose::Compares);
-        counts::Kernel::of(name)
-            .map(Purpose::Counts)
-            .or_else(scales)
-            .or_else(whole)
-            .or_else(compares)
+        counts::Kernel::of(name).map(Purpose::Counts).or_else(scales).or_else(whole)
     }
+}
+
+/// Whether a kernel of this (mangled) name compares floats, element by element.
+fn measures(name: &[u8]) -> bool {
+    const PARTS: [&[u8]; 3] =
+        [b"16CompareEqFunctorI", b"14CompareFunctorI", b"21compare_scalar_kernelI"];
+    let of_floats = |part: &[u8]| has(name, part) && integers::letter_after(name, part).is_none();
+    PARTS.iter().any(|it| of_floats(it))
 }
 
 /// A kernel was launched on this thread.
@@ -175,6 +188,15 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     }
     let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     let asked = match purpose {
+        Some(Purpose::All) if matches!(LAST.get(), Some(Asked::Measured)) => Some(Asked::Holds),
+        Some(Purpose::Measures(of_descent)) => {
+            let kernel = of_descent.filter(|_| !arguments.is_null());
+            // SAFETY: the arguments of a kernel of this name.
+            let answer = kernel.and_then(|it| unsafe { it.launched(arguments) });
+            Some(answer.map_or(Asked::Measured, Asked::Answered))
+        }
+        // `(low <= x) & (x <= high)`.
+        Some(Purpose::Joins) if matches!(LAST.get(), Some(Asked::Measured)) => return,
         Some(Purpose::All) if arguments.is_null() => Some(Asked::All { operand: 0 }),
         Some(Purpose::All) => {
             // SAFETY: the arguments of a kernel of this name.
@@ -183,10 +205,6 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         Some(Purpose::Whole) => Some(Asked::Whole),
         // SAFETY: the arguments of a kernel of this name.
         Some(Purpose::Equal) if !arguments.is_null() => unsafe { equality(arguments) },
-        // SAFETY: as above.
-        Some(Purpose::Compares(kernel)) if !arguments.is_null() => unsafe {
-            kernel.launched(arguments).map(Asked::Answered)
-        },
         Some(Purpose::Counts(kernel)) if !arguments.is_null() => {
             // SAFETY: as above.
             match unsafe { kernel.launched(arguments) } {
@@ -286,8 +304,10 @@ pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
 /// (`allany_impl` of `aten/src/ATen/native/ReduceOps.cpp`), so a comparison before it was what `all()`
 /// is asked of, as in `(gaps[:, -1] == 0).all()` for a batch of one.
 pub fn copied_one_byte() {
-    if matches!(LAST.get(), Some(Asked::Equal { negated: false, .. })) {
-        LAST.set(Some(Asked::All { operand: 0 }));
+    match LAST.get() {
+        Some(Asked::Equal { negated: false, .. }) => LAST.set(Some(Asked::All { operand: 0 })),
+        Some(Asked::Measured) => LAST.set(Some(Asked::Holds)),
+        _ => {}
     }
 }
 
@@ -295,11 +315,15 @@ pub fn copied_one_byte() {
 /// nothing that is known speaks against it.
 pub fn unknown_byte(contents: &Contents) -> u8 {
     let Some(asked) = LAST.get() else { return 0 };
-    if let Asked::Answered(answer) = asked {
-        return u8::from(answer);
-    }
-    if matches!(asked, Asked::Count(_) | Asked::Whole) {
-        return 0;
+    match asked {
+        Asked::Answered(answer) => return u8::from(answer),
+        Asked::Count(_) | Asked::Whole | Asked::Measured => return 0,
+        // Such as that the scale of a distribution is positive; no mask of padding is of floats.
+        Asked::Holds => {
+            report::approximate("all() was answered with yes: its operands are not known");
+            return 1;
+        }
+        Asked::All { .. } | Asked::Equal { .. } => {}
     }
     if let Asked::Equal { operand, scalar, negated } = asked {
         let mut bytes = [0; 8];
@@ -326,9 +350,7 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
     }
     report::approximate(match asked {
         Asked::Equal { .. } => "== was answered with yes: its operands are not known",
-        Asked::All { .. } | Asked::Count(_) | Asked::Whole | Asked::Answered(_) => {
-            "all() was answered with yes: its operands are not known"
-        }
+        _ => "all() was answered with yes: its operands are not known",
     });
     1
 }
@@ -482,7 +504,9 @@ mod tests {
         let logical = b"_ZN2at6native29vectorized_elementwise_kernelILi4EZNS0_23logical_and_kernel_cudaERNS_14TensorIteratorE";
         let equal = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIllbNS0_51_GLOBAL__N__16CompareEqFunctorIlEE";
         let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIffbNS0_51_GLOBAL__N__16CompareEqFunctorIfEE";
-        assert_eq!(purpose_of(of_floats), None);
+        let product = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13BUnaryFunctorIfffNS0_15binary_internal10MulFunctorIfEEEE";
+        assert_eq!(purpose_of(of_floats), Some(Purpose::Measures(None)));
+        assert_eq!(purpose_of(product), None);
         assert_eq!(purpose_of(all), Some(Purpose::All));
         assert_eq!(purpose_of(logical), None);
         assert_eq!(purpose_of(equal), Some(Purpose::Equal));
@@ -527,6 +551,19 @@ mod tests {
         compare(1, 0);
         copied_one_byte();
         assert_eq!(unknown_byte(&Contents::default()), 0, "not equal");
+    }
+
+    #[test]
+    fn a_scale_that_nobody_knows_is_positive_even_alone() {
+        PURPOSES.write().expect("no panic while it is held").insert(80, Purpose::Measures(None));
+        // `value > 0` of one element, read itself, and then by `all()`, which copies it.
+        // SAFETY: no arguments.
+        unsafe { launched(80, std::ptr::null()) };
+        assert_eq!(unknown_byte(&Contents::default()), 0);
+        // SAFETY: the same.
+        unsafe { launched(80, std::ptr::null()) };
+        copied_one_byte();
+        assert_eq!(unknown_byte(&Contents::default()), 1);
     }
 
     #[test]

@@ -53,4 +53,5 @@ mod scatters;
 mod sequences;
 mod solver;
 mod sparse;
+mod steps;
 mod table;

@@ -41,6 +41,8 @@ pub enum Note {
         seen: u32,
         /// Memory was the same in the last two.
         steady: bool,
+        /// We ended the script then: what it does later was not seen.
+        stopped: bool,
     },
     /// No step of any kind was seen: what the report shows is all that the script did.
     NoSteps,
@@ -142,10 +144,12 @@ pub(super) fn notes(
     }
     if let Some(run) = runs.first() {
         let seen = run.steps_seen();
-        let steady = run.recording.notes.end.as_ref().is_some_and(|it| it.steady);
+        let end = run.recording.notes.end.as_ref();
+        let steady = end.is_some_and(|it| it.steady);
+        let stopped = end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps));
         match outcome {
             Outcome::Fits if seen == 0 => res.push(Note::NoSteps),
-            Outcome::Fits => res.push(Note::Steps { seen, steady }),
+            Outcome::Fits => res.push(Note::Steps { seen, steady, stopped }),
             Outcome::OutOfMemory | Outcome::ScriptFailed => {}
         }
         if !run.timeline.marked && seen != 0 {
@@ -212,7 +216,9 @@ fn unknown_reads(recordings: &[Recording]) -> Option<Note> {
     let in_reports: u64 = reports.map(|it| it.unknown_reads).sum();
     let reads = || recordings.iter().flat_map(|it| &it.notes.reads);
     let count = in_reports.max(reads().map(|it| it.count).sum());
-    let mut lines: Vec<(CodeLine, u64)> = reads().map(|it| (it.at.clone(), it.count)).collect();
+    // Those of no line, in the backward pass for one, are only counted.
+    let named = reads().filter(|it| it.at.line != 0);
+    let mut lines: Vec<(CodeLine, u64)> = named.map(|it| (it.at.clone(), it.count)).collect();
     lines.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     lines.truncate(NAMED_READS);
     (count != 0).then_some(Note::UnknownReads { count, lines })
@@ -288,10 +294,15 @@ impl fmt::Display for Note {
             Note::Steps { seen: 1, .. } => f.write_str(
                 "only 1 training step was seen: later steps often take more (optimizer state)",
             ),
-            Note::Steps { seen, steady: true } => {
-                write!(f, "{seen} training steps were seen; memory was the same in the last two")
+            Note::Steps { seen, steady: true, stopped } => {
+                write!(f, "{seen} training steps were seen; memory was the same in the last two")?;
+                f.write_str(if *stopped {
+                    ", and the script was stopped there: --until-exit also shows what comes later, such as an evaluation"
+                } else {
+                    ""
+                })
             }
-            Note::Steps { seen, steady: false } => write!(
+            Note::Steps { seen, steady: false, .. } => write!(
                 f,
                 "{seen} training steps were seen, and memory was still changing: later steps may take more"
             ),
