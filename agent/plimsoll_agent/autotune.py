@@ -13,6 +13,7 @@ from plimsoll_agent import phantom
 from plimsoll_agent.guard import failed
 
 CHOICES, KERNELS = "torch._inductor.select_algorithm", "torch._inductor.runtime.triton_heuristics"
+MANY = ("max_autotune", "max_autotune_pointwise")
 NOTE = (
     "torch.compile tries many Triton kernels and keeps the fastest; on the phantom, where no time passes, it tried "
     "one of each kind, and where a library has the same function it took the library's"
@@ -77,7 +78,9 @@ def _fewer_configs(module, say):
     @functools.wraps(make)
     def __init__(self, *args, **kwargs):
         make(self, *args, **kwargs)
-        if len(self.configs) > 2:
+        # Without max-autotune there are a handful, and what each is timed with is taken one after the other.
+        tries_many = any(self.inductor_meta.get(it) for it in MANY)
+        if tries_many and len(self.configs) > 2:
             self.configs = self.configs[:2]
             say()
 

@@ -1,0 +1,36 @@
+"""What Inductor times: all that it would, but for max-autotune."""
+
+from types import SimpleNamespace
+
+from plimsoll_agent import autotune
+
+
+def tuner_of(configs, **inductor_meta):
+    """Inductor's tuner of a kernel, with so many configurations, after the agent has seen its module; and what the agent said."""
+
+    class CachingAutotuner:
+        def __init__(self):
+            self.configs, self.inductor_meta = [f"config {i}" for i in range(configs)], inductor_meta
+
+        def _coordinate_descent_tuning(self, launcher):
+            raise AssertionError("the phantom finds out nothing by it")
+
+    said = []
+    module = SimpleNamespace(CachingAutotuner=CachingAutotuner)
+    autotune._fewer_configs(module, say=lambda: said.append(True))
+    return module.CachingAutotuner(), bool(said)
+
+
+def test_the_handful_of_an_ordinary_kernel_is_timed_whole():
+    tuner, said = tuner_of(4, max_autotune=False, max_autotune_pointwise=False)
+    assert tuner.configs == ["config 0", "config 1", "config 2", "config 3"] and not said
+
+
+def test_of_many_two_are_timed_because_one_is_not():
+    for mode in autotune.MANY:
+        tuner, said = tuner_of(30, **{mode: True})
+        assert tuner.configs == ["config 0", "config 1"] and said
+
+
+def test_of_a_kind_the_first_is_kept():
+    assert autotune.of_a_kind(["a1", "b1", "a2", "?"], lambda it: None if it == "?" else it[0]) == ["a1", "b1", "?"]
