@@ -18,6 +18,7 @@ use crate::contents::Contents;
 use crate::machine;
 use crate::nccl;
 use crate::report;
+use crate::waits;
 
 /// Kernels that count, or whose values are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,7 +301,10 @@ impl Count {
                         "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1"
                     }
                 });
-                let found = self.share(assumed.or(kept)).unwrap_or(0);
+                let share = self.share(assumed.or(kept));
+                // Rejection sampling goes on until enough is found.
+                let comes = || waits::over(0).map_or(0, |_| self.items);
+                let found = share.unwrap_or_else(comes);
                 self.assume(found, contents);
                 found
             }
