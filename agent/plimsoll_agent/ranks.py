@@ -7,6 +7,7 @@ bookkeeping runs over the phantom's NCCL. What crosses the host (gloo groups, th
 if every other rank said what this one says.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -18,7 +19,7 @@ from importlib.machinery import PathFinder
 from plimsoll_agent import frames
 from plimsoll_agent.guard import failed
 from plimsoll_agent.objects import Objects
-from plimsoll_agent.phantom import function, group_of, tell_group_size
+from plimsoll_agent.phantom import finding_all, function, group_of, tell_group_size
 
 WORLD = "PLIMSOLL_WORLD"
 """How many ranks are imagined, this one included: set by the command line or by us at a launcher."""
@@ -106,19 +107,12 @@ def _wrap_reducer(torch):
 def _wrap_sync_batch_norm():
     """It keeps the statistics of the ranks that have an input, by a mask; ours has one, and so have the others."""
     batch_norm = sys.modules["torch.nn.modules._functions"].SyncBatchNorm
-    find_all = function("plimsoll_phantom_find_all")
-    if find_all is None:
-        return
-    find_all.argtypes, find_all.restype = [ctypes.c_bool], None
     real = batch_norm.forward
 
     @functools.wraps(real)
     def forward(ctx, input, *args, **kwargs):
-        find_all(input.numel() != 0)
-        try:
+        with finding_all() if input.numel() else contextlib.nullcontext():
             return real(ctx, input, *args, **kwargs)
-        finally:
-            find_all(False)
 
     batch_norm.forward = staticmethod(forward)
 

@@ -429,3 +429,68 @@ def test_a_router_drops_what_is_over_an_experts_capacity(phantom):
     )
     assert all(kept == min(16, all_of_it) and 4 < kept for kept, all_of_it in ran.values), ran.values
     assert sum(it[1] for it in ran.values) == 64
+
+
+def test_a_loop_that_waits_for_what_nobody_knows_ends_and_it_is_said(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        weights = torch.eye(64, device="cuda")
+        draw = lambda: torch.mv(weights, weights[0])
+        done, found, best, most, turns = draw() > 2, 0, 0, 0, 0
+        while not done.any():
+            done = draw() > 0.9
+        while (draw() > 0.1).all():
+            limit = torch.tensor(0.1, device="cuda")  # The same copy in every turn is nothing new.
+        while found < 8:
+            found += draw()[draw() > 0.9].numel()
+        while best < 3:
+            best = max(best, draw().sum().item())
+        while most < 3:
+            most = max(most, (draw() > 0.9).sum().item())
+        while True:
+            turns += 1
+            if (draw().sum() > 40).item():
+                break
+        print(json.dumps([found, most, turns]))
+        """
+    )
+    assert ran.values == [64, 4, 4096]
+    assert any("the program waits for" in it for it in ran.approximated)
+
+
+def test_rejection_sampling_ends(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        one = torch.ones(16, device="cuda")
+        print(json.dumps([torch.distributions.VonMises(one, one).sample().shape.numel()]))
+        """
+    )
+    assert ran.values == [16]
+
+
+def test_a_loop_that_ends_by_a_limit_reaches_it(phantom):
+    """A generation asks at each token whether all have ended, a training whether its loss is still finite."""
+    ran = phantom(
+        """
+        import json, torch
+        turns, unfinished = [0, 0], torch.ones(4, dtype=torch.bool, device="cuda")
+        token = torch.zeros(4, dtype=torch.int64, device="cuda")
+        for i in range(2000):
+            token = torch.multinomial(torch.rand(4, 100, device="cuda"), 1)[:, 0]
+            unfinished = unfinished & ~(token == 7)
+            turns[0] += 1
+            if not unfinished.any() and i < 0 or (~unfinished).all() and i < 0:
+                break
+        weights = torch.eye(64, device="cuda")
+        for i in range(40_000):
+            if i % 1000 == 0:
+                x = torch.full((64,), float(i)).cuda()
+            assert not torch.mv(weights, x).sum().isnan()
+            turns[1] += 1
+        print(json.dumps(turns))
+        """
+    )
+    assert ran.values == [2000, 40_000]
+    assert not any("the program waits for" in it for it in ran.approximated)

@@ -53,12 +53,6 @@ pub extern "C" fn plimsoll_phantom_unseen() -> usize {
     machine::lock().map_or(0, |it| it.unseen())
 }
 
-/// Whether the calling thread is where every element of a mask is known to be found.
-#[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_phantom_find_all(all: bool) {
-    counts::find_all(all);
-}
-
 /// Sets the function that is called, on the reading thread, when the program copies bytes to the
 /// host that are not known. Null for none.
 #[unsafe(no_mangle)]
@@ -66,11 +60,11 @@ pub extern "C" fn plimsoll_phantom_on_unknown_read(callback: Option<extern "C" f
     report::on_unknown_read(callback);
 }
 
-/// From now on, filters of unknown values let this share through on this thread, in millionths; a negative
-/// one: what they always do.
+/// From now on, filters of unknown values let this share through on this thread, in millionths; -1: what they always do;
+/// -2: everything, and that is known. Returns what they did until now.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_phantom_keep(millionths: c_int) {
-    counts::keep(u64::try_from(millionths).ok());
+pub extern "C" fn plimsoll_phantom_keep(millionths: c_int) -> c_int {
+    counts::keep(millionths)
 }
 
 /// From now on something is minimized on this thread whose losses have `width` bytes, and nothing if that is zero.

@@ -7,11 +7,16 @@ use crate::kernels;
 use crate::machine;
 use crate::overflow;
 use crate::report;
+use crate::waits;
 
 /// The lowest byte of a number that nobody computed and that `item()` reads (which it does into pinned memory, one
 /// element at a time): the smallest number above zero, of floats of 16 and 32 bits. A loss is hardly ever
 /// zero, and programs divide by it or take its logarithm.
 const NEARLY_ZERO: u8 = 1;
+
+/// What it reads once if it waits for more: far more than programs wait for, of floats of 32 bits, and in their upper half
+/// of 16.
+const LARGE: [u8; 4] = 0x7b00_0000_u32.to_le_bytes();
 
 /// Copies `size` bytes between any two places.
 ///
@@ -46,12 +51,14 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
             }
             (Some(target), None) => {
                 if ghosts::covers(from, size) {
+                    waits::progress();
                     machine.devices[target].contents.forget(to, size);
                     return;
                 }
                 // SAFETY: the caller vouches for the host side.
                 let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, length) };
                 machine.devices[target].contents.write(to, bytes);
+                waits::copied(bytes);
             }
             // Values that nobody asks for; the program is not told that they are unknown.
             (None, Some(_)) if ghosts::covers(to, size) => {}
@@ -80,7 +87,11 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                 {
                     bytes.copy_from_slice(&loss[..length]);
                 } else if unknown == size && pinned && matches!(length, 2 | 4) {
-                    bytes[0] = NEARLY_ZERO;
+                    if waits::over(NEARLY_ZERO.into()).is_some() {
+                        bytes.copy_from_slice(&LARGE[4 - length..]);
+                    } else {
+                        bytes[0] = NEARLY_ZERO;
+                    }
                 }
             }
             (None, None) => {

@@ -10,7 +10,7 @@
 //! non-maximum suppression keeps every box, and the report says where.
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::card;
@@ -18,6 +18,7 @@ use crate::contents::Contents;
 use crate::machine;
 use crate::nccl;
 use crate::report;
+use crate::waits;
 
 /// Kernels that count, or whose values are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -270,10 +271,10 @@ impl Count {
             self.settle(contents);
             return count;
         }
-        if FINDS_ALL.get() && self.what == What::NonZero {
+        if KEPT.get() == ALL && self.what == What::NonZero {
             return self.items;
         }
-        let kept = KEPT.get();
+        let kept = u64::try_from(KEPT.get()).ok();
         match self.what {
             What::Indices => {
                 report::assume("coalesce() was assumed to find no index twice");
@@ -300,7 +301,10 @@ impl Count {
                         "nonzero() was assumed to find nothing; say how much it finds with --assume nonzero=0.1"
                     }
                 });
-                let found = self.share(assumed.or(kept)).unwrap_or(0);
+                let share = self.share(assumed.or(kept));
+                // Rejection sampling goes on until enough is found.
+                let comes = || waits::over(0).map_or(0, |_| self.items);
+                let found = share.unwrap_or_else(comes);
                 self.assume(found, contents);
                 found
             }
@@ -353,23 +357,20 @@ impl Count {
 
 const MILLIONTHS: u64 = 1_000_000;
 
+/// Filters do what they always do.
+const USUAL: c_int = -1;
+/// Filters are known to find everything: the mask says which ranks have an input.
+const ALL: c_int = -2;
+
 thread_local! {
-    /// Whether the calling thread is where every element is known to be found.
-    static FINDS_ALL: Cell<bool> = const { Cell::new(false) };
-    /// The share that filters of unknown values let through on this thread, in millionths.
-    static KEPT: Cell<Option<u64>> = const { Cell::new(None) };
+    /// What filters of unknown values find on this thread: a share in millionths, or one of the above.
+    static KEPT: Cell<c_int> = const { Cell::new(USUAL) };
 }
 
-/// From now on the calling thread finds every element of a mask, or what is known and assumed of it: in
-/// code whose mask says which ranks have an input.
-pub fn find_all(all: bool) {
-    FINDS_ALL.set(all);
-}
-
-/// Whether this thread is in code that bounds by itself what it keeps, and what share its filters let
-/// through until then, in millionths.
-pub fn keep(millionths: Option<u64>) {
-    KEPT.set(millionths);
+/// From now on filters of unknown values find that on this thread: a share in millionths, as in code that bounds by itself
+/// what it keeps, or [`USUAL`], or [`ALL`]. Returns what they found until now.
+pub fn keep(millionths: c_int) -> c_int {
+    KEPT.replace(millionths)
 }
 
 #[cfg(test)]
@@ -398,9 +399,9 @@ mod tests {
     #[test]
     fn a_mask_of_what_every_rank_has_finds_all() {
         let count = Count { operand: 4096, width: 1, items: 16, what: What::NonZero };
-        find_all(true);
+        let before = keep(ALL);
         assert_eq!(count.answer(&mut Contents::default()), 16);
-        find_all(false);
+        assert_eq!(keep(before), ALL);
         assert_eq!(count.answer(&mut Contents::default()), 0);
     }
 

@@ -24,6 +24,7 @@ use crate::overflow;
 use crate::reductions;
 use crate::report;
 use crate::runtime::{Dim3, SUCCESS};
+use crate::waits;
 
 /// What a kernel is for, of those that we tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +166,7 @@ fn measures(name: &[u8]) -> bool {
 ///
 /// `arguments` must be what the stub at `stub` passes to a launch, or null.
 pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
+    waits::launched(stub, blocks());
     let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     if let Some(kernel) = computed
         && !arguments.is_null()
@@ -288,16 +290,22 @@ unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
     Some(Asked::Equal { operand, scalar, negated })
 }
 
-/// The number that the program reads now in `width` unknown bytes, if it is a count; zero, if it is another whole number.
+/// The number that the program reads now in `width` unknown bytes, if it is a count; zero, if it is another whole number,
+/// unless the program waits for more: then one, and twice as many each time.
 pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
     let asked = LAST.get();
-    let count = match asked {
-        Some(Asked::Count(count)) => Some(count),
-        Some(Asked::Whole) => None,
-        _ => return None,
-    };
+    if !matches!(asked, Some(Asked::Count(_) | Asked::Whole)) {
+        return None;
+    }
     LAST.set(None); // The next one that is read is of something else.
-    (width == 4 || width == 8).then(|| count.map_or(0, |it| it.answer(contents)))
+    if !matches!(width, 4 | 8) {
+        return None;
+    }
+    Some(match asked {
+        Some(Asked::Count(count)) => count.answer(contents),
+        // Hardly ever too large for what it indexes, and in the end enough for whoever waits for so many.
+        _ => waits::over(0).map_or(0, |it| 1 << (it - 1).min(20)),
+    })
 }
 
 /// A byte was copied within the device: `all()` of one element is a copy of it
@@ -311,48 +319,50 @@ pub fn copied_one_byte() {
     }
 }
 
-/// The value of one unknown byte that the program reads now: 1 if the last kernel was a test, and
-/// nothing that is known speaks against it.
+/// The value of one unknown byte that the program reads now: what [`assumed_byte`] says, unless it is known,
+/// or the program waits for the other.
 pub fn unknown_byte(contents: &Contents) -> u8 {
-    let Some(asked) = LAST.get() else { return 0 };
-    match asked {
-        Asked::Answered(answer) => return u8::from(answer),
-        Asked::Count(_) | Asked::Whole | Asked::Measured => return 0,
-        // Such as that the scale of a distribution is positive; no mask of padding is of floats.
-        Asked::Holds => {
+    match LAST.get() {
+        Some(Asked::Answered(answer)) => return u8::from(answer),
+        Some(Asked::Equal { operand, scalar, negated }) => {
+            let mut bytes = [0; 8];
+            if contents.read(operand, &mut bytes) == 0 {
+                return u8::from((i64::from_le_bytes(bytes) == scalar) != negated);
+            }
+        }
+        _ => {}
+    }
+    let usual = assumed_byte(contents);
+    if waits::over(usual.into()).is_some() { 1 - usual } else { usual }
+}
+
+/// 1 if the last kernel was a test, and nothing that is known speaks against it.
+fn assumed_byte(contents: &Contents) -> u8 {
+    match LAST.get() {
+        Some(Asked::All { operand }) if contents.is_gathered(operand) => {
+            report::approximate(
+                "all() of flags that are gathered with | was answered with no: what ends by them ends by its limit",
+            );
+            0
+        }
+        Some(Asked::Equal { scalar, negated, .. }) if negated || scalar == 0 => 0,
+        Some(Asked::All { .. } | Asked::Equal { .. }) if contents.has_padding() => {
+            report::approximate(
+                "a test of all elements was answered with no: a mask with padding is on the device",
+            );
+            0
+        }
+        Some(Asked::Equal { .. }) => {
+            report::approximate("== was answered with yes: its operands are not known");
+            1
+        }
+        // Of floats, such as that the scale of a distribution is positive: no mask of padding is.
+        Some(Asked::All { .. } | Asked::Holds) => {
             report::approximate("all() was answered with yes: its operands are not known");
-            return 1;
+            1
         }
-        Asked::All { .. } | Asked::Equal { .. } => {}
+        _ => 0,
     }
-    if let Asked::Equal { operand, scalar, negated } = asked {
-        let mut bytes = [0; 8];
-        if contents.read(operand, &mut bytes) == 0 {
-            return u8::from((i64::from_le_bytes(bytes) == scalar) != negated);
-        }
-        if negated || scalar == 0 {
-            return 0;
-        }
-    }
-    if let Asked::All { operand } = asked
-        && contents.is_gathered(operand)
-    {
-        report::approximate(
-            "all() of flags that are gathered with | was answered with no: what ends by them ends by its limit",
-        );
-        return 0;
-    }
-    if contents.has_padding() {
-        report::approximate(
-            "a test of all elements was answered with no: a mask with padding is on the device",
-        );
-        return 0;
-    }
-    report::approximate(match asked {
-        Asked::Equal { .. } => "== was answered with yes: its operands are not known",
-        _ => "all() was answered with yes: its operands are not known",
-    });
-    1
 }
 
 /// What `<<<grid, block, shared, stream>>>` leaves for the stub that it calls.

@@ -55,3 +55,4 @@ mod solver;
 mod sparse;
 mod steps;
 mod table;
+mod waits;

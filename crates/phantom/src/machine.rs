@@ -12,6 +12,7 @@ use crate::completion::{Completion, Mark, Order};
 use crate::memory::DeviceMemory;
 use crate::report::{self, DeviceReport};
 use crate::resident::Resident;
+use crate::waits;
 
 /// What a kernel takes. Not a figure of the card: programs that repeat a kernel until they have timed
 /// it for long enough shall be done soon.
@@ -119,6 +120,7 @@ pub fn device_count() -> u32 {
 /// The program has finished `steps` more training steps. Does not begin the use of a device.
 pub fn finish_steps(steps: u64) {
     STEPS.fetch_add(steps, Ordering::Relaxed);
+    waits::progress();
 }
 
 /// From now on it matters when a watchdog looks. Does not begin the use of a device.
