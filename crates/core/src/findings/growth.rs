@@ -87,9 +87,6 @@ impl Growth {
         let clock = Clock::of(case);
         let last = case.last();
         let mut res = Vec::new();
-        if clock.at(last) < 3 {
-            return res;
-        }
         let moments = BTreeSet::from([case.peak.event, case.peak_after_training.min(last), last]);
         let repeated = repeated(case, &moments);
         for moment in moments {
@@ -170,7 +167,7 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>)
     let mut groups: BTreeMap<Key, Group> = BTreeMap::new();
     let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
     for (block, life) in blocks.filter(|(_, it)| it.is_live_after(moment)) {
-        if is_expected(case, block, repeated) {
+        if is_expected(case, clock, block, repeated) {
             continue;
         }
         let group = groups.entry(key(case, block)).or_default();
@@ -179,7 +176,8 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>)
     }
     let mut res: Vec<Growth> = larger_each_time(case, moment, &groups);
     groups.retain(|_, it| is_spread(it, clock.at(moment)));
-    if groups.is_empty() {
+    // Where nothing counts as a step or a pass, only sizes can be compared.
+    if groups.is_empty() || !clock.is_known(case) {
         return res;
     }
     drop_level(case, clock, moment, (&mut groups, repeated));
@@ -194,7 +192,7 @@ fn key(case: &Case<'_>, block: BlockId) -> Key {
 }
 
 /// What stays in every healthy run.
-fn is_expected(case: &Case<'_>, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
+fn is_expected(case: &Case<'_>, clock: &Clock, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
     let signs = case.signs(block);
     // A loss of many passes, walked back once: the pass that gives them back is what they were kept for.
     let timeline = &case.run.timeline;
@@ -206,7 +204,8 @@ fn is_expected(case: &Case<'_>, block: BlockId, repeated: &BTreeSet<Key>) -> boo
     }
     let role = case.evidence.name(block).map(|it| it.role);
     matches!(role, Some(Role::Parameter | Role::Buffer | Role::OptimizerState))
-        || case.stage(block) == Stage::Setup
+        // A program that only evaluates never leaves its setup, but its passes do; one of functions has none.
+        || case.stage(block) == Stage::Setup && clock.at(life.alloc) == 0 && clock.is_known(case)
         || [Signs::OPTIMIZER, Signs::ZERO_GRAD, Signs::APPLY].iter().any(|it| signs.has(*it))
         || case.evidence.category(block) == Category::Workspaces
             && !repeated.contains(&key(case, block))
@@ -227,6 +226,9 @@ fn drop_level(
     moment: EventId,
     (groups, repeated): (&mut BTreeMap<Key, Group>, &BTreeSet<Key>),
 ) {
+    // Variables hold a step's values until the next one's come: neither of the two counts, because how far
+    // the replacing has come differs from moment to moment.
+    let is_older = |made: EventId, step: u32| clock.at(made) + 1 < step;
     let mut half_way: BTreeMap<Key, (EventId, Bytes)> = BTreeMap::new();
     for (key, group) in &*groups {
         let first = group.kept.first().map_or(0, |(step, _)| *step);
@@ -237,17 +239,16 @@ fn drop_level(
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         if life.alloc <= moment
             && let Some((middle, bytes)) = half_way.get_mut(&key(case, block))
-            && life.alloc < *middle
+            && is_older(life.alloc, clock.at(*middle))
             && life.free.is_none_or(|free| *middle <= free)
-            && !is_expected(case, block, repeated)
+            && !is_expected(case, clock, block, repeated)
         {
             *bytes += life.size;
         }
     }
-    // Half way is the beginning of a step, so the step at hand does not count here either.
     let now = clock.at(moment);
     let old = |group: &Group| -> Bytes {
-        let blocks = group.kept.iter().filter(|(step, _)| *step < now);
+        let blocks = group.kept.iter().filter(|(step, _)| *step + 1 < now);
         blocks.map(|(_, it)| case.life(*it).size).sum()
     };
     groups.retain(|key, group| half_way[key].1.0 / 3 * 4 < old(group).0);
@@ -261,8 +262,8 @@ fn drop_level(
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         if life.is_live_after(last)
             && let Some(bytes) = later.get_mut(&key(case, block))
-            && clock.at(life.alloc) < end
-            && !is_expected(case, block, repeated)
+            && is_older(life.alloc, end)
+            && !is_expected(case, clock, block, repeated)
         {
             *bytes += life.size;
         }

@@ -7,10 +7,72 @@ use crate::{
         Case,
         growth::{Group, Growth, Key, Kind, is_cache},
     },
+    prediction::stacks::Signs,
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
 };
+
+/// How one line made the same tensor again and again.
+#[derive(Default)]
+struct Series {
+    /// Made until the moment that is looked at.
+    n: u64,
+    rises: u64,
+    falls: u64,
+    /// Made while the smaller one before it was live, as `cat` does; the next step's larger batch is not.
+    beside: u64,
+    /// Made since the last rise, to the end of the run, and not larger.
+    level: u64,
+    smaller: Option<BlockId>,
+    newest: Option<BlockId>,
+    first: Bytes,
+    last: Bytes,
+    since: EventId,
+}
+
+impl Series {
+    fn add(&mut self, case: &Case<'_>, block: BlockId) {
+        let life = case.life(block);
+        if self.n == 0 {
+            (self.first, self.since) = (life.requested, life.alloc);
+        }
+        if self.last < life.requested {
+            self.rises += 1;
+            self.smaller = self.newest;
+        }
+        let is_beside = |old: BlockId| {
+            let old = case.life(old);
+            old.requested < life.requested && old.free.is_none_or(|free| life.alloc < free)
+        };
+        if self.last < life.requested && self.smaller.is_some_and(is_beside) {
+            self.beside += 1;
+        }
+        self.newest = Some(block);
+        self.falls += u64::from(life.requested < self.last);
+        self.last = life.requested;
+        self.n += 1;
+    }
+
+    fn is_growth(&self) -> bool {
+        8 < self.rises
+            && self.falls * 20 < self.rises
+            && self.rises < self.beside * 2
+            && self.first.0.saturating_mul(3) / 2 < self.last.0
+            && self.level * 4 < self.n
+    }
+
+    /// How many tensors the line keeps: layers of one kind share a line.
+    fn tensors(&self) -> u64 {
+        (self.n + self.rises / 2) / self.rises.max(1)
+    }
+
+    /// Of one size, and larger as often: keys and values are.
+    fn is_alike(&self, other: &Series) -> bool {
+        let step = self.last.saturating_sub(self.first).0 / self.rises.max(1);
+        self.last.0.abs_diff(other.last.0) <= step && self.rises.abs_diff(other.rises) <= 1
+    }
+}
 
 /// One tensor in the place of the one before, and larger: a cache, or `cat` in a loop.
 pub(super) fn larger_each_time(
@@ -18,20 +80,6 @@ pub(super) fn larger_each_time(
     moment: EventId,
     live: &BTreeMap<Key, Group>,
 ) -> Vec<Growth> {
-    #[derive(Default)]
-    struct Series {
-        n: u64,
-        rises: u64,
-        falls: u64,
-        /// Made while the smaller one before it was live, as `cat` does; the next step's larger batch
-        /// is not.
-        beside: u64,
-        smaller: Option<BlockId>,
-        newest: Option<BlockId>,
-        first: Bytes,
-        last: Bytes,
-        since: EventId,
-    }
     let large = |it: Bytes| case.matters(it, 1, Bytes::mib(1));
     let mut series: BTreeMap<StackId, Series> = live
         .iter()
@@ -42,39 +90,19 @@ pub(super) fn larger_each_time(
         return Vec::new();
     }
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
-        if moment < life.alloc {
-            break;
-        }
         let Some(it) = series.get_mut(&case.stack(block)) else { continue };
-        if it.n == 0 {
-            (it.first, it.since) = (life.requested, life.alloc);
+        it.level = if it.last < life.requested { 0 } else { it.level + 1 };
+        if life.alloc <= moment {
+            it.add(case, block);
         }
-        if it.last < life.requested {
-            it.rises += 1;
-            it.smaller = it.newest;
-        }
-        let is_beside = |old: BlockId| {
-            let old = &case.run.replay.blocks[old.index()];
-            old.requested < life.requested && old.free.is_none_or(|free| life.alloc < free)
-        };
-        if it.last < life.requested && it.smaller.is_some_and(is_beside) {
-            it.beside += 1;
-        }
-        it.newest = Some(block);
-        it.falls += u64::from(life.requested < it.last);
-        it.last = life.requested;
-        it.n += 1;
     }
-    let grown = series.into_iter().filter(|(_, it)| {
-        8 < it.rises
-            && it.falls * 20 < it.rises
-            && it.rises < it.beside * 2
-            && it.first.0.saturating_mul(3) / 2 < it.last.0
-    });
+    series.retain(|_, it| it.is_growth());
+    let caches: Vec<StackId> =
+        series.keys().copied().filter(|it| remembers(case, &series, *it)).collect();
     let mut res: Vec<Growth> = Vec::new();
-    for (stack, it) in grown {
+    for (stack, it) in series {
         let group = &live[&(stack, Bytes::ZERO)];
-        let is_cache = is_cache(case, stack);
+        let is_cache = caches.contains(&stack);
         let kind = if is_cache { Kind::KvCache } else { Kind::Other };
         let at = case.line_outside(stack);
         let share = it
@@ -110,4 +138,19 @@ pub(super) fn larger_each_time(
         }
     }
     res
+}
+
+/// Whether what `stack` makes is a model's memory of what it has read: keys and values, of each layer.
+///
+/// Names say so, or several tensors of one function grow in step: two inside a model's pass, four anywhere
+/// (a loop over batches joins its predictions and its labels, which are two).
+fn remembers(case: &Case<'_>, series: &BTreeMap<StackId, Series>, stack: StackId) -> bool {
+    let function = |stack: StackId| case.line_of(stack).map(|it| (it.file, it.function));
+    let this = &series[&stack];
+    let alike = series.iter().filter(|(other, it)| {
+        (**other == stack || function(**other) == function(stack)) && it.is_alike(this)
+    });
+    let tensors: u64 = alike.map(|(_, it)| it.tensors()).sum();
+    let in_pass = case.run.stacks.signs(stack).has(Signs::MODULE);
+    is_cache(case, stack) || 4 <= tensors || in_pass && 2 <= tensors
 }
