@@ -11,7 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    findings::{Case, clock::Clock, remade::larger_each_time},
+    findings::{
+        Case,
+        clock::Clock,
+        remade::{larger_each_time, pages},
+    },
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Role},
     replay::BlockId,
@@ -290,11 +294,12 @@ fn classify(
 ) -> Vec<Growth> {
     let timeline = &case.run.timeline;
     let in_pass = |stage: Stage| matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation);
+    let pages = pages(case, clock, &groups);
     let mut graph: Groups = Vec::new();
     let mut rest: BTreeMap<(Kind, Option<CodeLine>), Groups> = BTreeMap::new();
     for (key, group) in groups {
         let stage = group.kept.first().map_or(Stage::Setup, |(_, it)| case.stage(*it));
-        if is_cache(case, key.0) {
+        if is_cache(case, key.0) || pages.contains(&key.0) {
             rest.entry((Kind::KvCache, None)).or_default().push((key, group));
         } else if in_pass(stage) || stage == Stage::Backward && case.run.stacks.is_autograds(key.0)
         {
@@ -413,8 +418,9 @@ fn growth(
         *by_step.entry(*step).or_default() += case.life(*block).size;
     }
     let most = by_step.values().copied().max().unwrap_or_default();
-    let steps: BTreeSet<u32> =
-        steps.into_iter().filter(|it| most.0 / 10 <= by_step[it].0).collect();
+    // A prompt's keys and values are many times a token's.
+    let counts = |it: &u32| kind == Kind::KvCache || most.0 / 10 <= by_step[it].0;
+    let steps: BTreeSet<u32> = steps.into_iter().filter(counts).collect();
     let total: Bytes = all.iter().map(|(_, it)| case.life(*it).size).sum();
     let bytes: Bytes =
         all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| case.life(*it).size).sum();

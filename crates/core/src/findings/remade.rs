@@ -1,10 +1,11 @@
 //! A tensor that is made anew, larger each time: `cat` in a loop, a cache of keys and values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     findings::{
         Case,
+        clock::Clock,
         growth::{Group, Growth, Key, Kind, is_cache},
     },
     prediction::stacks::Signs,
@@ -54,12 +55,14 @@ impl Series {
         self.n += 1;
     }
 
-    fn is_growth(&self) -> bool {
+    fn is_larger_each_time(&self) -> bool {
         8 < self.rises
             && self.falls * 20 < self.rises
-            && self.rises < self.beside * 2
             && self.first.0.saturating_mul(3) / 2 < self.last.0
-            && self.level * 4 < self.n
+    }
+
+    fn is_growth(&self) -> bool {
+        self.is_larger_each_time() && self.rises < self.beside * 2 && self.level * 4 < self.n
     }
 
     /// How many tensors the line keeps: layers of one kind share a line.
@@ -153,4 +156,43 @@ fn remembers(case: &Case<'_>, series: &BTreeMap<StackId, Series>, stack: StackId
     let tensors: u64 = alike.map(|(_, it)| it.tensors()).sum();
     let in_pass = case.run.stacks.signs(stack).has(Signs::MODULE);
     is_cache(case, stack) || 4 <= tensors || in_pass && 2 <= tensors
+}
+
+/// The stacks that make a cache's parts, which the same function joins again for each pass: what it reads
+/// grows although nothing of that stays. Results are not read by the pass that made them.
+pub(super) fn pages(
+    case: &Case<'_>,
+    clock: &Clock,
+    groups: &BTreeMap<Key, Group>,
+) -> BTreeSet<StackId> {
+    let function = |stack: StackId| case.line_of(stack).map(|it| (it.file, it.function));
+    let in_pass = |stack: StackId| case.run.stacks.signs(stack).has(Signs::MODULE);
+    // Keys and values, or layers: several blocks of one size in a step.
+    let mut kept: BTreeMap<(String, String), Vec<StackId>> = BTreeMap::new();
+    let mut newest: BTreeMap<(String, String), BTreeMap<(u32, Bytes), u64>> = BTreeMap::new();
+    for ((stack, _), group) in groups.iter().filter(|((stack, _), _)| in_pass(*stack)) {
+        let Some(place) = function(*stack) else { continue };
+        for (step, block) in &group.kept {
+            let sizes = newest.entry(place.clone()).or_default();
+            *sizes.entry((*step, case.life(*block).requested)).or_default() += 1;
+        }
+        kept.entry(place).or_default().push(*stack);
+    }
+    kept.retain(|place, _| newest[place].values().filter(|it| 2 <= **it).count() > 8);
+    if kept.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut read: BTreeMap<StackId, Series> = BTreeMap::new();
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        let stack = case.stack(block);
+        if life.free.is_some() && in_pass(stack) && clock.at(life.alloc) != 0 {
+            read.entry(stack).or_default().add(case, block);
+        }
+    }
+    let is_read = |place: &(String, String)| {
+        read.iter().any(|(stack, it)| {
+            it.is_larger_each_time() && function(*stack).is_some_and(|it| it == *place)
+        })
+    };
+    kept.into_iter().filter(|(place, _)| is_read(place)).flat_map(|(_, it)| it).collect()
 }

@@ -352,6 +352,31 @@ fn a_cache_is_known_by_what_it_does() {
 }
 
 #[test]
+fn parts_that_each_pass_joins_and_reads_are_a_cache() {
+    let generate = |reads: bool| {
+        let mut it = Training::new();
+        for token in 1..=24 {
+            let input = it.input();
+            let mut activations = it.forward(MIB);
+            activations.push(input);
+            let keys = it.program.module(11, 40);
+            (0..2).for_each(|_| {
+                it.program.alloc(2 * MIB, keys);
+            });
+            let joined = it.program.module(11, 41);
+            activations.push(it.program.alloc(if reads { token } else { 3 } * 4 * MIB, joined));
+            activations.into_iter().for_each(|part| it.program.free(part));
+        }
+        it.program.explain()
+    };
+    let cache = generate(true);
+    let results = generate(false);
+    let leaks = |it: &Explanation| it.findings.iter().any(|it| it.code.starts_with("leak/"));
+    assert!(has(&cache, "growth/kv-cache") && !leaks(&cache), "{:?}", cache.findings);
+    assert!(!has(&results, "growth/kv-cache") && leaks(&results), "{:?}", results.findings);
+}
+
+#[test]
 fn joined_results_are_no_cache() {
     for lines in [&[40][..], &[40, 41]] {
         let results = joined(lines, 1, false, 24, 24);
