@@ -12,6 +12,7 @@ import functools
 import threading
 
 from plimsoll_agent import detectors, frames
+from plimsoll_agent.gradients import Gradients
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.phases import EVALUATION, FORWARD
 
@@ -41,6 +42,7 @@ class Modules:
         self._oom = oom
         self._is_live = is_live
         self._thread = _Thread()
+        self._gradients = Gradients(torch)
         self._call = self._wrapper = None
         self._stepped_aside = False
         self.call_ended = None
@@ -122,9 +124,13 @@ class Modules:
         return outside, phase
 
     def _top_level(self, module, args, kwargs):
-        evaluating = not self._torch.is_grad_enabled() or not module.training
-        phase = EVALUATION if evaluating else FORWARD
-        if not self._phases.begin(phase):
+        # One without parameters, in training mode, prepares a batch or is a loss.
+        prepares = module.training and self._torch.is_grad_enabled()
+        phase = FORWARD if prepares or self._gradients.are_wanted(module, (args, kwargs)) else EVALUATION
+        # A loss has no mode, and neither has a frozen model that gradients go through.
+        has_mode = phase == FORWARD and self._gradients.is_trainable(module)
+        mode = ("training" if module.training else "evaluation") if has_mode else None
+        if not self._phases.begin(phase, mode):
             return None
         self._tensors.inputs(args, kwargs)
         return phase

@@ -49,8 +49,12 @@ class Phases:
         self._thread = None
 
     @guarded
-    def begin(self, phase):
-        """Marks the begin of `phase`; False if it is part of the phase that is already open."""
+    def begin(self, phase, mode=None):
+        """Marks the begin of `phase`; False if it is part of the phase that is already open.
+
+        `mode` is the mode of a model in a forward phase: in evaluation mode it is training only if backward comes,
+        which the reader of the recording knows.
+        """
         thread = threading.get_ident()
         if self._open and (self._thread != thread or self._open[-1] != OPTIMIZER or phase == OPTIMIZER):
             return False
@@ -62,7 +66,7 @@ class Phases:
         if phase == FORWARD and not self._trained:
             self._trained = True
             self._mark("training_begin", None)
-        self._mark("phase_begin", phase)
+        self._mark("phase_begin", phase, mode)
         return True
 
     @guarded
@@ -78,7 +82,7 @@ class Phases:
         self.step = step
         self._write("step_end", None, step, place, seconds)
 
-    def _mark(self, what, phase):
+    def _mark(self, what, phase, mode=None):
         self._written += 1
         if self._written > MOST_MARKS:
             if self._written == MOST_MARKS + 1:
@@ -87,7 +91,8 @@ class Phases:
                 )
             return
         if self._memory.started:
-            self._write(what, phase, self.step, self._memory.place(), self._recording.seconds())
+            place, seconds = self._memory.place(), self._recording.seconds()
+            self._write(what, phase, self.step, place, seconds, **({"mode": mode} if mode else {}))
 
-    def _write(self, what, phase, step, place, seconds):
-        self._recording.write("mark", what=what, step=step, phase=phase, t=seconds, **place.fields())
+    def _write(self, what, phase, step, place, seconds, **more):
+        self._recording.write("mark", what=what, step=step, phase=phase, t=seconds, **place.fields(), **more)

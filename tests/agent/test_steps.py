@@ -216,6 +216,36 @@ with torch.no_grad():
     assert set(r.process.phases) == {"evaluation"}
 
 
+def test_training_in_evaluation_mode_is_training(run):
+    r = run(
+        MODEL
+        + """
+net.eval()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(20):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+"""
+    )
+    assert r.process.phases == ["zero_grad", "forward", "backward", "optimizer"] * 3
+
+
+def test_a_frozen_model_is_evaluated_and_passes_gradients_on(run):
+    r = run(
+        MODEL
+        + """
+net.eval().requires_grad_(False)
+for i in range(20):
+    net(batch()[0])
+image = torch.randn(32, 64, device="cuda", requires_grad=True)
+opt = torch.optim.SGD([image], 0.1)
+for i in range(20):
+    opt.zero_grad(); net(image).sum().backward(); opt.step()
+"""
+    )
+    assert r.process.phases[19:23] == ["evaluation", "zero_grad", "forward", "backward"]
+
+
 def test_an_evaluation_before_training_does_not_end_the_run(run):
     r = run(
         MODEL

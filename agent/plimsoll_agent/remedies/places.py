@@ -6,9 +6,8 @@ model, a chunk of the batch that a remedy runs) passes through.
 
 import functools
 import threading
-import weakref
 
-from plimsoll_agent.remedies import split
+from plimsoll_agent.gradients import Gradients
 
 
 class Places:
@@ -24,7 +23,7 @@ class Places:
         self._after_last_backward = []
         self._wrapper = self._original = None
         self._thread = threading.local()
-        self._trained = weakref.WeakKeyDictionary()
+        self._gradients = Gradients(torch)
 
     def around_call(self, function):
         """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost
@@ -57,23 +56,8 @@ class Places:
                 setattr(autograd, name, self._after_hooks(getattr(autograd, name)))
 
     def is_training(self, module, inputs=()):
-        """Whether gradients of this call's module, or of what goes through it to `inputs`, may be wanted.
-
-        Its mode does not say so: people forget `model.train()`, and train in evaluation mode on purpose. An evaluation
-        without `no_grad` therefore counts as training, whose backward never comes.
-        """
-        if not self._torch.is_grad_enabled():
-            return False
-        return self._is_trainable(module) or any(it.requires_grad for it in split.tensors_in(self._torch, inputs))
-
-    def _is_trainable(self, module):
-        # Parameters may be frozen and unfrozen: only one that is trained is remembered.
-        parameter = self._trained.get(module, _nothing)()
-        if parameter is None or not parameter.requires_grad:
-            parameter = next((it for it in module.parameters() if it.requires_grad), None)
-            if parameter is not None:
-                self._trained[module] = weakref.ref(parameter)
-        return parameter is not None
+        """Whether this call is training: see `Gradients`."""
+        return self._gradients.are_wanted(module, inputs)
 
     def _wrap_call(self):
         module_class, thread = self._torch.nn.Module, self._thread
@@ -140,10 +124,6 @@ class Places:
             return run(*args, **kwargs)
 
         return wrapped
-
-
-def _nothing():
-    return None
 
 
 def _starred(call):

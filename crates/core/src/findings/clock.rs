@@ -64,6 +64,11 @@ impl Clock {
 }
 
 impl Clock {
+    /// There are steps or passes enough to compare them.
+    pub(super) fn is_known(&self, case: &Case<'_>) -> bool {
+        3 <= self.at(case.last())
+    }
+
     /// The first event of `step`, not after `last`.
     pub(super) fn first_event(&self, step: u32, last: EventId) -> EventId {
         let (mut low, mut high) = (0, last.0);

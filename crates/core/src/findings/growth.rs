@@ -11,7 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    findings::{Case, clock::Clock, remade::larger_each_time},
+    findings::{
+        Case,
+        clock::Clock,
+        remade::{larger_each_time, pages},
+    },
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Role},
     replay::BlockId,
@@ -87,9 +91,6 @@ impl Growth {
         let clock = Clock::of(case);
         let last = case.last();
         let mut res = Vec::new();
-        if clock.at(last) < 3 {
-            return res;
-        }
         let moments = BTreeSet::from([case.peak.event, case.peak_after_training.min(last), last]);
         let repeated = repeated(case, &moments);
         for moment in moments {
@@ -170,7 +171,7 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>)
     let mut groups: BTreeMap<Key, Group> = BTreeMap::new();
     let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
     for (block, life) in blocks.filter(|(_, it)| it.is_live_after(moment)) {
-        if is_expected(case, block, repeated) {
+        if is_expected(case, clock, block, repeated) {
             continue;
         }
         let group = groups.entry(key(case, block)).or_default();
@@ -179,7 +180,8 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>)
     }
     let mut res: Vec<Growth> = larger_each_time(case, moment, &groups);
     groups.retain(|_, it| is_spread(it, clock.at(moment)));
-    if groups.is_empty() {
+    // Where nothing counts as a step or a pass, only sizes can be compared.
+    if groups.is_empty() || !clock.is_known(case) {
         return res;
     }
     drop_level(case, clock, moment, (&mut groups, repeated));
@@ -194,7 +196,7 @@ fn key(case: &Case<'_>, block: BlockId) -> Key {
 }
 
 /// What stays in every healthy run.
-fn is_expected(case: &Case<'_>, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
+fn is_expected(case: &Case<'_>, clock: &Clock, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
     let signs = case.signs(block);
     // A loss of many passes, walked back once: the pass that gives them back is what they were kept for.
     let timeline = &case.run.timeline;
@@ -206,7 +208,8 @@ fn is_expected(case: &Case<'_>, block: BlockId, repeated: &BTreeSet<Key>) -> boo
     }
     let role = case.evidence.name(block).map(|it| it.role);
     matches!(role, Some(Role::Parameter | Role::Buffer | Role::OptimizerState))
-        || case.stage(block) == Stage::Setup
+        // A program that only evaluates never leaves its setup, but its passes do; one of functions has none.
+        || case.stage(block) == Stage::Setup && clock.at(life.alloc) == 0 && clock.is_known(case)
         || [Signs::OPTIMIZER, Signs::ZERO_GRAD, Signs::APPLY].iter().any(|it| signs.has(*it))
         || case.evidence.category(block) == Category::Workspaces
             && !repeated.contains(&key(case, block))
@@ -227,6 +230,9 @@ fn drop_level(
     moment: EventId,
     (groups, repeated): (&mut BTreeMap<Key, Group>, &BTreeSet<Key>),
 ) {
+    // Variables hold a step's values until the next one's come: neither of the two counts, because how far
+    // the replacing has come differs from moment to moment.
+    let is_older = |made: EventId, step: u32| clock.at(made) + 1 < step;
     let mut half_way: BTreeMap<Key, (EventId, Bytes)> = BTreeMap::new();
     for (key, group) in &*groups {
         let first = group.kept.first().map_or(0, |(step, _)| *step);
@@ -237,17 +243,16 @@ fn drop_level(
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         if life.alloc <= moment
             && let Some((middle, bytes)) = half_way.get_mut(&key(case, block))
-            && life.alloc < *middle
+            && is_older(life.alloc, clock.at(*middle))
             && life.free.is_none_or(|free| *middle <= free)
-            && !is_expected(case, block, repeated)
+            && !is_expected(case, clock, block, repeated)
         {
             *bytes += life.size;
         }
     }
-    // Half way is the beginning of a step, so the step at hand does not count here either.
     let now = clock.at(moment);
     let old = |group: &Group| -> Bytes {
-        let blocks = group.kept.iter().filter(|(step, _)| *step < now);
+        let blocks = group.kept.iter().filter(|(step, _)| *step + 1 < now);
         blocks.map(|(_, it)| case.life(*it).size).sum()
     };
     groups.retain(|key, group| half_way[key].1.0 / 3 * 4 < old(group).0);
@@ -261,8 +266,8 @@ fn drop_level(
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         if life.is_live_after(last)
             && let Some(bytes) = later.get_mut(&key(case, block))
-            && clock.at(life.alloc) < end
-            && !is_expected(case, block, repeated)
+            && is_older(life.alloc, end)
+            && !is_expected(case, clock, block, repeated)
         {
             *bytes += life.size;
         }
@@ -289,11 +294,12 @@ fn classify(
 ) -> Vec<Growth> {
     let timeline = &case.run.timeline;
     let in_pass = |stage: Stage| matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation);
+    let pages = pages(case, clock, &groups);
     let mut graph: Groups = Vec::new();
     let mut rest: BTreeMap<(Kind, Option<CodeLine>), Groups> = BTreeMap::new();
     for (key, group) in groups {
         let stage = group.kept.first().map_or(Stage::Setup, |(_, it)| case.stage(*it));
-        if is_cache(case, key.0) {
+        if is_cache(case, key.0) || pages.contains(&key.0) {
             rest.entry((Kind::KvCache, None)).or_default().push((key, group));
         } else if in_pass(stage) || stage == Stage::Backward && case.run.stacks.is_autograds(key.0)
         {
@@ -412,8 +418,9 @@ fn growth(
         *by_step.entry(*step).or_default() += case.life(*block).size;
     }
     let most = by_step.values().copied().max().unwrap_or_default();
-    let steps: BTreeSet<u32> =
-        steps.into_iter().filter(|it| most.0 / 10 <= by_step[it].0).collect();
+    // A prompt's keys and values are many times a token's.
+    let counts = |it: &u32| kind == Kind::KvCache || most.0 / 10 <= by_step[it].0;
+    let steps: BTreeSet<u32> = steps.into_iter().filter(counts).collect();
     let total: Bytes = all.iter().map(|(_, it)| case.life(*it).size).sum();
     let bytes: Bytes =
         all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| case.life(*it).size).sum();

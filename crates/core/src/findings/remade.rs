@@ -1,16 +1,81 @@
 //! A tensor that is made anew, larger each time: `cat` in a loop, a cache of keys and values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     findings::{
         Case,
+        clock::Clock,
         growth::{Group, Growth, Key, Kind, is_cache},
     },
+    prediction::stacks::Signs,
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
 };
+
+/// How one line made the same tensor again and again.
+#[derive(Default)]
+struct Series {
+    /// Made until the moment that is looked at.
+    n: u64,
+    rises: u64,
+    falls: u64,
+    /// Made while the smaller one before it was live, as `cat` does; the next step's larger batch is not.
+    beside: u64,
+    /// Made since the last rise, to the end of the run, and not larger.
+    level: u64,
+    smaller: Option<BlockId>,
+    newest: Option<BlockId>,
+    first: Bytes,
+    last: Bytes,
+    since: EventId,
+}
+
+impl Series {
+    fn add(&mut self, case: &Case<'_>, block: BlockId) {
+        let life = case.life(block);
+        if self.n == 0 {
+            (self.first, self.since) = (life.requested, life.alloc);
+        }
+        if self.last < life.requested {
+            self.rises += 1;
+            self.smaller = self.newest;
+        }
+        let is_beside = |old: BlockId| {
+            let old = case.life(old);
+            old.requested < life.requested && old.free.is_none_or(|free| life.alloc < free)
+        };
+        if self.last < life.requested && self.smaller.is_some_and(is_beside) {
+            self.beside += 1;
+        }
+        self.newest = Some(block);
+        self.falls += u64::from(life.requested < self.last);
+        self.last = life.requested;
+        self.n += 1;
+    }
+
+    fn is_larger_each_time(&self) -> bool {
+        8 < self.rises
+            && self.falls * 20 < self.rises
+            && self.first.0.saturating_mul(3) / 2 < self.last.0
+    }
+
+    fn is_growth(&self) -> bool {
+        self.is_larger_each_time() && self.rises < self.beside * 2 && self.level * 4 < self.n
+    }
+
+    /// How many tensors the line keeps: layers of one kind share a line.
+    fn tensors(&self) -> u64 {
+        (self.n + self.rises / 2) / self.rises.max(1)
+    }
+
+    /// Of one size, and larger as often: keys and values are.
+    fn is_alike(&self, other: &Series) -> bool {
+        let step = self.last.saturating_sub(self.first).0 / self.rises.max(1);
+        self.last.0.abs_diff(other.last.0) <= step && self.rises.abs_diff(other.rises) <= 1
+    }
+}
 
 /// One tensor in the place of the one before, and larger: a cache, or `cat` in a loop.
 pub(super) fn larger_each_time(
@@ -18,20 +83,6 @@ pub(super) fn larger_each_time(
     moment: EventId,
     live: &BTreeMap<Key, Group>,
 ) -> Vec<Growth> {
-    #[derive(Default)]
-    struct Series {
-        n: u64,
-        rises: u64,
-        falls: u64,
-        /// Made while the smaller one before it was live, as `cat` does; the next step's larger batch
-        /// is not.
-        beside: u64,
-        smaller: Option<BlockId>,
-        newest: Option<BlockId>,
-        first: Bytes,
-        last: Bytes,
-        since: EventId,
-    }
     let large = |it: Bytes| case.matters(it, 1, Bytes::mib(1));
     let mut series: BTreeMap<StackId, Series> = live
         .iter()
@@ -42,39 +93,19 @@ pub(super) fn larger_each_time(
         return Vec::new();
     }
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
-        if moment < life.alloc {
-            break;
-        }
         let Some(it) = series.get_mut(&case.stack(block)) else { continue };
-        if it.n == 0 {
-            (it.first, it.since) = (life.requested, life.alloc);
+        it.level = if it.last < life.requested { 0 } else { it.level + 1 };
+        if life.alloc <= moment {
+            it.add(case, block);
         }
-        if it.last < life.requested {
-            it.rises += 1;
-            it.smaller = it.newest;
-        }
-        let is_beside = |old: BlockId| {
-            let old = &case.run.replay.blocks[old.index()];
-            old.requested < life.requested && old.free.is_none_or(|free| life.alloc < free)
-        };
-        if it.last < life.requested && it.smaller.is_some_and(is_beside) {
-            it.beside += 1;
-        }
-        it.newest = Some(block);
-        it.falls += u64::from(life.requested < it.last);
-        it.last = life.requested;
-        it.n += 1;
     }
-    let grown = series.into_iter().filter(|(_, it)| {
-        8 < it.rises
-            && it.falls * 20 < it.rises
-            && it.rises < it.beside * 2
-            && it.first.0.saturating_mul(3) / 2 < it.last.0
-    });
+    series.retain(|_, it| it.is_growth());
+    let caches: Vec<StackId> =
+        series.keys().copied().filter(|it| remembers(case, &series, *it)).collect();
     let mut res: Vec<Growth> = Vec::new();
-    for (stack, it) in grown {
+    for (stack, it) in series {
         let group = &live[&(stack, Bytes::ZERO)];
-        let is_cache = is_cache(case, stack);
+        let is_cache = caches.contains(&stack);
         let kind = if is_cache { Kind::KvCache } else { Kind::Other };
         let at = case.line_outside(stack);
         let share = it
@@ -110,4 +141,58 @@ pub(super) fn larger_each_time(
         }
     }
     res
+}
+
+/// Whether what `stack` makes is a model's memory of what it has read: keys and values, of each layer.
+///
+/// Names say so, or several tensors of one function grow in step: two inside a model's pass, four anywhere
+/// (a loop over batches joins its predictions and its labels, which are two).
+fn remembers(case: &Case<'_>, series: &BTreeMap<StackId, Series>, stack: StackId) -> bool {
+    let function = |stack: StackId| case.line_of(stack).map(|it| (it.file, it.function));
+    let this = &series[&stack];
+    let alike = series.iter().filter(|(other, it)| {
+        (**other == stack || function(**other) == function(stack)) && it.is_alike(this)
+    });
+    let tensors: u64 = alike.map(|(_, it)| it.tensors()).sum();
+    let in_pass = case.run.stacks.signs(stack).has(Signs::MODULE);
+    is_cache(case, stack) || 4 <= tensors || in_pass && 2 <= tensors
+}
+
+/// The stacks that make a cache's parts, which the same function joins again for each pass: what it reads
+/// grows although nothing of that stays. Results are not read by the pass that made them.
+pub(super) fn pages(
+    case: &Case<'_>,
+    clock: &Clock,
+    groups: &BTreeMap<Key, Group>,
+) -> BTreeSet<StackId> {
+    let function = |stack: StackId| case.line_of(stack).map(|it| (it.file, it.function));
+    let in_pass = |stack: StackId| case.run.stacks.signs(stack).has(Signs::MODULE);
+    // Keys and values, or layers: several blocks of one size in a step.
+    let mut kept: BTreeMap<(String, String), Vec<StackId>> = BTreeMap::new();
+    let mut newest: BTreeMap<(String, String), BTreeMap<(u32, Bytes), u64>> = BTreeMap::new();
+    for ((stack, _), group) in groups.iter().filter(|((stack, _), _)| in_pass(*stack)) {
+        let Some(place) = function(*stack) else { continue };
+        for (step, block) in &group.kept {
+            let sizes = newest.entry(place.clone()).or_default();
+            *sizes.entry((*step, case.life(*block).requested)).or_default() += 1;
+        }
+        kept.entry(place).or_default().push(*stack);
+    }
+    kept.retain(|place, _| newest[place].values().filter(|it| 2 <= **it).count() > 8);
+    if kept.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut read: BTreeMap<StackId, Series> = BTreeMap::new();
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        let stack = case.stack(block);
+        if life.free.is_some() && in_pass(stack) && clock.at(life.alloc) != 0 {
+            read.entry(stack).or_default().add(case, block);
+        }
+    }
+    let is_read = |place: &(String, String)| {
+        read.iter().any(|(stack, it)| {
+            it.is_larger_each_time() && function(*stack).is_some_and(|it| it == *place)
+        })
+    };
+    kept.into_iter().filter(|(place, _)| is_read(place)).flat_map(|(_, it)| it).collect()
 }

@@ -10,7 +10,11 @@ use crate::{
         NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role, Spread,
         StacksNote, StepTimes, Tensors, Unsupported,
     },
-    sources::{Problem, SourceFile, Warning, phantom::ReportLine},
+    sources::{
+        Problem, SourceFile, Warning,
+        modes::{self, Mode},
+        phantom::ReportLine,
+    },
     units::Bytes,
 };
 
@@ -21,6 +25,7 @@ const NEWEST: u64 = 1;
 pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<PhantomReport>) {
     let mut notes = Notes::default();
     let mut phantom = None;
+    let mut seen_modes = Vec::new();
     for_each_line(bytes, SourceFile::Notes, warnings, |line: Line| {
         match line {
             Line::Begin(it) => {
@@ -30,7 +35,14 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
                 notes.begin = Some(it.into());
             }
             Line::Architectures { values } => notes.architectures = values,
-            Line::Mark(it) => notes.marks.extend(it.into_mark()),
+            Line::Mark(it) => {
+                let evaluation = it.mode.as_deref().map(|it| it == "evaluation");
+                let mark = it.into_mark();
+                if let (Some(_), Some(evaluation)) = (&mark, evaluation) {
+                    seen_modes.push(Mode { mark: notes.marks.len(), evaluation });
+                }
+                notes.marks.extend(mark);
+            }
             Line::Tensors(it) => notes.tensors.push(it.into()),
             Line::Oom(it) => notes.ooms.push(it.into()),
             Line::Read(it) => notes.reads.push(it.into()),
@@ -50,6 +62,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
         }
         Ok(())
     });
+    modes::settle(&mut notes.marks, &seen_modes);
     (notes, phantom)
 }
 
@@ -148,6 +161,7 @@ struct MarkLine {
     #[serde(default, deserialize_with = "or_default")]
     step: u32,
     phase: Option<String>,
+    mode: Option<String>,
     #[serde(flatten)]
     place: PlaceKeys,
     #[serde(default, deserialize_with = "or_default")]

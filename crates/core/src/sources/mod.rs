@@ -10,6 +10,7 @@ pub mod oom_text;
 pub mod phantom;
 pub mod snapshot;
 
+mod modes;
 mod pickle;
 
 use std::fmt;

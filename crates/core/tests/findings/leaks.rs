@@ -106,6 +106,25 @@ fn a_little_in_each_step_is_told_once_it_cannot_be_chance() {
 }
 
 #[test]
+fn what_stays_is_found_beside_what_is_replaced() {
+    // One line makes a state that is kept, and an output that lives until the next one is there.
+    let mut program = Program::default();
+    let mut last = None;
+    for _ in 0..12 {
+        let stack = program.module(11, 1);
+        program.alloc(4 * MIB, stack);
+        let output = program.alloc(36 * MIB, stack);
+        if let Some(old) = last.replace(output) {
+            program.free(old);
+        }
+        let output = program.step(false, true);
+        program.free(output);
+    }
+    let found = program.explain();
+    assert_eq!(growths(&found).iter().map(|it| it.1).collect::<Vec<_>>(), [11], "{found:?}");
+}
+
+#[test]
 fn lines_that_grow_together_are_one_finding() {
     let mut program = Program::default();
     (0..12).for_each(|_| program.step_that_keeps(&[20, 21], MIB));

@@ -317,6 +317,80 @@ fn a_cache_of_keys_is_told_from_another_list_that_grows() {
     assert!(has(&other, "growth/per-step"), "{:?}", other.findings);
 }
 
+/// A program without training that joins `lines.len()` tensors, each made in `inside`, larger in each pass.
+fn joined(
+    lines: &[u32],
+    tensors: usize,
+    in_pass: bool,
+    rises: usize,
+    passes: usize,
+) -> Explanation {
+    let mut it = Training::new();
+    let mut old: Vec<u64> = Vec::new();
+    for pass in 1..=passes {
+        let mut activations = it.forward(MIB);
+        activations.push(it.input());
+        let mut new = Vec::new();
+        for line in lines {
+            let inside = if in_pass { it.program.module(11, *line) } else { it.at(*line, &[]) };
+            let size = 2 * MIB * pass.min(rises) as u64;
+            new.extend((0..tensors).map(|_| it.program.alloc(size, inside)));
+        }
+        std::mem::replace(&mut old, new).into_iter().for_each(|part| it.program.free(part));
+        activations.into_iter().for_each(|part| it.program.free(part));
+    }
+    it.program.explain()
+}
+
+#[test]
+fn a_cache_is_known_by_what_it_does() {
+    let keys_and_values = joined(&[40, 41], 1, true, 24, 24);
+    assert!(has(&keys_and_values, "growth/kv-cache"), "{:?}", keys_and_values.findings);
+    assert!(!has(&keys_and_values, "growth/per-step"));
+    assert!(has(&joined(&[40], 6, true, 24, 24), "growth/kv-cache"), "layers share a line");
+    assert!(has(&joined(&[40, 41], 6, false, 24, 24), "growth/kv-cache"), "functions, no modules");
+}
+
+#[test]
+fn parts_that_each_pass_joins_and_reads_are_a_cache() {
+    let generate = |reads: bool| {
+        let mut it = Training::new();
+        for token in 1..=24 {
+            let input = it.input();
+            let mut activations = it.forward(MIB);
+            activations.push(input);
+            let keys = it.program.module(11, 40);
+            (0..2).for_each(|_| {
+                it.program.alloc(2 * MIB, keys);
+            });
+            let joined = it.program.module(11, 41);
+            activations.push(it.program.alloc(if reads { token } else { 3 } * 4 * MIB, joined));
+            activations.into_iter().for_each(|part| it.program.free(part));
+        }
+        it.program.explain()
+    };
+    let cache = generate(true);
+    let results = generate(false);
+    let leaks = |it: &Explanation| it.findings.iter().any(|it| it.code.starts_with("leak/"));
+    assert!(has(&cache, "growth/kv-cache") && !leaks(&cache), "{:?}", cache.findings);
+    assert!(!has(&results, "growth/kv-cache") && leaks(&results), "{:?}", results.findings);
+}
+
+#[test]
+fn joined_results_are_no_cache() {
+    for lines in [&[40][..], &[40, 41]] {
+        let results = joined(lines, 1, false, 24, 24);
+        assert!(has(&results, "growth/per-step"), "{:?}", results.findings);
+        assert!(!has(&results, "growth/kv-cache"));
+    }
+}
+
+#[test]
+fn a_memory_that_is_full_does_not_grow() {
+    assert!(has(&joined(&[40], 1, false, 12, 12), "growth/per-step"));
+    assert!(!has(&joined(&[40], 1, false, 12, 30), "growth/per-step"));
+}
+
 #[test]
 fn a_recording_that_began_late() {
     let train = |late: bool| {
