@@ -291,6 +291,23 @@ def test_whole_numbers_along_a_dimension_are_computed(phantom):
     ]
 
 
+def test_a_mask_that_is_padded_or_filled_in_part_is_known(phantom):
+    """Masks are padded to the next multiple of something; each row is one run."""
+    ran = phantom(
+        """
+        import json, torch
+        from torch.nn.functional import pad
+        ones = torch.ones(4, 1000, dtype=torch.int64, device="cuda")
+        out = [pad(ones, (0, 24)).sum().item(), pad(ones, (24, 0), value=3).sum().item(), pad(ones > 0, (0, 24)).sum().item()]
+        sevens = torch.full((4, 1024), 7, device="cuda")
+        sevens[:, 24:] = 1
+        out += [sevens.sum().item(), sevens[3, 23].item(), sevens[3, 24].item()]
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == [4000, 4288, 4000, 4672, 7, 1]
+
+
 def test_what_is_unique_is_counted_truly_or_assumed(phantom):
     ran = phantom(
         """

@@ -12,8 +12,8 @@ use crate::offsets::{MOST_TENSORS, Offsets};
 /// Elements that are computed at most, and truth values of which each takes a byte.
 const MOST: usize = 1 << 17;
 const MOST_TRUTHS: usize = 1 << 20;
-/// Elements that are written one by one at most, where the result is not dense.
-const MOST_APART: usize = 1024;
+/// Runs of elements that are written at most, where the result is not dense.
+const MOST_RUNS: usize = 1024;
 
 /// Where a kernel has its scalar, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,13 +188,8 @@ impl Kernel {
             let size = usize::try_from(last[i]).ok()? + types[i].width();
             *span = known(places.addresses[i], size)?;
         }
-        let dense =
-            (0..count).all(|i| places.of(i).is_some_and(|it| it[0] == wide(i * types[0].width())));
-        if !dense && MOST_APART < count {
-            return None;
-        }
-        let mut bytes = Vec::with_capacity(count * types[0].width());
-        let mut apart = Vec::new();
+        // A slice is written in as many runs as it has rows.
+        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         for i in 0..count {
             let offsets = places.of(i)?;
             let at = |tensor: usize| {
@@ -210,19 +205,22 @@ impl Kernel {
             } else {
                 self.kind.into(types[0], cast(value, self.kind))
             };
-            if !dense {
-                bytes.clear();
+            let goes_on = |(from, run): &(u64, Vec<u8>)| *from + wide(run.len()) == offsets[0];
+            if !runs.last().is_some_and(goes_on) {
+                if runs.len() == MOST_RUNS {
+                    return None;
+                }
+                runs.push((offsets[0], Vec::new()));
             }
-            types[0].write(value, &mut bytes);
-            if !dense {
-                apart.push(Effect::Known(places.addresses[0] + offsets[0], bytes.clone()));
-            }
+            let (_, run) = runs.last_mut()?;
+            types[0].write(value, run);
         }
-        Some(match dense {
-            true if self.strided => vec![Effect::Pattern(places.addresses[0], bytes)],
-            true => vec![Effect::Known(places.addresses[0], bytes)],
-            false => apart,
-        })
+        let is_pattern = self.strided && runs.len() == 1;
+        let effect = |(from, bytes)| match places.addresses[0] + from {
+            at if is_pattern => Effect::Pattern(at, bytes),
+            at => Effect::Known(at, bytes),
+        };
+        Some(runs.into_iter().map(effect).collect())
     }
 
     /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite. So do
