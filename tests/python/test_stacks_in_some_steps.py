@@ -102,7 +102,8 @@ def test_steps_that_cost_nothing_more_are_all_recorded_in_full(train):
 
 def test_a_model_that_turns_to_evaluation_in_a_light_step_is_seen(train):
     notes, _ = train("evaluated", 0.4)
-    evaluations = [it["step"] for it in notes if it.get("phase") == "evaluation" and it["what"] == "phase_begin"]
+    # With gradients: whether backward follows says that it is no training.
+    evaluations = [it["step"] for it in notes if it.get("mode") == "evaluation" and it["what"] == "phase_begin"]
     assert evaluations == [68, 68]
     assert 69 not in in_full(notes)[:-1] and 72 not in in_full(notes)
 

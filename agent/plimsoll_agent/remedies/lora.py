@@ -19,12 +19,17 @@ def apply(torch, parameters, places, note):
     def around(module, call, args, kwargs):
         if module not in prepared and places.is_training(module):
             prepared.add(module)
+            layers = [layer for layer, _, _ in linear_layers(torch, module)]
             adapters = _adapt(torch, module, rank)
             if not adapters:
                 raise CannotApply(
                     "plimsoll: the advice lora does not suit %s: it has no linear layers inside" % type(module).__name__
                 )
             _train_only(module, adapters, optimizers)
+            # The model's own from now on, which is how others see that it is trained.
+            for layer, down, up in zip(layers, adapters[::2], adapters[1::2]):
+                layer.register_parameter("lora_down", down)
+                layer.register_parameter("lora_up", up)
         return call(*args, **kwargs)
 
     places.around_call(around)
