@@ -256,7 +256,8 @@ fn drop_level(
         blocks.map(|(_, it)| case.life(*it).size).sum()
     };
     groups.retain(|key, group| half_way[key].1.0 / 3 * 4 < old(group).0);
-    // A buffer fills before it is full: if it is as large at the end of a longer run, it was full.
+    // A buffer fills before it is full: if it is as large at the end of a longer run, it was full, and so it was if it
+    // went on at less than a quarter of its pace. What is few is not compared by its size alone: three are much more than two.
     let last = case.last();
     if clock.at(last) < now + 2 {
         return;
@@ -274,7 +275,11 @@ fn drop_level(
     }
     groups.retain(|key, group| {
         let (then, later) = (old(group).0, later[key].0);
-        later < then / 4 * 3 || then / 3 * 4 < later
+        let first = group.kept.first().map_or(0, |(step, _)| *step);
+        let (before, since) = (u64::from(now - first).max(1), u64::from(end - now));
+        let more = later.saturating_sub(then);
+        let goes_on = then.saturating_mul(since) < more.saturating_mul(4 * before);
+        later < then / 4 * 3 || then / 3 * 4 < later && goes_on
     });
 }
 

@@ -125,6 +125,30 @@ fn what_stays_is_found_beside_what_is_replaced() {
 }
 
 #[test]
+fn a_cache_that_fills_up_to_a_bound_does_not_grow() {
+    // Memory is at its highest while it fills, with a few entries in it.
+    for (spike, bound) in [(4, 5), (5, 5), (6, 8), (4, 6)] {
+        let mut program = Program::default();
+        let mut cache = std::collections::VecDeque::new();
+        for step in 1..=40 {
+            let stack = program.module(11, 1);
+            cache.push_back(program.alloc(4 * MIB, stack));
+            if bound < cache.len() {
+                cache.pop_front().into_iter().for_each(|old| program.free(old));
+            }
+            if step == spike {
+                let large = program.alloc(200 * MIB, stack);
+                program.free(large);
+            }
+            let output = program.step(false, true);
+            program.free(output);
+        }
+        let found = program.explain();
+        assert_eq!(growths(&found), [], "{bound} entries, most memory in step {spike}: {found:?}");
+    }
+}
+
+#[test]
 fn lines_that_grow_together_are_one_finding() {
     let mut program = Program::default();
     (0..12).for_each(|_| program.step_that_keeps(&[20, 21], MIB));
