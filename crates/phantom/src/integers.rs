@@ -281,12 +281,7 @@ pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<
         Action::Multiply => a.wrapping_mul(b),
         Action::Add => a.wrapping_add(choice.wrapping_mul(b)),
         Action::Equal => truth((a == b) != (choice != 0)),
-        Action::Order => truth(match choice {
-            0 => a >= b,
-            1 => a > b,
-            2 => a <= b,
-            _ => a < b,
-        }),
+        Action::Order => truth(is_ordered(choice, a, b)),
         Action::LogicalAnd => truth(a != 0 && b != 0),
         Action::LogicalOr => truth(a != 0 || b != 0),
         Action::Not if kind == Type::Bool => truth(a == 0),
@@ -308,6 +303,16 @@ pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<
     })
 }
 
+/// What a comparison finds: `OpType` of `aten/src/ATen/native/cuda/CompareKernels.cu`.
+fn is_ordered<T: PartialOrd>(choice: i64, a: T, b: T) -> bool {
+    match choice {
+        0 => a >= b,
+        1 => a > b,
+        2 => a <= b,
+        _ => a < b,
+    }
+}
+
 /// Likewise, of floats; a factor is one, too.
 #[expect(clippy::float_cmp, reason = "the device compares in the same way")]
 fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> Option<i64> {
@@ -317,12 +322,7 @@ fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> O
         Action::Multiply => number(a * b),
         Action::Add => number(as_f64(choice).mul_add(b, a)),
         Action::Equal => truth((a == b) != (choice != 0)),
-        Action::Order => truth(match choice {
-            0 => a >= b,
-            1 => a > b,
-            2 => a <= b,
-            _ => a < b,
-        }),
+        Action::Order => truth(is_ordered(choice, a, b)),
         Action::LogicalAnd => truth(a != 0.0 && b != 0.0),
         Action::LogicalOr => truth(a != 0.0 || b != 0.0),
         Action::LogicalNot => truth(a == 0.0),
