@@ -9,15 +9,13 @@
 //! The other values that decide shapes are in `counts`: how many elements `nonzero()` found.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
-use crate::card::Card;
 use crate::contents::Contents;
 use crate::counts;
 use crate::descent;
-use crate::fatbin::{self, Wrapper};
 use crate::integers::{self, Effect, Kernel};
 use crate::machine;
 use crate::overflow;
@@ -69,13 +67,39 @@ enum Asked {
     Holds,
 }
 
-static PURPOSES: RwLock<BTreeMap<u64, Purpose>> = RwLock::new(BTreeMap::new());
+/// All kernels, by the address of their stub.
+static KERNELS: RwLock<BTreeMap<u64, Registered>> = RwLock::new(BTreeMap::new());
 
-/// Kernels whose results are computed.
-static COMPUTED: RwLock<BTreeMap<u64, Kernel>> = RwLock::new(BTreeMap::new());
+/// A kernel that a library registered. There are tens of thousands, and most are never launched: what one is for is
+/// looked up when it is.
+#[derive(Debug)]
+struct Registered {
+    /// Its mangled name, which is as long there as the stub is.
+    name: &'static CStr,
+    kind: OnceLock<Kind>,
+}
 
-/// Kernels that need another [`Room`] than most.
-static ROOMS: RwLock<BTreeMap<u64, Room>> = RwLock::new(BTreeMap::new());
+/// What is known of a kernel by its name.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// What it computes, of those whose results are computed.
+    computed: Option<Kernel>,
+    purpose: Option<Purpose>,
+    room: Room,
+}
+
+impl Kind {
+    fn of(name: &[u8]) -> Kind {
+        Kind { computed: integers::kernel_of(name), purpose: purpose_of(name), room: room_of(name) }
+    }
+}
+
+/// The kind of the kernel at `stub`, if one was registered.
+fn kind(stub: u64) -> Option<Kind> {
+    let kernels = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
+    let it = kernels.get(&stub)?;
+    Some(*it.kind.get_or_init(|| Kind::of(it.name.to_bytes())))
+}
 
 /// What else a kernel makes the driver take when it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,29 +118,6 @@ thread_local! {
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
     /// Blocks of the kernel that is launched, along their first dimension.
     static BLOCKS: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Modules that were registered, as addresses of their [`Wrapper`]s. The first ones are enough: a
-/// `PyTorch` is built for the same capabilities throughout.
-static MODULES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-const ENOUGH_MODULES: usize = 64;
-
-/// The capability (86 for 8.6) whose machine code the kernels of this program run with on `card`;
-/// `None` if they have none for it.
-pub fn code_for(card: &Card) -> Option<i32> {
-    static CODE: OnceLock<Option<i32>> = OnceLock::new();
-    *CODE.get_or_init(|| {
-        let modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut available = BTreeSet::new();
-        for &module in modules.iter() {
-            // SAFETY: the compiler's own wrappers, which live as long as their libraries.
-            available.append(&mut unsafe { fatbin::architectures(module as *const Wrapper) });
-        }
-        if available.is_empty() {
-            return Some(card.sm_version());
-        }
-        fatbin::best_for(card.sm_version(), &available)
-    })
 }
 
 fn has(name: &[u8], part: &[u8]) -> bool {
@@ -167,8 +168,8 @@ fn measures(name: &[u8]) -> bool {
 /// `arguments` must be what the stub at `stub` passes to a launch, or null.
 pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     waits::launched(stub, blocks());
-    let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
-    if let Some(kernel) = computed
+    let kind = kind(stub);
+    if let Some(kernel) = kind.and_then(|it| it.computed)
         && !arguments.is_null()
         && let Some(mut machine) = machine::lock()
     {
@@ -188,8 +189,7 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         integers::take_effects(contents, effects, of_chance.get());
         flags.into_iter().for_each(|it| contents.gather(it));
     }
-    let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
-    let asked = match purpose {
+    let asked = match kind.and_then(|it| it.purpose) {
         Some(Purpose::All) if matches!(LAST.get(), Some(Asked::Measured)) => Some(Asked::Holds),
         Some(Purpose::Measures(of_descent)) => {
             let kernel = of_descent.filter(|_| !arguments.is_null());
@@ -228,8 +228,7 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
 
 /// What the kernel at `stub` makes the driver take.
 pub fn room(stub: u64) -> Room {
-    let rooms = ROOMS.read().unwrap_or_else(PoisonError::into_inner);
-    rooms.get(&stub).copied().unwrap_or(Room::Usual)
+    kind(stub).map_or(Room::Usual, |it| it.room)
 }
 
 /// What a kernel of this (mangled) name makes the driver take, as an H200's driver did when PyTorch launched one.
@@ -259,7 +258,7 @@ fn room_of(name: &[u8]) -> Room {
 /// Whether the kernel at `stub` needs so few registers that a multiprocessor holds as many blocks of
 /// it as its threads allow.
 pub fn is_light(stub: u64) -> bool {
-    let purpose = PURPOSES.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
+    let purpose = kind(stub).and_then(|it| it.purpose);
     matches!(purpose, Some(Purpose::Counts(kernel)) if kernel.is_light())
 }
 
@@ -404,27 +403,6 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
     SUCCESS
 }
 
-/// A module of kernels: its handle is opaque to the compiler's code that asks for it.
-#[unsafe(no_mangle)]
-pub extern "C" fn __cudaRegisterFatBinary(image: *mut c_void) -> *mut c_void {
-    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
-    if modules.len() < ENOUGH_MODULES {
-        modules.push(image as usize);
-    }
-    image
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __cudaRegisterFatBinaryEnd(_module: *mut c_void) {}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __cudaUnregisterFatBinary(_module: *mut c_void) {}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __cudaInitModule(_module: *mut c_void) -> c_char {
-    1
-}
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __cudaRegisterFunction(
     _module: *mut c_void,
@@ -441,60 +419,10 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
     if name.is_null() {
         return;
     }
-    // SAFETY: not null; the compiler registers terminated names.
-    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-    if let Some(kernel) = integers::kernel_of(name) {
-        COMPUTED.write().unwrap_or_else(PoisonError::into_inner).insert(stub, kernel);
-    }
-    let room = room_of(name);
-    if room != Room::Usual {
-        ROOMS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, room);
-    }
-    if let Some(purpose) = purpose_of(name) {
-        PURPOSES.write().unwrap_or_else(PoisonError::into_inner).insert(stub, purpose);
-    }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __cudaRegisterVar(
-    _module: *mut c_void,
-    _host: *mut c_char,
-    _device: *mut c_char,
-    _name: *const c_char,
-    _external: c_int,
-    _size: usize,
-    _constant: c_int,
-    _global: c_int,
-) {
-}
-
-/// A managed variable is read and written by the host through this pointer: it gets zeroed memory
-/// for good.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __cudaRegisterManagedVar(
-    _module: *mut c_void,
-    host: *mut *mut c_void,
-    _device: *mut c_char,
-    _name: *const c_char,
-    _external: c_int,
-    size: usize,
-    _constant: c_int,
-    _global: c_int,
-) {
-    let memory: &'static mut [u8] = Box::leak(vec![0; size.max(1)].into_boxed_slice());
-    if !host.is_null() {
-        // SAFETY: not null; the compiler passes the variable's own pointer.
-        unsafe { host.write(memory.as_mut_ptr().cast()) };
-    }
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn __cudaRegisterHostVar(
-    _module: *mut c_void,
-    _name: *const c_char,
-    _host: *mut c_char,
-    _size: usize,
-) {
+    // SAFETY: not null; the compiler registers terminated names, of the library that the stub is in.
+    let name = unsafe { CStr::from_ptr(name) };
+    let it = Registered { name, kind: OnceLock::new() };
+    KERNELS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, it);
 }
 
 #[cfg(test)]
@@ -522,6 +450,13 @@ mod tests {
         assert_eq!(purpose_of(equal), Some(Purpose::Equal));
     }
 
+    /// A kernel at `stub` for that.
+    fn register(stub: u64, purpose: Purpose) {
+        let kind = Kind { computed: None, purpose: Some(purpose), room: Room::Usual };
+        let it = Registered { name: c"", kind: OnceLock::from(kind) };
+        KERNELS.write().expect("no panic while it is held").insert(stub, it);
+    }
+
     /// `BUnaryFunctor<int64_t, int64_t, bool, CompareEqFunctor<int64_t>>`.
     #[repr(C)]
     struct Functor {
@@ -531,7 +466,7 @@ mod tests {
 
     /// Launches a comparison of the number at 4096 with `scalar`.
     fn compare(operation: u32, scalar: i64) {
-        PURPOSES.write().expect("no panic while it is held").insert(77, Purpose::Equal);
+        register(77, Purpose::Equal);
         let (count, functor, data) = (1_i32, Functor { operation, scalar }, [8192_u64, 4096]);
         let arguments: [*const c_void; 3] =
             [(&raw const count).cast(), (&raw const functor).cast(), (&raw const data).cast()];
@@ -565,7 +500,7 @@ mod tests {
 
     #[test]
     fn a_scale_that_nobody_knows_is_positive_even_alone() {
-        PURPOSES.write().expect("no panic while it is held").insert(80, Purpose::Measures(None));
+        register(80, Purpose::Measures(None));
         // `value > 0` of one element, read itself, and then by `all()`, which copies it.
         // SAFETY: no arguments.
         unsafe { launched(80, std::ptr::null()) };
@@ -588,7 +523,7 @@ mod tests {
 
     #[test]
     fn a_mask_with_padding_speaks_against_a_yes() {
-        PURPOSES.write().expect("no panic while it is held").insert(79, Purpose::All);
+        register(79, Purpose::All);
         let mut contents = Contents::default();
         contents.write(4096, &[[1; 12].as_slice(), &[0; 4]].concat());
         // SAFETY: no arguments.

@@ -41,6 +41,7 @@ mod lists;
 mod loader;
 mod machine;
 mod memory;
+mod modules;
 mod nccl;
 mod nvml;
 mod offsets;

@@ -7,6 +7,7 @@ use super::{INVALID_VALUE, NO_DEVICE, SUCCESS, answer, fail, machine};
 use crate::card;
 use crate::driver::entry_point;
 use crate::kernels;
+use crate::modules;
 use crate::report::LAUNCHES;
 
 /// `cudaErrorNoKernelImageForDevice`
@@ -40,7 +41,7 @@ pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream
     unsafe { kernels::launched(function, arguments.cast_const().cast()) };
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let mut machine = machine!();
-    if kernels::code_for(machine.card).is_none() {
+    if modules::code_for(machine.card).is_none() {
         return fail(NO_KERNEL_IMAGE);
     }
     let room = kernels::room(function);
@@ -140,7 +141,7 @@ pub struct FuncAttributes {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaFuncGetAttributes(out: *mut FuncAttributes, _function: u64) -> i32 {
     let Some(card) = card::current() else { return fail(NO_DEVICE) };
-    let Some(code) = kernels::code_for(card) else { return fail(NO_KERNEL_IMAGE) };
+    let Some(code) = modules::code_for(card) else { return fail(NO_KERNEL_IMAGE) };
     let it = FuncAttributes {
         shared_bytes: 0,
         const_bytes: 0,
