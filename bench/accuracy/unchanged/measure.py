@@ -2,6 +2,7 @@
 """Runs somebody's training script as it is, and writes what PyTorch's allocator counted in it.
 
     measure.py OUT.json SECONDS SCRIPT ARGUMENTS...
+    SNAPSHOT=it.pickle measure.py ...              with every event of the allocator
 
 After SECONDS (0 for never) the script is interrupted, as Ctrl-C would. truth.json has what this measured on an NVIDIA H200
 of the scripts that it names, with data of the right form and no meaning where they look for theirs; on a phantom the same
@@ -42,10 +43,12 @@ def main():
     out, script = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[3])
     signal.signal(signal.SIGALRM, interrupt)
     signal.alarm(int(sys.argv[2]))
-    sys.argv = sys.argv[3:]
-    why = ended(script)
+    sys.argv, snapshot = sys.argv[3:], os.environ.get("SNAPSHOT")
     import torch
 
+    if snapshot:
+        torch.cuda.memory._record_memory_history("all", context="all", stacks="python", max_entries=400_000)
+    why = ended(script)
     torch.cuda.synchronize()
     counted = {
         "ended": why,
@@ -55,6 +58,9 @@ def main():
     }
     with open(out, "w") as file:
         json.dump(counted, file)
+    if snapshot:
+        # While it is still being recorded: to switch that off throws the events away.
+        torch.cuda.memory._dump_snapshot(snapshot)
 
 
 main()

@@ -573,6 +573,11 @@ fn only_answers_that_could_be_others_ask_for_another_run() {
     assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), []);
     it.phantom = Some(PhantomReport { hurried: 1, ..PhantomReport::default() });
     assert_eq!(OtherEnd::of(std::slice::from_ref(&it)), [OtherEnd::Late]);
-    it.phantom = Some(PhantomReport { hurried: 1, overflows_asked: 2, ..PhantomReport::default() });
-    assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow]);
+    it.phantom = Some(PhantomReport {
+        hurried: 1,
+        overflows_asked: 2,
+        trials: 3,
+        ..PhantomReport::default()
+    });
+    assert_eq!(OtherEnd::of(&[it]), [OtherEnd::Late, OtherEnd::Overflow, OtherEnd::Workspaces]);
 }

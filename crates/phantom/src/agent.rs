@@ -4,10 +4,11 @@ use std::ffi::{c_char, c_int};
 
 use crate::counts;
 use crate::descent;
+use crate::dnn::trials;
 use crate::machine;
 use crate::nccl;
 use crate::overflow;
-use crate::report;
+use crate::report::{self, Asked};
 
 /// The version of this interface.
 #[unsafe(no_mangle)]
@@ -25,7 +26,8 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
     let (devices, hurried) =
         machine::lock().map(|it| (it.report(), it.hurried())).unwrap_or_default();
     let hurried = if nccl::has_ranks() { hurried } else { 0 };
-    let json = report::json(&devices, hurried, overflow::asked());
+    let asked = Asked { hurried, overflows: overflow::asked(), trials: trials::count() };
+    let json = report::json(&devices, asked);
     if !out.is_null() {
         let length = json.len().min(room);
         // SAFETY: at most `room` bytes, which the caller vouches for.

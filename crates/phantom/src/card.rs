@@ -53,6 +53,8 @@ pub struct Card {
     pub assumed_overflows: u64,
     /// When queued work is done.
     pub order: Order,
+    /// Whether of algorithms of cuDNN that the program times the one with the largest workspace is the fastest.
+    pub tried_is_largest: bool,
 }
 
 impl Card {
@@ -81,6 +83,7 @@ impl Card {
             assumed_unique_millionths: None,
             assumed_overflows: 0,
             order: Order::AtOnce,
+            tried_is_largest: false,
         }
     }
 
@@ -135,6 +138,7 @@ impl Card {
             "assumed_unique_millionths" => self.assumed_unique_millionths = value.parse().ok(),
             "assumed_overflows" => number(value, &mut self.assumed_overflows),
             "order" if value == "late" => self.order = Order::Late,
+            "tried" => self.tried_is_largest = value == "largest",
             _ => {}
         }
     }

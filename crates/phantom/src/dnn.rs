@@ -17,6 +17,7 @@
 //! `handles`.
 
 mod handles;
+pub mod trials;
 
 use std::ffi::{CString, c_int, c_ulonglong, c_void};
 use std::sync::OnceLock;
@@ -37,6 +38,8 @@ mod attribute {
     pub(super) const HEURISTIC_DEVICE: i32 = 204;
     /// `CUDNN_ATTR_EXECUTION_PLAN_HANDLE`
     pub(super) const PLAN_HANDLE: i32 = 400;
+    /// `CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE`
+    pub(super) const PLAN_WORKSPACE: i32 = 402;
     /// `CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP`
     pub(super) const PLAN_DEVICE: i32 = 407;
     /// `CUDNN_ATTR_OPERATIONGRAPH_HANDLE`
@@ -50,7 +53,8 @@ mod attribute {
 }
 /// `CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR`
 const DEVICE_DESCRIPTOR: c_int = 38;
-/// `CUDNN_TYPE_BACKEND_DESCRIPTOR` and `CUDNN_TYPE_CHAR`
+/// `CUDNN_TYPE_INT64`, `CUDNN_TYPE_BACKEND_DESCRIPTOR` and `CUDNN_TYPE_CHAR`
+const TYPE_INTEGER: c_int = 3;
 const TYPE_DESCRIPTOR: c_int = 15;
 const TYPE_CHAR: c_int = 24;
 
@@ -92,12 +96,15 @@ type SetDropout =
 type TempSpaceSizes =
     unsafe extern "C" fn(u64, Descriptor, c_int, Descriptor, *mut usize, *mut usize) -> i32;
 type SetAttribute = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c_void) -> i32;
+type GetAttribute =
+    unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *mut i64, *mut c_void) -> i32;
 
 /// The functions of the real library that we call.
 struct Real {
     version: unsafe extern "C" fn() -> usize,
     create: unsafe extern "C" fn(c_int, *mut Descriptor) -> i32,
     set: SetAttribute,
+    get: GetAttribute,
     finalize: unsafe extern "C" fn(Descriptor) -> i32,
     set_dropout: SetDropout,
     restore_dropout: SetDropout,
@@ -133,6 +140,9 @@ fn real() -> Option<&'static Real> {
                 >(symbol(c"cudnnBackendCreateDescriptor")?),
                 set: std::mem::transmute::<*mut c_void, SetAttribute>(symbol(
                     c"cudnnBackendSetAttribute",
+                )?),
+                get: std::mem::transmute::<*mut c_void, GetAttribute>(symbol(
+                    c"cudnnBackendGetAttribute",
                 )?),
                 finalize: std::mem::transmute::<
                     *mut c_void,
@@ -235,8 +245,33 @@ pub unsafe extern "C" fn cudnnBackendSetAttribute(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudnnBackendExecute(_handle: u64, _plan: Descriptor, _pack: Descriptor) -> i32 {
+pub extern "C" fn cudnnBackendExecute(_handle: u64, plan: Descriptor, _pack: Descriptor) -> i32 {
+    if let Some(workspace) = workspace(plan) {
+        trials::executed(plan.addr(), workspace);
+        if card::current().is_some_and(|it| it.tried_is_largest)
+            && let Some(mut machine) = crate::machine::lock()
+        {
+            machine.spend(trials::time_of(workspace));
+        }
+    }
     SUCCESS
+}
+
+/// How much a plan needs, in bytes.
+fn workspace(plan: Descriptor) -> Option<u64> {
+    let (mut count, mut bytes) = (0_i64, 0_i64);
+    // SAFETY: the caller's plan, and room for the one integer that is asked for.
+    let status = unsafe {
+        (real()?.get)(
+            plan,
+            attribute::PLAN_WORKSPACE,
+            TYPE_INTEGER,
+            1,
+            &raw mut count,
+            (&raw mut bytes).cast(),
+        )
+    };
+    (status == SUCCESS && count == 1).then(|| u64::try_from(bytes).ok())?
 }
 
 /// What handles point to. Large enough for whatever cuDNN looks for behind the description.

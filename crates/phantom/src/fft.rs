@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use crate::report;
+use crate::resident::Resident;
 use crate::runtime::answer;
 
 /// Work areas of one length: for 1, 7 and 64 transforms, in bytes.
@@ -89,7 +90,10 @@ fn largest_prime_factor(mut number: u64) -> u64 {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cufftCreate(plan: *mut c_int) -> i32 {
-    let handle = crate::machine::lock().map(|mut it| it.handle() & 0x7fff_ffff).unwrap_or(0);
+    let handle = crate::machine::lock().map_or(0, |mut it| {
+        it.current().reside(Resident::transform);
+        it.handle() & 0x7fff_ffff
+    });
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(plan, c_int::try_from(handle).unwrap_or(1)) }
 }

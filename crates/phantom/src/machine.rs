@@ -390,7 +390,7 @@ impl Machine {
             .enumerate()
             .map(|(ordinal, it)| DeviceReport {
                 total: self.card.total_bytes,
-                context: self.card.context_bytes,
+                context: it.context(self.card.context_bytes),
                 used: it.used(),
                 peak: it.peak(),
                 other_peak: it.other_peak(),

@@ -87,9 +87,16 @@ impl DeviceMemory {
         self.other_peak = Some(self.other_peak.unwrap_or(0).max(self.other));
     }
 
+    /// What the context takes of this program, where most take `usual` bytes.
+    pub fn context(&self, usual: u64) -> u64 {
+        let (more, less) = self.resident.beside();
+        (usual + more).saturating_sub(less)
+    }
+
     /// Bytes that can still be taken.
     pub fn free(&self) -> u64 {
-        self.limit - self.used
+        let (more, _) = self.resident.beside();
+        (self.limit - self.used).saturating_sub(more)
     }
 
     /// The driver or a library puts something on the device for itself: an address more is taken, and
@@ -216,6 +223,18 @@ mod tests {
         assert_eq!(device.release(a), Err(Unknown));
         assert_eq!((device.used(), device.peak()), (98 * MIB, 100 * MIB));
         assert_eq!(device.allocate(u64::MAX), Err(Full));
+    }
+
+    #[test]
+    fn what_libraries_take_is_room_no_more() {
+        let mut device = device();
+        assert_eq!((device.free(), device.context(400 * MIB)), (100 * MIB, 250 * MIB));
+        for _ in 0..3 {
+            device.reside(Resident::blas);
+        }
+        assert_eq!((device.free(), device.context(400 * MIB)), (36 * MIB, 444 * MIB));
+        assert_eq!(device.allocate(38 * MIB), Err(Full));
+        assert!(device.allocate(36 * MIB).is_ok());
     }
 
     #[test]

@@ -151,8 +151,10 @@ pub extern "C" fn nvmlDeviceGetIndex(handle: u64, index: *mut c_uint) -> i32 {
 fn used_and_total(ordinal: u32) -> Option<(u64, u64)> {
     let machine = machine::lock()?;
     let visible = machine.ordinals.iter().position(|&it| it == ordinal);
-    let used = visible.map_or(0, |it| machine.devices[it].used() + machine.card.context_bytes);
-    Some((used, machine.card.total_bytes))
+    // As `cudaMemGetInfo` has it, which is also what still fits.
+    let total = machine.card.total_bytes;
+    let used = visible.map_or(0, |it| total.saturating_sub(machine.devices[it].free()));
+    Some((used, total))
 }
 
 #[unsafe(no_mangle)]

@@ -92,11 +92,20 @@ pub struct DeviceReport {
     pub more_elsewhere: u64,
 }
 
+/// What the program asked, and might have been told otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// How often it was told that work is done before a slower device would say so.
+    pub hurried: u64,
+    /// How often it read whether its scaled gradients overflowed.
+    pub overflows: u64,
+    /// For how many convolutions it timed algorithms whose workspaces differ.
+    pub trials: u64,
+}
+
 /// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
-///
-/// `hurried` is how often the program was told that work is done before a slower device would say so,
-/// `overflows_asked` how often it read whether its scaled gradients overflowed.
-pub fn json(devices: &[DeviceReport], hurried: u64, overflows_asked: u64) -> String {
+pub fn json(devices: &[DeviceReport], asked: Asked) -> String {
+    let Asked { hurried, overflows, trials } = asked;
     let mut out = String::from(r#"{"devices":["#);
     for (i, it) in devices.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
@@ -108,7 +117,7 @@ pub fn json(devices: &[DeviceReport], hurried: u64, overflows_asked: u64) -> Str
     }
     let _ = write!(
         out,
-        r#"],"launches":{},"hurried":{hurried},"overflows_asked":{overflows_asked},"assumed_sizes":{},"not_imitated":["#,
+        r#"],"launches":{},"hurried":{hurried},"overflows_asked":{overflows},"trials":{trials},"assumed_sizes":{},"not_imitated":["#,
         LAUNCHES.load(Ordering::Relaxed),
         ASSUMED_SIZES.load(Ordering::Relaxed)
     );
@@ -172,8 +181,7 @@ mod tests {
                 other_peak: 1,
                 more_elsewhere: 0,
             }],
-            3,
-            4,
+            Asked { hurried: 3, overflows: 4, trials: 5 },
         );
         assert!(json.contains(
             r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
@@ -181,7 +189,7 @@ mod tests {
         assert!(
             json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1,"more_elsewhere_bytes":0}"#)
         );
-        assert!(json.contains(r#""hurried":3,"overflows_asked":4,"#));
+        assert!(json.contains(r#""hurried":3,"overflows_asked":4,"trials":5,"#));
         assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));
     }
 }

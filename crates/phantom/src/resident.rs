@@ -1,6 +1,7 @@
 //! What the driver and NVIDIA's libraries put on a device for themselves, as far as it decides where
 //! the program's own memory lies: each takes addresses in the same space, and leaves holes there that
-//! PyTorch's segments fill. How much memory that is, is counted elsewhere (the card's context).
+//! PyTorch's segments fill. How much memory that is, is counted with the card's context; only what a program has more
+//! of or less than most trainings is counted here ([`Resident::beside`]).
 //!
 //! The ranges are those that the driver of a real H200 (580) asked UVM for, the same in each of 40 processes
 //! (`bench/addresses`).
@@ -23,10 +24,22 @@ const LOCAL: [u64; 3] = [1472, 1792, 2448];
 const CODE: u64 = GRANULE;
 const PRINTED: u64 = GRANULE;
 const HEAP: u64 = 10 * MIB;
+/// Streams that share a small range: the first of each four takes it. One in 43 has another, elsewhere.
+const STREAMS: u64 = 4;
+const STREAMS_ELSEWHERE: u64 = 43;
 /// What a handle of cuBLAS takes.
 const BLAS: u64 = 64 * MIB;
-/// And one of cuDNN: four small ranges, and two with code.
-const DNN: usize = 6;
+/// One of cuSOLVER: one of cuBLAS, and its workspace.
+const SOLVER: [u64; 2] = [BLAS, 32 * MIB];
+/// The first plan of cuFFT.
+const FFT: u64 = 8 * MIB;
+/// And a handle of cuDNN: streams, small ranges with code where it is the first library, and what that is in memory.
+const DNN_STREAMS: usize = 16;
+const DNN_CODE: usize = 2;
+const DNN: u64 = 10 * MIB;
+/// How many handles of cuBLAS and of cuDNN a card's context is counted with: one for each thread of a training,
+/// which is the backward pass's, too (760 MiB on an H200; 610 after the first kernel, and 612 with a library's code).
+const USUAL: u64 = 2;
 /// What NCCL takes at its first communicator before and after its kernels, and for each further one: small
 /// ranges that it asks `cuMemAddressReserve` for, which the driver answers out of the same reservations.
 const NCCL: [usize; 3] = [50, 133, 99];
@@ -47,6 +60,14 @@ pub struct Resident {
     has_libraries: bool,
     has_nccl: bool,
     has_collectives: bool,
+    has_transforms: bool,
+    /// Streams that the program has made, and handles of cuBLAS and cuSOLVER.
+    streams: u64,
+    n_blas: u64,
+    n_dnn: u64,
+    n_solvers: u64,
+    /// Streams of any kind.
+    all_streams: u64,
 }
 
 impl Resident {
@@ -76,7 +97,15 @@ impl Resident {
 
     /// A stream is made.
     pub fn stream(&mut self, addresses: &mut Addresses) {
-        addresses.take(GRANULE);
+        self.streams += 1;
+        self.any_stream(addresses);
+    }
+
+    fn any_stream(&mut self, addresses: &mut Addresses) {
+        if self.all_streams.is_multiple_of(STREAMS) {
+            addresses.take(GRANULE);
+        }
+        self.all_streams += 1;
     }
 
     /// A handle of cuBLAS is made.
@@ -85,12 +114,36 @@ impl Resident {
             addresses.take(CODE);
         }
         addresses.take(BLAS);
+        self.n_blas += 1;
+    }
+
+    /// A handle of cuSOLVER is made.
+    pub fn solver(&mut self, addresses: &mut Addresses) {
+        for bytes in SOLVER {
+            addresses.take(bytes);
+        }
+        if !std::mem::replace(&mut self.has_libraries, true) {
+            addresses.take(CODE);
+        }
+        self.n_solvers += 1;
+    }
+
+    /// A transform of cuFFT is planned.
+    pub fn transform(&mut self, addresses: &mut Addresses) {
+        if !std::mem::replace(&mut self.has_transforms, true) {
+            addresses.take(FFT);
+        }
     }
 
     /// A handle of cuDNN is made.
     pub fn dnn(&mut self, addresses: &mut Addresses) {
-        self.has_libraries = true;
-        take_small(addresses, DNN);
+        for _ in 0..DNN_STREAMS {
+            self.any_stream(addresses);
+        }
+        if !std::mem::replace(&mut self.has_libraries, true) {
+            take_small(addresses, DNN_CODE);
+        }
+        self.n_dnn += 1;
     }
 
     /// A communicator of NCCL is made.
@@ -114,6 +167,20 @@ impl Resident {
             }
             self.grow(addresses, LOCAL[2]);
         }
+    }
+
+    /// How many bytes this program has more, and less, than the context of most trainings, which is the card's. What
+    /// NCCL is known to take has streams in it already.
+    pub fn beside(&self) -> (u64, u64) {
+        let handles = [(self.n_blas, BLAS), (self.n_dnn, DNN)];
+        let more: u64 = handles.iter().map(|it| it.0.saturating_sub(USUAL) * it.1).sum();
+        let less: u64 = handles.iter().map(|it| USUAL.saturating_sub(it.0) * it.1).sum();
+        let ranges = self.streams.div_ceil(STREAMS) + self.streams / STREAMS_ELSEWHERE;
+        let streams = if self.has_nccl { 0 } else { ranges * GRANULE };
+        let solvers = self.n_solvers * SOLVER.iter().sum::<u64>();
+        let transforms = if self.has_transforms { FFT } else { 0 };
+        let without_code = if self.n_blas + self.n_solvers == 0 { CODE } else { 0 };
+        (more + streams + solvers + transforms, less + without_code)
     }
 
     /// A kernel needs that much local memory.
@@ -158,6 +225,49 @@ mod tests {
             Some(534),
             "where local memory was: a segment keeps that reserved"
         );
+    }
+
+    #[test]
+    fn four_streams_share_a_range() {
+        // The 128 streams of PyTorch's pool took 32 ranges.
+        let mut space = Addresses::new(0x7000_0000_0000, TOP);
+        let mut resident = Resident::new(&mut space);
+        let mut by_hand = space.clone();
+        for _ in 0..8 {
+            resident.stream(&mut space);
+        }
+        take_small(&mut by_hand, 2);
+        assert_eq!(space.take(GRANULE), by_hand.take(GRANULE));
+        assert_eq!(resident.beside().0, 2 * GRANULE);
+        for _ in 8..128 {
+            resident.stream(&mut space);
+        }
+        assert_eq!(resident.beside().0, 68 * MIB, "70 were measured");
+    }
+
+    /// What a program takes on an H200 beside PyTorch's allocator, in MiB.
+    fn process(has: &[fn(&mut Resident, &mut Addresses)]) -> u64 {
+        let mut space = Addresses::new(0x7000_0000_0000, TOP);
+        let mut resident = Resident::new(&mut space);
+        for it in has {
+            it(&mut resident, &mut space);
+        }
+        let (more, less) = resident.beside();
+        760 + more / MIB - less / MIB
+    }
+
+    #[test]
+    fn a_program_takes_what_its_handles_take() {
+        // As bench/libraries/process.py saw it.
+        assert_eq!(process(&[]), 610, "a kernel");
+        assert_eq!(process(&[Resident::blas]), 676, "a product of matrices");
+        assert_eq!(process(&[Resident::blas, Resident::blas]), 740, "and its gradient");
+        assert_eq!(process(&[Resident::dnn]), 620, "a convolution");
+        assert_eq!(process(&[Resident::dnn, Resident::dnn]), 630, "and its gradient");
+        assert_eq!(process(&[Resident::solver]), 708, "a singular value decomposition");
+        assert_eq!(process(&[Resident::blas, Resident::solver]), 772, "a Cholesky decomposition");
+        assert_eq!(process(&[Resident::transform]), 618, "Fourier transforms, however many");
+        assert_eq!(process(&[Resident::transform, Resident::transform]), 618);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use crate::installed;
 use crate::machine;
 use crate::report;
+use crate::resident::Resident;
 use crate::runtime::answer;
 
 /// Where a handle says that it is in use, in 32-bit words: in cuSOLVER 12, which comes with CUDA 13, and in
@@ -24,6 +25,9 @@ pub unsafe extern "C" fn cusolverDnCreate(out: *mut *const c_void) -> i32 {
         handle[if installed::cuda() < 13_000 { IN_USE_OF_11 } else { IN_USE }] = 1;
         handle
     });
+    if let Some(mut machine) = machine::lock() {
+        machine.current().reside(Resident::solver);
+    }
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(out, handle.as_ptr().cast()) }
 }

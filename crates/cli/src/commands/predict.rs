@@ -205,6 +205,7 @@ pub(crate) fn other_setting(end: OtherEnd, assumed: &[Assumption]) -> Option<&'s
             let is_said = assumed.iter().any(|it| matches!(it, Assumption::Overflows(_)));
             (!is_said).then_some("assumed_overflows = 1\n")
         }
+        OtherEnd::Workspaces => Some("tried = largest\n"),
     }
 }
 

@@ -256,6 +256,7 @@ impl Note {
             Note::ContextDerived { .. } => "context-derived",
             Note::OtherEnd { end: OtherEnd::Late, .. } => "order",
             Note::OtherEnd { end: OtherEnd::Overflow, .. } => "overflow",
+            Note::OtherEnd { end: OtherEnd::Workspaces, .. } => "cudnn-benchmark",
             Note::Unread(_) => "unread",
             Note::Remark { code, .. } => code,
         }
@@ -357,6 +358,12 @@ impl fmt::Display for Note {
                 f,
                 "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot know: {this} if \
                  none does, {other} if the first does; the safe number covers both, and --assume overflow=N says how many"
+            ),
+            Note::OtherEnd { end: OtherEnd::Workspaces, this, other } => write!(
+                f,
+                "torch.backends.cudnn.benchmark times algorithms and keeps the fastest, which a phantom cannot know: {this} \
+                 with those that cuDNN puts first, {other} with those that need the largest workspaces; the safe number \
+                 covers both"
             ),
             Note::NoPhases => f.write_str(
                 "the agent marked no phases: categories are derived from stacks and lifetimes",

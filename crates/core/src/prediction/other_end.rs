@@ -14,6 +14,8 @@ pub enum OtherEnd {
     Late,
     /// The first step of a gradient scaler, whose gradients were finite, may overflow and be skipped.
     Overflow,
+    /// Of the algorithms of cuDNN that the program times, the one with the largest workspace may be the fastest.
+    Workspaces,
 }
 
 impl OtherEnd {
@@ -25,6 +27,7 @@ impl OtherEnd {
         let all = [
             (OtherEnd::Late, any(|it| it.hurried != 0)),
             (OtherEnd::Overflow, any(|it| it.overflows_asked != 0)),
+            (OtherEnd::Workspaces, any(|it| it.trials != 0)),
         ];
         all.into_iter().filter(|it| it.1).map(|it| it.0).collect()
     }

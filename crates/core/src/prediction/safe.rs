@@ -44,12 +44,13 @@ impl Unknowns {
 
 /// A bound that errs to one side only. The allowance is the sum of:
 ///
-/// - 8 MiB for the kernels that a program happens to load: 81 programs on an H200 took 742 to 766 MiB beside
-///   what PyTorch reserved, and 760 are counted. 64 MiB where the context was derived from other cards.
+/// - 8 MiB for the kernels that a program happens to load: 105 programs on an H200 took 630 to 838 MiB beside
+///   what PyTorch reserved, at most 6 more than what the handles of each are counted with. 64 MiB where the context
+///   was derived from other cards.
 /// - 1.25 % of what PyTorch reserves, and at least 16 MiB: which of several equal free blocks it takes depends on the
 ///   driver's addresses, so segments are split a little differently now and then.
 /// - 5 % more where sizes follow from values that were assumed (masks, routers, boxes).
-/// - 64 MiB where there are CUDA graphs, which the driver keeps on the device: 46 to 52 were measured.
+/// - 16 MiB where there are CUDA graphs, which the driver keeps on the device: one of 500 kernels took 4.
 /// - 256 MiB where libraries take memory of their own: NCCL on a rank that receives takes that much more than on one
 ///   that sends.
 /// - what NCCL takes on another rank of the same job where it takes less on this one: its buffers to receive are
@@ -64,7 +65,7 @@ pub fn safe_bytes(peak: Peaks, unknowns: &Unknowns) -> Bytes {
     let allowance = kernels
         + allowance_for_addresses(peak.reserved)
         + when(unknowns.has_assumed_sizes, Bytes(peak.reserved.0 / 20))
-        + when(unknowns.has_graphs, Bytes::mib(64))
+        + when(unknowns.has_graphs, Bytes::mib(16))
         + when(unknowns.other != Bytes::ZERO, Bytes::mib(256))
         + unknowns.more_elsewhere
         + when(unknowns.cudnn != Knowledge::Measured, unknowns.largest_scratch);
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(more(Unknowns { cudnn: Knowledge::Derived, ..nothing }), Bytes::mib(500));
         assert_eq!(more(Unknowns { other: Bytes(1), ..nothing }), Bytes::mib(256));
         assert_eq!(more(Unknowns { more_elsewhere: Bytes::mib(10), ..nothing }), Bytes::mib(10));
-        assert_eq!(more(Unknowns { has_graphs: true, ..nothing }), Bytes::mib(64));
+        assert_eq!(more(Unknowns { has_graphs: true, ..nothing }), Bytes::mib(16));
         assert_eq!(more(Unknowns { has_assumed_sizes: true, ..nothing }), Bytes::mib(408));
         let small = Peaks { reserved: Bytes::mib(20), device: Bytes::mib(780), ..peak };
         assert_eq!(

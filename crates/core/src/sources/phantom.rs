@@ -24,6 +24,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> 
         res.hurried = res.hurried.max(report.hurried);
         res.assumed_sizes = res.assumed_sizes.max(report.assumed_sizes);
         res.overflows_asked = res.overflows_asked.max(report.overflows_asked);
+        res.trials = res.trials.max(report.trials);
         res.unknown_reads = res.unknown_reads.max(report.unknown_reads);
         res.unknown_read_bytes = res.unknown_read_bytes.max(report.unknown_read_bytes);
         res.not_imitated.extend(report.not_imitated);
@@ -63,6 +64,7 @@ pub(super) struct ReportLine {
     launches: u64,
     hurried: u64,
     overflows_asked: u64,
+    trials: u64,
     assumed_sizes: u64,
     not_imitated: Vec<NotImitatedLine>,
     approximated: Vec<ApproximatedLine>,
@@ -123,6 +125,7 @@ impl From<ReportLine> for PhantomReport {
             launches: it.launches,
             hurried: it.hurried,
             overflows_asked: it.overflows_asked,
+            trials: it.trials,
             assumed_sizes: it.assumed_sizes,
             not_imitated: it.not_imitated.into_iter().map(not_imitated).collect(),
             approximated: it.approximated.into_iter().map(approximated).collect(),

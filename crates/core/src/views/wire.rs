@@ -59,6 +59,9 @@ struct PredictionWire<'a> {
     /// The peaks with the first step of a gradient scaler skipped, where one is asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     overflow: Option<PeaksWire>,
+    /// The peaks with the largest workspaces of the algorithms that `cudnn.benchmark` chooses from, where they differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workspaces: Option<PeaksWire>,
     peak_at: Option<MomentWire>,
     /// Sums to `peak_device_bytes`.
     categories: BTreeMap<&'static str, u64>,
@@ -218,6 +221,7 @@ impl<'a> From<&'a Prediction> for PredictionWire<'a> {
             steady_state: it.steady_state.map(PeaksWire::from),
             late: other(OtherEnd::Late),
             overflow: other(OtherEnd::Overflow),
+            workspaces: other(OtherEnd::Workspaces),
             peak_at: it.peak_moment.map(MomentWire::from),
             categories,
             top_lines: it.top_lines.iter().map(LineWire::from).collect(),
