@@ -447,6 +447,8 @@ fn growth(
         }
     }
     let at = lines.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line);
+    let largest = all.iter().map(|(_, it)| *it).max_by_key(|it| case.life(*it).size);
+    let at = at.or_else(|| case.line_of_backward(largest?));
     Some(Growth {
         kind,
         at,

@@ -270,6 +270,11 @@ const AFTER_HOSTS: &[Form] = &[
     form(Perhaps, Cusolver, &["cusolver_status_alloc_failed"], &[]),
     form(Perhaps, Cusparse, &["cusparse_status_alloc_failed"], &[]),
     form(Perhaps, Cufft, &["cufft_alloc_failed"], &[]),
+    device(
+        CudaRuntime,
+        &["failed to allocate cuda memory with byte size"],
+        &[(Requested, "byte size")],
+    ),
     // ggml.
     device(
         Ggml,
@@ -316,6 +321,9 @@ const AFTER_HOSTS: &[Form] = &[
     .also(&["out of memory"])
     .long(),
     device(Other, &["out of gpu memory trying to allocate"], &[(Requested, "trying to allocate")]),
+    device(Other, &["is out of gpu memory", "ran out of gpu memory", "out of video memory"], &[]),
+    device(Other, &["nrt_tensor_allocate"], &[]).also(&["allocation failure"]),
+    form(Perhaps, Other, &["could not create a memory object"], &[]),
     device(Other, &["device lost"], &[]).also(&["out of memory"]),
     device(Other, &["mem_object_allocation_failure"], &[]),
     device(

@@ -67,7 +67,18 @@ pub(super) const CLEAR: &[Form] = &[
     host(&["over cgroup memory limit of"], &[(Limit, "limit of"), (Allocated, "usage:")]).long(),
     host(&["out_of_me+", ", out_of_memory", "state: out_of_memory", "jobstate=out_of_memory"], &[])
         .also(&["out_of_me+", "slurm", "state"]),
-    host(&["crashed after using all available ram"], &[]),
+    host(
+        &["exceeded its memory limit", "exceeded memory limit", "memory limit exceeded"],
+        &[(Limit, "limit of")],
+    ),
+    host(
+        &[
+            "crashed after using all available ram",
+            "tried to allocate more memory than is available",
+            "container killed due to memory usage",
+        ],
+        &[],
+    ),
     host(&["out of memory"], &[]).also(&["srun: error", "slurmstepd", "c error: out of memory"]),
 ];
 
@@ -88,6 +99,13 @@ pub(super) const SHARED: &[Form] = &[
             "exit code 137",
             "exited with code 137",
             "exit status 137",
+            "exit code: 137",
+            "exitcode 137",
+            "exitcode: 137",
+            "with code -9",
+            "exit code -9",
+            "killed by signal 9",
+            "terminated by signal 9",
             "exitcode: -9",
             "exitcode : -9",
             "return code = -9",

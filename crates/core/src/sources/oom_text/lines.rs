@@ -152,7 +152,7 @@ fn tag(text: &str, prefix: &mut Prefix) -> usize {
             .and_then(|it| number(it.trim_start_matches([':', ' ', '=', '-', '_'])));
         let mpi = lower[end + 1..].starts_with("<std");
         if mpi {
-            prefix.rank = inside.split_once(',').and_then(|(_, it)| number(it));
+            prefix.rank = number(inside.rsplit(',').next().unwrap_or(inside));
             let more = lower[end + 1..].find(':').map_or(0, |it| it + 1);
             return end + 1 + more;
         }
@@ -199,6 +199,7 @@ mod tests {
             ("[rank3]: RuntimeError: x", Some(3), "RuntimeError: x"),
             ("[rank0]:     self.f(x)", Some(0), "    self.f(x)"),
             ("[1,2]<stderr>:RuntimeError: x", Some(2), "RuntimeError: x"),
+            ("[3]<stderr>:RuntimeError: x", Some(3), "RuntimeError: x"),
             ("7: RuntimeError: x", Some(7), "RuntimeError: x"),
             ("(VllmWorkerProcess pid=2421) ERROR x", None, "ERROR x"),
             ("[default3]:RuntimeError", Some(3), "RuntimeError"),
