@@ -42,6 +42,9 @@ pub(super) fn drop_bounded(case: &Case<'_>, clock: &Clock, moment: EventId, grou
         };
         histories.insert(*key, history);
     }
+    if histories.is_empty() {
+        return;
+    }
     let last = clock.at(case.last());
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         let Some(it) = histories.get_mut(&key(case, block)) else { continue };
