@@ -170,7 +170,7 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>)
         return res;
     }
     drop_level(case, clock, moment, (&mut groups, repeated));
-    res.extend(classify(case, clock, moment, groups));
+    res.extend(classify(case, clock, moment, (groups, repeated)));
     res
 }
 
@@ -181,7 +181,12 @@ pub(super) fn key(case: &Case<'_>, block: BlockId) -> Key {
 }
 
 /// What stays in every healthy run.
-fn is_expected(case: &Case<'_>, clock: &Clock, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
+pub(super) fn is_expected(
+    case: &Case<'_>,
+    clock: &Clock,
+    block: BlockId,
+    repeated: &BTreeSet<Key>,
+) -> bool {
     let signs = case.signs(block);
     // A loss of many passes, walked back once: the pass that gives them back is what they were kept for.
     let timeline = &case.run.timeline;
@@ -280,7 +285,7 @@ fn classify(
     case: &Case<'_>,
     clock: &Clock,
     moment: EventId,
-    groups: BTreeMap<Key, Group>,
+    (groups, repeated): (BTreeMap<Key, Group>, &BTreeSet<Key>),
 ) -> Vec<Growth> {
     let timeline = &case.run.timeline;
     let in_pass = |stage: Stage| matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation);
@@ -351,11 +356,11 @@ fn classify(
     }
     // A graph is told though each epoch lets go of its own: it is what a step should not leave.
     if !is_graph {
-        drop_bounded(case, clock, moment, &mut graph);
+        drop_bounded(case, clock, moment, (&mut graph, repeated));
     }
     for ((kind, _), groups) in &mut rest {
         if *kind == Kind::Other {
-            drop_bounded(case, clock, moment, groups);
+            drop_bounded(case, clock, moment, (groups, repeated));
         }
     }
     let mut res = Vec::new();

@@ -11,7 +11,7 @@ use crate::{
     findings::{
         Case,
         clock::Clock,
-        growth::{Groups, Key, key},
+        growth::{Groups, Key, is_expected, key},
     },
     replay::BlockId,
     trace::EventId,
@@ -19,7 +19,12 @@ use crate::{
 };
 
 /// Takes out of `groups` what is bounded.
-pub(super) fn drop_bounded(case: &Case<'_>, clock: &Clock, moment: EventId, groups: &mut Groups) {
+pub(super) fn drop_bounded(
+    case: &Case<'_>,
+    clock: &Clock,
+    moment: EventId,
+    (groups, repeated): (&mut Groups, &BTreeSet<Key>),
+) {
     let now = clock.at(moment);
     let mut histories: BTreeMap<Key, History> = BTreeMap::new();
     for (key, group) in &*groups {
@@ -48,6 +53,10 @@ pub(super) fn drop_bounded(case: &Case<'_>, clock: &Clock, moment: EventId, grou
     let last = clock.at(case.last());
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         let Some(it) = histories.get_mut(&key(case, block)) else { continue };
+        // A workspace is made once, by whichever line is the first to need it.
+        if is_expected(case, clock, block, repeated) {
+            continue;
+        }
         // The steps that it was there at the beginning of.
         let from = clock.at(life.alloc) + 1;
         let until = life.free.map_or(last, |free| clock.at(free));

@@ -447,6 +447,9 @@ pub(super) const TRIGGERS: &[&str] = &[
     "available ram",
     "memlimit",
     "device lost",
+    "errno",
+    "sigterm",
+    "signal 9",
     "paging file",
     "out_of_me",
 ];
