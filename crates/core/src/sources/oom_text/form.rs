@@ -187,7 +187,7 @@ pub(super) fn is_exception(place: &Place<'_>) -> bool {
         return (tail.starts_with(':') || tail.is_empty()) && !head.ends_with("java.lang.");
     }
     let is_sentence = [" error", " is ", " can ", " when ", " may ", " occurs"];
-    if is_sentence.iter().any(|it| tail.starts_with(it)) {
+    if !head.ends_with("error:") && is_sentence.iter().any(|it| tail.starts_with(it)) {
         return false;
     }
     head.is_empty() || head.ends_with([':', ']', ')', '!', '-', '|', '"', '\'', '('])
