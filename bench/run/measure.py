@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -32,7 +33,24 @@ def step(options, model, batch, recorded, folder):
     if ran.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{ran.stderr[-2000:]}")
     said = json.loads(ran.stdout.splitlines()[-1])
+    if recorded and options.sampling:
+        print(f"{model:10} batch {batch:>3}   {sampling(Path(folder, 'run.zip'))}", flush=True)
     return said["device_median"], said["wall_per_step"]
+
+
+def sampling(recording):
+    """How many steps were seen in full, and which were the last of them, by the recording's own lines."""
+    with zipfile.ZipFile(recording) as it:
+        name = next(name for name in it.namelist() if name.endswith("agent.jsonl"))
+        lines = [json.loads(line) for line in it.read(name).splitlines()]
+    step, full, sees = 0, [], True
+    for line in lines:
+        if line.get("what") == "step_end":
+            step += 1
+            full += [step] if sees else []
+        if line.get("kind") == "stacks" or "kept" in line:
+            sees = line["kept"]
+    return f"{len(full)} of {step} steps in full, the last of them {full[-8:]}"
 
 
 def main():
@@ -42,6 +60,7 @@ def main():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--stacks", choices=("all", "sampled", "none"), default="sampled")
+    parser.add_argument("--sampling", action="store_true", help="say of each recording which steps were seen in full")
     parser.add_argument("cases", nargs="*", default=CASES, metavar="MODEL:BATCH")
     options = parser.parse_args()
     options.plimsoll = Path(options.plimsoll).resolve()

@@ -27,6 +27,10 @@ use crate::{
 const NOTHING_OUTSIDE: &str = "all of --capacity is PyTorch's here; on a card the CUDA context (about 0.5 GiB), NCCL and \
     other processes take their part: give it as --outside";
 
+const LENDERS: &str = "whether a MemPool was made with use_on_oom=True stands in no recording, and without stacks nothing \
+    tells it: what such a pool served in place of the default one counts as asked of it, so retries may be counted \
+    otherwise; a recording with stacks would show it";
+
 pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
@@ -40,6 +44,9 @@ pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyho
     let sweep = args.sweep.then(|| replay::candidates(&program, &config));
     if args.capacity.is_some() && args.outside == Bytes::ZERO {
         notes.push(NOTHING_OUTSIDE.to_owned());
+    }
+    if lenders_are_unknown(&trace, torch) {
+        notes.push(LENDERS.to_owned());
     }
     let report = ReplayReport {
         trace: &trace,
@@ -108,6 +115,14 @@ fn device(trace: &Trace, given: Option<usize>) -> anyhow::Result<usize> {
             .max_by_key(|it| trace.devices[*it].events.len())
             .context("the recording has no memory on any device: nothing to replay"),
     }
+}
+
+/// Whether there are MemPools, whose ids begin with 0 unlike those of graphs, and nothing that tells which of them lend.
+fn lenders_are_unknown(trace: &Trace, torch: TorchVersion) -> bool {
+    let is_mem_pool = |(graph, own): &(i64, i64)| *graph == 0 && *own != 0;
+    TorchVersion::two(8) <= torch
+        && trace.stacks.n_frames() == 0
+        && trace.pools.iter().any(is_mem_pool)
 }
 
 /// Whether anything is to be other than it was.

@@ -6,6 +6,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::json;
 
 use crate::support::{Place, Ran, names};
 
@@ -174,4 +175,36 @@ fn what_cannot_be_read_is_a_sentence() {
     let path = snapshot("mempool.pickle");
     let arguments = ["replay", path.to_str().unwrap(), "--alloc-conf", "max_split:1"];
     place.run(&arguments).assert_sentence("unknown allocator setting");
+}
+
+#[test]
+fn a_pool_that_may_lend_is_said_where_nothing_tells() {
+    let place = Place::new();
+    let snapshot = |owner: [u32; 2]| {
+        let event = |action: &str, mib: u64| json!({"action": action, "addr": 1 << 30, "size": mib << 20, "stream": 0, "frames": []});
+        let events = [
+            event("segment_alloc", 20),
+            event("alloc", 8),
+            event("free_requested", 8),
+            event("free_completed", 8),
+        ];
+        let block = json!({"address": 1 << 30, "size": 20 << 20, "requested_size": 0, "state": "inactive", "frames": []});
+        json!({
+            "segments": [{
+                "device": 0, "address": 1 << 30, "total_size": 20 << 20, "allocated_size": 0, "active_size": 0,
+                "segment_type": "large", "stream": 0, "segment_pool_id": owner, "is_expandable": false,
+                "frames": [], "blocks": [block],
+            }],
+            "device_traces": [events],
+        })
+    };
+    for (owner, is_said) in [([0, 1], true), ([7, 0], false), ([0, 0], false)] {
+        fs::write(place.path().join("pool.json"), snapshot(owner).to_string()).unwrap();
+        let ran = place.run(&["replay", "pool.json"]);
+        assert_eq!(
+            ran.stdout.contains("use_on_oom=True stands in no recording"),
+            is_said,
+            "{ran:?}"
+        );
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::{
     findings::growth::Growth,
     prediction::{
-        Category,
+        Category, Origin,
         categories::Evidence,
         device_run::DeviceRun,
         origins::{self, Live},
@@ -245,6 +245,16 @@ impl<'a> Case<'a> {
         }
         let has_line = self.run.stacks.user_frame(outer).is_some();
         self.line_of(if has_line { outer } else { stack })
+    }
+
+    /// The line that called the backward pass that made `block`, or the forward pass that it belongs to.
+    pub(crate) fn line_of_backward(&self, block: BlockId) -> Option<CodeLine> {
+        let run = self.run;
+        let parts = (&run.replay, &run.timeline, &run.stacks);
+        match origins::Origins::new(run.trace, run.device, parts).of(block) {
+            Origin::Line(line) | Origin::BackwardOf(line) => Some(line),
+            Origin::Backward | Origin::NoStack => None,
+        }
     }
 
     /// Whether a frame of `stack` has one of `words` in its function or file name.

@@ -64,6 +64,11 @@ impl Clock {
 }
 
 impl Clock {
+    /// Whether steps count at `event`, and not passes.
+    pub(super) fn is_in_steps(&self, event: EventId) -> bool {
+        LEAST_STEPS <= self.step_ends.len() && event < self.from
+    }
+
     /// There are steps or passes enough to compare them.
     pub(super) fn is_known(&self, case: &Case<'_>) -> bool {
         3 <= self.at(case.last())

@@ -14,7 +14,8 @@ use crate::{
     findings::{
         Case,
         clock::Clock,
-        remade::{larger_each_time, pages},
+        refilled::drop_bounded,
+        remade::{larger_each_time, pages, repeated},
     },
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Role},
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// Steps that a growth has to be seen in.
-const LEAST: usize = 3;
+pub(super) const LEAST: usize = 3;
 
 /// Steps after which a small growth is no accident.
 const LONG: usize = 8;
@@ -76,7 +77,7 @@ pub(crate) struct Growth {
 /// Blocks of one stack (and of one size, where there is no stack).
 pub(super) type Key = (StackId, Bytes);
 /// Several of them.
-type Groups = Vec<(Key, Group)>;
+pub(super) type Groups = Vec<(Key, Group)>;
 
 #[derive(Debug, Default)]
 pub(super) struct Group {
@@ -151,22 +152,6 @@ fn join_neighbours(growths: &mut Vec<Growth>) {
     *growths = res;
 }
 
-/// What has the size of a workspace and is made too often to be one: those are made once and stay.
-fn repeated(case: &Case<'_>, moments: &BTreeSet<EventId>) -> BTreeSet<Key> {
-    let mut res = BTreeSet::new();
-    for moment in moments {
-        let mut counts: BTreeMap<Key, usize> = BTreeMap::new();
-        let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
-        for (block, _) in blocks.filter(|(_, it)| it.is_live_after(*moment)) {
-            if case.evidence.category(block) == Category::Workspaces {
-                *counts.entry(key(case, block)).or_default() += 1;
-            }
-        }
-        res.extend(counts.into_iter().filter(|(_, n)| LEAST <= *n).map(|(key, _)| key));
-    }
-    res
-}
-
 fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>) -> Vec<Growth> {
     let mut groups: BTreeMap<Key, Group> = BTreeMap::new();
     let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
@@ -185,18 +170,23 @@ fn at(case: &Case<'_>, clock: &Clock, moment: EventId, repeated: &BTreeSet<Key>)
         return res;
     }
     drop_level(case, clock, moment, (&mut groups, repeated));
-    res.extend(classify(case, clock, moment, groups));
+    res.extend(classify(case, clock, moment, (groups, repeated)));
     res
 }
 
-fn key(case: &Case<'_>, block: BlockId) -> Key {
+pub(super) fn key(case: &Case<'_>, block: BlockId) -> Key {
     let stack = case.stack(block);
     let size = if stack == StackId::EMPTY { case.life(block).requested } else { Bytes::ZERO };
     (stack, size)
 }
 
 /// What stays in every healthy run.
-fn is_expected(case: &Case<'_>, clock: &Clock, block: BlockId, repeated: &BTreeSet<Key>) -> bool {
+pub(super) fn is_expected(
+    case: &Case<'_>,
+    clock: &Clock,
+    block: BlockId,
+    repeated: &BTreeSet<Key>,
+) -> bool {
     let signs = case.signs(block);
     // A loss of many passes, walked back once: the pass that gives them back is what they were kept for.
     let timeline = &case.run.timeline;
@@ -295,7 +285,7 @@ fn classify(
     case: &Case<'_>,
     clock: &Clock,
     moment: EventId,
-    groups: BTreeMap<Key, Group>,
+    (groups, repeated): (BTreeMap<Key, Group>, &BTreeSet<Key>),
 ) -> Vec<Growth> {
     let timeline = &case.run.timeline;
     let in_pass = |stage: Stage| matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation);
@@ -362,6 +352,15 @@ fn classify(
                 *groups = own;
                 graph.extend(held);
             }
+        }
+    }
+    // A graph is told though each epoch lets go of its own: it is what a step should not leave.
+    if !is_graph {
+        drop_bounded(case, clock, moment, (&mut graph, repeated));
+    }
+    for ((kind, _), groups) in &mut rest {
+        if *kind == Kind::Other {
+            drop_bounded(case, clock, moment, (groups, repeated));
         }
     }
     let mut res = Vec::new();
@@ -447,6 +446,8 @@ fn growth(
         }
     }
     let at = lines.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line);
+    let largest = all.iter().map(|(_, it)| *it).max_by_key(|it| case.life(*it).size);
+    let at = at.or_else(|| case.line_of_backward(largest?));
     Some(Growth {
         kind,
         at,

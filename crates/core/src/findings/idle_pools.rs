@@ -39,6 +39,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         let (a, b) = case.run.trace.pools.get(pool.index()).copied().unwrap_or_default();
         res.evidence.push(format!("pool ({a}, {b}): {held} held, {idle} free"));
     }
+    if pools.keys().any(|it| case.run.trace.pools.get(it.index()).is_some_and(|it| it.0 == 0)) {
+        res.evidence.push("unless a MemPool was made with use_on_oom=True: then it serves the default pool before that fails; no recording says which was".to_owned());
+    }
     res.remedy = "share one pool between graphs (`torch.cuda.graph(g, pool=...)`), capture fewer sizes, delete the graph or MemPool when it is done".to_owned();
     vec![res]
 }

@@ -22,6 +22,7 @@ mod one_allocation;
 mod outside;
 mod peak;
 mod per_step;
+mod refilled;
 mod remade;
 mod results_kept;
 mod ring;

@@ -1,4 +1,5 @@
-//! A tensor that is made anew, larger each time: `cat` in a loop, a cache of keys and values.
+//! A tensor that is made anew, larger each time: `cat` in a loop, a cache of keys and values. And what has a
+//! workspace's size and is made too often to be one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +7,9 @@ use crate::{
     findings::{
         Case,
         clock::Clock,
-        growth::{Group, Growth, Key, Kind, is_cache},
+        growth::{Group, Growth, Key, Kind, LEAST, is_cache, key},
     },
-    prediction::stacks::Signs,
+    prediction::{Category, stacks::Signs},
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -195,4 +196,20 @@ pub(super) fn pages(
         })
     };
     kept.into_iter().filter(|(place, _)| is_read(place)).flat_map(|(_, it)| it).collect()
+}
+
+/// What has the size of a workspace and is made too often to be one: those are made once and stay.
+pub(super) fn repeated(case: &Case<'_>, moments: &BTreeSet<EventId>) -> BTreeSet<Key> {
+    let mut res = BTreeSet::new();
+    for moment in moments {
+        let mut counts: BTreeMap<Key, usize> = BTreeMap::new();
+        let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
+        for (block, _) in blocks.filter(|(_, it)| it.is_live_after(*moment)) {
+            if case.evidence.category(block) == Category::Workspaces {
+                *counts.entry(key(case, block)).or_default() += 1;
+            }
+        }
+        res.extend(counts.into_iter().filter(|(_, n)| LEAST <= *n).map(|(key, _)| key));
+    }
+    res
 }

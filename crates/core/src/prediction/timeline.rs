@@ -274,21 +274,28 @@ fn fill_between(phases: Vec<(EventId, Option<Phase>)>) -> Vec<Stretch> {
 
 /// Where no step is marked, one ends with the optimizer's last allocation before the next forward
 /// pass; an optimizer that allocates only once (SGD with momentum) or never leaves the backward passes
-/// to count.
+/// to count. A program that calls no module shows no forward pass; its next backward pass stands for it.
 fn steps_from_stages(stretches: &[Stretch], end: EventId) -> Vec<EventId> {
-    let by_optimizer = ends_of(Stage::Optimizer, stretches, end);
-    if 1 < by_optimizer.len() { by_optimizer } else { ends_of(Stage::Backward, stretches, end) }
+    let has_forward = stretches.iter().any(|it| it.stage == Stage::Forward);
+    let next = if has_forward { Stage::Forward } else { Stage::Backward };
+    let by_optimizer = ends_of(Stage::Optimizer, next, stretches, end);
+    if 1 < by_optimizer.len() {
+        by_optimizer
+    } else {
+        ends_of(Stage::Backward, next, stretches, end)
+    }
 }
 
-/// The ends of the last stretches of `last_of_step` before each forward pass.
-fn ends_of(last_of_step: Stage, stretches: &[Stretch], end: EventId) -> Vec<EventId> {
+/// The ends of the last stretches of `last_of_step` before each that is `next`.
+fn ends_of(last_of_step: Stage, next: Stage, stretches: &[Stretch], end: EventId) -> Vec<EventId> {
     let mut res = Vec::new();
     let mut step_end = None;
     for (at, stretch) in stretches.iter().enumerate() {
+        if stretch.stage == next {
+            res.extend(step_end.take());
+        }
         if stretch.stage == last_of_step {
             step_end = Some(stretches.get(at + 1).map_or(end, |it| it.first));
-        } else if stretch.stage == Stage::Forward {
-            res.extend(step_end.take());
         }
     }
     res.extend(step_end);
@@ -331,6 +338,24 @@ mod tests {
                 (30, Stage::Between),
                 (33, Stage::Forward),
             ]
+        );
+    }
+
+    #[test]
+    fn a_program_that_calls_no_module_steps_by_its_backward_passes() {
+        let (backward, optimizer) = (Some(Phase::Backward), Some(Phase::Optimizer));
+        let steps = |phases: &[(u32, Option<Phase>)]| {
+            let phases = phases.iter().map(|(at, phase)| (EventId(*at), *phase)).collect();
+            let ends = steps_from_stages(&fill_between(phases), EventId(20));
+            ends.into_iter().map(|it| it.0).collect::<Vec<u32>>()
+        };
+        assert_eq!(
+            steps(&[(2, backward), (4, None), (8, backward), (10, None), (12, backward)]),
+            [4, 10, 20]
+        );
+        assert_eq!(
+            steps(&[(2, backward), (4, optimizer), (6, None), (8, backward), (10, optimizer)]),
+            [6, 20]
         );
     }
 

@@ -127,7 +127,7 @@ fn what_stays_is_found_beside_what_is_replaced() {
 #[test]
 fn a_cache_that_fills_up_to_a_bound_does_not_grow() {
     // Memory is at its highest while it fills, with a few entries in it.
-    for (spike, bound) in [(4, 5), (5, 5), (6, 8), (4, 6)] {
+    for (spike, bound) in [(4, 5), (5, 5), (6, 8), (4, 6), (4, 4), (20, 4), (40, 4), (40, 3)] {
         let mut program = Program::default();
         let mut cache = std::collections::VecDeque::new();
         for step in 1..=40 {
@@ -146,6 +146,35 @@ fn a_cache_that_fills_up_to_a_bound_does_not_grow() {
         let found = program.explain();
         assert_eq!(growths(&found), [], "{bound} entries, most memory in step {spike}: {found:?}");
     }
+}
+
+#[test]
+fn a_list_that_each_episode_clears_does_not_grow() {
+    for (steps, length) in [(24, 4), (26, 4), (31, 6), (40, 10), (44, 10)] {
+        let mut program = Program::default();
+        let mut kept = Vec::new();
+        for step in 0..steps {
+            kept.push(program.step(false, true));
+            if step % length == length - 1 {
+                kept.drain(..).for_each(|it| program.free(it));
+            }
+        }
+        let found = program.explain();
+        assert_eq!(growths(&found), [], "{steps} steps, cleared each {length}: {found:?}");
+    }
+
+    // One that no episode clears, beside one that they clear.
+    let mut program = Program::default();
+    let mut kept = Vec::new();
+    for step in 0..24 {
+        kept.push(program.step(false, true));
+        if step % 4 == 3 {
+            kept.drain(..).for_each(|it| program.free(it));
+        }
+        let stack = program.stack(&[("/home/u/train.py", "main", 20)]);
+        program.alloc(MIB, stack);
+    }
+    assert_eq!(growths(&program.explain()).iter().map(|it| it.1).collect::<Vec<_>>(), [20]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::{
     failures::{Backend, Failure, Kind},
     sources::oom_text::{
         forms::{FORMS, TRIGGERS},
+        hosts,
         numbers::{after, before, device_after, first_of},
         readers,
     },
@@ -110,12 +111,12 @@ impl Form {
 
 /// Whether a line is worth looking at, in lower case.
 pub(super) fn is_worth(lower: &str) -> bool {
-    TRIGGERS.iter().any(|it| lower.contains(it))
+    TRIGGERS.iter().chain(hosts::SHELLS).any(|it| lower.contains(it))
 }
 
 /// The form of a message that begins in the first `first` bytes of `lower`, and where.
 pub(super) fn find(lower: &str, first: usize) -> Option<(&'static Form, usize)> {
-    let found = FORMS.iter().find_map(|form| {
+    let found = FORMS.iter().copied().flatten().find_map(|form| {
         if !form.also.is_empty() && !form.also.iter().any(|it| lower.contains(it)) {
             return None;
         }
@@ -182,8 +183,12 @@ pub(super) fn is_exception(place: &Place<'_>) -> bool {
         return false;
     }
     if place.lower[place.at..].starts_with("outofmemoryerror") {
-        // A class name at the end of a word chain: `torch.cuda.OutOfMemoryError: ...`
-        return tail.starts_with(':') || tail.is_empty();
+        // A class name at the end of a word chain: `torch.cuda.OutOfMemoryError: ...`; Java's is a heap's.
+        return (tail.starts_with(':') || tail.is_empty()) && !head.ends_with("java.lang.");
+    }
+    let is_sentence = [" error", " is ", " can ", " when ", " may ", " occurs"];
+    if !head.ends_with("error:") && is_sentence.iter().any(|it| tail.starts_with(it)) {
+        return false;
     }
     head.is_empty() || head.ends_with([':', ']', ')', '!', '-', '|', '"', '\'', '('])
 }
@@ -194,14 +199,6 @@ pub(super) fn is_class(place: &Place<'_>) -> bool {
     let is_first = head.is_empty()
         || head.ends_with([' ', '.']) && !head.contains("except") && !head.contains("raise");
     is_first && (place.end == place.first || place.lower[place.end..].starts_with(':'))
-}
-
-/// `Killed` as a shell says it: alone, or behind a process's number.
-pub(super) fn is_shells(place: &Place<'_>) -> bool {
-    let line = &place.lower[..place.first];
-    let head = line[..place.at].trim_end();
-    let after_pid = head.ends_with(|it: char| it.is_ascii_digit()) && head.contains("line ");
-    line == "killed" || after_pid
 }
 
 /// Advice and documentation name the same words.

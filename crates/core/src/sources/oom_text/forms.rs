@@ -3,22 +3,25 @@
 
 use Backend::{
     Bitsandbytes, Cublas, Cuda, CudaMallocAsync, CudaRuntime, Cudnn, Cufft, Cupy, Cusolver,
-    Cusparse, Ggml, Host, Mps, Mxnet, Nccl, Npu, OnnxRuntime, Other, Paddle, Rmm, Sglang,
+    Cusparse, Ggml, Hip, Mps, Mxnet, Nccl, Npu, OnnxRuntime, Other, Paddle, Rmm, Sglang,
     TensorFlow, TensorRt, Triton, Vllm, Xla, Xpu,
 };
-use Kind::{HostOutOfMemory, NotMemory, Perhaps, Warning};
+use Kind::{NotMemory, Perhaps, Warning};
 use Number::{Allocated, Capacity, Device, Free, FreeBefore, Limit, Requested, RequestedBefore};
 
 use crate::{
     failures::{Backend, Kind},
     sources::oom_text::{
-        form::{Form, Number, device, form, host, is_class, is_exception, is_shells},
-        readers,
+        form::{Form, Number, device, form, host, is_exception},
+        hosts, readers,
     },
 };
 
-/// All of them; of several that are in one line, the first in this list is meant.
-pub(super) const FORMS: &[Form] = &[
+/// All of them; of several that are in one line, the first is meant.
+pub(super) const FORMS: &[&[Form]] = &[DEVICES, hosts::CLEAR, AFTER_HOSTS, hosts::SHARED];
+
+/// What is said by who was to give memory of a device.
+const DEVICES: &[Form] = &[
     form(
         NotMemory,
         Triton,
@@ -48,6 +51,8 @@ pub(super) const FORMS: &[Form] = &[
         ],
         &[(Requested, "requested bytes of"), (Requested, "of size"), (Free, "available memory of")],
     ),
+    device(OnnxRuntime, &["not enough memory resources are available"], &[])
+        .also(&["onnxruntime", "dmlexecutionprovider"]),
     device(OnnxRuntime, &["cuda failure 2: out of memory"], &[(Device, "gpu=")])
         .also(&["onnxruntime"]),
     device(
@@ -149,6 +154,7 @@ pub(super) const FORMS: &[Form] = &[
             (Capacity, "total:"),
         ],
     ),
+    form(Warning, Other, &["ran out of memory when regular"], &[]).also(&["retrying"]),
     form(
         Warning,
         TensorFlow,
@@ -168,51 +174,24 @@ pub(super) const FORMS: &[Form] = &[
     }),
     device(Xpu, &["ur_result_error_out_of_device_memory", "pi_error_out_of_device_memory"], &[]),
     form(Perhaps, Xpu, &["ur_result_error_out_of_resources", "pi_error_out_of_resources"], &[]),
+    form(Perhaps, Other, &["status_error_out_of_resources", "cl_out_of_resources"], &[]),
+    form(Perhaps, Other, &[": out_of_resources"], &[]).also(&["opencl", "failed: out_of_res"]),
+    device(
+        Other,
+        &["memory not available to allocate buffer"],
+        &[(Requested, "to allocate buffer")],
+    ),
+    device(Other, &["failed to allocate a buffer"], &[(Requested, " size ")])
+        .also(&["amdgpu", "radeon"])
+        .long(),
+    device(Other, &["no memory is available"], &[(Requested, "cannot allocate")])
+        .also(&["cannot allocate"]),
     device(Npu, &["el0004:"], &[]).also(&["allocate memory"]).long(),
     device(Other, &["device out of memory. allocation failed"], &[(Requested, "for size::")]),
-    // The host, where the words are clear.
-    host(&["defaultcpuallocator"], &[(Requested, "tried to allocate")])
-        .long()
-        .plain()
-        .read(readers::cpu_allocator),
-    form(
-        HostOutOfMemory,
-        TensorFlow,
-        &["could not allocate pinned host memory", "bytes on host: cuda_error_out_of_memory"],
-        &[(Requested, "of size"), (Requested, "failed to alloc")],
-    ),
-    host(&["cudahostalloc failed"], &[(Requested, "of size")]),
-    host(&["mib of pinned memory"], &[(Requested, "failed to allocate")])
-        .also(&["failed to allocate"]),
-    host(
-        &["ggml_backend_cpu_buffer_type_alloc_buffer: failed", "failed to allocate cpu buffer"],
-        &[(Requested, "buffer of size")],
-    ),
-    host(&["unable to allocate cpu buffer"], &[]),
-    host(&["requires more system memory"], &[(Requested, "system memory"), (Free, "is available")]),
-    host(&["low on memory"], &[]).also(&["was killed"]).long().read(readers::ray),
-    host(&["rayoutofmemoryerror", "killed due to memory pressure (oom)"], &[]),
-    host(
-        &[
-            "out of shared memory",
-            "insufficient shared memory (shm)",
-            "is killed by signal: bus error",
-        ],
-        &[],
-    ),
-    host(&["unable to write to file </torch_", "unable to mmap"], &[]),
-    host(
-        &["out of memory: killed process", "out of memory: kill process"],
-        &[(Allocated, "anon-rss")],
-    )
-    .long()
-    .read(readers::killed),
-    host(&["oom-kill", "oom_kill", "oomkilled", "oom killed"], &[]),
-    // Batch systems and notebooks that end a job themselves.
-    host(&["term_memlimit", "exceeded step memory limit", "exceeded job memory limit"], &[]),
-    host(&["pbs: job killed: mem"], &[(Allocated, "killed: mem"), (Limit, "exceeded limit")]),
-    host(&["crashed after using all available ram"], &[]),
-    host(&["out of memory"], &[]).also(&["srun: error", "slurmstepd", "c error: out of memory"]),
+];
+
+/// After what hosts say in clear words.
+const AFTER_HOSTS: &[Form] = &[
     // XLA and TensorFlow.
     device(
         Xla,
@@ -269,6 +248,7 @@ pub(super) const FORMS: &[Form] = &[
         &["cublas_status_alloc_failed", "cublas runtime error : resource allocation failed"],
         &[],
     ),
+    form(Perhaps, Hip, &["hipblas_status_alloc_failed", "rocblas_status_memory_error"], &[]),
     form(Perhaps, Cublas, &["cublas_status_not_initialized"], &[]).also(&["cublascreate"]),
     device(
         Cudnn,
@@ -290,6 +270,11 @@ pub(super) const FORMS: &[Form] = &[
     form(Perhaps, Cusolver, &["cusolver_status_alloc_failed"], &[]),
     form(Perhaps, Cusparse, &["cusparse_status_alloc_failed"], &[]),
     form(Perhaps, Cufft, &["cufft_alloc_failed"], &[]),
+    device(
+        CudaRuntime,
+        &["failed to allocate cuda memory with byte size"],
+        &[(Requested, "byte size")],
+    ),
     // ggml.
     device(
         Ggml,
@@ -336,6 +321,9 @@ pub(super) const FORMS: &[Form] = &[
     .also(&["out of memory"])
     .long(),
     device(Other, &["out of gpu memory trying to allocate"], &[(Requested, "trying to allocate")]),
+    device(Other, &["is out of gpu memory", "ran out of gpu memory", "out of video memory"], &[]),
+    device(Other, &["nrt_tensor_allocate"], &[]).also(&["allocation failure"]),
+    form(Perhaps, Other, &["could not create a memory object"], &[]),
     device(Other, &["device lost"], &[]).also(&["out of memory"]),
     device(Other, &["mem_object_allocation_failure"], &[]),
     device(
@@ -373,6 +361,12 @@ pub(super) const FORMS: &[Form] = &[
             (Device, "current device:"),
         ],
     ),
+    device(
+        CudaRuntime,
+        &["cuda error 2", "cuda error: 2", "cuda error code=2(", "cuda runtime error in"],
+        &[],
+    )
+    .also(&["out of memory", "memoryallocation"]),
     device(CudaRuntime, &["failed: out of memory", "failed with error: out of memory"], &[])
         .also(&["cudamalloc", "cuda", "hipmalloc"]),
     // NVIDIA Warp, MLX.
@@ -415,27 +409,6 @@ pub(super) const FORMS: &[Form] = &[
     )
     .if_holds(is_exception)
     .read(readers::torch),
-    // The host, in words that others use as well.
-    host(&["unable to allocate"], &[(Requested, "unable to allocate")]).also(&["memoryerror"]),
-    host(&["cannot allocate memory"], &[]).also(&["error", "errno 12"]),
-    host(&["std::bad_alloc"], &[]),
-    host(&["memoryerror"], &[]).if_holds(is_class),
-    form(
-        Perhaps,
-        Host,
-        &[
-            "exit code 137",
-            "exited with code 137",
-            "exit status 137",
-            "exitcode: -9",
-            "exitcode : -9",
-            "return code = -9",
-            "terminated with signal sigkill",
-            "is killed by signal: killed",
-        ],
-        &[],
-    ),
-    form(Perhaps, Host, &["killed"], &[]).if_holds(is_shells),
 ];
 
 /// Some word of each form's words, so that most lines of a log need not be looked at twice.
@@ -474,6 +447,11 @@ pub(super) const TRIGGERS: &[&str] = &[
     "available ram",
     "memlimit",
     "device lost",
+    "errno",
+    "sigterm",
+    "signal 9",
+    "paging file",
+    "out_of_me",
 ];
 
 #[cfg(test)]
@@ -483,7 +461,7 @@ mod tests {
 
     #[test]
     fn every_word_is_worth_a_look() {
-        for words in FORMS.iter().flat_map(|it| it.words) {
+        for words in FORMS.iter().copied().flatten().flat_map(|it| it.words) {
             assert!(is_worth(words), "{words}");
             assert_eq!(*words, words.to_ascii_lowercase());
         }

@@ -24,7 +24,7 @@ pub(super) fn streams(text: &str) -> Vec<Stream<'_>> {
     for raw in text.split(['\n', '\r']) {
         // A progress bar rewrites its line with a bare carriage return; that counts as no line.
         number += 1;
-        let clean = without_escapes(raw);
+        let clean = without_entities(without_escapes(raw));
         // JSON writes a whole traceback into one line.
         if clean.contains("\\n") {
             for part in
@@ -77,6 +77,24 @@ fn without_escapes(line: &str) -> Cow<'_, str> {
     Cow::Owned(res)
 }
 
+/// Without what HTML writes for a character.
+fn without_entities(line: Cow<'_, str>) -> Cow<'_, str> {
+    const ENTITIES: [(&str, &str); 7] = [
+        ("&nbsp;", " "),
+        ("&gt;", ">"),
+        ("&lt;", "<"),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&#x27;", "'"),
+        ("&amp;", "&"),
+    ];
+    if !ENTITIES.iter().any(|(it, _)| line.contains(it)) {
+        return line;
+    }
+    let plain = |text: String, (entity, it): &(&str, &str)| text.replace(entity, it);
+    Cow::Owned(ENTITIES.iter().fold(line.into_owned(), plain))
+}
+
 /// What stands before the text of a line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Prefix {
@@ -114,6 +132,17 @@ fn tag(text: &str, prefix: &mut Prefix) -> usize {
         let digits: String = it.trim_start().chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<u32>().ok().filter(|it| *it < 1_000_000)
     };
+    // A quotation in a letter.
+    if lower.starts_with("> ") {
+        return 1;
+    }
+    // What a launcher puts before the tag of a rank: `worker-3: [rank27]: `.
+    if let Some(at) = lower.find(": [rank")
+        && !lower[..at].contains([' ', '[', '('])
+        && lower[at + 7..].starts_with(|it: char| it.is_ascii_digit())
+    {
+        return at + 2;
+    }
     if lower.starts_with('[') {
         let Some(end) = lower.find(']') else { return 0 };
         let inside = &lower[1..end];
@@ -123,7 +152,7 @@ fn tag(text: &str, prefix: &mut Prefix) -> usize {
             .and_then(|it| number(it.trim_start_matches([':', ' ', '=', '-', '_'])));
         let mpi = lower[end + 1..].starts_with("<std");
         if mpi {
-            prefix.rank = inside.split_once(',').and_then(|(_, it)| number(it));
+            prefix.rank = number(inside.rsplit(',').next().unwrap_or(inside));
             let more = lower[end + 1..].find(':').map_or(0, |it| it + 1);
             return end + 1 + more;
         }
@@ -170,9 +199,12 @@ mod tests {
             ("[rank3]: RuntimeError: x", Some(3), "RuntimeError: x"),
             ("[rank0]:     self.f(x)", Some(0), "    self.f(x)"),
             ("[1,2]<stderr>:RuntimeError: x", Some(2), "RuntimeError: x"),
+            ("[3]<stderr>:RuntimeError: x", Some(3), "RuntimeError: x"),
             ("7: RuntimeError: x", Some(7), "RuntimeError: x"),
             ("(VllmWorkerProcess pid=2421) ERROR x", None, "ERROR x"),
             ("[default3]:RuntimeError", Some(3), "RuntimeError"),
+            ("worker-3: [rank27]: RuntimeError: x", Some(27), "RuntimeError: x"),
+            ("> > quoted", None, "quoted"),
             ("[1] 2019-06-13 01:17:08", None, "[1] 2019-06-13 01:17:08"),
             ("  File \"a.py\", line 3", None, "  File \"a.py\", line 3"),
             ("ошибка: [rank", None, "ошибка: [rank"),

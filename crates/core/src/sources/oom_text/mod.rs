@@ -7,6 +7,7 @@
 
 mod form;
 mod forms;
+mod hosts;
 mod lines;
 mod numbers;
 mod readers;
@@ -195,11 +196,13 @@ fn merge(failures: Vec<Failure>) -> Vec<Failure> {
         // The class on a line of its own, and the message on the next.
         let heads = |old: &&mut Failure| {
             let is_bare = old.requested.is_none() && old.capacity.is_none();
+            let is_alone = old.text.strip_suffix(':').is_some_and(|it| !it.contains(' '));
+            let lines = failure.at.saturating_sub(old.at);
             is_bare
                 && failure.requested.is_some()
-                && failure.at.saturating_sub(old.at) <= 1
-                && (old.rank, old.kind) == (failure.rank, failure.kind)
-                && old.backend == failure.backend
+                && old.rank == failure.rank
+                && (lines <= 1 && (old.kind, old.backend) == (failure.kind, failure.backend)
+                    || lines < MESSAGE_LINES && is_alone)
         };
         if let Some(old) = res.last_mut().filter(|it| heads(it)) {
             let (at, times) = (old.at, old.times);

@@ -33,9 +33,9 @@ pub(super) fn size_at(text: &str) -> Option<(Bytes, usize)> {
     let unit: String = rest.trim_start().chars().take_while(char::is_ascii_alphabetic).collect();
     let shift = match unit.to_ascii_lowercase().as_str() {
         "byte" | "bytes" | "b" => Some(0),
-        "kib" | "kb" | "k" => Some(10),
-        "mib" | "mb" | "m" => Some(20),
-        "gib" | "gb" | "g" => Some(30),
+        "kib" | "kb" | "k" | "ki" => Some(10),
+        "mib" | "mb" | "m" | "mi" | "megabytes" => Some(20),
+        "gib" | "gb" | "g" | "gi" | "gigabytes" => Some(30),
         "tib" | "tb" | "t" => Some(40),
         _ => None,
     };

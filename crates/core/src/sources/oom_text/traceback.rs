@@ -44,7 +44,8 @@ pub(super) fn progress_before(lines: &[Line<'_>], number: usize) -> Option<Strin
 }
 
 /// `File "train.py", line 12, in main`, and as notebooks have it `Cell In[3], line 5` and
-/// `File /lib/x.py:12, in f(a)`. Log collectors put something before.
+/// `File /lib/x.py:12, in f(a)`, and as rich draws it `│ /home/u/train.py:88 in main   │`. Log collectors put
+/// something before.
 fn frame(line: &str) -> Option<CodeLine> {
     let number = |it: &str| -> Option<(u32, usize)> {
         let digits: String = it.chars().take_while(char::is_ascii_digit).collect();
@@ -63,6 +64,20 @@ fn frame(line: &str) -> Option<CodeLine> {
         let file = format!("Cell In[{cell}]");
         return Some(CodeLine { file, line, function: String::new(), text: String::new() });
     }
+    if let Some(drawn) = line.trim_start().strip_prefix(['│', '|']) {
+        let (place, function) =
+            drawn.trim_end_matches(['│', '|', ' ']).trim().split_once(" in ")?;
+        let (file, line) = place.rsplit_once(':')?;
+        let (line, len) = number(line)?;
+        let is_frame = len == place.len() - file.len() - 1 && !file.contains(' ');
+        let function = function.to_owned();
+        return is_frame.then(|| CodeLine {
+            file: file.to_owned(),
+            line,
+            function,
+            text: String::new(),
+        });
+    }
     let (place, rest) = line.strip_prefix("File ")?.split_once(", in ")?;
     let (file, line) = place.rsplit_once(':')?;
     let function = rest.split('(').next().unwrap_or_default().to_owned();
@@ -73,10 +88,11 @@ fn frame(line: &str) -> Option<CodeLine> {
 /// before both, or the one that a notebook's arrow points at.
 fn code_under(lines: &[Line<'_>]) -> String {
     let arrow = |it: &str| {
-        it.trim_start()
-            .strip_prefix('-')
-            .and_then(|it| it.split_once("> "))
-            .map(|(_, it)| it.to_owned())
+        let drawn = it.split_once("❱ ").and_then(|(_, it)| it.split_once('│'));
+        let pointed = it.trim_start().strip_prefix('-').and_then(|it| it.split_once("> "));
+        drawn
+            .map(|(_, it)| it.trim_end_matches(['│', ' ']).to_owned())
+            .or_else(|| pointed.map(|(_, it)| it.to_owned()))
     };
     let own = lines.iter().skip(1).take(12).take_while(|it| frame(&it.text).is_none());
     if let Some(code) = own.clone().find_map(|it| arrow(&it.text)) {

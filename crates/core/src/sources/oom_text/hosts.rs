@@ -1,0 +1,152 @@
+//! What is said where the host ran out: by libraries, the kernel, containers, batch systems and shells.
+
+use Backend::{Host, TensorFlow};
+use Kind::{HostOutOfMemory, Perhaps};
+use Number::{Allocated, Free, Limit, Requested};
+
+use crate::{
+    failures::{Backend, Kind},
+    sources::oom_text::{
+        form::{Form, Number, Place, form, host, is_class},
+        readers,
+    },
+};
+
+/// Where the words are clear.
+pub(super) const CLEAR: &[Form] = &[
+    host(&["defaultcpuallocator"], &[(Requested, "tried to allocate")])
+        .long()
+        .plain()
+        .read(readers::cpu_allocator),
+    form(
+        HostOutOfMemory,
+        TensorFlow,
+        &["could not allocate pinned host memory", "bytes on host: cuda_error_out_of_memory"],
+        &[(Requested, "of size"), (Requested, "failed to alloc")],
+    ),
+    host(&["cudahostalloc failed"], &[(Requested, "of size")]),
+    host(&["mib of pinned memory"], &[(Requested, "failed to allocate")])
+        .also(&["failed to allocate"]),
+    host(
+        &["ggml_backend_cpu_buffer_type_alloc_buffer: failed", "failed to allocate cpu buffer"],
+        &[(Requested, "buffer of size")],
+    ),
+    host(&["unable to allocate cpu buffer"], &[]),
+    host(&["requires more system memory"], &[(Requested, "system memory"), (Free, "is available")]),
+    host(&["low on memory"], &[]).also(&["was killed"]).long().read(readers::ray),
+    host(&["rayoutofmemoryerror"], &[]),
+    // Ray, systemd-oomd, the kubelet, earlyoom.
+    host(&["due to memory pressure"], &[]).also(&["killed"]),
+    host(
+        &["the node was low on resource: memory"],
+        &[(Free, "available"), (Allocated, "was using")],
+    )
+    .long(),
+    host(&["sending sigterm to process", "sending sigkill to process"], &[(Allocated, "vmrss")])
+        .also(&["oom_score"]),
+    host(
+        &[
+            "out of shared memory",
+            "insufficient shared memory (shm)",
+            "is killed by signal: bus error",
+        ],
+        &[],
+    ),
+    host(&["unable to write to file </torch_", "unable to mmap"], &[]),
+    host(
+        &["out of memory: killed process", "out of memory: kill process"],
+        &[(Allocated, "anon-rss")],
+    )
+    .long()
+    .read(readers::killed),
+    host(&["oom-kill", "oom_kill", "oomkilled", "oom killed", "the oom killer"], &[])
+        .if_holds(is_told),
+    // Batch systems and notebooks that end a job themselves.
+    host(&["term_memlimit", "exceeded step memory limit", "exceeded job memory limit"], &[]),
+    host(&["pbs: job killed: mem"], &[(Allocated, "killed: mem"), (Limit, "exceeded limit")]),
+    host(&["over cgroup memory limit of"], &[(Limit, "limit of"), (Allocated, "usage:")]).long(),
+    host(&["out_of_me+", ", out_of_memory", "state: out_of_memory", "jobstate=out_of_memory"], &[])
+        .also(&["out_of_me+", "slurm", "state"]),
+    host(
+        &["exceeded its memory limit", "exceeded memory limit", "memory limit exceeded"],
+        &[(Limit, "limit of")],
+    ),
+    host(
+        &[
+            "crashed after using all available ram",
+            "tried to allocate more memory than is available",
+            "container killed due to memory usage",
+        ],
+        &[],
+    ),
+    host(&["out of memory"], &[]).also(&["srun: error", "slurmstepd", "c error: out of memory"]),
+];
+
+/// In words that others use as well.
+pub(super) const SHARED: &[Form] = &[
+    host(&["unable to allocate"], &[(Requested, "unable to allocate")]).also(&["memoryerror"]),
+    host(&["cannot allocate memory"], &[]).also(&["error", "errno 12"]),
+    // Their words follow the system's language; their numbers do not.
+    host(&["[errno 12]", "(os error 12)", "[winerror 1455]", "[winerror 8]"], &[]),
+    host(&["the paging file is too small"], &[]),
+    host(&["memory allocation of"], &[(Requested, "allocation of")]).also(&["bytes failed"]),
+    host(&["std::bad_alloc"], &[]),
+    host(&["memoryerror"], &[]).if_holds(is_class),
+    form(
+        Perhaps,
+        Host,
+        &[
+            "exit code 137",
+            "exited with code 137",
+            "exit status 137",
+            "exit code: 137",
+            "exitcode 137",
+            "exitcode: 137",
+            "with code -9",
+            "exit code -9",
+            "killed by signal 9",
+            "terminated by signal 9",
+            "exitcode: -9",
+            "exitcode : -9",
+            "return code = -9",
+            "terminated with signal sigkill",
+            "is killed by signal: killed",
+        ],
+        &[],
+    ),
+    form(Perhaps, Host, SHELLS, &[]).if_holds(is_shells),
+];
+
+/// What a shell says of a process that was killed, in the languages that it speaks.
+pub(super) const SHELLS: &[&str] = &[
+    "killed",
+    "getötet",
+    "processus arrêté",
+    "terminado (killed)",
+    "ucciso",
+    "убито",
+    "强制终止",
+    "已杀死",
+    "已终止",
+    "已砍掉",
+    "強制終了",
+    "죽었음",
+];
+
+/// Whether the kernel did it, where a container's state says `\"OOMKilled\": false` of those that it did not.
+fn is_told(place: &Place<'_>) -> bool {
+    let tail = place.lower[place.end..].trim_start_matches(['"', ':', '=', ' ']);
+    !tail.starts_with("false") && !tail.starts_with("no")
+}
+
+/// `Killed` as a shell says it: alone, or behind a process's number.
+fn is_shells(place: &Place<'_>) -> bool {
+    let line = &place.lower[..place.first];
+    let head = line[..place.at].trim_end();
+    // `run.sh: line 12: 30518 Killed   python train.py`, where `line` is in the shell's language, too.
+    let mut parts = head.rsplit([':', '：']).map(str::trim);
+    let is_number = |it: &str| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit());
+    let is_pid = parts.next().is_some_and(is_number);
+    let names_line = parts.next().is_some_and(|it| it.contains(|it: char| it.is_ascii_digit()));
+    SHELLS.contains(&line) || is_pid && names_line
+}
