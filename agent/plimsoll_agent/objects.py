@@ -3,7 +3,7 @@
 On a phantom no bytes arrive at another rank, and an object that is half pickled cannot be read. Where
 the other ranks are processes, objects go through the group's store, which is real; where they are
 imagined, the list of who would have received stays as it is, and the report says so. Groups on the host
-(gloo) need none of this.
+(gloo) need this for imagined ranks only.
 """
 
 import functools
@@ -43,7 +43,7 @@ class Objects:
             except TypeError:
                 return real(*args, **kwargs)
             group = self._group(given)
-            if group is None or not self._is_on_device(group):
+            if group is None or not (self._imagined() or self._is_on_device(group)):
                 return real(*args, **kwargs)
             # By position: the names of the arguments are PyTorch's affair.
             given.apply_defaults()
@@ -59,7 +59,7 @@ class Objects:
         return group if is_in_it else None
 
     def _is_on_device(self, group):
-        # A host backend may be wanted all the same, but only the device's needs us.
+        # A host backend may be wanted all the same, and between processes that one is real.
         return "cuda" in str(self._c10d._get_object_coll_device(group))
 
     # Each has the arguments of the real function, after that function itself.

@@ -12,12 +12,12 @@ import ctypes
 import functools
 import os
 import sys
-import threading
 import time
 from importlib.machinery import PathFinder
 
-from plimsoll_agent import frames
+from plimsoll_agent import consolidation, frames
 from plimsoll_agent.guard import failed
+from plimsoll_agent.imagined_store import store_class
 from plimsoll_agent.objects import Objects
 from plimsoll_agent.phantom import finding_all, function, group_of, tell_group_size
 
@@ -36,12 +36,14 @@ _imagine = None
 _C10D = "torch.distributed.distributed_c10d"
 _LAUNCHER = "torch.distributed.launcher.api"
 _CHECKPOINT = "torch.distributed.checkpoint."
+_RPC = "torch.distributed.rpc"
 
 
 def install(torch, recording, phantom):
     """Takes its places: in the launchers, and in `torch.distributed` if this process is the one rank."""
     # `torchrun` and `accelerate launch` meet in one class, in a module that nothing else imports.
     _after_import(_LAUNCHER, lambda module: _wrap_launcher(module, recording))
+    _after_import(consolidation.MODULE, consolidation.wrap)
     _wrap_spawn(torch)
     if not torch.distributed.is_available():
         return
@@ -308,12 +310,13 @@ class _Imagined:
         # These threads only look for other ranks that hang, through the store and so through Python.
         for name in ("ENABLE_MONITORING", "DUMP_ON_TIMEOUT", "PROPAGATE_ERROR"):
             os.environ.setdefault("TORCH_NCCL_" + name, "0")
-        self._store_class = _store_class(self._dist)
+        self._store_class = store_class(self._dist)
         self._replace("rendezvous", self._rendezvous)
         self._dist.TCPStore = self._store_of_the_script()
         self._replace("ProcessGroupGloo", self._gloo(self._c10d.ProcessGroupGloo))
         self._replace("monitored_barrier", lambda *_, **__: None)
         self._wrap_init(self._c10d.init_process_group)
+        _after_import(_RPC, self._refuse_calls)
         _after_import(_CHECKPOINT + "utils", self._coordinate_checkpoints)
         _after_import(_CHECKPOINT + "default_planner", self._believe_checkpoints)
 
@@ -338,6 +341,17 @@ class _Imagined:
             return result
 
         self._c10d.init_process_group = self._dist.init_process_group = init_process_group
+
+    def _refuse_calls(self, module):
+        """Functions that run in another process: what they compute there, an imagined one cannot."""
+
+        def init_rpc(*_, **__):
+            raise RuntimeError(
+                "torch.distributed.rpc calls functions in other ranks, and those of this run are imagined: "
+                "give plimsoll predict --all-ranks, which starts every rank of this machine"
+            )
+
+        module.init_rpc = init_rpc
 
     def _coordinate_checkpoints(self, module):
         """One rank plans what each saves, and tells it: here the one that runs."""
@@ -410,85 +424,3 @@ class _Imagined:
             if hasattr(real, name):
                 setattr(ProcessGroupGloo, name, getattr(real, name))
         return ProcessGroupGloo
-
-
-def _store_class(dist):
-    class ImaginedStore(dist.Store):
-        """A key-value store that the others have already written to: what they would say is what we say."""
-
-        def __init__(self):
-            dist.Store.__init__(self)
-            self._values, self._lock = {}, threading.RLock()
-
-        def set(self, key, value):
-            with self._lock:
-                self._values[key] = _bytes(value)
-
-        def get(self, key):
-            with self._lock:
-                known = self._values.get(key)
-                return known if known is not None else self._of_a_peer(key)
-
-        def _of_a_peer(self, key):
-            for mine, value in reversed(self._values.items()):
-                # The same key but for its numbers, one of which is a rank.
-                if _without_numbers(mine) == _without_numbers(key):
-                    return value
-            # What a group asks of its first rank: `ncclUniqueId`, 128 bytes of any value.
-            return b"\x50" * 128
-
-        def add(self, key, value):
-            with self._lock:
-                total = int(self._values.get(key, b"0")) + value
-                self._values[key] = b"%d" % total
-                return total
-
-        def compare_set(self, key, expected, desired):
-            with self._lock:
-                known = self._values.get(key)
-                if known is None and not expected or known == _bytes(expected):
-                    self._values[key] = _bytes(desired)
-                return self._values.get(key, _bytes(expected))
-
-        def append(self, key, value):
-            with self._lock:
-                self._values[key] = self._values.get(key, b"") + _bytes(value)
-
-        def multi_get(self, keys):
-            return [self.get(key) for key in keys]
-
-        def multi_set(self, keys, values):
-            for key, value in zip(keys, values):
-                self.set(key, value)
-
-        def has_extended_api(self):
-            return True
-
-        def check(self, _keys):
-            return True
-
-        def wait(self, _keys, _timeout=None):
-            pass
-
-        def delete_key(self, key):
-            with self._lock:
-                return self._values.pop(key, None) is not None
-
-        def num_keys(self):
-            return len(self._values)
-
-        def set_timeout(self, _timeout):
-            pass
-
-        def clone(self):
-            return self
-
-    return ImaginedStore
-
-
-def _bytes(value):
-    return value.encode() if isinstance(value, str) else bytes(value)
-
-
-def _without_numbers(key):
-    return "".join(it for it in key if not it.isdigit())

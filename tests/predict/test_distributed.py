@@ -178,17 +178,20 @@ elastic_launch(LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=4, run_id="
     assert ran.code == 0 and "SAYS [0, 0, 0, 0]" in ran.stdout, ran
 
 
-@pytest.mark.parametrize("rank", ["0", "3"])
-def test_a_rank_among_imagined_ones_saves_its_shards(plimsoll, rank):
-    """One rank plans what every one saves: the one that runs, whichever it is."""
+@pytest.mark.parametrize("rank, backend", [("0", "nccl"), ("3", "nccl"), ("3", "cpu:gloo,cuda:nccl")])
+def test_a_rank_among_imagined_ones_saves_its_shards(plimsoll, rank, backend):
+    """One rank plans what every one saves: the one that runs, whichever it is, over whichever group."""
     plimsoll.script(
+        f"""
+BACKEND = "{backend}"
+"""
         """
 import os, torch, torch.distributed as dist, torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_state_dict
 from torch.distributed.fsdp import fully_shard
 device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
 torch.cuda.set_device(device)
-dist.init_process_group("nccl")
+dist.init_process_group(BACKEND)
 model = fully_shard(torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Linear(512, 512)).to(device))
 optimizer = torch.optim.AdamW(model.parameters())
 for _ in range(2):
@@ -197,6 +200,8 @@ for _ in range(2):
     optimizer.zero_grad()
 weights, states = get_state_dict(model, optimizer)
 dcp.save({"model": weights, "optimizer": states}, checkpoint_id="saved")
+if "gloo" in BACKEND:
+    dcp.async_save({"model": weights}, checkpoint_id="saved-meanwhile").result()
 whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 print("SAVED", len(os.listdir("saved")) > 0, len(whole))
 dist.destroy_process_group()
@@ -205,6 +210,71 @@ dist.destroy_process_group()
     options = ("--gpu", "h100-80g", "--world-size", "4", "--rank", rank, "--until-exit")
     ran = plimsoll.predict(PYTHON, "train.py", options=options)
     assert ran.code == 0 and "SAVED True" in ran.stdout, ran
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_the_state_of_a_sharded_optimizer_is_brought_together(plimsoll, rank):
+    """What each rank tells is as large as what its own part of the optimizer holds; only rank 0 gets the whole."""
+    plimsoll.script(
+        """
+import torch, torch.distributed as dist
+from torch.distributed.optim import ZeroRedundancyOptimizer
+dist.init_process_group("nccl")
+torch.cuda.set_device(dist.get_rank())
+model = torch.nn.Sequential(*[torch.nn.Linear(64 * (1 + i), 64 * (2 + i)) for i in range(4)]).cuda()
+optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=1e-3)
+for _ in range(2):
+    model(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+optimizer.consolidate_state_dict(to=0)
+if dist.get_rank() == 0:
+    states, params = optimizer.state_dict()["state"], list(model.parameters())
+    print("WHOLE", len(states), all(states[i]["exp_avg"].shape == it.shape for i, it in enumerate(params)))
+print("STEPPED ON")
+dist.destroy_process_group()
+"""
+    )
+    options = ("--gpu", "h100-80g", "--world-size", "3", "--rank", rank, "--until-exit")
+    ran = plimsoll.predict(PYTHON, "train.py", options=options)
+    assert ran.code == 0 and "STEPPED ON" in ran.stdout, ran
+    assert rank != "0" or "WHOLE 8 True" in ran.stdout, ran
+
+
+def test_tensors_on_the_device_are_shared_among_processes(plimsoll):
+    """An actor reads what the learner made: it has an address there, and is counted where it was made."""
+    plimsoll.script(
+        """
+import torch, torch.multiprocessing as mp
+def act(model, tensors, done):
+    x = tensors.get()
+    print("ACTED", tuple(model(x).shape), x.is_cuda, torch.cuda.memory_allocated() < x.nbytes, flush=True)
+    del x
+    done.set()
+if __name__ == "__main__":
+    mp.set_start_method("spawn")
+    model = torch.nn.Linear(1024, 16).cuda()
+    tensors, done = mp.Queue(), mp.Event()
+    actor = mp.Process(target=act, args=(model, tensors, done))
+    actor.start()
+    for _ in range(2):
+        x = torch.randn(1 << 14, 1024, device="cuda")
+        model(x).sum().backward()
+    tensors.put(x)
+    done.wait()
+    actor.join()
+    print("LEARNT", actor.exitcode)
+"""
+    )
+    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--until-exit"))
+    assert ran.code == 0 and "LEARNT 0" in ran.stdout, ran
+    assert "ACTED (16384, 16) True True" in ran.stdout and "not-imitated" not in notes(ran), ran
+
+
+def test_calls_of_functions_in_imagined_ranks_are_named(plimsoll):
+    plimsoll.script("import torch.distributed.rpc as rpc\nrpc.init_rpc('worker0', rank=0, world_size=2)\n")
+    ran = plimsoll.run("predict", "--gpu", "h100-80g", "--world-size", "2", "--", PYTHON, "train.py")
+    assert ran.code == 2 and "--all-ranks" in ran.stderr, ran
 
 
 def test_synchronised_batch_norm_has_the_statistics_of_every_rank(plimsoll):

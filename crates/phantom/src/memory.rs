@@ -35,6 +35,8 @@ pub struct DeviceMemory {
     physical: BTreeMap<u64, Physical>,
     /// Where it is mapped: address to size and handle.
     mapped: BTreeMap<u64, (u64, u64)>,
+    /// Where other processes' memory is: address by process and address there, and how often it was opened.
+    foreign: BTreeMap<(u64, u64), (u64, u32)>,
     next_handle: u64,
 }
 
@@ -62,6 +64,7 @@ impl DeviceMemory {
             contents: Contents::default(),
             physical: BTreeMap::new(),
             mapped: BTreeMap::new(),
+            foreign: BTreeMap::new(),
             next_handle: 1,
         }
     }
@@ -118,9 +121,37 @@ impl DeviceMemory {
 
     /// `cudaFree`.
     pub fn release(&mut self, at: u64) -> Result<(), Unknown> {
+        if self.foreign.values().any(|it| it.0 == at) {
+            return Err(Unknown);
+        }
         let bytes = self.addresses.give_back(at).ok_or(Unknown)?;
         self.contents.forget(at, bytes);
         self.used -= bytes;
+        Ok(())
+    }
+
+    /// `cudaIpcOpenMemHandle`: `bytes` at `there` of another process get an address here, the same one each
+    /// time. They are taken where they were made.
+    pub fn open_foreign(&mut self, process: u64, there: u64, bytes: u64) -> Result<u64, Full> {
+        if let Some((at, times)) = self.foreign.get_mut(&(process, there)) {
+            *times += 1;
+            return Ok(*at);
+        }
+        let whole = bytes.max(1).checked_next_multiple_of(GRANULE).ok_or(Full)?;
+        let at = self.addresses.take(whole).ok_or(Full)?;
+        self.foreign.insert((process, there), (at, 1));
+        Ok(at)
+    }
+
+    /// `cudaIpcCloseMemHandle`: the address goes when it was closed as often as it was opened.
+    pub fn close_foreign(&mut self, at: u64) -> Result<(), Unknown> {
+        let (&key, (_, times)) = self.foreign.iter_mut().find(|it| it.1.0 == at).ok_or(Unknown)?;
+        *times -= 1;
+        if *times == 0 {
+            self.foreign.remove(&key);
+            let bytes = self.addresses.give_back(at).ok_or(Unknown)?;
+            self.contents.forget(at, bytes);
+        }
         Ok(())
     }
 
@@ -235,6 +266,19 @@ mod tests {
         assert_eq!((device.free(), device.context(400 * MIB)), (36 * MIB, 444 * MIB));
         assert_eq!(device.allocate(38 * MIB), Err(Full));
         assert!(device.allocate(36 * MIB).is_ok());
+    }
+
+    #[test]
+    fn another_process_s_memory_has_an_address_and_takes_nothing() {
+        let mut device = device();
+        let at = device.open_foreign(7, 0x10_0000, 200 * MIB).expect("addresses");
+        assert_eq!(device.open_foreign(7, 0x10_0000, 200 * MIB), Ok(at));
+        assert_ne!(device.open_foreign(8, 0x10_0000, 2 * MIB), Ok(at));
+        assert_eq!((device.used(), device.peak()), (0, 0));
+        assert_eq!(device.range_of(at + 5), Some((at, 200 * MIB)));
+        assert_eq!(device.release(at), Err(Unknown), "it is not ours to free");
+        assert_eq!((device.close_foreign(at), device.close_foreign(at)), (Ok(()), Ok(())));
+        assert_eq!((device.close_foreign(at), device.range_of(at)), (Err(Unknown), None));
     }
 
     #[test]

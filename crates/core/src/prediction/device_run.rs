@@ -93,6 +93,13 @@ impl<'a> DeviceRun<'a> {
         self.phantom().map_or(Bytes::ZERO, |it| it.other_peak)
     }
 
+    /// Whether the job has more ranks than this machine has devices.
+    pub(crate) fn has_several_machines(&self) -> bool {
+        let devices = self.recording.phantom.as_ref().map_or(0, |it| it.devices.len());
+        let world = self.recording.notes.begin.as_ref().and_then(|it| it.world_size).unwrap_or(1);
+        usize::try_from(world).is_ok_and(|world| 0 < devices && devices < world)
+    }
+
     /// What another rank of the job takes at most where this one takes less.
     pub(crate) fn more_elsewhere(&self) -> Bytes {
         self.phantom().map_or(Bytes::ZERO, |it| it.more_elsewhere)
