@@ -38,7 +38,9 @@ def _model(name, device):
     if name == "regnet":
         from torchvision.models import regnet_y_1_6gf
 
-        return regnet_y_1_6gf(), samples((3, 224, 224), 1000), nn.CrossEntropyLoss(label_smoothing=0.1)
+        with torch.device("cpu"):  # Its widths are computed with tensors.
+            model = regnet_y_1_6gf().to(device)
+        return model, samples((3, 224, 224), 1000), nn.CrossEntropyLoss(label_smoothing=0.1)
     if name == "t5-gated":
         from transformers import T5Config, T5ForConditionalGeneration
 
