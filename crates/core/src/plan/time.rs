@@ -2,8 +2,8 @@
 //!
 //! Operations are counted on the phantom, recomputation and copies included. On the GPU each takes as long as the
 //! slower of its arithmetic and its bytes, at a share of a card's data sheet, and at least a launch; beside it the
-//! host needs its time to start each. The slower side is the step. Only the ratio of two such sums is told, with a
-//! range.
+//! host needs its time to start each. The slower side is the step, and a part of the other, as each waits for the other
+//! now and then. Only the ratio of two such sums is told, with a range: how fast the host is, is assumed.
 //!
 //! The shares were fitted to steps of many models on one H200 by bench/fit/step_times.rs, which also has the error on
 //! models that were left out of the fit; bench/RESULTS.md tells it. On other cards they are carried over.
@@ -37,9 +37,9 @@ pub struct Work {
 pub struct Factor {
     /// The estimate; 1 is as long as before.
     pub estimate: f64,
-    /// It is likely not below this.
+    /// Four times of five it is between this
     pub low: f64,
-    /// And not above this.
+    /// and this, whatever the host.
     pub high: f64,
 }
 
@@ -155,19 +155,32 @@ pub const FITTED: Figures = Figures {
     overlap: 2.74,
 };
 
-/// How far the logarithm of a ratio may be off: of any, and as a share of itself.
+/// How much faster or slower the host may be than the one that is assumed: two of the same kind, with the same GPU in
+/// them, were 1.7 apart.
+const HOST_OFF: f64 = 1.3;
+
+/// How far the logarithm of a ratio may be off beside that: of any, and as a share of itself. With these, four fifths of
+/// what was measured of models that were left out of the fit lie in the range.
 const OFF_AT_LEAST: f64 = 0.1;
-const OFF_SHARE: f64 = 0.3;
+const OFF_SHARE: f64 = 0.1;
 
 /// How much longer a step of `changed` takes than one of `plain`.
 pub fn factor(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
-    let (before, after) = (seconds(plain, card), seconds(changed, card));
-    if before <= 0.0 || after <= 0.0 {
-        return None;
+    let on = |figures: Figures| {
+        let (before, after) = (figures.seconds(plain, card), figures.seconds(changed, card));
+        (0.0 < before && 0.0 < after).then(|| after / before)
+    };
+    let estimate = on(FITTED)?;
+    if plain == changed {
+        return Some(Factor { estimate, low: estimate, high: estimate });
     }
-    let estimate = after / before;
-    let off = if plain == changed { 0.0 } else { OFF_AT_LEAST + OFF_SHARE * estimate.ln().abs() };
-    Some(Factor { estimate, low: estimate * (-off).exp(), high: estimate * off.exp() })
+    let (slow, fast) = (on(FITTED.with_host(HOST_OFF))?, on(FITTED.with_host(HOST_OFF.recip()))?);
+    let off = (OFF_AT_LEAST + OFF_SHARE * estimate.ln().abs()).exp();
+    Some(Factor {
+        estimate,
+        low: estimate.min(slow).min(fast) / off,
+        high: estimate.max(slow).max(fast) * off,
+    })
 }
 
 /// Seconds of a step, or of a part of one, on `card`.
@@ -187,6 +200,21 @@ impl Figures {
         }
         let faster = on_gpu.min(on_host);
         slower * (1.0 + (faster / slower).powf(self.overlap)).powf(self.overlap.recip())
+    }
+
+    /// The same with a host that takes so many times as long.
+    #[must_use]
+    pub fn with_host(self, by: f64) -> Self {
+        Self {
+            host: self.host * by,
+            host_convolution: self.host_convolution * by,
+            host_matmul: self.host_matmul * by,
+            host_time_step: self.host_time_step * by,
+            host_look: self.host_look * by,
+            host_hook: self.host_hook * by,
+            host_listed: self.host_listed * by,
+            ..self
+        }
     }
 
     /// Seconds of the host for all of these.
