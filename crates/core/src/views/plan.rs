@@ -186,7 +186,7 @@ pub fn text(it: &Proposal) -> String {
     }
     let _ = writeln!(
         res,
-        "\n{} runs, {:.1} s; step times are estimates: four of five are in their range (`plimsoll run --measure` measures)",
+        "\n{} runs, {:.1} s; step times are estimates, mostly within their range (`plimsoll run --measure` measures)",
         it.runs, it.seconds
     );
     res
