@@ -14,6 +14,7 @@ _COPYING = ("copy_", "_to_copy")
 _IN_LISTS = ("_foreach", "_fused_ada", "_fused_sgd", "_amp_foreach")
 _HOOK = ("hook", "", 0, 0)
 _LISTED = ("listed", "", 0, 0)
+_SHARDED = ("sharded", "", 0, 0)
 
 _moved = [0, 0]
 """Copies between device and host that a real run would make and this one left out: how many, and their bytes."""
@@ -114,6 +115,8 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
     if devices == {"cpu"} or not outputs + inputs:
         return
     flops, size, times = 0, 0, 1
+    if function.namespace == "fsdp":
+        counts[_SHARDED] = counts.get(_SHARDED, 0) + 1
     if function.namespace == "c10d":
         kind, size = "network", _sent(torch, name, inputs)
     elif len({it.device for it in inputs + outputs if it.is_cuda}) > 1 and name in _COPYING:

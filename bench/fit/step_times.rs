@@ -347,7 +347,7 @@ fn kind_of(op: &str) -> &'static str {
         "attention" => "attention",
         "batch-norm" | "native-batch-norm" => "batch-norm",
         "pointwise" => "pointwise",
-        "look" | "link" | "recurrent" | "hook" | "listed" | "few-blocks" => "",
+        "look" | "link" | "recurrent" | "hook" | "listed" | "sharded" | "few-blocks" => "",
         _ => "products",
     }
 }

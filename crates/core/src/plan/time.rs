@@ -18,9 +18,9 @@ pub struct Work {
     /// layer); `depthwise` convolution; `batch-norm`, and `native-batch-norm` where cuDNN has none and channels are in front; `pointwise` for all
     /// that only moves, `segment` for memory that is given back to the device and asked for again; `link` for copies
     /// between device and host, `network` for what goes to other devices; `look` for what makes no kernel at all; `few-blocks`
-    /// for what has fewer blocks of threads than the device has room for, its bytes being those of one block. Two are
-    /// the host's alone: `hook`, a function around a tensor that autograd keeps, and `listed`, a tensor in a list that one
-    /// operation takes (`foreach`).
+    /// for what has fewer blocks of threads than the device has room for, its bytes being those of one block. Three
+    /// are the host's alone: `hook`, a function around a tensor that autograd keeps, `listed`, a tensor in a list that one
+    /// operation takes (`foreach`), and `sharded`, one of FSDP2's copies into or out of what it sends.
     pub op: String,
     /// The type that it computes with; `tf32` for float32 products that may use it.
     pub dtype: String,
@@ -98,6 +98,9 @@ pub struct Figures {
     pub host_hook: f64,
     /// Seconds of the host for a tensor in a list.
     pub host_listed: f64,
+    /// Seconds of the host for one of FSDP2's copies, with the Python around it (bench/fit/h200-network.json and
+    /// h200-fresh-network.json).
+    pub host_sharded: f64,
     /// How well host and device work beside each other: the exponent of their norm. 1 would be one after the other, and
     /// without end the slower alone.
     pub overlap: f64,
@@ -152,11 +155,12 @@ pub const FITTED: Figures = Figures {
     host_look: 9.5e-6,
     host_hook: 7.3e-6,
     host_listed: 2.2e-6,
+    host_sharded: 0.5e-3,
     overlap: 2.74,
 };
 
 /// How much faster or slower the host may be than the one that is assumed: three of them, with the same GPU, were up to
-/// 2.3 apart.
+/// 2.2 apart.
 const HOST_OFF: f64 = 1.5;
 
 /// How far the logarithm of a ratio may be off beside that: of any, and as a share of itself. With these, nine of ten of
@@ -213,6 +217,7 @@ impl Figures {
             host_look: self.host_look * by,
             host_hook: self.host_hook * by,
             host_listed: self.host_listed * by,
+            host_sharded: self.host_sharded * by,
             ..self
         }
     }
@@ -223,6 +228,7 @@ impl Figures {
             "look" => work.count * self.host_look,
             "hook" => work.count * self.host_hook,
             "listed" => work.count * self.host_listed,
+            "sharded" => work.count * self.host_sharded,
             "recurrent" => work.count * self.host_time_step,
             "matmul" | "matmul-by-4" | "matmul-by-2" => work.count * self.host_matmul,
             // The device waits for the host, and the host for the device.
@@ -240,7 +246,7 @@ impl Figures {
         let computed = |shares: Shares| work.flops / (arithmetic(dtype, card) * shares.of(dtype));
         let moved = work.bytes / memory(card);
         let kernels = match work.op.as_str() {
-            "look" | "hook" | "listed" => return 0.0,
+            "look" | "hook" | "listed" | "sharded" => return 0.0,
             "link" => return work.bytes / (self.link * host_link(card)),
             "network" => return self.collective + work.bytes / self.between_devices(card),
             "segment" => return self.segment + work.bytes / self.segment_bytes,
