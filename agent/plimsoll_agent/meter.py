@@ -130,7 +130,7 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
     elif packet in flop_registry:
         size = sum(_bytes(it) for it in inputs + outputs)
         if _is_depthwise(function, args):
-            kind, flops = "depthwise", _of_depthwise(name, inputs, outputs)
+            kind, flops = "depthwise", _of_depthwise(function, args, outputs)
         else:
             flops = flop_registry[packet](*_with_a_key_for_each_query(function, args), **kwargs, out_val=result)
             kind = _product(torch, name, inputs, outputs)
@@ -168,25 +168,28 @@ def _with_a_key_for_each_query(function, args):
     return [shown(value) if name in ("key", "value") else value for name, value in named]
 
 
+def _given(function, args):
+    return {it.name: value for it, value in zip(function._schema.arguments, args)}
+
+
 def _is_depthwise(function, args):
     """Convolutions of each channel by itself: neither cuDNN's nor for tensor cores, but PyTorch's own."""
-    given = {it.name: value for it, value in zip(function._schema.arguments, args)}
+    given = _given(function, args)
     weight, groups = given.get("weight"), given.get("groups", 1)
     return groups > 1 and not given.get("transposed") and weight is not None and weight.shape[:2] == (groups, 1)
 
 
-def _of_depthwise(name, inputs, outputs):
+def _of_depthwise(function, args, outputs):
     """Arithmetic of one; PyTorch's formula counts the gradient of the weights once for each pair of channels."""
-    weight = min((it for it in inputs if it.dim() > 2), key=lambda it: it.numel())
-    if "backward" not in name:
-        return 2 * outputs[0].numel() * weight[0].numel()
-    gradients = sum(it.dim() > 2 for it in outputs)
-    return gradients * 2 * inputs[0].numel() * weight[0].numel()
+    given = _given(function, args)
+    gradient = given.get("grad_output")
+    products = outputs[0].numel() if gradient is None else gradient.numel() * sum(it.dim() > 2 for it in outputs)
+    return 2 * products * given["weight"][0].numel()
 
 
 def _groups(torch, function, args):
     """How many groups are normalized, a block of threads for each, if that is less than the device has room for; or 0."""
-    given = {it.name: value for it, value in zip(function._schema.arguments, args)}
+    given = _given(function, args)
     groups = int(given["N"]) * int(given["group"])
     return groups if groups < torch.cuda.get_device_properties(given["input"].device).multi_processor_count else 0
 
@@ -254,7 +257,7 @@ def _sent(torch, name, tensors):
 
 def _recurrent(function, args):
     """(kind, arithmetic of one time step of one layer, how many of these one after the other)"""
-    given = {it.name: value for it, value in zip(function._schema.arguments, args)}
+    given = _given(function, args)
     weights = given["weight"]
     layers = max(1, len(weights) // max(1, given["weight_stride0"]))
     batch, steps = given["input"].size(0), given["input"].size(1)
