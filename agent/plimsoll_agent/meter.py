@@ -11,6 +11,11 @@ _GATHERING = ("embedding", "index", "gather", "index_select")
 _RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
 _COPYING = ("copy_", "_to_copy")
 
+_IN_LISTS = ("_foreach", "_fused_ada", "_fused_sgd", "_amp_foreach")
+_HOOK = ("hook", "", 0, 0)
+_LISTED = ("listed", "", 0, 0)
+_SHARDED = ("sharded", "", 0, 0)
+
 _moved = [0, 0]
 """Copies between device and host that a real run would make and this one left out: how many, and their bytes."""
 
@@ -39,16 +44,19 @@ class Meter:
         self._recording = recording
         self._mode = None
         self._counts = {}
+        self._push = None
 
     def step_ended(self, step):
         """After each step of the program."""
         if step == 1 and self._mode is None:
             self._mode = self._counting()
             self._mode.__enter__()
+            self._count_hooks()
             _moved[:] = _emptied[:] = [0, 0]
         elif self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
+            self._torch._C._autograd._push_saved_tensors_default_hooks = self._push
             kinds = [
                 {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
                 for (op, dtype, flops, size), n in sorted(self._counts.items())
@@ -57,6 +65,23 @@ class Meter:
                 if count:
                     kinds.append({"op": op, "dtype": "uint8", "count": count, "flops": 0, "bytes": size / count})
             self._recording.write("work", ops=kinds)
+
+    def _count_hooks(self):
+        """Functions around tensors that autograd keeps, as checkpointing and offloading have them, are the host's work."""
+        autograd, counts = self._torch._C._autograd, self._counts
+        push = self._push = autograd._push_saved_tensors_default_hooks
+
+        def counted(call):
+            def called(it):
+                counts[_HOOK] = counts.get(_HOOK, 0) + 1
+                return call(it)
+
+            return called
+
+        def push_counted(pack, unpack):
+            return push(counted(pack), counted(unpack))
+
+        autograd._push_saved_tensors_default_hooks = push_counted
 
     def _counting(self):
         from torch.utils._python_dispatch import TorchDispatchMode
@@ -90,6 +115,8 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
     if devices == {"cpu"} or not outputs + inputs:
         return
     flops, size, times = 0, 0, 1
+    if function.namespace == "fsdp":
+        counts[_SHARDED] = counts.get(_SHARDED, 0) + 1
     if function.namespace == "c10d":
         kind, size = "network", _sent(torch, name, inputs)
     elif len({it.device for it in inputs + outputs if it.is_cuda}) > 1 and name in _COPYING:
@@ -101,14 +128,23 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
     elif name in _RECURRENT:
         kind, flops, times = _recurrent(function, args)
     elif packet in flop_registry:
-        flops = flop_registry[packet](*_with_a_key_for_each_query(function, args), **kwargs, out_val=result)
-        kind = _product(torch, name, inputs, outputs)
         size = sum(_bytes(it) for it in inputs + outputs)
+        if _is_depthwise(function, args):
+            kind, flops = "depthwise", _of_depthwise(function, args, outputs)
+        else:
+            flops = flop_registry[packet](*_with_a_key_for_each_query(function, args), **kwargs, out_val=result)
+            kind = _product(torch, name, inputs, outputs)
     elif name in _GATHERING:
         kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
     else:
         kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
         size = sum(_bytes(it) for it in inputs + outputs)
+        if "group_norm" in name:
+            groups = _groups(torch, function, args)
+            if groups:
+                kind, size = "few-blocks", size / groups
+        if name.startswith(_IN_LISTS):
+            counts[_LISTED] = counts.get(_LISTED, 0) + len(inputs)
     floats = [it for it in inputs if it.is_floating_point()] or inputs or outputs
     dtype = str(max(floats, key=lambda it: it.numel()).dtype).rpartition(".")[2]
     if dtype == "float32" and _may_be_tf32(torch, kind):
@@ -130,6 +166,32 @@ def _with_a_key_for_each_query(function, args):
         return it.new_empty((batch, heads, length, width), device="meta")
 
     return [shown(value) if name in ("key", "value") else value for name, value in named]
+
+
+def _given(function, args):
+    return {it.name: value for it, value in zip(function._schema.arguments, args)}
+
+
+def _is_depthwise(function, args):
+    """Convolutions of each channel by itself: neither cuDNN's nor for tensor cores, but PyTorch's own."""
+    given = _given(function, args)
+    weight, groups = given.get("weight"), given.get("groups", 1)
+    return groups > 1 and not given.get("transposed") and weight is not None and weight.shape[:2] == (groups, 1)
+
+
+def _of_depthwise(function, args, outputs):
+    """Arithmetic of one; PyTorch's formula counts the gradient of the weights once for each pair of channels."""
+    given = _given(function, args)
+    gradient = given.get("grad_output")
+    products = outputs[0].numel() if gradient is None else gradient.numel() * sum(it.dim() > 2 for it in outputs)
+    return 2 * products * given["weight"][0].numel()
+
+
+def _groups(torch, function, args):
+    """How many groups are normalized, a block of threads for each, if that is less than the device has room for; or 0."""
+    given = _given(function, args)
+    groups = int(given["N"]) * int(given["group"])
+    return groups if groups < torch.cuda.get_device_properties(given["input"].device).multi_processor_count else 0
 
 
 def _norm(torch, name, inputs):
@@ -195,7 +257,7 @@ def _sent(torch, name, tensors):
 
 def _recurrent(function, args):
     """(kind, arithmetic of one time step of one layer, how many of these one after the other)"""
-    given = {it.name: value for it, value in zip(function._schema.arguments, args)}
+    given = _given(function, args)
     weights = given["weight"]
     layers = max(1, len(weights) // max(1, given["weight_stride0"]))
     batch, steps = given["input"].size(0), given["input"].size(1)

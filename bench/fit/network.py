@@ -1,8 +1,8 @@
 """What devices of one machine send each other, on two real GPUs: collectives by size, and steps of models on both.
 
-    python bench/fit/network.py OUT.jsonl [SECONDS]
+    python bench/fit/network.py OUT.jsonl [SECONDS [fresh]]
 
-Steps are those of `unseen.py`: on one GPU, under DDP with half of the samples each, and under the agent's own `zero1` and
+Steps are those of `unseen.py`, or of `fresh.py`: on one GPU, under DDP with half of the samples each, and under the agent's own `zero1` and
 `fsdp2`. Every case is forked from a process that has done the imports.
 """
 
@@ -18,6 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
 BATCH = {"gqa": 8, "mixer": 96, "convnext": 64, "whisper": 16, "ddpm": 32, "lstm-lm": 128}
+FRESH = {"conformer": 48, "vit-large": 8, "dlrm": 16384, "gmlp": 48, "tagger": 128, "gnn": 96, "regnet": 96, "unet-bn": 16}
 WORLD = 2
 
 
@@ -124,7 +125,7 @@ def train(plan, rank, address, model, batch, out):
 
 def cases():
     yield "collectives", "", 0, [lambda rank, address, out: collectives(rank, address, out)] * 2
-    for model, batch in BATCH.items():
+    for model, batch in (FRESH if "fresh" in sys.argv else BATCH).items():
         def plain(n, model=model):
             return lambda rank, address, out: train([], rank, address, model, n, out)
 

@@ -1,15 +1,17 @@
 //! Fits the constants of the step times (`plan/time.rs`) to measured steps, and says how good they are.
 //!
 //! ```text
-//! cargo run --release -p plimsoll-core --example step_times -- work.jsonl bench/fit/h200-steps.json
+//! cargo run --release -p plimsoll-core --example step_times -- work.jsonl bench/fit/h200-steps.json bench/fit/h200-unseen-steps-quiet.json
 //! cargo run --release -p plimsoll-core --example step_times -- work.jsonl > predicted.json
 //! ```
 //!
 //! The second tells the seconds and the ratios with the constants in the code, before anything was measured.
 //!
 //! `work.jsonl` is what the steps compute and move, counted on the phantom by work.py; h200-steps.json has their seconds and
-//! those of their kernels, measured by steps.py. Prints the error of step-time ratios with the constants in the code, with
-//! those that are found now, and with those that are found without the model in question; then the constants.
+//! those of their kernels, measured by steps.py. Each further file was measured on another host, whose speed is found beside the
+//! constants and is of no use to anybody else: ratios of models that were left out are told with the speed in the middle.
+//! Prints the error of step-time ratios with the constants in the code, with those that are found now, and with those that are
+//! found without the model in question; then the constants.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -31,6 +33,8 @@ struct Step {
     plan: String,
     work: Vec<Work>,
     seconds: f64,
+    /// The file that it was measured in, and so the host.
+    host: usize,
     /// By the kind of kernel; nothing where they were not looked at.
     kernels: BTreeMap<String, f64>,
 }
@@ -39,7 +43,7 @@ struct Step {
 /// near that.
 type Constant = (&'static str, f64, fn(&mut Figures) -> &mut f64);
 
-const CONSTANTS: [Constant; 23] = [
+const CONSTANTS: [Constant; 31] = [
     ("matmul.single", 0.6, |it| &mut it.matmul.single),
     ("matmul.tf32", 0.5, |it| &mut it.matmul.tf32),
     ("matmul.half", 0.5, |it| &mut it.matmul.half),
@@ -54,16 +58,42 @@ const CONSTANTS: [Constant; 23] = [
     ("recurrent.single", 0.3, |it| &mut it.recurrent.single),
     ("recurrent.tf32", 0.3, |it| &mut it.recurrent.tf32),
     ("recurrent.half", 0.3, |it| &mut it.recurrent.half),
+    ("depthwise.single", 0.03, |it| &mut it.depthwise.single),
+    ("depthwise.half", 0.05, |it| &mut it.depthwise.half),
     ("memory", 0.6, |it| &mut it.memory),
     ("batch_norm", 0.4, |it| &mut it.batch_norm),
     ("native_batch_norm", 0.2, |it| &mut it.native_batch_norm),
+    ("block", 0.8, |it| &mut it.block),
     ("link", 0.8, |it| &mut it.link),
     ("kernel", 3e-6, |it| &mut it.kernel),
     ("time_step", 10e-6, |it| &mut it.time_step),
     ("host", 10e-6, |it| &mut it.host),
     ("host_convolution", 20e-6, |it| &mut it.host_convolution),
+    ("host_matmul", 15e-6, |it| &mut it.host_matmul),
+    ("host_time_step", 25e-6, |it| &mut it.host_time_step),
     ("host_look", 5e-6, |it| &mut it.host_look),
+    ("host_hook", 8e-6, |it| &mut it.host_hook),
+    ("host_listed", 1.5e-6, |it| &mut it.host_listed),
+    ("overlap", 3.0, |it| &mut it.overlap),
 ];
+
+/// The constants, and how much longer the host of each file takes than that.
+#[derive(Clone)]
+struct Found {
+    figures: Figures,
+    hosts: Vec<f64>,
+}
+
+impl Found {
+    /// As somebody has them who does not know the host.
+    fn everywhere(&self) -> Figures {
+        self.figures
+    }
+
+    fn on_host(&self, host: usize) -> Figures {
+        self.figures.with_host(self.hosts[host])
+    }
+}
 
 /// What was guessed of those that are looked for; the others were measured by themselves.
 fn guess() -> Figures {
@@ -82,10 +112,12 @@ const HELD: f64 = 0.02;
 fn main() {
     let mut words = env::args().skip(1);
     let work = fs::read_to_string(words.next().unwrap()).unwrap();
-    let Some(measured) = words.next() else {
+    let files: Vec<String> = words.map(|it| fs::read_to_string(it).unwrap()).collect();
+    if files.is_empty() {
         return predict(&counted(&work));
-    };
-    let steps = steps(&work, &fs::read_to_string(measured).unwrap());
+    }
+    let steps: Vec<Step> =
+        files.iter().enumerate().flat_map(|(host, it)| steps(&work, it, host)).collect();
     let mut models: Vec<&str> = steps.iter().map(|it| it.model.as_str()).collect();
     models.sort_unstable();
     models.dedup();
@@ -98,14 +130,14 @@ fn main() {
 
     let all: Vec<&Step> = steps.iter().collect();
     let found = fitted(&all);
-    let left_out: BTreeMap<&str, Figures> = models
-        .iter()
-        .map(|model| {
-            (*model, fitted(&steps.iter().filter(|it| it.model != *model).collect::<Vec<_>>()))
-        })
-        .collect();
+    let without = |model: &str| {
+        let others: Vec<&Step> = steps.iter().filter(|it| it.model != model).collect();
+        fitted(&others).everywhere()
+    };
+    let left_out: BTreeMap<&str, Figures> =
+        models.iter().map(|model| (*model, without(model))).collect();
     tell("with the constants in the code", &ratios(&all, |_| FITTED));
-    tell("with those that are found now", &ratios(&all, |_| found));
+    tell("with those that are found now", &ratios(&all, |_| found.everywhere()));
     let held_out = ratios(&all, |model| left_out[model]);
     tell("with those found without the model", &held_out);
     tell_range(&all);
@@ -119,6 +151,7 @@ fn main() {
             it.step.model, it.step.batch, it.step.plan, it.told, it.measured
         );
     }
+    println!("\nhosts, by file: {:.2?} times as long as that of the constants", found.hosts);
     println!(
         "\n{:20} {:>10} {:>10}   without a model: least, most",
         "constant", "in code", "found"
@@ -133,7 +166,7 @@ fn main() {
         println!(
             "{name:20} {:>10.3e} {:>10.3e}   {least:.3e} {most:.3e}",
             value(&FITTED),
-            value(&found)
+            value(&found.figures)
         );
     }
 }
@@ -170,11 +203,18 @@ impl Ratio<'_> {
     }
 }
 
+impl Step {
+    /// Whether this is what the other one is a change of.
+    fn is_plain_of(&self, of: &Self) -> bool {
+        self.plan == "plain"
+            && self.model == of.model
+            && self.batch == of.batch
+            && self.host == of.host
+    }
+}
+
 fn plain<'a>(steps: &[&'a Step], of: &Step) -> Option<&'a Step> {
-    steps
-        .iter()
-        .copied()
-        .find(|it| it.plan == "plain" && it.model == of.model && it.batch == of.batch)
+    steps.iter().copied().find(|it| it.is_plain_of(of))
 }
 
 /// Every step that has a plain one, told with the figures for its model.
@@ -231,17 +271,21 @@ fn tell_range(steps: &[&Step]) {
 }
 
 /// The constants that suit these steps best, found one after the other.
-fn fitted(steps: &[&Step]) -> Figures {
-    let mut best = guess();
+fn fitted(steps: &[&Step]) -> Found {
+    let hosts = steps.iter().map(|it| it.host + 1).max().unwrap_or(0);
+    let mut best = Found { figures: guess(), hosts: vec![1.0; hosts] };
     let mut least = misfit(&best, steps);
     for width in [1.4, 1.15, 1.05, 1.02, 1.01] {
         for _ in 0..12 {
             let before = least;
-            for (_, _, of) in CONSTANTS {
+            for which in 0..CONSTANTS.len() + hosts {
                 for by in [width, 1.0 / width] {
                     loop {
-                        let mut tried = best;
-                        *of(&mut tried) *= by;
+                        let mut tried = best.clone();
+                        match CONSTANTS.get(which) {
+                            Some((_, _, of)) => *of(&mut tried.figures) *= by,
+                            None => tried.hosts[which - CONSTANTS.len()] *= by,
+                        }
                         let it = misfit(&tried, steps);
                         if least <= it {
                             break;
@@ -255,36 +299,44 @@ fn fitted(steps: &[&Step]) -> Figures {
             }
         }
     }
-    best
+    in_the_middle(best)
+}
+
+/// The same, but of the hosts none is ahead of the others: somebody else's may be any.
+fn in_the_middle(mut found: Found) -> Found {
+    let logarithms: f64 = found.hosts.iter().map(|it| it.ln()).sum();
+    let middle = (logarithms / found.hosts.len().max(1) as f64).exp();
+    found.figures = found.figures.with_host(middle);
+    found.hosts.iter_mut().for_each(|it| *it /= middle);
+    found
 }
 
 /// Of seconds, of ratios to the plain step, and of the kernels' seconds by kind, each by its share.
-fn misfit(figures: &Figures, steps: &[&Step]) -> f64 {
+fn misfit(found: &Found, steps: &[&Step]) -> f64 {
     let card = cards::find("h200").unwrap();
     let off = |told: f64, measured: f64| {
         let it = (told / measured).ln();
         (it * it + SOFT * SOFT).sqrt()
     };
-    let told: Vec<f64> = steps.iter().map(|it| figures.seconds(&it.work, card)).collect();
+    let on: Vec<Figures> = (0..found.hosts.len()).map(|it| found.on_host(it)).collect();
+    let told: Vec<f64> = steps.iter().map(|it| on[it.host].seconds(&it.work, card)).collect();
     let mut sum = 0.0;
     for (step, told_now) in steps.iter().zip(&told) {
         sum += off(*told_now, step.seconds);
-        if let Some(at) = steps
-            .iter()
-            .position(|it| it.plan == "plain" && it.model == step.model && it.batch == step.batch)
-        {
+        if let Some(at) = steps.iter().position(|it| it.is_plain_of(step)) {
             sum += off(told_now / told[at], step.seconds / steps[at].seconds);
         }
         let all: f64 = step.kernels.values().sum();
         for (kind, measured) in &step.kernels {
             let of_kind = step.work.iter().filter(|it| kind_of(&it.op) == kind);
-            let told_kind: f64 = of_kind.map(|it| it.count * figures.on_gpu(it, card)).sum();
+            let on_gpu = |it: &Work| it.count * found.figures.on_gpu(it, card);
+            let told_kind: f64 = of_kind.map(on_gpu).sum();
             if 0.0 < told_kind {
                 sum += off(told_kind, *measured) * measured / all;
             }
         }
     }
-    let held = |(_, guess, of): &Constant| (*of(&mut figures.clone()) / guess).ln().powi(2);
+    let held = |(_, guess, of): &Constant| (*of(&mut found.figures.clone()) / guess).ln().powi(2);
     sum / steps.len() as f64
         + HELD * CONSTANTS.iter().map(held).sum::<f64>() / CONSTANTS.len() as f64
 }
@@ -295,7 +347,7 @@ fn kind_of(op: &str) -> &'static str {
         "attention" => "attention",
         "batch-norm" | "native-batch-norm" => "batch-norm",
         "pointwise" => "pointwise",
-        "look" | "link" | "recurrent" => "",
+        "look" | "link" | "recurrent" | "hook" | "listed" | "sharded" | "few-blocks" => "",
         _ => "products",
     }
 }
@@ -317,6 +369,7 @@ fn counted(work: &str) -> Vec<Step> {
             plan: it["plan"].as_str()?.to_owned(),
             work: it["work"].as_array()?.iter().map(read).collect(),
             seconds: 0.0,
+            host: 0,
             kernels: BTreeMap::new(),
         })
     };
@@ -324,7 +377,7 @@ fn counted(work: &str) -> Vec<Step> {
 }
 
 /// The steps that were both counted and measured.
-fn steps(work: &str, measured: &str) -> Vec<Step> {
+fn steps(work: &str, measured: &str, host: usize) -> Vec<Step> {
     let measured: Value = serde_json::from_str(measured).unwrap();
     let name = |it: &Value| {
         (
@@ -345,7 +398,7 @@ fn steps(work: &str, measured: &str) -> Vec<Step> {
     let measured = |step: Step| {
         let key = (step.model.clone(), step.batch, step.plan.clone());
         let (seconds, kernels) = (*seconds.get(&key)?, kernels.get(&key).cloned());
-        Some(Step { seconds, kernels: kernels.unwrap_or_default(), ..step })
+        Some(Step { seconds, host, kernels: kernels.unwrap_or_default(), ..step })
     };
     counted(work).into_iter().filter_map(measured).collect()
 }

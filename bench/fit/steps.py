@@ -16,6 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
+import fresh  # noqa: E402
 import unseen  # noqa: E402
 
 BATCH = {"gpt2": 8, "llama": 8, "bert": 16, "vit": 64, "resnet50": 96, "mlp": 8192, "unet": 32, "lstm": 256}
@@ -26,6 +27,8 @@ BATCH |= {"convnext": 48, "deeplab": 12, "tasnet": 8, "lstm-lm": 128, "vit384": 
 SMALL |= {"convnext": 2, "deeplab": 4, "tasnet": 2, "lstm-lm": 16, "vit384": 2, "gqa": 2, "efficientnet": 4, "ddpm": 2}
 BATCH |= {"mixer": 48, "whisper": 8}
 SMALL |= {"mixer": 2, "whisper": 2}
+BATCH |= {"conformer": 24, "vit-large": 8, "t5-gated": 8, "tagger": 64, "unet-bn": 8, "gmlp": 24, "dlrm": 8192, "gnn": 48, "regnet": 48}
+SMALL |= {"conformer": 4, "vit-large": 4, "t5-gated": 4, "tagger": 8, "unet-bn": 4, "gmlp": 4, "dlrm": 256, "gnn": 4, "regnet": 4}
 FIRST = ("gpt2", "llama", "bert", "vit", "resnet50", "mlp", "unet", "lstm")
 HALF = {"gpt2": 6, "llama": 6, "bert": 6, "vit": 6, "resnet50": 8, "unet": 3}
 LANGUAGE = ("gpt2", "llama", "bert", "t5")
@@ -66,18 +69,30 @@ UNSEEN_PLANS = (
     "autocast + micro-batches 4 + checkpoint", "autocast + channels-last", "optimizer-in-backward",
     "plain, profiled", "autocast, profiled",
 )  # fmt: skip
-CONVOLVING = ("convnext", "deeplab", "efficientnet", "ddpm")
+FRESH_PLANS = (
+    "plain", "autocast", "micro-batches 4", "checkpoint", "foreach", "autocast + checkpoint", "small plain", "small autocast",
+    "small foreach", "tf32", "plain", "autocast", "micro-batches 4", "autocast + checkpoint",
+)  # fmt: skip
+FRESH_MORE = (
+    "plain", "small plain", "micro-batches 2", "small checkpoint", "small micro-batches 4", "fused", "offload",
+    "autocast + micro-batches 4 + checkpoint", "optimizer-in-backward", "optimizer-offload", "checkpoint every-2", "channels-last",
+    "autocast + channels-last", "autocast, profiled", "micro-batches 4, profiled",
+)  # fmt: skip
+"""In two halves, each of them short enough for one run."""
+CONVOLVING = ("convnext", "deeplab", "efficientnet", "ddpm", "unet-bn", "regnet")
 ONLY = {"channels-last": CONVOLVING, "autocast + channels-last": CONVOLVING, "chunked-loss": ("lstm-lm", "gqa", "whisper")}
-ONLY |= {"tf32": ("lstm-lm", "vit384", "gqa", "mixer", "whisper", "convnext")}
+ONLY |= {"tf32": ("lstm-lm", "vit384", "gqa", "mixer", "whisper", "convnext", "conformer", "vit-large", "t5-gated", "gmlp", "dlrm", "gnn")}
 NOT = {("efficientnet", "fused")}
 
 
 def cases(models=FIRST):
     """(model, batch, name, remedies, whether kernels are looked at); what matters most comes first."""
-    models = unseen.NAMES if models == ("unseen",) else models
-    if set(models) <= set(unseen.NAMES):
-        yield from unseen_cases(models)
-        return
+    half = FRESH_MORE if models == ("fresh-more",) else FRESH_PLANS
+    models = {("unseen",): unseen.NAMES, ("fresh",): fresh.NAMES, ("fresh-more",): fresh.NAMES}.get(models, models)
+    for its, plans in ((unseen, UNSEEN_PLANS), (fresh, half)):
+        if set(models) <= set(its.NAMES):
+            yield from unseen_cases(models, plans)
+            return
     for name, plan in PLANS.items():
         for model in models:
             batch = BATCH[model]
@@ -93,11 +108,11 @@ def cases(models=FIRST):
                 yield model, SMALL[model], name, plan, False
 
 
-def unseen_cases(models):
+def unseen_cases(models, names):
     plans = dict(PLANS, **{it: [remedy(it)] for it in ("channels-last", "optimizer-offload")})
     plans["checkpoint every-2"] = [remedy("checkpoint", blocks=list(range(0, 200, 2)))]
     plans["autocast + channels-last"] = [remedy("autocast"), remedy("channels-last")]
-    for name in UNSEEN_PLANS:
+    for name in names:
         is_profiled, batches = name.endswith(", profiled"), SMALL if name.startswith("small ") else BATCH
         name = name.removeprefix("small ").removesuffix(", profiled")
         for model in models:

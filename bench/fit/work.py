@@ -1,6 +1,6 @@
 """What the steps of steps.py compute and move, counted on the phantom by the agent's meter; one JSON line for each.
 
-    plimsoll predict --gpu h200 --until-exit --quiet -- python bench/fit/work.py work.jsonl [MODEL,...|unseen|network]
+    plimsoll predict --gpu h200 --until-exit --quiet -- python bench/fit/work.py work.jsonl [MODEL,...|unseen|fresh|fresh-more|network [fresh]]
 
 Needs no GPU. `step_times.rs` reads it beside h200-steps.json, which has the seconds of the same steps on a real GPU.
 """
@@ -14,7 +14,6 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
 
 import steps  # noqa: E402
-import unseen  # noqa: E402
 
 
 class Kept:
@@ -52,11 +51,11 @@ def count(model, batch, plan):
     return kept.operations
 
 
-def over_devices():
+def over_devices(is_fresh):
     """The steps of network.py, as the first of two ranks has them."""
     import network
 
-    for model, batch in network.BATCH.items():
+    for model, batch in (network.FRESH if is_fresh else network.BATCH).items():
         yield model, batch, "plain", [], False
         yield model, batch // 2, "plain", [], False
         for name in ("zero1", "fsdp2"):
@@ -69,11 +68,13 @@ def main():
     from transformers import BertConfig, GPT2Config, LlamaConfig, T5Config, ViTConfig, WhisperConfig  # noqa: F401
 
     models = tuple(sys.argv[2].split(",")) if sys.argv[2:] else steps.FIRST
-    cases = over_devices() if models == ("network",) else steps.cases(models)
+    cases = over_devices("fresh" in sys.argv) if models[0] == "network" else steps.cases(models)
+    there = set()
     with open(sys.argv[1], "a") as out:
-        for model, batch, name, plan, is_profiled in cases:
-            if is_profiled and name in steps.UNSEEN_PLANS and model in unseen.NAMES:
-                continue  # It is there already.
+        for model, batch, name, plan, _ in cases:
+            if (model, batch, name) in there:
+                continue
+            there.add((model, batch, name))
             out.flush()
             pid = os.fork()
             if pid == 0:

@@ -97,3 +97,57 @@ print("done")
     assert "agent-failed" in p.notes
     assert [it["text"] for it in p.all("note") if "of another shape" in it["text"]]
     assert p.one("work")["ops"]
+
+
+BLOCKS = """
+import sys, torch, torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+kind, how = sys.argv[1:]
+net = {
+    "layers": lambda: nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)),
+    "depthwise": lambda: nn.Conv1d(32, 32, 5, padding=2, groups=32),
+    "norm": lambda: nn.GroupNorm(2, 64),
+}[kind]().cuda()
+shape = {"layers": (8, 64), "depthwise": (8, 32, 100), "norm": (8, 64, 50)}[kind]
+opt = torch.optim.SGD(net.parameters(), 0.1, foreach=how == "foreach")
+for _ in range(3):
+    opt.zero_grad()
+    x = torch.randn(*shape, device="cuda")
+    (checkpoint(net, x, use_reentrant=False) if how == "checkpoint" else net(x)).sum().backward()
+    opt.step()
+print("done")
+"""
+
+
+def counted(run, kind, how):
+    ran = run(BLOCKS, kind, how, stop="until-exit", env=METERED)
+    assert (ran.stdout, ran.process.notes) == ("done\n", []), ran.stderr
+    return ran.process.one("work")["ops"]
+
+
+def how_many(ops, op):
+    return sum(it["count"] for it in ops if it["op"] == op)
+
+
+def test_functions_around_kept_tensors_are_counted(run):
+    assert how_many(counted(run, "layers", "plain"), "hook") == 0
+    # Kept by the first layer, by the activation and by the last layer, and each is fetched once.
+    assert how_many(counted(run, "layers", "checkpoint"), "hook") >= 6
+
+
+def test_tensors_in_lists_are_counted(run):
+    assert how_many(counted(run, "layers", "plain"), "listed") == 0
+    assert how_many(counted(run, "layers", "foreach"), "listed") == 2 * 4, "four parameters, each with its gradient"
+
+
+def test_a_depthwise_convolution_computes_each_channel_by_itself(run):
+    ops = [it for it in counted(run, "depthwise", "plain") if it["op"] == "depthwise"]
+    # Forward, and backward to its weights.
+    assert sum(it["flops"] * it["count"] for it in ops) == 2 * 2 * 8 * 32 * 100 * 5
+
+
+def test_a_norm_of_few_groups_has_a_block_of_threads_for_each(run):
+    ops = [it for it in counted(run, "norm", "plain") if it["op"] == "few-blocks"]
+    assert how_many(ops, "few-blocks") == 2, "forward and backward"
+    forward = min(it["bytes"] for it in ops)
+    assert 2 * 32 * 50 * 4 <= forward < 3 * 32 * 50 * 4, "what one group reads and writes"

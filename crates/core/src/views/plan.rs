@@ -184,7 +184,11 @@ pub fn text(it: &Proposal) -> String {
     if it.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
-    let _ = writeln!(res, "\n{} runs, {:.1} s; step times are estimates", it.runs, it.seconds);
+    let _ = writeln!(
+        res,
+        "\n{} runs, {:.1} s; step times are estimates, mostly within their range (`plimsoll run --measure` measures)",
+        it.runs, it.seconds
+    );
     res
 }
 
@@ -209,7 +213,10 @@ fn advice(res: &mut String, all: &[Advice]) {
 /// The lines at the head of the plan's file.
 pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
     let time = row.time.map_or_else(String::new, |it| {
-        format!(", about {:.2} times the step time (estimated)", it.estimate)
+        format!(
+            ", about {:.2} times the step time (estimated; {:.2} to {:.2})",
+            it.estimate, it.low, it.high
+        )
     });
     let without = if it.fits_as_it_is {
         "The script fits as it is: nothing is changed, and its first step is compared.".to_owned()
