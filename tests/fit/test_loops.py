@@ -1,0 +1,115 @@
+"""Loops as people write them (`bench/fit/loops`), made small and run on real numbers: a plan changes nothing that it promises.
+
+Each runs for a few steps in double precision, with and without remedies; what the optimizers saw and made is compared.
+"""
+
+import pytest
+from harness import ROOT
+from test_remedies import remedy, worst
+
+RUN = """
+import random, sys
+import torch
+torch.set_default_dtype(getattr(torch, arguments["dtype"]))
+result, seen = [], [0]
+
+class Enough(BaseException):
+    pass
+
+def stepped(optimizer, *_):
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            result.append(p.detach().clone())
+            if arguments["gradients"] and p.grad is not None:
+                result.append(p.grad.detach().clone())
+    seen[0] += 1
+    if seen[0] == arguments["steps"]:
+        raise Enough
+
+from torch.optim import optimizer as hooks
+hooks.register_optimizer_step_post_hook(stepped)
+random.seed(0)
+torch.manual_seed(0)
+sys.argv = ["train.py"] + arguments["argv"]
+sys.stdout = sys.stderr  # What scripts print is not for who reads ours.
+try:
+    exec(compile(arguments["script"], "train.py", "exec"), {"__name__": "__main__"})
+except Enough:
+    pass
+"""
+
+SMALL = {
+    "captioner": (
+        ["--batch-size=5", "--image-size=32", "--vocab=50", "--dim=16", "--words=5", "--n-train=13", "--n-val=5", "--out=/nowhere"],
+        [],
+    ),
+    "trainer_class": ([], [("32000", "90"), ("1024", "16"), ("heads: int = 16", "heads: int = 2"), ("512", "8"), ("12", "3"), ("= 32\n", "= 5\n")]),
+    "gan_lightning": ([], [("64, 1024, 128, 128, 30", "16, 5, 4, 6, 3")]),
+    "hf_accumulating": (
+        [],
+        [
+            ("9, 384", "3, 100"),
+            ("BertConfig(", "BertConfig(vocab_size=60, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, "
+             "intermediate_size=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0, "),
+            ("batch_size=48", "batch_size=5"),
+            ("batch_size=64", "batch_size=5"),
+        ],
+    ),
+    "moco": ([], [("resnet50", "resnet18"), ("16384", "64"), ("224", "32"), ("=160", "=5"), ("4096", "40")]),
+    "distill": (
+        [],
+        [
+            ("vit_b_16(", "VisionTransformer(32, 16, 1, 2, 16, 32, "),
+            ("224, 16, 12, 6, 384, 1536", "32, 16, 3, 2, 16, 32"),
+            ("224", "32"),
+            ("=144", "=5"),
+            ("1440", "13"),
+        ],
+    ),
+    "multi_task": ([], [("resnet50()", "resnet18()"), ("2048", "512"), ("= 48", "= 5"), ("320", "64")]),
+    "compiled": ([], [("torch.compile(", "("), ("1025", "9"), ("1024", "8"), ("50257", "90"), ("d=768, n=12, h=12", "d=16, n=3, h=2"), ("=16)", "=5)")]),
+    "closure": ([], [("width=512, depth=10, freqs=12", "width=16, depth=3, freqs=2"), ("4096, 128", "7, 6")]),
+    "speech_lengths": ([], [("width=640, layers=5", "width=8, layers=2"), ("960, 1600", "13, 64"), ("=64", "=5")]),
+    "parallel_unet": ([], [("ch=128, emb=256", "ch=8, emb=8"), ("bs=72, image=64", "bs=5, image=8"), (".float()", ".double()")]),
+    "summaries": (
+        [],
+        [
+            ("d_model=768, d_ff=2048, d_kv=64, num_layers=8, num_heads=12, dropout_rate=0.1", "d_model=16, d_ff=32, d_kv=8, num_layers=2, num_heads=2, dropout_rate=0.0, vocab_size=90"),
+            ("32128", "90"),
+            ("size=32, source=512, target=128, n_train=24", "size=5, source=12, target=8, n_train=8"),
+        ],
+    ),
+    "time_first": ([], [("d=512, ff=2048, n=6", "d=16, ff=32, n=2"), ("batch=96, length=128, steps=20, vocab=16000", "batch=5, length=9, steps=20, vocab=90"), ("dropout=0.1", "dropout=0.0")]),
+    "graph": ([], [("170_000, 1_100_000", "50, 200"), ("h=256", "h=8"), ("0.5, self", "0.0, self")]),
+    "accelerated_vae": ([], [("ch=96", "ch=8"), ("batch_size=40, size=128", "batch_size=5, size=16")]),
+    "detection": ([], [("batch=12, size=512", "batch=2, size=64")]),
+}
+
+
+
+def toy(name, dtype="float64", steps=6, gradients=True):
+    argv, replaced = SMALL[name]
+    text = (ROOT / "bench/fit/loops" / (name + ".py")).read_text()
+    for old, new in replaced:
+        assert old in text, (name, old)
+        text = text.replace(old, new)
+    return {"script": text, "argv": argv, "dtype": dtype, "steps": steps, "gradients": gradients}
+
+
+PARTS = remedy("micro-batches", parts=2)
+
+
+@pytest.mark.parametrize("name", ["trainer_class", "closure", "compiled", "parallel_unet", "captioner"])
+def test_gradients_and_weights_are_the_same(trainer, name):
+    plain = trainer.run(RUN, arguments=toy(name))
+    for remedies in ([PARTS], ["checkpoint"], [remedy("micro-batches", parts=3), "checkpoint"]):
+        bound = 5e-2 if name == "captioner" and PARTS["id"] in str(remedies) else 1e-9  # Its pictures go through batch-norm.
+        assert worst(plain, trainer.run(RUN, *remedies, arguments=toy(name))) < bound, remedies
+
+
+def test_a_queue_of_keys_is_not_filled_twice(trainer):
+    """A momentum encoder writes into itself whenever it is called: refused in parts; its blocks may run again."""
+    answer = trainer.run(RUN, PARTS, arguments=toy("moco"))
+    assert "does not suit MoCo: each call of it writes into its `queue`" in answer
+    plain = trainer.run(RUN, arguments=toy("moco"))
+    assert worst(plain, trainer.run(RUN, "checkpoint", arguments=toy("moco"))) < 1e-9
