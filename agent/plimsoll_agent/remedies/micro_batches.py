@@ -91,6 +91,7 @@ def _recomputed(torch, module, call, args, kwargs, whole, bounds, way):
     for start, end in bounds:
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
+        part_kwargs = _with_one_label(torch, way, part_kwargs)
         outputs.append(
             torch.utils.checkpoint.checkpoint(
                 functools.partial(_called_inside, call),
@@ -121,6 +122,7 @@ def _accumulated(torch, module, call, args, kwargs, whole, bounds, way):
     for (start, end), weight in zip(bounds, weights):
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
+        part_kwargs = _with_one_label(torch, way, part_kwargs)
         output = call(*part_args, **part_kwargs)
         key, loss = split.loss_in(torch, output)
         loss = loss * weight
@@ -260,15 +262,28 @@ def way_of(torch, remedy, module, call, args, kwargs, whole):
 
 
 def _with_uneven_labels(torch, kwargs, start):
-    """Half of the first sample's labels do not count: only so an average over labels shows."""
+    """Half of the first sample's labels that count do not: only so an average over labels shows."""
     labels = kwargs.get("labels")
     if start or not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point():
         return kwargs
     if labels.size(1) < 4:
         return kwargs
+    counts = labels[0].ne(-100)
+    first_half = counts.cumsum(0) * 2 <= counts.sum()
     labels = labels.clone()
-    labels[0, : labels.size(1) // 2] = -100
+    labels[0] = torch.where(first_half, -100, labels[0])
     return dict(kwargs, labels=labels)
+
+
+def _with_one_label(torch, way, kwargs):
+    """Of a part without a label that counts the loss is 0/0. It weighs nothing, but it is no number: one label counts."""
+    if way.weights not in (_by_labels, _by_shifted_labels):
+        return kwargs
+    labels = kwargs["labels"]
+    last = torch.zeros_like(labels, dtype=torch.bool)
+    last[0, -1] = True
+    has_none = labels[:, 1 if way.weights is _by_shifted_labels else 0 :].eq(-100).all()
+    return dict(kwargs, labels=torch.where(last & has_none, 0, labels))
 
 
 def _by_shifted_labels(kwargs, whole, start, end):
