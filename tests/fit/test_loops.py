@@ -112,3 +112,27 @@ def test_a_queue_of_keys_is_not_filled_twice(trainer):
     assert "does not suit MoCo: each call of it writes into its `queue`" in answer
     plain = trainer.run(RUN, arguments=toy("moco"))
     assert worst(plain, trainer.run(RUN, "checkpoint", arguments=toy("moco"))) < 1e-9
+
+
+@pytest.mark.parametrize("masked", ["labels[: size // 2, target // 2 :] = -100", "labels[: size // 2] = -100"])
+def test_labels_that_do_not_count_are_weighed_wherever_they_are(trainer, masked):
+    """The first samples have half of their labels left, or none: a part of its own has then a loss of 0/0."""
+    arguments = toy("summaries", steps=2)
+    arguments["script"] = arguments["script"].replace("labels[: size // 2, target // 2 :] = -100", masked)
+    plain = trainer.run(RUN, arguments=arguments)
+    assert worst(plain, trainer.run(RUN, remedy("micro-batches", parts=5), arguments=arguments)) < 1e-9
+
+
+def test_no_part_is_one_sample_where_batch_norm_needs_two(trainer):
+    """The last batch has three samples: in two parts one would have a single one."""
+    arguments = toy("moco")
+    arguments["script"] = (
+        "import torch, torchvision\\n"
+        "model = torchvision.models.resnet18(num_classes=3)\\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\\n"
+        "for x in torch.randn(8, 3, 32, 32).split(5):\\n"
+        "    optimizer.zero_grad()\\n"
+        "    model(x).square().mean().backward()\\n"
+        "    optimizer.step()\\n"
+    )
+    assert not isinstance(trainer.run(RUN, PARTS, arguments=arguments), str)
