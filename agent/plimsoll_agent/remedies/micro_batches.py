@@ -262,16 +262,15 @@ def way_of(torch, remedy, module, call, args, kwargs, whole):
 
 
 def _with_uneven_labels(torch, kwargs, start):
-    """Half of the first sample's labels that count do not: only so an average over labels shows."""
+    """Half of the first sample's labels that count do not here: only so an average over labels shows."""
     labels = kwargs.get("labels")
-    if start or not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point():
+    if not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point() or labels.size(1) < 4:
         return kwargs
-    if labels.size(1) < 4:
-        return kwargs
-    counts = labels[0].ne(-100)
-    first_half = counts.cumsum(0) * 2 <= counts.sum()
-    labels = labels.clone()
-    labels[0] = torch.where(first_half, -100, labels[0])
+    # A sample of which none counts has no loss to try.
+    labels = torch.where(labels.ne(-100).any(1, keepdim=True), labels, 0)
+    if start == 0:
+        counts = labels[0].ne(-100)
+        labels[0] = torch.where(counts.cumsum(0) * 2 <= counts.sum(), -100, labels[0])
     return dict(kwargs, labels=labels)
 
 
