@@ -7,6 +7,7 @@ trained, or when no validation came within `MORE_STEPS`.
 """
 
 import functools
+import sys
 import time
 import weakref
 
@@ -76,8 +77,6 @@ class Epochs:
         return time.monotonic() - self._since >= MOST_SECONDS
 
     def _wrap_writers(self):
-        import sys
-
         places = [(self._torch, "save")]
         if "safetensors.torch" in sys.modules:
             places.append((sys.modules["safetensors.torch"], "serialize_file"))
