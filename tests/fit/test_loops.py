@@ -136,3 +136,53 @@ def test_no_part_is_one_sample_where_batch_norm_needs_two(trainer):
         "    optimizer.step()\\n"
     )
     assert not isinstance(trainer.run(RUN, PARTS, arguments=arguments), str)
+
+
+CHAIN = """
+import random
+import torch
+from torch import nn
+random.seed(0)
+torch.manual_seed(0)
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.register_buffer("seen", torch.zeros(1))
+    def forward(self, x):
+        if arguments["writes"]:
+            self.seen += x.mean()
+        for _ in range(4):
+            x = torch.tanh(self.a(x) if random.random() < 0.5 else self.b(x))
+        return x
+
+encoder, decoder = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4)).double(), Decoder().double()
+spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).double()
+model = decoder if arguments["alone"] else encoder
+optimizer = torch.optim.AdamW([*encoder.parameters(), *decoder.parameters(), *spectral.parameters()], lr=0.05)
+result = []
+for step in range(12):
+    x = torch.randn(7, 3, dtype=torch.double)
+    out = decoder(x.repeat(1, 2)[:, :4]) if arguments["alone"] else decoder(spectral(encoder(x)))
+    loss = (out - out.mean(0)).pow(2).sum() + out.mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    result.append(loss.detach())
+result += [p.detach() for p in [*encoder.parameters(), *decoder.parameters()]]
+"""
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_is_decided_by_chance_and_spectral_norms_are_as_in_one_call(trainer, alone):
+    """A model behind another, which draws Python's random numbers to decide which layer runs."""
+    arguments = {"alone": alone, "writes": False}
+    plain = trainer.run(CHAIN, arguments=arguments)
+    for remedies in ([remedy("micro-batches", parts=3)], [PARTS, "checkpoint"]):
+        assert worst(plain, trainer.run(CHAIN, *remedies, arguments=arguments)) < 1e-9, remedies
+
+
+def test_a_model_that_writes_into_itself_is_refused_in_parts(trainer):
+    answer = trainer.run(CHAIN, PARTS, arguments={"alone": True, "writes": True})
+    assert "each call of it writes into its `seen`" in answer

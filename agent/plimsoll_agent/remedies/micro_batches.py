@@ -92,15 +92,15 @@ def _recomputed(torch, module, call, args, kwargs, whole, bounds, way):
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
         part_kwargs = _with_one_label(torch, way, part_kwargs)
-        outputs.append(
-            torch.utils.checkpoint.checkpoint(
+        with split.spectral_kept(torch, module, start > 0):
+            output = torch.utils.checkpoint.checkpoint(
                 functools.partial(_called_inside, call),
                 *part_args,
                 use_reentrant=False,
                 context_fn=functools.partial(as_before, torch, module),
                 **part_kwargs
             )
-        )
+        outputs.append(output)
     sizes = [end - start for start, end in bounds]
     if not way.has_loss:
         return split.together(torch, outputs, sizes)
@@ -123,7 +123,8 @@ def _accumulated(torch, module, call, args, kwargs, whole, bounds, way):
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
         part_kwargs = _with_one_label(torch, way, part_kwargs)
-        output = call(*part_args, **part_kwargs)
+        with split.spectral_kept(torch, module, start > 0):
+            output = call(*part_args, **part_kwargs)
         key, loss = split.loss_in(torch, output)
         loss = loss * weight
         scale = _HALF_SCALE if _is_half(torch, loss) else 1.0

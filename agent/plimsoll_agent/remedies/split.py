@@ -176,18 +176,27 @@ def statistics_kept(torch, module):
         for it in modules
         if isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.track_running_stats
     ]
-    spectral = [it for it in modules if _is_spectral(torch, it)]
     for it, _, _ in norms:
         it.momentum = 0.0
         it._buffers["num_batches_tracked"] = None
+    try:
+        with spectral_kept(torch, module):
+            yield
+    finally:
+        for it, momentum, count in norms:
+            it.momentum = momentum
+            it._buffers["num_batches_tracked"] = count
+
+
+@contextlib.contextmanager
+def spectral_kept(torch, module, when=True):
+    """Spectral norms stay where they are: they go on once for a call, not once for each part of it."""
+    spectral = [it for it in module.modules() if it.training and _is_spectral(torch, it)] if when else []
     for it in spectral:
         it.training = False
     try:
         yield
     finally:
-        for it, momentum, count in norms:
-            it.momentum = momentum
-            it._buffers["num_batches_tracked"] = count
         for it in spectral:
             it.training = True
 
