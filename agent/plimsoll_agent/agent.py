@@ -22,6 +22,7 @@ import os
 import sys
 
 from plimsoll_agent import autotune, descent, ending, first_step, frames, guard, phantom, ranks, remedies, support
+from plimsoll_agent.epochs import Epochs
 from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
 from plimsoll_agent.memory import Memory
@@ -111,6 +112,8 @@ class Agent:
         which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
         self._sampling = Sampling(memory, phases, self._modules, recording, which)
         steps.after_step = self._after_step
+        if steps.goal == "validation":
+            steps.epochs = Epochs(torch, phases, self._stopping, recording.note)
         steps.before_stop = self._tensors.all
         self._last_named_step = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
@@ -141,6 +144,7 @@ class Agent:
             self._wrap_spawned,
             self._imagine_ranks,
             self._ghosts.install,
+            self._shorten_epochs,
         ):
             try:
                 part()
@@ -381,6 +385,10 @@ class Agent:
         if not self._is_real:
             ranks.install(self._torch, self._recording, self._phantom)
 
+    def _shorten_epochs(self):
+        if self._steps.epochs is not None:
+            self._steps.epochs.install()
+
     def _wrap_spawned(self):
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""
         spawn = sys.modules["torch.multiprocessing.spawn"]  # The attribute of that name is a function.
@@ -402,14 +410,15 @@ class Agent:
 
 
 def _goal(recording):
-    """What PLIMSOLL_STOP asks for: "steady", "until-exit" or a number of steps."""
+    """What PLIMSOLL_STOP asks for: "steady", "validation", "until-exit" or a number of steps."""
     text = os.environ.get("PLIMSOLL_STOP") or "steady"
     kind, _, number = text.partition(":")
     if kind == "steps" and number.isdigit() and int(number) > 0:
         return int(number)
-    if text not in ("steady", "until-exit"):
-        recording.note("stop", "PLIMSOLL_STOP=%s is not understood; the run stops once memory is steady" % text)
-    return "until-exit" if text == "until-exit" else "steady"
+    if text in ("steady", "validation", "until-exit"):
+        return text
+    recording.note("stop", "PLIMSOLL_STOP=%s is not understood; the run stops once memory is steady" % text)
+    return "steady"
 
 
 def _architectures(torch):

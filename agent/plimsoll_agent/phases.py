@@ -30,6 +30,7 @@ class Phases:
         self._thread = None
         self._written = 0
         self._trained = False
+        self.evaluations = 0
         self.step = 0
 
     @property
@@ -61,6 +62,8 @@ class Phases:
         self._thread = thread
         self._open.append(phase)
         self._marked.append(self.marking)
+        if phase == EVALUATION:
+            self.evaluations += 1
         if not self.marking:
             return True
         if phase == FORWARD and not self._trained:

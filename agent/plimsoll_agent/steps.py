@@ -37,7 +37,8 @@ class Steps:
         self._phases = phases
         self._recording = recording
         self._stopping = stopping
-        self._goal = goal
+        self.goal = goal
+        self.epochs = None
         self._optimizers = {}
         self._made_one = False
         self._covered = {}
@@ -232,10 +233,15 @@ class Steps:
         self._kept_aside.clear()
 
     def _stop_if_enough(self, counted, steady_counts):
-        if self._stopping.requested or self._goal == "until-exit":
+        if self._stopping.requested or self.goal == "until-exit":
             return
-        if isinstance(self._goal, int):
-            if counted.steps < self._goal:
+        epochs = self.epochs
+        if epochs is not None and epochs.step_ended():
+            if not epochs.are_enough():
+                return
+            self.why = "steady"
+        elif isinstance(self.goal, int):
+            if counted.steps < self.goal:
                 return
             self.why = "steps"
         elif counted.steady and steady_counts:
@@ -248,6 +254,8 @@ class Steps:
                 % (counted.steps, counted.seconds_since_third_step()),
             )
         else:
+            return
+        if epochs is not None and epochs.end_early():
             return
         if self.before_stop is not None:
             self.before_stop()

@@ -169,13 +169,49 @@ import torch
 from torch import nn
 model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(6))).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for _ in range(8):
+for _ in range(40):
     optimizer.zero_grad()
     model(torch.randn(1000, 1024, device="cuda")).mean().backward()
     optimizer.step()
 model.eval()
 print(model(torch.randn(60_000, 1024, device="cuda")).mean().item())
 """
+
+
+VALIDATES = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+model = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(6))).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+training = DataLoader(TensorDataset(torch.zeros(40_000, 1024)), batch_size=1000)
+validation = DataLoader(TensorDataset(torch.zeros(60_000, 1024)), batch_size=60_000)
+for epoch in range(3):
+    model.train()
+    for (x,) in training:
+        optimizer.zero_grad()
+        model(x.cuda()).mean().backward()
+        optimizer.step()
+    model.eval()
+    for (x,) in validation:
+        out = model(x.cuda())
+    torch.save(model.state_dict(), "model.pt")
+    del out
+"""
+
+
+def test_a_validation_after_the_epoch_is_seen_and_planned_for(plimsoll):
+    """An epoch of forty steps, of which a few are run; no checkpoint is written over."""
+    plimsoll.script(VALIDATES)
+    path = plimsoll.folder / "fit.json"
+    options = ["--gpu", "t4", "--budget", "1700MiB", "--forbid", "offload", "--json", path]
+    ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", timeout=900)
+    assert ran.code == 0, ran
+    answer = json.loads(path.read_text())
+    assert answer["outcome"] == "fits_with_plan" and answer["plans"][0]["remedies"] == ["no-grad-evaluation"]
+    assert answer["seen"]["evaluation"] and answer["seen"]["steps"] < 40
+    assert answer["as_it_is"]["needs_bytes"] > 1700 << 20 >= answer["plans"][0]["needs_bytes"]
+    assert not (plimsoll.folder / "model.pt").exists()
 
 
 def test_what_comes_late_is_seen_if_it_is_asked_for(plimsoll):

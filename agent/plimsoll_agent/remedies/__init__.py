@@ -119,9 +119,6 @@ def apply(torch, plan, recording):
 def _check_together(ids):
     over = ids & _OVER_DEVICES
     others = set() if over <= {"model-parallel"} else ids & _NOT_ON_SHARES
-    if "fsdp2" in over:
-        # Its devices gather weights in every call: they would have to have equally many parts.
-        others |= ids & {"micro-batches"}
     if len(over) > 1 or others or over and "parameter-offload" in ids:
         named = sorted(over | others | ids & {"parameter-offload"})
         raise CannotApply("plimsoll: these remedies cannot be in one plan: %s" % ", ".join(named))

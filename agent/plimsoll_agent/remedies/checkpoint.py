@@ -16,6 +16,7 @@ import weakref
 
 from plimsoll_agent.remedies.block_costs import BlockCosts
 from plimsoll_agent.remedies.blocks import blocks_of
+from plimsoll_agent.remedies.split import HostRandom, statistics_kept
 
 
 def apply(torch, parameters, places, note):
@@ -74,7 +75,7 @@ class Checkpointed:
                 functools.partial(original, self),
                 *args,
                 use_reentrant=False,
-                context_fn=lambda: (contextlib.nullcontext(), statistics_kept(torch, self)),
+                context_fn=functools.partial(as_before, torch, self),
                 **kwargs
             )
 
@@ -122,34 +123,28 @@ def _run_in_pieces(torch, chain, segments):
                 through,
                 value,
                 use_reentrant=False,
-                context_fn=lambda holder=holder: (contextlib.nullcontext(), statistics_kept(torch, holder)),
+                context_fn=functools.partial(as_before, torch, holder),
             )
         return value
 
     return run
 
 
-@contextlib.contextmanager
-def statistics_kept(torch, module):
-    """While a forward pass runs again, batch-norm must not count it again.
+def as_before(torch, module):
+    """For PyTorch's checkpoints: what is around the first run, and around the one in backward, which has to decide
+    as the first one did and must leave no trace."""
+    return contextlib.nullcontext(), _again(torch, module, HostRandom())
 
-    It is given a momentum of zero, and nothing to count with. Without running statistics it would save other
-    tensors for backward than it did the first time.
-    """
-    norms = [
-        (it, it.momentum, it._buffers.get("num_batches_tracked"))
-        for it in module.modules()
-        if isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.training and it.track_running_stats
-    ]
-    for it, _, _ in norms:
-        it.momentum = 0.0
-        it._buffers["num_batches_tracked"] = None
+
+@contextlib.contextmanager
+def _again(torch, module, choices):
+    now = HostRandom()
+    choices.again()
     try:
-        yield
+        with statistics_kept(torch, module):
+            yield
     finally:
-        for it, momentum, count in norms:
-            it.momentum = momentum
-            it._buffers["num_batches_tracked"] = count
+        now.again()
 
 
 def is_cache(value):

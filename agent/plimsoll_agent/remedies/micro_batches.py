@@ -12,17 +12,17 @@ of optimizer and scheduler for the whole batch, the last, smaller batch included
   several devices (`zero1`), whose gradients are put together in backward.
 
 The numbers are the same up to rounding, except for dropout, which draws other random numbers, and batch-norm, which
-sees the parts one by one.
+sees the parts one by one. What a model decides by Python's or NumPy's random numbers it decides once for all parts. A model
+that writes into itself whenever it is called (a queue of keys, an average of weights) is refused.
 
 Parameters: `parts`, how many.
 """
 
-import contextlib
 import functools
 import weakref
 
 from plimsoll_agent.remedies import CannotApply, split
-from plimsoll_agent.remedies.checkpoint import statistics_kept, without_cache
+from plimsoll_agent.remedies.checkpoint import as_before, without_cache
 
 KEPT_BYTES = 64 << 20
 """Outputs beside the loss are handed out if they are no larger."""
@@ -36,10 +36,12 @@ def apply(torch, parameters, places, note):
 
     def around(module, call, args, kwargs):
         whole = split.batch_size(torch, args, kwargs)
-        if not places.is_training(module) or whole is None or whole < 2 or parts < 2:
+        # Shares of a batch differ by a sample, and all have equally many parts: in each the processes gather weights.
+        least = whole if places.least_share is None else places.least_share
+        if not places.is_training(module, (args, kwargs)) or whole is None or least < 2 or parts < 2:
             return call(*args, **kwargs)
-        if any(t.requires_grad for t in split.tensors_in(torch, (args, kwargs))):
-            return call(*args, **kwargs)  # The second half of a chain of models: its inputs are not its own.
+        # The second half of a chain of models: what comes before it wants gradients, too, and gets them in backward.
+        is_second = any(t.requires_grad for t in split.tensors_in(torch, (args, kwargs)))
         if module.training and module not in were_trained:
             were_trained.add(module)
             _warn_of_batch_norm(torch, module, note)
@@ -49,9 +51,10 @@ def apply(torch, parameters, places, note):
             kind = split.kind_of(torch, args, kwargs, whole)
             if kind not in known:
                 try:
+                    _refuse_writers(torch, module, call, args, kwargs, whole)
                     known[kind] = way_of(torch, "micro-batches", module, call, args, kwargs, whole)
                 except Exception:
-                    if not may_be_evaluation:
+                    if not may_be_evaluation and not is_second:
                         raise
                     known[kind] = None  # Not a batch, a single sample for example: as the script has it.
                 else:
@@ -59,13 +62,20 @@ def apply(torch, parameters, places, note):
             way = known[kind]
             if way is None:
                 return call(*args, **kwargs)
-            size = -(-whole // parts)
-            bounds = [(start, min(start + size, whole)) for start in range(0, whole, size)]
-            is_at_once = way.has_loss and not may_be_evaluation and not places.on_shares
+            smallest = 2 if _has_batch_norm(torch, module) else 1  # Of one sample it may have nothing to average.
+            bounds = bounds_of(whole, max(1, min(parts, least // smallest)))
+            is_at_once = way.has_loss and not may_be_evaluation and not places.on_shares and not is_second
             run = _accumulated if is_at_once else _recomputed
             return run(torch, module, call, args, kwargs, whole, bounds, way)
 
     places.around_call(around)
+
+
+def bounds_of(whole, parts):
+    """Where parts begin and end: their sizes differ by one at most, and the first ones are the larger."""
+    size, more = divmod(whole, parts)
+    ends = [size * i + min(i, more) for i in range(parts + 1)]
+    return list(zip(ends, ends[1:]))
 
 
 class Way:
@@ -77,18 +87,20 @@ class Way:
 
 
 def _recomputed(torch, module, call, args, kwargs, whole, bounds, way):
-    outputs = []
+    outputs, choices = [], split.HostRandom()
     for start, end in bounds:
+        choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
-        outputs.append(
-            torch.utils.checkpoint.checkpoint(
+        part_kwargs = _with_one_label(torch, way, part_kwargs)
+        with split.spectral_kept(torch, module, start > 0):
+            output = torch.utils.checkpoint.checkpoint(
                 functools.partial(_called_inside, call),
                 *part_args,
                 use_reentrant=False,
-                context_fn=lambda: (contextlib.nullcontext(), statistics_kept(torch, module)),
+                context_fn=functools.partial(as_before, torch, module),
                 **part_kwargs
             )
-        )
+        outputs.append(output)
     sizes = [end - start for start, end in bounds]
     if not way.has_loss:
         return split.together(torch, outputs, sizes)
@@ -106,10 +118,13 @@ def _accumulated(torch, module, call, args, kwargs, whole, bounds, way):
     chosen = [p for p in module.parameters() if p.requires_grad]
     gradients = [None] * len(chosen)
     weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
-    kept, total, output = [], None, None
+    kept, total, output, choices = [], None, None, split.HostRandom()
     for (start, end), weight in zip(bounds, weights):
+        choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
-        output = call(*part_args, **part_kwargs)
+        part_kwargs = _with_one_label(torch, way, part_kwargs)
+        with split.spectral_kept(torch, module, start > 0):
+            output = call(*part_args, **part_kwargs)
         key, loss = split.loss_in(torch, output)
         loss = loss * weight
         scale = _HALF_SCALE if _is_half(torch, loss) else 1.0
@@ -198,10 +213,23 @@ def _with_gradients(torch, made={}):
     return WithGradients
 
 
+def _refuse_writers(torch, module, call, args, kwargs, whole):
+    part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, 0, 2)
+    name = split.written_by(torch, module, lambda: call(*part_args, **part_kwargs))
+    if name is not None:
+        raise CannotApply(
+            "plimsoll: the remedy micro-batches does not suit %s: each call of it writes into its `%s`, and parts would "
+            "do so more often than the whole batch" % (type(module).__name__, name)
+        )
+
+
 def way_of(torch, remedy, module, call, args, kwargs, whole):
     """Tries the model on two of its samples, apart and together."""
 
+    choices = split.HostRandom()
+
     def run(start, end):
+        choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
         part_kwargs = _with_uneven_labels(torch, part_kwargs, start)
         return call(*part_args, **part_kwargs), part_kwargs
@@ -235,15 +263,27 @@ def way_of(torch, remedy, module, call, args, kwargs, whole):
 
 
 def _with_uneven_labels(torch, kwargs, start):
-    """Half of the first sample's labels do not count: only so an average over labels shows."""
+    """Half of the first sample's labels that count do not here: only so an average over labels shows."""
     labels = kwargs.get("labels")
-    if start or not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point():
+    if not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point() or labels.size(1) < 4:
         return kwargs
-    if labels.size(1) < 4:
-        return kwargs
-    labels = labels.clone()
-    labels[0, : labels.size(1) // 2] = -100
+    # A sample of which none counts has no loss to try.
+    labels = torch.where(labels.ne(-100).any(1, keepdim=True), labels, 0)
+    if start == 0:
+        counts = labels[0].ne(-100)
+        labels[0] = torch.where(counts.cumsum(0) * 2 <= counts.sum(), -100, labels[0])
     return dict(kwargs, labels=labels)
+
+
+def _with_one_label(torch, way, kwargs):
+    """Of a part without a label that counts the loss is 0/0. It weighs nothing, but it is no number: one label counts."""
+    if way.weights not in (_by_labels, _by_shifted_labels):
+        return kwargs
+    labels = kwargs["labels"]
+    last = torch.zeros_like(labels, dtype=torch.bool)
+    last[0, -1] = True
+    has_none = labels[:, 1 if way.weights is _by_shifted_labels else 0 :].eq(-100).all()
+    return dict(kwargs, labels=torch.where(last & has_none, 0, labels))
 
 
 def _by_shifted_labels(kwargs, whole, start, end):
@@ -279,8 +319,12 @@ def is_exact(torch, module):
     return not dropout and not norm
 
 
+def _has_batch_norm(torch, module):
+    return any(isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.training for it in module.modules())
+
+
 def _warn_of_batch_norm(torch, module, note):
-    if any(isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.training for it in module.modules()):
+    if _has_batch_norm(torch, module):
         note(
             "micro-batches-batch-norm",
             "the model has batch-norm, which sees micro-batches one by one: its statistics, and with them the numbers, "

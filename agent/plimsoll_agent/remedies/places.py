@@ -17,6 +17,7 @@ class Places:
         self._torch = torch
         self.recording = recording
         self.on_shares = False  # Several processes; gradients become whole in backward only.
+        self.least_share = None  # Of a call's samples that several processes share, how many the last of them has.
         self._around_calls = []
         self._before_backward = []
         self._around_backwards = []

@@ -205,6 +205,8 @@ class Sites:
             if other != file or index is None or index >= at:
                 return None
             first = min(first, index)
+        while first < at and _is_call_of(body[at - 1], "zero_grad"):
+            at -= 1  # Many clear the gradients between loss and backward.
         if first >= at or any(_has_long_string(it) for it in body[first:at]):
             return None
         return [body[first].lineno, body[at - 1].end_lineno]
@@ -324,6 +326,10 @@ def _value(frame, text):
     for name in rest:
         value = getattr(value, name, None)
     return value
+
+
+def _is_call_of(statement, name):
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and _last(statement.value.func) == name
 
 
 def _has_long_string(node):

@@ -6,6 +6,8 @@ whose first dimension is not the batch, losses that compare samples with each ot
 """
 
 import contextlib
+import random
+import sys
 
 from plimsoll_agent.remedies import CannotApply
 
@@ -99,7 +101,7 @@ def together(torch, outputs, sizes):
 @contextlib.contextmanager
 def undisturbed(torch, module):
     """Nothing of what runs inside is seen afterwards: no gradient, no statistics, no random number used."""
-    training = [it for it in module.modules() if it.training]
+    training, choices = [it for it in module.modules() if it.training], HostRandom()
     devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=devices), _exact(torch):
@@ -108,6 +110,94 @@ def undisturbed(torch, module):
             yield
     finally:
         for it in training:
+            it.training = True
+        choices.again()
+
+
+class HostRandom:
+    """Where the random numbers of Python and NumPy are: what a model decides by them (whether a layer is skipped, a
+    teacher forced) it has to decide again when the same call is made again."""
+
+    def __init__(self):
+        self._python = random.getstate()
+        numpy = sys.modules.get("numpy.random")
+        self._numpy = numpy and numpy.get_state()
+
+    def again(self):
+        random.setstate(self._python)
+        if self._numpy:
+            sys.modules["numpy.random"].set_state(self._numpy)
+
+
+def written_by(torch, module, run):
+    """The name of the first of a module's own tensors that `run`, a call of it in the mode that it is in, writes into;
+    None if there is none. Batch-norm's statistics and the vectors of spectral norms are not meant. Buffers are put back."""
+    before = [(name, it, it._version, it.detach().clone()) for name, it in _buffers(torch, module)]
+    before += [(name, it, it._version, None) for name, it in module.named_parameters()]
+    devices, choices = sorted({it.device.index for _, it, _, _ in before if it.is_cuda}), HostRandom()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), statistics_kept(torch, module):
+            run()
+    finally:
+        choices.again()
+    found = [it for it in before if it[1]._version != it[2]]
+    with torch.no_grad():
+        for _, it, _, value in found:
+            if value is not None:
+                it.copy_(value)
+    return found[0][0] if found else None
+
+
+def _buffers(torch, module):
+    norm = torch.nn.modules.batchnorm._NormBase
+    for prefix, part in module.named_modules():
+        for name, it in () if isinstance(part, norm) or _is_spectral(torch, part) else part._buffers.items():
+            if it is not None and not it.is_inference():
+                yield (prefix + "." if prefix else "") + name, it
+
+
+def _is_spectral(torch, module):
+    """Whether a module goes on with the vectors of a spectral norm when it is called: a parametrization or, the older
+    way, a layer with a hook."""
+    is_hook = any(type(it).__name__ == "SpectralNorm" for it in module._forward_pre_hooks.values())
+    return is_hook or isinstance(module, torch.nn.utils.parametrizations._SpectralNorm)
+
+
+@contextlib.contextmanager
+def statistics_kept(torch, module):
+    """While a forward pass runs again, batch-norm must not count it again, and spectral norm must not go on.
+
+    Batch-norm is given a momentum of zero, and nothing to count with. Without running statistics it would save other
+    tensors for backward than it did the first time.
+    """
+    modules = [it for it in module.modules() if it.training]
+    norms = [
+        (it, it.momentum, it._buffers.get("num_batches_tracked"))
+        for it in modules
+        if isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.track_running_stats
+    ]
+    for it, _, _ in norms:
+        it.momentum = 0.0
+        it._buffers["num_batches_tracked"] = None
+    try:
+        with spectral_kept(torch, module):
+            yield
+    finally:
+        for it, momentum, count in norms:
+            it.momentum = momentum
+            it._buffers["num_batches_tracked"] = count
+
+
+@contextlib.contextmanager
+def spectral_kept(torch, module, when=True):
+    """Spectral norms stay where they are: they go on once for a call, not once for each part of it."""
+    spectral = [it for it in module.modules() if it.training and _is_spectral(torch, it)] if when else []
+    for it in spectral:
+        it.training = False
+    try:
+        yield
+    finally:
+        for it in spectral:
             it.training = True
 
 

@@ -198,8 +198,12 @@ class Spread:
                 self._compare(args, kwargs)
             start, end = bounds(whole, self.world, self.rank)
             part_args, part_kwargs = self._part((args, dict(kwargs)), whole)
-            with self._own_random_numbers():
-                output = call(*part_args, **part_kwargs)
+            self._places.least_share = whole // self.world
+            try:
+                with self._own_random_numbers():
+                    output = call(*part_args, **part_kwargs)
+            finally:
+                self._places.least_share = None
             if not way.has_loss:
                 return split.rebuilt(torch, output, lambda it: self._gathered(it, whole))
             return self._with_whole_loss(output, way.weights(kwargs, whole, start, end), whole, may_be_evaluation)

@@ -55,6 +55,8 @@ const LAST_CALL: Duration = Duration::from_secs(2);
 pub(crate) enum Stop {
     /// Once memory is steady.
     Steady,
+    /// Some steps later: from steady memory on epochs end early, so that a validation is seen.
+    Validation,
     /// After so many optimizer steps.
     Steps(u32),
     /// Not at all: the script runs to its end.
@@ -66,6 +68,7 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Stop::Steady => f.write_str("steady"),
+            Stop::Validation => f.write_str("validation"),
             Stop::Steps(n) => write!(f, "steps:{n}"),
             Stop::UntilExit => f.write_str("until-exit"),
         }

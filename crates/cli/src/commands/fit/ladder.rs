@@ -38,12 +38,16 @@ pub(super) fn rungs(
         &["autocast", "offload"],
     ];
     // Who has several devices wants them used.
-    let several: [&[&'static str]; 8] = [
+    let several: [&[&'static str]; 12] = [
         &["zero1"],
         &["fsdp2"],
+        &["zero1", "micro-batches"],
         &["fsdp2", "autocast"],
+        &["fsdp2", "micro-batches"],
         &["fsdp2", "checkpoint"],
+        &["zero1", "micro-batches", "checkpoint"],
         &["fsdp2", "autocast", "checkpoint"],
+        &["fsdp2", "autocast", "micro-batches", "checkpoint"],
         &["fsdp2", "autocast", "offload"],
         &["model-parallel"],
         &["model-parallel", "checkpoint"],
@@ -113,6 +117,10 @@ mod tests {
         assert_eq!(
             shown("h200", 4, &allow),
             ["", "zero1", "fsdp2", "fsdp2+checkpoint", "checkpoint"]
+        );
+        assert_eq!(
+            shown("h200", 2, &["zero1", "fsdp2", "micro-batches"]),
+            ["", "zero1", "fsdp2", "zero1+micro-batches", "fsdp2+micro-batches", "micro-batches"]
         );
         assert_eq!(shown("h200", 1, &allow), ["", "checkpoint"]);
     }

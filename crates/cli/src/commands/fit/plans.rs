@@ -69,6 +69,7 @@ pub(super) fn run(
         sites: Sites::default(),
         suited: Vec::new(),
         plain_needs: Bytes::ZERO,
+        stop: Stop::Steady,
         interrupted: false,
     };
     let (mut plain, failure) = search.plain()?;
@@ -81,20 +82,17 @@ pub(super) fn run(
         let proven = search.proves(&card, &mut plain)?;
         plain.fits = proven.is_some();
         seen = proven.unwrap_or(seen);
+        if !plain.fits && matches!(search.stop, Stop::Validation) {
+            // What it takes with its validation; on the card itself it ran out before.
+            plain = search.run(&Plan::default())?.unwrap_or(plain);
+            search.plain_needs = plain.needs;
+        }
     }
     let mut found = Vec::new();
     if !plain.fits {
-        found = search.plans()?;
-        search.estimate_time(&card, &mut found)?;
-        found.sort_by_key(Candidate::rank);
-        // The proof, on the card itself: it is the last run, and the limit is the very one.
-        while let (false, Some(best)) = (search.interrupted, found.first_mut()) {
-            if let Some(it) = search.proves(&card, best)? {
-                seen = it;
-                break;
-            }
-            found.remove(0);
-        }
+        let proven;
+        (found, proven) = search.proven_plans(&card)?;
+        seen = proven.unwrap_or(seen);
     }
     let is_wanted = args.advice || !plain.fits && found.is_empty();
     let advice = if is_wanted { search.advice()? } else { Vec::new() };
@@ -170,13 +168,15 @@ pub(super) struct Search<'a> {
     /// The blocks of the model, once it was seen to have any.
     n_blocks: Option<u64>,
     n_samples: Option<u64>,
-    tried: Vec<Candidate>,
+    pub(super) tried: Vec<Candidate>,
     /// Where in the script a person would change something.
     pub(super) sites: Sites,
     /// What the agent says of the remedies that are not for every program: its line of places.
     pub(super) suited: Vec<String>,
     /// What the script needs as it is.
     pub(super) plain_needs: Bytes,
+    /// When a run has shown enough: later once a validation was seen to take more than training.
+    pub(super) stop: Stop,
     pub(super) interrupted: bool,
 }
 
@@ -196,6 +196,27 @@ impl Search<'_> {
         let plain = self.candidate(Plan::default(), trial.prediction);
         self.plain_needs = plain.needs;
         Ok((plain, failure))
+    }
+
+    /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody
+    /// asked us to stop.
+    fn proven_plans(&mut self, card: &Card) -> anyhow::Result<(Vec<Candidate>, Option<Seen>)> {
+        loop {
+            let sees_validation = matches!(self.stop, Stop::Validation);
+            let mut found = self.plans()?;
+            self.estimate_time(card, &mut found)?;
+            found.sort_by_key(Candidate::rank);
+            while let (false, Some(best)) = (self.interrupted, found.first_mut()) {
+                if let Some(seen) = self.proves(card, best)? {
+                    return Ok((found, Some(seen)));
+                }
+                found.remove(0);
+            }
+            if sees_validation || self.interrupted || !matches!(self.stop, Stop::Validation) {
+                return Ok((found, None));
+            }
+            self.say("a validation takes more than training does; once more, with one in each run");
+        }
     }
 
     /// Plans that fit, from the mildest on; each as small as it can be.
@@ -326,7 +347,11 @@ impl Search<'_> {
         let is_named = args.allow.iter().any(|it| it == id);
         let is_allowed = match kind.offer {
             Offer::Usual => args.allow.is_empty() || is_named,
-            Offer::Asked => is_named,
+            // Where a validation takes more than training does, it is the first thing to think of.
+            Offer::Asked => {
+                let is_for_it = id == "no-grad-evaluation" && matches!(self.stop, Stop::Validation);
+                is_named || args.allow.is_empty() && is_for_it
+            }
             Offer::ByHand => false,
         };
         let keeps = kind.numbers < Numbers::Precision;
@@ -339,7 +364,7 @@ impl Search<'_> {
             return Ok(Some(it.clone()));
         }
         let began = Instant::now();
-        let trial = self.trial(plan, Stop::Steady, &[])?;
+        let trial = self.trial(plan, self.stop, &[])?;
         if let Some(n) = trial.noted("blocks").and_then(|it| it["names"].as_array()) {
             self.n_blocks = u64::try_from(n.len()).ok().filter(|it| 1 < *it);
         }

@@ -33,7 +33,7 @@ impl Search<'_> {
         for rank in (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(|it| it % gpus) {
             let mut settings = trials::limit_reserved(Some(limit));
             settings.push(("PLIMSOLL_RANK", rank.to_string().into()));
-            let trial = self.trial(&it.plan, Stop::Steady, &settings)?;
+            let trial = self.trial(&it.plan, self.stop, &settings)?;
             if self.interrupted {
                 return Ok(it.fits);
             }
@@ -53,8 +53,14 @@ impl Search<'_> {
     ) -> anyhow::Result<Option<Seen>> {
         let mut settings = self.settings(&it.plan);
         settings.extend(trials::limit_reserved(self.args.limit_reserved));
-        let stop = if self.args.until_exit { Stop::UntilExit } else { Stop::Steady };
-        let trial = self.trials.run_on(card, self.words, &settings, stop, "")?;
+        let mut stop = if self.args.until_exit { Stop::UntilExit } else { Stop::Validation };
+        let mut trial = self.trials.run_on(card, self.words, &settings, stop, "")?;
+        let is_strange = trial.failure.is_some() && trial.n_ooms == 0;
+        if matches!(stop, Stop::Validation) && is_strange && trial.interrupted.is_none() {
+            // Not every loop bears an epoch that ends early.
+            stop = Stop::Steady;
+            trial = self.trials.run_on(card, self.words, &settings, stop, "")?;
+        }
         self.interrupted |= trial.interrupted.is_some();
         let seen = Seen { until_exit: self.args.until_exit, ..seen(&trial) };
         let ends = OtherEnd::of(&trial.recordings);
@@ -62,6 +68,11 @@ impl Search<'_> {
             return Ok(it.fits.then_some(seen));
         }
         if !self.takes_in(it, trial) {
+            if seen.evaluation && matches!(stop, Stop::Validation) {
+                // What was tried without one says nothing.
+                self.stop = stop;
+                self.tried.clear();
+            }
             return Ok(None);
         }
         for end in ends {

@@ -1,0 +1,188 @@
+"""Loops as people write them (`bench/fit/loops`), made small and run on real numbers: a plan changes nothing that it promises.
+
+Each runs for a few steps in double precision, with and without remedies; what the optimizers saw and made is compared.
+"""
+
+import pytest
+from harness import ROOT
+from test_remedies import remedy, worst
+
+RUN = """
+import random, sys
+import torch
+torch.set_default_dtype(getattr(torch, arguments["dtype"]))
+result, seen = [], [0]
+
+class Enough(BaseException):
+    pass
+
+def stepped(optimizer, *_):
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            result.append(p.detach().clone())
+            if arguments["gradients"] and p.grad is not None:
+                result.append(p.grad.detach().clone())
+    seen[0] += 1
+    if seen[0] == arguments["steps"]:
+        raise Enough
+
+from torch.optim import optimizer as hooks
+hooks.register_optimizer_step_post_hook(stepped)
+random.seed(0)
+torch.manual_seed(0)
+sys.argv = ["train.py"] + arguments["argv"]
+sys.stdout = sys.stderr  # What scripts print is not for who reads ours.
+try:
+    exec(compile(arguments["script"], "train.py", "exec"), {"__name__": "__main__"})
+except Enough:
+    pass
+"""
+
+SMALL = {
+    "captioner": (
+        ["--batch-size=5", "--image-size=32", "--vocab=50", "--dim=16", "--words=5", "--n-train=28", "--n-val=5", "--out=/nowhere"],
+        [("weights=None", "weights=None, norm_layer=lambda width: nn.GroupNorm(1, width)")],
+    ),
+    "trainer_class": ([], [("32000", "90"), ("1024", "16"), ("heads: int = 16", "heads: int = 2"), ("512", "8"), ("12", "3"), ("= 32\n", "= 5\n")]),
+    "gan_lightning": ([], [("64, 1024, 128, 128, 30", "16, 5, 4, 6, 3")]),
+    "hf_accumulating": (
+        [],
+        [
+            ("9, 384", "3, 100"),
+            ("BertConfig(", "BertConfig(vocab_size=60, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, "
+             "intermediate_size=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0, "),
+            ("batch_size=48", "batch_size=5"),
+            ("batch_size=64", "batch_size=5"),
+        ],
+    ),
+    "moco": ([], [("resnet50", "resnet18"), ("16384", "64"), ("224", "32"), ("=160", "=5"), ("4096", "40")]),
+    "distill": (
+        [],
+        [
+            ("vit_b_16(", "VisionTransformer(32, 16, 1, 2, 16, 32, "),
+            ("224, 16, 12, 6, 384, 1536", "32, 16, 3, 2, 16, 32"),
+            ("224", "32"),
+            ("=144", "=5"),
+            ("1440", "13"),
+        ],
+    ),
+    "multi_task": ([], [("resnet50()", "resnet18(norm_layer=lambda width: nn.GroupNorm(1, width))"), ("2048", "512"), ("= 48", "= 5"), ("320", "64")]),
+    "compiled": ([], [("torch.compile(", "("), ("1025", "9"), ("1024", "8"), ("50257", "90"), ("d=768, n=12, h=12", "d=16, n=3, h=2"), ("=16)", "=5)")]),
+    "closure": ([], [("width=512, depth=10, freqs=12", "width=16, depth=3, freqs=2"), ("4096, 128", "7, 6")]),
+    "speech_lengths": ([], [("width=640, layers=5", "width=8, layers=2"), ("960, 1600", "13, 64"), ("=64", "=5")]),
+    "parallel_unet": ([], [("ch=128, emb=256", "ch=8, emb=8"), ("bs=72, image=64", "bs=5, image=8"), (".float()", ".double()")]),
+    "summaries": (
+        [],
+        [
+            ("d_model=768, d_ff=2048, d_kv=64, num_layers=8, num_heads=12, dropout_rate=0.1", "d_model=16, d_ff=32, d_kv=8, num_layers=2, num_heads=2, dropout_rate=0.0, vocab_size=90"),
+            ("32128", "90"),
+            ("size=32, source=512, target=128, n_train=24", "size=5, source=12, target=8, n_train=8"),
+        ],
+    ),
+    "time_first": ([], [("d=512, ff=2048, n=6", "d=16, ff=32, n=2"), ("batch=96, length=128, steps=20, vocab=16000", "batch=5, length=9, steps=20, vocab=90"), ("dropout=0.1", "dropout=0.0")]),
+    "graph": ([], [("170_000, 1_100_000", "50, 200"), ("h=256", "h=8"), ("0.5, self", "0.0, self")]),
+    "accelerated_vae": ([], [("ch=96", "ch=8"), ("batch_size=40, size=128", "batch_size=5, size=16")]),
+    "detection": ([], [("batch=12, size=512", "batch=2, size=64")]),
+}
+
+
+
+def toy(name, dtype="float64", steps=6, gradients=True):
+    argv, replaced = SMALL[name]
+    text = (ROOT / "bench/fit/loops" / (name + ".py")).read_text()
+    for old, new in replaced:
+        assert old in text, (name, old)
+        text = text.replace(old, new)
+    return {"script": text, "argv": argv, "dtype": dtype, "steps": steps, "gradients": gradients}
+
+
+PARTS = remedy("micro-batches", parts=2)
+
+
+@pytest.mark.parametrize("name", ["trainer_class", "closure", "compiled", "parallel_unet", "captioner"])
+def test_gradients_and_weights_are_the_same(trainer, name):
+    plain = trainer.run(RUN, arguments=toy(name))
+    for remedies in ([PARTS], ["checkpoint"], [remedy("micro-batches", parts=3), "checkpoint"]):
+        assert worst(plain, trainer.run(RUN, *remedies, arguments=toy(name))) < 1e-9, remedies
+
+
+def test_a_queue_of_keys_is_not_filled_twice(trainer):
+    """A momentum encoder writes into itself whenever it is called: refused in parts; its blocks may run again."""
+    answer = trainer.run(RUN, PARTS, arguments=toy("moco"))
+    assert "does not suit MoCo: each call of it writes into its `queue`" in answer
+    plain = trainer.run(RUN, arguments=toy("moco"))
+    assert worst(plain, trainer.run(RUN, "checkpoint", arguments=toy("moco"))) < 1e-9
+
+
+@pytest.mark.parametrize("masked", ["labels[: size // 2, target // 2 :] = -100", "labels[: size // 2] = -100"])
+def test_labels_that_do_not_count_are_weighed_wherever_they_are(trainer, masked):
+    """The first samples have half of their labels left, or none: a part of its own has then a loss of 0/0."""
+    arguments = toy("summaries", steps=2)
+    arguments["script"] = arguments["script"].replace("labels[: size // 2, target // 2 :] = -100", masked)
+    plain = trainer.run(RUN, arguments=arguments)
+    assert worst(plain, trainer.run(RUN, remedy("micro-batches", parts=5), arguments=arguments)) < 1e-9
+
+
+def test_no_part_is_one_sample_where_batch_norm_needs_two(trainer):
+    """The last batch has three samples: in two parts one would have a single one."""
+    arguments = toy("moco")
+    arguments["script"] = (
+        "import torch, torchvision\\n"
+        "model = torchvision.models.resnet18(num_classes=3)\\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\\n"
+        "for x in torch.randn(8, 3, 32, 32).split(5):\\n"
+        "    optimizer.zero_grad()\\n"
+        "    model(x).square().mean().backward()\\n"
+        "    optimizer.step()\\n"
+    )
+    assert not isinstance(trainer.run(RUN, PARTS, arguments=arguments), str)
+
+
+CHAIN = """
+import random
+import torch
+from torch import nn
+random.seed(0)
+torch.manual_seed(0)
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.register_buffer("seen", torch.zeros(1))
+    def forward(self, x):
+        if arguments["writes"]:
+            self.seen += x.mean()
+        for _ in range(4):
+            x = torch.tanh(self.a(x) if random.random() < 0.5 else self.b(x))
+        return x
+
+encoder, decoder = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4)).double(), Decoder().double()
+spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).double()
+model = decoder if arguments["alone"] else encoder
+optimizer = torch.optim.AdamW([*encoder.parameters(), *decoder.parameters(), *spectral.parameters()], lr=0.05)
+result = []
+for step in range(12):
+    x = torch.randn(7, 3, dtype=torch.double)
+    out = decoder(x.repeat(1, 2)[:, :4]) if arguments["alone"] else decoder(spectral(encoder(x)))
+    loss = (out - out.mean(0)).pow(2).sum() + out.mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    result.append(loss.detach())
+result += [p.detach() for p in [*encoder.parameters(), *decoder.parameters()]]
+"""
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_is_decided_by_chance_and_spectral_norms_are_as_in_one_call(trainer, alone):
+    """A model behind another, which draws Python's random numbers to decide which layer runs."""
+    arguments = {"alone": alone, "writes": False}
+    plain = trainer.run(CHAIN, arguments=arguments)
+    for remedies in ([remedy("micro-batches", parts=3)], [PARTS, "checkpoint"]):
+        assert worst(plain, trainer.run(CHAIN, *remedies, arguments=arguments)) < 1e-9, remedies
+
+
+def test_a_model_that_writes_into_itself_is_refused_in_parts(trainer):
+    answer = trainer.run(CHAIN, PARTS, arguments={"alone": True, "writes": True})
+    assert "each call of it writes into its `seen`" in answer
