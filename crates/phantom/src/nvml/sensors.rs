@@ -1,5 +1,6 @@
-//! What the sensors of a device that does nothing say: nothing runs on a phantom, so it is cool and takes little power, always. What
-//! depends on the board and nobody measured (fans, power limits, serial numbers) is not supported, as on many real boards.
+//! What the sensors of a device that does nothing say: nothing runs on a phantom, so it is cool and takes
+//! little power, always. What depends on the board and nobody measured (fans, power limits, links) is not
+//! supported, as on many real boards.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong};
 use std::sync::OnceLock;

@@ -1,6 +1,7 @@
-//! cuSPARSELt: products of matrices of which two of four elements are zero. They do nothing. Descriptors are the caller's own
-//! memory, and nothing is read of them again. `PyTorch` computes how long a compressed matrix is; what else the library takes for a
-//! moment (a buffer to compress in, a work area) nobody measured, and the report says so.
+//! cuSPARSELt: products of matrices of which two of four elements are zero. They do nothing. Descriptors are
+//! the caller's own memory, and nothing is read of them again. `PyTorch` computes how long a compressed
+//! matrix is; what else the library takes for a moment (a buffer to compress in, a work area) nobody
+//! measured, and the report says so.
 
 use std::ffi::{c_int, c_uint, c_void};
 
