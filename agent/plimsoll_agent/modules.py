@@ -103,7 +103,8 @@ class Modules:
 
     @guarded
     def _registered(self, parent, name, child):
-        self._owners.registered(parent, name, child)
+        if not self._torch.compiler.is_compiling():  # Dynamo traces through here, where a program compiles that builds modules.
+            self._owners.registered(parent, name, child)
 
     def _stop(self):
         self._stopping.here(self._phases.thread)

@@ -37,6 +37,11 @@ class Steadiness:
         if self.steps == FEWEST_STEPS:
             self._third_step_at = time.monotonic()
 
+    def has_moved(self, place):
+        """Whether anything was allocated since the last step."""
+        before = self._previous.allocs if self._previous is not None else [0] * len(place.allocs)
+        return place.allocs != before
+
     def gave_up(self):
         """Whether the run went on for so long without becoming steady that it should end."""
         if self._third_step_at is None:

@@ -191,7 +191,7 @@ class Steps:
         if self._by_optimizer.steps:
             return
         counted = self._by_backward
-        self._keep_aside(counted)
+        self._keep_aside(counted, self._memory.place())
         if not self._optimizers:
             self._stop_without_optimizer(counted, ENOUGH_BACKWARDS)
         elif counted.steps >= PATIENCE_WITHOUT_STEP and counted.seconds_since_third_step() >= MOST_SECONDS:
@@ -203,8 +203,10 @@ class Steps:
         if self._by_optimizer.steps or self._by_backward.steps or self._optimizers:
             return
         counted = self._by_forward
-        self._keep_aside(counted)
-        self._stop_without_optimizer(counted, ENOUGH_FORWARDS)
+        place = self._memory.place()
+        if counted.has_moved(place):  # Else it prepared a picture on the host, as torchvision's transforms do.
+            self._keep_aside(counted, place)
+            self._stop_without_optimizer(counted, ENOUGH_FORWARDS)
 
     def _stop_without_optimizer(self, counted, enough):
         # Steps that are not an optimizer's end the run late: one may still come.
@@ -213,8 +215,7 @@ class Steps:
         elif counted.seconds_since_third_step() >= MOST_SECONDS:
             self._stop_if_enough(counted, False)
 
-    def _keep_aside(self, counted):
-        place = self._memory.place()
+    def _keep_aside(self, counted, place):
         counted.step_ended(place)
         kept = self._kept_aside[id(counted)]
         if len(kept) < 10_000:

@@ -131,7 +131,11 @@ class Tensors:
 
 
 def _shown(name, tensor):
-    return "%s %s %s" % (name, "x".join(map(str, tensor.shape)) or "scalar", str(tensor.dtype).rpartition(".")[2])
+    try:
+        shape = "x".join(map(str, tensor.shape)) or "scalar"
+    except RuntimeError:
+        shape = "nested"  # Of tensors that differ in size.
+    return "%s %s %s" % (name, shape, str(tensor.dtype).rpartition(".")[2])
 
 
 class _Entries:

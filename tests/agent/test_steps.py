@@ -216,6 +216,24 @@ with torch.no_grad():
     assert set(r.process.phases) == {"evaluation"}
 
 
+def test_what_prepares_pictures_on_the_host_is_no_step(run):
+    r = run(
+        MODEL
+        + """
+class Normalize(nn.Module):
+    def forward(self, x):
+        return (x - 0.5) / 0.5
+prepare = Normalize()
+labels = [prepare(torch.rand(3)).sum() > 0 for _ in range(500)]   # Of a whole dataset, before anything else.
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(100):
+    x, y = batch()
+    opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+"""
+    )
+    assert (r.process.end["why"], r.process.end["steps"], r.process.notes) == ("steady", 3, [])
+
+
 def test_training_in_evaluation_mode_is_training(run):
     r = run(
         MODEL

@@ -105,6 +105,43 @@ def test_nvml(phantom):
     assert utilization in range(101) and n_processes in (0, 1)
 
 
+def test_monitors_read_the_sensors_of_a_device_that_does_nothing(phantom):
+    ran = phantom(
+        """
+        import json, pynvml, torch
+        torch.empty(8, device="cuda")
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        try:
+            fan = pynvml.nvmlDeviceGetFanSpeed(handle)
+        except pynvml.NVMLError_NotSupported:
+            fan = "not supported"
+        bus = pynvml.nvmlDeviceGetPciInfo(handle).busId
+        again = pynvml.nvmlDeviceGetHandleByPciBusId(bus if isinstance(bus, bytes) else bus.encode())
+        print(json.dumps([torch.cuda.temperature(), torch.cuda.power_draw(), torch.cuda.clock_rate(), fan,
+            pynvml.nvmlDeviceGetMigMode(handle), pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) >= 0,
+            pynvml.nvmlDeviceGetIndex(again), len(torch.cuda.list_gpu_processes().splitlines())]))
+        """
+    )
+    assert ran.values == [30, 75000, 1980, "not supported", [0, 0], True, 0, 2]
+
+
+def test_products_with_two_of_four_elements_zero(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        from torch.sparse import to_sparse_semi_structured
+        layer = torch.nn.Linear(256, 128, bias=False, device="cuda", dtype=torch.float16)
+        before = torch.cuda.memory_allocated()
+        layer.weight = torch.nn.Parameter(to_sparse_semi_structured(layer.weight.detach()))
+        out = layer(torch.ones(64, 256, device="cuda", dtype=torch.float16))
+        print(json.dumps([list(out.shape), before, layer.weight.packed.nbytes]))
+        """
+    )
+    # Half of the elements, and two bits for each of them.
+    assert ran.values == [[64, 128], 128 * 256 * 2, 128 * 256 * 9 // 8]
+
+
 def test_processes_cannot_share_memory_and_the_report_says_so(phantom):
     ran = phantom(
         """

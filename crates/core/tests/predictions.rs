@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
-    prediction::{Origin, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, predict},
+    prediction::{Carries, Origin, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, predict},
     recording::{
         Begin, CodeLine, End, EndReason, Mark, MarkKind, NamedTensor, Notes, OomNote,
         PhantomReport, Phase, Place, Recording, Role, Tensors,
@@ -363,6 +363,59 @@ step
               fc x1: 33.0 MiB
         "#]],
     );
+}
+
+/// `cudnn.benchmark` takes a work area as large as the card allows, and a smaller one where that fails.
+#[test]
+fn a_card_that_has_no_room_for_scratch_alone_is_tight() {
+    let with = |name: &str, size: &str| {
+        let program = format!(
+            "
+alloc weight 8MiB
+begin forward
+name weight parameter conv.weight
+alloc out 16MiB in conv conv
+alloc {name} {size} in conv conv
+free {name}
+end forward
+begin backward
+end backward
+begin optimizer
+end optimizer
+step
+"
+        );
+        let prediction = predicted(&[recording(&program)], 0);
+        let carries = |id: &str| {
+            let mut cards = prediction.cards.iter();
+            cards.find(|it| it.card.id == id).map(|it| it.carries).unwrap()
+        };
+        [carries("rtx4060-8g"), carries("a100-40g"), carries("b200")]
+    };
+    assert_eq!(with("scratch", "60GiB"), [Carries::Tight, Carries::Tight, Carries::Yes]);
+    assert_eq!(with("scratch", "1GiB"), [Carries::Yes; 3]);
+}
+
+#[test]
+fn a_card_that_has_no_room_for_what_is_kept_is_too_small() {
+    let program = "
+alloc weight 8MiB
+begin forward
+name weight parameter conv.weight
+alloc out 60GiB in conv conv
+alloc scratch 100MiB in conv conv
+free scratch
+end forward
+begin backward
+end backward
+begin optimizer
+end optimizer
+step
+";
+    let prediction = predicted(&[recording(program)], 0);
+    let too_small = prediction.cards.iter().filter(|it| it.carries == Carries::No);
+    assert!(too_small.map(|it| it.card.id.as_str()).any(|it| it == "a100-40g"));
+    assert!(prediction.cards.iter().all(|it| it.carries != Carries::Tight));
 }
 
 /// `losses.append(loss)`: what is kept over whole steps is no activation.

@@ -1,6 +1,8 @@
 //! NVML (`libnvidia-ml.so.1`): what `PyTorch` and monitoring read of the device. The file of that
 //! name beside `libcuda.so.1` is a link to this library. Status numbers are those of `nvml.h`.
 
+mod sensors;
+
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use crate::card;

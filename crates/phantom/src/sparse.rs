@@ -4,6 +4,7 @@
 //! it has: their elements are assumed to be spread evenly. Triangular solves are refused, and named in the report.
 
 mod products;
+mod structured;
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};

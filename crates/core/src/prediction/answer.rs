@@ -292,10 +292,11 @@ pub struct CardFit {
 pub enum Carries {
     /// Its memory is at least what was reserved, and its own context.
     Yes,
-    /// What was allocated fits, what was reserved does not: the allocator would have to give memory
-    /// back and try again.
+    /// What was reserved does not fit, but what was allocated does, or would without scratch memory: the
+    /// allocator would have to give memory back and try again, and cuDNN to take an algorithm that
+    /// needs less.
     Tight,
-    /// What was allocated at one moment does not fit.
+    /// What was allocated at one moment, scratch memory left out, does not fit.
     No,
     /// The run stopped too early to tell.
     Unknown,

@@ -26,6 +26,8 @@
 //! Blocks freed because the run ended (an exception unwinds, the script returns) count as never
 //! freed: that end says nothing about what they were for.
 
+use std::collections::BTreeSet;
+
 use crate::{
     prediction::{
         Category,
@@ -175,6 +177,18 @@ impl<'a> Evidence<'a> {
         let scratch =
             blocks.filter(|(block, _)| self.name(*block).is_none() && self.is_scratch(*block));
         scratch.map(|(_, it)| it.size).max().unwrap_or_default()
+    }
+
+    /// The most that was ever allocated but for scratch memory, of which cuDNN makes do with less where there is less.
+    pub(crate) fn allocated_without_scratch(&self) -> Bytes {
+        let blocks = (0..).map(BlockId).zip(&self.replay.blocks);
+        let scratch: BTreeSet<EventId> = blocks
+            .filter(|(block, _)| self.name(*block).is_none() && self.is_scratch(*block))
+            .map(|(_, it)| it.alloc)
+            .collect();
+        let levels = self.replay.levels(&self.device.events);
+        let rest = levels.filter(|(event, _)| !scratch.contains(event));
+        rest.map(|(_, it)| it.allocated).max().unwrap_or_default()
     }
 
     fn of_forward(&self, life: &BlockLife, free: Option<EventId>) -> Category {

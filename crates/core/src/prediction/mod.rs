@@ -117,7 +117,7 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
         steps: curve.steps,
         cards: verdict::cards(
             card,
-            peak,
+            (peak, evidence.allocated_without_scratch()),
             other,
             (outcome, oom.as_ref()),
             &run.recording.notes.architectures,

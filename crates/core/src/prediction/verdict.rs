@@ -78,10 +78,11 @@ pub(super) fn oom(recordings: &[Recording], runs: &[DeviceRun<'_>]) -> Option<Oo
 }
 
 /// Every card of the catalogue, the smallest first, and whether it carries a run that took `peak` on
-/// `imitated`, with a PyTorch that has kernels for `architectures` (all, if empty).
+/// `imitated`, of it `unavoidable` for more than scratch memory, with a PyTorch that has kernels for
+/// `architectures` (all, if empty).
 pub(super) fn cards(
     imitated: &Card,
-    peak: Peaks,
+    (peak, unavoidable): (Peaks, Bytes),
     other: Bytes,
     (outcome, oom): (Outcome, Option<&OomPlace>),
     architectures: &[u32],
@@ -100,7 +101,7 @@ pub(super) fn cards(
     let needed = oom.map_or(Bytes::ZERO, |it| it.allocated + it.requested);
     let fit = |card: &'static Card| {
         let fixed = other + card.context;
-        let allocated = peak.allocated.max(needed);
+        let allocated = unavoidable.max(needed);
         let is_no_larger = too_little.is_some_and(|it| left(card) <= it);
         let carries = if !has_kernels(card) {
             Carries::NoKernels
@@ -108,7 +109,7 @@ pub(super) fn cards(
             Carries::No
         } else if outcome != Outcome::Fits {
             Carries::Unknown
-        } else if card.total < peak.reserved + fixed {
+        } else if card.total < peak.reserved.max(peak.allocated) + fixed {
             Carries::Tight
         } else {
             Carries::Yes
