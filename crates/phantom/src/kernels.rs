@@ -94,6 +94,8 @@ thread_local! {
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
     /// Blocks of the kernel that is launched, along their first dimension.
     static BLOCKS: Cell<u32> = const { Cell::new(0) };
+    /// And along their second.
+    static ROWS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Modules that were registered, as addresses of their [`Wrapper`]s. The first ones are enough: a
@@ -126,6 +128,11 @@ fn has(name: &[u8], part: &[u8]) -> bool {
 /// How many blocks, along their first dimension, the kernel has that this thread launches.
 pub fn blocks() -> u32 {
     BLOCKS.get()
+}
+
+/// And how many along their second.
+pub fn rows_of_blocks() -> u32 {
+    ROWS.get()
 }
 
 /// What a kernel of this (mangled) name is for.
@@ -394,6 +401,7 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
 ) -> i32 {
     let Some(it) = CONFIGURATIONS.take() else { return 9 }; // cudaErrorInvalidConfiguration
     BLOCKS.set(it.grid.x);
+    ROWS.set(it.grid.y);
     // SAFETY: the stub that the compiler made passes four valid pointers.
     unsafe {
         grid.write(it.grid);
