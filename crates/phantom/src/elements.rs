@@ -9,9 +9,8 @@ use std::ffi::c_void;
 use crate::integers::{Action, Effect, Type, apply, as_f64, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets};
 
-/// Elements that are computed at most, and truth values of which each takes a byte.
-const MOST: usize = 1 << 17;
-const MOST_TRUTHS: usize = 1 << 20;
+/// Bytes that are computed at most: so many truth values, or a quarter of that in floats.
+const MOST: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1024;
 
@@ -120,8 +119,7 @@ impl Kernel {
                 *kind = found;
             }
         }
-        let most = if is_test(self.action) { MOST_TRUTHS } else { MOST };
-        let computed = (count <= most)
+        let computed = (count <= MOST / types[0].width())
             .then(|| {
                 // SAFETY: the caller's.
                 unsafe { self.compute(count, &types[..tensors], &places, known) }
@@ -237,7 +235,7 @@ impl Kernel {
     /// As [`Kernel::effects`].
     unsafe fn evident(self, count: usize, types: &[Type], places: &Places) -> Option<Vec<Effect>> {
         let tests = matches!(self.action, Action::Equal | Action::Order);
-        if !tests || types[0] != Type::Bool || MOST_TRUTHS < count {
+        if !tests || types[0] != Type::Bool || MOST < count {
             return None;
         }
         // SAFETY: the caller's.
@@ -546,6 +544,6 @@ mod tests {
             unsafe { fill.effects(arguments.as_ptr(), |_, _| None) }
         };
         assert_eq!(run(2), [Effect::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
-        assert_eq!(run(200_000), [Effect::Unknown(4096, 1_600_000)]);
+        assert_eq!(run(400_000), [Effect::Unknown(4096, 3_200_000)]);
     }
 }

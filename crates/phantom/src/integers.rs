@@ -236,13 +236,14 @@ pub enum Kernel {
     OverwritesLists(lists::Kernel),
     /// Writes parts of one tensor that existed before (`index_put_`).
     Puts,
+    /// Likewise (`index_put_` that adds): sorted indices, their order, what is added, and to what.
+    Adds,
     /// Likewise, of one that we cannot tell: nothing computed is sure any more.
     Scatters,
 }
 
 /// Kernels that write into tensors in place, by a part of their names.
-const SCATTERING: [&[u8]; 4] =
-    [b"indexing_backward_kernel", b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
+const SCATTERING: [&[u8]; 3] = [b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
 
 impl Kernel {
     /// Whether it gathers truth values: what is true stays so.
@@ -288,6 +289,9 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     }
     if let Some(kernel) = scatters::Kernel::of(name) {
         return Some(Kernel::Moves(kernel));
+    }
+    if has(name, b"indexing_backward_kernel") {
+        return Some(Kernel::Adds);
     }
     if SCATTERING.iter().any(|it| has(name, it)) {
         return Some(Kernel::Scatters);
@@ -454,6 +458,11 @@ pub unsafe fn effects(
             };
             vec![Effect::Unknown(to, u64::MAX)]
         }
+        Kernel::Adds => {
+            // SAFETY: the caller's.
+            let to = unsafe { arguments.add(3).read().cast::<u64>().read_unaligned() };
+            vec![Effect::Unknown(to, u64::MAX)]
+        }
         // SAFETY: the caller's.
         Kernel::Elementwise(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
@@ -509,6 +518,9 @@ mod tests {
             kernel_of(b"_ZN2at6native24index_elementwise_kernelILi128E"),
             Some(Kernel::Puts)
         );
+        let adds =
+            b"_ZN2at6native49_GLOBAL__N__24indexing_backward_kernelIfLi4EEEvPKlS3_PKT_PS4_lllib";
+        assert_eq!(kernel_of(adds), Some(Kernel::Adds));
         let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_";
         assert!(matches!(kernel_of(of_floats), Some(Kernel::Elementwise(_))));
     }

@@ -22,6 +22,10 @@ pub enum Kernel {
     Sorts { from: Type, to: Type },
     /// `flip`.
     Flips { width: usize },
+    /// `adjacent_difference_kernel` of `unique`: where a sorted vector of this type goes on to another number.
+    Differs { key: Type },
+    /// `scatter_kernel` of it: each number goes where its index says.
+    Scatters,
 }
 
 /// Bytes of a mask that are looked at, and of anything that is moved.
@@ -55,6 +59,14 @@ impl Kernel {
         }
         if has(name, b"24vectorized_gather_kernelILi16ElE") {
             return Some(Kernel::TakesRows);
+        }
+        if has(name, b"12_UniqueCub_cu") {
+            if let Some(key) = number_after(name, b"26adjacent_difference_kernelIPK") {
+                return Some(Kernel::Differs { key });
+            }
+            if has(name, b"14scatter_kernelElPKl") {
+                return Some(Kernel::Scatters);
+            }
         }
         const SEARCH: &[u8] = b"24searchsorted_cuda_kernelI";
         let from = number_after(name, SEARCH)?;
@@ -139,6 +151,40 @@ impl Kernel {
                     Some(vec![Effect::Known(to, bytes)])
                 };
                 rows().unwrap_or_else(|| forgotten(to))
+            }
+            Kernel::Differs { key } => {
+                // How many, what, and where to, as 32 bits.
+                let (count, from, to) = (word(0), word(1), word(2));
+                let compared = || {
+                    let count = usize::try_from(count).ok().filter(|&it| it <= MOST)?;
+                    let bytes = known(from, count * key.width())?;
+                    let elements = || bytes.chunks_exact(key.width());
+                    let differs =
+                        elements().zip(elements().skip(1)).map(|it| i32::from(it.0 != it.1));
+                    Some(
+                        [0].into_iter()
+                            .chain(differs)
+                            .take(count)
+                            .flat_map(i32::to_le_bytes)
+                            .collect(),
+                    )
+                };
+                compared().map_or_else(|| forgotten(to), |it| vec![Effect::Known(to, it)])
+            }
+            Kernel::Scatters => {
+                // How many, what, indices, and where to, as 64 bits.
+                let to = word(3);
+                let scattered = || {
+                    let count = usize::try_from(word(0)).ok().filter(|&it| it <= MOST)?;
+                    let (from, indices) = (known(word(1), 8 * count)?, known(word(2), 8 * count)?);
+                    let mut result = vec![0; 8 * count];
+                    for (number, index) in from.chunks_exact(8).zip(indices.chunks_exact(8)) {
+                        let at = 8 * usize::try_from(Type::Long.read(index)).ok()?;
+                        result.get_mut(at..at + 8)?.copy_from_slice(number);
+                    }
+                    Some(result)
+                };
+                scattered().map_or_else(|| forgotten(to), |it| vec![Effect::Known(to, it)])
             }
             Kernel::Sorts { from, to } => {
                 // To, numbers, bounds, an order of these, lengths of both, how many, right, one row of bounds.
@@ -329,6 +375,29 @@ mod tests {
         let effects =
             unsafe { Kernel::Unravels.effects(arguments.as_ptr(), |_, _| Some(longs(&[1, 4, 5]))) };
         assert_eq!(effects, [Effect::Known(8192, longs(&[0, 1, 1, 1, 1, 2]))]);
+    }
+
+    #[test]
+    fn what_unique_left_says_which_each_was() {
+        let of = |name: &str| {
+            let file = "_ZN2at6native8internal45_GLOBAL__N__8f8ab667_12_UniqueCub_cu_fdb07b41";
+            Kernel::of(format!("{file}{name}").as_bytes())
+        };
+        let differs = of("26adjacent_difference_kernelIPKlEEvlT_Pi");
+        assert_eq!(differs, Some(Kernel::Differs { key: Type::Long }));
+        assert_eq!(of("14scatter_kernelElPKlS4_Pl"), Some(Kernel::Scatters));
+        let run = |kernel: Kernel, words: &[u64]| {
+            let arguments =
+                words.iter().map(|it| std::ptr::from_ref(it).cast()).collect::<Vec<_>>();
+            let known = |at, _| Some(longs(if at == 64 { &[3, 3, 8] } else { &[2, 0, 1] }));
+            // SAFETY: arguments as the kernels have them.
+            unsafe { kernel.effects(arguments.as_ptr(), known) }
+        };
+        let halves = [0_i32, 0, 1].iter().flat_map(|it| it.to_le_bytes()).collect();
+        let kernel = Kernel::Differs { key: Type::Long };
+        assert_eq!(run(kernel, &[3, 64, 256]), [Effect::Known(256, halves)]);
+        let moved = run(Kernel::Scatters, &[3, 64, 128, 256]);
+        assert_eq!(moved, [Effect::Known(256, longs(&[3, 8, 3]))]);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub enum Kernel {
     CountsRuns { key: Type },
     /// `arange_cuda_out` (`aten/src/ATen/native/cuda/RangeFactories.cu`), its elements counted in 32 or 64 bits.
     Ranges { to: Type, wide: bool },
+    /// `linspace` of 32-bit floats, its elements counted in 32 or 64 bits.
+    Divides { wide: bool },
     /// `compute_cuda_kernel` of `repeat_interleave` (`aten/src/ATen/native/cuda/Repeat.cu`).
     Repeats { key: Type },
 }
@@ -35,6 +37,11 @@ impl Kernel {
             });
         }
         if let Some(index) = letter_after(name, b"29elementwise_kernel_with_indexI") {
+            // The dispatch over floats is the second one, and in it doubles come before 32 bits.
+            const SINGLE: &[u8] = b"ENKUlvE0_clEvENKUlvE0_clEv";
+            if has(name, b"17linspace_cuda_out") && has(name, SINGLE) {
+                return Some(Kernel::Divides { wide: index == Type::Long });
+            }
             let to = range_type(name.get(position(name, b"15arange_cuda_out")?..)?)?;
             return Some(Kernel::Ranges { to, wide: index == Type::Long });
         }
@@ -64,6 +71,8 @@ impl Kernel {
             // SAFETY: the caller's.
             Kernel::Ranges { to, wide } => return unsafe { range(to, wide, arguments) },
             // SAFETY: the caller's.
+            Kernel::Divides { wide } => return unsafe { divided(wide, arguments) },
+            // SAFETY: the caller's.
             Kernel::CountsRuns { key } => return unsafe { runs(key, arguments, known) },
             // SAFETY: the caller's.
             Kernel::Repeats { key } => return unsafe { repeated(key, arguments, known) },
@@ -78,17 +87,13 @@ impl Kernel {
                 Kernel::SumsUp { .. } => ((address(0), address(1)), count(6)),
                 // In, flags, out, how many are left, state, selection, equality, how many.
                 Kernel::LeavesOutEqual { .. } => ((address(0), address(2)), count(7)),
-                Kernel::Ranges { .. } | Kernel::Repeats { .. } | Kernel::CountsRuns { .. } => {
-                    return Vec::new();
-                }
+                _ => return Vec::new(),
             }
         };
         let (from, to) = match self {
             Kernel::LeavesOutEqual { key } => (key, key),
             Kernel::SumsUp { from, to } => (from, to),
-            Kernel::Ranges { to: key, .. }
-            | Kernel::Repeats { key }
-            | Kernel::CountsRuns { key } => (key, key),
+            _ => return Vec::new(),
         };
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let bytes = (count <= MOST).then(|| known(address.0, count * from.width())).flatten();
@@ -103,7 +108,7 @@ impl Kernel {
                 }
             }
             Kernel::LeavesOutEqual { .. } => values.dedup(),
-            Kernel::Ranges { .. } | Kernel::Repeats { .. } | Kernel::CountsRuns { .. } => {}
+            _ => return Vec::new(),
         }
         let mut result = Vec::with_capacity(values.len() * to.width());
         values.iter().for_each(|&it| to.write(it, &mut result));
@@ -143,6 +148,40 @@ unsafe fn range(to: Type, wide: bool, arguments: *const *const c_void) -> Vec<Ef
         to.write(first.wrapping_add(step.wrapping_mul(i)), &mut result);
     }
     vec![Effect::Known(address, result)]
+}
+
+/// # Safety
+///
+/// `arguments` must be those of [`Kernel::Divides`]: how many, `{ first, last, i64 steps, step, i64 half of them }`, and where
+/// to.
+unsafe fn divided(wide: bool, arguments: *const *const c_void) -> Vec<Effect> {
+    // SAFETY: the caller's.
+    let (count, bounds, address) = unsafe {
+        let count = arguments.read();
+        let count = if wide {
+            count.cast::<i64>().read_unaligned()
+        } else {
+            count.cast::<i32>().read_unaligned().into()
+        };
+        let address = arguments.add(2).read().cast::<u64>().read_unaligned();
+        (count, arguments.add(1).read().cast::<u8>(), address)
+    };
+    // SAFETY: the same.
+    let number = |at: usize| unsafe { bounds.add(at).cast::<f32>().read_unaligned() };
+    // SAFETY: the same.
+    let half = unsafe { bounds.add(24).cast::<i64>().read_unaligned() };
+    let (first, last, step) = (number(0), number(4), number(16));
+    let Some(count) = u16::try_from(count).ok() else {
+        return vec![Effect::Unknown(address, u64::MAX)];
+    };
+    let element = |i: u16| {
+        if i64::from(i) < half {
+            step.mul_add(f32::from(i), first)
+        } else {
+            (-step).mul_add(f32::from(count - i - 1), last)
+        }
+    };
+    vec![Effect::Known(address, (0..count).flat_map(|it| element(it).to_le_bytes()).collect())]
 }
 
 /// # Safety
@@ -211,6 +250,22 @@ mod tests {
         assert_eq!(Kernel::of(unique), Some(Kernel::LeavesOutEqual { key: Type::Long }));
         let of_floats = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIfNS0_8NullTypeE8equal_toIvEEi";
         assert_eq!(Kernel::of(of_floats), None);
+    }
+
+    #[test]
+    fn a_stretch_is_divided_from_both_ends() {
+        let name = b"_ZN50_GLOBAL__N__fa15d16e_17_RangeFactories_cu_38772b0829elementwise_kernel_with_indexIiZZZN2at6native17linspace_cuda_outERKN3c106ScalarES6_lRNS1_6TensorEENKUlvE0_clEvENKUlvE0_clEvEUllE_EEvT_T0_PN15function_traitsISD_E11result_typeE";
+        assert_eq!(Kernel::of(name), Some(Kernel::Divides { wide: false }));
+        #[repr(C)]
+        struct Bounds(f32, f32, i64, f32, i64);
+        let (count, bounds, to) = (3_i32, Bounds(0.0, 1.0, 3, 0.5, 1), 4096_u64);
+        let arguments: [*const c_void; 3] =
+            [(&raw const count).cast(), (&raw const bounds).cast(), (&raw const to).cast()];
+        let kernel = Kernel::Divides { wide: false };
+        // SAFETY: arguments as the kernel has them.
+        let effects = unsafe { kernel.effects(arguments.as_ptr(), |_, _| None) };
+        let bytes = [0.0_f32, 0.5, 1.0].iter().flat_map(|it| it.to_le_bytes()).collect();
+        assert_eq!(effects, [Effect::Known(4096, bytes)]);
     }
 
     #[test]
