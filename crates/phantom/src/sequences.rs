@@ -218,8 +218,10 @@ unsafe fn runs(
     known: impl Fn(u64, usize) -> Option<Vec<u8>>,
 ) -> Vec<Effect> {
     // SAFETY: the caller's.
-    let [from, to, counts, count] =
-        unsafe { [0, 1, 3, 9].map(|i| arguments.add(i).read().cast::<u64>().read_unaligned()) };
+    let ([from, to, counts], count) = unsafe {
+        let address = |i: usize| arguments.add(i).read().cast::<u64>().read_unaligned();
+        ([0, 1, 3].map(address), arguments.add(9).read().cast::<u32>().read_unaligned())
+    };
     let forgotten = [to, counts].map(|it| Effect::Unknown(it, u64::MAX));
     let Some(count) = usize::try_from(count).ok().filter(|&it| it <= MOST) else {
         return Vec::from(forgotten);
@@ -272,7 +274,7 @@ mod tests {
     fn runs_are_counted() {
         let name = b"_ZN14at_cuda_detail3cub6detail6reduce23DeviceReduceByKeyKernelINS1_3rle6encode10policy_hubIllE10Policy1000EPKlPl";
         assert_eq!(Kernel::of(name), Some(Kernel::CountsRuns { key: Type::Long }));
-        let (from, to, counts, count) = (4096_u64, 8192_u64, 12288_u64, 4_u64);
+        let (from, to, counts, count) = (4096_u64, 8192_u64, 12288_u64, 4_u32);
         let mut arguments = [(&raw const from).cast::<c_void>(); 10];
         arguments[1] = (&raw const to).cast();
         arguments[3] = (&raw const counts).cast();
