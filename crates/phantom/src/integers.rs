@@ -476,7 +476,7 @@ pub unsafe fn effects(
         // SAFETY: the caller's.
         Kernel::Histogram(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
-        Kernel::Steps(kernel) => unsafe { kernel.effects(kernels::blocks(), arguments, known) },
+        Kernel::Steps(kernel) => unsafe { kernel.effects(kernels::blocks()[0], arguments, known) },
         // SAFETY: the caller's.
         Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.

@@ -69,7 +69,7 @@ impl Kernel {
         let (Ok(dim), Ok(trailing)) = (usize::try_from(dim), usize::try_from(trailing)) else {
             return Vec::new();
         };
-        let count = usize::try_from(kernels::rows_of_blocks()).unwrap_or(0).min(self.most);
+        let count = usize::try_from(kernels::blocks()[1]).unwrap_or(0).min(self.most);
         // `{ address[most]; u32 offset[most], size[most], elements[most]; bool dense[most]; shape[] }`
         let word = |which: usize, i: usize| {
             let at = 8 * self.most + 4 * (which * self.most + i);

@@ -92,10 +92,8 @@ thread_local! {
     /// What the last kernel of this thread was asked, if we know.
     static LAST: Cell<Option<Asked>> = const { Cell::new(None) };
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
-    /// Blocks of the kernel that is launched, along their first dimension.
-    static BLOCKS: Cell<u32> = const { Cell::new(0) };
-    /// And along their second.
-    static ROWS: Cell<u32> = const { Cell::new(0) };
+    /// Blocks of the kernel that is launched, along their first two dimensions.
+    static BLOCKS: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
 }
 
 /// Modules that were registered, as addresses of their [`Wrapper`]s. The first ones are enough: a
@@ -125,14 +123,9 @@ fn has(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|it| it == part)
 }
 
-/// How many blocks, along their first dimension, the kernel has that this thread launches.
-pub fn blocks() -> u32 {
+/// How many blocks, along their first two dimensions, the kernel has that this thread launches.
+pub fn blocks() -> [u32; 2] {
     BLOCKS.get()
-}
-
-/// And how many along their second.
-pub fn rows_of_blocks() -> u32 {
-    ROWS.get()
 }
 
 /// What a kernel of this (mangled) name is for.
@@ -173,7 +166,7 @@ fn measures(name: &[u8]) -> bool {
 ///
 /// `arguments` must be what the stub at `stub` passes to a launch, or null.
 pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
-    waits::launched(stub, blocks());
+    waits::launched(stub, blocks()[0]);
     let computed = COMPUTED.read().unwrap_or_else(PoisonError::into_inner).get(&stub).copied();
     if let Some(kernel) = computed
         && !arguments.is_null()
@@ -400,8 +393,7 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
     stream: *mut u64,
 ) -> i32 {
     let Some(it) = CONFIGURATIONS.take() else { return 9 }; // cudaErrorInvalidConfiguration
-    BLOCKS.set(it.grid.x);
-    ROWS.set(it.grid.y);
+    BLOCKS.set([it.grid.x, it.grid.y]);
     // SAFETY: the stub that the compiler made passes four valid pointers.
     unsafe {
         grid.write(it.grid);
