@@ -108,7 +108,7 @@ impl Kernel {
         out: &Shape,
         (dim, trailing): (usize, usize),
         known: &impl Fn(u64, usize) -> Option<Vec<u8>>,
-    ) -> Option<Vec<(u64, u64, Option<Vec<u8>>)>> {
+    ) -> Option<Vec<Run>> {
         let Piece { from, offset, size, elements } = *piece;
         let run = size.checked_mul(trailing).filter(|&it| it != 0 && elements % it == 0)?;
         // From one run to the next in the result, in elements.
@@ -160,6 +160,9 @@ impl Kernel {
         )
     }
 }
+
+/// Where a run of bytes goes, how long it is, and what it is if that is known.
+type Run = (u64, u64, Option<Vec<u8>>);
 
 /// One of the tensors that are joined, in elements.
 struct Piece {

@@ -129,9 +129,9 @@ impl Kernel {
             Kernel::Halves => scalers.halves = true,
             // SAFETY: the caller's.
             Kernel::Entropy => scalers.sees(unsafe { of_entropy(arguments) }),
-            // SAFETY: the caller's.
             Kernel::Frames { sequences } => {
-                scalers.sees(unsafe { of_frames(arguments, sequences) })
+                // SAFETY: the caller's.
+                scalers.sees(unsafe { of_frames(arguments, sequences) });
             }
         }
     }
