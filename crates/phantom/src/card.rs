@@ -49,8 +49,8 @@ pub struct Card {
     pub assumed_nonzero_millionths: Option<u64>,
     /// And that `unique()` leaves.
     pub assumed_unique_millionths: Option<u64>,
-    /// How many of the first steps of a gradient scaler find an overflow, and are skipped.
-    pub assumed_overflows: u64,
+    /// How many of the first steps of a gradient scaler find an overflow, and are skipped; `None` if nobody said.
+    pub assumed_overflows: Option<u64>,
     /// When queued work is done.
     pub order: Order,
     /// Whether of algorithms of cuDNN that the program times the one with the largest workspace is the fastest.
@@ -81,7 +81,7 @@ impl Card {
             cudnn_json: String::new(),
             assumed_nonzero_millionths: None,
             assumed_unique_millionths: None,
-            assumed_overflows: 0,
+            assumed_overflows: None,
             order: Order::AtOnce,
             tried_is_largest: false,
         }
@@ -136,7 +136,7 @@ impl Card {
             "cudnn_json" => self.cudnn_json = value.to_owned(),
             "assumed_nonzero_millionths" => self.assumed_nonzero_millionths = value.parse().ok(),
             "assumed_unique_millionths" => self.assumed_unique_millionths = value.parse().ok(),
-            "assumed_overflows" => number(value, &mut self.assumed_overflows),
+            "assumed_overflows" => self.assumed_overflows = value.parse().ok(),
             "order" if value == "late" => self.order = Order::Late,
             "tried" => self.tried_is_largest = value == "largest",
             _ => {}

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::card;
 use crate::contents::Contents;
+use crate::integers::{self, Type};
 use crate::machine;
 use crate::nccl;
 use crate::report;
@@ -35,8 +36,8 @@ pub enum Kernel {
     Unique { width: u64, items: usize },
     /// `nms_kernel_impl` of torchvision is followed by `gather_keep_from_mask`, which says what is kept.
     NonMaximumSuppression,
-    /// `at::native::sbtopk::gatherTopK` with 32-bit positions.
-    TopK,
+    /// `at::native::sbtopk::gatherTopK` with 32-bit positions, of elements of this type if we follow it.
+    TopK { key: Option<Type> },
 }
 
 /// What a launch means for the next value that is read.
@@ -98,7 +99,9 @@ impl Kernel {
             return Some(Kernel::Unique { width: key.and_then(width).unwrap_or(0), items: 7 });
         }
         if find(b"23DeviceReduceByKeyKernel").and(find(b"3rle6encode")).is_some() {
-            return Some(Kernel::Unique { width: 0, items: 9 });
+            const POLICY: &[u8] = b"10policy_hubIl";
+            let key = find(POLICY).map(|it| &name[it + POLICY.len()..]);
+            return Some(Kernel::Unique { width: key.and_then(width).unwrap_or(0), items: 9 });
         }
         if find(b"8__unique11UniqueAgentI").is_some() {
             return Some(Kernel::Unique { width: 0, items: 4 });
@@ -109,7 +112,8 @@ impl Kernel {
         let topk = find(b"6sbtopk10gatherTopKI")?;
         // The element type, then `j`: 32-bit positions.
         let rest = &name[topk + b"6sbtopk10gatherTopKI".len()..];
-        rest.windows(3).take(20).any(|it| it == b"jLi").then_some(Kernel::TopK)
+        let key = integers::number_after(name, b"6sbtopk10gatherTopKI");
+        rest.windows(3).take(20).any(|it| it == b"jLi").then_some(Kernel::TopK { key })
     }
 
     /// CUB's reduction of bytes and numbers: on an H200 its temporary storage is that of eight blocks
@@ -169,18 +173,75 @@ impl Kernel {
                 }
                 Launched::Nothing
             }
-            Kernel::TopK => {
+            Kernel::TopK { key } => {
                 // SAFETY: the input, its slices' size, how many are chosen, from the top or not, how
                 // many slices, a stride, the values, a stride, the indices: `TensorInfo`s begin with
                 // the address.
                 unsafe {
                     let number = |i: usize| arguments.add(i).read().cast::<u32>().read_unaligned();
-                    let indices = arguments.add(8).read().cast::<u64>().read_unaligned();
-                    choose_evenly(indices, number(1).into(), number(2).into(), number(4).into());
+                    let address = |i: usize| arguments.add(i).read().cast::<u64>().read_unaligned();
+                    let indices = address(8);
+                    let [size, chosen, slices] = [1, 2, 4].map(number);
+                    let from = Slices { from: address(0), size, chosen, slices };
+                    let largest = arguments.add(3).read().cast::<u8>().read() != 0;
+                    // Slices that lie one after the other, as all three tensors have them.
+                    let dense = [5, 7, 9].iter().all(|&it| number(it) == 1);
+                    let known = key.filter(|_| dense).and_then(|it| from.choose(it, largest));
+                    if let Some((found, places)) = known {
+                        write(address(6), &found);
+                        write(indices, &places);
+                    } else {
+                        choose_evenly(indices, size.into(), chosen.into(), slices.into());
+                    }
                 }
                 Launched::Nothing
             }
         }
+    }
+}
+
+/// What `topk` chooses from.
+struct Slices {
+    from: u64,
+    /// Of one slice.
+    size: u32,
+    chosen: u32,
+    slices: u32,
+}
+
+impl Slices {
+    /// The chosen elements and their places, if all that they are chosen from is known: those beyond the last one in their
+    /// order, then its equals. They are sorted afterwards.
+    fn choose(&self, key: Type, largest: bool) -> Option<(Vec<u8>, Vec<u8>)> {
+        let few = |it: u32| usize::try_from(it).ok();
+        let (size, chosen, slices) = (few(self.size)?, few(self.chosen)?, few(self.slices)?);
+        let width = key.width();
+        let bytes = size.checked_mul(slices)?.checked_mul(width)?;
+        if chosen == 0 || size < chosen || integers::MOST * 8 < bytes {
+            return None;
+        }
+        let all = {
+            let machine = machine::lock()?;
+            let (device, ..) = machine.device_of(self.from)?;
+            machine.devices[device].contents.known(self.from, bytes)?
+        };
+        let (mut found, mut places) = (Vec::new(), Vec::new());
+        for slice in all.chunks_exact(size * width) {
+            let rank = |i: usize| {
+                let it = key.ordered(&slice[i * width..]);
+                if largest { !it } else { it }
+            };
+            let mut order: Vec<(u64, usize)> = (0..size).map(|i| (rank(i), i)).collect();
+            order.sort_unstable();
+            order.truncate(chosen);
+            let last = order[chosen - 1].0;
+            order.sort_unstable_by_key(|it| (it.0 == last, it.1));
+            for (_, i) in order {
+                found.extend_from_slice(&slice[i * width..][..width]);
+                places.extend(u64::try_from(i).ok()?.to_le_bytes());
+            }
+        }
+        Some((found, places))
     }
 }
 
@@ -391,7 +452,7 @@ mod tests {
         let of_cuda_12 = b"_ZN14at_cuda_detail3cub28DeviceReduceSingleTileKernelINS0_18DeviceReducePolicyIiyE9Policy600ENS0_22TransformInputIteratorIbN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa09NonZeroOpIN3c104HalfEEEPKSG_lEEPiyEEvT0_";
         assert_eq!(Kernel::of(of_cuda_12), Some(Kernel::NonZero { width: 2, within: 8 }));
         assert_eq!(Kernel::of(partials), Some(Kernel::Partials));
-        assert_eq!(Kernel::of(topk), Some(Kernel::TopK));
+        assert_eq!(Kernel::of(topk), Some(Kernel::TopK { key: Some(Type::Float) }));
         assert_eq!(Kernel::of(wide), None, "64-bit positions have another layout");
         assert_eq!(Kernel::of(b"_ZN2at6native13reduce_kernelE"), None);
     }

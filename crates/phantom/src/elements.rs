@@ -9,9 +9,8 @@ use std::ffi::c_void;
 use crate::integers::{Action, Effect, Type, apply, as_f64, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets};
 
-/// Elements that are computed at most, and truth values of which each takes a byte.
-const MOST: usize = 1 << 17;
-const MOST_TRUTHS: usize = 1 << 20;
+/// Bytes that are computed at most: so many truth values, or a quarter of that in floats.
+const MOST: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1024;
 
@@ -83,6 +82,7 @@ impl Kernel {
         let width = self.kind.width();
         match (self.action, self.form) {
             (Action::Add, Form::Tensors) => width,
+            (Action::Clamp, _) => 2 * width + width.max(4),
             (Action::Equal | Action::Order, Form::Tensors) => 4,
             (Action::Equal | Action::Order, _) => 2 * width.max(4),
             (Action::Fill, _) | (_, Form::Masked) => width,
@@ -119,8 +119,7 @@ impl Kernel {
                 *kind = found;
             }
         }
-        let most = if is_test(self.action) { MOST_TRUTHS } else { MOST };
-        let computed = (count <= most)
+        let computed = (count <= MOST / types[0].width())
             .then(|| {
                 // SAFETY: the caller's.
                 unsafe { self.compute(count, &types[..tensors], &places, known) }
@@ -182,6 +181,8 @@ impl Kernel {
         let last = places.of(count.checked_sub(1)?)?;
         // SAFETY: the caller's.
         let scalars = unsafe { self.functor(places.functor) };
+        // SAFETY: the same.
+        let limits = (self.action == Action::Clamp).then(|| unsafe { self.limits(places.functor) });
         // What is known between the first element and the last one of each operand.
         let mut spans = [const { Vec::new() }; MOST_TENSORS];
         for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
@@ -199,7 +200,10 @@ impl Kernel {
                 let value = types[tensor].read(span);
                 Some(cast(types[tensor].into(wanted, value), wanted))
             };
-            let value = self.element(scalars, at)?;
+            let value = match limits {
+                Some(limits) => self.clamped(at(1)?, scalars.0, limits),
+                None => self.element(scalars, at)?,
+            };
             let value = if is_test(self.action) {
                 Type::Bool.into(types[0], value)
             } else {
@@ -231,7 +235,7 @@ impl Kernel {
     /// As [`Kernel::effects`].
     unsafe fn evident(self, count: usize, types: &[Type], places: &Places) -> Option<Vec<Effect>> {
         let tests = matches!(self.action, Action::Equal | Action::Order);
-        if !tests || types[0] != Type::Bool || MOST_TRUTHS < count {
+        if !tests || types[0] != Type::Bool || MOST < count {
             return None;
         }
         // SAFETY: the caller's.
@@ -275,6 +279,30 @@ impl Kernel {
         apply(self.action, self.kind, choice, a, b)
     }
 
+    /// The bounds of a clamp, behind `ClampLimits`.
+    ///
+    /// # Safety
+    ///
+    /// `functor` must be that of such a kernel.
+    unsafe fn limits(self, functor: *const u8) -> [i64; 2] {
+        let width = self.kind.width();
+        [0, 1].map(|i| {
+            let at = width.max(4) + i * width;
+            // SAFETY: the caller's.
+            self.kind.read(unsafe { std::slice::from_raw_parts(functor.add(at), width) })
+        })
+    }
+
+    /// A number between two, or above or below the first.
+    fn clamped(self, number: i64, choice: i64, [first, second]: [i64; 2]) -> i64 {
+        let bounded = |action, a, b| apply(action, self.kind, 0, a, b).unwrap_or(a);
+        match choice {
+            0 => bounded(Action::Largest, number, first),
+            1 => bounded(Action::Smallest, number, first),
+            _ => bounded(Action::Smallest, bounded(Action::Largest, number, first), second),
+        }
+    }
+
     /// The choice or factor, and the scalar.
     ///
     /// # Safety
@@ -293,7 +321,7 @@ impl Kernel {
             // `CUDAFunctor_add { alpha }`, and the two with one scalar: `{ other, alpha }`.
             (Action::Add, Form::Tensors) => (number(0), 0),
             (Action::Add, _) => (number(width), number(0)),
-            (Action::Equal | Action::Order, Form::Tensors) => (choice(), 0),
+            (Action::Equal | Action::Order, Form::Tensors) | (Action::Clamp, _) => (choice(), 0),
             (Action::Equal | Action::Order, _) => (choice(), number(width.max(4))),
             // An empty functor takes a byte, and the scalar its alignment.
             (_, Form::ScalarFirst | Form::ScalarLast) => (0, number(width)),
@@ -369,8 +397,28 @@ fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
     if let Some(kind) = number_after(name, b"21compare_scalar_kernelI") {
         return Some((Action::Order, Form::ScalarLast, kind));
     }
+    if has(name, b"19launch_clamp_scalarE") {
+        return Some((Action::Clamp, Form::Unary, number_after(name, b"EUl")?));
+    }
+    if let Some(kind) = number_after(name, b"29pow_tensor_scalar_kernel_implI") {
+        // The lambdas of this function are numbered: squares, cubes, and others.
+        let of = |lambda: &[u8]| {
+            b"fdlihsa".iter().any(|&it| has(name, &[b"EUl", [it].as_slice(), lambda].concat()))
+        };
+        let action = match (of(b"E_"), of(b"E0_")) {
+            (true, _) => Action::Square,
+            (_, true) => Action::Cube,
+            _ => return None,
+        };
+        return Some((action, Form::Unary, kind));
+    }
     for (part, action) in [
         (b"bitwise_not_kernel_cuda".as_slice(), Action::Not),
+        (b"17floor_kernel_cuda", Action::Floor),
+        (b"16ceil_kernel_cuda", Action::Ceiling),
+        (b"17trunc_kernel_cuda", Action::Truncate),
+        (b"16sqrt_kernel_cuda", Action::Root),
+        (b"22reciprocal_kernel_cuda", Action::Reciprocal),
         (b"logical_not_kernel_cuda", Action::LogicalNot),
         (b"direct_copy_kernel_cuda", Action::Copy),
         (b"15neg_kernel_cuda", Action::Negate),
@@ -412,6 +460,8 @@ fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
         (b"19minimum_kernel_cuda", Action::Smallest),
         (b"19maximum_kernel_cuda", Action::Largest),
         (b"21div_floor_kernel_cuda", Action::DivideFloor),
+        (b"21div_trunc_kernel_cuda", Action::DivideTruncated),
+        (b"10DivFunctor", Action::Divide),
         (b"21remainder_kernel_cuda", Action::Remainder),
     ]
     .into_iter()
@@ -494,6 +544,6 @@ mod tests {
             unsafe { fill.effects(arguments.as_ptr(), |_, _| None) }
         };
         assert_eq!(run(2), [Effect::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
-        assert_eq!(run(200_000), [Effect::Unknown(4096, 1_600_000)]);
+        assert_eq!(run(400_000), [Effect::Unknown(4096, 3_200_000)]);
     }
 }

@@ -14,12 +14,15 @@ use crate::contents::Contents;
 use crate::draws;
 use crate::elements;
 use crate::histogram;
+use crate::joins;
 use crate::kernels;
 use crate::lists;
 use crate::offsets::Offsets;
+use crate::places;
 use crate::reductions::Summary;
 use crate::scatters;
 use crate::sequences;
+use crate::sorts;
 use crate::steps;
 
 /// Elements that are computed at most.
@@ -97,6 +100,19 @@ impl Type {
         }
     }
 
+    /// The number in `bytes`, such that a larger one has larger bits.
+    pub fn ordered(self, bytes: &[u8]) -> u64 {
+        let mut wide = [0; 8];
+        wide[..self.width()].copy_from_slice(&bytes[..self.width()]);
+        let bits = u64::from_le_bytes(wide);
+        let sign = 1_u64 << (8 * self.width() - 1);
+        match self {
+            Self::Byte | Self::Bool => bits,
+            Self::Float | Self::Double if bits & sign != 0 => !bits & (sign | (sign - 1)),
+            _ => bits ^ sign,
+        }
+    }
+
     /// `value`, which is one of this type, as one of another.
     pub fn into(self, other: Self, value: i64) -> i64 {
         match (self.is_whole(), other.is_whole()) {
@@ -112,6 +128,11 @@ impl Type {
     pub fn of_f64(self, value: f64) -> i64 {
         let value = if self == Self::Float { f64::from(rounded(value)) } else { value };
         value.to_bits().cast_signed()
+    }
+
+    /// `value` as this float has it.
+    fn rounded(self, value: f64) -> f64 {
+        as_f64(self.of_f64(value))
     }
 
     /// `value` as this type stores it.
@@ -172,6 +193,18 @@ pub enum Action {
     Remainder,
     Largest,
     Smallest,
+    Divide,
+    /// Towards zero.
+    DivideTruncated,
+    /// Between two numbers, above the first or below it, as `ClampLimits` says.
+    Clamp,
+    Floor,
+    Ceiling,
+    Truncate,
+    Root,
+    Reciprocal,
+    Square,
+    Cube,
 }
 
 /// What a kernel does, as far as we can tell.
@@ -181,6 +214,12 @@ pub enum Kernel {
     Elementwise(elements::Kernel),
     /// `reduce_kernel` of all elements, or of some dimensions.
     Reduction(Summary),
+    /// Tensors become one.
+    Joins(joins::Kernel),
+    /// Finds places, and moves elements by them.
+    Places(places::Kernel),
+    /// Sorts.
+    Sorts(sorts::Kernel),
     /// The elements of a vector in their order.
     Sequence(sequences::Kernel),
     /// How many of each number there are.
@@ -197,13 +236,14 @@ pub enum Kernel {
     OverwritesLists(lists::Kernel),
     /// Writes parts of one tensor that existed before (`index_put_`).
     Puts,
+    /// Likewise (`index_put_` that adds): sorted indices, their order, what is added, and to what.
+    Adds,
     /// Likewise, of one that we cannot tell: nothing computed is sure any more.
     Scatters,
 }
 
 /// Kernels that write into tensors in place, by a part of their names.
-const SCATTERING: [&[u8]; 4] =
-    [b"indexing_backward_kernel", b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
+const SCATTERING: [&[u8]; 3] = [b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
 
 impl Kernel {
     /// Whether it gathers truth values: what is true stays so.
@@ -234,12 +274,24 @@ pub fn number_after(name: &[u8], part: &[u8]) -> Option<Type> {
 
 /// What the kernel of this (mangled) name does, if it concerns numbers that we follow.
 pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
+    if let Some(kernel) = joins::Kernel::of(name) {
+        return Some(Kernel::Joins(kernel));
+    }
+    if let Some(kernel) = places::Kernel::of(name) {
+        return Some(Kernel::Places(kernel));
+    }
+    if let Some(kernel) = sorts::Kernel::of(name) {
+        return Some(Kernel::Sorts(kernel));
+    }
     // `x[indices]` is an `index_elementwise_kernel` that only reads.
     if has(name, b"index_elementwise_kernel") {
         return (!has(name, b"17index_kernel_impl")).then_some(Kernel::Puts);
     }
     if let Some(kernel) = scatters::Kernel::of(name) {
         return Some(Kernel::Moves(kernel));
+    }
+    if has(name, b"indexing_backward_kernel") {
+        return Some(Kernel::Adds);
     }
     if SCATTERING.iter().any(|it| has(name, it)) {
         return Some(Kernel::Scatters);
@@ -300,6 +352,11 @@ pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<
         }
         Action::Largest => a.max(b),
         Action::Smallest => a.min(b),
+        Action::DivideTruncated => a.checked_div(b)?,
+        Action::Square => a.wrapping_mul(a),
+        Action::Cube => a.wrapping_mul(a).wrapping_mul(a),
+        Action::Floor | Action::Ceiling | Action::Truncate => a,
+        Action::Divide | Action::Clamp | Action::Root | Action::Reciprocal => return None,
     })
 }
 
@@ -331,11 +388,21 @@ fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> O
         Action::Absolute => number(a.abs()),
         Action::Largest => number(a.max(b)),
         Action::Smallest => number(a.min(b)),
+        Action::Divide => number(a / b),
+        Action::DivideTruncated => number(kind.rounded(a / b).trunc()),
+        Action::Floor => number(a.floor()),
+        Action::Ceiling => number(a.ceil()),
+        Action::Truncate => number(a.trunc()),
+        Action::Root => number(a.sqrt()),
+        Action::Reciprocal => number(a.recip()),
+        Action::Square => number(a * a),
+        Action::Cube => number(kind.rounded(a * a) * a),
         Action::And
         | Action::Or
         | Action::Xor
         | Action::Not
         | Action::DivideFloor
+        | Action::Clamp
         | Action::Remainder => {
             return None;
         }
@@ -351,6 +418,8 @@ pub enum Effect {
     Pattern(u64, Vec<u8>),
     /// Up to so many bytes from this address have a value that we do not know.
     Unknown(u64, u64),
+    /// Nobody knows these bytes.
+    Forgotten(u64, u64),
     /// No computed value is sure any more.
     NothingComputed,
 }
@@ -389,14 +458,25 @@ pub unsafe fn effects(
             };
             vec![Effect::Unknown(to, u64::MAX)]
         }
+        Kernel::Adds => {
+            // SAFETY: the caller's.
+            let to = unsafe { arguments.add(3).read().cast::<u64>().read_unaligned() };
+            vec![Effect::Unknown(to, u64::MAX)]
+        }
         // SAFETY: the caller's.
         Kernel::Elementwise(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
+        Kernel::Joins(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
+        Kernel::Places(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
+        Kernel::Sorts(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Sequence(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Histogram(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
-        Kernel::Steps(kernel) => unsafe { kernel.effects(kernels::blocks(), arguments, known) },
+        Kernel::Steps(kernel) => unsafe { kernel.effects(kernels::blocks()[0], arguments, known) },
         // SAFETY: the caller's.
         Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
@@ -412,6 +492,7 @@ pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>, of_chance: bo
             Effect::Known(at, bytes) => contents.write_pattern(at, &bytes),
             Effect::Pattern(at, bytes) => contents.write_pattern(at, &bytes),
             Effect::Unknown(at, most) => contents.forget_span(at, most),
+            Effect::Forgotten(at, size) => contents.forget(at, size),
             Effect::NothingComputed => contents.forget_computed(),
         }
     }
@@ -437,6 +518,9 @@ mod tests {
             kernel_of(b"_ZN2at6native24index_elementwise_kernelILi128E"),
             Some(Kernel::Puts)
         );
+        let adds =
+            b"_ZN2at6native49_GLOBAL__N__24indexing_backward_kernelIfLi4EEEvPKlS3_PKT_PS4_lllib";
+        assert_eq!(kernel_of(adds), Some(Kernel::Adds));
         let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_";
         assert!(matches!(kernel_of(of_floats), Some(Kernel::Elementwise(_))));
     }

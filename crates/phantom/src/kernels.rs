@@ -116,16 +116,16 @@ thread_local! {
     /// What the last kernel of this thread was asked, if we know.
     static LAST: Cell<Option<Asked>> = const { Cell::new(None) };
     static CONFIGURATIONS: Cell<Option<Configuration>> = const { Cell::new(None) };
-    /// Blocks of the kernel that is launched, along their first dimension.
-    static BLOCKS: Cell<u32> = const { Cell::new(0) };
+    /// Blocks of the kernel that is launched, along their first two dimensions.
+    static BLOCKS: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
 }
 
 fn has(name: &[u8], part: &[u8]) -> bool {
     name.windows(part.len()).any(|it| it == part)
 }
 
-/// How many blocks, along their first dimension, the kernel has that this thread launches.
-pub fn blocks() -> u32 {
+/// How many blocks, along their first two dimensions, the kernel has that this thread launches.
+pub fn blocks() -> [u32; 2] {
     BLOCKS.get()
 }
 
@@ -167,7 +167,7 @@ fn measures(name: &[u8]) -> bool {
 ///
 /// `arguments` must be what the stub at `stub` passes to a launch, or null.
 pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
-    waits::launched(stub, blocks());
+    waits::launched(stub, blocks()[0]);
     let kind = kind(stub);
     if let Some(kernel) = kind.and_then(|it| it.computed)
         && !arguments.is_null()
@@ -392,7 +392,7 @@ pub unsafe extern "C" fn __cudaPopCallConfiguration(
     stream: *mut u64,
 ) -> i32 {
     let Some(it) = CONFIGURATIONS.take() else { return 9 }; // cudaErrorInvalidConfiguration
-    BLOCKS.set(it.grid.x);
+    BLOCKS.set([it.grid.x, it.grid.y]);
     // SAFETY: the stub that the compiler made passes four valid pointers.
     unsafe {
         grid.write(it.grid);

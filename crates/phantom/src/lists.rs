@@ -52,7 +52,7 @@ impl Kernel {
         const MOST_BLOCKS: usize = 320;
         // SAFETY: the first argument is the structure.
         let structure = unsafe { arguments.read().cast::<u8>() };
-        let blocks = usize::try_from(kernels::blocks()).unwrap_or(0).min(MOST_BLOCKS);
+        let blocks = usize::try_from(kernels::blocks()[0]).unwrap_or(0).min(MOST_BLOCKS);
         // SAFETY: a tensor for each block.
         let last = (0..blocks).map(|i| unsafe { structure.add(self.tensors + i).read() }).max();
         let used = last.map_or(0, |it| usize::from(it) + 1).min(self.most);

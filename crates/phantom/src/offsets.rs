@@ -44,6 +44,21 @@ impl Offsets {
         }
         (index == 0).then_some(offsets)
     }
+
+    /// Likewise for two tensors, of an `OffsetCalculator` whose strides may be negative.
+    pub fn signed(&self, mut index: usize, number: impl Fn(usize) -> u32) -> Option<[i64; 2]> {
+        let mut offsets = [0; 2];
+        let dims = usize::try_from(number(self.at)).ok().filter(|&it| it <= Self::DIMENSIONS)?;
+        for dim in 0..dims {
+            let size = usize::try_from(number(self.at + 4 + 12 * dim)).ok().filter(|&it| 0 < it)?;
+            for (i, offset) in offsets.iter_mut().enumerate() {
+                let stride = number(self.strides() + 4 * (self.tensors * dim + i)).cast_signed();
+                *offset += i64::from(stride) * i64::try_from(index % size).ok()?;
+            }
+            index /= size;
+        }
+        (index == 0).then_some(offsets)
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,17 @@
 //! Whether scaled gradients overflowed. PyTorch's `GradScaler` multiplies the loss of a training in half
 //! precision by 65,536 at first, looks for infinite gradients on the device, reads what it found, and if it found
-//! one leaves the optimizer's step out and takes a smaller scale. Which steps these are follows from the
-//! gradients, which nobody knows: none, or as many of the first as `assumed_overflows` says. It decides when
-//! an optimizer makes its state, before or after the memory of the first step was free again.
+//! one leaves the optimizer's step out and takes half the scale. It decides when an optimizer makes its state,
+//! before or after the memory of the first step was free again.
+//!
+//! Which steps these are follows from the gradients, which nobody knows, but for where they begin: the gradient of
+//! a loss by what goes into it is bounded, and what comes down to it is the scale, divided by whatever the program divides
+//! its loss by, which is known. A cross entropy has for each class the share that was predicted less what the labels say, and the
+//! gradient of the last layer's bias is the sum of that, in half precision: where a loss is a sum over many elements,
+//! or CTC, that is beyond the largest half. So much is computed here; of other layers nothing is, and a network whose
+//! gradients explode further down is taken for one whose do not. As many of the first steps as `assumed_overflows`
+//! says are skipped if it says so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
@@ -21,7 +28,16 @@ pub enum Kernel {
     Unscales { closure: usize },
     /// Takes another scale, or not.
     Updates,
+    /// Makes halves of floats: autocast is of that type.
+    Halves,
+    /// The gradient of a cross entropy by the chances of classes, of floats and labels of 64 bits.
+    Entropy,
+    /// That of CTC, of floats. Its number of sequences is the argument of this number.
+    Frames { sequences: usize },
 }
+
+/// What is no half any more, as it is rounded.
+const BEYOND: f64 = 65_520.0;
 
 /// What scalers have asked.
 #[derive(Debug, Default)]
@@ -32,16 +48,37 @@ struct Scalers {
     answers: BTreeSet<u64>,
     /// How often the program has read one.
     asked: u64,
+    /// Something is computed in halves.
+    halves: bool,
+    /// The largest sum of gradients at a loss of this step, as far as that is known.
+    largest: f64,
 }
 
-static SCALERS: Mutex<Scalers> =
-    Mutex::new(Scalers { updates: 0, answers: BTreeSet::new(), asked: 0 });
+static SCALERS: Mutex<Scalers> = Mutex::new(Scalers {
+    updates: 0,
+    answers: BTreeSet::new(),
+    asked: 0,
+    halves: false,
+    largest: 0.0,
+});
 
 impl Kernel {
     /// The one of this (mangled) name.
     pub fn of(name: &[u8]) -> Option<Kernel> {
         if has(name, b"28amp_update_scale_cuda_kernel") {
             return Some(Kernel::Updates);
+        }
+        if has(name, b"24float16_copy_kernel_cuda") {
+            return Some(Kernel::Halves);
+        }
+        if has(name, b"39nll_loss_backward_reduce_cuda_kernel_2dIflE") {
+            return Some(Kernel::Entropy);
+        }
+        if has(name, b"36ctc_loss_backward_collect_gpu_kernelIf") {
+            return Some(Kernel::Frames { sequences: 26 });
+        }
+        if has(name, b"45ctc_loss_backward_collect_nonblank_gpu_kernelIf") {
+            return Some(Kernel::Frames { sequences: 24 });
         }
         position(name, b"non_finite_check_and_unscale_cuda_")?;
         if has(name, b"25multi_tensor_apply_kernel") {
@@ -65,22 +102,138 @@ impl Kernel {
                 // SAFETY: the caller's.
                 let answer =
                     unsafe { arguments.add(closure).read().cast::<u64>().read_unaligned() };
-                let assumed = card::current().map_or(0, |it| it.assumed_overflows);
-                let overflows = scalers.updates < assumed;
-                if overflows {
+                let assumed = card::current().and_then(|it| it.assumed_overflows);
+                let overflows = match assumed {
+                    Some(steps) => scalers.updates < steps,
+                    None => scalers.halves && BEYOND <= scalers.largest,
+                };
+                if overflows && assumed.is_some() {
                     report::approximate("the first steps of a GradScaler were skipped, as assumed");
+                } else if overflows {
+                    report::approximate(
+                        "the first steps of a GradScaler were skipped: the loss is a sum whose scaled gradients are beyond half precision",
+                    );
                 }
                 scalers.answers.insert(answer);
                 write(answer, Some(f32::from(u8::from(overflows))));
             }
             Kernel::Updates => {
                 scalers.updates += 1;
+                scalers.largest = 0.0;
+                // SAFETY: the caller's: the scale, a count, what was found, and two factors.
+                unsafe { take_scale(arguments) };
                 for answer in std::mem::take(&mut scalers.answers) {
                     write(answer, None);
                 }
             }
+            Kernel::Halves => scalers.halves = true,
+            // SAFETY: the caller's.
+            Kernel::Entropy => scalers.sees(unsafe { of_entropy(arguments) }),
+            Kernel::Frames { sequences } => {
+                // SAFETY: the caller's.
+                scalers.sees(unsafe { of_frames(arguments, sequences) });
+            }
         }
     }
+}
+
+impl Scalers {
+    /// A loss has this sum of gradients for one of its inputs.
+    fn sees(&mut self, sum: Option<f64>) {
+        self.largest = self.largest.max(sum.unwrap_or(0.0));
+    }
+}
+
+/// The largest sum over all elements of a gradient by one class.
+///
+/// # Safety
+///
+/// `arguments` must be those of [`Kernel::Entropy`]: a result, the gradient of the loss, labels, weights, their sum, whether
+/// it is a mean, how many elements, a stride, how many classes, and the label that is none.
+unsafe fn of_entropy(arguments: *const *const c_void) -> Option<f64> {
+    const MOST: usize = 1 << 17;
+    // SAFETY: the caller's.
+    let word = |i: usize| unsafe { arguments.add(i).read().cast::<u64>().read_unaligned() };
+    // SAFETY: the same.
+    let (is_mean, count) = unsafe {
+        (
+            arguments.add(5).read().cast::<u8>().read() != 0,
+            arguments.add(6).read().cast::<u32>().read_unaligned(),
+        )
+    };
+    let gradient = float(&known(word(1), 4)?);
+    let classes = f64::from(u32::try_from(word(8)).ok()?.max(1));
+    let size = usize::try_from(count).ok().filter(|it| (1..=MOST).contains(it))?;
+    let mut labels = BTreeMap::new();
+    for label in known(word(2), 8 * size)?.chunks_exact(8) {
+        let label = i64::from_le_bytes(label.try_into().ok()?);
+        if label != word(9).cast_signed() {
+            *labels.entry(label).or_insert(0_u32) += 1;
+        }
+    }
+    let total = f64::from(labels.values().sum::<u32>()).max(1.0);
+    let most = f64::from(*labels.values().max()?);
+    // A class that is predicted as any other.
+    let sum = (most - total / classes).max(total / classes).max(1.0 - 1.0 / classes);
+    Some(gradient.abs() * if is_mean { sum / total } else { sum })
+}
+
+/// The sum over all frames of a gradient by the blank, which every other of them is, while nothing is learned.
+///
+/// # Safety
+///
+/// `arguments` must be those of [`Kernel::Frames`]: a result, gradients of the losses, their stride, three tables, and the
+/// lengths.
+unsafe fn of_frames(arguments: *const *const c_void, sequences: usize) -> Option<f64> {
+    const MOST: u64 = 1 << 12;
+    // SAFETY: the caller's.
+    let word = |i: usize| unsafe { arguments.add(i).read().cast::<u64>().read_unaligned() };
+    let (gradients, stride, lengths) = (word(1), word(2), word(6));
+    let count = Some(word(sequences)).filter(|it| (1..=MOST).contains(it))?;
+    let mut sum = 0.0;
+    for i in 0..count {
+        let gradient = float(&known(gradients + 4 * stride.checked_mul(i)?, 4)?);
+        let length = match u64::from_le_bytes(known(lengths + 8 * i, 8)?.try_into().ok()?) {
+            // A length that nobody knew; the other kernel is not told how long a sequence may be.
+            0 if sequences == 26 => word(7),
+            length => length,
+        };
+        sum += gradient.abs() * f64::from(u32::try_from(length).ok()?) / 2.0;
+    }
+    Some(sum)
+}
+
+/// Takes a smaller scale if there was an overflow.
+///
+/// # Safety
+///
+/// `arguments` must be those of [`Kernel::Updates`].
+unsafe fn take_scale(arguments: *const *const c_void) {
+    // SAFETY: the caller's.
+    let (scale, found, backoff) = unsafe {
+        let address = |i: usize| arguments.add(i).read().cast::<u64>().read_unaligned();
+        (address(0), address(2), arguments.add(4).read().cast::<f64>().read_unaligned())
+    };
+    let overflows = known(found, 4).is_some_and(|it| float(&it) != 0.0);
+    if let Some(bytes) = known(scale, 4) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the kernel rounds to its type as well"
+        )]
+        let next = (float(&bytes) * if overflows { backoff } else { 1.0 }) as f32;
+        write(scale, Some(next));
+    }
+}
+
+fn float(bytes: &[u8]) -> f64 {
+    bytes.first_chunk().map_or(0.0, |it| f64::from(f32::from_le_bytes(*it)))
+}
+
+/// The bytes there, if all of them are known.
+fn known(at: u64, size: usize) -> Option<Vec<u8>> {
+    let machine = machine::lock()?;
+    let (device, ..) = machine.device_of(at)?;
+    machine.devices[device].contents.known(at, size)
 }
 
 /// That number is at that address now; or one that nobody knows.
@@ -133,5 +286,10 @@ mod tests {
             Some(Kernel::Updates)
         );
         assert_eq!(of("_ZN2at6native29vectorized_elementwise_kernelILi4E"), None);
+        let copy = "_ZN2at6native29vectorized_elementwise_kernelILi4EZNS0_24float16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_St5arrayIPcLm2EEEEviT0_T1_";
+        assert_eq!(of(copy), Some(Kernel::Halves));
+        assert_eq!(of(&copy.replace("24float16", "25bfloat16")), None);
+        let entropy = "_ZN2at6native39_GLOBAL__N__5cd812b1_7_Loss_cu_5b0651e139nll_loss_backward_reduce_cuda_kernel_2dIflEEvPT_PKS3_PKT0_S6_S6_biill";
+        assert_eq!(of(entropy), Some(Kernel::Entropy));
     }
 }

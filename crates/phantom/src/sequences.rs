@@ -1,5 +1,4 @@
-//! Vectors of whole numbers: ranges, and known ones sorted, summed up from the start, freed of repetitions, and
-//! repeated. `unique()` and `repeat_interleave()` take the size of their result from them, masks of lengths are
+//! Vectors of whole numbers: ranges, and known ones summed up from the start, freed of repetitions, and repeated. `unique()` and `repeat_interleave()` take the size of their result from them, masks of lengths are
 //! made of ranges (`torch.arange(longest, device=lengths.device) < lengths[:, None]`). The kernels are CUB's and
 //! PyTorch's, told by their mangled names; as with `integers`, a vector that is not known in full stays unknown.
 
@@ -10,14 +9,16 @@ use crate::integers::{Effect, MOST, Type, has, letter_after, position};
 /// What is done to a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// `DeviceRadixSortSingleTileKernel`: sorts a short vector of keys, and perhaps what goes with them.
-    Sorts { key: Type, descending: bool },
     /// `DeviceScanKernel` with a sum, each element included in its own.
     SumsUp { from: Type, to: Type },
     /// `DeviceSelectSweepKernel` with a test for equal neighbours.
     LeavesOutEqual { key: Type },
+    /// `DeviceReduceByKeyKernel` of a run-length encoding: what there is, and how often, in 64 bits.
+    CountsRuns { key: Type },
     /// `arange_cuda_out` (`aten/src/ATen/native/cuda/RangeFactories.cu`), its elements counted in 32 or 64 bits.
     Ranges { to: Type, wide: bool },
+    /// `linspace` of 32-bit floats, its elements counted in 32 or 64 bits.
+    Divides { wide: bool },
     /// `compute_cuda_kernel` of `repeat_interleave` (`aten/src/ATen/native/cuda/Repeat.cu`).
     Repeats { key: Type },
 }
@@ -26,11 +27,6 @@ impl Kernel {
     /// The one of this (mangled) name.
     pub fn of(name: &[u8]) -> Option<Kernel> {
         let key = || letter_after(name, b"10policy_hubI");
-        if has(name, b"31DeviceRadixSortSingleTileKernel") {
-            // The value of `SortOrder` is a template argument.
-            let descending = has(name, b"9SortOrderE1E");
-            return Some(Kernel::Sorts { key: key()?, descending });
-        }
         if has(name, b"16DeviceScanKernel") && has(name, b"4plusI") && has(name, b"8NullTypeE") {
             // Both vectors are plain: `EPKlPlN...ScanTileState`.
             let source = position(name, b"EPK")? + b"EPK".len();
@@ -41,11 +37,21 @@ impl Kernel {
             });
         }
         if let Some(index) = letter_after(name, b"29elementwise_kernel_with_indexI") {
+            // The dispatch over floats is the second one, and in it doubles come before 32 bits.
+            const SINGLE: &[u8] = b"ENKUlvE0_clEvENKUlvE0_clEv";
+            if has(name, b"17linspace_cuda_out") && has(name, SINGLE) {
+                return Some(Kernel::Divides { wide: index == Type::Long });
+            }
             let to = range_type(name.get(position(name, b"15arange_cuda_out")?..)?)?;
             return Some(Kernel::Ranges { to, wide: index == Type::Long });
         }
         if let Some(key) = letter_after(name, b"_Z19compute_cuda_kernelI") {
             return Some(Kernel::Repeats { key });
+        }
+        if has(name, b"23DeviceReduceByKeyKernel") {
+            // The type of the counts, then that of what is counted.
+            let key = letter_after(name, b"3rle6encode10policy_hubIl")?;
+            return Some(Kernel::CountsRuns { key });
         }
         (has(name, b"23DeviceSelectSweepKernel") && has(name, b"8equal_toI"))
             .then(|| Some(Kernel::LeavesOutEqual { key: key()? }))?
@@ -65,6 +71,10 @@ impl Kernel {
             // SAFETY: the caller's.
             Kernel::Ranges { to, wide } => return unsafe { range(to, wide, arguments) },
             // SAFETY: the caller's.
+            Kernel::Divides { wide } => return unsafe { divided(wide, arguments) },
+            // SAFETY: the caller's.
+            Kernel::CountsRuns { key } => return unsafe { runs(key, arguments, known) },
+            // SAFETY: the caller's.
             Kernel::Repeats { key } => return unsafe { repeated(key, arguments, known) },
             _ => {}
         }
@@ -73,31 +83,23 @@ impl Kernel {
             let address = |i: usize| arguments.add(i).read().cast::<u64>().read_unaligned();
             let count = |i: usize| arguments.add(i).read().cast::<u32>().read_unaligned();
             match self {
-                // Keys, sorted keys, values, sorted values, how many.
-                Kernel::Sorts { .. } => ((address(0), address(1)), count(4)),
                 // In, out, state, first tile, operation, start, how many.
                 Kernel::SumsUp { .. } => ((address(0), address(1)), count(6)),
                 // In, flags, out, how many are left, state, selection, equality, how many.
                 Kernel::LeavesOutEqual { .. } => ((address(0), address(2)), count(7)),
-                Kernel::Ranges { .. } | Kernel::Repeats { .. } => return Vec::new(),
+                _ => return Vec::new(),
             }
         };
         let (from, to) = match self {
-            Kernel::Sorts { key, .. } | Kernel::LeavesOutEqual { key } => (key, key),
+            Kernel::LeavesOutEqual { key } => (key, key),
             Kernel::SumsUp { from, to } => (from, to),
-            Kernel::Ranges { to: key, .. } | Kernel::Repeats { key } => (key, key),
+            _ => return Vec::new(),
         };
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let bytes = (count <= MOST).then(|| known(address.0, count * from.width())).flatten();
         let Some(bytes) = bytes else { return Vec::new() };
         let mut values: Vec<i64> = bytes.chunks(from.width()).map(|it| from.read(it)).collect();
         match self {
-            Kernel::Sorts { descending, .. } => {
-                values.sort_unstable();
-                if descending {
-                    values.reverse();
-                }
-            }
             Kernel::SumsUp { .. } => {
                 let mut total = 0_i64;
                 for value in &mut values {
@@ -106,7 +108,7 @@ impl Kernel {
                 }
             }
             Kernel::LeavesOutEqual { .. } => values.dedup(),
-            Kernel::Ranges { .. } | Kernel::Repeats { .. } => {}
+            _ => return Vec::new(),
         }
         let mut result = Vec::with_capacity(values.len() * to.width());
         values.iter().for_each(|&it| to.write(it, &mut result));
@@ -150,6 +152,40 @@ unsafe fn range(to: Type, wide: bool, arguments: *const *const c_void) -> Vec<Ef
 
 /// # Safety
 ///
+/// `arguments` must be those of [`Kernel::Divides`]: how many, `{ first, last, i64 steps, step, i64 half of them }`, and where
+/// to.
+unsafe fn divided(wide: bool, arguments: *const *const c_void) -> Vec<Effect> {
+    // SAFETY: the caller's.
+    let (count, bounds, address) = unsafe {
+        let count = arguments.read();
+        let count = if wide {
+            count.cast::<i64>().read_unaligned()
+        } else {
+            count.cast::<i32>().read_unaligned().into()
+        };
+        let address = arguments.add(2).read().cast::<u64>().read_unaligned();
+        (count, arguments.add(1).read().cast::<u8>(), address)
+    };
+    // SAFETY: the same.
+    let number = |at: usize| unsafe { bounds.add(at).cast::<f32>().read_unaligned() };
+    // SAFETY: the same.
+    let half = unsafe { bounds.add(24).cast::<i64>().read_unaligned() };
+    let (first, last, step) = (number(0), number(4), number(16));
+    let Some(count) = u16::try_from(count).ok() else {
+        return vec![Effect::Unknown(address, u64::MAX)];
+    };
+    let element = |i: u16| {
+        if i64::from(i) < half {
+            step.mul_add(f32::from(i), first)
+        } else {
+            (-step).mul_add(f32::from(count - i - 1), last)
+        }
+    };
+    vec![Effect::Known(address, (0..count).flat_map(|it| element(it).to_le_bytes()).collect())]
+}
+
+/// # Safety
+///
 /// `arguments` must be those of [`Kernel::Repeats`]: how often each, the sums of these, where to, how many, and how many
 /// come out.
 unsafe fn repeated(
@@ -172,20 +208,83 @@ unsafe fn repeated(
     if result.len() == size * key.width() { vec![Effect::Known(to, result)] } else { Vec::new() }
 }
 
+/// # Safety
+///
+/// `arguments` must be those of [`Kernel::CountsRuns`]: what is counted, where what there is goes, ones, where the counts
+/// go, how many there are, state, the first tile, two operations, and how many are counted.
+unsafe fn runs(
+    key: Type,
+    arguments: *const *const c_void,
+    known: impl Fn(u64, usize) -> Option<Vec<u8>>,
+) -> Vec<Effect> {
+    // SAFETY: the caller's.
+    let ([from, to, counts], count) = unsafe {
+        let address = |i: usize| arguments.add(i).read().cast::<u64>().read_unaligned();
+        ([0, 1, 3].map(address), arguments.add(9).read().cast::<u32>().read_unaligned())
+    };
+    let forgotten = [to, counts].map(|it| Effect::Unknown(it, u64::MAX));
+    let Some(count) = usize::try_from(count).ok().filter(|&it| it <= MOST) else {
+        return Vec::from(forgotten);
+    };
+    let Some(bytes) = known(from, count * key.width()) else { return Vec::from(forgotten) };
+    let (mut found, mut times) = (Vec::new(), Vec::new());
+    let mut elements = bytes.chunks(key.width()).peekable();
+    while let Some(first) = elements.next() {
+        let mut run = 1_i64;
+        while elements.next_if_eq(&first).is_some() {
+            run += 1;
+        }
+        found.extend_from_slice(first);
+        times.extend(run.to_le_bytes());
+    }
+    vec![Effect::Known(to, found), Effect::Known(counts, times)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn kernels_are_told_by_their_mangled_names() {
-        let sort = b"_ZN14at_cuda_detail3cub6detail10radix_sort31DeviceRadixSortSingleTileKernelINS1_5radix10policy_hubIlNS0_8NullTypeEyE10Policy1000ELNS0_9SortOrderE0ElS6_yNS1_21identity_decomposer_tEEEvPKT1_PSB_PKT2_PSF_T3_iiT4_";
-        assert_eq!(Kernel::of(sort), Some(Kernel::Sorts { key: Type::Long, descending: false }));
         let scan = b"_ZN14at_cuda_detail3cub6detail4scan16DeviceScanKernelINS2_10policy_hubIllljSt4plusIlEE10Policy1000EPKlPlNS0_13ScanTileStateIlLb1EEES6_NS0_8NullTypeEjlLb0ESE_EEvT0_T1_T2_iT3_T4_T5_";
         assert_eq!(Kernel::of(scan), Some(Kernel::SumsUp { from: Type::Long, to: Type::Long }));
         let unique = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIlNS0_8NullTypeEiLb0ELNS0_10SelectImplE0EE10Policy1000EPKlPS5_PlSC_NS0_13ScanTileStateIiLb1EEES5_N4cuda3std3__48equal_toIvEEi";
         assert_eq!(Kernel::of(unique), Some(Kernel::LeavesOutEqual { key: Type::Long }));
         let of_floats = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIfNS0_8NullTypeE8equal_toIvEEi";
         assert_eq!(Kernel::of(of_floats), None);
+    }
+
+    #[test]
+    fn a_stretch_is_divided_from_both_ends() {
+        let name = b"_ZN50_GLOBAL__N__fa15d16e_17_RangeFactories_cu_38772b0829elementwise_kernel_with_indexIiZZZN2at6native17linspace_cuda_outERKN3c106ScalarES6_lRNS1_6TensorEENKUlvE0_clEvENKUlvE0_clEvEUllE_EEvT_T0_PN15function_traitsISD_E11result_typeE";
+        assert_eq!(Kernel::of(name), Some(Kernel::Divides { wide: false }));
+        #[repr(C)]
+        struct Bounds(f32, f32, i64, f32, i64);
+        let (count, bounds, to) = (3_i32, Bounds(0.0, 1.0, 3, 0.5, 1), 4096_u64);
+        let arguments: [*const c_void; 3] =
+            [(&raw const count).cast(), (&raw const bounds).cast(), (&raw const to).cast()];
+        let kernel = Kernel::Divides { wide: false };
+        // SAFETY: arguments as the kernel has them.
+        let effects = unsafe { kernel.effects(arguments.as_ptr(), |_, _| None) };
+        let bytes = [0.0_f32, 0.5, 1.0].iter().flat_map(|it| it.to_le_bytes()).collect();
+        assert_eq!(effects, [Effect::Known(4096, bytes)]);
+    }
+
+    #[test]
+    fn runs_are_counted() {
+        let name = b"_ZN14at_cuda_detail3cub6detail6reduce23DeviceReduceByKeyKernelINS1_3rle6encode10policy_hubIllE10Policy1000EPKlPl";
+        assert_eq!(Kernel::of(name), Some(Kernel::CountsRuns { key: Type::Long }));
+        let (from, to, counts, count) = (4096_u64, 8192_u64, 12288_u64, 4_u32);
+        let mut arguments = [(&raw const from).cast::<c_void>(); 10];
+        arguments[1] = (&raw const to).cast();
+        arguments[3] = (&raw const counts).cast();
+        arguments[9] = (&raw const count).cast();
+        let known = |_, size| (size == 4).then(|| vec![3, 3, 5, 3]);
+        let kernel = Kernel::CountsRuns { key: Type::Byte };
+        // SAFETY: arguments as the kernel has them.
+        let effects = unsafe { kernel.effects(arguments.as_ptr(), known) };
+        let times = [2_i64, 1, 1].iter().flat_map(|it| it.to_le_bytes()).collect();
+        assert_eq!(effects, [Effect::Known(8192, vec![3, 5, 3]), Effect::Known(12288, times)]);
     }
 
     #[test]
@@ -213,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_vector_is_sorted_summed_and_freed_of_repetitions() {
+    fn a_known_vector_is_summed_and_freed_of_repetitions() {
         let run = |kernel: Kernel, places: &[usize]| {
             let (count, from, to) = (4_u32, 4096_u64, 8192_u64);
             let mut arguments = [(&raw const from).cast::<c_void>(); 9];
@@ -225,10 +324,8 @@ mod tests {
         };
         let key = Type::Byte;
         let written = |bytes: &[u8]| vec![Effect::Known(8192, bytes.to_vec())];
-        assert_eq!(run(Kernel::Sorts { key, descending: false }, &[1, 4]), written(&[1, 2, 3, 3]));
-        assert_eq!(run(Kernel::Sorts { key, descending: true }, &[1, 4]), written(&[3, 3, 2, 1]));
         assert_eq!(run(Kernel::SumsUp { from: key, to: key }, &[1, 6]), written(&[3, 4, 7, 9]));
         assert_eq!(run(Kernel::LeavesOutEqual { key }, &[2, 7]), written(&[3, 1, 3, 2]));
-        assert_eq!(run(Kernel::Sorts { key: Type::Int, descending: false }, &[1, 4]), []);
+        assert_eq!(run(Kernel::LeavesOutEqual { key: Type::Int }, &[2, 7]), []);
     }
 }

@@ -356,8 +356,8 @@ impl fmt::Display for Note {
             ),
             Note::OtherEnd { end: OtherEnd::Overflow, this, other } => write!(
                 f,
-                "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot know: {this} if \
-                 none does, {other} if the first does; the safe number covers both, and --assume overflow=N says how many"
+                "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot always know: \
+                 {this} as shown here, {other} if only the first is skipped; the safe number covers both, and --assume overflow=N says how many"
             ),
             Note::OtherEnd { end: OtherEnd::Workspaces, this, other } => write!(
                 f,

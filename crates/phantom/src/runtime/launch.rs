@@ -18,7 +18,7 @@ const NO_KERNEL_IMAGE: i32 = 209;
 #[derive(Clone, Copy)]
 pub struct Dim3 {
     pub(crate) x: c_uint,
-    y: c_uint,
+    pub(crate) y: c_uint,
     z: c_uint,
 }
 
