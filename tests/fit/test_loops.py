@@ -70,7 +70,7 @@ SMALL = {
     "compiled": ([], [("torch.compile(", "("), ("1025", "9"), ("1024", "8"), ("50257", "90"), ("d=768, n=12, h=12", "d=16, n=3, h=2"), ("=16)", "=5)")]),
     "closure": ([], [("width=512, depth=10, freqs=12", "width=16, depth=3, freqs=2"), ("4096, 128", "7, 6")]),
     "speech_lengths": ([], [("width=640, layers=5", "width=8, layers=2"), ("960, 1600", "13, 64"), ("=64", "=5")]),
-    "parallel_unet": ([], [("ch=128, emb=256", "ch=8, emb=8"), ("bs=72, image=64", "bs=5, image=8"), (".float()", ".double()")]),
+    "parallel_unet": ([], [("ch=128, emb=256", "ch=16, emb=8"), ("bs=72, image=64", "bs=5, image=8"), (".float()", ".double()")]),
     "summaries": (
         [],
         [
@@ -84,7 +84,6 @@ SMALL = {
     "accelerated_vae": ([], [("ch=96", "ch=8"), ("batch_size=40, size=128", "batch_size=5, size=16")]),
     "detection": ([], [("batch=12, size=512", "batch=2, size=64")]),
 }
-
 
 
 def toy(name, dtype="float64", steps=6, gradients=True):
@@ -123,18 +122,21 @@ def test_labels_that_do_not_count_are_weighed_wherever_they_are(trainer, masked)
     assert worst(plain, trainer.run(RUN, remedy("micro-batches", parts=5), arguments=arguments)) < 1e-9
 
 
+UNEVEN = """
+import torch, torchvision
+model = torchvision.models.resnet18(num_classes=3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in torch.randn(8, 3, 32, 32).split(5):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+"""
+
+
 def test_no_part_is_one_sample_where_batch_norm_needs_two(trainer):
     """The last batch has three samples: in two parts one would have a single one."""
     arguments = toy("moco")
-    arguments["script"] = (
-        "import torch, torchvision\\n"
-        "model = torchvision.models.resnet18(num_classes=3)\\n"
-        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\\n"
-        "for x in torch.randn(8, 3, 32, 32).split(5):\\n"
-        "    optimizer.zero_grad()\\n"
-        "    model(x).square().mean().backward()\\n"
-        "    optimizer.step()\\n"
-    )
+    arguments["script"] = UNEVEN
     assert not isinstance(trainer.run(RUN, PARTS, arguments=arguments), str)
 
 

@@ -142,41 +142,6 @@ def test_products_with_two_of_four_elements_zero(phantom):
     assert ran.values == [[64, 128], 128 * 256 * 2, 128 * 256 * 9 // 8]
 
 
-def test_processes_cannot_share_memory_and_the_report_says_so(phantom):
-    ran = phantom(
-        """
-        import torch
-        x = torch.ones(3, device="cuda")
-        try:
-            x.untyped_storage()._share_cuda_()
-        except RuntimeError as error:
-            print('"' + str(error).splitlines()[0] + '"')
-        """
-    )
-    assert "CUDA" in ran.values and "not supported" in ran.values
-    assert "cudaIpcGetMemHandle" in ran.not_imitated
-
-
-def test_ipc_is_named_in_the_report(plimsoll):
-    script = plimsoll.script(
-        """
-import torch
-net = torch.nn.Linear(64, 64).cuda()
-opt = torch.optim.SGD(net.parameters(), 0.1)
-try:
-    net.weight.detach().untyped_storage()._share_cuda_()
-except RuntimeError:
-    pass
-for i in range(9):
-    opt.zero_grad(); net(torch.randn(8, 64, device="cuda")).sum().backward(); opt.step()
-"""
-    )
-    ran = plimsoll.predict(script, options=["--gpu", "h200"])
-    assert ran.code == 0, ran
-    notes = {it["code"]: it["text"] for it in ran.report["notes"]}
-    assert "cudaIpcGetMemHandle" in notes["not-imitated"], notes
-
-
 def test_a_card_that_this_torch_has_no_kernels_for_fails_as_a_real_one(phantom, plimsoll):
     text = "import torch\nx = torch.ones(3, device='cuda')\nprint(x + 1)\n"
     ran = phantom(text, "--gpu", "v100-16g")

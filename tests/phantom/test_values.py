@@ -223,11 +223,13 @@ def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):
         import json, torch
         x = torch.full((4,), 7, device="cuda")
         y = torch.full((4,), 7, device="cuda")
-        x[torch.tensor([1], device="cuda")] = 3
-        print(json.dumps([x.tolist(), torch.full((4,), 7, device="cuda").tolist(), (y.float() * 2).tolist()]))
+        z = torch.full((4,), 7, device="cuda")
+        z[torch.tensor([1], device="cuda")] = 3
+        x[torch.randn(1, 9, device="cuda").matmul(torch.randn(9, 4, device="cuda")).argmax(-1)] = 3
+        print(json.dumps([x.tolist(), z.tolist(), torch.full((4,), 7, device="cuda").tolist(), (y.float() * 2).tolist()]))
         """
     )
-    assert ran.values == [[0, 0, 0, 0], [7, 7, 7, 7], [14.0, 14.0, 14.0, 14.0]]
+    assert ran.values == [[0, 0, 0, 0], [7, 3, 7, 7], [7, 7, 7, 7], [14.0, 14.0, 14.0, 14.0]]
     assert ran.report["unknown_reads"]["count"] == 1
 
 
@@ -316,7 +318,7 @@ def test_what_is_unique_is_counted_truly_or_assumed(phantom):
         unique, place = torch.unique(x, return_inverse=True)
         out = [torch.unique(x).tolist(), unique.tolist(), len(place), len(torch.unique_consecutive(x))]
         out.append(len(torch.repeat_interleave(torch.arange(4).cuda(), torch.tensor([2, 0, 3, 1]).cuda())))
-        unknown = torch.rand(5000, 2, device="cuda")
+        unknown = torch.randn(5000, 3, device="cuda") @ torch.randn(3, 2, device="cuda")
         out += [len(torch.unique(unknown[:, 0])), len(torch.unique(unknown, dim=0)), len(torch.unique(unknown[:9, 0], return_counts=True)[1])]
         print(json.dumps(out))
         """

@@ -5,6 +5,7 @@ import json
 SCRIPT = """
 import json, torch, torchvision
 
+torch.manual_seed(0)
 model = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn(weights=None, weights_backbone=None, num_classes=4, min_size=96, max_size=128, box_batch_size_per_image=64).cuda()
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 pooled = []

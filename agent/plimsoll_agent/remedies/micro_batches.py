@@ -175,6 +175,9 @@ def _whole_output(torch, kept, key, total, sizes):
         result = {name: value for name, value in result.items() if value is not None}
         result.setdefault(key, total)
         return result if type(first) is dict else type(first)(result)
+    if split.is_record(first):
+        parts = [split.fields_of(it) for it in kept]
+        return split.with_fields(first, {name: total if name == key else combined([it[name] for it in parts]) for name in parts[0]})
     return type(first)(total if i == key else combined([it[i] for it in kept]) for i in range(len(first)))
 
 

@@ -6,6 +6,8 @@ whose first dimension is not the batch, losses that compare samples with each ot
 """
 
 import contextlib
+import copy
+import dataclasses
 import random
 import sys
 
@@ -22,7 +24,27 @@ def tensors_in(torch, value, depth=_DEEPEST):
         return [t for it in value.values() for t in tensors_in(torch, it, depth - 1)]
     if depth and isinstance(value, (list, tuple)):
         return [t for it in value for t in tensors_in(torch, it, depth - 1)]
+    if depth and is_record(value):
+        return [t for it in fields_of(value).values() for t in tensors_in(torch, it, depth - 1)]
     return []
+
+
+def is_record(value):
+    """Whether it is an instance of a dataclass that is nothing else: Hugging Face's outputs are dicts, too."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, (type, dict, list, tuple))
+
+
+def fields_of(record):
+    """What each field of a dataclass's instance is."""
+    return {it.name: getattr(record, it.name) for it in dataclasses.fields(record) if hasattr(record, it.name)}
+
+
+def with_fields(record, fields):
+    """Another one like it that has these; nothing of its own runs."""
+    record = copy.copy(record)
+    for name, value in fields.items():
+        object.__setattr__(record, name, value)
+    return record
 
 
 def rebuilt(torch, value, function, depth=_DEEPEST):
@@ -36,6 +58,9 @@ def rebuilt(torch, value, function, depth=_DEEPEST):
         return type(value)(*(rebuilt(torch, it, function, depth - 1) for it in value))
     if depth and isinstance(value, (list, tuple)):
         return type(value)(rebuilt(torch, it, function, depth - 1) for it in value)
+    if depth and is_record(value):
+        changed = {k: rebuilt(torch, v, function, depth - 1) for k, v in fields_of(value).items()}
+        return with_fields(value, changed)
     return value
 
 
@@ -67,10 +92,11 @@ def loss_in(torch, output):
 
     if is_loss(output):
         return None, output
-    if isinstance(output, dict):
+    if isinstance(output, dict) or is_record(output):
+        named = output if isinstance(output, dict) else fields_of(output)
         for key in ("loss", "losses"):
-            if is_loss(output.get(key)):
-                return key, output[key]
+            if is_loss(named.get(key)):
+                return key, named[key]
     if isinstance(output, (tuple, list)):
         losses = [i for i, it in enumerate(output) if is_loss(it)]
         if losses and (losses[0] == 0 or len(losses) == 1):
@@ -95,6 +121,14 @@ def together(torch, outputs, sizes):
         return type(first)(*(together(torch, list(it), sizes) for it in zip(*outputs)))
     if isinstance(first, (list, tuple)):
         return type(first)(together(torch, list(it), sizes) for it in zip(*outputs))
+    if is_record(first):
+        parts = [fields_of(it) for it in outputs]
+        return with_fields(first, {key: together(torch, [it[key] for it in parts], sizes) for key in parts[0]})
+    if tensors_in(torch, dict(getattr(first, "__dict__", {}))):
+        raise CannotApply(
+            "plimsoll: the remedy micro-batches does not suit this model: its output is a %s, of which it is not known how "
+            "to put the parts of a batch together" % type(first).__name__
+        )
     return first
 
 

@@ -244,6 +244,9 @@ class Spread:
             result = {k: total if k == key else split.rebuilt(torch, v, whole_of) for k, v in output.items()}
             result = {k: v for k, v in result.items() if v is not None}
             return result if type(output) is dict else type(output)(result)
+        if split.is_record(output):
+            fields = split.fields_of(output).items()
+            return split.with_fields(output, {k: total if k == key else split.rebuilt(torch, v, whole_of) for k, v in fields})
         return type(output)(total if i == key else split.rebuilt(torch, v, whole_of) for i, v in enumerate(output))
 
     @contextlib.contextmanager

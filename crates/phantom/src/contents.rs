@@ -60,6 +60,16 @@ impl Contents {
     /// `bytes` are at `at` now, computed from where elements stand as much as from what they are, or drawn.
     pub fn write_pattern(&mut self, at: u64, bytes: &[u8]) {
         self.write_computed(at, bytes);
+        self.mark_pattern(at);
+    }
+
+    /// Likewise, and they were chosen for the program: no other write makes them unsure.
+    pub fn write_chosen(&mut self, at: u64, bytes: &[u8]) {
+        self.write(at, bytes);
+        self.mark_pattern(at);
+    }
+
+    fn mark_pattern(&mut self, at: u64) {
         if self.spans.contains_key(&at) {
             self.patterns.insert(at);
         }

@@ -285,7 +285,11 @@ fn choose_evenly(indices: u64, size: u64, chosen: u64, slices: u64) {
             values.extend(left[usize::try_from(i).unwrap_or(0)].to_le_bytes());
         }
     }
-    write(indices, &values);
+    if let Some(mut machine) = machine::lock()
+        && let Some((device, ..)) = machine.device_of(indices)
+    {
+        machine.devices[device].contents.write_chosen(indices, &values);
+    }
     report::assume("topk() was answered with indices that are chosen evenly");
 }
 

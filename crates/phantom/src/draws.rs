@@ -6,7 +6,8 @@
 use std::ffi::c_void;
 
 use crate::card;
-use crate::integers::{Effect, Type, has, position};
+use crate::effects::Effect;
+use crate::integers::{Type, has, position};
 
 /// What is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

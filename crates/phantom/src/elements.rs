@@ -6,7 +6,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Action, Effect, Type, apply, as_f64, has, number_after, position};
+use crate::effects::Effect;
+use crate::integers::{Action, Type, apply, as_f64, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets};
 
 /// Bytes that are computed at most: so many truth values, or a quarter of that in floats.

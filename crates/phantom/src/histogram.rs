@@ -4,7 +4,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Effect, Type, letter_after};
+use crate::effects::Effect;
+use crate::integers::{Type, letter_after};
 use crate::report;
 
 /// `at::cuda::kernelHistogram1D` that counts into `int64`, of numbers of this type, with 64-bit positions.

@@ -10,8 +10,8 @@
 
 use std::ffi::c_void;
 
-use crate::contents::Contents;
 use crate::draws;
+use crate::effects::Effect;
 use crate::elements;
 use crate::histogram;
 use crate::joins;
@@ -246,6 +246,19 @@ pub enum Kernel {
 const SCATTERING: [&[u8]; 3] = [b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
 
 impl Kernel {
+    /// Where the indices are that it takes elements by, if it does.
+    ///
+    /// # Safety
+    ///
+    /// `arguments` must be those of a kernel whose name gave this one.
+    pub unsafe fn indices(self, arguments: *const *const c_void) -> Vec<u64> {
+        match self {
+            // SAFETY: the caller's.
+            Kernel::Places(kernel) => unsafe { kernel.indices(arguments) },
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether it gathers truth values: what is true stays so.
     pub fn gathers_flags(self) -> bool {
         matches!(self, Kernel::Elementwise(it) if it.is_either())
@@ -409,21 +422,6 @@ fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> O
     })
 }
 
-/// A write to device memory that a kernel makes.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// These bytes are at this address now.
-    Known(u64, Vec<u8>),
-    /// Likewise, and they come of where elements stand, or of chance.
-    Pattern(u64, Vec<u8>),
-    /// Up to so many bytes from this address have a value that we do not know.
-    Unknown(u64, u64),
-    /// Nobody knows these bytes.
-    Forgotten(u64, u64),
-    /// No computed value is sure any more.
-    NothingComputed,
-}
-
 /// What `kernel` does when it is launched with `arguments`. `known` reads device memory in full, or
 /// not at all.
 ///
@@ -481,20 +479,6 @@ pub unsafe fn effects(
         Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Reduction(summary) => unsafe { summary.effects(arguments, known) },
-    }
-}
-
-/// Writes what a kernel did, and whether it follows from what comes of places or of chance.
-pub fn take_effects(contents: &mut Contents, effects: Vec<Effect>, of_chance: bool) {
-    for effect in effects {
-        match effect {
-            Effect::Known(at, bytes) if !of_chance => contents.write_computed(at, &bytes),
-            Effect::Known(at, bytes) => contents.write_pattern(at, &bytes),
-            Effect::Pattern(at, bytes) => contents.write_pattern(at, &bytes),
-            Effect::Unknown(at, most) => contents.forget_span(at, most),
-            Effect::Forgotten(at, size) => contents.forget(at, size),
-            Effect::NothingComputed => contents.forget_computed(),
-        }
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Effect, position};
+use crate::effects::Effect;
+use crate::integers::position;
 use crate::kernels;
 
 /// `CatArrayBatchedCopy` and its kind.

@@ -16,7 +16,8 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use crate::contents::Contents;
 use crate::counts;
 use crate::descent;
-use crate::integers::{self, Effect, Kernel};
+use crate::effects::{self, Effect};
+use crate::integers::{self, Kernel};
 use crate::machine;
 use crate::overflow;
 use crate::reductions;
@@ -176,9 +177,13 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         let contents = &mut machine.current().contents;
         let gathers = kernel.gathers_flags();
         let of_chance = Cell::new(false);
+        // SAFETY: the arguments of a kernel of this name.
+        let indices = unsafe { kernel.indices(arguments) };
+        // What is chosen by chance out of what is known (which beams a search goes on with) is not known.
+        let by_chance = indices.into_iter().any(|at| contents.is_pattern(at));
         let known = |at, size| {
             of_chance.set(of_chance.get() || contents.is_pattern(at));
-            contents.known(at, size)
+            if by_chance { None } else { contents.known(at, size) }
         };
         // SAFETY: the arguments of a kernel of this name.
         let effects = unsafe { integers::effects(kernel, arguments, known) };
@@ -186,7 +191,7 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
             Some(Effect::Unknown(at, _)) if gathers => Some(*at),
             _ => None,
         };
-        integers::take_effects(contents, effects, of_chance.get());
+        effects::take(contents, effects, of_chance.get());
         flags.into_iter().for_each(|it| contents.gather(it));
     }
     let asked = match kind.and_then(|it| it.purpose) {

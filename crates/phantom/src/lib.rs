@@ -29,6 +29,7 @@ mod descent;
 mod dnn;
 mod draws;
 mod driver;
+mod effects;
 mod elements;
 mod fatbin;
 mod fft;

@@ -3,7 +3,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Effect, position};
+use crate::effects::Effect;
+use crate::integers::position;
 use crate::kernels;
 
 /// `multi_tensor_apply_kernel` over so many lists.

@@ -4,7 +4,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Effect, MOST, Type, has, number_after, position};
+use crate::effects::Effect;
+use crate::integers::{MOST, Type, has, number_after, position};
 use crate::offsets::Offsets;
 
 /// A kernel that finds places, or moves elements by them.
@@ -72,6 +73,23 @@ impl Kernel {
         let from = number_after(name, SEARCH)?;
         let to = Type::of_letter(*name.get(position(name, SEARCH)? + SEARCH.len() + 1)?)?;
         Some(Kernel::Sorts { from, to })
+    }
+
+    /// Where the indices are that it takes elements by.
+    ///
+    /// # Safety
+    ///
+    /// `arguments` must be those of a kernel of this name.
+    pub unsafe fn indices(self, arguments: *const *const c_void) -> Vec<u64> {
+        let Kernel::Indexes { puts: false, .. } = self else { return Vec::new() };
+        let words = Offsets { at: 0, tensors: 3 }.end().next_multiple_of(8);
+        // SAFETY: the caller's; behind the offset calculator there are where to, where from, how many, and each.
+        unsafe {
+            let closure = arguments.add(1).read().cast::<u8>();
+            let word = |i: usize| closure.add(words + 8 * i).cast::<u64>().read_unaligned();
+            let count = usize::try_from(word(2)).unwrap_or(0).min(5);
+            (0..count).map(|i| word(3 + i)).collect()
+        }
     }
 
     /// What it writes.

@@ -3,7 +3,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Action, Effect, MOST, Type, apply, has, number_after, position};
+use crate::effects::Effect;
+use crate::integers::{Action, MOST, Type, apply, has, number_after, position};
 use crate::offsets::Offsets;
 
 /// What a reduction does, to which elements, and the type of its result.

@@ -4,7 +4,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Effect, MOST, Type, has, number_after, position};
+use crate::effects::Effect;
+use crate::integers::{MOST, Type, has, number_after, position};
 use crate::offsets::Offsets;
 
 /// A kernel that moves elements by an index, or sums them up.

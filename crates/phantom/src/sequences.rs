@@ -4,7 +4,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Effect, MOST, Type, has, letter_after, position};
+use crate::effects::Effect;
+use crate::integers::{MOST, Type, has, letter_after, position};
 
 /// What is done to a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

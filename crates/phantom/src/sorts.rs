@@ -5,7 +5,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Effect, MOST, Type, has, number_after, position};
+use crate::effects::Effect;
+use crate::integers::{MOST, Type, has, number_after, position};
 
 /// A kernel that sorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,7 @@ impl Kernel {
                     Some(effects)
                 };
                 rows().unwrap_or_else(|| {
-                    vec![Effect::Unknown(keys, u64::MAX), Effect::Unknown(values, u64::MAX)]
+                    vec![Effect::Unknown(keys, u64::MAX), Effect::Shuffled(values)]
                 })
             }
         }

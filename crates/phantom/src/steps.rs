@@ -5,7 +5,8 @@
 
 use std::ffi::c_void;
 
-use crate::integers::{Effect, has, position};
+use crate::effects::Effect;
+use crate::integers::{has, position};
 
 /// Elements of a tensor that are computed at most: a count is one.
 const MOST: u64 = 1;

@@ -1,0 +1,51 @@
+//! What kernels write to device memory, as far as that is known.
+
+use crate::contents::Contents;
+
+/// A write to device memory that a kernel makes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// These bytes are at this address now.
+    Known(u64, Vec<u8>),
+    /// Likewise, and they come of where elements stand, or of chance.
+    Pattern(u64, Vec<u8>),
+    /// Up to so many bytes from this address have a value that we do not know.
+    Unknown(u64, u64),
+    /// Nobody knows these bytes.
+    Forgotten(u64, u64),
+    /// What is at this address came into an order that we do not know: of what comes of chance, any is as good.
+    Shuffled(u64),
+    /// No computed value is sure any more.
+    NothingComputed,
+}
+
+/// Writes what a kernel did, and whether it follows from what comes of places or of chance.
+pub fn take(contents: &mut Contents, effects: Vec<Effect>, of_chance: bool) {
+    for effect in effects {
+        match effect {
+            Effect::Known(at, bytes) if !of_chance => contents.write_computed(at, &bytes),
+            Effect::Known(at, bytes) => contents.write_pattern(at, &bytes),
+            Effect::Pattern(at, bytes) => contents.write_pattern(at, &bytes),
+            Effect::Unknown(at, most) => contents.forget_span(at, most),
+            Effect::Forgotten(at, size) => contents.forget(at, size),
+            Effect::Shuffled(at) if contents.is_pattern(at) => {}
+            Effect::Shuffled(at) => contents.forget_span(at, u64::MAX),
+            Effect::NothingComputed => contents.forget_computed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_order_leaves_only_what_comes_of_chance() {
+        let mut contents = Contents::default();
+        let effects = vec![Effect::Known(4096, vec![7; 8]), Effect::Pattern(8192, vec![3; 8])];
+        take(&mut contents, effects, false);
+        take(&mut contents, vec![Effect::Shuffled(4096), Effect::Shuffled(8192)], false);
+        assert_eq!(contents.known(4096, 8), None);
+        assert_eq!(contents.known(8192, 8), Some(vec![3; 8]));
+    }
+}
