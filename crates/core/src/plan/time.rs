@@ -5,8 +5,8 @@
 //! host needs its time to start each. The slower side is the step, and a part of the other, as each waits for the other
 //! now and then. Only the ratio of two such sums is told, with a range: how fast the host is, is assumed.
 //!
-//! The shares were fitted to steps of many models on one H200 by bench/fit/step_times.rs, which also has the error on
-//! models that were left out of the fit; bench/RESULTS.md tells it. On other cards they are carried over.
+//! The shares were fitted to steps of many models on one H200, as bench/fit/step_times.rs does; bench/RESULTS.md tells
+//! the error on models that were left out of the fit. On other cards they are carried over.
 
 use crate::cards::Card;
 
@@ -127,7 +127,7 @@ impl Shares {
     }
 }
 
-/// What bench/fit/step_times.rs found, rounded.
+/// What such a fit found, rounded.
 pub const FITTED: Figures = Figures {
     matmul: Shares { single: 0.66, tf32: 0.34, half: 0.61 },
     by_4: 0.55,
