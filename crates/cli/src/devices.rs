@@ -6,6 +6,8 @@ use std::{env, ffi::OsStr};
 use nvml_wrapper::{Nvml, enums::device::UsedGpuMemory};
 use plimsoll_core::units::Bytes;
 
+use crate::launch::signals::without_signals;
+
 /// The name that the driver installs; `libnvidia-ml.so` is in development packages only.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
@@ -44,7 +46,7 @@ pub(crate) fn count() -> Option<u32> {
 }
 
 fn open() -> anyhow::Result<Nvml> {
-    let nvml = Nvml::builder().lib_path(OsStr::new(LIBRARY)).init();
+    let nvml = without_signals(|| Nvml::builder().lib_path(OsStr::new(LIBRARY)).init());
     nvml.map_err(|error| anyhow::anyhow!("cannot ask {LIBRARY}: {error}"))
 }
 

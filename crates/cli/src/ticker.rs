@@ -2,12 +2,12 @@
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
-    sync::mpsc::{self, RecvTimeoutError, Sender},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     thread,
     time::{Duration, Instant},
 };
 
-use nix::sys::signal::{SigSet, SigmaskHow};
+use crate::launch::signals::without_signals;
 
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_secs(5);
@@ -26,19 +26,17 @@ impl Ticker {
         }
         let (alive, ended) = mpsc::channel::<()>();
         // A signal is for the thread that works; it may have held it back.
-        let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
-        thread::spawn(move || {
-            let started = Instant::now();
-            let mut wait = FIRST_AFTER;
-            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                let seconds = started.elapsed().as_secs();
-                let _ = writeln!(io::stderr(), "plimsoll: {what}: {seconds} s");
-                wait = EVERY;
-            }
-        });
-        if let Ok(before) = before {
-            let _ = before.thread_set_mask();
-        }
+        let _thread = without_signals(|| thread::spawn(move || speak(&what, &ended)));
         Ticker { _alive: Some(alive) }
+    }
+}
+
+fn speak(what: &str, ended: &Receiver<()>) {
+    let started = Instant::now();
+    let mut wait = FIRST_AFTER;
+    while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        let seconds = started.elapsed().as_secs();
+        let _ = writeln!(io::stderr(), "plimsoll: {what}: {seconds} s");
+        wait = EVERY;
     }
 }

@@ -7,7 +7,7 @@ use nix::{
     libc,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
-        signal::{SigHandler, SigSet, Signal, signal},
+        signal::{SigHandler, SigSet, SigmaskHow, Signal, signal},
         signalfd::{SfdFlags, SignalFd},
     },
 };
@@ -46,7 +46,7 @@ impl Signals {
         ] {
             held.add(it);
         }
-        let before = held.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;
+        let before = held.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let fd = SignalFd::with_flags(&held, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         Ok(Signals { fd, before })
     }
@@ -74,5 +74,32 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         let _ = self.before.thread_set_mask();
+    }
+}
+
+/// Does `work`, and lets no thread that it starts receive signals: one that a library keeps (NVML does) would take a
+/// signal that the waiting loop is to read, and end the process.
+pub(crate) fn without_signals<T>(work: impl FnOnce() -> T) -> T {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let res = work();
+    if let Ok(before) = before {
+        let _ = before.thread_set_mask();
+    }
+    res
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_of_a_library_gets_no_signals() {
+        let gets =
+            |it: SigSet| [Signal::SIGINT, Signal::SIGTERM].map(|signal| !it.contains(signal));
+        let mask = || SigSet::thread_get_mask().unwrap();
+        let before = mask();
+        let theirs = without_signals(|| std::thread::spawn(mask));
+        assert_eq!(gets(theirs.join().unwrap()), [false, false]);
+        assert_eq!(gets(mask()), gets(before));
     }
 }
