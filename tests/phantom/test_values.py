@@ -233,6 +233,20 @@ def test_a_computed_number_is_forgotten_when_it_may_have_changed(phantom):
     assert ran.report["unknown_reads"]["count"] == 1
 
 
+def test_what_any_found_is_no_in_any_type(phantom):
+    """As a loop of one's own looks for overflows before its ranks agree on it."""
+    ran = phantom(
+        """
+        import json, torch
+        g = torch.randn(64, 64, device="cuda") @ torch.randn(64, 64, device="cuda")
+        bad = (~torch.isfinite(g)).any()
+        out = [bad.item(), bad.float().item(), bad.half().item(), bad.int().item(), bad.long().item(), bad.double().item()]
+        print(json.dumps([bool(it) for it in out] + [bool(g.sum().item())]))
+        """
+    )
+    assert ran.values == [False] * 6 + [True], "and another number is nearly zero"
+
+
 def test_a_batch_of_one_is_not_taken_for_a_packed_one(phantom):
     """As Hugging Face asks of position numbers: are there gaps?"""
     ran = phantom(

@@ -42,6 +42,10 @@ enum Purpose {
     Measures(Option<descent::Kernel>),
     /// `a & b` of truth values.
     Joins,
+    /// `at::native::or_kernel_cuda`: a reduction with "or".
+    Any,
+    /// A copy, perhaps to another type.
+    Copies,
 }
 
 /// What was just asked of the device.
@@ -66,6 +70,8 @@ enum Asked {
     Measured,
     /// Whether that holds for all of them.
     Holds,
+    /// Whether any holds, of truth values that nobody knows.
+    Any,
 }
 
 /// All kernels, by the address of their stub.
@@ -135,6 +141,10 @@ fn purpose_of(name: &[u8]) -> Option<Purpose> {
     let has = |part: &[u8]| has(name, part);
     if has(b"15and_kernel_cuda") && has(b"13reduce_kernel") {
         Some(Purpose::All)
+    } else if has(b"14or_kernel_cuda") && has(b"13reduce_kernel") {
+        Some(Purpose::Any)
+    } else if has(b"23direct_copy_kernel_cuda") {
+        Some(Purpose::Copies)
     } else if has(b"16CompareEqFunctorIlE")
         && has(b"UnaryFunctorI")
         && (has(b"29vectorized_elementwise_kernel") || has(b"15LoadWithoutCast"))
@@ -204,6 +214,9 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         }
         // `(low <= x) & (x <= high)`.
         Some(Purpose::Joins) if matches!(LAST.get(), Some(Asked::Measured)) => return,
+        // `found.any().float()`, which ranks add up before they ask.
+        Some(Purpose::Copies) if matches!(LAST.get(), Some(Asked::Any)) => return,
+        Some(Purpose::Any) => Some(Asked::Any),
         Some(Purpose::All) if arguments.is_null() => Some(Asked::All { operand: 0 }),
         Some(Purpose::All) => {
             // SAFETY: the arguments of a kernel of this name.
@@ -295,14 +308,15 @@ unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
 }
 
 /// The number that the program reads now in `width` unknown bytes, if it is a count; zero, if it is another whole number,
-/// unless the program waits for more: then one, and twice as many each time.
+/// unless the program waits for more: then one, and twice as many each time. Likewise if it is what `any()` found, as any number.
 pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
     let asked = LAST.get();
-    if !matches!(asked, Some(Asked::Count(_) | Asked::Whole)) {
+    if !matches!(asked, Some(Asked::Count(_) | Asked::Whole | Asked::Any)) {
         return None;
     }
     LAST.set(None); // The next one that is read is of something else.
-    if !matches!(width, 4 | 8) {
+    let is_number = matches!(width, 4 | 8) || width == 2 && matches!(asked, Some(Asked::Any));
+    if !is_number {
         return None;
     }
     Some(match asked {
