@@ -9,6 +9,15 @@ const KEEP: u64 = 1 << 20;
 /// What all kept bytes together may cost on the host.
 const BUDGET: u64 = 128 << 20;
 
+/// What known numbers come of, if not of what the program said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Of the places of elements, such as a causal mask, or drawn, such as the choice of masked tokens: as on the device.
+    Pattern,
+    /// Chosen for the program, as a router's experts are: on the device they are others.
+    Chosen,
+}
+
 /// Known bytes by address.
 #[derive(Debug, Default)]
 pub struct Contents {
@@ -17,9 +26,8 @@ pub struct Contents {
     kept: u64,
     /// Where spans begin that were computed: a kernel that we do not follow may change them.
     computed: BTreeSet<u64>,
-    /// Those that come of the places of elements, such as a causal mask, or of chance, such as the choice of masked
-    /// tokens: no mask of padding.
-    patterns: BTreeSet<u64>,
+    /// Those that come of places or of chance: no mask of padding.
+    origins: BTreeMap<u64, Origin>,
     /// Where truth values are that nobody knows, and of which a program gathers more and more.
     gathered: BTreeSet<u64>,
 }
@@ -57,21 +65,22 @@ impl Contents {
         }
     }
 
-    /// `bytes` are at `at` now, computed from where elements stand as much as from what they are, or drawn.
-    pub fn write_pattern(&mut self, at: u64, bytes: &[u8]) {
+    /// `bytes` are at `at` now, computed from where elements stand as much as from what they are, or from what comes of
+    /// chance.
+    pub fn write_pattern(&mut self, at: u64, bytes: &[u8], origin: Origin) {
         self.write_computed(at, bytes);
-        self.mark_pattern(at);
+        self.mark(at, origin);
     }
 
-    /// Likewise, and they were chosen for the program: no other write makes them unsure.
+    /// `bytes` were chosen for the program: no other write makes them unsure.
     pub fn write_chosen(&mut self, at: u64, bytes: &[u8]) {
         self.write(at, bytes);
-        self.mark_pattern(at);
+        self.mark(at, Origin::Chosen);
     }
 
-    fn mark_pattern(&mut self, at: u64) {
+    fn mark(&mut self, at: u64, origin: Origin) {
         if self.spans.contains_key(&at) {
-            self.patterns.insert(at);
+            self.origins.insert(at, origin);
         }
     }
 
@@ -92,16 +101,16 @@ impl Contents {
         settled.iter().for_each(|it| _ = self.computed.remove(it));
     }
 
-    /// Whether what is known at `at` comes of places or of chance.
-    pub fn is_pattern(&self, at: u64) -> bool {
+    /// What the numbers known at `at` come of, if of places or of chance.
+    pub fn origin(&self, at: u64) -> Option<Origin> {
         let mut spans = self.overlapping(at, at.saturating_add(1));
-        spans.any(|(start, _)| self.patterns.contains(start))
+        spans.find_map(|(start, _)| self.origins.get(start).copied())
     }
 
     /// Nothing that was computed is known any more.
     pub fn forget_computed(&mut self) {
         for at in std::mem::take(&mut self.computed) {
-            self.patterns.remove(&at);
+            self.origins.remove(&at);
             if let Some(span) = self.spans.remove(&at) {
                 self.kept -= length(&span);
             }
@@ -158,23 +167,23 @@ impl Contents {
     /// Copies within the device: what is known of the source is known of the target, the rest of
     /// the target is forgotten.
     pub fn copy(&mut self, to: u64, from: u64, size: u64) {
-        let pieces: Vec<(u64, Vec<u8>, bool)> = if size <= KEEP {
+        let pieces: Vec<(u64, Vec<u8>, Option<Origin>)> = if size <= KEEP {
             let end = from.saturating_add(size);
             self.overlapping(from, end)
                 .map(|(&start, span)| {
                     let (first, last) = (start.max(from), (start + length(span)).min(end));
                     let bytes = span[index(first - start)..index(last - start)].to_vec();
-                    (first - from, bytes, self.patterns.contains(&start))
+                    (first - from, bytes, self.origins.get(&start).copied())
                 })
                 .collect()
         } else {
             Vec::new()
         };
         self.forget(to, size);
-        for (offset, bytes, is_pattern) in pieces {
+        for (offset, bytes, origin) in pieces {
             self.write(to + offset, &bytes);
-            if is_pattern && self.spans.contains_key(&(to + offset)) {
-                self.patterns.insert(to + offset);
+            if let Some(origin) = origin {
+                self.mark(to + offset, origin);
             }
         }
     }
@@ -188,7 +197,7 @@ impl Contents {
             let Some(span) = self.spans.remove(&start) else { continue };
             self.kept -= length(&span);
             let was_computed = self.computed.remove(&start);
-            let was_pattern = self.patterns.remove(&start);
+            let origin = self.origins.remove(&start);
             if start < at {
                 let head = span[..index(at - start)].to_vec();
                 self.kept += length(&head);
@@ -196,8 +205,8 @@ impl Contents {
                 if was_computed {
                     self.computed.insert(start);
                 }
-                if was_pattern {
-                    self.patterns.insert(start);
+                if let Some(origin) = origin {
+                    self.origins.insert(start, origin);
                 }
             }
             if end < start + length(&span) {
@@ -207,8 +216,8 @@ impl Contents {
                 if was_computed {
                     self.computed.insert(end);
                 }
-                if was_pattern {
-                    self.patterns.insert(end);
+                if let Some(origin) = origin {
+                    self.origins.insert(end, origin);
                 }
             }
         }
@@ -216,7 +225,7 @@ impl Contents {
 
     /// Whether some tensor that we know looks like a mask with padding: zeros and ones, some of each.
     pub fn has_padding(&self) -> bool {
-        self.spans.iter().any(|(at, it)| !self.patterns.contains(at) && is_padded_mask(it))
+        self.spans.iter().any(|(at, it)| !self.origins.contains_key(at) && is_padded_mask(it))
     }
 
     fn overlapping(&self, at: u64, end: u64) -> impl Iterator<Item = (&u64, &Vec<u8>)> {
@@ -289,7 +298,7 @@ mod tests {
     fn a_mask_of_places_is_none_of_padding() {
         let mut contents = Contents::default();
         let causal: Vec<u8> = (0..64).map(|i| u8::from(i % 8 <= i / 8)).collect();
-        contents.write_pattern(100, &causal);
+        contents.write_pattern(100, &causal, Origin::Pattern);
         assert!(!contents.has_padding());
         contents.copy(300, 100, 64);
         contents.forget(310, 4);

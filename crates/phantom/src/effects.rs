@@ -1,6 +1,6 @@
 //! What kernels write to device memory, as far as that is known.
 
-use crate::contents::Contents;
+use crate::contents::{Contents, Origin};
 
 /// A write to device memory that a kernel makes.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,16 +19,20 @@ pub enum Effect {
     NothingComputed,
 }
 
-/// Writes what a kernel did, and whether it follows from what comes of places or of chance.
-pub fn take(contents: &mut Contents, effects: Vec<Effect>, of_chance: bool) {
+/// Writes what a kernel did, and what the numbers that it read come of.
+pub fn take(contents: &mut Contents, effects: Vec<Effect>, origin: Option<Origin>) {
     for effect in effects {
         match effect {
-            Effect::Known(at, bytes) if !of_chance => contents.write_computed(at, &bytes),
-            Effect::Known(at, bytes) => contents.write_pattern(at, &bytes),
-            Effect::Pattern(at, bytes) => contents.write_pattern(at, &bytes),
+            Effect::Known(at, bytes) => match origin {
+                Some(origin) => contents.write_pattern(at, &bytes, origin),
+                None => contents.write_computed(at, &bytes),
+            },
+            Effect::Pattern(at, bytes) => {
+                contents.write_pattern(at, &bytes, origin.unwrap_or(Origin::Pattern));
+            }
             Effect::Unknown(at, most) => contents.forget_span(at, most),
             Effect::Forgotten(at, size) => contents.forget(at, size),
-            Effect::Shuffled(at) if contents.is_pattern(at) => {}
+            Effect::Shuffled(at) if contents.origin(at).is_some() => {}
             Effect::Shuffled(at) => contents.forget_span(at, u64::MAX),
             Effect::NothingComputed => contents.forget_computed(),
         }
@@ -43,8 +47,8 @@ mod tests {
     fn an_unknown_order_leaves_only_what_comes_of_chance() {
         let mut contents = Contents::default();
         let effects = vec![Effect::Known(4096, vec![7; 8]), Effect::Pattern(8192, vec![3; 8])];
-        take(&mut contents, effects, false);
-        take(&mut contents, vec![Effect::Shuffled(4096), Effect::Shuffled(8192)], false);
+        take(&mut contents, effects, None);
+        take(&mut contents, vec![Effect::Shuffled(4096), Effect::Shuffled(8192)], None);
         assert_eq!(contents.known(4096, 8), None);
         assert_eq!(contents.known(8192, 8), Some(vec![3; 8]));
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-use crate::contents::Contents;
+use crate::contents::{Contents, Origin};
 use crate::counts;
 use crate::descent;
 use crate::effects::{self, Effect};
@@ -186,14 +186,14 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
     {
         let contents = &mut machine.current().contents;
         let gathers = kernel.gathers_flags();
-        let of_chance = Cell::new(false);
+        let origin = Cell::new(None);
         // SAFETY: the arguments of a kernel of this name.
         let indices = unsafe { kernel.indices(arguments) };
-        // What is chosen by chance out of what is known (which beams a search goes on with) is not known.
-        let by_chance = indices.into_iter().any(|at| contents.is_pattern(at));
+        // What is known is not known of whichever was chosen for the program (the beams that a search goes on with).
+        let by_choice = indices.into_iter().any(|at| contents.origin(at) == Some(Origin::Chosen));
         let known = |at, size| {
-            of_chance.set(of_chance.get() || contents.is_pattern(at));
-            if by_chance { None } else { contents.known(at, size) }
+            origin.set(origin.get().max(contents.origin(at)));
+            if by_choice { None } else { contents.known(at, size) }
         };
         // SAFETY: the arguments of a kernel of this name.
         let effects = unsafe { integers::effects(kernel, arguments, known) };
@@ -201,7 +201,7 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
             Some(Effect::Unknown(at, _)) if gathers => Some(*at),
             _ => None,
         };
-        effects::take(contents, effects, of_chance.get());
+        effects::take(contents, effects, origin.get());
         flags.into_iter().for_each(|it| contents.gather(it));
     }
     let asked = match kind.and_then(|it| it.purpose) {
