@@ -8,7 +8,7 @@ from harness import ROOT
 from test_remedies import remedy, worst
 
 RUN = """
-import random, sys
+import os, random, sys, tempfile
 import torch
 torch.set_default_dtype(getattr(torch, arguments["dtype"]))
 result, seen = [], [0]
@@ -32,15 +32,18 @@ random.seed(0)
 torch.manual_seed(0)
 sys.argv = ["train.py"] + arguments["argv"]
 sys.stdout = sys.stderr  # What scripts print is not for who reads ours.
-try:
-    exec(compile(arguments["script"], "train.py", "exec"), {"__name__": "__main__"})
-except Enough:
-    pass
+with tempfile.TemporaryDirectory() as folder:  # For what they write.
+    os.chdir(folder)
+    try:
+        exec(compile(arguments["script"], "train.py", "exec"), {"__name__": "__main__"})
+    except Enough:
+        pass
+    os.chdir("/")
 """
 
 SMALL = {
     "captioner": (
-        ["--batch-size=5", "--image-size=32", "--vocab=50", "--dim=16", "--words=5", "--n-train=28", "--n-val=5", "--out=/nowhere"],
+        ["--batch-size=5", "--image-size=32", "--vocab=50", "--dim=16", "--words=5", "--n-train=28", "--n-val=5", "--out=out"],
         [("weights=None", "weights=None, norm_layer=lambda width: nn.GroupNorm(1, width)")],
     ),
     "trainer_class": ([], [("32000", "90"), ("1024", "16"), ("heads: int = 16", "heads: int = 2"), ("512", "8"), ("12", "3"), ("= 32\n", "= 5\n")]),

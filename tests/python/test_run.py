@@ -206,7 +206,7 @@ def test_a_torch_that_is_not_known_is_not_recorded_and_trains(program, cache):
 FITTED = DEEP + """
 import plimsoll
 
-@plimsoll.fit(gpu="t4", memory="1500MiB", plan="plan.toml", allow=["checkpoint"])
+@plimsoll.fit(gpu="t4", memory="1300MiB", plan="plan.toml", allow=["checkpoint"])
 def fitted(batch):
     return train(batch), __name__
 
@@ -220,7 +220,7 @@ def test_a_decorated_function_runs_with_its_plan_and_returns(program):
     ran = program.run(FITTED, environment=environment)
     assert ran.returncode == 0, ran
     reserved, name = eval(ran.stdout.splitlines()[-1])
-    assert reserved < 1500 << 20 and name == "__plimsoll_main__"
+    assert reserved < 1300 << 20 and name == "__plimsoll_main__"
     assert "checkpoint" in program.folder.joinpath("plan.toml").read_text()
 
 
