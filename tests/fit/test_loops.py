@@ -44,7 +44,7 @@ with tempfile.TemporaryDirectory() as folder:  # For what they write.
 SMALL = {
     "captioner": (
         ["--batch-size=5", "--image-size=32", "--vocab=50", "--dim=16", "--words=5", "--n-train=28", "--n-val=5", "--out=out"],
-        [("weights=None", "weights=None, norm_layer=lambda width: nn.GroupNorm(1, width)")],
+        [("resnet34", "resnet18"), ("weights=None", "weights=None, norm_layer=lambda width: nn.GroupNorm(1, width)")],
     ),
     "trainer_class": ([], [("32000", "90"), ("1024", "16"), ("heads: int = 16", "heads: int = 2"), ("512", "8"), ("12", "3"), ("= 32\n", "= 5\n")]),
     "gan_lightning": ([], [("64, 1024, 128, 128, 30", "16, 5, 4, 6, 3")]),
