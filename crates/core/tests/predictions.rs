@@ -365,16 +365,14 @@ step
     );
 }
 
-/// `cudnn.benchmark` takes a work area as large as the card allows, and a smaller one where that fails.
-#[test]
-fn a_card_that_has_no_room_for_scratch_alone_is_tight() {
-    let with = |name: &str, size: &str| {
-        let program = format!(
-            "
+/// A step of a convolution that keeps `out`, with something of `size` beside it for a moment.
+fn convolution(out: &str, name: &str, size: &str) -> String {
+    format!(
+        "
 alloc weight 8MiB
 begin forward
 name weight parameter conv.weight
-alloc out 16MiB in conv conv
+alloc out {out} in conv conv
 alloc {name} {size} in conv conv
 free {name}
 end forward
@@ -384,7 +382,14 @@ begin optimizer
 end optimizer
 step
 "
-        );
+    )
+}
+
+/// `cudnn.benchmark` takes a work area as large as the card allows, and a smaller one where that fails.
+#[test]
+fn a_card_that_has_no_room_for_scratch_alone_is_tight() {
+    let with = |name: &str, size: &str| {
+        let program = convolution("16MiB", name, size);
         let prediction = predicted(&[recording(&program)], 0);
         let carries = |id: &str| {
             let mut cards = prediction.cards.iter();
@@ -398,21 +403,8 @@ step
 
 #[test]
 fn a_card_that_has_no_room_for_what_is_kept_is_too_small() {
-    let program = "
-alloc weight 8MiB
-begin forward
-name weight parameter conv.weight
-alloc out 60GiB in conv conv
-alloc scratch 100MiB in conv conv
-free scratch
-end forward
-begin backward
-end backward
-begin optimizer
-end optimizer
-step
-";
-    let prediction = predicted(&[recording(program)], 0);
+    let program = convolution("60GiB", "scratch", "100MiB");
+    let prediction = predicted(&[recording(&program)], 0);
     let too_small = prediction.cards.iter().filter(|it| it.carries == Carries::No);
     assert!(too_small.map(|it| it.card.id.as_str()).any(|it| it == "a100-40g"));
     assert!(prediction.cards.iter().all(|it| it.carries != Carries::Tight));

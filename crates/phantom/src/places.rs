@@ -82,14 +82,10 @@ impl Kernel {
     /// `arguments` must be those of a kernel of this name.
     pub unsafe fn indices(self, arguments: *const *const c_void) -> Vec<u64> {
         let Kernel::Indexes { puts: false, .. } = self else { return Vec::new() };
-        let words = Offsets { at: 0, tensors: 3 }.end().next_multiple_of(8);
-        // SAFETY: the caller's; behind the offset calculator there are where to, where from, how many, and each.
-        unsafe {
-            let closure = arguments.add(1).read().cast::<u8>();
-            let word = |i: usize| closure.add(words + 8 * i).cast::<u64>().read_unaligned();
-            let count = usize::try_from(word(2)).unwrap_or(0).min(5);
-            (0..count).map(|i| word(3 + i)).collect()
-        }
+        // SAFETY: the caller's.
+        let closure = unsafe { Closure::of(arguments, 3) };
+        let count = usize::try_from(closure.word(2)).unwrap_or(0).min(MOST_INDICES_KNOWN);
+        (0..count).map(|i| closure.word(3 + i)).collect()
     }
 
     /// What it writes.
@@ -238,6 +234,50 @@ impl Kernel {
     }
 }
 
+/// Tensors of indices that one kernel is followed with.
+const MOST_INDICES_KNOWN: usize = 5;
+
+/// What a kernel is launched with that walks through tensors of any strides: how many elements, and a closure that has an
+/// offset calculator, and words behind it.
+struct Closure {
+    elements: u64,
+    at: *const u8,
+    offsets: Offsets,
+}
+
+impl Closure {
+    /// # Safety
+    ///
+    /// `arguments` must be those of such a kernel over so many tensors, and live as long as what is returned.
+    unsafe fn of(arguments: *const *const c_void, tensors: usize) -> Closure {
+        // SAFETY: the caller's.
+        unsafe {
+            Closure {
+                elements: arguments.read().cast::<u64>().read_unaligned(),
+                at: arguments.add(1).read().cast(),
+                offsets: Offsets { at: 0, tensors },
+            }
+        }
+    }
+
+    /// How many elements there are; none if there are none, or more than are followed.
+    fn count(&self) -> Option<usize> {
+        usize::try_from(self.elements).ok().filter(|&it| 0 < it && it <= MOST)
+    }
+
+    fn word(&self, i: usize) -> u64 {
+        let from = self.offsets.end().next_multiple_of(8) + 8 * i;
+        // SAFETY: the words of such a kernel stand there.
+        unsafe { self.at.add(from).cast::<u64>().read_unaligned() }
+    }
+
+    /// A number of the offset calculator.
+    fn number(&self, at: usize) -> u32 {
+        // SAFETY: the offset calculator is as long as it reads.
+        unsafe { self.at.add(at).cast::<u32>().read_unaligned() }
+    }
+}
+
 /// An index into so many, counted from the end if it is negative.
 fn place(index: i64, size: i64) -> Option<u64> {
     let index = if index < 0 { index + size } else { index };
@@ -255,27 +295,21 @@ unsafe fn indexed(
     known: impl Fn(u64, usize) -> Option<Vec<u8>>,
 ) -> Vec<Effect> {
     const MOST_INDICES: usize = 25;
-    let offsets = Offsets { at: 0, tensors: 3 };
     // SAFETY: the caller's.
-    let (count, closure) = unsafe {
-        (arguments.read().cast::<u64>().read_unaligned(), arguments.add(1).read().cast::<u8>())
-    };
-    let words = offsets.end().next_multiple_of(8);
-    // SAFETY: the same.
-    let word = |i: usize| unsafe { closure.add(words + 8 * i).cast::<u64>().read_unaligned() };
-    // SAFETY: the offset calculator is as long as it reads.
-    let number = |at: usize| unsafe { closure.add(at).cast::<u32>().read_unaligned() };
+    let closure = unsafe { Closure::of(arguments, 3) };
+    let (word, number) = (|i| closure.word(i), |at| closure.number(at));
     let (to, from) = (word(0), word(1));
     let moved = || {
-        let count = usize::try_from(count).ok().filter(|&it| 0 < it && it <= MOST)?;
-        let indices = usize::try_from(word(2)).ok().filter(|it| (1..=5).contains(it))?;
-        let last = offsets.of(count - 1, number)?;
+        let count = closure.count()?;
+        let indices = usize::try_from(word(2)).ok();
+        let indices = indices.filter(|it| (1..=MOST_INDICES_KNOWN).contains(it))?;
+        let last = closure.offsets.of(count - 1, number)?;
         let spans: Vec<Vec<u8>> = (0..indices)
             .map(|i| known(word(3 + i), usize::try_from(last[2]).ok()? + 8))
             .collect::<Option<_>>()?;
         let mut moves = Vec::with_capacity(count);
         for i in 0..count {
-            let [out, input, index, _] = offsets.of(i, number)?;
+            let [out, input, index, _] = closure.offsets.of(i, number)?;
             let index = usize::try_from(index).ok()?;
             let mut by = 0_u64;
             for (which, span) in spans.iter().enumerate() {
@@ -314,21 +348,14 @@ unsafe fn flipped(
     arguments: *const *const c_void,
     known: impl Fn(u64, usize) -> Option<Vec<u8>>,
 ) -> Vec<Effect> {
-    let offsets = Offsets { at: 0, tensors: 2 };
     // SAFETY: the caller's.
-    let (count, closure) = unsafe {
-        (arguments.read().cast::<u64>().read_unaligned(), arguments.add(1).read().cast::<u8>())
-    };
-    let words = offsets.end().next_multiple_of(8);
-    // SAFETY: the same.
-    let word = |i: usize| unsafe { closure.add(words + 8 * i).cast::<u64>().read_unaligned() };
-    // SAFETY: the offset calculator is as long as it reads.
-    let number = |at: usize| unsafe { closure.add(at).cast::<u32>().read_unaligned() };
-    let (to, from) = (word(0), word(1));
+    let closure = unsafe { Closure::of(arguments, 2) };
+    let (to, from) = (closure.word(0), closure.word(1));
     let turned = || {
-        let count = usize::try_from(count).ok().filter(|&it| 0 < it && it <= MOST)?;
-        let moves: Vec<[i64; 2]> =
-            (0..count).map(|i| offsets.signed(i, number)).collect::<Option<_>>()?;
+        let count = closure.count()?;
+        let moves: Vec<[i64; 2]> = (0..count)
+            .map(|i| closure.offsets.signed(i, |at| closure.number(at)))
+            .collect::<Option<_>>()?;
         // A result that is written whole, from its first byte on.
         let first = moves.iter().map(|it| it[0]).min()?;
         let begin = to.checked_add_signed(first)?;
