@@ -262,24 +262,26 @@ def test_a_batch_of_one_is_not_taken_for_a_packed_one(phantom):
     assert ran.values == [True, True]
 
 
-def test_text_generation_ends_at_its_length(phantom):
-    """As in the loop of Hugging Face: ended by a mask that is made of known numbers."""
+@pytest.mark.parametrize("or_at_a_token", ["", "| torch.isin(ids[:, -1], end)", "| (ids[:, -1] == 2)"])
+def test_text_generation_ends_at_its_length(phantom, or_at_a_token):
+    """As in the loop of Hugging Face: ended by a mask that is made of known numbers, whatever the tokens are."""
     ran = phantom(
         """
         import json, torch
+        end = torch.tensor([2], device="cuda")
         unfinished, length, steps = torch.ones(3, dtype=torch.long, device="cuda"), 4, 0
         ids = torch.zeros(3, length, dtype=torch.long, device="cuda")
         flag = torch.zeros((), dtype=torch.bool, pin_memory=True)
         while steps < 50:
             ids = torch.cat([ids, torch.randn(3, 9, device="cuda").argmax(-1)[:, None]], -1)
-            done = torch.full((3,), ids.shape[1] >= 10, device="cuda", dtype=torch.bool)
+            done = torch.full((3,), ids.shape[1] >= 10, device="cuda", dtype=torch.bool) OR_AT_A_TOKEN
             unfinished = unfinished & ~done
             steps += 1
             flag.copy_(unfinished.max() == 0, non_blocking=True)
             torch.cuda.synchronize()
             if flag: break
         print(json.dumps([steps, ids.shape[1]]))
-        """
+        """.replace("OR_AT_A_TOKEN", or_at_a_token)
     )
     assert ran.values == [6, 10]
 

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 
 use crate::effects::Effect;
-use crate::integers::{Action, Type, apply, as_f64, has, number_after, position};
+use crate::integers::{Action, Type, apply, as_f64, decided, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets};
 
 /// Bytes that are computed at most: so many truth values, or a quarter of that in floats.
@@ -185,17 +185,21 @@ impl Kernel {
         // SAFETY: the same.
         let limits = (self.action == Action::Clamp).then(|| unsafe { self.limits(places.functor) });
         // What is known between the first element and the last one of each operand.
-        let mut spans = [const { Vec::new() }; MOST_TENSORS];
+        let mut spans = [const { None }; MOST_TENSORS];
         for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
             let size = usize::try_from(last[i]).ok()? + types[i].width();
-            *span = known(places.addresses[i], size)?;
+            *span = known(places.addresses[i], size);
+            if span.is_none() && self.form != Form::Tensors {
+                return None;
+            }
         }
         // A slice is written in as many runs as it has rows.
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         for i in 0..count {
             let offsets = places.of(i)?;
             let at = |tensor: usize| {
-                let span = spans.get(tensor)?.get(usize::try_from(offsets[tensor]).ok()?..)?;
+                let span = spans.get(tensor)?.as_ref()?;
+                let span = span.get(usize::try_from(offsets[tensor]).ok()?..)?;
                 // A cast comes first: what is computed with is of the functor's type.
                 let wanted = self.types().0[tensor];
                 let value = types[tensor].read(span);
@@ -274,7 +278,11 @@ impl Kernel {
             Form::ScalarFirst => (scalar, at(1)?),
             Form::ScalarLast => (at(1)?, scalar),
             Form::Alone => (scalar, 0),
-            Form::Tensors => (at(1)?, at(2)?),
+            Form::Tensors => match (at(1), at(2)) {
+                (Some(a), Some(b)) => (a, b),
+                (Some(it), None) | (None, Some(it)) => return decided(self.action, self.kind, it),
+                (None, None) => return None,
+            },
             Form::Unary => (at(1)?, 0),
         };
         apply(self.action, self.kind, choice, a, b)
@@ -528,6 +536,39 @@ mod tests {
         let infinity = f32::INFINITY.to_bits();
         assert_eq!(run(scalar, &[1, infinity], [4096, 8192, 0]), known(1), "x != infinity");
         assert_eq!(run(scalar, &[1, 0], [4096, 8192, 0]), [Effect::Unknown(4096, 24)], "x != 0");
+    }
+
+    #[test]
+    fn one_number_can_decide_alone() {
+        let count = 2_i32;
+        let run = |action: Action, kind: Type, number: i64| {
+            let kernel = Kernel { action, form: Form::Tensors, kind, casts: false, strided: false };
+            let (functor, addresses) = ([0_u32], [4096_u64, 8192, 12288]);
+            let arguments: [*const c_void; 3] =
+                [(&raw const count).cast(), functor.as_ptr().cast(), addresses.as_ptr().cast()];
+            let known = |at: u64, size: usize| {
+                let mut bytes = Vec::new();
+                (0..size / kind.width()).for_each(|_| kind.write(number, &mut bytes));
+                (at == 12288).then_some(bytes)
+            };
+            // SAFETY: arguments as the kernel has them.
+            match unsafe { kernel.effects(arguments.as_ptr(), known) }.as_slice() {
+                [Effect::Known(4096, it)] if is_test(action) => Some(Type::Bool.read(it)),
+                [Effect::Known(4096, it)] => Some(kind.read(it)),
+                _ => None,
+            }
+        };
+        assert_eq!(run(Action::Or, Type::Bool, 1), Some(1));
+        assert_eq!(run(Action::Or, Type::Bool, 0), None);
+        assert_eq!(run(Action::Or, Type::Long, -1), Some(-1));
+        assert_eq!(run(Action::Or, Type::Long, 1), None);
+        assert_eq!(run(Action::And, Type::Long, 0), Some(0));
+        assert_eq!(run(Action::And, Type::Bool, 1), None);
+        assert_eq!(run(Action::LogicalOr, Type::Int, 7), Some(1));
+        assert_eq!(run(Action::LogicalAnd, Type::Int, 0), Some(0));
+        assert_eq!(run(Action::Multiply, Type::Long, 0), Some(0));
+        assert_eq!(run(Action::Multiply, Type::Float, 0), None, "zero times infinity is none");
+        assert_eq!(run(Action::Add, Type::Long, 0), None);
     }
 
     #[test]

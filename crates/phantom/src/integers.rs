@@ -333,6 +333,20 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     followed.or_else(|| dense.then_some(Kernel::Overwrites))
 }
 
+/// What comes of a number and one that nobody knows, if that does not matter: a text that has got as long as it may be
+/// has ended, `done | (token == end)`, whatever the token is.
+pub fn decided(action: Action, kind: Type, number: i64) -> Option<i64> {
+    let decides = match action {
+        Action::Or => number == if kind == Type::Bool { 1 } else { -1 },
+        Action::LogicalOr => return (number != 0).then_some(1),
+        Action::And | Action::LogicalAnd => number == 0,
+        // Zero times what is no number is none.
+        Action::Multiply => number == 0 && kind.is_whole(),
+        _ => false,
+    };
+    decides.then_some(number)
+}
+
 /// One element of the result; nothing divides by zero.
 pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<i64> {
     let truth = i64::from;
