@@ -101,6 +101,7 @@ impl Failure {
         )
     }
 
+    /// An error that has other causes as well; a word of advice for each that is not memory.
     fn perhaps(&self) -> Verdict {
         let (why, remedies): (&str, &[&str]) = match self.backend {
             Backend::Cublas => (
@@ -118,10 +119,47 @@ impl Failure {
                     "check that this torch was built for this GPU: `torch.cuda.get_arch_list()`",
                 ],
             ),
-            _ => (
+            Backend::Cusolver | Backend::Cusparse | Backend::Hip => (
+                "the library could not have its handle or its work area: most often because PyTorch's cache or another process left the card no memory",
+                &[
+                    "look at `nvidia-smi` while it fails: is the card full?",
+                    "`torch.cuda.empty_cache()` before the first use of the library, or its first use at the program's beginning",
+                    "a smaller batch, or fewer matrices at a time",
+                ],
+            ),
+            Backend::Cufft => (
+                "cuFFT could not have the work area of a plan: most often because the card is full; PyTorch keeps plans of all sizes that it has met, with what each of them took",
+                &[
+                    "`torch.backends.cuda.cufft_plan_cache[0].clear()`, or a smaller `max_size`, where inputs have many lengths",
+                    "a smaller batch; lengths that are a power of two need less",
+                ],
+            ),
+            Backend::Host => (
+                "a process was ended by signal 9, which no program sends itself: most often the kernel or a container's limit, because the host's memory (RAM) ran out; a batch system's time limit and `kill -9` look the same. A GPU that is full raises an error instead",
+                &[
+                    "who it was: `dmesg -T | grep -i killed`, `kubectl describe pod`, `sacct -j JOB --format=State,MaxRSS`",
+                    "if it was memory: fewer DataLoader workers, a smaller `prefetch_factor`, weights by `torch.load(..., mmap=True)` or from safetensors",
+                    "a larger memory limit of the container or the job",
+                ],
+            ),
+            Backend::TensorFlow => (
+                "a copy to the card had nowhere to go: most often because the card was full before the program began (TensorFlow takes nearly all of it at once)",
+                &[
+                    "`nvidia-smi`: is there another process, such as a notebook that still runs?",
+                    "`tf.config.experimental.set_memory_growth(gpu, True)` in each program that shares the card",
+                ],
+            ),
+            Backend::Cuda => (
                 "an assertion inside the allocator, which fails when the driver has no memory left to map",
                 &[
                     "treat it as out of memory; without expandable_segments the ordinary message comes, with numbers",
+                ],
+            ),
+            _ => (
+                "the driver is out of resources: its memory most often, but a kernel that wants too many registers or too much local memory is told the same",
+                &[
+                    "a smaller batch: if that helps, it was memory",
+                    "a newer driver and library, if it fails at any size",
                 ],
             ),
         };
@@ -137,7 +175,9 @@ impl Failure {
             if limit < requested {
                 return self.larger_than(requested, limit, "this process is allowed");
             }
-            if self.free.is_none_or(|it| requested <= it) {
+            // It is asked for before the driver is (`allowed_memory_maximum` in `alloc_block`).
+            let held = self.reserved.unwrap_or_default();
+            if self.free.is_none_or(|it| requested <= it) || limit < held + requested {
                 return self.limited(limit);
             }
         }
@@ -410,5 +450,19 @@ mod tests {
         assert!(shared.remedies[0].contains("--shm-size"), "{:?}", shared.remedies);
         let killed = verdict_of("slurmstepd: error: Detected 1 oom_kill event in StepId=918273.0.");
         assert_eq!(killed.why, "the host's memory (RAM) ran out; the GPU is not involved");
+    }
+
+    #[test]
+    fn what_is_perhaps_memory_has_words_of_its_own() {
+        for (text, words) in [
+            ("process exited with exit code 137", "signal 9"),
+            ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "cuFFT"),
+            ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "its work area"),
+            ("InternalError: Dst tensor is not initialized.", "nowhere to go"),
+            ("RuntimeError: level_zero: UR_RESULT_ERROR_OUT_OF_RESOURCES", "out of resources"),
+        ] {
+            let found = verdict_of(text);
+            assert!(found.why.contains(words), "{text}: {}", found.why);
+        }
     }
 }

@@ -208,9 +208,20 @@ impl Report {
         }
         if oom.line().is_some() {
             self.heading(f, "What a text cannot say")?;
-            let text = "what the memory was used for, and whether it grew. A recording does:";
-            self.said(f, "  ", text, 2)?;
-            self.said(f, "    ", RECORD, 4)?;
+            if oom.facts.backend == crate::failures::Backend::Host {
+                let text = "which process took the host's memory, and whether it grew. What the whole run took at most:";
+                self.said(f, "  ", text, 2)?;
+                self.said(
+                    f,
+                    "    ",
+                    "/usr/bin/time -v python train.py ... (\"Maximum resident set size\")",
+                    4,
+                )?;
+            } else {
+                let text = "what the memory was used for, and whether it grew. A recording does:";
+                self.said(f, "  ", text, 2)?;
+                self.said(f, "    ", RECORD, 4)?;
+            }
         }
         writeln!(f)
     }

@@ -176,21 +176,38 @@ pub(super) fn parse(form: &Form, text: &str, lower: &str, start: usize) -> Failu
 pub(super) fn is_exception(place: &Place<'_>) -> bool {
     let head = place.lower[..place.at].trim_end();
     let tail = &place.lower[place.end..];
-    let is_code = ["except", "import", "raise", "catch", "isinstance", "`", "def ", "class "];
     let is_compared =
         ["' in ", "\" in ", "' not in", "\" not in"].iter().any(|it| tail.starts_with(it));
-    if is_compared || is_code.iter().any(|it| head.contains(it)) {
+    if is_compared || is_code(head) {
         return false;
     }
     if place.lower[place.at..].starts_with("outofmemoryerror") {
         // A class name at the end of a word chain: `torch.cuda.OutOfMemoryError: ...`; Java's is a heap's.
         return (tail.starts_with(':') || tail.is_empty()) && !head.ends_with("java.lang.");
     }
-    let is_sentence = [" error", " is ", " can ", " when ", " may ", " occurs"];
-    if !head.ends_with("error:") && is_sentence.iter().any(|it| tail.starts_with(it)) {
+    if !head.ends_with("error:") && is_sentence(tail) {
         return false;
     }
+    // In quotes it is a title, unless it is somebody's value.
+    let quoted =
+        ['"', '\''].into_iter().find_map(|it| head.strip_suffix(it).zip(tail.strip_prefix(it)));
+    if let Some((head, _)) = quoted {
+        let head = head.trim_end();
+        return head.is_empty() || head.ends_with([':', '=', ',', '(', '[']);
+    }
     head.is_empty() || head.ends_with([':', ']', ')', '!', '-', '|', '"', '\'', '('])
+}
+
+/// Whether what stands before the words is a program's, not a message's.
+pub(super) fn is_code(head: &str) -> bool {
+    ["except ", "import", "raise", "catch", "isinstance", "`", "def ", "class "]
+        .iter()
+        .any(|it| head.contains(it))
+}
+
+/// Whether what stands behind the words goes on to talk about them.
+pub(super) fn is_sentence(tail: &str) -> bool {
+    [" error", " is ", " can ", " when ", " may ", " occurs"].iter().any(|it| tail.starts_with(it))
 }
 
 /// `MemoryError` as an exception that ends a traceback: alone, or before a colon.

@@ -13,12 +13,13 @@ use crate::{
     failures::{Backend, Kind},
     sources::oom_text::{
         form::{Form, Number, device, form, host, is_exception},
-        hosts, readers,
+        hosts, readers, strangers,
     },
 };
 
 /// All of them; of several that are in one line, the first is meant.
-pub(super) const FORMS: &[&[Form]] = &[DEVICES, hosts::CLEAR, AFTER_HOSTS, hosts::SHARED];
+pub(super) const FORMS: &[&[Form]] =
+    &[DEVICES, hosts::CLEAR, AFTER_HOSTS, hosts::SHARED, strangers::FORMS];
 
 /// What is said by who was to give memory of a device.
 const DEVICES: &[Form] = &[
@@ -188,6 +189,18 @@ const DEVICES: &[Form] = &[
         .also(&["cannot allocate"]),
     device(Npu, &["el0004:"], &[]).also(&["allocate memory"]).long(),
     device(Other, &["device out of memory. allocation failed"], &[(Requested, "for size::")]),
+    // tinygrad: `MemoryError: Allocation of 4.29 GB failed on CUDA. Used: 20.10 GB`.
+    device(Other, &["allocation of "], &[(Requested, "allocation of"), (Allocated, "used:")]).also(
+        &[
+            " failed on cuda",
+            " failed on nv",
+            " failed on amd",
+            " failed on hip",
+            " failed on metal",
+            " failed on gpu",
+            " failed on cl",
+        ],
+    ),
 ];
 
 /// After what hosts say in clear words.
@@ -451,6 +464,8 @@ pub(super) const TRIGGERS: &[&str] = &[
     "sigterm",
     "signal 9",
     "paging file",
+    "not enough",
+    "vram",
     "out_of_me",
 ];
 

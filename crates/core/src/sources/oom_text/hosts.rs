@@ -52,7 +52,7 @@ pub(super) const CLEAR: &[Form] = &[
         ],
         &[],
     ),
-    host(&["unable to write to file </torch_", "unable to mmap"], &[]),
+    host(&["unable to write to file </torch_", "unable to mmap"], &[(Requested, "unable to mmap")]),
     host(
         &["out of memory: killed process", "out of memory: kill process"],
         &[(Allocated, "anon-rss")],

@@ -12,6 +12,7 @@ mod lines;
 mod numbers;
 mod readers;
 mod shapes;
+mod strangers;
 mod traceback;
 
 use crate::{
@@ -67,6 +68,10 @@ fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
         failure.times = 1;
         failure.text = clip(&window.text, window.kept);
         traceback::attach(&mut failure, &stream.lines, at);
+        readers::tensorflow_stats(
+            &mut failure,
+            stream.lines[..at].iter().rev().map(|it| it.text.as_ref()),
+        );
         finish(&mut failure, form);
         res.push(failure);
         at += window.taken(form).max(1);

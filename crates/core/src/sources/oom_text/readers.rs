@@ -16,7 +16,7 @@ pub(super) fn torch(it: &mut Failure, lower: &str, _: &str) {
     it.device = ["(gpu ", " gpu ", "(npu ", " npu ", "(mlu ", "(musa ", "gpu "]
         .iter()
         .find_map(|word| device_after(lower, word));
-    it.capacity = before(lower, " total capac")
+    it.capacity = before(lower, " total cap")
         .or_else(|| after(lower, "total capacity of"))
         .or_else(|| after(lower, "total capacty of"));
     it.free = before(lower, " is free")
@@ -173,6 +173,23 @@ pub(super) fn tensorflow_shape(it: &mut Failure, lower: &str, _: &str) {
 
 pub(super) fn paddle(it: &mut Failure, _: &str, tail: &str) {
     it.allocated = before(tail, "memory has been allocated");
+}
+
+/// What its allocator counted, in the lines before: `Limit: 10619240448`, `InUse: 2437000000`.
+pub(super) fn tensorflow_stats<'a>(it: &mut Failure, lines_before: impl Iterator<Item = &'a str>) {
+    const MOST_LINES: usize = 40;
+    if it.backend != Backend::TensorFlow {
+        return;
+    }
+    for line in lines_before.take(MOST_LINES) {
+        let lower = line.trim().to_ascii_lowercase();
+        if lower.starts_with("limit:") {
+            it.capacity = it.capacity.or_else(|| after(&lower, "limit:"));
+        } else if lower.starts_with("inuse:") {
+            it.allocated = it.allocated.or_else(|| after(&lower, "inuse:"));
+        }
+    }
+    it.free = it.free.or_else(|| Some(it.capacity?.saturating_sub(it.allocated?)));
 }
 
 /// `failed, 12 > 11`
