@@ -47,7 +47,7 @@ def test_a_loss_that_nobody_knows_can_be_divided_by(phantom):
         import json, math, torch
         out = []
         for kind in (torch.float32, torch.bfloat16, torch.float16):
-            loss = torch.ones(4, 4, device="cuda", dtype=kind).matmul(torch.ones(4, 4, device="cuda", dtype=kind)).mean()
+            loss = torch.ones(4, 64, device="cuda", dtype=kind).matmul(torch.ones(64, 4, device="cuda", dtype=kind)).mean()
             out += [10 * math.log10(1 / loss.item()) > 0, math.exp(loss.item()), loss.item() < 1e-6, loss.isnan().item(), int(loss)]
         print(json.dumps(out))
         """

@@ -168,6 +168,113 @@ pub extern "C" fn cublasGemmStridedBatchedEx(
     product(kind, [row_a, row_b, row_c])
 }
 
+/// What a product of floats is told, whose handle and types are left out.
+struct Floats {
+    transpose: [c_int; 2],
+    /// Rows, columns, terms.
+    sizes: [c_int; 3],
+    alpha: *const f32,
+    beta: *const f32,
+    addresses: [u64; 3],
+    /// From one column to the next, of each.
+    steps: [c_int; 3],
+}
+
+impl Floats {
+    /// Computes the product, if it is a plain one of few terms.
+    ///
+    /// # Safety
+    ///
+    /// The factors must be on the host, or on a device.
+    unsafe fn multiply(&self) {
+        let Some(mut machine) = crate::machine::lock() else { return };
+        let is_here = |it: *const f32| !it.is_null() && machine.device_of(it as u64).is_none();
+        // SAFETY: not null, and on the host.
+        let is = |it: *const f32, factor: f32| is_here(it) && unsafe { it.read() } == factor;
+        let plain = is(self.alpha, 1.0) && is(self.beta, 0.0);
+        let size = |it: c_int| usize::try_from(it).unwrap_or(0);
+        let [a, b, c] = self.addresses;
+        let matrix = |i: usize| crate::products::Matrix {
+            address: self.addresses[i],
+            is_transposed: self.transpose[i] != 0,
+            step: size(self.steps[i]),
+        };
+        let contents = &mut machine.current().contents;
+        if plain && a != 0 && b != 0 && self.steps[2] == self.sizes[0] {
+            crate::products::multiply(contents, self.sizes.map(size), matrix(0), matrix(1), c);
+        } else {
+            contents.forget_span(c, u64::MAX);
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasSgemm_v2(
+    _handle: u64,
+    transpose_a: c_int,
+    transpose_b: c_int,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const f32,
+    a: u64,
+    step_a: c_int,
+    b: u64,
+    step_b: c_int,
+    beta: *const f32,
+    c: u64,
+    step_c: c_int,
+) -> i32 {
+    let it = Floats {
+        transpose: [transpose_a, transpose_b],
+        sizes: [m, n, k],
+        alpha,
+        beta,
+        addresses: [a, b, c],
+        steps: [step_a, step_b, step_c],
+    };
+    // SAFETY: the caller's factors.
+    unsafe { it.multiply() };
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cublasSgemmStridedBatched(
+    _handle: u64,
+    transpose_a: c_int,
+    transpose_b: c_int,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const f32,
+    a: u64,
+    step_a: c_int,
+    next_a: i64,
+    b: u64,
+    step_b: c_int,
+    next_b: i64,
+    beta: *const f32,
+    c: u64,
+    step_c: c_int,
+    next_c: i64,
+    count: c_int,
+) -> i32 {
+    for i in 0..i64::from(count) {
+        let next = |from: u64, step: i64| from.wrapping_add_signed(4 * i * step);
+        let it = Floats {
+            transpose: [transpose_a, transpose_b],
+            sizes: [m, n, k],
+            alpha,
+            beta,
+            addresses: [next(a, next_a), next(b, next_b), next(c, next_c)],
+            steps: [step_a, step_b, step_c],
+        };
+        // SAFETY: the caller's factors.
+        unsafe { it.multiply() };
+    }
+    SUCCESS
+}
+
 /// `cublasLtMatmulHeuristicResult_t`.
 #[repr(C)]
 pub struct HeuristicResult {

@@ -6,8 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Larger copies are not kept: they cost host memory and no program steers by them.
 const KEEP: u64 = 1 << 20;
-/// What all kept bytes together may cost on the host.
+/// What all kept bytes together may cost on the host, before another copy is kept.
 const BUDGET: u64 = 128 << 20;
+/// Likewise of what is computed, which is small numbers taken in pairs: the overlap of each box with each, the distance of
+/// each point to each.
+pub const KEEP_COMPUTED: u64 = 64 << 20;
+const BUDGET_COMPUTED: u64 = 384 << 20;
+/// In a span of that many bytes a part is overwritten where it is.
+const LARGE: u64 = 1 << 16;
 
 /// What known numbers come of, if not of what the program said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,21 +51,43 @@ fn index(offset: u64) -> usize {
 impl Contents {
     /// `bytes` are at `at` now.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
+        self.put(at, bytes, (KEEP, BUDGET));
+    }
+
+    /// Likewise, if it is no longer than the first number and all together do not become more than the second.
+    fn put(&mut self, at: u64, bytes: &[u8], (most, budget): (u64, u64)) {
         let size = length(bytes);
         self.forget(at, size);
-        if size == 0 || KEEP < size || BUDGET < self.kept + size {
+        if size == 0 || most < size || budget < self.kept + size {
             return;
         }
         self.kept += size;
         self.spans.insert(at, bytes.to_vec());
     }
 
+    /// Overwrites a part of a large span that was computed, where it is: a diagonal is as many such parts as it is long.
+    /// Whether there was one.
+    fn patch(&mut self, at: u64, bytes: &[u8]) -> bool {
+        let size = length(bytes);
+        let Some((&start, span)) = self.spans.range_mut(..=at).next_back() else { return false };
+        let fits = LARGE <= length(span) && at + size < start + length(span);
+        if !fits || !self.computed.contains(&start) {
+            return false;
+        }
+        span[index(at - start)..index(at + size - start)].copy_from_slice(bytes);
+        self.gathered.retain(|it| !(at..at + size).contains(it));
+        true
+    }
+
     /// `bytes` are at `at` now, because a kernel that we follow put them there. What the program put there is
     /// its own still when it is changed in place: a count of steps.
     pub fn write_computed(&mut self, at: u64, bytes: &[u8]) {
+        if self.patch(at, bytes) {
+            return;
+        }
         let own = self.spans.get(&at).is_some_and(|it| it.len() == bytes.len())
             && !self.computed.contains(&at);
-        self.write(at, bytes);
+        self.put(at, bytes, (KEEP_COMPUTED, BUDGET_COMPUTED));
         if self.spans.contains_key(&at) && !own {
             self.computed.insert(at);
         }
@@ -68,6 +96,9 @@ impl Contents {
     /// `bytes` are at `at` now, computed from where elements stand as much as from what they are, or from what comes of
     /// chance.
     pub fn write_pattern(&mut self, at: u64, bytes: &[u8], origin: Origin) {
+        if self.patch(at, bytes) {
+            return;
+        }
         self.write_computed(at, bytes);
         self.mark(at, origin);
     }
@@ -105,6 +136,12 @@ impl Contents {
     pub fn origin(&self, at: u64) -> Option<Origin> {
         let mut spans = self.overlapping(at, at.saturating_add(1));
         spans.find_map(|(start, _)| self.origins.get(start).copied())
+    }
+
+    /// Whether what is known at `at` was computed from nothing but what the program put on the device.
+    pub fn is_computed(&self, at: u64) -> bool {
+        let mut spans = self.overlapping(at, at.saturating_add(1));
+        spans.any(|(it, _)| self.computed.contains(it) && !self.origins.contains_key(it))
     }
 
     /// Nothing that was computed is known any more.
@@ -167,7 +204,7 @@ impl Contents {
     /// Copies within the device: what is known of the source is known of the target, the rest of
     /// the target is forgotten.
     pub fn copy(&mut self, to: u64, from: u64, size: u64) {
-        let pieces: Vec<(u64, Vec<u8>, Option<Origin>)> = if size <= KEEP {
+        let pieces: Vec<(u64, Vec<u8>, Option<Origin>)> = if size <= KEEP_COMPUTED {
             let end = from.saturating_add(size);
             self.overlapping(from, end)
                 .map(|(&start, span)| {
@@ -181,7 +218,7 @@ impl Contents {
         };
         self.forget(to, size);
         for (offset, bytes, origin) in pieces {
-            self.write(to + offset, &bytes);
+            self.put(to + offset, &bytes, (KEEP_COMPUTED, BUDGET_COMPUTED));
             if let Some(origin) = origin {
                 self.mark(to + offset, origin);
             }

@@ -14,7 +14,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::card;
-use crate::contents::Contents;
+use crate::contents::{Contents, KEEP_COMPUTED};
 use crate::integers::{self, Type};
 use crate::machine;
 use crate::nccl;
@@ -260,15 +260,26 @@ fn width(mangled: &[u8]) -> Option<u64> {
     })
 }
 
-/// Writes the indices of a `topk` as if every one of `size` were as good as the next: drawn at random, as a router that
+/// Writes the indices of a `topk` as [`even_choice`] has them.
+fn choose_evenly(indices: u64, size: u64, chosen: u64, slices: u64) {
+    let Some(values) = even_choice(size, chosen, slices) else { return };
+    if let Some(mut machine) = machine::lock()
+        && let Some((device, ..)) = machine.device_of(indices)
+    {
+        machine.devices[device].contents.write_chosen(indices, &values);
+    }
+    report::assume("topk() was answered with indices that are chosen evenly");
+}
+
+/// Which of `size` are the best, in so many slices, as if every one were as good as the next: drawn at random, as a router that
 /// is new chooses (of 20 new ones over normalised inputs on an H200, 12 spread their tokens as draws do), so that no two
 /// experts have the same number. Ranks of a job tell each other how many, and each is imagined to get what it sends:
-/// there the same number goes to all.
-fn choose_evenly(indices: u64, size: u64, chosen: u64, slices: u64) {
+/// there the same number goes to all. Indices of 64 bits; none if there is nothing to choose, or too much.
+pub fn even_choice(size: u64, chosen: u64, slices: u64) -> Option<Vec<u8>> {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let bytes = slices.saturating_mul(chosen).saturating_mul(8);
     if size == 0 || size < chosen || MOST < bytes {
-        return;
+        return None;
     }
     let mut random = DRAWN.fetch_add(1, Ordering::Relaxed) + 1;
     let mut values = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
@@ -285,12 +296,7 @@ fn choose_evenly(indices: u64, size: u64, chosen: u64, slices: u64) {
             values.extend(left[usize::try_from(i).unwrap_or(0)].to_le_bytes());
         }
     }
-    if let Some(mut machine) = machine::lock()
-        && let Some((device, ..)) = machine.device_of(indices)
-    {
-        machine.devices[device].contents.write_chosen(indices, &values);
-    }
-    report::assume("topk() was answered with indices that are chosen evenly");
+    Some(values)
 }
 
 /// The next of a series that looks random and is always the same: `SplitMix64` (Steele, Lea and Flood, 2014).
@@ -402,7 +408,8 @@ impl Count {
 
     /// The true count, if every element is known.
     fn known(self, contents: &Contents) -> Option<u64> {
-        let bytes = self.items.checked_mul(self.width).filter(|&it| 0 < it && it <= MOST)?;
+        let bytes = self.items.checked_mul(self.width);
+        let bytes = bytes.filter(|&it| 0 < it && it <= KEEP_COMPUTED)?;
         let mut known = vec![0; usize::try_from(bytes).ok()?];
         if contents.read(self.operand, &mut known) != 0 {
             return None;

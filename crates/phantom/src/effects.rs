@@ -9,6 +9,8 @@ pub enum Effect {
     Known(u64, Vec<u8>),
     /// Likewise, and they come of where elements stand, or of chance.
     Pattern(u64, Vec<u8>),
+    /// Likewise, and they were chosen for the program, where it asks for the best of numbers that nobody knows.
+    Chosen(u64, Vec<u8>),
     /// Up to so many bytes from this address have a value that we do not know.
     Unknown(u64, u64),
     /// Nobody knows these bytes.
@@ -30,6 +32,7 @@ pub fn take(contents: &mut Contents, effects: Vec<Effect>, origin: Option<Origin
             Effect::Pattern(at, bytes) => {
                 contents.write_pattern(at, &bytes, origin.unwrap_or(Origin::Pattern));
             }
+            Effect::Chosen(at, bytes) => contents.write_chosen(at, &bytes),
             Effect::Unknown(at, most) => contents.forget_span(at, most),
             Effect::Forgotten(at, size) => contents.forget(at, size),
             Effect::Shuffled(at) if contents.origin(at).is_some() => {}

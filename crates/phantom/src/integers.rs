@@ -19,14 +19,15 @@ use crate::kernels;
 use crate::lists;
 use crate::offsets::Offsets;
 use crate::places;
-use crate::reductions::Summary;
+use crate::reductions::{self, Summary};
 use crate::scatters;
 use crate::sequences;
 use crate::sorts;
 use crate::steps;
+use crate::triangles;
 
 /// Elements that are computed at most.
-pub const MOST: usize = 1 << 17;
+pub const MOST: usize = 1 << 20;
 
 /// An element's type, as `c10::ScalarType` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +132,22 @@ impl Type {
     }
 
     /// `value` as this float has it.
-    fn rounded(self, value: f64) -> f64 {
+    pub fn rounded(self, value: f64) -> f64 {
         as_f64(self.of_f64(value))
+    }
+
+    /// `value` as it is once it was stored as this type.
+    pub fn fitted(self, value: i64) -> i64 {
+        match self {
+            Self::Bool => i64::from(value != 0),
+            Self::Byte => value & 0xff,
+            Self::Float => self.rounded(as_f64(value)).to_bits().cast_signed(),
+            Self::Double | Self::Long => value,
+            Self::Char | Self::Short | Self::Int => {
+                let spare = 64 - 8 * self.width();
+                value << spare >> spare
+            }
+        }
     }
 
     /// `value` as this type stores it.
@@ -166,47 +181,6 @@ fn f64_as_whole(value: f64) -> i64 {
     value as i64
 }
 
-/// What is done to one element, or to all of them in a reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    And,
-    Or,
-    Xor,
-    Multiply,
-    /// a + alpha * b
-    Add,
-    /// `EqOpType`: 0 is equal, 1 is not equal.
-    Equal,
-    /// `CompareKernels.cu`, `OpType`: at least, above, at most, below.
-    Order,
-    LogicalAnd,
-    LogicalOr,
-    Not,
-    LogicalNot,
-    Copy,
-    Fill,
-    Negate,
-    Absolute,
-    /// Towards minus infinity, as Python's `//`.
-    DivideFloor,
-    /// With the sign of the divisor, as Python's `%`.
-    Remainder,
-    Largest,
-    Smallest,
-    Divide,
-    /// Towards zero.
-    DivideTruncated,
-    /// Between two numbers, above the first or below it, as `ClampLimits` says.
-    Clamp,
-    Floor,
-    Ceiling,
-    Truncate,
-    Root,
-    Reciprocal,
-    Square,
-    Cube,
-}
-
 /// What a kernel does, as far as we can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
@@ -228,6 +202,8 @@ pub enum Kernel {
     Steps(steps::Kernel),
     /// Draws random numbers.
     Draws(draws::Kernel),
+    /// Keeps what is above or below a diagonal.
+    Cuts(triangles::Kernel),
     /// Moves elements by an index, or sums them up along a dimension.
     Moves(scatters::Kernel),
     /// Writes a tensor element by element, in a way that we do not follow.
@@ -243,7 +219,7 @@ pub enum Kernel {
 }
 
 /// Kernels that write into tensors in place, by a part of their names.
-const SCATTERING: [&[u8]; 3] = [b"masked_scatter", b"index_fill_kernel", b"index_copy_kernel"];
+const SCATTERING: [&[u8]; 1] = [b"masked_scatter"];
 
 impl Kernel {
     /// Where the indices are that it takes elements by, if it does.
@@ -315,7 +291,7 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if has(name, b"25multi_tensor_apply_kernel") {
         return lists::Kernel::of(name).map(Kernel::OverwritesLists);
     }
-    if has(name, b"13reduce_kernel") {
+    if has(name, b"13reduce_kernel") || name == reductions::PRODUCT.to_bytes() {
         return Summary::of(name).map(Kernel::Reduction);
     }
     if let Some(kernel) = sequences::Kernel::of(name) {
@@ -327,113 +303,13 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if let Some(kernel) = draws::Kernel::of(name) {
         return Some(Kernel::Draws(kernel));
     }
+    if let Some(kernel) = triangles::Kernel::of(name) {
+        return Some(Kernel::Cuts(kernel));
+    }
     let dense = has(name, b"27unrolled_elementwise_kernelI")
         || has(name, b"29vectorized_elementwise_kernelI");
     let followed = elements::Kernel::of(name).map(Kernel::Elementwise);
     followed.or_else(|| dense.then_some(Kernel::Overwrites))
-}
-
-/// What comes of a number and one that nobody knows, if that does not matter: a text that has got as long as it may be
-/// has ended, `done | (token == end)`, whatever the token is.
-pub fn decided(action: Action, kind: Type, number: i64) -> Option<i64> {
-    let decides = match action {
-        Action::Or => number == if kind == Type::Bool { 1 } else { -1 },
-        Action::LogicalOr => return (number != 0).then_some(1),
-        Action::And | Action::LogicalAnd => number == 0,
-        // Zero times what is no number is none.
-        Action::Multiply => number == 0 && kind.is_whole(),
-        _ => false,
-    };
-    decides.then_some(number)
-}
-
-/// One element of the result; nothing divides by zero.
-pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<i64> {
-    let truth = i64::from;
-    if !kind.is_whole() {
-        return apply_to_floats(action, kind, choice, as_f64(a), as_f64(b));
-    }
-    Some(match action {
-        Action::And => a & b,
-        Action::Or => a | b,
-        Action::Xor => a ^ b,
-        Action::Multiply => a.wrapping_mul(b),
-        Action::Add => a.wrapping_add(choice.wrapping_mul(b)),
-        Action::Equal => truth((a == b) != (choice != 0)),
-        Action::Order => truth(is_ordered(choice, a, b)),
-        Action::LogicalAnd => truth(a != 0 && b != 0),
-        Action::LogicalOr => truth(a != 0 || b != 0),
-        Action::Not if kind == Type::Bool => truth(a == 0),
-        Action::Not => !a,
-        Action::LogicalNot => truth(a == 0),
-        Action::Copy | Action::Fill => a,
-        Action::Negate => a.wrapping_neg(),
-        Action::Absolute => a.wrapping_abs(),
-        Action::DivideFloor => {
-            let down = a.checked_rem(b)? != 0 && (a < 0) != (b < 0);
-            a.checked_div(b)? - i64::from(down)
-        }
-        Action::Remainder => {
-            let rest = a.checked_rem(b)?;
-            if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
-        }
-        Action::Largest => a.max(b),
-        Action::Smallest => a.min(b),
-        Action::DivideTruncated => a.checked_div(b)?,
-        Action::Square => a.wrapping_mul(a),
-        Action::Cube => a.wrapping_mul(a).wrapping_mul(a),
-        Action::Floor | Action::Ceiling | Action::Truncate => a,
-        Action::Divide | Action::Clamp | Action::Root | Action::Reciprocal => return None,
-    })
-}
-
-/// What a comparison finds: `OpType` of `aten/src/ATen/native/cuda/CompareKernels.cu`.
-fn is_ordered<T: PartialOrd>(choice: i64, a: T, b: T) -> bool {
-    match choice {
-        0 => a >= b,
-        1 => a > b,
-        2 => a <= b,
-        _ => a < b,
-    }
-}
-
-/// Likewise, of floats; a factor is one, too.
-#[expect(clippy::float_cmp, reason = "the device compares in the same way")]
-fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> Option<i64> {
-    let truth = i64::from;
-    let number = |it: f64| kind.of_f64(it);
-    Some(match action {
-        Action::Multiply => number(a * b),
-        Action::Add => number(as_f64(choice).mul_add(b, a)),
-        Action::Equal => truth((a == b) != (choice != 0)),
-        Action::Order => truth(is_ordered(choice, a, b)),
-        Action::LogicalAnd => truth(a != 0.0 && b != 0.0),
-        Action::LogicalOr => truth(a != 0.0 || b != 0.0),
-        Action::LogicalNot => truth(a == 0.0),
-        Action::Copy | Action::Fill => number(a),
-        Action::Negate => number(-a),
-        Action::Absolute => number(a.abs()),
-        Action::Largest => number(a.max(b)),
-        Action::Smallest => number(a.min(b)),
-        Action::Divide => number(a / b),
-        Action::DivideTruncated => number(kind.rounded(a / b).trunc()),
-        Action::Floor => number(a.floor()),
-        Action::Ceiling => number(a.ceil()),
-        Action::Truncate => number(a.trunc()),
-        Action::Root => number(a.sqrt()),
-        Action::Reciprocal => number(a.recip()),
-        Action::Square => number(a * a),
-        Action::Cube => number(kind.rounded(a * a) * a),
-        Action::And
-        | Action::Or
-        | Action::Xor
-        | Action::Not
-        | Action::DivideFloor
-        | Action::Clamp
-        | Action::Remainder => {
-            return None;
-        }
-    })
 }
 
 /// What `kernel` does when it is launched with `arguments`. `known` reads device memory in full, or
@@ -492,6 +368,8 @@ pub unsafe fn effects(
         // SAFETY: the caller's.
         Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
+        Kernel::Cuts(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
         Kernel::Reduction(summary) => unsafe { summary.effects(arguments, known) },
     }
 }
@@ -499,16 +377,6 @@ pub unsafe fn effects(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn division_rounds_as_in_python() {
-        let of = |action, a, b| apply(action, Type::Long, 1, a, b);
-        assert_eq!(of(Action::DivideFloor, -7, 2), Some(-4));
-        assert_eq!(of(Action::DivideFloor, 7, 2), Some(3));
-        assert_eq!(of(Action::Remainder, -7, 2), Some(1));
-        assert_eq!(of(Action::Remainder, 7, -2), Some(-1));
-        assert_eq!(of(Action::DivideFloor, 7, 0), None);
-    }
 
     #[test]
     fn what_writes_into_a_tensor_makes_nothing_sure() {
@@ -519,6 +387,8 @@ mod tests {
         let adds =
             b"_ZN2at6native49_GLOBAL__N__24indexing_backward_kernelIfLi4EEEvPKlS3_PKT_PS4_lllib";
         assert_eq!(kernel_of(adds), Some(Kernel::Adds));
+        let product = kernel_of(reductions::PRODUCT.to_bytes());
+        assert!(matches!(product, Some(Kernel::Reduction(_))));
         let of_floats = b"_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEESt5arrayIPcLm1EEEEviT0_T1_";
         assert!(matches!(kernel_of(of_floats), Some(Kernel::Elementwise(_))));
     }

@@ -23,6 +23,8 @@ pub struct Kernel {
 
 /// The largest result that is known, in bytes.
 const MOST: usize = 1 << 20;
+/// Runs that a tensor becomes, at most.
+const MOST_RUNS: usize = 1 << 13;
 /// Dimensions of `TensorSizeStride`, which has the sizes and then the strides.
 const DIMENSIONS: usize = 4;
 
@@ -124,7 +126,7 @@ impl Kernel {
             if bytes <= MOST { self.source(from, elements, own, (dim, size), known) } else { None };
         let place = |i: usize| wide((i * row + offset * trailing) * self.width);
         let length = run * self.width;
-        Some(if runs <= 1024 {
+        Some(if runs <= MOST_RUNS {
             let piece = |i: usize| source.as_ref().map(|it| it[i * length..][..length].to_vec());
             (0..runs).map(|i| (place(i), wide(length), piece(i))).collect()
         } else {

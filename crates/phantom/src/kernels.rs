@@ -189,11 +189,13 @@ pub unsafe fn launched(stub: u64, arguments: *const *const c_void) {
         let origin = Cell::new(None);
         // SAFETY: the arguments of a kernel of this name.
         let indices = unsafe { kernel.indices(arguments) };
-        // What is known is not known of whichever was chosen for the program (the beams that a search goes on with).
+        // What was computed is not known of whichever was chosen for the program (the beams that a search goes on with). What it
+        // put there, such as labels, is of any as good, and so is what was drawn or chosen.
         let by_choice = indices.into_iter().any(|at| contents.origin(at) == Some(Origin::Chosen));
         let known = |at, size| {
-            origin.set(origin.get().max(contents.origin(at)));
-            if by_choice { None } else { contents.known(at, size) }
+            let of = contents.origin(at);
+            origin.set(origin.get().max(of));
+            if by_choice && contents.is_computed(at) { None } else { contents.known(at, size) }
         };
         // SAFETY: the arguments of a kernel of this name.
         let effects = unsafe { integers::effects(kernel, arguments, known) };
@@ -442,6 +444,15 @@ pub unsafe extern "C" fn __cudaRegisterFunction(
     let name = unsafe { CStr::from_ptr(name) };
     let it = Registered { name, kind: OnceLock::new() };
     KERNELS.write().unwrap_or_else(PoisonError::into_inner).insert(stub, it);
+}
+
+/// The program found a kernel of this name in a module that was made at run time: `function` is its handle.
+pub fn found(function: u64, name: &CStr) {
+    if name != reductions::PRODUCT {
+        return; // Thousands of others, of which none is followed.
+    }
+    let it = Registered { name: reductions::PRODUCT, kind: OnceLock::new() };
+    KERNELS.write().unwrap_or_else(PoisonError::into_inner).insert(function, it);
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ compile_error!("plimsoll's phantom GPU exists for Linux on x86-64 only, as CUDA'
 
 pub use plimsoll_addresses as addresses;
 mod agent;
+mod arithmetic;
 mod blas;
 mod blocks;
 mod card;
@@ -49,6 +50,7 @@ mod nvml;
 mod offsets;
 mod overflow;
 mod places;
+mod products;
 mod reductions;
 mod report;
 mod resident;
@@ -60,4 +62,5 @@ mod sorts;
 mod sparse;
 mod steps;
 mod table;
+mod triangles;
 mod waits;

@@ -45,6 +45,20 @@ impl Offsets {
         (index == 0).then_some(offsets)
     }
 
+    /// The offsets in bytes of the first `count` elements, one after the other. `None` as in [`Offsets::of`].
+    pub fn walk(&self, count: usize, number: impl Fn(usize) -> u32) -> Option<Walk> {
+        self.of(count.checked_sub(1)?, &number)?;
+        let dims = usize::try_from(number(self.at)).ok()?;
+        let dimension = |dim: usize| {
+            let mut strides = [0; MOST_TENSORS];
+            for (i, stride) in strides.iter_mut().enumerate().take(self.tensors) {
+                *stride = u64::from(number(self.strides() + 4 * (self.tensors * dim + i)));
+            }
+            Dimension { size: number(self.at + 4 + 12 * dim), at: 0, strides }
+        };
+        Some(Walk::of((0..dims).map(dimension).collect(), count))
+    }
+
     /// Likewise for two tensors, of an `OffsetCalculator` whose strides may be negative.
     pub fn signed(&self, mut index: usize, number: impl Fn(usize) -> u32) -> Option<[i64; 2]> {
         let mut offsets = [0; 2];
@@ -58,6 +72,51 @@ impl Offsets {
             index /= size;
         }
         (index == 0).then_some(offsets)
+    }
+}
+
+/// Goes through the elements of tensors, in the order in which a kernel counts them.
+pub struct Walk {
+    dims: Vec<Dimension>,
+    now: [u64; MOST_TENSORS],
+    left: usize,
+}
+
+struct Dimension {
+    size: u32,
+    at: u32,
+    strides: [u64; MOST_TENSORS],
+}
+
+impl Walk {
+    fn of(dims: Vec<Dimension>, count: usize) -> Walk {
+        Walk { dims, now: [0; MOST_TENSORS], left: count }
+    }
+
+    /// Through elements that lie one after the other, of that many bytes each.
+    pub fn dense(widths: [u64; MOST_TENSORS], count: usize) -> Walk {
+        Walk::of(vec![Dimension { size: u32::MAX, at: 0, strides: widths }], count)
+    }
+}
+
+impl Iterator for Walk {
+    type Item = [u64; MOST_TENSORS];
+
+    fn next(&mut self) -> Option<[u64; MOST_TENSORS]> {
+        self.left = self.left.checked_sub(1)?;
+        let here = self.now;
+        for dim in &mut self.dims {
+            dim.at += 1;
+            let back = if dim.at < dim.size { 0 } else { u64::from(dim.at) };
+            for (now, stride) in self.now.iter_mut().zip(dim.strides) {
+                *now = now.wrapping_add(stride).wrapping_sub(stride * back);
+            }
+            if back == 0 {
+                break;
+            }
+            dim.at = 0;
+        }
+        Some(here)
     }
 }
 
@@ -82,6 +141,9 @@ mod tests {
         assert_eq!(offsets.of(4, number), Some([4, 4, 4, 0]));
         assert_eq!(offsets.of(2, number), Some([2, 8, 0, 0]));
         assert_eq!(offsets.of(6, number), None, "there are six");
+        let walk = offsets.walk(6, number).unwrap();
+        assert!(walk.eq((0..6).map(|i| offsets.of(i, number).unwrap())), "one after the other");
+        assert!(offsets.walk(7, number).is_none());
         assert_eq!(offsets.end(), 612);
     }
 }

@@ -17,6 +17,10 @@ pub enum Kernel {
     Unravels,
     /// `x[indices]`, of elements of so many bytes; or `x[indices] = y`.
     Indexes { width: usize, puts: bool },
+    /// `index_copy_`, of elements of so many bytes.
+    Copies { width: usize },
+    /// `index_fill_`, likewise.
+    Fills { width: usize },
     /// `x[indices]` of whole rows.
     TakesRows,
     /// `searchsorted` and `bucketize`, with results of this type.
@@ -30,7 +34,7 @@ pub enum Kernel {
 }
 
 /// Bytes of a mask that are looked at, and of anything that is moved.
-const MOST_BYTES: usize = 1 << 20;
+const MOST_BYTES: usize = 1 << 24;
 
 impl Kernel {
     /// The one of this (mangled) name.
@@ -53,6 +57,8 @@ impl Kernel {
             return [
                 (b"17index_kernel_impl".as_slice(), Kernel::Indexes { width, puts: false }),
                 (b"21index_put_kernel_impl", Kernel::Indexes { width, puts: true }),
+                (b"22index_copy_kernel_impl", Kernel::Copies { width }),
+                (b"22index_fill_kernel_impl", Kernel::Fills { width }),
                 (b"16flip_kernel_impl", Kernel::Flips { width }),
             ]
             .into_iter()
@@ -145,6 +151,10 @@ impl Kernel {
             }
             // SAFETY: the caller's.
             Kernel::Indexes { width, puts } => unsafe { indexed(width, puts, arguments, known) },
+            // SAFETY: the caller's.
+            Kernel::Copies { width } => unsafe { put_along(width, false, arguments, known) },
+            // SAFETY: the caller's.
+            Kernel::Fills { width } => unsafe { put_along(width, true, arguments, known) },
             // SAFETY: the caller's.
             Kernel::Flips { width } => unsafe { flipped(width, arguments, known) },
             Kernel::TakesRows => {
@@ -308,8 +318,7 @@ unsafe fn indexed(
             .map(|i| known(word(3 + i), usize::try_from(last[2]).ok()? + 8))
             .collect::<Option<_>>()?;
         let mut moves = Vec::with_capacity(count);
-        for i in 0..count {
-            let [out, input, index, _] = closure.offsets.of(i, number)?;
+        for [out, input, index, _] in closure.offsets.walk(count, number)? {
             let index = usize::try_from(index).ok()?;
             let mut by = 0_u64;
             for (which, span) in spans.iter().enumerate() {
@@ -318,25 +327,92 @@ unsafe fn indexed(
                 let row = place(Type::Long.read(span.get(index..index + 8)?), size)?;
                 by = by.checked_add(row.checked_mul(stride)?)?;
             }
-            moves.push(if puts { (out + by, input) } else { (out, input + by) });
+            let (out, input) = if puts { (out + by, input) } else { (out, input + by) };
+            if moves.is_empty() {
+                known(from + input, width)?; // Mostly it is an activation, and there are many.
+            }
+            moves.push((usize::try_from(out).ok()?, usize::try_from(input).ok()?));
         }
-        let end = |which: fn(&(u64, u64)) -> u64| {
-            let last = moves.iter().map(which).max()?;
-            usize::try_from(last).ok()?.checked_add(width).filter(|&it| it <= MOST_BYTES)
-        };
-        let source = known(from, end(|it| it.1)?)?;
-        let mut result = known(to, end(|it| it.0)?).or_else(|| {
-            // What is written whole need not be known before.
-            let whole = !puts && moves.len() * width == end(|it| it.0)?;
-            whole.then(|| vec![0; moves.len() * width])
-        })?;
-        for (out, input) in moves {
-            let (out, input) = (usize::try_from(out).ok()?, usize::try_from(input).ok()?);
-            result[out..out + width].copy_from_slice(&source[input..input + width]);
-        }
-        Some(vec![Effect::Known(to, result)])
+        let last = moves.iter().map(|it| it.1).max()?.checked_add(width)?;
+        let source = known(from, last).filter(|it| it.len() <= MOST_BYTES)?;
+        placed(to, moves, &source, width, &known)
     };
     moved().unwrap_or_else(|| vec![Effect::Unknown(to, u64::MAX)])
+}
+
+/// # Safety
+///
+/// `arguments` must be those of [`Kernel::Copies`] or, if it `fills`, of [`Kernel::Fills`]: how many, and a closure that has an
+/// offset calculator, where to, where the indices are, of the first where from, the size and the stride of the dimension, and
+/// of the second the value.
+unsafe fn put_along(
+    width: usize,
+    fills: bool,
+    arguments: *const *const c_void,
+    known: impl Fn(u64, usize) -> Option<Vec<u8>>,
+) -> Vec<Effect> {
+    // SAFETY: the caller's.
+    let closure = unsafe { Closure::of(arguments, if fills { 2 } else { 3 }) };
+    let (to, indices) = (closure.word(0), closure.word(1));
+    let moved = || {
+        let count = closure.count()?;
+        let last = closure.offsets.of(count - 1, |at| closure.number(at))?;
+        let span = |from: u64, last: u64, width: usize| {
+            known(from, usize::try_from(last).ok()?.checked_add(width)?)
+        };
+        let source = if fills {
+            closure.word(4).to_le_bytes().to_vec()
+        } else {
+            span(closure.word(2), last[2], width)?
+        };
+        let indices = span(indices, last[1], 8)?;
+        let rest = if fills { 2 } else { 3 };
+        let size = closure.word(rest).cast_signed();
+        let stride = usize::try_from(closure.word(rest + 1)).ok()?.checked_mul(width)?;
+        let mut moves = Vec::with_capacity(count);
+        for [out, index, input, _] in closure.offsets.walk(count, |at| closure.number(at))? {
+            let index = Type::Long.read(indices.get(usize::try_from(index).ok()?..)?);
+            let row = usize::try_from(place(index, size)?).ok()?;
+            let input = if fills { 0 } else { usize::try_from(input).ok()? };
+            moves.push((usize::try_from(out).ok()?.checked_add(row.checked_mul(stride)?)?, input));
+        }
+        placed(to, moves, &source, width, known)
+    };
+    moved().unwrap_or_else(|| vec![Effect::Unknown(to, u64::MAX)])
+}
+
+/// Elements of `source`, moved to where the first numbers say from where the second ones do. What lies between them need not be
+/// known, if they are few, or if there is nothing between them.
+fn placed(
+    to: u64,
+    mut moves: Vec<(usize, usize)>,
+    source: &[u8],
+    width: usize,
+    known: impl Fn(u64, usize) -> Option<Vec<u8>>,
+) -> Option<Vec<Effect>> {
+    const MOST_RUNS: usize = 1024;
+    let wide = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
+    moves.sort_by_key(|it| it.0);
+    let mut runs: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (i, &(out, input)) in moves.iter().enumerate() {
+        if moves.get(i + 1).is_some_and(|it| it.0 == out) {
+            continue; // The last one of several stays.
+        }
+        let element = source.get(input..input.checked_add(width)?)?;
+        match runs.last_mut() {
+            Some((from, run)) if *from + run.len() == out => run.extend_from_slice(element),
+            _ => runs.push((out, element.to_vec())),
+        }
+    }
+    if runs.len() <= MOST_RUNS {
+        return Some(runs.into_iter().map(|it| Effect::Known(to + wide(it.0), it.1)).collect());
+    }
+    let (last, run) = runs.last()?;
+    let mut result = known(to, last + run.len()).filter(|it| it.len() <= MOST_BYTES)?;
+    for (out, run) in runs {
+        result[out..out + run.len()].copy_from_slice(&run);
+    }
+    Some(vec![Effect::Known(to, result)])
 }
 
 /// # Safety

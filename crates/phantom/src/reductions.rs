@@ -1,42 +1,73 @@
 //! Reductions of known numbers and truth values, over all elements or some dimensions: `mask.all()`,
 //! `(labels >= 0).sum(-1)`. As with `integers`, what is not known in full stays unknown.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
+use crate::arithmetic::{Action, apply};
+use crate::counts::even_choice;
 use crate::effects::Effect;
-use crate::integers::{Action, MOST, Type, apply, has, number_after, position};
+use crate::integers::{Type, has, number_after, position};
 use crate::offsets::Offsets;
+use crate::report;
 
 /// What a reduction does, to which elements, and the type of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    action: Action,
+    way: Way,
     element: Type,
     out: Type,
 }
 
+/// How elements become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Two become one in this way, and so on.
+    Fold(Action),
+    /// `MeanOps`: the sum, times a factor.
+    Mean,
+    /// `MaxOps` and `MinOps`, of `max(dim)`: the one that is beyond all, and its place.
+    Extreme(Action),
+    /// `ArgMaxOps` and `ArgMinOps`: its place.
+    Place(Action),
+    /// A product, by a kernel that PyTorch makes at run time (`ReduceJitOp`): of numbers whose type its first one tells.
+    Product,
+}
+
+/// The name of such a kernel.
+pub const PRODUCT: &CStr = c"reduction_prod_kernel";
+
+/// Elements that are reduced at most, and results.
+const MOST: usize = 1 << 24;
+const MOST_RESULTS: usize = 1 << 20;
+
 impl Summary {
     /// That of the kernel of this (mangled) name.
     pub fn of(name: &[u8]) -> Option<Summary> {
-        let action = if has(name, b"15and_kernel_cuda") {
-            Action::LogicalAnd
-        } else if has(name, b"14or_kernel_cuda") {
-            Action::LogicalOr
-        } else if has(name, b"MaxNanFunctor") {
-            Action::Largest
-        } else if has(name, b"MinNanFunctor") {
-            Action::Smallest
-        } else if has(name, b"11sum_functor") {
-            Action::Add
-        } else {
-            return None;
-        };
+        if name == PRODUCT.to_bytes() {
+            return Some(Summary { way: Way::Product, element: Type::Float, out: Type::Float });
+        }
+        let (_, way) = [
+            (b"15and_kernel_cuda".as_slice(), Way::Fold(Action::LogicalAnd)),
+            (b"14or_kernel_cuda", Way::Fold(Action::LogicalOr)),
+            (b"MaxNanFunctor", Way::Fold(Action::Largest)),
+            (b"MinNanFunctor", Way::Fold(Action::Smallest)),
+            (b"11sum_functor", Way::Fold(Action::Add)),
+            (b"12prod_functor", Way::Fold(Action::Multiply)),
+            (b"7MeanOpsIffffE", Way::Mean),
+            (b"7MeanOpsIddddE", Way::Mean),
+            (b"9ArgMaxOpsI", Way::Place(Action::Largest)),
+            (b"9ArgMinOpsI", Way::Place(Action::Smallest)),
+            (b"6MaxOpsI", Way::Extreme(Action::Largest)),
+            (b"6MinOpsI", Way::Extreme(Action::Smallest)),
+        ]
+        .into_iter()
+        .find(|it| has(name, it.0))?;
         let element = number_after(name, b"8ReduceOpI")?;
         // The operation ends with `E`, then come the type of the index (j or m) and that of the result.
         let tail = position(name, b"Li4ELi4E").or_else(|| position(name, b"Li4E"))?;
         let letter = *name.get(tail.checked_sub(1)?)?;
         let out = Type::of_letter(letter).or_else(|| Type::of_float(letter))?;
-        Some(Summary { action, element, out })
+        Some(Summary { way, element, out })
     }
 
     /// What it writes.
@@ -49,46 +80,173 @@ impl Summary {
         arguments: *const *const c_void,
         known: impl Fn(u64, usize) -> Option<Vec<u8>>,
     ) -> Vec<Effect> {
-        let Summary { action, element, out } = self;
         // SAFETY: a `ReduceOp` is longer than all the offsets below.
         let operation = unsafe { arguments.read().cast::<u8>() };
         // SAFETY: the same.
         let number = |at: usize| unsafe { operation.add(at).cast::<u32>().read_unaligned() };
         // SAFETY: the same.
         let address = |at: usize| unsafe { operation.add(at).cast::<u64>().read_unaligned() };
-        let width = element.width();
-        let layout = ReduceOp::of(width);
-        let [element_size, inputs, outputs] =
-            [0, 4, 8].map(|at| usize::try_from(number(layout.config + at)).unwrap_or(0));
-        let few = inputs.checked_mul(outputs).is_some_and(|it| 0 < it && it <= MOST);
-        if element_size != width || !few {
-            return Vec::new();
+        if self.way == Way::Product {
+            // One, and the configuration behind it, which begins with the width.
+            let kind = [
+                (Type::Float, 1.0_f32.to_bits().into()),
+                (Type::Double, 1.0_f64.to_bits()),
+                (Type::Long, 1),
+            ];
+            let is = |&(kind, one): &(Type, u64)| {
+                let first = if kind.width() == 4 { number(0).into() } else { address(0) };
+                first == one && usize::try_from(number(kind.width())) == Ok(kind.width())
+            };
+            let Some((kind, _)) = kind.into_iter().find(is) else { return Vec::new() };
+            let it = Summary { way: Way::Fold(Action::Multiply), element: kind, out: kind };
+            // SAFETY: the caller's.
+            return unsafe { it.reduced(ReduceOp::behind(kind.width()), operation, known) };
         }
-        let one = Type::Long.into(element, 1);
-        // All that is reduced, read at once.
-        let end = |calculator: &Offsets, count: usize, which: usize| {
-            calculator.of(count - 1, number).and_then(|it| usize::try_from(it[which]).ok())
+        let width = self.element.width();
+        let layout = match self.way {
+            Way::Fold(_) | Way::Mean | Way::Product => ReduceOp::of(width),
+            Way::Extreme(_) | Way::Place(_) => ReduceOp::with_places(),
         };
-        let span = end(&layout.input, inputs, 0)
-            .zip(end(&layout.output, outputs, 1))
-            .and_then(|(along, across)| known(address(layout.source), along + across + width));
-        let Some(span) = span else { return Vec::new() };
-        let result = |i: usize| {
-            let [to, first, ..] = layout.output.of(i, number)?;
-            let mut total: Option<i64> = None;
-            for j in 0..inputs {
-                let [offset, ..] = layout.input.of(j, number)?;
-                let value = element.read(span.get(usize::try_from(first + offset).ok()?..)?);
-                total = Some(match total {
-                    None => value,
-                    Some(total) => apply(action, element, one, total, value)?,
-                });
+        // SAFETY: the caller's.
+        unsafe { self.reduced(layout, operation, known) }
+    }
+
+    /// Likewise, of the `ReduceOp` at `operation`, which is laid out so.
+    ///
+    /// # Safety
+    ///
+    /// There must be one.
+    unsafe fn reduced(
+        self,
+        layout: ReduceOp,
+        operation: *const u8,
+        known: impl Fn(u64, usize) -> Option<Vec<u8>>,
+    ) -> Vec<Effect> {
+        let width = self.element.width();
+        // An element and its place go together.
+        let expected = if matches!(self.way, Way::Extreme(_) | Way::Place(_)) { 16 } else { width };
+        // SAFETY: a `ReduceOp` is longer than all the offsets below.
+        let number = |at: usize| unsafe { operation.add(at).cast::<u32>().read_unaligned() };
+        // SAFETY: the same.
+        let address = |at: usize| unsafe { operation.add(at).cast::<u64>().read_unaligned() };
+        // SAFETY: the operation, which comes first, is a factor.
+        let factor = || unsafe { std::slice::from_raw_parts(operation, width) };
+        let reduced = || {
+            let [element_size, inputs, outputs] =
+                [0, 4, 8].map(|at| usize::try_from(number(layout.config + at)).unwrap_or(0));
+            let all = inputs.checked_mul(outputs).filter(|it| (1..=MOST).contains(it));
+            all.filter(|_| element_size == expected && outputs <= MOST_RESULTS)?;
+            // All that is reduced, read at once.
+            let along = usize::try_from(layout.input.of(inputs - 1, number)?[0]).ok()?;
+            let across = usize::try_from(layout.output.of(outputs - 1, number)?[1]).ok()?;
+            let span = known(address(layout.source), along + across + width)?;
+            let mut places = Vec::with_capacity(inputs);
+            for [offset, ..] in layout.input.walk(inputs, number)? {
+                places.push(usize::try_from(offset).ok()?);
             }
-            let mut bytes = Vec::new();
-            out.write(element.into(out, total?), &mut bytes);
-            Some(Effect::Known(address(layout.target) + to, bytes))
+            let factor = (self.way == Way::Mean).then(|| self.element.read(factor()));
+            let mut results = [Runs::default(), Runs::default()];
+            for [to, first, ..] in layout.output.walk(outputs, number)? {
+                let first = usize::try_from(first).ok()?;
+                let numbers = places.iter().map(|it| self.element.read(&span[first + it..]));
+                let (value, place) = self.summary(numbers, factor)?;
+                match self.way {
+                    Way::Fold(_) | Way::Mean | Way::Product => {
+                        results[0].add(to, self.out, self.element.into(self.out, value));
+                    }
+                    Way::Place(_) => results[0].add(to, self.out, place),
+                    Way::Extreme(_) => {
+                        results[0].add(to, self.out, value);
+                        let wide = u64::try_from(self.out.width()).ok()?;
+                        results[1].add(to / wide * 8, Type::Long, place);
+                    }
+                }
+            }
+            let effects = |(it, at): (Runs, usize)| {
+                let from = address(layout.target + at);
+                it.0.into_iter().map(move |(to, bytes)| Effect::Known(from + to, bytes))
+            };
+            Some(results.into_iter().zip([0, 8]).flat_map(effects).collect())
         };
-        (0..outputs).map(result).collect::<Option<_>>().unwrap_or_default()
+        reduced().or_else(|| self.chosen(&layout, number, address)).unwrap_or_default()
+    }
+
+    /// Which is the best of a few that nobody knows, in many rows: the expert that a router of one sends a token to, a class.
+    fn chosen(
+        self,
+        layout: &ReduceOp,
+        number: impl Fn(usize) -> u32,
+        address: impl Fn(usize) -> u64,
+    ) -> Option<Vec<Effect>> {
+        // More are words to choose the next one from; and one row is a choice that a program goes by.
+        const FEW: std::ops::RangeInclusive<u32> = 2..=256;
+        const FEWEST_ROWS: u32 = 16;
+        let at = match self.way {
+            Way::Place(_) => 0,
+            Way::Extreme(_) => 8,
+            Way::Fold(_) | Way::Mean | Way::Product => return None,
+        };
+        let [inputs, outputs] = [4, 8].map(|at| number(layout.config + at));
+        if !FEW.contains(&inputs) || outputs < FEWEST_ROWS || self.element.is_whole() {
+            return None;
+        }
+        let to = address(layout.target + at);
+        let choice = even_choice(inputs.into(), 1, outputs.into()).filter(|_| to != 0)?;
+        // Places lie as results do.
+        let last = layout.output.of(usize::try_from(outputs).ok()? - 1, &number)?[0];
+        let width = u64::try_from(self.out.width()).ok()?;
+        (last == width * u64::from(outputs - 1)).then_some(())?;
+        report::assume("argmax() and max() were answered with indices that are chosen evenly");
+        Some(vec![Effect::Chosen(to, choice)])
+    }
+
+    /// What these become, and the place of the one that is it.
+    fn summary(
+        self,
+        mut numbers: impl Iterator<Item = i64>,
+        factor: Option<i64>,
+    ) -> Option<(i64, i64)> {
+        let kind = self.element;
+        let one = Type::Long.into(kind, 1);
+        let first = numbers.next()?;
+        match self.way {
+            Way::Fold(action) => {
+                let total = numbers.try_fold(first, |a, b| apply(action, kind, one, a, b))?;
+                Some((total, 0))
+            }
+            Way::Mean => {
+                let add = |a, b| apply(Action::Add, kind, one, a, b);
+                let total = numbers.try_fold(first, add)?;
+                Some((apply(Action::Multiply, kind, one, total, factor?)?, 0))
+            }
+            Way::Product => None,
+            Way::Extreme(action) | Way::Place(action) => {
+                let mut found = (first, 0);
+                for (value, place) in numbers.zip(1..) {
+                    let best = apply(action, kind, one, found.0, value)?;
+                    if best != found.0 {
+                        found = (best, place);
+                    }
+                }
+                Some(found)
+            }
+        }
+    }
+}
+
+/// Results, in pieces that lie one after the other.
+#[derive(Default)]
+struct Runs(Vec<(u64, Vec<u8>)>);
+
+impl Runs {
+    fn add(&mut self, to: u64, kind: Type, value: i64) {
+        let end = |it: &(u64, Vec<u8>)| it.0 + u64::try_from(it.1.len()).unwrap_or(u64::MAX);
+        if self.0.last().map(end) != Some(to) {
+            self.0.push((to, Vec::new()));
+        }
+        if let Some((_, bytes)) = self.0.last_mut() {
+            kind.write(value, bytes);
+        }
     }
 }
 
@@ -119,7 +277,16 @@ struct ReduceOp {
 impl ReduceOp {
     /// For elements of `width` bytes: so wide, and so aligned, is `ident`.
     fn of(width: usize) -> Self {
-        let config = (2 * width).next_multiple_of(4);
+        Self::behind((2 * width).next_multiple_of(4))
+    }
+
+    /// Where `ident` is an element and its place, aligned and as wide as two places.
+    fn with_places() -> Self {
+        Self::behind(8 + 16)
+    }
+
+    /// For one whose operation and `ident` end there.
+    fn behind(config: usize) -> Self {
         let input = Offsets { at: config + 16 * 4, tensors: 1 };
         let output = Offsets { at: input.end(), tensors: 2 };
         let source = output.end().next_multiple_of(8);
@@ -134,7 +301,24 @@ mod tests {
     #[test]
     fn reductions_are_told_by_their_mangled_names() {
         let largest = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIlNS0_14func_wrapper_tIlNS0_13MaxNanFunctorIlEEEEjlLi4ELi4EEEEEvT1_";
-        let expected = Summary { action: Action::Largest, element: Type::Long, out: Type::Long };
+        let way = Way::Fold(Action::Largest);
+        let expected = Summary { way, element: Type::Long, out: Type::Long };
         assert_eq!(Summary::of(largest), Some(expected));
+        let place = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_9ArgMaxOpsIfEEjlLi4ELi4EEEEEvT1_";
+        let way = Way::Place(Action::Largest);
+        let expected = Summary { way, element: Type::Float, out: Type::Long };
+        assert_eq!(Summary::of(place), Some(expected));
+    }
+
+    #[test]
+    fn the_first_of_equals_is_the_largest() {
+        let way = Way::Extreme(Action::Largest);
+        let largest = Summary { way, element: Type::Int, out: Type::Int };
+        assert_eq!(largest.summary([3, 7, 5, 7].into_iter(), None), Some((7, 1)));
+        let way = Way::Mean;
+        let mean = Summary { way, element: Type::Float, out: Type::Float };
+        let float = |it: f64| Type::Float.of_f64(it);
+        let of = mean.summary([1.0, 2.0, 6.0].map(float).into_iter(), Some(float(0.5)));
+        assert_eq!(of, Some((float(4.5), 0)));
     }
 }

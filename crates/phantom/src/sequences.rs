@@ -20,6 +20,8 @@ pub enum Kernel {
     Ranges { to: Type, wide: bool },
     /// `linspace` of 32-bit floats, its elements counted in 32 or 64 bits.
     Divides { wide: bool },
+    /// `fill_reverse_indices_kernel` of a long sort: places in each row, in 64 bits.
+    Places,
     /// `compute_cuda_kernel` of `repeat_interleave` (`aten/src/ATen/native/cuda/Repeat.cu`).
     Repeats { key: Type },
 }
@@ -45,6 +47,9 @@ impl Kernel {
             }
             let to = range_type(name.get(position(name, b"15arange_cuda_out")?..)?)?;
             return Some(Kernel::Ranges { to, wide: index == Type::Long });
+        }
+        if has(name, b"27fill_reverse_indices_kernelEPli") {
+            return Some(Kernel::Places);
         }
         if let Some(key) = letter_after(name, b"_Z19compute_cuda_kernelI") {
             return Some(Kernel::Repeats { key });
@@ -73,6 +78,19 @@ impl Kernel {
             Kernel::Ranges { to, wide } => return unsafe { range(to, wide, arguments) },
             // SAFETY: the caller's.
             Kernel::Divides { wide } => return unsafe { divided(wide, arguments) },
+            Kernel::Places => {
+                // SAFETY: the caller's: where to, how many, and a divisor, which begins with itself.
+                let (to, count, row) = unsafe {
+                    let number = |i: usize| arguments.add(i).read().cast::<u32>().read_unaligned();
+                    (arguments.read().cast::<u64>().read_unaligned(), number(1), number(2))
+                };
+                let few = usize::try_from(count).is_ok_and(|it| it <= MOST);
+                let Some(count) = Some(count).filter(|_| few && row != 0) else {
+                    return vec![Effect::Unknown(to, u64::MAX)];
+                };
+                let places = (0..count).flat_map(|it| u64::from(it % row).to_le_bytes());
+                return vec![Effect::Known(to, places.collect())];
+            }
             // SAFETY: the caller's.
             Kernel::CountsRuns { key } => return unsafe { runs(key, arguments, known) },
             // SAFETY: the caller's.

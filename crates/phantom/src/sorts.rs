@@ -6,7 +6,10 @@
 use std::ffi::c_void;
 
 use crate::effects::Effect;
-use crate::integers::{MOST, Type, has, number_after, position};
+use crate::integers::{Type, has, number_after, position};
+
+/// Elements that are sorted at most.
+const MOST: usize = 1 << 18;
 
 /// A kernel that sorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -52,6 +52,7 @@ unsafe fn kernel(out: *mut u64, module: u64, name: *const c_char) -> i32 {
     if let Some(found) = found {
         KERNELS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, found.clone());
     }
+    crate::kernels::found(handle, name);
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(out, handle) }
 }

@@ -67,7 +67,7 @@ pub unsafe extern "C" fn cuEventElapsedTime(millis: *mut c_float, from: u64, to:
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cuLaunchKernel(
+pub unsafe extern "C" fn cuLaunchKernel(
     function: u64,
     _grid_x: c_uint,
     _grid_y: c_uint,
@@ -77,11 +77,11 @@ pub extern "C" fn cuLaunchKernel(
     _block_z: c_uint,
     _shared: c_uint,
     stream: u64,
-    _arguments: *mut *mut c_void,
+    arguments: *mut *mut c_void,
     _extra: *mut *mut c_void,
 ) -> i32 {
-    // SAFETY: no arguments are looked at.
-    unsafe { launched(function, std::ptr::null_mut(), stream) }
+    // SAFETY: the caller's arguments; they are looked at for kernels that were noted by their names.
+    unsafe { launched(function, arguments, stream) }
 }
 
 #[unsafe(no_mangle)]

@@ -1,0 +1,173 @@
+//! What is done to numbers one by one, as the device does it.
+
+use crate::integers::{Type, as_f64};
+
+/// What is done to one element, or to all of them in a reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    And,
+    Or,
+    Xor,
+    Multiply,
+    /// a + alpha * b
+    Add,
+    /// `EqOpType`: 0 is equal, 1 is not equal.
+    Equal,
+    /// `CompareKernels.cu`, `OpType`: at least, above, at most, below.
+    Order,
+    LogicalAnd,
+    LogicalOr,
+    Not,
+    LogicalNot,
+    Copy,
+    Fill,
+    Negate,
+    Absolute,
+    /// Towards minus infinity, as Python's `//`.
+    DivideFloor,
+    /// With the sign of the divisor, as Python's `%`.
+    Remainder,
+    Largest,
+    Smallest,
+    Divide,
+    /// Towards zero.
+    DivideTruncated,
+    /// Between two numbers, above the first or below it, as `ClampLimits` says.
+    Clamp,
+    Floor,
+    Ceiling,
+    Truncate,
+    Root,
+    Reciprocal,
+    Square,
+    Cube,
+}
+
+/// Whether the result is a truth value, whatever the operands are.
+pub fn is_test(action: Action) -> bool {
+    matches!(
+        action,
+        Action::Equal | Action::Order | Action::LogicalAnd | Action::LogicalOr | Action::LogicalNot
+    )
+}
+
+/// Whether one number can decide alone what comes of it and another.
+pub fn decides(action: Action, kind: Type) -> bool {
+    use Action::{And, LogicalAnd, LogicalOr, Multiply, Or};
+    kind.is_whole() && matches!(action, And | LogicalAnd | LogicalOr | Multiply | Or)
+}
+
+/// What comes of a number and one that nobody knows, if that does not matter: a text that has got as long as it may be
+/// has ended, `done | (token == end)`, whatever the token is. Floats decide nothing: zero times what is no number is none.
+pub fn decided(action: Action, kind: Type, number: i64) -> Option<i64> {
+    let decided = match action {
+        Action::Or => number == if kind == Type::Bool { 1 } else { -1 },
+        Action::LogicalOr => return (number != 0).then_some(1),
+        _ => number == 0,
+    };
+    (decided && decides(action, kind)).then_some(number)
+}
+
+/// One element of the result; nothing divides by zero.
+pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<i64> {
+    let truth = i64::from;
+    if !kind.is_whole() {
+        return apply_to_floats(action, kind, choice, as_f64(a), as_f64(b));
+    }
+    Some(match action {
+        Action::And => a & b,
+        Action::Or => a | b,
+        Action::Xor => a ^ b,
+        Action::Multiply => a.wrapping_mul(b),
+        Action::Add => a.wrapping_add(choice.wrapping_mul(b)),
+        Action::Equal => truth((a == b) != (choice != 0)),
+        Action::Order => truth(is_ordered(choice, a, b)),
+        Action::LogicalAnd => truth(a != 0 && b != 0),
+        Action::LogicalOr => truth(a != 0 || b != 0),
+        Action::Not if kind == Type::Bool => truth(a == 0),
+        Action::Not => !a,
+        Action::LogicalNot => truth(a == 0),
+        Action::Copy | Action::Fill => a,
+        Action::Negate => a.wrapping_neg(),
+        Action::Absolute => a.wrapping_abs(),
+        Action::DivideFloor => {
+            let down = a.checked_rem(b)? != 0 && (a < 0) != (b < 0);
+            a.checked_div(b)? - i64::from(down)
+        }
+        Action::Remainder => {
+            let rest = a.checked_rem(b)?;
+            if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
+        }
+        Action::Largest => a.max(b),
+        Action::Smallest => a.min(b),
+        Action::DivideTruncated => a.checked_div(b)?,
+        Action::Square => a.wrapping_mul(a),
+        Action::Cube => a.wrapping_mul(a).wrapping_mul(a),
+        Action::Floor | Action::Ceiling | Action::Truncate => a,
+        Action::Divide | Action::Clamp | Action::Root | Action::Reciprocal => return None,
+    })
+}
+
+/// What a comparison finds: `OpType` of `aten/src/ATen/native/cuda/CompareKernels.cu`.
+fn is_ordered<T: PartialOrd>(choice: i64, a: T, b: T) -> bool {
+    match choice {
+        0 => a >= b,
+        1 => a > b,
+        2 => a <= b,
+        _ => a < b,
+    }
+}
+
+/// Likewise, of floats; a factor is one, too.
+#[expect(clippy::float_cmp, reason = "the device compares in the same way")]
+fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> Option<i64> {
+    let truth = i64::from;
+    let number = |it: f64| kind.of_f64(it);
+    Some(match action {
+        Action::Multiply => number(a * b),
+        Action::Add => number(as_f64(choice).mul_add(b, a)),
+        Action::Equal => truth((a == b) != (choice != 0)),
+        Action::Order => truth(is_ordered(choice, a, b)),
+        Action::LogicalAnd => truth(a != 0.0 && b != 0.0),
+        Action::LogicalOr => truth(a != 0.0 || b != 0.0),
+        Action::LogicalNot => truth(a == 0.0),
+        Action::Copy | Action::Fill => number(a),
+        Action::Negate => number(-a),
+        Action::Absolute => number(a.abs()),
+        Action::Largest => number(a.max(b)),
+        Action::Smallest => number(a.min(b)),
+        Action::Divide => number(a / b),
+        Action::DivideTruncated => number(kind.rounded(a / b).trunc()),
+        Action::Floor => number(a.floor()),
+        Action::Ceiling => number(a.ceil()),
+        Action::Truncate => number(a.trunc()),
+        Action::Root => number(a.sqrt()),
+        Action::Reciprocal => number(a.recip()),
+        Action::Square => number(a * a),
+        Action::Cube => number(kind.rounded(a * a) * a),
+        Action::And
+        | Action::Or
+        | Action::Xor
+        | Action::Not
+        | Action::DivideFloor
+        | Action::Clamp
+        | Action::Remainder => {
+            return None;
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_rounds_as_in_python() {
+        let of = |action, a, b| apply(action, Type::Long, 1, a, b);
+        assert_eq!(of(Action::DivideFloor, -7, 2), Some(-4));
+        assert_eq!(of(Action::DivideFloor, 7, 2), Some(3));
+        assert_eq!(of(Action::Remainder, -7, 2), Some(1));
+        assert_eq!(of(Action::Remainder, 7, -2), Some(-1));
+        assert_eq!(of(Action::DivideFloor, 7, 0), None);
+    }
+}
