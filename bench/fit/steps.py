@@ -29,6 +29,8 @@ BATCH |= {"mixer": 48, "whisper": 8}
 SMALL |= {"mixer": 2, "whisper": 2}
 BATCH |= {"conformer": 24, "vit-large": 8, "t5-gated": 8, "tagger": 64, "unet-bn": 8, "gmlp": 24, "dlrm": 8192, "gnn": 48, "regnet": 48}
 SMALL |= {"conformer": 4, "vit-large": 4, "t5-gated": 4, "tagger": 8, "unet-bn": 4, "gmlp": 4, "dlrm": 256, "gnn": 4, "regnet": 4}
+BATCH |= {"detr": 12, "opt": 8, "mobilenet": 96, "densenet": 32, "pointer": 128}
+SMALL |= {"detr": 2, "opt": 1, "mobilenet": 8, "densenet": 4, "pointer": 16}
 FIRST = ("gpt2", "llama", "bert", "vit", "resnet50", "mlp", "unet", "lstm")
 HALF = {"gpt2": 6, "llama": 6, "bert": 6, "vit": 6, "resnet50": 8, "unet": 3}
 LANGUAGE = ("gpt2", "llama", "bert", "t5")
@@ -163,8 +165,8 @@ def imports():
     import torchvision.models  # noqa: F401
     from torchvision.models.segmentation import deeplabv3_resnet50  # noqa: F401
     from transformers import (  # noqa: F401
-        BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config,
-        T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, WhisperConfig, WhisperForConditionalGeneration,
+        BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, OPTConfig,
+        OPTForCausalLM, T5Config, T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, WhisperConfig, WhisperForConditionalGeneration,
     )  # fmt: skip
 
 
