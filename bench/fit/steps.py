@@ -17,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
 import fresh  # noqa: E402
+import strangers  # noqa: E402
 import unseen  # noqa: E402
 
 BATCH = {"gpt2": 8, "llama": 8, "bert": 16, "vit": 64, "resnet50": 96, "mlp": 8192, "unet": 32, "lstm": 256}
@@ -81,6 +82,9 @@ FRESH_MORE = (
     "autocast + channels-last", "autocast, profiled", "micro-batches 4, profiled",
 )  # fmt: skip
 """In two halves, each of them short enough for one run."""
+IN_TURNS = ("plain", "autocast", "checkpoint", "autocast + checkpoint", "micro-batches 4", "foreach", "fused")
+SMALL_IN_TURNS = ("plain", "autocast", "checkpoint", "foreach", "micro-batches 2")
+"""What turns.py measures."""
 CONVOLVING = ("convnext", "deeplab", "efficientnet", "ddpm", "unet-bn", "regnet")
 ONLY = {"channels-last": CONVOLVING, "autocast + channels-last": CONVOLVING, "chunked-loss": ("lstm-lm", "gqa", "whisper")}
 ONLY |= {"tf32": ("lstm-lm", "vit384", "gqa", "mixer", "whisper", "convnext", "conformer", "vit-large", "t5-gated", "gmlp", "dlrm", "gnn")}
@@ -90,8 +94,9 @@ NOT = {("efficientnet", "fused")}
 def cases(models=FIRST):
     """(model, batch, name, remedies, whether kernels are looked at); what matters most comes first."""
     half = FRESH_MORE if models == ("fresh-more",) else FRESH_PLANS
-    models = {("unseen",): unseen.NAMES, ("fresh",): fresh.NAMES, ("fresh-more",): fresh.NAMES}.get(models, models)
-    for its, plans in ((unseen, UNSEEN_PLANS), (fresh, half)):
+    models = {("unseen",): unseen.NAMES, ("strangers",): strangers.NAMES, ("fresh",): fresh.NAMES, ("fresh-more",): fresh.NAMES}.get(models, models)
+    in_turns = (*IN_TURNS, *("small " + it for it in SMALL_IN_TURNS))
+    for its, plans in ((unseen, UNSEEN_PLANS), (fresh, half), (strangers, in_turns)):
         if set(models) <= set(its.NAMES):
             yield from unseen_cases(models, plans)
             return

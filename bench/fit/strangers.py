@@ -42,7 +42,7 @@ def _model(name, device):
     if name == "opt":
         from transformers import OPTConfig, OPTForCausalLM
 
-        model = OPTForCausalLM(OPTConfig(hidden_size=1024, ffn_dim=4096, num_hidden_layers=16, use_cache=False, dropout=0.1))
+        model = OPTForCausalLM(OPTConfig(hidden_size=1024, ffn_dim=4096, num_hidden_layers=16, num_attention_heads=16, use_cache=False, dropout=0.1))
 
         def words(n):
             ids = torch.randint(50000, (n, 384), device=device)

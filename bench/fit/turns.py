@@ -21,8 +21,6 @@ import fresh  # noqa: E402
 import steps  # noqa: E402
 import strangers  # noqa: E402
 
-LARGE = ("plain", "autocast", "checkpoint", "autocast + checkpoint", "micro-batches 4", "foreach", "fused")
-SMALL = ("plain", "autocast", "checkpoint", "foreach", "micro-batches 2")
 PROFILED = ("plain", "autocast")
 ROUNDS = 6
 AT_LEAST = 0.05
@@ -67,7 +65,11 @@ class Case:
             self.probes.append(told["probe"])
 
     def end(self):
-        self._to.close()
+        """Closing its input would not do: processes that were forked later have it open, too."""
+        try:
+            print("end", file=self._to, flush=True)
+        except BrokenPipeError:
+            pass
         os.waitpid(self.pid, 0)
 
 
@@ -117,6 +119,8 @@ def work(model, batch, plan, asked, answers):
         say = lambda it: print(json.dumps(it), file=answers, flush=True)  # noqa: E731
         say({"reserved": torch.cuda.max_memory_reserved()})
         for words in map(str.split, asked):
+            if words[0] == "end":
+                break
             if words[0] == "profile":
                 say({"kernels": profiled(torch, step)})
                 continue
@@ -172,7 +176,7 @@ def main():
     steps.imports()
     began, most = time.time(), float(sys.argv[1])
     models = {"strangers": strangers.NAMES, "fresh": fresh.NAMES}.get(sys.argv[2]) or sys.argv[2].split(",")
-    each = [(steps.BATCH, LARGE, True)] + [(steps.SMALL, SMALL, False)] * (sys.argv[3:] != ["large"])
+    each = [(steps.BATCH, steps.IN_TURNS, True)] + [(steps.SMALL, steps.SMALL_IN_TURNS, False)] * (sys.argv[3:] != ["large"])
     groups = [(model, batches[model], names, profiled) for batches, names, profiled in each for model in models]
     for n, (model, batch, names, is_profiled) in enumerate(groups):
         left = began + most - time.time()
