@@ -12,9 +12,13 @@ _RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
 _COPYING = ("copy_", "_to_copy")
 
 _IN_LISTS = ("_foreach", "_fused_ada", "_fused_sgd", "_amp_foreach")
+_SORTING = ("embedding_dense_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward")
+_SORTING_TO_ADD = ("index_put", "index_put_", "_index_put_impl_")
 _HOOK = ("hook", "", 0, 0)
+_AROUND = ("around", "", 0, 0)
 _LISTED = ("listed", "", 0, 0)
 _SHARDED = ("sharded", "", 0, 0)
+_SORTED = ("sorted", "", 0, 0)
 
 _moved = [0, 0]
 """Copies between device and host that a real run would make and this one left out: how many, and their bytes."""
@@ -67,7 +71,8 @@ class Meter:
             self._recording.write("work", ops=kinds)
 
     def _count_hooks(self):
-        """Functions around tensors that autograd keeps, as checkpointing and offloading have them, are the host's work."""
+        """Functions around tensors that autograd keeps, as checkpointing and offloading have them, are the host's work, and
+        so is going into and out of the part of a model that has them: random states are kept there."""
         autograd, counts = self._torch._C._autograd, self._counts
         push = self._push = autograd._push_saved_tensors_default_hooks
 
@@ -79,6 +84,7 @@ class Meter:
             return called
 
         def push_counted(pack, unpack):
+            counts[_AROUND] = counts.get(_AROUND, 0) + 1
             return push(counted(pack), counted(unpack))
 
         autograd._push_saved_tensors_default_hooks = push_counted
@@ -130,7 +136,8 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
     elif packet in flop_registry:
         size = sum(_bytes(it) for it in inputs + outputs)
         if _is_depthwise(function, args):
-            kind, flops = "depthwise", _of_depthwise(function, args, outputs)
+            kind = "depthwise" if _has_channels_in_front(torch, inputs) else "depthwise-last"
+            flops = _of_depthwise(function, args, outputs)
         else:
             flops = flop_registry[packet](*_with_a_key_for_each_query(function, args), **kwargs, out_val=result)
             kind = _product(torch, name, inputs, outputs)
@@ -143,6 +150,8 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
             groups = _groups(torch, function, args)
             if groups:
                 kind, size = "few-blocks", size / groups
+        if name in _SORTING or name in _SORTING_TO_ADD and _given(function, args).get("accumulate"):
+            counts[_SORTED] = counts.get(_SORTED, 0) + 1
         if name.startswith(_IN_LISTS):
             counts[_LISTED] = counts.get(_LISTED, 0) + len(inputs)
     floats = [it for it in inputs if it.is_floating_point()] or inputs or outputs

@@ -17,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
 import fresh  # noqa: E402
+import strangers  # noqa: E402
 import unseen  # noqa: E402
 
 BATCH = {"gpt2": 8, "llama": 8, "bert": 16, "vit": 64, "resnet50": 96, "mlp": 8192, "unet": 32, "lstm": 256}
@@ -29,6 +30,8 @@ BATCH |= {"mixer": 48, "whisper": 8}
 SMALL |= {"mixer": 2, "whisper": 2}
 BATCH |= {"conformer": 24, "vit-large": 8, "t5-gated": 8, "tagger": 64, "unet-bn": 8, "gmlp": 24, "dlrm": 8192, "gnn": 48, "regnet": 48}
 SMALL |= {"conformer": 4, "vit-large": 4, "t5-gated": 4, "tagger": 8, "unet-bn": 4, "gmlp": 4, "dlrm": 256, "gnn": 4, "regnet": 4}
+BATCH |= {"detr": 12, "opt": 8, "mobilenet": 96, "densenet": 32, "pointer": 128}
+SMALL |= {"detr": 2, "opt": 1, "mobilenet": 8, "densenet": 4, "pointer": 16}
 FIRST = ("gpt2", "llama", "bert", "vit", "resnet50", "mlp", "unet", "lstm")
 HALF = {"gpt2": 6, "llama": 6, "bert": 6, "vit": 6, "resnet50": 8, "unet": 3}
 LANGUAGE = ("gpt2", "llama", "bert", "t5")
@@ -79,6 +82,9 @@ FRESH_MORE = (
     "autocast + channels-last", "autocast, profiled", "micro-batches 4, profiled",
 )  # fmt: skip
 """In two halves, each of them short enough for one run."""
+IN_TURNS = ("plain", "autocast", "checkpoint", "autocast + checkpoint", "micro-batches 4", "foreach", "fused")
+SMALL_IN_TURNS = ("plain", "autocast", "checkpoint", "foreach", "micro-batches 2")
+"""What turns.py measures."""
 CONVOLVING = ("convnext", "deeplab", "efficientnet", "ddpm", "unet-bn", "regnet")
 ONLY = {"channels-last": CONVOLVING, "autocast + channels-last": CONVOLVING, "chunked-loss": ("lstm-lm", "gqa", "whisper")}
 ONLY |= {"tf32": ("lstm-lm", "vit384", "gqa", "mixer", "whisper", "convnext", "conformer", "vit-large", "t5-gated", "gmlp", "dlrm", "gnn")}
@@ -88,8 +94,9 @@ NOT = {("efficientnet", "fused")}
 def cases(models=FIRST):
     """(model, batch, name, remedies, whether kernels are looked at); what matters most comes first."""
     half = FRESH_MORE if models == ("fresh-more",) else FRESH_PLANS
-    models = {("unseen",): unseen.NAMES, ("fresh",): fresh.NAMES, ("fresh-more",): fresh.NAMES}.get(models, models)
-    for its, plans in ((unseen, UNSEEN_PLANS), (fresh, half)):
+    models = {("unseen",): unseen.NAMES, ("strangers",): strangers.NAMES, ("fresh",): fresh.NAMES, ("fresh-more",): fresh.NAMES}.get(models, models)
+    in_turns = (*IN_TURNS, *("small " + it for it in SMALL_IN_TURNS))
+    for its, plans in ((unseen, UNSEEN_PLANS), (fresh, half), (strangers, in_turns)):
         if set(models) <= set(its.NAMES):
             yield from unseen_cases(models, plans)
             return
@@ -163,8 +170,8 @@ def imports():
     import torchvision.models  # noqa: F401
     from torchvision.models.segmentation import deeplabv3_resnet50  # noqa: F401
     from transformers import (  # noqa: F401
-        BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config,
-        T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, WhisperConfig, WhisperForConditionalGeneration,
+        BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, OPTConfig,
+        OPTForCausalLM, T5Config, T5ForConditionalGeneration, ViTConfig, ViTForImageClassification, WhisperConfig, WhisperForConditionalGeneration,
     )  # fmt: skip
 
 

@@ -132,7 +132,9 @@ def how_many(ops, op):
 def test_functions_around_kept_tensors_are_counted(run):
     assert how_many(counted(run, "layers", "plain"), "hook") == 0
     # Kept by the first layer, by the activation and by the last layer, and each is fetched once.
-    assert how_many(counted(run, "layers", "checkpoint"), "hook") >= 6
+    ops = counted(run, "layers", "checkpoint")
+    assert how_many(ops, "hook") >= 6
+    assert how_many(ops, "around") == 2, "the part that is checkpointed, forward and again in backward"
 
 
 def test_tensors_in_lists_are_counted(run):

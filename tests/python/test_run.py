@@ -252,3 +252,42 @@ def test_a_block_is_recorded(program, plimsoll, batch):
     Plimsoll(program.folder, program._cache).run("explain", "after.zip", "--json", "found.json")
     after = json.loads(program.folder.joinpath("found.json").read_text())
     assert after["oom"] is None and after["steps"] == (16 if batch == 512 else 8)
+
+
+def test_fit_measures_what_it_proposes_and_the_script_as_it_is(program, cache):
+    environment = program.on_a_device("--gpu", "t4", "--memory", "4GiB")
+    program.folder.joinpath("train.py").write_text(SCRIPT)
+    words = ["fit", "--budget", "1400MiB", "--gpu", "t4", *ONLY_CHECKPOINTS, "--measure"]
+    ran = Plimsoll(program.folder, cache).run(*words, "--json", "fit.json", "--", PYTHON, "train.py", 32768, environment=environment)
+    assert ran.code == 0, ran
+    found = json.loads(program.folder.joinpath("fit.json").read_text())
+    assert found["outcome"] == "fits_with_plan" and found["measured_on"] == "Tesla T4"
+    plain = found["as_it_is"]["measured"]
+    assert plain["time_factor"] == 1.0 and 0 < plain["step_seconds"]
+    for it in found["plans"]:
+        of_plan = it["measured"]["step_seconds"]
+        assert it["measured"]["time_factor"] == pytest.approx(of_plan / plain["step_seconds"])
+        assert it["measured"]["step_seconds_range"][0] <= of_plan <= it["measured"]["step_seconds_range"][1]
+    # Everything twice, and said while it is done.
+    said = [it for it in ran.stderr.splitlines() if "on the device: " in it]
+    assert len(said) == 2 * (1 + len(found["plans"])), ran
+    assert "Measured on Tesla T4; a step of the script as it is takes " in ran.stdout and "x measured" in ran.stdout
+    assert "(measured)" in program.folder.joinpath("plan.toml").read_text()
+
+
+def test_fit_measures_no_more_than_fits_on_the_device(program, cache):
+    """No trial ends out of memory: what does not fit is not started."""
+    environment = program.on_a_device("--gpu", "t4", "--memory", "1800MiB")
+    program.folder.joinpath("train.py").write_text(SCRIPT)
+    words = ["fit", "--gpu", "t4", "--budget", "1400MiB", *ONLY_CHECKPOINTS, "--measure", "--", PYTHON, "train.py", 32768]
+    ran = Plimsoll(program.folder, cache).run(*words, environment=environment)
+    assert ran.code == 0 and "the script as it is was not: it does not fit what is free there" in ran.stdout, ran
+    assert "the script as it is needs " in ran.stderr and "are free: not measured" in ran.stderr, ran
+    assert "the script as it is, on the device" not in ran.stderr and "checkpoint (1 blocks), on the device: " in ran.stderr, ran
+
+
+def test_fit_measures_nothing_without_a_device(plimsoll):
+    plimsoll.script(SCRIPT)
+    ran = plimsoll.run("fit", "--gpu", "t4", "--measure", "--", PYTHON, "train.py", 512)
+    assert ran.code == 2 and "--measure runs steps on this machine's own GPU, and none was found" in ran.stderr, ran
+    assert "the script as it is" not in ran.stderr

@@ -244,6 +244,11 @@ pub(crate) struct FitArgs {
     #[arg(long)]
     pub(crate) advice: bool,
 
+    /// Measure the steps of what is proposed, and of the script as it is, on this machine's own GPU: some steps of each,
+    /// twice. What was measured decides which plan is first.
+    #[arg(long, conflicts_with = "find_max")]
+    pub(crate) measure: bool,
+
     /// Where the plan goes.
     #[arg(long, value_name = "FILE", default_value = "plan.toml")]
     pub(crate) plan: PathBuf,
@@ -269,6 +274,7 @@ Examples:
   plimsoll fit --gpu a100-40g --forbid autocast,offload -- python train.py
   plimsoll fit --gpu rtx4090 --until-exit -- python train.py --epochs 1
   plimsoll fit --gpu rtx4090 --gpus 2 -- python train.py           a script of one process on two devices
+  plimsoll fit --gpu rtx4090 --measure -- python train.py          on a machine that has one: step times measured
   plimsoll fit --find-max batch=1..2048 --gpu rtx4090 -- python train.py --batch-size {batch}
   plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- python t.py -b {batch} -s {seq}
 

@@ -221,6 +221,20 @@ impl Trials {
         res
     }
 
+    /// Runs `words` for so many steps on the machine's own device, or on so many of them, and has the steps measured.
+    pub(crate) fn measure(
+        &mut self,
+        words: &[OsString],
+        settings: &[Setting],
+        steps: u32,
+        devices: Option<u32>,
+    ) -> anyhow::Result<Trial> {
+        let settings: Vec<Setting> = settings.iter().cloned().chain(MEASURED.map(own)).collect();
+        let ranks = devices.map_or(Ranks::All, |world| Ranks::Several { world });
+        let command = ScriptCommand::resolve(words)?;
+        self.launch(&command, &settings, Stop::Steps(steps), ranks, Device::Measured)
+    }
+
     fn conf(&self) -> String {
         self.card.phantom_conf(1) + &self.assumed
     }
@@ -232,16 +246,28 @@ impl Trials {
         settings: &[Setting],
         stop: Stop,
     ) -> anyhow::Result<Trial> {
+        let ranks = Ranks::OfLauncher { rank: 0 };
+        self.launch(command, settings, stop, ranks, Device::Phantom)
+    }
+
+    fn launch(
+        &mut self,
+        command: &ScriptCommand,
+        settings: &[Setting],
+        stop: Stop,
+        ranks: Ranks,
+        device: Device,
+    ) -> anyhow::Result<Trial> {
         let session = Session::create(&self.cache)?;
         session.configure(&self.conf())?;
         let output = ScriptOutput::InSession;
-        let (bundle, device) = (&self.bundle, Device::Phantom);
+        let bundle = &self.bundle;
         let launch = Launch {
             command,
             bundle,
             session: &session,
             stop,
-            ranks: Ranks::OfLauncher { rank: 0 },
+            ranks,
             ghost_weights: GhostWeights::Auto,
             output,
             settings,
@@ -301,6 +327,14 @@ impl Trials {
             early,
         }
     }
+}
+
+/// What a run has in its environment whose steps are measured: a recorder that costs as little as it can.
+const MEASURED: [(&str, &str); 3] =
+    [("PLIMSOLL_MEASURE", "1"), ("PLIMSOLL_STACKS", "none"), ("PLIMSOLL_EVENTS", "1000")];
+
+fn own((name, value): (&'static str, &str)) -> Setting {
+    (name, value.into())
 }
 
 /// Whether the nursery was made for this program: its arguments may differ.

@@ -130,6 +130,8 @@ pub(crate) enum Device {
     Phantom,
     /// The machine's own. This is somebody's training: it ends when it ends.
     Real,
+    /// The machine's own, for some steps that are measured: it is ended as a run of ours is.
+    Measured,
 }
 
 /// A variable of the environment and its value.
@@ -175,7 +177,7 @@ pub(crate) fn run(
     // Whatever happened, nothing stays behind. Who has asked us to stop has waited long enough.
     let be_patient = waited.as_ref().is_ok_and(|(_, interrupted)| interrupted.is_none());
     let n_left_running = match launch.device {
-        Device::Phantom => descendants::end_all(be_patient),
+        Device::Phantom | Device::Measured => descendants::end_all(be_patient),
         Device::Real => 0,
     };
     let (end, interrupted) = waited.context("cannot wait for the script")?;
@@ -194,7 +196,9 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
             .envs(environment(bundle, session.path(), stop))
             .envs(ranks.environment())
             .env("PLIMSOLL_GHOST_WEIGHTS", ghost_weights.word()),
-        Device::Real => process.envs(of_agent(bundle, session.path(), stop, "run")),
+        Device::Real | Device::Measured => {
+            process.envs(of_agent(bundle, session.path(), stop, "run"))
+        }
     };
     process.envs(settings.iter().chain(own).map(|(name, value)| (name, value)));
     if 0 < number {

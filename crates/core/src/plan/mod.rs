@@ -13,7 +13,7 @@ pub use change::{Change, Sites, Sources, change};
 pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use remedies::{CATALOGUE, Kind, Numbers, Offer, find};
-pub use time::{FITTED, Factor, Figures, Shares, Work, factor, seconds};
+pub use time::{FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, seconds};
 
 use serde_json::json;
 

@@ -5,8 +5,8 @@
 //! host needs its time to start each. The slower side is the step, and a part of the other, as each waits for the other
 //! now and then. Only the ratio of two such sums is told, with a range: how fast the host is, is assumed.
 //!
-//! The shares were fitted to steps of many models on one H200, as bench/fit/step_times.rs does; bench/RESULTS.md tells
-//! the error on models that were left out of the fit. On other cards they are carried over.
+//! The shares are found from steps of many models on H200s with different hosts, by bench/fit/step_times.rs and in no
+//! other way; bench/RESULTS.md tells the error on models that they were not found from. On other cards they are carried over.
 
 use crate::cards::Card;
 
@@ -15,12 +15,14 @@ use crate::cards::Card;
 pub struct Work {
     /// `matmul`, and `matmul-by-4` and `matmul-by-2` where rows of halves begin at multiples of so many bytes only;
     /// `convolution`, and `convolution-last` with the channels last; `attention`; `recurrent` (one time step of one
-    /// layer); `depthwise` convolution; `batch-norm`, and `native-batch-norm` where cuDNN has none and channels are in front; `pointwise` for all
+    /// layer); `depthwise` convolution, and `depthwise-last`; `batch-norm`, and `native-batch-norm` where cuDNN has none and channels are in front; `pointwise` for all
     /// that only moves, `segment` for memory that is given back to the device and asked for again; `link` for copies
     /// between device and host, `network` for what goes to other devices; `look` for what makes no kernel at all; `few-blocks`
-    /// for what has fewer blocks of threads than the device has room for, its bytes being those of one block. Three
-    /// are the host's alone: `hook`, a function around a tensor that autograd keeps, `listed`, a tensor in a list that one
-    /// operation takes (`foreach`), and `sharded`, one of FSDP2's copies into or out of what it sends.
+    /// for what has fewer blocks of threads than the device has room for, its bytes being those of one block. Five
+    /// are the host's alone: `hook`, a function around a tensor that autograd keeps, `around`, a part of a model that has such
+    /// functions, each time that it is gone through, `listed`, a tensor in a list that one
+    /// operation takes (`foreach`), `sorted`, an operation that sorts indices before it adds up what belongs to each, and
+    /// `sharded`, one of FSDP2's copies into or out of what it sends.
     pub op: String,
     /// The type that it computes with; `tf32` for float32 products that may use it.
     pub dtype: String,
@@ -62,6 +64,8 @@ pub struct Figures {
     pub recurrent: Shares,
     /// Shares of float32's arithmetic, whatever the type, that depthwise convolutions reach.
     pub depthwise: Shares,
+    /// And with the channels last: cuDNN has other kernels for those.
+    pub depthwise_last: Shares,
     /// Share of the data sheet's memory transfer that simple kernels reach.
     pub memory: f64,
     /// Share of it that batch-norm of cuDNN reaches: it reads its input more than once.
@@ -96,8 +100,12 @@ pub struct Figures {
     pub host_look: f64,
     /// Seconds of the host for a function around a tensor that autograd keeps.
     pub host_hook: f64,
+    /// Seconds of the host for a part of a model with such functions: random states are kept and put back.
+    pub host_around: f64,
     /// Seconds of the host for a tensor in a list.
     pub host_listed: f64,
+    /// Seconds of the host for sorting indices: many small kernels, and it waits for some.
+    pub host_sorted: f64,
     /// Seconds of the host for one of FSDP2's copies, with the Python around it (bench/fit/h200-network.json and
     /// h200-fresh-network.json).
     pub host_sharded: f64,
@@ -127,46 +135,68 @@ impl Shares {
     }
 }
 
-/// What such a fit found, rounded.
+/// What bench/fit/step_times.rs finds, rounded; what it does not look for was measured by itself.
 pub const FITTED: Figures = Figures {
-    matmul: Shares { single: 0.66, tf32: 0.34, half: 0.61 },
-    by_4: 0.55,
-    by_2: 0.115,
-    convolution: Shares { single: 0.50, tf32: 0.28, half: 0.25 },
-    layouts: Shares { single: 1.9, tf32: 1.9, half: 1.7 },
-    attention: Shares { single: 0.37, tf32: 0.37, half: 0.39 },
-    recurrent: Shares { single: 0.25, tf32: 0.19, half: 0.25 },
-    depthwise: Shares { single: 0.013, tf32: 0.013, half: 0.030 },
-    memory: 0.434,
-    batch_norm: 0.26,
-    native_batch_norm: 0.074,
-    block: 0.77,
-    link: 0.80,
+    matmul: Shares { single: 0.655, tf32: 0.397, half: 0.584 },
+    by_4: 0.305,
+    by_2: 0.187,
+    convolution: Shares { single: 0.50, tf32: 0.291, half: 0.280 },
+    layouts: Shares { single: 1.91, tf32: 1.91, half: 2.31 },
+    attention: Shares { single: 0.385, tf32: 0.385, half: 0.374 },
+    recurrent: Shares { single: 0.300, tf32: 0.182, half: 0.300 },
+    depthwise: Shares { single: 0.0116, tf32: 0.0116, half: 0.0115 },
+    depthwise_last: Shares { single: 0.0131, tf32: 0.0131, half: 0.0765 },
+    memory: 0.440,
+    batch_norm: 0.312,
+    native_batch_norm: 0.0889,
+    block: 0.800,
+    link: 0.816,
     nvlink: 0.67,
     collective: 25e-6,
     segment: 75e-6,
     segment_bytes: 3.7e12,
-    kernel: 2.2e-6,
-    time_step: 7.5e-6,
-    host: 7.5e-6,
-    host_convolution: 51e-6,
-    host_matmul: 12.3e-6,
-    host_time_step: 17e-6,
-    host_look: 9.5e-6,
-    host_hook: 7.3e-6,
-    host_listed: 2.2e-6,
+    kernel: 2.11e-6,
+    time_step: 10.7e-6,
+    host: 11.7e-6,
+    host_convolution: 67.7e-6,
+    host_matmul: 23.3e-6,
+    host_time_step: 16.7e-6,
+    host_look: 6.84e-6,
+    host_hook: 4.55e-6,
+    host_around: 412e-6,
+    host_listed: 2.71e-6,
+    host_sorted: 204e-6,
     host_sharded: 0.5e-3,
-    overlap: 2.74,
+    overlap: 3.00,
 };
 
-/// How much faster or slower the host may be than the one that is assumed: three of them, with the same GPU, were up to
-/// 2.2 apart.
-const HOST_OFF: f64 = 1.5;
+/// How wide the range of a ratio is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// How much faster or slower the host may be than the one that is assumed: hosts with the same GPU were up to 2.2
+    /// apart.
+    pub host: f64,
+    /// How far the logarithm of a ratio may be off beside that,
+    pub at_least: f64,
+    /// and as a share of itself.
+    pub share: f64,
+}
 
-/// How far the logarithm of a ratio may be off beside that: of any, and as a share of itself. With these, nine of ten of
-/// what was measured lie in the range, and three of four on a host with two cores and other work.
-const OFF_AT_LEAST: f64 = 0.15;
-const OFF_SHARE: f64 = 0.2;
+/// With this, four of five of the ratios that were measured lie in the range, each told without its model
+/// (bench/fit/step_times.rs).
+pub const RANGE: Range = Range { host: 1.5, at_least: 0.054, share: 0.2 };
+
+impl Range {
+    /// Around an estimate, given also what it would be with a slower host and with a faster one.
+    pub fn around(self, estimate: f64, slow: f64, fast: f64) -> Factor {
+        let off = (self.at_least + self.share * estimate.ln().abs()).exp();
+        Factor {
+            estimate,
+            low: estimate.min(slow).min(fast) / off,
+            high: estimate.max(slow).max(fast) * off,
+        }
+    }
+}
 
 /// How much longer a step of `changed` takes than one of `plain`.
 pub fn factor(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
@@ -178,13 +208,8 @@ pub fn factor(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
     if plain == changed {
         return Some(Factor { estimate, low: estimate, high: estimate });
     }
-    let (slow, fast) = (on(FITTED.with_host(HOST_OFF))?, on(FITTED.with_host(HOST_OFF.recip()))?);
-    let off = (OFF_AT_LEAST + OFF_SHARE * estimate.ln().abs()).exp();
-    Some(Factor {
-        estimate,
-        low: estimate.min(slow).min(fast) / off,
-        high: estimate.max(slow).max(fast) * off,
-    })
+    let with_host = |by: f64| on(FITTED.with_host(by));
+    Some(RANGE.around(estimate, with_host(RANGE.host)?, with_host(RANGE.host.recip())?))
 }
 
 /// Seconds of a step, or of a part of one, on `card`.
@@ -216,25 +241,31 @@ impl Figures {
             host_time_step: self.host_time_step * by,
             host_look: self.host_look * by,
             host_hook: self.host_hook * by,
+            host_around: self.host_around * by,
             host_listed: self.host_listed * by,
+            host_sorted: self.host_sorted * by,
             host_sharded: self.host_sharded * by,
             ..self
         }
     }
 
     /// Seconds of the host for all of these.
-    fn on_host(&self, work: &Work, card: &Card) -> f64 {
+    pub fn on_host(&self, work: &Work, card: &Card) -> f64 {
         match work.op.as_str() {
             "look" => work.count * self.host_look,
             "hook" => work.count * self.host_hook,
+            "around" => work.count * self.host_around,
             "listed" => work.count * self.host_listed,
+            "sorted" => work.count * self.host_sorted,
             "sharded" => work.count * self.host_sharded,
             "recurrent" => work.count * self.host_time_step,
             "matmul" | "matmul-by-4" | "matmul-by-2" => work.count * self.host_matmul,
             // The device waits for the host, and the host for the device.
             "segment" => work.count * self.on_gpu(work, card),
             "network" => work.count * self.collective,
-            "convolution" | "convolution-last" | "depthwise" => work.count * self.host_convolution,
+            "convolution" | "convolution-last" | "depthwise" | "depthwise-last" => {
+                work.count * self.host_convolution
+            }
             _ => work.count * self.host,
         }
     }
@@ -246,7 +277,7 @@ impl Figures {
         let computed = |shares: Shares| work.flops / (arithmetic(dtype, card) * shares.of(dtype));
         let moved = work.bytes / memory(card);
         let kernels = match work.op.as_str() {
-            "look" | "hook" | "listed" | "sharded" => return 0.0,
+            "look" | "hook" | "around" | "listed" | "sorted" | "sharded" => return 0.0,
             "link" => return work.bytes / (self.link * host_link(card)),
             "network" => return self.collective + work.bytes / self.between_devices(card),
             "segment" => return self.segment + work.bytes / self.segment_bytes,
@@ -257,8 +288,10 @@ impl Figures {
             "attention" => computed(self.attention).max(moved / self.memory),
             "convolution" => computed(self.convolution) + self.layouts.of(dtype) * moved,
             "convolution-last" => computed(self.convolution).max(moved / self.memory),
-            "depthwise" => {
-                let own = work.flops / (arithmetic("float32", card) * self.depthwise.of(dtype));
+            "depthwise" | "depthwise-last" => {
+                let is_last = work.op == "depthwise-last";
+                let shares = if is_last { self.depthwise_last } else { self.depthwise };
+                let own = work.flops / (arithmetic("float32", card) * shares.of(dtype));
                 own.max(moved / self.memory)
             }
             "few-blocks" => moved * f64::from(card.sm_count) / self.block,

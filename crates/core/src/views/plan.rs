@@ -46,6 +46,8 @@ pub struct Proposal {
     pub interrupted: bool,
     /// What the last run of what is proposed went through.
     pub seen: Seen,
+    /// The device that steps were measured on, as its driver calls it; none if nobody asked for that.
+    pub measured_on: Option<String>,
 }
 
 /// How much of a script a run went through.
@@ -92,6 +94,33 @@ pub struct Row {
     pub numbers: Numbers,
     /// What it costs in time; none if that was not counted.
     pub time: Option<Factor>,
+    /// What its steps took on a real device; none if that was not measured.
+    pub measured: Option<Measured>,
+}
+
+/// Steps on a real device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Of a step, the middle one.
+    pub seconds: f64,
+    /// A tenth of the steps took less,
+    pub low: f64,
+    /// and a tenth more.
+    pub high: f64,
+    /// How much longer than a step of the script as it is; none if that was not measured.
+    pub factor: Option<f64>,
+}
+
+impl Row {
+    /// Measured or estimated, for a table.
+    fn step_time(&self) -> String {
+        match (self.measured, self.time) {
+            (Some(Measured { factor: Some(factor), .. }), _) => format!("{factor:.2}x measured"),
+            (Some(it), _) => format!("{:.4} s", it.seconds),
+            (None, Some(it)) => format!("{:.2}x ({:.2}-{:.2})", it.estimate, it.low, it.high),
+            (None, None) => "not counted".to_owned(),
+        }
+    }
 }
 
 /// Another model or other data, as it ran on the phantom.
@@ -120,6 +149,9 @@ pub fn text(it: &Proposal) -> String {
             it.seen.shown(),
             it.run_line,
         );
+        if let Some(sentence) = measured(it) {
+            let _ = writeln!(res, "\n{sentence}");
+        }
         advice(&mut res, &it.advice);
         return res;
     }
@@ -148,10 +180,7 @@ pub fn text(it: &Proposal) -> String {
     );
     for row in &it.plans {
         let spare = limit.saturating_sub(row.needs);
-        let time = row.time.map_or_else(
-            || "not counted".to_owned(),
-            |it| format!("{:.2}x ({:.2}-{:.2})", it.estimate, it.low, it.high),
-        );
+        let time = row.step_time();
         let (needs, spare) = (row.needs.to_string(), spare.to_string());
         let numbers = row.numbers.shown();
         let _ = writeln!(
@@ -159,6 +188,9 @@ pub fn text(it: &Proposal) -> String {
             "  {needs:>10}  {spare:>10}  {time:>16}  {numbers:<20} {}",
             row.plan.shown()
         );
+    }
+    if let Some(sentence) = measured(it) {
+        let _ = writeln!(res, "\n{sentence}");
     }
     let _ = writeln!(res, "\n{}", it.seen.shown());
     let _ = writeln!(res, "\nThe first one, without touching the script:\n    {}", it.run_line);
@@ -184,12 +216,30 @@ pub fn text(it: &Proposal) -> String {
     if it.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
-    let _ = writeln!(
-        res,
-        "\n{} runs, {:.1} s; step times are estimates, mostly within their range (`plimsoll run --measure` measures)",
-        it.runs, it.seconds
-    );
+    let _ = write!(res, "\n{} runs, {:.1} s", it.runs, it.seconds);
+    let estimated = if it.measured_on.is_none() {
+        "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
+    } else {
+        ""
+    };
+    let _ = writeln!(res, "{estimated}");
     res
+}
+
+/// What was measured, and where, in a sentence.
+fn measured(it: &Proposal) -> Option<String> {
+    let device = it.measured_on.as_ref()?;
+    let on = if *device == it.card { String::new() } else { format!(", not on {}", it.card) };
+    let plain = match it.as_it_is.measured {
+        Some(Measured { seconds, low, high, .. }) => format!(
+            "a step of the script as it is takes {seconds:.4} s (four fifths take {low:.4} to {high:.4} s)"
+        ),
+        None if it.plans.iter().any(|it| it.measured.is_some()) => {
+            "the script as it is was not: it does not fit what is free there".to_owned()
+        }
+        None => return Some(format!("Nothing could be measured on {device}.")),
+    };
+    Some(format!("Measured on {device}{on}; {plain}."))
 }
 
 fn advice(res: &mut String, all: &[Advice]) {
@@ -212,12 +262,14 @@ fn advice(res: &mut String, all: &[Advice]) {
 
 /// The lines at the head of the plan's file.
 pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
-    let time = row.time.map_or_else(String::new, |it| {
-        format!(
+    let time = match (row.measured.and_then(|it| it.factor), row.time) {
+        (Some(factor), _) => format!(", {factor:.2} times the step time (measured)"),
+        (None, Some(it)) => format!(
             ", about {:.2} times the step time (estimated; {:.2} to {:.2})",
             it.estimate, it.low, it.high
-        )
-    });
+        ),
+        (None, None) => String::new(),
+    };
     let without = if it.fits_as_it_is {
         "The script fits as it is: nothing is changed, and its first step is compared.".to_owned()
     } else {
@@ -250,6 +302,11 @@ pub fn json(it: &Proposal) -> String {
             "numbers": row.numbers.shown(),
             "time_factor": row.time.map(|it| it.estimate),
             "time_factor_range": row.time.map(|it| [it.low, it.high]),
+            "measured": row.measured.map(|it| json!({
+                "step_seconds": it.seconds,
+                "step_seconds_range": [it.low, it.high],
+                "time_factor": it.factor,
+            })),
         })
     };
     let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
@@ -272,7 +329,72 @@ pub fn json(it: &Proposal) -> String {
         "runs": it.runs,
         "seconds": it.seconds,
         "interrupted": it.interrupted,
+        "measured_on": it.measured_on,
         "seen": { "steps": it.seen.steps, "evaluation": it.seen.evaluation, "until_exit": it.seen.until_exit },
     });
     format!("{res:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(plan: Plan, measured: Option<Measured>) -> Row {
+        let time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });
+        let (peak, needs) = (Peaks::default(), Bytes::gib(20));
+        Row { plan, peak, needs, numbers: Numbers::Same, time, measured }
+    }
+
+    fn proposal(as_it_is: Option<Measured>, of_plan: Option<Measured>) -> Proposal {
+        Proposal {
+            card: "NVIDIA L4".to_owned(),
+            what: "on the device",
+            limit: Bytes::gib(22),
+            as_it_is: row(Plan::default(), as_it_is),
+            fits_as_it_is: false,
+            plans: vec![row(Plan::of(vec![Remedy::plain("checkpoint")]), of_plan)],
+            advice: Vec::new(),
+            closest: None,
+            run_line: "plimsoll run --plan plan.toml -- python train.py".to_owned(),
+            change: Change::default(),
+            patch_line: String::new(),
+            runs: 9,
+            seconds: 20.0,
+            interrupted: false,
+            seen: Seen::default(),
+            measured_on: of_plan.map(|_| "NVIDIA H200".to_owned()),
+        }
+    }
+
+    #[test]
+    fn what_was_measured_takes_the_place_of_the_estimate() {
+        let step = |seconds: f64, factor| Measured {
+            seconds,
+            low: seconds * 0.9,
+            high: seconds * 1.1,
+            factor,
+        };
+        let estimated = text(&proposal(None, None));
+        assert!(estimated.contains("1.40x (1.10-1.80)"), "{estimated}");
+        assert!(estimated.contains("step times are estimates"), "{estimated}");
+
+        let measured = proposal(Some(step(0.1, Some(1.0))), Some(step(0.13, Some(1.3))));
+        let shown = text(&measured);
+        assert!(shown.contains("1.30x measured"), "{shown}");
+        assert!(
+            shown.contains(
+                "Measured on NVIDIA H200, not on NVIDIA L4; a step of the script as it is takes 0.1000 s (four fifths \
+                 take 0.0900 to 0.1100 s)."
+            ),
+            "{shown}"
+        );
+        assert!(!shown.contains("estimates"), "{shown}");
+        let head = file_head(&measured, &measured.plans[0]).join("\n");
+        assert!(head.contains(", 1.30 times the step time (measured)"), "{head}");
+
+        // The script as it is did not fit there.
+        let shown = text(&proposal(None, Some(step(0.13, None))));
+        assert!(shown.contains("0.1300 s"), "{shown}");
+        assert!(shown.contains("it does not fit what is free there"), "{shown}");
+    }
 }

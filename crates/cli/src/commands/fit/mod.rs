@@ -5,6 +5,7 @@ mod blocks;
 mod find_max;
 mod free;
 mod ladder;
+mod measure;
 mod plans;
 mod proof;
 mod ranking;

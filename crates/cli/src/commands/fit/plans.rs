@@ -19,7 +19,7 @@ use plimsoll_core::{
 use super::{
     Template,
     free::is_free,
-    ladder, limit,
+    ladder, limit, measure,
     ranking::{self, Candidate},
     template,
 };
@@ -51,6 +51,7 @@ pub(super) fn run(
             anyhow::bail!("there is no remedy {id}; there are {}", known.join(", "));
         }
     }
+    let device = args.measure.then(measure::device).transpose()?;
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
     let (what, most) = limit(args, &card);
@@ -94,6 +95,9 @@ pub(super) fn run(
         (found, proven) = search.proven_plans(&card)?;
         seen = proven.unwrap_or(seen);
     }
+    if let Some(device) = &device {
+        search.measure(device, &card, &mut plain, &mut found, &mut seen)?;
+    }
     let is_wanted = args.advice || !plain.fits && found.is_empty();
     let advice = if is_wanted { search.advice()? } else { Vec::new() };
     let change = found.first().map(|it| search.change(&it.plan)).unwrap_or_default();
@@ -114,6 +118,7 @@ pub(super) fn run(
         seconds: started.elapsed().as_secs_f64(),
         interrupted: search.interrupted,
         seen,
+        measured_on: device.map(|it| it.name),
     };
     // A script that fits has a plan, too: without remedies, and with the first step to compare the real one with.
     if let Some(best) = found.first().or(Some(&plain).filter(|it| it.fits)) {
@@ -155,6 +160,7 @@ fn row(it: &Candidate) -> view::Row {
         needs: it.needs,
         numbers: it.numbers,
         time: it.time,
+        measured: it.measured,
     }
 }
 
@@ -421,8 +427,9 @@ impl Search<'_> {
             Numbers::Statistics if self.exact => Numbers::Same,
             other => other,
         };
-        let (fits, time, tunings) = (needs <= self.most, None, Vec::new());
-        Candidate { fits, plan, prediction, needs, numbers, time, tunings }
+        let fits = needs <= self.most;
+        let (time, measured, slower, tunings) = (None, None, None, Vec::new());
+        Candidate { fits, plan, prediction, needs, numbers, time, measured, slower, tunings }
     }
 
     /// What it needs of what is limited, with the allowance for what a phantom cannot know.

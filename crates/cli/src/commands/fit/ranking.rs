@@ -6,6 +6,7 @@ use plimsoll_core::{
     plan::{self, Factor, Numbers, Plan, Work},
     prediction::{Prediction, Tuned},
     units::Bytes,
+    views::plan::Measured,
 };
 use serde_json::Value;
 
@@ -24,6 +25,10 @@ pub(super) struct Candidate {
     pub(super) fits: bool,
     pub(super) numbers: Numbers,
     pub(super) time: Option<Factor>,
+    /// What its steps took on the machine's own device, if somebody asked for that.
+    pub(super) measured: Option<Measured>,
+    /// How much slower than the script as it is, by that.
+    pub(super) slower: Option<f64>,
     /// Changes of the allocator under which it would fit, by a replay, if it does not.
     pub(super) tunings: Vec<Tuned>,
 }
@@ -31,7 +36,8 @@ pub(super) struct Candidate {
 impl Candidate {
     /// The smaller, the better.
     pub(super) fn rank(&self) -> (u32, Numbers, usize, Bytes) {
-        let added = self.time.map_or(0.0, |it| (it.estimate - 1.0).max(0.0));
+        let factor = self.slower.or(self.time.map(|it| it.estimate)).unwrap_or(1.0);
+        let added = (factor - 1.0).max(0.0);
         let class = (0..1000_u32).find(|it| added < (f64::from(*it) + 0.5) * TIME_CLASS);
         (class.unwrap_or(1000), self.numbers, self.plan.remedies.len(), self.needs)
     }
