@@ -51,7 +51,7 @@ impl Search<'_> {
             }
             seen.push(numbers.clone());
             let plan = with_blocks(&everything.plan, numbers);
-            let Some(it) = self.run(&plan)? else { break };
+            let Some(it) = self.run_through(&plan)? else { break };
             let really = it.needs.saturating_sub(choice.peak);
             if it.fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
                 best = Some((choice.seconds, it.clone()));

@@ -24,6 +24,8 @@ pub(super) struct Candidate {
     pub(super) fits: bool,
     pub(super) numbers: Numbers,
     pub(super) time: Option<Factor>,
+    /// Its run was ended early, since it took more than can fit; how many steps it had made then. What it needs is more.
+    pub(super) cut_after: Option<u32>,
     /// Changes of the allocator under which it would fit, by a replay, if it does not.
     pub(super) tunings: Vec<Tuned>,
 }
