@@ -10,6 +10,7 @@ top-level forward passes. Those counts are kept aside and written only at the en
 may still come.
 """
 
+import os
 import threading
 import weakref
 
@@ -37,6 +38,7 @@ class Steps:
         self._phases = phases
         self._recording = recording
         self._stopping = stopping
+        self._most = int(os.environ.get("PLIMSOLL_HOPELESS") or 0)
         self.goal = goal
         self.epochs = None
         self._optimizers = {}
@@ -182,12 +184,24 @@ class Steps:
         self._phases.end_of_step(counted.steps, place, seconds)
         if self.after_step is not None:
             self.after_step(counted.steps)
+        self._stop_if_hopeless()
         if stop:
             self._stop_if_enough(counted, True)
+
+    def _stop_if_hopeless(self):
+        """A candidate that took more than there is does not have to show the rest."""
+        if not self._most or self._stopping.requested:
+            return
+        most = max((allocated for allocated, _ in self._memory.place().peaks), default=0)
+        if self._most < most:
+            self.why = "hopeless"
+            self._recording.write("hopeless", allocated=most)
+            self._stopping.request()
 
     @guarded
     def backward_ended(self):
         """The outermost backward pass returned."""
+        self._stop_if_hopeless()
         if self._by_optimizer.steps:
             return
         counted = self._by_backward

@@ -3,8 +3,9 @@
 import json
 import os
 import signal
+import time
 
-from harness import PYTHON
+from harness import PYTHON, binary
 
 MLP = """
 import sys, torch
@@ -53,6 +54,28 @@ def test_the_largest_batch_fits_and_the_next_does_not(plimsoll):
     for batch, code in ((found, 0), (found + 1, 1)):
         options = ("--gpu", "t4", "--memory", "1GiB")
         assert plimsoll.predict(PYTHON, "train.py", batch, options=options).code == code
+
+
+def test_the_largest_batch_with_each_set_of_remedies(plimsoll):
+    """What a row promises fits with these remedies, and the next value does not."""
+    plimsoll.script(DEEP.replace("import torch\n", "import sys, torch\n", 1).replace("8192", "int(sys.argv[1])"))
+    path = plimsoll.folder / "found.json"
+    options = ["--find-max", "batch=1..100000:16", "--by-remedies", "--gpu", "a100-40g", "--budget", "2GiB"]
+    options += ["--allow", "checkpoint,autocast", "--json", path]
+    ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", "{batch}", timeout=900)
+    assert ran.code == 0 and "per batch" in ran.stdout, ran
+    answer = json.loads(path.read_text())
+    rows = {" + ".join(it["remedies"]): it for it in answer["by_remedies"]}
+    assert list(rows) == ["", "autocast", "checkpoint", "autocast + checkpoint"]
+    assert rows[""]["found"] == answer["found"]["batch"] < min(rows["autocast"]["found"], rows["checkpoint"]["found"])
+    assert rows["checkpoint"]["found"] < rows["autocast + checkpoint"]["found"]
+    assert all(it["peak_device_bytes"] <= answer["limit"]["bytes"] and it["runs"] <= 8 for it in rows.values())
+    assert rows["checkpoint"]["time_factor"] > 1 and rows[""]["time_factor_per_value"] == 1
+    (plimsoll.folder / "plan.toml").write_text('version = 1\n[[remedy]]\nid = "checkpoint"\n')
+    found = rows["checkpoint"]["found"]
+    for batch, code in ((found, 0), (found + 16, 1)):
+        command = [binary(), "run", "--plan", "plan.toml", "--", PYTHON, "train.py", batch]
+        assert plimsoll.predict(*command, options=("--gpu", "a100-40g", "--memory", "2GiB")).code == code
 
 
 def test_a_plan_that_fits_and_that_run_applies(plimsoll):
@@ -150,6 +173,21 @@ def test_ctrl_c_keeps_the_best_so_far(plimsoll):
     answer, _ = process.communicate(timeout=60)
     assert "the search was interrupted; a better plan may exist" in answer
     assert "[[remedy]]" in (plimsoll.folder / "plan.toml").read_text()
+    plimsoll.assert_nothing_left()
+
+
+def test_ctrl_c_while_packages_are_still_imported(plimsoll):
+    packages = plimsoll.folder / "site-packages"
+    packages.mkdir()
+    (packages / "slow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
+    plimsoll.script("import slow\n" + DEEP)
+    environment = plimsoll.environment(PYTHONPATH=str(packages))
+    process = plimsoll.start("fit", "--gpu", "t4", "--", PYTHON, "train.py", environment=environment)
+    while not (plimsoll.folder / "importing").exists():
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 2
     plimsoll.assert_nothing_left()
 
 

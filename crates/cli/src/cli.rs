@@ -209,6 +209,11 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "NAME=LOW..HIGH[:STEP]")]
     pub(crate) find_max: Option<String>,
 
+    /// With --find-max, a table: the largest value with each set of remedies too, what it takes and what a step then
+    /// costs. --allow, --forbid and --keep-numerics choose the remedies.
+    #[arg(long, requires = "find_max")]
+    pub(crate) by_remedies: bool,
+
     /// What stands for another `{NAME}` in the command.
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
@@ -276,6 +281,7 @@ Examples:
   plimsoll fit --gpu rtx4090 --gpus 2 -- python train.py           a script of one process on two devices
   plimsoll fit --gpu rtx4090 --measure -- python train.py          on a machine that has one: step times measured
   plimsoll fit --find-max batch=1..2048 --gpu rtx4090 -- python train.py --batch-size {batch}
+  plimsoll fit --find-max batch=1..2048 --by-remedies --gpu rtx4090 -- python train.py --batch-size {batch}
   plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- python t.py -b {batch} -s {seq}
 
 Exit codes:

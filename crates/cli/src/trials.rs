@@ -29,6 +29,10 @@ pub(crate) const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 /// The variable that holds the limit of the allocator.
 pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
 
+/// The variable that holds how many bytes allocated are more than can ever fit: such a run is ended.
+pub(crate) const GIVE_UP_ABOVE: &str = "PLIMSOLL_HOPELESS";
+const HOPELESS: &str = "hopeless";
+
 /// Steps by which two runs are compared.
 const EARLY: u32 = 2;
 /// So often a run without values on the host may differ from one with them before it is believed that it does.
@@ -73,6 +77,8 @@ pub(crate) struct Trial {
     pub(crate) interrupted: Option<Signal>,
     /// How often the allocator was full, gave its free memory back and went on.
     pub(crate) n_retries: u64,
+    /// It was ended because it took more than can ever fit: what it says it took is less than it would have.
+    pub(crate) was_cut: bool,
     /// What was recorded of each process.
     pub(crate) recordings: Vec<Recording>,
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
@@ -160,7 +166,9 @@ impl Trials {
         if let Some(trial) = self.run_in_nursery(&command, settings, stop, ghosts)? {
             if self.may_ghost.is_none() && trial.interrupted.is_none() {
                 let before = self.n_unlike;
-                let again = self.run_in_nursery(&command, settings, stop, true)?;
+                // They are compared by their first steps.
+                let few = if matches!(stop, Stop::Steady) { Stop::Steps(EARLY) } else { stop };
+                let again = self.run_in_nursery(&command, settings, few, true)?;
                 // Runs of some scripts differ by themselves, now and then.
                 self.n_unlike += u32::from(!again.is_some_and(|it| it.is_like(&trial)));
                 self.may_ghost = match self.n_unlike {
@@ -303,8 +311,12 @@ impl Trials {
             let words = if says_why() { None } else { session.last_words() };
             words.map_or_else(|| why.clone(), |it| format!("{why}; its last words: {it}"))
         });
+        let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
+        let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
+        let notes: Vec<serde_json::Value> = notes.collect();
+        let was_cut = notes.iter().any(|it| it["kind"] == HOPELESS);
         let failure = failure.or_else(|| {
-            let nothing = ran && prediction.steps_seen == 0;
+            let nothing = ran && prediction.steps_seen == 0 && !was_cut;
             nothing.then(|| "it ended without a training step".to_owned())
         });
         let n_ooms = recordings.iter().map(|it| it.notes.ooms.len()).sum();
@@ -314,8 +326,6 @@ impl Trials {
             .filter(|it| it.step <= EARLY)
             .map(|it| (it.place.allocs.clone(), it.allocated.clone()))
             .collect();
-        let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
-        let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
         Trial {
             recordings,
             prediction,
@@ -323,7 +333,8 @@ impl Trials {
             n_ooms,
             interrupted: ended.interrupted,
             n_retries,
-            notes: notes.collect(),
+            was_cut,
+            notes,
             early,
         }
     }
@@ -354,7 +365,7 @@ pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
 
 /// Whether a line of the agent's notes is about a plan: most are long and about something else.
 fn is_ours(line: &[u8]) -> bool {
-    ["blocks", "block-memory", "block-work", "work", "split", "exact", "worst", "sites"]
+    ["blocks", "block-memory", "block-work", "work", "split", "exact", "worst", "sites", HOPELESS]
         .iter()
         .any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
 }

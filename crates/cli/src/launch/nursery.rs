@@ -100,6 +100,11 @@ impl Nursery {
         // Imports that take minutes would take them in every run, too.
         match nursery.wait(signals)? {
             Waited::Answer(it) if it["ready"] == true => Ok(Some(nursery)),
+            Waited::Asked(signal) => {
+                // Whoever runs the script without a nursery now has to hear of it.
+                kill(Pid::this(), signal)?;
+                Ok(None)
+            }
             _ => Ok(None),
         }
     }

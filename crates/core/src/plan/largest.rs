@@ -25,6 +25,7 @@ pub struct Largest {
     highest: u64,
     step: u64,
     limit: Bytes,
+    start: Option<u64>,
     tried: BTreeMap<u64, Tried>,
     order: Vec<u64>,
 }
@@ -46,9 +47,16 @@ impl Largest {
             highest: lowest + (highest - lowest) / step * step,
             step,
             limit,
+            start: None,
             tried: BTreeMap::new(),
             order: Vec::new(),
         }
+    }
+
+    /// The same, but `value` is run first: another search found it.
+    #[must_use]
+    pub fn beginning_at(self, value: u64) -> Largest {
+        Largest { start: Some(self.clamp(value)), ..self }
     }
 
     /// Takes in what came of `value`.
@@ -165,7 +173,7 @@ impl Largest {
 
     /// Before anything fits or runs out of memory: a small value, and larger ones while those fail.
     fn first(&self) -> Option<u64> {
-        let start = self.clamp(self.lowest + FIRST.max(self.step));
+        let start = self.start.unwrap_or(self.clamp(self.lowest + FIRST.max(self.step)));
         let mut wanted = start;
         while self.tried.contains_key(&wanted) {
             if self.highest <= wanted {
@@ -247,6 +255,17 @@ mod tests {
     fn a_line_needs_few_runs() {
         let range = Largest::new(1, 2048, 1, Bytes::gib(24));
         check(range, |it| Some(1500 + 333 * it), expect!["([8, 16, 69, 70], Some(69))"]);
+    }
+
+    #[test]
+    fn a_search_that_knows_where_to_begin() {
+        let range = Largest::new(1, 2048, 1, Bytes::gib(24)).beginning_at(69);
+        check(
+            range.clone(),
+            |it| Some(1500 + 120 * it),
+            expect!["([69, 138, 192, 193], Some(192))"],
+        );
+        check(range, |it| Some(1500 + 500 * it), expect!["([69, 35, 52, 43, 46, 47], Some(46))"]);
     }
 
     #[test]

@@ -4,7 +4,11 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::{plan::largest::Tried, prediction::Peaks, units::Bytes};
+use crate::{
+    plan::{Factor, Plan, largest::Tried},
+    prediction::Peaks,
+    units::Bytes,
+};
 
 /// The version of the JSON.
 const VERSION: u32 = 1;
@@ -32,12 +36,30 @@ pub struct FindMax {
     pub multiples_of: Option<u64>,
     /// Whether the value gets through with a little less memory, too; asked where it went through retries.
     pub with_less: Option<WithLess>,
+    /// The largest value with each set of remedies, the script as it is first; empty unless asked for.
+    pub by_remedies: Vec<WithRemedies>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
-    /// Every run, in order.
+    /// Every run of the script as it is, in order.
     pub runs: Vec<Run>,
     /// How long all of it took.
     pub seconds: f64,
+}
+
+/// The largest value that fits with a set of remedies.
+#[derive(Clone, Debug)]
+pub struct WithRemedies {
+    /// The set; without a remedy for the script as it is.
+    pub plan: Plan,
+    /// The value; none if nothing fits.
+    pub found: Option<u64>,
+    /// What it takes there.
+    pub peak: Option<Peaks>,
+    /// How much longer a step takes there than one of the script as it is, at its own largest value; none if that was
+    /// not counted.
+    pub time: Option<Factor>,
+    /// Runs that it took.
+    pub n_runs: usize,
 }
 
 /// Runs under a limit that is a little lower than asked.
@@ -149,8 +171,56 @@ pub fn text(it: &FindMax) -> String {
     for remark in it.remarks() {
         let _ = writeln!(res, "  - {remark}");
     }
-    let _ = writeln!(res, "{} runs, {:.1} s", it.runs.len(), it.seconds);
+    let n_runs: usize = it.by_remedies.iter().skip(1).map(|it| it.n_runs).sum();
+    table(&mut res, it);
+    let _ = writeln!(res, "{} runs, {:.1} s", it.runs.len() + n_runs, it.seconds);
     res
+}
+
+/// One line for each set of remedies.
+fn table(res: &mut String, it: &FindMax) {
+    let Some(plain) = it.by_remedies.first() else { return };
+    let name = &it.name;
+    let width = name.chars().count().max(6);
+    let (limited, each) = (it.what, format!("per {name}"));
+    let each_width = each.chars().count().max(8);
+    let _ = writeln!(
+        res,
+        "\n  {name:>width$}  {limited:>13}  {:>16}  {each:>each_width$}  {:<20} with",
+        "step time", "numbers"
+    );
+    for row in &it.by_remedies {
+        let value = row.found.map_or_else(|| "none".to_owned(), |it| it.to_string());
+        let peak = row.peak.filter(|_| row.found.is_some());
+        let peak = peak.map(|peak| if limited == "reserved" { peak.reserved } else { peak.device });
+        let peak = peak.map_or_else(String::new, |it| it.to_string());
+        let is_plain = std::ptr::eq(row, plain);
+        let time = match row.time {
+            Some(it) => format!("{:.2}x ({:.2}-{:.2})", it.estimate, it.low, it.high),
+            None if is_plain => "1.00x".to_owned(),
+            None => "not counted".to_owned(),
+        };
+        let per = row.per_value(plain).map_or_else(String::new, |it| format!("{it:.2}x"));
+        let numbers = row.plan.numbers().shown();
+        let _ = writeln!(
+            res,
+            "  {value:>width$}  {peak:>13}  {time:>16}  {per:>each_width$}  {numbers:<20} {}",
+            row.plan.shown()
+        );
+    }
+    let _ = writeln!(
+        res,
+        "step times are estimates against the first line; `plimsoll fit` with a value finds the cheapest plan for it\n"
+    );
+}
+
+impl WithRemedies {
+    /// A step's time divided by the value, against that of `plain`.
+    fn per_value(&self, plain: &WithRemedies) -> Option<f64> {
+        let estimate = if std::ptr::eq(self, plain) { 1.0 } else { self.time?.estimate };
+        let number = |it: Option<u64>| Some(f64::from(u32::try_from(it?).ok()?));
+        Some(estimate * number(plain.found)? / number(self.found)?)
+    }
 }
 
 /// For programs: one JSON object.
@@ -173,6 +243,21 @@ pub fn json(it: &FindMax) -> String {
             "seconds": run.seconds,
         })
     });
+    let by_remedies = it.by_remedies.iter().map(|row| {
+        json!({
+            "remedies": row.plan.remedies.iter().map(crate::plan::Remedy::shown).collect::<Vec<_>>(),
+            "found": row.found,
+            "peak_allocated_bytes": row.peak.map(|it| it.allocated.0),
+            "peak_reserved_bytes": row.peak.map(|it| it.reserved.0),
+            "peak_device_bytes": row.peak.map(|it| it.device.0),
+            "numbers": row.plan.numbers().shown(),
+            "time_factor": row.time.map(|it| it.estimate),
+            "time_factor_range": row.time.map(|it| [it.low, it.high]),
+            "time_factor_per_value": it.by_remedies.first().and_then(|plain| row.per_value(plain)),
+            "runs": row.n_runs,
+        })
+    });
+    let by_remedies: Vec<Value> = by_remedies.collect();
     let name = it.name.clone();
     let above =
         it.above.as_ref().map(|(value, it)| json!({ "value": value, "outcome": outcome(it) }));
@@ -188,6 +273,7 @@ pub fn json(it: &FindMax) -> String {
         "seconds": it.seconds,
         "interrupted": it.interrupted,
         "tried": tried.collect::<Vec<_>>(),
+        "by_remedies": by_remedies,
         "notes": it.remarks(),
     });
     format!("{res:#}\n")
@@ -211,6 +297,7 @@ mod tests {
             out_of_order: Vec::new(),
             multiples_of: None,
             with_less: Some(WithLess { less: Bytes::mib(102), holds: Some(25) }),
+            by_remedies: Vec::new(),
             interrupted: false,
             runs: vec![
                 run(27, Tried::TooMuch, 55),

@@ -23,12 +23,41 @@ use crate::{launch::Stop, trials::Trial};
 const MOST_PROOFS: usize = 6;
 
 impl Search<'_> {
+    /// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones.
+    pub(super) fn fewest_blocks(
+        &mut self,
+        it: Candidate,
+        n_blocks: u64,
+    ) -> anyhow::Result<Candidate> {
+        match self.cheapest_blocks(&it)? {
+            Some(cheapest) => Ok(cheapest),
+            None => self.first_blocks(it, n_blocks),
+        }
+    }
+
+    /// Bisects how many blocks have to be checkpointed. The first ones are: backward reaches the last ones first,
+    /// and frees them before anything is run again.
+    fn first_blocks(&mut self, mut it: Candidate, n_blocks: u64) -> anyhow::Result<Candidate> {
+        let (mut too_few, mut enough) = (0, n_blocks);
+        while too_few + 1 < enough && !self.interrupted {
+            let n = too_few + (enough - too_few) / 2;
+            let remedies = it.plan.remedies.iter().map(|it| match it.id {
+                "checkpoint" => {
+                    Remedy::plain("checkpoint").with("blocks", Value::Numbers((0..n).collect()))
+                }
+                _ => it.clone(),
+            });
+            match self.run(&Plan::of(remedies.collect()))?.filter(|it| it.fits) {
+                Some(fewer) => (it, enough) = (fewer, n),
+                None => too_few = n,
+            }
+        }
+        Ok(it)
+    }
+
     /// `everything`, which checkpoints all blocks and fits, with the cheapest blocks that fit instead; none if the
     /// blocks of this model cannot be told apart.
-    pub(super) fn cheapest_blocks(
-        &mut self,
-        everything: &Candidate,
-    ) -> anyhow::Result<Option<Candidate>> {
+    fn cheapest_blocks(&mut self, everything: &Candidate) -> anyhow::Result<Option<Candidate>> {
         let Some(blocks) = self.measured(&everything.plan)? else { return Ok(None) };
         let mut best: Option<(f64, Candidate)> = None;
         // What is beside the blocks: the allocator's slack, the context, the allowance.
@@ -51,7 +80,7 @@ impl Search<'_> {
             }
             seen.push(numbers.clone());
             let plan = with_blocks(&everything.plan, numbers);
-            let Some(it) = self.run(&plan)? else { break };
+            let Some(it) = self.run_through(&plan)? else { break };
             let really = it.needs.saturating_sub(choice.peak);
             if it.fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
                 best = Some((choice.seconds, it.clone()));

@@ -1,6 +1,7 @@
 //! The largest value of a number in the command that fits: run and seen to fit, and the next one seen not to.
 
 use std::{
+    ffi::OsString,
     io::{self, Write},
     time::Instant,
 };
@@ -46,56 +47,18 @@ pub(super) fn run(
     let mut settings = trials::limit_reserved(args.limit_reserved);
     settings.extend(args.worst_seq.map(WorstSequence::setting));
     let started = Instant::now();
-    let mut trials = Trials::new(card, &args.assume)?;
-    let mut search = Largest::new(range.lowest, range.highest, range.step, most);
-    let mut runs: Vec<Run> = Vec::new();
-    let mut interrupted = false;
-    while let Some(value) = search.next() {
-        let began = Instant::now();
-        let words = template.with(name, value);
-        let mut trial = trials.run(&words, &settings, Stop::Steady)?;
-        if trial.fits() && trial.n_retries != 0 && trial.interrupted.is_none() {
-            // On the edge each step leaves memory a little differently, and the next one may not get through.
-            trial = trials.run(&words, &settings, Stop::Steps(ON_THE_EDGE))?;
-        }
-        if trial.interrupted.is_some() {
-            interrupted = true;
-            break;
-        }
-        let tried = tried(args, &trial);
-        let seconds = began.elapsed().as_secs_f64();
-        if !args.quiet {
-            let _ = writeln!(
-                io::stderr(),
-                "plimsoll: {name}={value}: {} ({seconds:.1} s)",
-                said(&tried, what)
-            );
-        }
-        let peak = (trial.prediction.peak != Peaks::default()).then_some(trial.prediction.peak);
-        let retries = trial.n_retries;
-        runs.push(Run { value, tried: tried.clone(), peak, retries, seconds });
-        search.tell(value, tried);
-    }
+    let trials = Trials::new(card, &args.assume)?;
+    let mut finder = Finder { args, range, template, what, most, trials, interrupted: false };
+    let search = Largest::new(range.lowest, range.highest, range.step, most);
+    let (search, runs) = finder.largest(search, &settings, "")?;
     let on_edge = runs.iter().find(|it| Some(it.value) == search.found() && it.retries != 0);
-    let mut with_less = None;
-    if let (Some(run), false) = (on_edge, interrupted) {
-        let (less, settings) = a_little_less(args, most, run.peak.unwrap_or_default(), &settings);
-        let mut below = (range.lowest..=run.value)
-            .rev()
-            .step_by(usize::try_from(search.step()).unwrap_or(1))
-            .take(DOWNWARDS);
-        let mut holds = None;
-        while let (None, false, Some(value)) = (holds, interrupted, below.next()) {
-            let words = template.with(name, value);
-            let trial = trials.run(&words, &settings, Stop::Steps(ON_THE_EDGE))?;
-            interrupted = trial.interrupted.is_some();
-            holds = trial.fits().then_some(value);
-        }
-        with_less = (!interrupted).then_some(WithLess { less, holds });
-    }
-    let found = FindMax {
+    let with_less = match on_edge {
+        Some(run) if !finder.interrupted => finder.with_less(run, search.step(), &settings)?,
+        _ => None,
+    };
+    let mut found = FindMax {
         name: name.clone(),
-        card: trials.card().name.clone(),
+        card: finder.trials.card().name.clone(),
         what,
         limit: most,
         found: search.found(),
@@ -104,10 +67,16 @@ pub(super) fn run(
         out_of_order: search.out_of_order(),
         multiples_of: (range.step < search.step()).then_some(search.step()),
         with_less,
-        interrupted,
+        by_remedies: Vec::new(),
+        interrupted: finder.interrupted,
         runs,
-        seconds: started.elapsed().as_secs_f64(),
+        seconds: 0.0,
     };
+    if args.by_remedies && !finder.interrupted {
+        found.by_remedies = finder.by_remedies(&found, &settings)?;
+        found.interrupted = finder.interrupted;
+    }
+    found.seconds = started.elapsed().as_secs_f64();
     if let Some(sink) = json {
         let to_stdout = sink.is_stdout();
         sink.write(fit::json(&found).as_bytes(), out)?;
@@ -119,6 +88,101 @@ pub(super) fn run(
         crate::commands::write(out, &fit::text(&found))?;
     }
     Ok(exit(&found))
+}
+
+/// Runs values.
+pub(super) struct Finder<'a> {
+    pub(super) args: &'a FitArgs,
+    pub(super) range: &'a Range,
+    template: &'a Template,
+    what: &'static str,
+    pub(super) most: Bytes,
+    pub(super) trials: Trials,
+    pub(super) interrupted: bool,
+}
+
+impl Finder<'_> {
+    /// The command with this value.
+    pub(super) fn words(&self, value: u64) -> Vec<OsString> {
+        self.template.with(&self.range.name, value)
+    }
+
+    /// Runs what `search` wants until it knows; `with`: what people are told of the settings.
+    pub(super) fn largest(
+        &mut self,
+        mut search: Largest,
+        settings: &[Setting],
+        with: &str,
+    ) -> anyhow::Result<(Largest, Vec<Run>)> {
+        let mut runs: Vec<Run> = Vec::new();
+        while let Some(value) = search.next() {
+            let began = Instant::now();
+            let words = self.words(value);
+            let mut trial = self.trials.run(&words, settings, Stop::Steady)?;
+            if trial.fits() && trial.n_retries != 0 && trial.interrupted.is_none() {
+                // On the edge each step leaves memory a little differently, and the next one may not get through.
+                trial = self.trials.run(&words, settings, Stop::Steps(ON_THE_EDGE))?;
+            }
+            if trial.interrupted.is_some() {
+                self.interrupted = true;
+                break;
+            }
+            let tried = self.tried(&trial);
+            let seconds = began.elapsed().as_secs_f64();
+            if !self.args.quiet {
+                let (name, said) = (&self.range.name, said(&tried, self.what));
+                let _ = writeln!(
+                    io::stderr(),
+                    "plimsoll: {with}{name}={value}: {said} ({seconds:.1} s)"
+                );
+            }
+            let is_unbearable =
+                !with.is_empty() && runs.is_empty() && matches!(tried, Tried::Fails(_));
+            let peak = (trial.prediction.peak != Peaks::default()).then_some(trial.prediction.peak);
+            let retries = trial.n_retries;
+            runs.push(Run { value, tried: tried.clone(), peak, retries, seconds });
+            search.tell(value, tried);
+            if is_unbearable {
+                break;
+            }
+        }
+        Ok((search, runs))
+    }
+
+    /// Whether `run`, which got through only because memory was given back, gets through with a little less memory,
+    /// and if not, which smaller value does. None if somebody asked us to stop.
+    fn with_less(
+        &mut self,
+        run: &Run,
+        step: u64,
+        settings: &[Setting],
+    ) -> anyhow::Result<Option<WithLess>> {
+        let peak = run.peak.unwrap_or_default();
+        let (less, settings) = a_little_less(self.args, self.most, peak, settings);
+        let mut below = (self.range.lowest..=run.value)
+            .rev()
+            .step_by(usize::try_from(step).unwrap_or(1))
+            .take(DOWNWARDS);
+        let mut holds = None;
+        while let (None, false, Some(value)) = (holds, self.interrupted, below.next()) {
+            let words = self.words(value);
+            let trial = self.trials.run(&words, &settings, Stop::Steps(ON_THE_EDGE))?;
+            self.interrupted = trial.interrupted.is_some();
+            holds = trial.fits().then_some(value);
+        }
+        Ok((!self.interrupted).then_some(WithLess { less, holds }))
+    }
+
+    fn tried(&self, trial: &Trial) -> Tried {
+        if trial.fits() {
+            let Peaks { reserved, device, .. } = trial.prediction.peak;
+            return Tried::Fits(if self.args.limit_reserved.is_some() { reserved } else { device });
+        }
+        match &trial.failure {
+            Some(why) if trial.n_ooms == 0 => Tried::Fails(why.clone()),
+            _ => Tried::TooMuch,
+        }
+    }
 }
 
 /// How much less memory a value has to get through with to have room, and the settings for that: what can be given
@@ -145,17 +209,6 @@ fn exit(found: &FindMax) -> Exit {
         Some(_) => Exit::Fits,
         None if too_much && !found.interrupted => Exit::DoesNotFit,
         None => Exit::CouldNotTell,
-    }
-}
-
-fn tried(args: &FitArgs, trial: &Trial) -> Tried {
-    if trial.fits() {
-        let Peaks { reserved, device, .. } = trial.prediction.peak;
-        return Tried::Fits(if args.limit_reserved.is_some() { reserved } else { device });
-    }
-    match &trial.failure {
-        Some(why) if trial.n_ooms == 0 => Tried::Fails(why.clone()),
-        _ => Tried::TooMuch,
     }
 }
 

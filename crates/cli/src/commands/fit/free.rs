@@ -20,7 +20,7 @@ impl Search<'_> {
         // What these overwrite would often have been freed anyway, and some models then take more.
         let mut saves_in_place = false;
         if self.may(IN_PLACE) && self.suits(IN_PLACE) {
-            let alone = self.run(&Plan::of(vec![Remedy::plain(IN_PLACE)]))?;
+            let alone = self.run_through(&Plan::of(vec![Remedy::plain(IN_PLACE)]))?;
             saves_in_place = alone.is_some_and(|it| it.needs < self.plain_needs);
         }
         let all = [update, "set-to-none", "chunked-loss", "attention", IN_PLACE, "bucket-view"];

@@ -56,10 +56,8 @@ pub(super) fn rungs(
     let one = all.into_iter();
     let all = one.clone().take(1).chain(several).chain(one.skip(1));
     let mut res: Vec<Vec<&'static str>> = all.map(<[_]>::to_vec).collect();
-    if card.compute_capability < BFLOAT16 {
-        for it in res.iter_mut().flatten().filter(|it| **it == "autocast") {
-            *it = "autocast-fp16";
-        }
+    for it in res.iter_mut().flatten() {
+        *it = for_card(card, it);
     }
     // What somebody asked for by name comes before everything else, and again in company.
     let asked = CATALOGUE.iter().filter(|it| it.offer == Offer::Asked && it.id != "tf32");
@@ -71,6 +69,14 @@ pub(super) fn rungs(
     }
     res.retain(|it| it.iter().all(|it| may(it) && suits(it)));
     res
+}
+
+/// The remedy in the form that suits the card.
+pub(super) fn for_card(card: &Card, id: &'static str) -> &'static str {
+    match id {
+        "autocast" if card.compute_capability < BFLOAT16 => "autocast-fp16",
+        id => id,
+    }
 }
 
 /// `plan` with the parameters that its remedies need to run.

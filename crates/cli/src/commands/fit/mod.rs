@@ -2,6 +2,7 @@
 
 mod advice;
 mod blocks;
+mod by_remedies;
 mod find_max;
 mod free;
 mod ladder;
@@ -14,7 +15,11 @@ mod tuning;
 
 use std::io::Write;
 
-use plimsoll_core::{cards::Card, units::Bytes};
+use plimsoll_core::{
+    cards::Card,
+    plan::{CATALOGUE, Numbers, Offer, find},
+    units::Bytes,
+};
 
 use self::template::Template;
 pub(crate) use self::tuning::settings;
@@ -22,6 +27,12 @@ use crate::{cli::FitArgs, commands::predict, exit::Exit};
 
 pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let card = card(args)?;
+    for id in args.allow.iter().chain(&args.forbid) {
+        if find(id).is_none() {
+            let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
+            anyhow::bail!("there is no remedy {id}; there are {}", known.join(", "));
+        }
+    }
     let template = Template::new(&args.command, &args.set)?;
     match &args.find_max {
         Some(range) => find_max::run(args, &range.parse()?, &template, card, out),
@@ -44,6 +55,19 @@ fn card(args: &FitArgs) -> anyhow::Result<Card> {
     }
     // The phantom refuses what is beyond it, so the allocator sees the budget as it would see a full card.
     predict::card(args.gpu.as_deref(), Some(budget), &args.command)
+}
+
+/// Whether the options leave this remedy to the search.
+fn is_allowed(args: &FitArgs, id: &str) -> bool {
+    let Some(kind) = find(id) else { return false };
+    let is_named = args.allow.iter().any(|it| it == id);
+    let is_offered = match kind.offer {
+        Offer::Usual => args.allow.is_empty() || is_named,
+        Offer::Asked => is_named,
+        Offer::ByHand => false,
+    };
+    let keeps = kind.numbers < Numbers::Precision;
+    is_offered && !args.forbid.iter().any(|it| it == id) && (keeps || !args.keep_numerics)
 }
 
 /// What is limited, for people, and how much of it there is.

@@ -10,8 +10,8 @@ use std::{
 
 use plimsoll_core::{
     cards::Card,
-    plan::{self, CATALOGUE, Change, Numbers, Offer, Plan, Remedy, Sites, Sources, Value, find},
-    prediction::Prediction,
+    plan::{self, Change, Numbers, Plan, Remedy, Sites, Sources},
+    prediction::{Prediction, StepPeaks},
     units::Bytes,
     views::plan::{self as view, Proposal, Seen},
 };
@@ -19,7 +19,7 @@ use plimsoll_core::{
 use super::{
     Template,
     free::is_free,
-    ladder, limit, measure,
+    is_allowed, ladder, limit, measure,
     ranking::{self, Candidate},
     template,
 };
@@ -28,7 +28,7 @@ use crate::{
     exit::Exit,
     launch::{Setting, Stop},
     sink::Sink,
-    trials::{Trial, Trials},
+    trials::{GIVE_UP_ABOVE, Trial, Trials},
     worst_sequence,
 };
 
@@ -36,6 +36,8 @@ use crate::{
 const ROOMY: Bytes = Bytes::gib(512);
 /// The most parts that a batch is split into.
 const MOST_PARTS: u64 = 64;
+/// So many of those that came near are run to see what they need, when nothing fits.
+const MOST_RUN_THROUGH: usize = 3;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
 
@@ -45,12 +47,6 @@ pub(super) fn run(
     card: Card,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    for id in args.allow.iter().chain(&args.forbid) {
-        if find(id).is_none() {
-            let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
-            anyhow::bail!("there is no remedy {id}; there are {}", known.join(", "));
-        }
-    }
     let device = args.measure.then(measure::device).transpose()?;
     let json = args.json.as_deref().map(Sink::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
@@ -71,6 +67,7 @@ pub(super) fn run(
         suited: Vec::new(),
         plain_needs: Bytes::ZERO,
         stop: Stop::Steady,
+        first_steps: None,
         interrupted: false,
     };
     let (mut plain, failure) = search.plain()?;
@@ -85,7 +82,7 @@ pub(super) fn run(
         seen = proven.unwrap_or(seen);
         if !plain.fits && matches!(search.stop, Stop::Validation) {
             // What it takes with its validation; on the card itself it ran out before.
-            plain = search.run(&Plan::default())?.unwrap_or(plain);
+            plain = search.run_through(&Plan::default())?.unwrap_or(plain);
             search.plain_needs = plain.needs;
         }
     }
@@ -98,7 +95,9 @@ pub(super) fn run(
     if let Some(device) = &device {
         search.measure(device, &card, &mut plain, &mut found, &mut seen)?;
     }
-    let is_wanted = args.advice || !plain.fits && found.is_empty();
+    let nothing_fits = !plain.fits && found.is_empty();
+    let closest = if nothing_fits { search.closest()? } else { None };
+    let is_wanted = args.advice || nothing_fits;
     let advice = if is_wanted { search.advice()? } else { Vec::new() };
     let change = found.first().map(|it| search.change(&it.plan)).unwrap_or_default();
     let patch = args.plan.with_extension("diff");
@@ -108,11 +107,11 @@ pub(super) fn run(
         card: card.name.clone(),
         what,
         limit: most,
-        as_it_is: row(&plain),
+        as_it_is: plain.row(),
         fits_as_it_is: plain.fits,
-        plans: found.iter().map(row).collect(),
+        plans: found.iter().map(Candidate::row).collect(),
         advice,
-        closest: search.closest().map(row),
+        closest: closest.as_ref().map(Candidate::row),
         run_line: template::run_line(&args.plan, &words),
         runs: search.trials.n_runs,
         seconds: started.elapsed().as_secs_f64(),
@@ -122,7 +121,7 @@ pub(super) fn run(
     };
     // A script that fits has a plan, too: without remedies, and with the first step to compare the real one with.
     if let Some(best) = found.first().or(Some(&plain).filter(|it| it.fits)) {
-        let head = view::file_head(&proposal, &row(best));
+        let head = view::file_head(&proposal, &best.row());
         let predicted_reserved = Some(best.prediction.peak.reserved);
         // The first batch of the real run is another one than the worst.
         let first_step = best.prediction.first_step_facts.clone();
@@ -153,17 +152,6 @@ fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     })
 }
 
-fn row(it: &Candidate) -> view::Row {
-    view::Row {
-        plan: it.plan.clone(),
-        peak: it.prediction.peak,
-        needs: it.needs,
-        numbers: it.numbers,
-        time: it.time,
-        measured: it.measured,
-    }
-}
-
 pub(super) struct Search<'a> {
     pub(super) args: &'a FitArgs,
     pub(super) words: &'a [OsString],
@@ -183,6 +171,9 @@ pub(super) struct Search<'a> {
     pub(super) plain_needs: Bytes,
     /// When a run has shown enough: later once a validation was seen to take more than training.
     pub(super) stop: Stop,
+    /// So many steps show what the script takes as it is: candidates are tried with as many, and the plans that are
+    /// found run on. None once later steps were seen to take more.
+    first_steps: Option<u32>,
     pub(super) interrupted: bool,
 }
 
@@ -199,8 +190,13 @@ impl Search<'_> {
             self.say(&it);
         }
         let failure = trial.failure.clone();
-        let plain = self.candidate(Plan::default(), trial.prediction);
+        let mut plain = self.candidate(Plan::default(), trial.prediction.clone());
+        plain.tunings = self.tunings(&plain.plan, &trial, plain.needs);
+        if failure.is_none() && trial.n_ooms == 0 && !self.interrupted {
+            self.tried.push(plain.clone());
+        }
         self.plain_needs = plain.needs;
+        self.first_steps = steps_to_the_peak(&plain.prediction);
         Ok((plain, failure))
     }
 
@@ -251,13 +247,21 @@ impl Search<'_> {
             }
             let mut remedies = free.clone();
             remedies.extend(stronger.iter().map(|id| Remedy::plain(id)));
-            if let Some(it) = self.strong_enough(&Plan::of(remedies))? {
+            let plan = Plan::of(remedies);
+            while let Some(it) = self.strong_enough(&plan)? {
                 let mut it = self.weakest(it)?;
                 // Two rungs may end at the same one, without what neither needs.
                 let is_new = !found.iter().any(|other| other.plan == it.plan);
                 if is_new && self.fits_again(&mut it)? {
                     found.push(it);
+                } else if is_new && !self.interrupted && self.first_steps.take().is_some() {
+                    self.say(
+                        "a later step takes more than the first ones; from now on all are run",
+                    );
+                    self.tried.retain(|it| !it.fits);
+                    continue;
                 }
+                break;
             }
         }
         Ok(found)
@@ -271,20 +275,21 @@ impl Search<'_> {
             };
             return self.tuned(it);
         }
-        let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
+        let (mut parts, mut before): (u64, Option<(Bytes, Option<bool>)>) = (2, None);
         while parts <= MOST_PARTS.min(self.n_samples.unwrap_or(MOST_PARTS)) && !self.interrupted {
             let Some(it) = self.run(&ladder::settled(plan, parts, self.args.gpus))? else {
                 return Ok(None);
             };
-            let needs = it.needs;
+            // Runs that were ended before their first step was over, or after, are of one kind each.
+            let (needs, kind) = (it.needs, it.cut_after.map(|it| it == 0));
             if let Some(it) = self.tuned(it)? {
                 return Ok(Some(it));
             }
             // More parts no longer help: what is left is not the batch's.
-            if before.is_some_and(|before| before.0 / 100 * 98 < needs.0) {
+            if before.is_some_and(|(it, other)| kind == other && it.0 / 100 * 98 < needs.0) {
                 return Ok(None);
             }
-            before = Some(needs);
+            before = Some((needs, kind));
             parts *= 2;
         }
         Ok(None)
@@ -319,58 +324,37 @@ impl Search<'_> {
         }
     }
 
-    /// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones.
-    fn fewest_blocks(&mut self, it: Candidate, n_blocks: u64) -> anyhow::Result<Candidate> {
-        match self.cheapest_blocks(&it)? {
-            Some(cheapest) => Ok(cheapest),
-            None => self.first_blocks(it, n_blocks),
-        }
-    }
-
-    /// Bisects how many blocks have to be checkpointed. The first ones are: backward reaches the last ones first,
-    /// and frees them before anything is run again.
-    fn first_blocks(&mut self, mut it: Candidate, n_blocks: u64) -> anyhow::Result<Candidate> {
-        let (mut too_few, mut enough) = (0, n_blocks);
-        while too_few + 1 < enough && !self.interrupted {
-            let n = too_few + (enough - too_few) / 2;
-            let remedies = it.plan.remedies.iter().map(|it| match it.id {
-                "checkpoint" => {
-                    Remedy::plain("checkpoint").with("blocks", Value::Numbers((0..n).collect()))
-                }
-                _ => it.clone(),
-            });
-            match self.run(&Plan::of(remedies.collect()))?.filter(|it| it.fits) {
-                Some(fewer) => (it, enough) = (fewer, n),
-                None => too_few = n,
-            }
-        }
-        Ok(it)
-    }
-
     pub(super) fn may(&self, id: &str) -> bool {
-        let Some(kind) = find(id) else { return false };
+        // Where a validation takes more than training does, it is the first thing to think of.
+        let is_for_it = id == "no-grad-evaluation" && matches!(self.stop, Stop::Validation);
         let args = self.args;
-        let is_named = args.allow.iter().any(|it| it == id);
-        let is_allowed = match kind.offer {
-            Offer::Usual => args.allow.is_empty() || is_named,
-            // Where a validation takes more than training does, it is the first thing to think of.
-            Offer::Asked => {
-                let is_for_it = id == "no-grad-evaluation" && matches!(self.stop, Stop::Validation);
-                is_named || args.allow.is_empty() && is_for_it
-            }
-            Offer::ByHand => false,
-        };
-        let keeps = kind.numbers < Numbers::Precision;
-        is_allowed && !args.forbid.iter().any(|it| it == id) && (keeps || !args.keep_numerics)
+        is_allowed(args, id)
+            || is_for_it && args.allow.is_empty() && !args.forbid.iter().any(|it| it == id)
     }
 
     /// Runs `plan`; nothing if the script does not bear it.
     pub(super) fn run(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
+        let beside = self.args.limit_reserved.map_or(self.trials.card().context, |_| Bytes::ZERO);
+        let most = self.most.saturating_sub(beside);
+        self.run_with(plan, &[(GIVE_UP_ABOVE, most.0.to_string().into())])
+    }
+
+    /// The same, and what it takes is seen even if that is far too much.
+    pub(super) fn run_through(&mut self, plan: &Plan) -> anyhow::Result<Option<Candidate>> {
+        self.tried.retain(|it| it.plan != *plan || it.cut_after.is_none());
+        self.run_with(plan, &[])
+    }
+
+    fn run_with(&mut self, plan: &Plan, more: &[Setting]) -> anyhow::Result<Option<Candidate>> {
         if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
             return Ok(Some(it.clone()));
         }
         let began = Instant::now();
-        let trial = self.trial(plan, self.stop, &[])?;
+        let stop = match (self.stop, self.first_steps) {
+            (Stop::Steady, Some(n)) => Stop::Steps(n),
+            (stop, _) => stop,
+        };
+        let trial = self.trial(plan, stop, more)?;
         if let Some(n) = trial.noted("blocks").and_then(|it| it["names"].as_array()) {
             self.n_blocks = u64::try_from(n.len()).ok().filter(|it| 1 < *it);
         }
@@ -385,9 +369,11 @@ impl Search<'_> {
         let failure = trial.failure.clone();
         let mut it = self.candidate(plan.clone(), trial.prediction.clone());
         it.tunings = self.tunings(plan, &trial, it.needs);
+        it.cut_after = trial.was_cut.then_some(trial.prediction.steps_seen);
         let said = match failure {
             Some(why) => why,
             None if it.fits => format!("fits, needs {}", it.needs),
+            None if trial.was_cut => format!("needs more than {}", self.most),
             None => format!("needs {}", it.needs),
         };
         let seconds = began.elapsed().as_secs_f64();
@@ -428,8 +414,19 @@ impl Search<'_> {
             other => other,
         };
         let fits = needs <= self.most;
-        let (time, measured, slower, tunings) = (None, None, None, Vec::new());
-        Candidate { fits, plan, prediction, needs, numbers, time, measured, slower, tunings }
+        let (time, measured, slower, cut_after, tunings) = (None, None, None, None, Vec::new());
+        Candidate {
+            fits,
+            plan,
+            prediction,
+            needs,
+            numbers,
+            time,
+            measured,
+            slower,
+            cut_after,
+            tunings,
+        }
     }
 
     /// What it needs of what is limited, with the allowance for what a phantom cannot know.
@@ -467,7 +464,27 @@ impl Search<'_> {
     }
 
     /// What came nearest, for when nothing fits.
-    fn closest(&self) -> Option<&Candidate> {
-        self.tried.iter().min_by_key(|it| it.needs)
+    fn closest(&mut self) -> anyhow::Result<Option<Candidate>> {
+        for _ in 0..MOST_RUN_THROUGH {
+            let nearest = self.tried.iter().min_by_key(|it| it.needs);
+            let Some(it) = nearest.filter(|it| it.cut_after.is_some() && !self.interrupted) else {
+                break;
+            };
+            // How much more it needs than was seen is not known yet.
+            let plan = it.plan.clone();
+            self.run_through(&plan)?;
+        }
+        let is_known = self.tried.iter().filter(|it| it.cut_after.is_none());
+        Ok(is_known.min_by_key(|it| it.needs).cloned())
     }
+}
+
+/// After how many steps a run had taken what it took at most; two at least, since the optimizer's state is there only
+/// from the second on. None if the run has no such steps.
+fn steps_to_the_peak(it: &Prediction) -> Option<u32> {
+    let highest = |of: fn(&StepPeaks) -> Bytes| {
+        let most = it.steps.iter().map(of).max()?;
+        it.steps.iter().find(|it| of(it) == most).map(|it| it.step)
+    };
+    Some(highest(|it| it.allocated)?.max(highest(|it| it.reserved)?).max(2))
 }

@@ -6,7 +6,7 @@ use plimsoll_core::{
     plan::{self, Factor, Numbers, Plan, Work},
     prediction::{Prediction, Tuned},
     units::Bytes,
-    views::plan::Measured,
+    views::plan::{Measured, Row},
 };
 use serde_json::Value;
 
@@ -29,6 +29,8 @@ pub(super) struct Candidate {
     pub(super) measured: Option<Measured>,
     /// How much slower than the script as it is, by that.
     pub(super) slower: Option<f64>,
+    /// Its run was ended early, since it took more than can fit; how many steps it had made then. What it needs is more.
+    pub(super) cut_after: Option<u32>,
     /// Changes of the allocator under which it would fit, by a replay, if it does not.
     pub(super) tunings: Vec<Tuned>,
 }
@@ -40,6 +42,18 @@ impl Candidate {
         let added = (factor - 1.0).max(0.0);
         let class = (0..1000_u32).find(|it| added < (f64::from(*it) + 0.5) * TIME_CLASS);
         (class.unwrap_or(1000), self.numbers, self.plan.remedies.len(), self.needs)
+    }
+
+    /// What the table shows of it.
+    pub(super) fn row(&self) -> Row {
+        Row {
+            plan: self.plan.clone(),
+            peak: self.prediction.peak,
+            needs: self.needs,
+            numbers: self.numbers,
+            time: self.time,
+            measured: self.measured,
+        }
     }
 }
 
