@@ -68,12 +68,17 @@ def _fewer_choices(module, say):
             say()
         return kept
 
-    module.add_preprocessing_fn(fewer)
+    # Before 2.8 nothing can be said to that: all are tried.
+    add = getattr(module, "add_preprocessing_fn", None)
+    if add is not None:
+        add(fewer)
 
 
 def _fewer_configs(module, say):
     tuner = module.CachingAutotuner
-    make, descend = tuner.__init__, tuner._coordinate_descent_tuning
+    # The inner one is younger than 2.6, and does the same.
+    name = next(it for it in ("_coordinate_descent_tuning", "coordinate_descent_tuning") if hasattr(tuner, it))
+    make, descend = tuner.__init__, getattr(tuner, name)
 
     @functools.wraps(make)
     def __init__(self, *args, **kwargs):
@@ -85,14 +90,15 @@ def _fewer_configs(module, say):
             say()
 
     @functools.wraps(descend)
-    def _coordinate_descent_tuning(self, launcher, *args, **kwargs):
+    def stay(self, launcher, *args, **kwargs):
         # It would compile every neighbour of every kernel, and stay where it is.
         self.bench(launcher, *args, **kwargs)
         launcher.config.found_by_coordesc = True
         say()
         return launcher
 
-    tuner.__init__, tuner._coordinate_descent_tuning = __init__, _coordinate_descent_tuning
+    tuner.__init__ = __init__
+    setattr(tuner, name, stay)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

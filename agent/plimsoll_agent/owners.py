@@ -49,7 +49,7 @@ class Owners:
             entry = self._parents.get(id(module))
             parent = entry[1]() if entry is not None and entry[0]() is module else None
             # A parent may have dropped the child since.
-            if parent is None or parent._modules.get(entry[2]) is not module:
+            if parent is None or _child(parent, entry[2]) is not module:
                 return module
             module = parent
         return module
@@ -118,6 +118,12 @@ class Owners:
         return model.prefix + _without_wrappers(root, name)
 
 
+def _child(module, name):
+    # TorchScript's modules keep theirs in a mapping that has no `get`.
+    children = module._modules
+    return children[name] if name in children else None
+
+
 def _unwrapped(root):
     for _ in range(_DEEPEST):
         if type(root).__name__ not in _WRAPPING_CLASSES:
@@ -132,6 +138,6 @@ def _unwrapped(root):
 def _without_wrappers(root, name):
     parts = name.split(".")
     while parts and type(root).__name__ in _WRAPPING_CLASSES and (parts[0] == "module" or parts[0] in _WRAPPING_NAMES):
-        root = root._modules.get(parts[0])
+        root = _child(root, parts[0])
         parts = parts[1:]
     return ".".join(part for part in parts if part not in _WRAPPING_NAMES)

@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 import time
+import types
 from importlib.machinery import PathFinder
 
 from plimsoll_agent import consolidation, frames
@@ -409,6 +410,9 @@ class _Imagined:
 
         # It counts no collectives, which only other ranks would look at.
         fake._set_sequence_number_for_group = lambda _: None
+        if not hasattr(fake, "options"):
+            # PyTorch 2.8 writes the group's name and ranks into them, for its log.
+            fake.options = types.SimpleNamespace()
 
         class Check(type):
             def __instancecheck__(cls, it):

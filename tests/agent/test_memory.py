@@ -183,6 +183,29 @@ for i in range(3):
         assert {entry["address"] for entry in line["entries"]} <= live
 
 
+def test_what_is_compiled_by_torchscript_is_named(run):
+    """Its modules keep their children in a mapping of their own kind."""
+    r = run(
+        """
+import torch, torch.nn as nn
+class Block(torch.jit.ScriptModule):
+    def __init__(self):
+        super().__init__(); self.inner = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8))
+    @torch.jit.script_method
+    def forward(self, x):
+        return x + self.inner(x)
+net = nn.Sequential(Block(), torch.jit.script(nn.Linear(8, 8))).cuda()
+opt = torch.optim.Adam(net.parameters())
+for i in range(3):
+    opt.zero_grad(); net(torch.ones(4, 8, device="cuda")).sum().backward(); opt.step()
+"""
+    )
+    assert r.returncode == 0, r.stderr
+    assert "agent-failed" not in r.process.notes
+    parts = ("0.inner.0", "0.inner.2", "1")
+    assert r.process.names("parameter") == {f"{part}.{it}" for part in parts for it in ("weight", "bias")}
+
+
 def test_no_tensor_is_kept_alive(run):
     r = run(
         MODEL
