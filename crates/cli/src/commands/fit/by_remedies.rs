@@ -26,7 +26,8 @@ impl Finder<'_> {
         let start = plain.found.unwrap_or(self.range.lowest);
         let words = self.words(start);
         let sites = [settings, &[("PLIMSOLL_SITES", "1".into())]].concat();
-        let trial = self.trials.run(&words, &sites, Stop::Steady)?;
+        let trial = self.trials.run(&words, &sites, Stop::Steps(2))?;
+        self.interrupted |= trial.interrupted.is_some();
         let noted = trial.noted("sites").and_then(|it| it["suits"].as_array());
         let suited = noted.into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned));
         let sets = self.sets(&suited.collect::<Vec<_>>());

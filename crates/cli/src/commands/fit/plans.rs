@@ -67,6 +67,7 @@ pub(super) fn run(
         suited: Vec::new(),
         plain_needs: Bytes::ZERO,
         stop: Stop::Steady,
+        validates: false,
         first_steps: None,
         interrupted: false,
     };
@@ -169,8 +170,10 @@ pub(super) struct Search<'a> {
     pub(super) suited: Vec<String>,
     /// What the script needs as it is.
     pub(super) plain_needs: Bytes,
-    /// When a run has shown enough: later once a validation was seen to take more than training.
+    /// When a run has shown enough: later once what comes later was seen to take more than the first steps.
     pub(super) stop: Stop,
+    /// And that was a validation.
+    pub(super) validates: bool,
     /// So many steps show what the script takes as it is: candidates are tried with as many, and the plans that are
     /// found run on. None once later steps were seen to take more.
     first_steps: Option<u32>,
@@ -217,7 +220,11 @@ impl Search<'_> {
             if sees_validation || self.interrupted || !matches!(self.stop, Stop::Validation) {
                 return Ok((found, None));
             }
-            self.say("a validation takes more than training does; once more, with one in each run");
+            self.say(if self.validates {
+                "a validation takes more than training does; once more, with one in each run"
+            } else {
+                "what comes later takes more than the first steps; once more, with later ones in each run"
+            });
         }
     }
 
@@ -326,7 +333,7 @@ impl Search<'_> {
 
     pub(super) fn may(&self, id: &str) -> bool {
         // Where a validation takes more than training does, it is the first thing to think of.
-        let is_for_it = id == "no-grad-evaluation" && matches!(self.stop, Stop::Validation);
+        let is_for_it = id == "no-grad-evaluation" && self.validates;
         let args = self.args;
         is_allowed(args, id)
             || is_for_it && args.allow.is_empty() && !args.forbid.iter().any(|it| it == id)

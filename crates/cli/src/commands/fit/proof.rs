@@ -68,9 +68,10 @@ impl Search<'_> {
             return Ok(it.fits.then_some(seen));
         }
         if !self.takes_in(it, trial) {
-            if seen.evaluation && matches!(stop, Stop::Validation) {
-                // What was tried without one says nothing.
+            if matches!(stop, Stop::Validation) {
+                // What was tried without a validation, or before a larger batch, says nothing.
                 self.stop = stop;
+                self.validates = seen.evaluation;
                 self.tried.clear();
             }
             return Ok(None);
