@@ -68,7 +68,7 @@ def _fewer_choices(module, say):
             say()
         return kept
 
-    # Before 2.8 nothing can be said to that: all are tried.
+    # Where nothing can be said to that, all are tried.
     add = getattr(module, "add_preprocessing_fn", None)
     if add is not None:
         add(fewer)
@@ -76,7 +76,7 @@ def _fewer_choices(module, say):
 
 def _fewer_configs(module, say):
     tuner = module.CachingAutotuner
-    # The inner one is younger than 2.6, and does the same.
+    # The inner one, of 2.9 and later, is what the other calls.
     name = next(it for it in ("_coordinate_descent_tuning", "coordinate_descent_tuning") if hasattr(tuner, it))
     make, descend = tuner.__init__, getattr(tuner, name)
 
