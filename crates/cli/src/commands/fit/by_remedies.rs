@@ -65,7 +65,7 @@ impl Finder<'_> {
         let named = named.filter(|it| self.args.allow.iter().any(|id| id == it.id));
         let named: Vec<_> = named.map(|it| vec![it.id]).filter(|it| !all.contains(it)).collect();
         all.extend(named);
-        all.retain(|it| !it.is_empty() && it.iter().all(|id| may(id)));
+        all.retain(|it| !it.is_empty() && it.iter().all(&may));
         let plan = |ids: Vec<&'static str>| {
             let remedies = ids.into_iter().map(Remedy::plain).collect();
             ladder::settled(&Plan::of(remedies), PARTS, 1)
