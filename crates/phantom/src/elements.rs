@@ -11,10 +11,10 @@ use crate::effects::Effect;
 use crate::integers::{Type, as_f64, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets, Walk};
 
-/// Elements that are computed at most.
+/// Elements that are computed at most, of floats: distances, overlaps.
 const MOST: usize = 1 << 24;
-/// Bytes of floats that are filled, at most: what an optimizer begins with is.
-const MOST_FILLED: usize = 1 << 20;
+/// Bytes that are computed at most of anything else: a mask for attention is far larger, and nobody reads it back.
+const MOST_MASKED: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1 << 14;
 
@@ -66,6 +66,12 @@ impl Kernel {
     /// Whether it is "or" of truth values.
     pub fn is_either(self) -> bool {
         matches!(self.action, Action::Or | Action::LogicalOr) && self.kind == Type::Bool
+    }
+
+    /// Whether it computes with floats, or compares them.
+    fn is_arithmetic(self) -> bool {
+        let moves = matches!(self.form, Form::Alone | Form::Chosen | Form::Masked);
+        !self.kind.is_whole() && !moves && self.action != Action::Copy
     }
 
     /// The types of what it computes with, result first, before any casts.
@@ -123,8 +129,7 @@ impl Kernel {
                 *kind = found;
             }
         }
-        let fills = self.form == Form::Alone && !types[0].is_whole();
-        let most = if fills { MOST_FILLED / types[0].width() } else { MOST };
+        let most = if self.is_arithmetic() { MOST } else { MOST_MASKED / types[0].width() };
         let computed = (count <= most)
             .then(|| {
                 // SAFETY: the caller's.

@@ -7,6 +7,7 @@ mod find_max;
 mod free;
 mod ladder;
 mod measure;
+mod nearest;
 mod plans;
 mod proof;
 mod ranking;

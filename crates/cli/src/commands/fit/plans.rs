@@ -36,8 +36,6 @@ use crate::{
 const ROOMY: Bytes = Bytes::gib(512);
 /// The most parts that a batch is split into.
 const MOST_PARTS: u64 = 64;
-/// So many of those that came near are run to see what they need, when nothing fits.
-const MOST_RUN_THROUGH: usize = 3;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
 
@@ -97,7 +95,7 @@ pub(super) fn run(
         search.measure(device, &card, &mut plain, &mut found, &mut seen)?;
     }
     let nothing_fits = !plain.fits && found.is_empty();
-    let closest = if nothing_fits { search.closest()? } else { None };
+    let closest = if nothing_fits { search.nearest()? } else { None };
     let is_wanted = args.advice || nothing_fits;
     let advice = if is_wanted { search.advice()? } else { Vec::new() };
     let change = found.first().map(|it| search.change(&it.plan)).unwrap_or_default();
@@ -469,25 +467,9 @@ impl Search<'_> {
         let folder = std::env::current_dir().unwrap_or_default();
         plan::change(plan, &self.sites, &sources, &folder.to_string_lossy())
     }
-
-    /// What came nearest, for when nothing fits.
-    fn closest(&mut self) -> anyhow::Result<Option<Candidate>> {
-        for _ in 0..MOST_RUN_THROUGH {
-            let nearest = self.tried.iter().min_by_key(|it| it.needs);
-            let Some(it) = nearest.filter(|it| it.cut_after.is_some() && !self.interrupted) else {
-                break;
-            };
-            // How much more it needs than was seen is not known yet.
-            let plan = it.plan.clone();
-            self.run_through(&plan)?;
-        }
-        let is_known = self.tried.iter().filter(|it| it.cut_after.is_none());
-        Ok(is_known.min_by_key(|it| it.needs).cloned())
-    }
 }
 
-/// After how many steps a run had taken what it took at most; two at least, since the optimizer's state is there only
-/// from the second on. None if the run has no such steps.
+/// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there.
 fn steps_to_the_peak(it: &Prediction) -> Option<u32> {
     let highest = |of: fn(&StepPeaks) -> Bytes| {
         let most = it.steps.iter().map(of).max()?;
