@@ -51,6 +51,16 @@ pub fn is_test(action: Action) -> bool {
     )
 }
 
+/// A number between two, or above or below the first.
+pub fn clamped(kind: Type, number: i64, choice: i64, [first, second]: [i64; 2]) -> i64 {
+    let bounded = |action, a, b| apply(action, kind, 0, a, b).unwrap_or(a);
+    match choice {
+        0 => bounded(Action::Largest, number, first),
+        1 => bounded(Action::Smallest, number, first),
+        _ => bounded(Action::Smallest, bounded(Action::Largest, number, first), second),
+    }
+}
+
 /// Whether one number can decide alone what comes of it and another.
 pub fn decides(action: Action, kind: Type) -> bool {
     use Action::{And, LogicalAnd, LogicalOr, Multiply, Or};

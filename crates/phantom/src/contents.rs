@@ -192,8 +192,14 @@ impl Contents {
 
     /// The `size` bytes at `at`, if all of them are known.
     pub fn known(&self, at: u64, size: usize) -> Option<Vec<u8>> {
+        // Most often nothing is; room for as much as a large tensor takes longer than everything else here.
+        let end = at.saturating_add(u64::try_from(size).ok()?);
+        let spans = self.overlapping(at, end).map(|(&from, span)| (from, from + length(span)));
+        let known: u64 = spans.map(|(from, to)| to.min(end) - from.max(at)).sum();
+        (known == end - at).then_some(())?;
         let mut bytes = vec![0; size];
-        (self.read(at, &mut bytes) == 0).then_some(bytes)
+        self.read(at, &mut bytes);
+        Some(bytes)
     }
 
     /// Whether any of `size` bytes at `at` is known.

@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use crate::arithmetic::{Action, apply, decided, decides, is_test};
+use crate::arithmetic::{Action, apply, clamped, decided, decides, is_test};
 use crate::effects::Effect;
 use crate::integers::{Type, as_f64, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets, Walk};
@@ -68,10 +68,11 @@ impl Kernel {
         matches!(self.action, Action::Or | Action::LogicalOr) && self.kind == Type::Bool
     }
 
-    /// Whether it computes with floats, or compares them.
-    fn is_arithmetic(self) -> bool {
+    /// Elements that are computed at most: of what computes with floats or compares them, more.
+    fn most(self, width: usize) -> usize {
         let moves = matches!(self.form, Form::Alone | Form::Chosen | Form::Masked);
-        !self.kind.is_whole() && !moves && self.action != Action::Copy
+        let is_large = !self.kind.is_whole() && !moves && self.action != Action::Copy;
+        if is_large { MOST } else { MOST_MASKED / width }
     }
 
     /// The types of what it computes with, result first, before any casts.
@@ -129,8 +130,7 @@ impl Kernel {
                 *kind = found;
             }
         }
-        let most = if self.is_arithmetic() { MOST } else { MOST_MASKED / types[0].width() };
-        let computed = (count <= most)
+        let computed = (count <= self.most(types[0].width()))
             .then(|| {
                 // SAFETY: the caller's.
                 unsafe { self.compute(count, &types[..tensors], &places, known) }
@@ -220,7 +220,7 @@ impl Kernel {
                 Some(wanted[tensor].fitted(types[tensor].into(wanted[tensor], value)))
             };
             let value = match limits {
-                Some(limits) => self.clamped(at(1)?, scalars.0, limits),
+                Some(limits) => clamped(self.kind, at(1)?, scalars.0, limits),
                 None => self.element(scalars, at)?,
             };
             let value = if is_test(self.action) {
@@ -314,16 +314,6 @@ impl Kernel {
             // SAFETY: the caller's.
             self.kind.read(unsafe { std::slice::from_raw_parts(functor.add(at), width) })
         })
-    }
-
-    /// A number between two, or above or below the first.
-    fn clamped(self, number: i64, choice: i64, [first, second]: [i64; 2]) -> i64 {
-        let bounded = |action, a, b| apply(action, self.kind, 0, a, b).unwrap_or(a);
-        match choice {
-            0 => bounded(Action::Largest, number, first),
-            1 => bounded(Action::Smallest, number, first),
-            _ => bounded(Action::Smallest, bounded(Action::Largest, number, first), second),
-        }
     }
 
     /// The choice or factor, and the scalar.
