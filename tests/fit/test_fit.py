@@ -58,22 +58,22 @@ def test_the_largest_batch_fits_and_the_next_does_not(plimsoll):
 
 def test_the_largest_batch_with_each_set_of_remedies(plimsoll):
     """What a row promises fits with these remedies, and the next value does not."""
-    plimsoll.script(DEEP.replace("import torch\n", "import sys, torch\n", 1).replace("8192", "int(sys.argv[1])"))
+    script = DEEP.replace("import torch\n", "import sys, torch\n", 1).replace("8192", "int(sys.argv[1])")
+    plimsoll.script(script.replace("range(6)", "range(3)"))
     path = plimsoll.folder / "found.json"
-    options = ["--find-max", "batch=1..100000:16", "--by-remedies", "--gpu", "a100-40g", "--budget", "2GiB"]
-    options += ["--allow", "checkpoint,autocast", "--json", path]
-    ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", "{batch}", timeout=900)
+    options = ["--find-max", "batch=4096..131072:4096", "--by-remedies", "--gpu", "a100-40g", "--budget", "2GiB"]
+    options += ["--allow", "checkpoint", "--json", path]
+    ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", "{batch}", timeout=600)
     assert ran.code == 0 and "per batch" in ran.stdout, ran
     answer = json.loads(path.read_text())
     rows = {" + ".join(it["remedies"]): it for it in answer["by_remedies"]}
-    assert list(rows) == ["", "autocast", "checkpoint", "autocast + checkpoint"]
-    assert rows[""]["found"] == answer["found"]["batch"] < min(rows["autocast"]["found"], rows["checkpoint"]["found"])
-    assert rows["checkpoint"]["found"] < rows["autocast + checkpoint"]["found"]
+    assert list(rows) == ["", "checkpoint"]
+    assert rows[""]["found"] == answer["found"]["batch"] < rows["checkpoint"]["found"]
     assert all(it["peak_device_bytes"] <= answer["limit"]["bytes"] for it in rows.values())
     assert rows["checkpoint"]["time_factor"] > 1 and rows[""]["time_factor_per_value"] == 1
     (plimsoll.folder / "plan.toml").write_text('version = 1\n[[remedy]]\nid = "checkpoint"\n')
     found = rows["checkpoint"]["found"]
-    for batch, code in ((found, 0), (found + 16, 1)):
+    for batch, code in ((found, 0), (found + 4096, 1)):
         command = [binary(), "run", "--plan", "plan.toml", "--", PYTHON, "train.py", batch]
         assert plimsoll.predict(*command, options=("--gpu", "a100-40g", "--memory", "2GiB")).code == code
 
