@@ -13,7 +13,7 @@ use crate::offsets::{MOST_TENSORS, Offsets, Walk};
 
 /// Elements that are computed at most, of floats: distances, overlaps.
 const MOST: usize = 1 << 24;
-/// Bytes that are computed at most of anything else: a mask for attention is far larger, and nobody reads it back.
+/// And of anything else: a mask for attention often has far more, and nobody reads it back.
 const MOST_MASKED: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1 << 14;
@@ -69,10 +69,10 @@ impl Kernel {
     }
 
     /// Elements that are computed at most: of what computes with floats or compares them, more.
-    fn most(self, width: usize) -> usize {
+    fn most(self) -> usize {
         let moves = matches!(self.form, Form::Alone | Form::Chosen | Form::Masked);
         let is_large = !self.kind.is_whole() && !moves && self.action != Action::Copy;
-        if is_large { MOST } else { MOST_MASKED / width }
+        if is_large { MOST } else { MOST_MASKED }
     }
 
     /// The types of what it computes with, result first, before any casts.
@@ -130,7 +130,7 @@ impl Kernel {
                 *kind = found;
             }
         }
-        let computed = (count <= self.most(types[0].width()))
+        let computed = (count <= self.most())
             .then(|| {
                 // SAFETY: the caller's.
                 unsafe { self.compute(count, &types[..tensors], &places, known) }
