@@ -178,10 +178,14 @@ struct Floats {
     addresses: [u64; 3],
     /// From one column to the next, of each.
     steps: [c_int; 3],
+    /// From one matrix of a batch to the next, of each.
+    strides: [i64; 3],
+    /// Matrices in the batch.
+    count: c_int,
 }
 
 impl Floats {
-    /// Computes the product, if it is a plain one of few terms.
+    /// Computes the products, if they are plain ones of few terms.
     ///
     /// # Safety
     ///
@@ -194,16 +198,21 @@ impl Floats {
         let plain = is(self.alpha, 1.0) && is(self.beta, 0.0);
         let size = |it: c_int| usize::try_from(it).unwrap_or(0);
         let [a, b, c] = self.addresses;
-        let matrix = |i: usize| crate::products::Matrix {
-            address: self.addresses[i],
-            is_transposed: self.transpose[i] != 0,
-            step: size(self.steps[i]),
-        };
         let contents = &mut machine.current().contents;
-        if plain && a != 0 && b != 0 && self.steps[2] == self.sizes[0] {
-            crate::products::multiply(contents, self.sizes.map(size), matrix(0), matrix(1), c);
-        } else {
+        if !plain || a == 0 || b == 0 || self.steps[2] != self.sizes[0] {
             contents.forget_span(c, u64::MAX);
+            return;
+        }
+        for number in 0..i64::from(self.count) {
+            let address =
+                |i: usize| self.addresses[i].wrapping_add_signed(4 * number * self.strides[i]);
+            let matrix = |i: usize| crate::products::Matrix {
+                address: address(i),
+                is_transposed: self.transpose[i] != 0,
+                step: size(self.steps[i]),
+            };
+            let sizes = self.sizes.map(size);
+            crate::products::multiply(contents, sizes, matrix(0), matrix(1), address(2));
         }
     }
 }
@@ -232,6 +241,8 @@ pub unsafe extern "C" fn cublasSgemm_v2(
         beta,
         addresses: [a, b, c],
         steps: [step_a, step_b, step_c],
+        strides: [0; 3],
+        count: 1,
     };
     // SAFETY: the caller's factors.
     unsafe { it.multiply() };
@@ -259,19 +270,18 @@ pub unsafe extern "C" fn cublasSgemmStridedBatched(
     next_c: i64,
     count: c_int,
 ) -> i32 {
-    for i in 0..i64::from(count) {
-        let next = |from: u64, step: i64| from.wrapping_add_signed(4 * i * step);
-        let it = Floats {
-            transpose: [transpose_a, transpose_b],
-            sizes: [m, n, k],
-            alpha,
-            beta,
-            addresses: [next(a, next_a), next(b, next_b), next(c, next_c)],
-            steps: [step_a, step_b, step_c],
-        };
-        // SAFETY: the caller's factors.
-        unsafe { it.multiply() };
-    }
+    let it = Floats {
+        transpose: [transpose_a, transpose_b],
+        sizes: [m, n, k],
+        alpha,
+        beta,
+        addresses: [a, b, c],
+        steps: [step_a, step_b, step_c],
+        strides: [next_a, next_b, next_c],
+        count,
+    };
+    // SAFETY: the caller's factors.
+    unsafe { it.multiply() };
     SUCCESS
 }
 

@@ -40,6 +40,8 @@ pub struct FindMax {
     pub by_remedies: Vec<WithRemedies>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
+    /// Somebody stopped after it, before every set of remedies had its row.
+    pub rows_interrupted: bool,
     /// Every run of the script as it is, in order.
     pub runs: Vec<Run>,
     /// How long all of it took.
@@ -92,6 +94,8 @@ impl FindMax {
         let mut res = Vec::new();
         if self.interrupted {
             res.push("the search was interrupted; a larger value may fit".to_owned());
+        } else if self.rows_interrupted {
+            res.push("interrupted: sets of remedies are missing from the table".to_owned());
         }
         if !self.out_of_order.is_empty() {
             let values: Vec<String> = self.out_of_order.iter().map(u64::to_string).collect();
@@ -271,7 +275,7 @@ pub fn json(it: &FindMax) -> String {
         "gpu": it.card,
         "runs": it.runs.len(),
         "seconds": it.seconds,
-        "interrupted": it.interrupted,
+        "interrupted": it.interrupted || it.rows_interrupted,
         "tried": tried.collect::<Vec<_>>(),
         "by_remedies": by_remedies,
         "notes": it.remarks(),
@@ -299,6 +303,7 @@ mod tests {
             with_less: Some(WithLess { less: Bytes::mib(102), holds: Some(25) }),
             by_remedies: Vec::new(),
             interrupted: false,
+            rows_interrupted: false,
             runs: vec![
                 run(27, Tried::TooMuch, 55),
                 run(24, Tried::Fits(Bytes::mib(7_600)), 0),

@@ -69,12 +69,13 @@ pub(super) fn run(
         with_less,
         by_remedies: Vec::new(),
         interrupted: finder.interrupted,
+        rows_interrupted: false,
         runs,
         seconds: 0.0,
     };
     if args.by_remedies && !finder.interrupted {
         found.by_remedies = finder.by_remedies(&found, &settings)?;
-        found.interrupted = finder.interrupted;
+        found.rows_interrupted = finder.interrupted;
     }
     found.seconds = started.elapsed().as_secs_f64();
     if let Some(sink) = json {

@@ -197,7 +197,9 @@ impl Search<'_> {
             self.tried.push(plain.clone());
         }
         self.plain_needs = plain.needs;
-        self.say(&format!("the script as it is: needs {}", plain.needs));
+        if failure.is_none() {
+            self.say(&format!("the script as it is: needs {}", plain.needs));
+        }
         self.first_steps = steps_to_the_peak(&plain.prediction);
         Ok((plain, failure))
     }
