@@ -4,6 +4,7 @@ The constants of the step times were fitted to the first nine; they know nothing
 """
 
 import fresh
+import newcomers
 import strangers
 import torch
 import unseen
@@ -11,12 +12,12 @@ from torch import nn
 
 NAMES = ("gpt2", "distilgpt2", "llama", "bert", "vit", "resnet50", "mlp", "unet", "lstm") + (
     "t5", "swin", "speech", "recommender", "segmenter",
-) + unseen.NAMES + fresh.NAMES + strangers.NAMES  # fmt: skip
+) + unseen.NAMES + fresh.NAMES + strangers.NAMES + newcomers.NAMES  # fmt: skip
 
 
 def made(name, device="cuda"):
     """(model, optimizer, batch(n), loss(batch))."""
-    for its in (unseen, fresh, strangers):
+    for its in (unseen, fresh, strangers, newcomers):
         if name in its.NAMES:
             return its.made(name, device)
     with torch.device(device):

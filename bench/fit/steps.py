@@ -17,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
 import fresh  # noqa: E402
+import newcomers  # noqa: E402
 import strangers  # noqa: E402
 import unseen  # noqa: E402
 
@@ -32,6 +33,8 @@ BATCH |= {"conformer": 24, "vit-large": 8, "t5-gated": 8, "tagger": 64, "unet-bn
 SMALL |= {"conformer": 4, "vit-large": 4, "t5-gated": 4, "tagger": 8, "unet-bn": 4, "gmlp": 4, "dlrm": 256, "gnn": 4, "regnet": 4}
 BATCH |= {"detr": 12, "opt": 8, "mobilenet": 96, "densenet": 32, "pointer": 128}
 SMALL |= {"detr": 2, "opt": 1, "mobilenet": 8, "densenet": 4, "pointer": 16}
+BATCH |= newcomers.BATCH
+SMALL |= newcomers.SMALL
 FIRST = ("gpt2", "llama", "bert", "vit", "resnet50", "mlp", "unet", "lstm")
 HALF = {"gpt2": 6, "llama": 6, "bert": 6, "vit": 6, "resnet50": 8, "unet": 3}
 LANGUAGE = ("gpt2", "llama", "bert", "t5")
@@ -94,9 +97,9 @@ NOT = {("efficientnet", "fused")}
 def cases(models=FIRST):
     """(model, batch, name, remedies, whether kernels are looked at); what matters most comes first."""
     half = FRESH_MORE if models == ("fresh-more",) else FRESH_PLANS
-    models = {("unseen",): unseen.NAMES, ("strangers",): strangers.NAMES, ("fresh",): fresh.NAMES, ("fresh-more",): fresh.NAMES}.get(models, models)
+    models = {("unseen",): unseen.NAMES, ("strangers",): strangers.NAMES, ("newcomers",): newcomers.NAMES, ("fresh",): fresh.NAMES, ("fresh-more",): fresh.NAMES}.get(models, models)
     in_turns = (*IN_TURNS, *("small " + it for it in SMALL_IN_TURNS))
-    for its, plans in ((unseen, UNSEEN_PLANS), (fresh, half), (strangers, in_turns)):
+    for its, plans in ((unseen, UNSEEN_PLANS), (fresh, half), (strangers, in_turns), (newcomers, in_turns)):
         if set(models) <= set(its.NAMES):
             yield from unseen_cases(models, plans)
             return

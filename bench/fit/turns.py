@@ -1,6 +1,6 @@
 """Seconds of a step with each remedy beside those without, measured in turns on a real GPU; one JSON line for each case.
 
-    python bench/fit/turns.py SECONDS MODEL,...|strangers|fresh      on a machine with a GPU, nothing else on it
+    python bench/fit/turns.py SECONDS MODEL,...|strangers|newcomers|fresh      on a machine with a GPU, nothing else on it
 
 A host is not as fast at one moment as at the next: twice the same step, a minute apart, took 13 % more or less on virtual
 machines. So the processes of one model (a plan each) all live at the same time and take turns of a few steps, while the others
@@ -18,6 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
 import fresh  # noqa: E402
+import newcomers  # noqa: E402
 import steps  # noqa: E402
 import strangers  # noqa: E402
 
@@ -175,7 +176,7 @@ def in_turns(model, batch, names, until, is_profiled):
 def main():
     steps.imports()
     began, most = time.time(), float(sys.argv[1])
-    models = {"strangers": strangers.NAMES, "fresh": fresh.NAMES}.get(sys.argv[2]) or sys.argv[2].split(",")
+    models = {"strangers": strangers.NAMES, "newcomers": newcomers.NAMES, "fresh": fresh.NAMES}.get(sys.argv[2]) or sys.argv[2].split(",")
     each = [(steps.BATCH, steps.IN_TURNS, True)] + [(steps.SMALL, steps.SMALL_IN_TURNS, False)] * (sys.argv[3:] != ["large"])
     groups = [(model, batches[model], names, profiled) for batches, names, profiled in each for model in models]
     for n, (model, batch, names, is_profiled) in enumerate(groups):

@@ -1,6 +1,6 @@
 """What the steps of steps.py compute and move, counted on the phantom by the agent's meter; one JSON line for each.
 
-    plimsoll predict --gpu h200 --until-exit --quiet -- python bench/fit/work.py work.jsonl [MODEL,...|unseen|fresh|fresh-more|network [fresh]]
+    plimsoll predict --gpu h200 --until-exit --quiet -- python bench/fit/work.py work.jsonl [MODEL,...|unseen|strangers|newcomers|fresh|fresh-more|network [fresh]]
 
 Needs no GPU. `step_times.rs` reads it beside h200-steps.json, which has the seconds of the same steps on a real GPU.
 """
