@@ -76,6 +76,31 @@ def test_torch_takes_that_workspace(phantom):
     assert ran.values == pytest.approx(shape["workspaces"]["forward"], abs=512)
 
 
+# Channels and side of 36 pictures; what the H200 kept from forward to backward, and took for backward.
+NORMS = [(16, 96, 1071260, 1770532), (128, 96, 2141448, 3540008), (256, 48, 1072304, 1770544)]
+
+
+def test_batch_normalization_of_channels_last_halves_takes_what_the_real_one_took(phantom):
+    ran = phantom(
+        f"""
+        import json, torch
+        taken = []
+        for channels, side, *_ in {NORMS!r}:
+            x = torch.empty(36, channels, side, side, device="cuda", dtype=torch.half).to(memory_format=torch.channels_last)
+            norm = torch.nn.BatchNorm2d(channels).cuda()
+            torch.cuda.memory._record_memory_history(context=None, stacks="python", clear_history=True)
+            y = norm(x.requires_grad_())
+            forward = len(torch.cuda.memory._snapshot()["device_traces"][0])
+            torch.autograd.backward(y, torch.empty_like(y))
+            made = [it["size"] if it["action"] == "alloc" else 0 for it in torch.cuda.memory._snapshot()["device_traces"][0]]
+            large = lambda sizes: [it for it in sizes if 8 * channels < it < 2 * x.numel()]
+            taken.append((channels, side, *large(made[:forward]), *large(made[forward:])))
+        print(json.dumps(taken))
+        """
+    )
+    assert [tuple(it) for it in ran.values] == NORMS
+
+
 def test_attention_is_compiled_by_nobody(phantom, tmp_path):
     """cuDNN compiles a kernel for each shape; nothing is launched, so it gets a compiler that makes nothing.
     What torch compiles it keeps for real runs, so torch gets the real one."""

@@ -95,6 +95,11 @@ type SetDropout =
     unsafe extern "C" fn(Descriptor, u64, f32, *mut c_void, usize, c_ulonglong) -> i32;
 type TempSpaceSizes =
     unsafe extern "C" fn(u64, Descriptor, c_int, Descriptor, *mut usize, *mut usize) -> i32;
+type NormForwardSize =
+    unsafe extern "C" fn(u64, c_int, c_int, u64, u64, u64, u64, u64, *mut usize) -> i32;
+type NormBackwardSize =
+    unsafe extern "C" fn(u64, c_int, c_int, u64, u64, u64, u64, u64, u64, u64, *mut usize) -> i32;
+type NormReserveSize = unsafe extern "C" fn(u64, c_int, c_int, u64, u64, *mut usize) -> i32;
 type SetAttribute = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c_void) -> i32;
 type GetAttribute =
     unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *mut i64, *mut c_void) -> i32;
@@ -109,6 +114,9 @@ struct Real {
     set_dropout: SetDropout,
     restore_dropout: SetDropout,
     temp_space_sizes: TempSpaceSizes,
+    norm_forward_size: NormForwardSize,
+    norm_backward_size: NormBackwardSize,
+    norm_reserve_size: NormReserveSize,
 }
 
 /// The real library, once it is loaded.
@@ -156,6 +164,15 @@ fn real() -> Option<&'static Real> {
                 )?),
                 temp_space_sizes: std::mem::transmute::<*mut c_void, TempSpaceSizes>(symbol(
                     c"cudnnGetRNNTempSpaceSizes",
+                )?),
+                norm_forward_size: std::mem::transmute::<*mut c_void, NormForwardSize>(symbol(
+                    c"cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize",
+                )?),
+                norm_backward_size: std::mem::transmute::<*mut c_void, NormBackwardSize>(symbol(
+                    c"cudnnGetBatchNormalizationBackwardExWorkspaceSize",
+                )?),
+                norm_reserve_size: std::mem::transmute::<*mut c_void, NormReserveSize>(symbol(
+                    c"cudnnGetBatchNormalizationTrainingExReserveSpaceSize",
                 )?),
             })
         }
@@ -390,7 +407,7 @@ pub unsafe extern "C" fn cudnnGetStream(_handle: u64, stream: *mut u64) -> i32 {
     SUCCESS
 }
 
-/// Writes a size that a real device also answers with, or that we do not know better.
+/// Writes a size.
 fn size(out: *mut usize, value: usize) -> i32 {
     if out.is_null() {
         return BAD_PARAM;
@@ -400,48 +417,71 @@ fn size(out: *mut usize, value: usize) -> i32 {
     SUCCESS
 }
 
+/// What batch normalization needs beside its results, forward, backward, and from one to the other. Sizes are the real
+/// library's: channels-last inputs of halves have some, by the number of multiprocessors.
 #[unsafe(no_mangle)]
-pub extern "C" fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
-    _handle: u64,
-    _mode: c_int,
-    _ops: c_int,
-    _x: u64,
-    _z: u64,
-    _y: u64,
-    _scale: u64,
-    _activation: u64,
+pub unsafe extern "C" fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+    handle: u64,
+    mode: c_int,
+    operations: c_int,
+    x: u64,
+    z: u64,
+    y: u64,
+    scale: u64,
+    activation: u64,
     out: *mut usize,
 ) -> i32 {
-    size(out, 0)
+    // SAFETY: the caller's own arguments.
+    norm_size(out, |it| unsafe {
+        (it.norm_forward_size)(handle, mode, operations, x, z, y, scale, activation, out)
+    })
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
-    _handle: u64,
-    _mode: c_int,
-    _ops: c_int,
-    _x: u64,
-    _y: u64,
-    _dy: u64,
-    _dz: u64,
-    _dx: u64,
-    _scale: u64,
-    _activation: u64,
+pub unsafe extern "C" fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
+    handle: u64,
+    mode: c_int,
+    operations: c_int,
+    x: u64,
+    y: u64,
+    dy: u64,
+    dz: u64,
+    dx: u64,
+    scale: u64,
+    activation: u64,
     out: *mut usize,
 ) -> i32 {
-    size(out, 0)
+    // SAFETY: the caller's own arguments.
+    norm_size(out, |it| unsafe {
+        (it.norm_backward_size)(handle, mode, operations, x, y, dy, dz, dx, scale, activation, out)
+    })
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
-    _handle: u64,
-    _mode: c_int,
-    _ops: c_int,
-    _activation: u64,
-    _x: u64,
+pub unsafe extern "C" fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
+    handle: u64,
+    mode: c_int,
+    operations: c_int,
+    activation: u64,
+    x: u64,
     out: *mut usize,
 ) -> i32 {
-    size(out, 0)
+    // SAFETY: the caller's own arguments.
+    norm_size(out, |it| unsafe {
+        (it.norm_reserve_size)(handle, mode, operations, activation, x, out)
+    })
+}
+
+/// A size as the real library writes it; nothing, and a note, if it has none for this handle.
+fn norm_size(out: *mut usize, ask: impl FnOnce(&Real) -> i32) -> i32 {
+    let Some(real) = real() else { return NOT_INITIALIZED };
+    if ask(real) != SUCCESS {
+        report::approximate(
+            "this version of cuDNN did not say what batch normalization needs: its workspaces are left out",
+        );
+        return size(out, 0);
+    }
+    SUCCESS
 }
 
 /// `bool mb_tools::hasValidVSL(std::array<int, 24> const &)` of `libcudnn_graph`: asked by cuDNN's
