@@ -17,6 +17,7 @@
 //! `handles`.
 
 mod handles;
+mod norms;
 pub mod trials;
 
 use std::ffi::{CString, c_int, c_ulonglong, c_void};
@@ -95,11 +96,6 @@ type SetDropout =
     unsafe extern "C" fn(Descriptor, u64, f32, *mut c_void, usize, c_ulonglong) -> i32;
 type TempSpaceSizes =
     unsafe extern "C" fn(u64, Descriptor, c_int, Descriptor, *mut usize, *mut usize) -> i32;
-type NormForwardSize =
-    unsafe extern "C" fn(u64, c_int, c_int, u64, u64, u64, u64, u64, *mut usize) -> i32;
-type NormBackwardSize =
-    unsafe extern "C" fn(u64, c_int, c_int, u64, u64, u64, u64, u64, u64, u64, *mut usize) -> i32;
-type NormReserveSize = unsafe extern "C" fn(u64, c_int, c_int, u64, u64, *mut usize) -> i32;
 type SetAttribute = unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *const c_void) -> i32;
 type GetAttribute =
     unsafe extern "C" fn(Descriptor, c_int, c_int, i64, *mut i64, *mut c_void) -> i32;
@@ -114,9 +110,7 @@ struct Real {
     set_dropout: SetDropout,
     restore_dropout: SetDropout,
     temp_space_sizes: TempSpaceSizes,
-    norm_forward_size: NormForwardSize,
-    norm_backward_size: NormBackwardSize,
-    norm_reserve_size: NormReserveSize,
+    norms: norms::Sizes,
 }
 
 /// The real library, once it is loaded.
@@ -165,15 +159,7 @@ fn real() -> Option<&'static Real> {
                 temp_space_sizes: std::mem::transmute::<*mut c_void, TempSpaceSizes>(symbol(
                     c"cudnnGetRNNTempSpaceSizes",
                 )?),
-                norm_forward_size: std::mem::transmute::<*mut c_void, NormForwardSize>(symbol(
-                    c"cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize",
-                )?),
-                norm_backward_size: std::mem::transmute::<*mut c_void, NormBackwardSize>(symbol(
-                    c"cudnnGetBatchNormalizationBackwardExWorkspaceSize",
-                )?),
-                norm_reserve_size: std::mem::transmute::<*mut c_void, NormReserveSize>(symbol(
-                    c"cudnnGetBatchNormalizationTrainingExReserveSpaceSize",
-                )?),
+                norms: norms::Sizes::of(symbol)?,
             })
         }
     })
@@ -414,73 +400,6 @@ fn size(out: *mut usize, value: usize) -> i32 {
     }
     // SAFETY: not null, and cuDNN asks the caller for room for a `size_t`.
     unsafe { out.write(value) };
-    SUCCESS
-}
-
-/// What batch normalization needs beside its results, forward, backward, and from one to the other. Sizes are the real
-/// library's: channels-last inputs of halves have some, by the number of multiprocessors.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
-    handle: u64,
-    mode: c_int,
-    operations: c_int,
-    x: u64,
-    z: u64,
-    y: u64,
-    scale: u64,
-    activation: u64,
-    out: *mut usize,
-) -> i32 {
-    // SAFETY: the caller's own arguments.
-    norm_size(out, |it| unsafe {
-        (it.norm_forward_size)(handle, mode, operations, x, z, y, scale, activation, out)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudnnGetBatchNormalizationBackwardExWorkspaceSize(
-    handle: u64,
-    mode: c_int,
-    operations: c_int,
-    x: u64,
-    y: u64,
-    dy: u64,
-    dz: u64,
-    dx: u64,
-    scale: u64,
-    activation: u64,
-    out: *mut usize,
-) -> i32 {
-    // SAFETY: the caller's own arguments.
-    norm_size(out, |it| unsafe {
-        (it.norm_backward_size)(handle, mode, operations, x, y, dy, dz, dx, scale, activation, out)
-    })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cudnnGetBatchNormalizationTrainingExReserveSpaceSize(
-    handle: u64,
-    mode: c_int,
-    operations: c_int,
-    activation: u64,
-    x: u64,
-    out: *mut usize,
-) -> i32 {
-    // SAFETY: the caller's own arguments.
-    norm_size(out, |it| unsafe {
-        (it.norm_reserve_size)(handle, mode, operations, activation, x, out)
-    })
-}
-
-/// A size as the real library writes it; nothing, and a note, if it has none for this handle.
-fn norm_size(out: *mut usize, ask: impl FnOnce(&Real) -> i32) -> i32 {
-    let Some(real) = real() else { return NOT_INITIALIZED };
-    if ask(real) != SUCCESS {
-        report::approximate(
-            "this version of cuDNN did not say what batch normalization needs: its workspaces are left out",
-        );
-        return size(out, 0);
-    }
     SUCCESS
 }
 
