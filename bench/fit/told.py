@@ -1,6 +1,7 @@
 """What was told of steps before they were measured, against what was measured: the error of each ratio to the plain step.
 
     python bench/fit/told.py bench/fit/h200-unseen-predicted.json bench/fit/h200-unseen-steps-quiet.json
+    python bench/fit/told.py bench/fit/h200-newcomers-predicted.json bench/fit/h200-newcomers-turns.json
 """
 
 import json
@@ -9,7 +10,10 @@ import sys
 
 
 def read(path):
-    return {tuple(row[:3]): row[3:] for row in json.load(open(path))["steps"]}
+    """Rows by model, batch and plan; and the column of a ratio that was measured in turns, if there is one."""
+    told = json.load(open(path))
+    in_turns = told["columns"].index("ratio") - 3 if "ratio" in told["columns"] else None
+    return {tuple(row[:3]): row[3:] for row in told["steps"]}, in_turns
 
 
 def share(errors, part):
@@ -27,13 +31,13 @@ def line(name, found):
 
 
 def main():
-    told, measured = read(sys.argv[1]), read(sys.argv[2])
+    (told, _), (measured, in_turns) = read(sys.argv[1]), read(sys.argv[2])
     by_plan = {}
-    for (model, batch, plan), (seconds, *_) in measured.items():
+    for (model, batch, plan), row in measured.items():
         plain, ratio = measured.get((model, batch, "plain")), told.get((model, batch, plan), [None, None])[1]
         if plan == "plain" or plain is None or not ratio:
             continue
-        real = seconds / plain[0]
+        real = row[in_turns] if in_turns else row[0] / plain[0]
         by_plan.setdefault(plan, []).append((ratio[0], real, ratio[1] <= real <= ratio[2]))
     line("all", [it for found in by_plan.values() for it in found])
     for plan, found in sorted(by_plan.items()):

@@ -108,7 +108,11 @@ impl Report {
         let levels = most
             .map(|(a, b)| format!("{a} allocated and {b} reserved at most"))
             .unwrap_or_default();
-        let steps = if it.steps == 0 { String::new() } else { format!(", {} steps", it.steps) };
+        let steps = match it.steps {
+            0 => String::new(),
+            1 => ", 1 step".to_owned(),
+            n => format!(", {n} steps"),
+        };
         let wrong =
             problems.iter().filter(|it| it.weight == Weight::Problem).max_by_key(|it| it.bytes);
         match wrong {
