@@ -13,7 +13,7 @@ import os
 import sys
 
 import torch
-from scripts import KINDS, fields, habits, mixtures, packages, published, rarities, solvers, techniques  # noqa: F401: each module adds its kinds
+from scripts import KINDS, fields, habits, halves, mixtures, packages, published, rarities, solvers, techniques  # noqa: F401: each module adds its kinds
 
 
 def main():
