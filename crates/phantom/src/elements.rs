@@ -8,7 +8,7 @@ use std::ffi::c_void;
 
 use crate::arithmetic::{Action, apply, clamped, decided, decides, is_test};
 use crate::effects::Effect;
-use crate::integers::{Type, as_f64, has, number_after, position};
+use crate::integers::{Type, has, number_after, position};
 use crate::offsets::{MOST_TENSORS, Offsets, Walk};
 
 /// Elements that are computed at most, of floats: distances, overlaps.
@@ -199,10 +199,18 @@ impl Kernel {
         for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
             let size = usize::try_from(last[i]).ok()? + types[i].width();
             *span = known(places.addresses[i], size);
-            let is_needed = self.form != Form::Tensors || !decides(self.action, self.kind);
+            let is_needed = match self.form {
+                Form::Tensors => !decides(self.action, self.kind),
+                // What is not chosen need not be known.
+                Form::Chosen => i == 1,
+                _ => true,
+            };
             if span.is_none() && is_needed {
                 return None;
             }
+        }
+        if types.len() > 1 && spans.iter().all(Option::is_none) {
+            return None;
         }
         let wanted = self.types().0;
         // A slice is written in as many runs as it has rows.
@@ -246,7 +254,7 @@ impl Kernel {
         Some(runs.into_iter().map(effect).collect())
     }
 
-    /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite. So do
+    /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite or beyond all. So do
     /// `isnan(x)`, which is `x != x`, `isfinite(x)`, and the checks of a distribution's parameters.
     ///
     /// # Safety
@@ -270,9 +278,9 @@ impl Kernel {
                 };
                 (itself && types[1] == types[2]).then_some(holds)?
             }
-            Form::ScalarFirst | Form::ScalarLast if self.action == Action::Equal => {
-                let infinite = !self.kind.is_whole() && as_f64(scalar).is_infinite();
-                infinite.then_some(choice != 0)?
+            Form::ScalarFirst | Form::ScalarLast => {
+                let is_first = self.form == Form::ScalarFirst;
+                decided(self.action, self.kind, choice, scalar, is_first)? != 0
             }
             _ => return None,
         };
@@ -294,7 +302,8 @@ impl Kernel {
             Form::Alone => (scalar, 0),
             Form::Tensors => match (at(1), at(2)) {
                 (Some(a), Some(b)) => (a, b),
-                (Some(it), None) | (None, Some(it)) => return decided(self.action, self.kind, it),
+                (Some(it), None) => return decided(self.action, self.kind, choice, it, true),
+                (None, Some(it)) => return decided(self.action, self.kind, choice, it, false),
                 (None, None) => return None,
             },
             Form::Unary => (at(1)?, 0),

@@ -24,6 +24,7 @@ mod card;
 mod completion;
 mod contents;
 mod copy;
+mod choices;
 mod counts;
 mod cubin;
 mod descent;
