@@ -43,3 +43,106 @@ print(json.dumps([turns(gpt(), **options), turns(t5(), **options), turns(gpt(), 
     assert ran.values == [[12, 19], [12, 13], [12, 19]]
     assert any("ends a text" in it for it in ran.approximated)
     assert ran.report["unknown_reads"]["count"] == 0
+
+
+def test_drafts_of_another_model_are_refused_and_it_ends(phantom):
+    """As of models that have learned nothing: each turn keeps one word, and the text has its full length."""
+    ran = phantom(
+        MODELS
+        + """
+model, small = gpt(), gpt()
+out = []
+for sample in (False, True):
+    for threshold in (0.4, 0.0):
+        small.generation_config.assistant_confidence_threshold = threshold
+        small.turns = 0
+        out.append(turns(model, batch=1, do_sample=sample, assistant_model=small) + [small.turns >= 11])
+    out.append(turns(model, batch=1, do_sample=sample, prompt_lookup_num_tokens=3))
+print(json.dumps(out))
+"""
+    )
+    refused = [[12, 19, True], [12, 19, True], [12, 19]]
+    assert ran.values == 2 * refused
+
+
+# One's own loops, each of which says how many turns it took of 30.
+LOOPS = {
+    "a search with beams": """
+        scores, tokens = torch.zeros(3, BEAMS, device="cuda"), torch.zeros(3 * BEAMS, 1, dtype=torch.long, device="cuda")
+        finished = [[] for _ in range(3)]
+        for turn in range(30):
+            turns += 1
+            following = (scores.view(-1, 1) + logits(3 * BEAMS).log_softmax(-1)).view(3, -1)
+            best, place = following.topk(2 * BEAMS)
+            beam, word = place // WORDS, place % WORDS
+            ended = word.eq(END) & best.ne(-torch.inf)
+            for row, column in ended[:, :BEAMS].nonzero().tolist():
+                finished[row].append(best[row, column].item())
+            if all(len(it) >= BEAMS for it in finished):
+                break
+            active = ended.long() * 2 * BEAMS + torch.arange(2 * BEAMS, device="cuda")
+            _, keep = active.topk(BEAMS, largest=False)
+            scores, word, beam = (it.gather(1, keep) for it in (best, word, beam))
+            rows = (beam + torch.arange(3, device="cuda")[:, None] * BEAMS).view(-1)
+            tokens = torch.cat([tokens.index_select(0, rows), word.view(-1, 1)], 1)
+        """,
+    "a word at a time": """
+        tokens = torch.zeros(1, 1, dtype=torch.long, device="cuda")
+        while tokens.shape[1] <= 30:
+            turns += 1
+            word = logits(1).argmax(-1)
+            tokens = torch.cat([tokens, word[:, None]], 1)
+            if word.item() == END:
+                break
+        """,
+    "a batch until all have ended": """
+        tokens = torch.ones(4, 1, dtype=torch.long, device="cuda")
+        while True:
+            turns += 1
+            word = torch.multinomial(logits(4).float().softmax(-1), 1)[:, 0]
+            word[tokens[:, -1] == END] = END
+            tokens = torch.cat([tokens, word[:, None]], -1)
+            if (tokens[:, 1:][:, -1] == END).all() or tokens.shape[1] > 30:
+                break
+        """,
+    "of the likeliest": """
+        ended = torch.zeros(4, dtype=torch.bool, device="cuda")
+        for turn in range(30):
+            turns += 1
+            chance, word = logits(4).float().softmax(-1).sort(dim=-1, descending=True)
+            chance[chance.cumsum(-1) - chance > 0.9] = 0.0
+            word = word.gather(-1, torch.multinomial(chance, 1))[:, 0]
+            ended |= word == END
+            if all(ended):
+                break
+        """,
+    "of the first few": """
+        kept, length = torch.ones(4, device="cuda", dtype=torch.long), 0
+        while kept.max() != 0 and length < 30:
+            turns += 1
+            length += 1
+            value, place = logits(4).topk(50)
+            word = place.gather(1, torch.multinomial(value.float().softmax(-1), 1))[:, 0]
+            word = word * kept + 7 * (1 - kept)
+            kept = kept.mul((word != END).long())
+        """,
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_of_ones_own_goes_on_to_its_limit(phantom, name):
+    ran = phantom(
+        """
+        import json, torch
+        out = []
+        for WORDS, END, BEAMS, kind in ((50_257, 50_256, 4, torch.float32), (32_000, 2, 3, torch.bfloat16), (1000, 0, 5, torch.float16)):
+            weight = torch.randn(64, WORDS, device="cuda", dtype=kind)
+            def logits(rows):
+                return torch.randn(rows, 64, device="cuda", dtype=kind) @ weight
+            turns = 0
+        LOOP
+            out.append(turns)
+        print(json.dumps(out))
+        """.replace("        LOOP\n", "\n".join("    " + line for line in LOOPS[name].rstrip().splitlines()) + "\n")
+    )
+    assert ran.values == [30, 30, 30]

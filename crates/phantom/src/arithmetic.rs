@@ -73,7 +73,7 @@ pub fn decides(action: Action, kind: Type) -> bool {
 
 /// Numbers beyond this are none that a network computes: a program writes minus a billion for what must never be chosen, and
 /// begins with infinity where it looks for the least.
-const BEYOND_ALL: f64 = 1e8;
+pub const BEYOND_ALL: f64 = 1e8;
 
 /// What comes of a number and one that nobody knows, if that does not matter: a text that has got as long as it may be
 /// has ended, `done | (token == end)`, whatever the token is. The number stands first or not. Of floats only those decide that

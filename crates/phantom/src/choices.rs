@@ -21,12 +21,11 @@ const MOST: u64 = 1 << 20;
 /// imagined to get what it sends: there the same number goes to all. Indices of 64 bits; none if there is nothing to
 /// choose, or too much.
 pub fn choose(size: u64, chosen: u64, slices: u64) -> Option<Vec<u8>> {
-    static DRAWN: AtomicU64 = AtomicU64::new(0);
     let bytes = slices.saturating_mul(chosen).saturating_mul(8);
     if size == 0 || size < chosen || MOST < bytes {
         return None;
     }
-    let mut random = DRAWN.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut random = another();
     let mut values = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
     // A vocabulary of which nearly everything is chosen is none.
     if FEW < size && chosen <= size / 8 {
@@ -57,6 +56,29 @@ pub fn choose(size: u64, chosen: u64, slices: u64) -> Option<Vec<u8>> {
         }
     }
     Some(values)
+}
+
+/// Likewise, of slices where only these places may be among the best; others are taken where they are too few.
+pub fn choose_of(open: Vec<Vec<u64>>, size: u64, chosen: u64) -> Vec<u8> {
+    let mut random = another();
+    let chosen = usize::try_from(chosen).unwrap_or(usize::MAX);
+    let mut values = Vec::new();
+    for mut left in open {
+        let rest: Vec<u64> = (0..size).filter(|it| !left.contains(it)).collect();
+        for i in 0..left.len().min(chosen) {
+            let others = u64::try_from(left.len() - i).unwrap_or(1);
+            left.swap(i, i + usize::try_from(draw(&mut random) % others).unwrap_or(0));
+        }
+        let places = left.into_iter().chain(rest).take(chosen);
+        values.extend(places.flat_map(u64::to_le_bytes));
+    }
+    values
+}
+
+/// Where the next series begins.
+fn another() -> u64 {
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    DRAWN.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// How large the vocabulary may be of which a program sees `size` words: a search that goes on with several texts chooses
@@ -138,6 +160,16 @@ mod tests {
             }
         }
         assert_eq!(choose(3, 4, 1), None);
+    }
+
+    #[test]
+    fn what_is_not_open_is_chosen_only_if_nothing_else_is() {
+        let bytes = choose_of(vec![vec![4, 5], vec![1, 2, 3]], 6, 3);
+        let all: Vec<u64> =
+            bytes.as_chunks::<8>().0.iter().map(|&it| u64::from_le_bytes(it)).collect();
+        let (first, second) = all.split_at(3);
+        assert!(first.contains(&4) && first.contains(&5) && first.contains(&0), "{first:?}");
+        assert!([1, 2, 3].iter().all(|it| second.contains(it)), "{second:?}");
     }
 
     #[test]

@@ -12,10 +12,11 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
+use crate::arithmetic::BEYOND_ALL;
 use crate::card;
 use crate::choices;
 use crate::contents::{Contents, KEEP_COMPUTED};
-use crate::integers::{self, Type};
+use crate::integers::{self, Type, as_f64};
 use crate::machine;
 use crate::report;
 use crate::waits;
@@ -192,7 +193,8 @@ impl Kernel {
                         write(address(6), &found);
                         write(indices, &places);
                     } else {
-                        choose_evenly(indices, size.into(), chosen.into(), slices.into());
+                        let open = key.filter(|_| dense).and_then(|it| from.open(it, largest));
+                        from.choose_any(indices, open);
                     }
                 }
                 Launched::Nothing
@@ -246,6 +248,51 @@ impl Slices {
     }
 }
 
+impl Slices {
+    /// The places of each slice that may be among the best, where some are known that are not: a program writes minus a
+    /// billion for what must not be chosen.
+    fn open(&self, key: Type, largest: bool) -> Option<Vec<Vec<u64>>> {
+        const MOST: u64 = 1 << 12;
+        let (size, slices) = (u64::from(self.size), u64::from(self.slices));
+        let width = u64::try_from(key.width()).ok()?;
+        if key.is_whole() || MOST < size * slices {
+            return None;
+        }
+        let machine = machine::lock()?;
+        let (device, ..) = machine.device_of(self.from)?;
+        let contents = &machine.devices[device].contents;
+        contents.knows_any(self.from, size * slices * width).then_some(())?;
+        let is_open = |slice: u64, place: u64| {
+            let at = self.from + (slice * size + place) * width;
+            let number = contents.known(at, key.width()).map(|it| as_f64(key.read(&it)));
+            let beyond = if largest { -BEYOND_ALL } else { BEYOND_ALL };
+            number.is_none_or(|it| if largest { beyond < it } else { it < beyond })
+        };
+        let places = |slice| (0..size).filter(|&it| is_open(slice, it)).collect();
+        Some((0..slices).map(places).collect())
+    }
+
+    /// Writes indices of which nobody knows better: as [`choices`] has them.
+    fn choose_any(&self, indices: u64, open: Option<Vec<Vec<u64>>>) {
+        let (size, chosen) = (self.size.into(), self.chosen.into());
+        let values = match open {
+            Some(open) => Some(choices::choose_of(open, size, chosen)),
+            None => choices::choose(size, chosen, self.slices.into()),
+        };
+        let Some(values) = values else { return };
+        if let Some(mut machine) = machine::lock()
+            && let Some((device, ..)) = machine.device_of(indices)
+        {
+            machine.devices[device].contents.write_chosen(indices, &values);
+        }
+        report::assume(if size <= choices::FEW {
+            "topk() was answered with indices that are chosen evenly"
+        } else {
+            "topk() of more than 256 was answered with places that are drawn: no word that is drawn ends a text"
+        });
+    }
+}
+
 /// More elements than this no tensor has.
 const MOST_ITEMS: u64 = 1 << 40;
 
@@ -259,21 +306,6 @@ fn width(mangled: &[u8]) -> Option<u64> {
         b'N' if mangled.starts_with(b"N3c104Half") || mangled.starts_with(b"N3c108BFloat16") => 2,
         _ => return None,
     })
-}
-
-/// Writes the indices of a `topk` as [`choices::choose`] has them.
-fn choose_evenly(indices: u64, size: u64, chosen: u64, slices: u64) {
-    let Some(values) = choices::choose(size, chosen, slices) else { return };
-    if let Some(mut machine) = machine::lock()
-        && let Some((device, ..)) = machine.device_of(indices)
-    {
-        machine.devices[device].contents.write_chosen(indices, &values);
-    }
-    report::assume(if size <= choices::FEW {
-        "topk() was answered with indices that are chosen evenly"
-    } else {
-        "topk() of more than 256 was answered with places that are drawn: no word that is drawn ends a text"
-    });
 }
 
 /// `result[i] = operand[i] == scalar`, or `!=` if `negated`, where the operand is known.

@@ -177,7 +177,9 @@ impl Summary {
             };
             Some(results.into_iter().zip([0, 8]).flat_map(effects).collect())
         };
-        reduced().or_else(|| self.chosen(&layout, number, address)).unwrap_or_default()
+        let effects = reduced().or_else(|| self.chosen(&layout, number, address));
+        // What was there before is not there any more.
+        effects.unwrap_or_else(|| vec![Effect::Unknown(address(layout.target), u64::MAX)])
     }
 
     /// Which is the best of several that nobody knows: the expert that a router of one sends a token to, a class, the next
@@ -188,8 +190,9 @@ impl Summary {
         number: impl Fn(usize) -> u32,
         address: impl Fn(usize) -> u64,
     ) -> Option<Vec<Effect>> {
-        // One row, or a few, of few are a choice that a program goes by.
+        // One row, or a few, of very few are a choice that a program goes by; more than these are words of which one is drawn.
         const FEWEST_ROWS: u32 = 16;
+        const VERY_FEW: u32 = 32;
         let at = match self.way {
             Way::Place(_) => 0,
             Way::Extreme(_) => 8,
@@ -197,8 +200,8 @@ impl Summary {
         };
         let [inputs, outputs] = [4, 8].map(|at| number(layout.config + at));
         let are_few = u64::from(inputs) <= choices::FEW;
-        if inputs < 2 || are_few && outputs < FEWEST_ROWS || self.element.is_whole() && !self.halves
-        {
+        let is_choice = inputs < VERY_FEW && outputs < FEWEST_ROWS;
+        if inputs < 2 || is_choice || self.element.is_whole() && !self.halves {
             return None;
         }
         let to = address(layout.target + at);
