@@ -141,7 +141,7 @@ mod tests {
             ("Whisper", 51_865, 50_257),
             ("Llama 3", 128_256, 128_009),
             ("Qwen 2.5", 152_064, 151_645),
-            ("a test's", 99, 2),
+            ("a test's", 1000, 2),
         ];
         for (model, words, end) in models {
             for texts in [1, 2, 3, 4, 5, 8, 16] {
