@@ -128,6 +128,6 @@ def test_an_expert_for_each_token_is_chosen_evenly(phantom):
     count, kept, word, third = ran.values
     assert sum(count) == 1000 and 80 < min(count) and max(count) < 170, count
     assert kept == sum(min(it, 125) for it in count)
-    assert word == [0, 0, 0, 0], "a word to go on with is none that we choose"
+    assert all(781 <= it < 46_875 for it in word), "a word to go on with is none that ends a text"
     assert 80 < third < 170
     assert "chosen evenly" in " ".join(ran.approximated)

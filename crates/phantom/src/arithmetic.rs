@@ -63,19 +63,42 @@ pub fn clamped(kind: Type, number: i64, choice: i64, [first, second]: [i64; 2]) 
 
 /// Whether one number can decide alone what comes of it and another.
 pub fn decides(action: Action, kind: Type) -> bool {
-    use Action::{And, LogicalAnd, LogicalOr, Multiply, Or};
-    kind.is_whole() && matches!(action, And | LogicalAnd | LogicalOr | Multiply | Or)
+    use Action::{Add, And, Equal, LogicalAnd, LogicalOr, Multiply, Or, Order};
+    if kind.is_whole() {
+        matches!(action, And | LogicalAnd | LogicalOr | Multiply | Or)
+    } else {
+        matches!(action, Add | Equal | Order)
+    }
 }
 
+/// Numbers beyond this are none that a network computes: a program writes minus a billion for what must never be chosen, and
+/// begins with infinity where it looks for the least.
+pub const BEYOND_ALL: f64 = 1e8;
+
 /// What comes of a number and one that nobody knows, if that does not matter: a text that has got as long as it may be
-/// has ended, `done | (token == end)`, whatever the token is. Floats decide nothing: zero times what is no number is none.
-pub fn decided(action: Action, kind: Type, number: i64) -> Option<i64> {
+/// has ended, `done | (token == end)`, whatever the token is. The number stands first or not. Of floats only those decide that
+/// are beyond all others: zero times what is no number is none.
+pub fn decided(
+    action: Action,
+    kind: Type,
+    choice: i64,
+    number: i64,
+    is_first: bool,
+) -> Option<i64> {
+    if !decides(action, kind) {
+        return None;
+    }
+    if !kind.is_whole() {
+        let is_beyond = BEYOND_ALL <= as_f64(number).abs();
+        let (a, b) = if is_first { (number, 0) } else { (0, number) };
+        return is_beyond.then(|| apply(action, kind, choice, a, b)).flatten();
+    }
     let decided = match action {
         Action::Or => number == if kind == Type::Bool { 1 } else { -1 },
         Action::LogicalOr => return (number != 0).then_some(1),
         _ => number == 0,
     };
-    (decided && decides(action, kind)).then_some(number)
+    decided.then_some(number)
 }
 
 /// One element of the result; nothing divides by zero.
@@ -170,6 +193,22 @@ fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_beyond_all_decides() {
+        let of = |action, choice: i64, number: f64, is_first| {
+            let number = Type::Float.of_f64(number);
+            decided(action, Type::Float, choice, number, is_first)
+        };
+        let one = Type::Float.of_f64(1.0);
+        assert_eq!(of(Action::Order, 1, -1e9, false), Some(1), "x > -1e9");
+        assert_eq!(of(Action::Order, 1, -1e9, true), Some(0), "-1e9 > x");
+        assert_eq!(of(Action::Order, 3, f64::INFINITY, false), Some(1), "x < infinity");
+        assert_eq!(of(Action::Order, 1, 100.0, false), None, "x > 100");
+        assert_eq!(of(Action::Equal, 0, f64::NEG_INFINITY, false), Some(0));
+        assert_eq!(of(Action::Add, one, -1e9, false), Some(Type::Float.of_f64(-1e9)));
+        assert_eq!(of(Action::Add, one, 0.0, false), None);
+    }
 
     #[test]
     fn division_rounds_as_in_python() {

@@ -75,7 +75,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, length) };
                 unknown = machine.devices[source].contents.read(from, bytes);
                 if unknown == 1 && length == 1 {
-                    bytes[0] = kernels::unknown_byte(&machine.devices[source].contents);
+                    bytes[0] = kernels::unknown_byte(&mut machine.devices[source].contents);
                 } else if unknown == size
                     && let contents = &mut machine.devices[source].contents
                     && let Some(count) = kernels::unknown_count(contents, length)

@@ -11,13 +11,13 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::arithmetic::BEYOND_ALL;
 use crate::card;
+use crate::choices;
 use crate::contents::{Contents, KEEP_COMPUTED};
-use crate::integers::{self, Type};
+use crate::integers::{self, Type, as_f64};
 use crate::machine;
-use crate::nccl;
 use crate::report;
 use crate::waits;
 
@@ -36,7 +36,7 @@ pub enum Kernel {
     Unique { width: u64, items: usize },
     /// `nms_kernel_impl` of torchvision is followed by `gather_keep_from_mask`, which says what is kept.
     NonMaximumSuppression,
-    /// `at::native::sbtopk::gatherTopK` with 32-bit positions, of elements of this type if we follow it.
+    /// `gatherTopK` of `at::native::sbtopk` and `mbtopk` with 32-bit positions, of elements of this type if we follow it.
     TopK { key: Option<Type> },
 }
 
@@ -109,10 +109,12 @@ impl Kernel {
         if find(b"21gather_keep_from_maskE").is_some() {
             return Some(Kernel::NonMaximumSuppression);
         }
-        let topk = find(b"6sbtopk10gatherTopKI")?;
+        // `sbtopk` and `mbtopk`: a slice is one block's, or several blocks'.
+        const TOPK: &[u8] = b"btopk10gatherTopKI";
+        let topk = find(TOPK)?;
         // The element type, then `j`: 32-bit positions.
-        let rest = &name[topk + b"6sbtopk10gatherTopKI".len()..];
-        let key = integers::number_after(name, b"6sbtopk10gatherTopKI");
+        let rest = &name[topk + TOPK.len()..];
+        let key = integers::number_after(name, TOPK);
         rest.windows(3).take(20).any(|it| it == b"jLi").then_some(Kernel::TopK { key })
     }
 
@@ -191,7 +193,8 @@ impl Kernel {
                         write(address(6), &found);
                         write(indices, &places);
                     } else {
-                        choose_evenly(indices, size.into(), chosen.into(), slices.into());
+                        let open = key.filter(|_| dense).and_then(|it| from.open(it, largest));
+                        from.choose_any(indices, open);
                     }
                 }
                 Launched::Nothing
@@ -245,6 +248,51 @@ impl Slices {
     }
 }
 
+impl Slices {
+    /// The places of each slice that may be among the best, where some are known that are not: a program writes minus a
+    /// billion for what must not be chosen.
+    fn open(&self, key: Type, largest: bool) -> Option<Vec<Vec<u64>>> {
+        const MOST: u64 = 1 << 12;
+        let (size, slices) = (u64::from(self.size), u64::from(self.slices));
+        let width = u64::try_from(key.width()).ok()?;
+        if key.is_whole() || MOST < size * slices {
+            return None;
+        }
+        let machine = machine::lock()?;
+        let (device, ..) = machine.device_of(self.from)?;
+        let contents = &machine.devices[device].contents;
+        contents.knows_any(self.from, size * slices * width).then_some(())?;
+        let is_open = |slice: u64, place: u64| {
+            let at = self.from + (slice * size + place) * width;
+            let number = contents.known(at, key.width()).map(|it| as_f64(key.read(&it)));
+            let beyond = if largest { -BEYOND_ALL } else { BEYOND_ALL };
+            number.is_none_or(|it| if largest { beyond < it } else { it < beyond })
+        };
+        let places = |slice| (0..size).filter(|&it| is_open(slice, it)).collect();
+        Some((0..slices).map(places).collect())
+    }
+
+    /// Writes indices of which nobody knows better: as [`choices`] has them.
+    fn choose_any(&self, indices: u64, open: Option<Vec<Vec<u64>>>) {
+        let (size, chosen) = (self.size.into(), self.chosen.into());
+        let values = match open {
+            Some(open) => Some(choices::choose_of(open, size, chosen)),
+            None => choices::choose(size, chosen, self.slices.into()),
+        };
+        let Some(values) = values else { return };
+        if let Some(mut machine) = machine::lock()
+            && let Some((device, ..)) = machine.device_of(indices)
+        {
+            machine.devices[device].contents.write_chosen(indices, &values);
+        }
+        report::assume(if size <= choices::FEW {
+            "topk() was answered with indices that are chosen evenly"
+        } else {
+            "topk() of more than 256 was answered with places that are drawn: no word that is drawn ends a text"
+        });
+    }
+}
+
 /// More elements than this no tensor has.
 const MOST_ITEMS: u64 = 1 << 40;
 
@@ -258,54 +306,6 @@ fn width(mangled: &[u8]) -> Option<u64> {
         b'N' if mangled.starts_with(b"N3c104Half") || mangled.starts_with(b"N3c108BFloat16") => 2,
         _ => return None,
     })
-}
-
-/// Writes the indices of a `topk` as [`even_choice`] has them.
-fn choose_evenly(indices: u64, size: u64, chosen: u64, slices: u64) {
-    let Some(values) = even_choice(size, chosen, slices) else { return };
-    if let Some(mut machine) = machine::lock()
-        && let Some((device, ..)) = machine.device_of(indices)
-    {
-        machine.devices[device].contents.write_chosen(indices, &values);
-    }
-    report::assume("topk() was answered with indices that are chosen evenly");
-}
-
-/// Which of `size` are the best, in so many slices, as if every one were as good as the next: drawn at random, as a router that
-/// is new chooses (of 20 new ones over normalised inputs on an H200, 12 spread their tokens as draws do), so that no two
-/// experts have the same number. Ranks of a job tell each other how many, and each is imagined to get what it sends:
-/// there the same number goes to all. Indices of 64 bits; none if there is nothing to choose, or too much.
-pub fn even_choice(size: u64, chosen: u64, slices: u64) -> Option<Vec<u8>> {
-    static DRAWN: AtomicU64 = AtomicU64::new(0);
-    let bytes = slices.saturating_mul(chosen).saturating_mul(8);
-    if size == 0 || size < chosen || MOST < bytes {
-        return None;
-    }
-    let mut random = DRAWN.fetch_add(1, Ordering::Relaxed) + 1;
-    let mut values = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
-    let mut left: Vec<u64> = (0..size).collect();
-    for slice in 0..slices {
-        for i in 0..chosen {
-            if nccl::has_ranks() {
-                values.extend(((slice + i) % size).to_le_bytes());
-                continue;
-            }
-            // The first `i` are taken.
-            let at = usize::try_from(i + draw(&mut random) % (size - i)).unwrap_or(0);
-            left.swap(usize::try_from(i).unwrap_or(0), at);
-            values.extend(left[usize::try_from(i).unwrap_or(0)].to_le_bytes());
-        }
-    }
-    Some(values)
-}
-
-/// The next of a series that looks random and is always the same: `SplitMix64` (Steele, Lea and Flood, 2014).
-fn draw(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut it = *state;
-    it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    it ^ (it >> 31)
 }
 
 /// `result[i] = operand[i] == scalar`, or `!=` if `negated`, where the operand is known.

@@ -6,10 +6,12 @@
 
 use std::ffi::c_void;
 
-use crate::arithmetic::{Action, apply, clamped, decided, decides, is_test};
+use crate::arithmetic::{Action, clamped, decided, decides, is_test};
 use crate::effects::Effect;
-use crate::integers::{Type, as_f64, has, number_after, position};
+use crate::functors::{Form, meaning};
+use crate::integers::{Type, has};
 use crate::offsets::{MOST_TENSORS, Offsets, Walk};
+use crate::rows;
 
 /// Elements that are computed at most, of floats: distances, overlaps.
 const MOST: usize = 1 << 24;
@@ -17,25 +19,6 @@ const MOST: usize = 1 << 24;
 const MOST_MASKED: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1 << 14;
-
-/// Where a kernel has its scalar, if it has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// The scalar is all there is: `FillFunctor`.
-    Alone,
-    /// `BinaryFunctor`: two tensors, and perhaps a choice or a factor in the functor.
-    Tensors,
-    /// `AUnaryFunctor`: the scalar, then a tensor. Also `CUDAFunctorOnOther_add`.
-    ScalarFirst,
-    /// `BUnaryFunctor`, `CUDAFunctorOnSelf_add`, a comparison's lambda.
-    ScalarLast,
-    /// One tensor.
-    Unary,
-    /// A condition and two tensors: `where`.
-    Chosen,
-    /// A tensor, a mask, and a scalar: `masked_fill`.
-    Masked,
-}
 
 /// An element-wise kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,44 +182,63 @@ impl Kernel {
         for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
             let size = usize::try_from(last[i]).ok()? + types[i].width();
             *span = known(places.addresses[i], size);
-            let is_needed = self.form != Form::Tensors || !decides(self.action, self.kind);
+            let is_needed = match self.form {
+                Form::Tensors => !decides(self.action, self.kind),
+                // What is not chosen need not be known.
+                Form::Chosen => i == 1,
+                _ => true,
+            };
             if span.is_none() && is_needed {
                 return None;
             }
+        }
+        if types.len() > 1 && spans.iter().all(Option::is_none) {
+            return None;
         }
         let wanted = self.types().0;
         // A slice is written in as many runs as it has rows.
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut end = u64::MAX;
-        for offsets in places.walk(count)? {
-            let at = |tensor: usize| {
-                let span = spans.get(tensor)?.as_ref()?;
-                let span = span.get(usize::try_from(offsets[tensor]).ok()?..)?;
-                let value = types[tensor].read(span);
-                if types[tensor] == wanted[tensor] {
-                    return Some(value);
-                }
+        let width = wide(types[0].width());
+        let mut walk = places.walk(count)?;
+        // The second operand's is a scalar's, if that is what there is.
+        let buffers = if types.len() < 4 { 3 } else { 4 };
+        let mut operands = [const { Vec::new() }; MOST_TENSORS];
+        for it in &mut operands[1..buffers] {
+            it.resize(count.min(rows::LENGTH), 0);
+        }
+        while let Some(row) = walk.row(rows::LENGTH) {
+            for (i, span) in spans.iter().enumerate() {
+                let Some(span) = span else { continue };
+                let operand = &mut operands[i][..row.length];
+                rows::read(types[i], span, row.at[i], row.strides[i], operand)?;
                 // A cast comes first: what is computed with is of the functor's type.
-                Some(wanted[tensor].fitted(types[tensor].into(wanted[tensor], value)))
-            };
-            let value = match limits {
-                Some(limits) => clamped(self.kind, at(1)?, scalars.0, limits),
-                None => self.element(scalars, at)?,
-            };
-            let value = if is_test(self.action) {
-                Type::Bool.into(types[0], value)
-            } else {
-                self.kind.into(types[0], self.kind.fitted(value))
-            };
-            if offsets[0] != end {
-                if runs.len() == MOST_RUNS {
-                    return None;
-                }
-                runs.push((offsets[0], Vec::new()));
+                rows::cast(types[i], wanted[i], operand);
             }
-            end = offsets[0] + wide(types[0].width());
-            let (_, run) = runs.last_mut()?;
-            types[0].write(value, run);
+            let are_known = spans.each_ref().map(Option::is_some);
+            self.computed(scalars, limits, are_known, &mut operands, row.length)?;
+            let results = &mut operands[1][..row.length];
+            if is_test(self.action) {
+                rows::cast(Type::Bool, types[0], results);
+            } else if self.kind != types[0] {
+                results.iter_mut().for_each(|it| *it = self.kind.fitted(*it));
+                rows::cast(self.kind, types[0], results);
+            }
+            // Results that do not lie one after the other are runs of their own.
+            let is_dense = row.strides[0] == width || row.length == 1;
+            let (length, step) = if is_dense { (row.length, 1) } else { (1, row.length) };
+            for (i, results) in results.chunks(length).enumerate().take(step) {
+                let at = row.at[0] + wide(i) * row.strides[0];
+                if at != end {
+                    if runs.len() == MOST_RUNS {
+                        return None;
+                    }
+                    runs.push((at, Vec::new()));
+                }
+                end = at + width * wide(results.len());
+                let (_, run) = runs.last_mut()?;
+                rows::write(types[0], results, run);
+            }
         }
         let is_pattern = self.strided && runs.len() == 1;
         let effect = |(from, bytes)| match places.addresses[0] + from {
@@ -246,7 +248,7 @@ impl Kernel {
         Some(runs.into_iter().map(effect).collect())
     }
 
-    /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite. So do
+    /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite or beyond all. So do
     /// `isnan(x)`, which is `x != x`, `isfinite(x)`, and the checks of a distribution's parameters.
     ///
     /// # Safety
@@ -270,9 +272,9 @@ impl Kernel {
                 };
                 (itself && types[1] == types[2]).then_some(holds)?
             }
-            Form::ScalarFirst | Form::ScalarLast if self.action == Action::Equal => {
-                let infinite = !self.kind.is_whole() && as_f64(scalar).is_infinite();
-                infinite.then_some(choice != 0)?
+            Form::ScalarFirst | Form::ScalarLast => {
+                let is_first = self.form == Form::ScalarFirst;
+                decided(self.action, self.kind, choice, scalar, is_first)? != 0
             }
             _ => return None,
         };
@@ -280,26 +282,59 @@ impl Kernel {
         dense.then(|| vec![Effect::Known(places.addresses[0], vec![u8::from(holds); count])])
     }
 
-    /// One element of the result, of the elements that `at` reads.
-    fn element(
+    /// A row of the result, in the place of the first operand's. What is not chosen need not be known.
+    fn computed(
         self,
         (choice, scalar): (i64, i64),
-        at: impl Fn(usize) -> Option<i64>,
-    ) -> Option<i64> {
-        let (a, b) = match self.form {
-            Form::Chosen => return if at(1)? != 0 { at(2) } else { at(3) },
-            Form::Masked => return if at(2)? != 0 { Some(scalar) } else { at(1) },
-            Form::ScalarFirst => (scalar, at(1)?),
-            Form::ScalarLast => (at(1)?, scalar),
-            Form::Alone => (scalar, 0),
-            Form::Tensors => match (at(1), at(2)) {
-                (Some(a), Some(b)) => (a, b),
-                (Some(it), None) | (None, Some(it)) => return decided(self.action, self.kind, it),
-                (None, None) => return None,
+        limits: Option<[i64; 2]>,
+        are_known: [bool; MOST_TENSORS],
+        operands: &mut [Vec<i64>; MOST_TENSORS],
+        length: usize,
+    ) -> Option<()> {
+        let [_, a, b, c] = operands;
+        let (a, b) = (&mut a[..length], &mut b[..length]);
+        if let Some(limits) = limits {
+            a.iter_mut().for_each(|it| *it = clamped(self.kind, *it, choice, limits));
+            return Some(());
+        }
+        let (action, kind) = (self.action, self.kind);
+        match self.form {
+            Form::Chosen => {
+                for (a, (b, c)) in a.iter_mut().zip(b.iter().zip(&c[..length])) {
+                    let (other, is_known) =
+                        if *a != 0 { (b, are_known[2]) } else { (c, are_known[3]) };
+                    *a = is_known.then_some(*other)?;
+                }
+                Some(())
+            }
+            Form::Masked => {
+                a.iter_mut().zip(&*b).filter(|it| *it.1 != 0).for_each(|it| *it.0 = scalar);
+                Some(())
+            }
+            Form::ScalarFirst => {
+                b.copy_from_slice(a);
+                a.fill(scalar);
+                rows::combine(action, kind, choice, a, b)
+            }
+            Form::ScalarLast => {
+                b.fill(scalar);
+                rows::combine(action, kind, choice, a, b)
+            }
+            Form::Alone => {
+                a.fill(scalar);
+                Some(())
+            }
+            Form::Tensors => match (are_known[1], are_known[2]) {
+                (true, true) => rows::combine(action, kind, choice, a, b),
+                (false, false) => None,
+                (is_first, _) => a.iter_mut().zip(&*b).try_for_each(|(a, b)| {
+                    let number = if is_first { *a } else { *b };
+                    *a = decided(action, kind, choice, number, is_first)?;
+                    Some(())
+                }),
             },
-            Form::Unary => (at(1)?, 0),
-        };
-        apply(self.action, self.kind, choice, a, b)
+            Form::Unary => rows::combine(action, kind, choice, a, b),
+        }
     }
 
     /// The bounds of a clamp, behind `ClampLimits`.
@@ -397,99 +432,6 @@ impl Places {
 
 fn wide(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
-}
-
-/// What a kernel of this (mangled) name does, where it has its scalar, and the type that it computes with.
-fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
-    if let Some(kind) = number_after(name, b"11FillFunctorI") {
-        return Some((Action::Fill, Form::Alone, kind));
-    }
-    if let Some(kind) = number_after(name, b"10AbsFunctorI") {
-        return Some((Action::Absolute, Form::Unary, kind));
-    }
-    if let Some(kind) = number_after(name, b"22CUDAFunctorOnOther_addI") {
-        return Some((Action::Add, Form::ScalarFirst, kind));
-    }
-    if let Some(kind) = number_after(name, b"21CUDAFunctorOnSelf_addI") {
-        return Some((Action::Add, Form::ScalarLast, kind));
-    }
-    if let Some(kind) = number_after(name, b"15CUDAFunctor_addI") {
-        return Some((Action::Add, Form::Tensors, kind));
-    }
-    if let Some(kind) = number_after(name, b"14CompareFunctorI") {
-        return Some((Action::Order, Form::Tensors, kind));
-    }
-    if let Some(kind) = number_after(name, b"21compare_scalar_kernelI") {
-        return Some((Action::Order, Form::ScalarLast, kind));
-    }
-    if has(name, b"19launch_clamp_scalarE") {
-        return Some((Action::Clamp, Form::Unary, number_after(name, b"EUl")?));
-    }
-    if let Some(kind) = number_after(name, b"29pow_tensor_scalar_kernel_implI") {
-        // The lambdas of this function are numbered: squares, cubes, and others.
-        let of = |lambda: &[u8]| {
-            b"fdlihsa".iter().any(|&it| has(name, &[b"EUl", [it].as_slice(), lambda].concat()))
-        };
-        let action = match (of(b"E_"), of(b"E0_")) {
-            (true, _) => Action::Square,
-            (_, true) => Action::Cube,
-            _ => return None,
-        };
-        return Some((action, Form::Unary, kind));
-    }
-    for (part, action) in [
-        (b"bitwise_not_kernel_cuda".as_slice(), Action::Not),
-        (b"17floor_kernel_cuda", Action::Floor),
-        (b"16ceil_kernel_cuda", Action::Ceiling),
-        (b"17trunc_kernel_cuda", Action::Truncate),
-        (b"16sqrt_kernel_cuda", Action::Root),
-        (b"22reciprocal_kernel_cuda", Action::Reciprocal),
-        (b"logical_not_kernel_cuda", Action::LogicalNot),
-        (b"direct_copy_kernel_cuda", Action::Copy),
-        (b"15neg_kernel_cuda", Action::Negate),
-    ] {
-        if has(name, part) {
-            return Some((action, Form::Unary, number_after(name, b"EUl")?));
-        }
-    }
-    if has(name, b"17where_kernel_impl") {
-        return Some((Action::Copy, Form::Chosen, number_after(name, b"EUlb")?));
-    }
-    if has(name, b"18masked_fill_kernel") {
-        let kind = number_after(name, b"EUl")?;
-        // The mask's elements are truth values.
-        let at = position(name, b"EUl")? + b"EUlx".len();
-        return (name.get(at) == Some(&b'b')).then_some((Action::Copy, Form::Masked, kind));
-    }
-    let (form, operands) = [
-        (Form::Tensors, b"13BinaryFunctorI".as_slice()),
-        (Form::ScalarFirst, b"13AUnaryFunctorI"),
-        (Form::ScalarLast, b"13BUnaryFunctorI"),
-    ]
-    .into_iter()
-    .find_map(|(form, part)| Some((form, position(name, part)? + part.len())))?;
-    let letter = *name.get(operands)?;
-    let kind = Type::of_letter(letter).or_else(|| Type::of_float(letter))?;
-    // Both operands are of one type in these.
-    (name.get(operands + 1) == name.get(operands)).then_some(())?;
-    let action = [
-        (b"17BitwiseAndFunctor".as_slice(), Action::And),
-        (b"16BitwiseOrFunctor", Action::Or),
-        (b"17BitwiseXorFunctor", Action::Xor),
-        (b"10MulFunctor", Action::Multiply),
-        (b"16CompareEqFunctor", Action::Equal),
-        (b"23logical_and_kernel_cuda", Action::LogicalAnd),
-        (b"22logical_or_kernel_cuda", Action::LogicalOr),
-        (b"19minimum_kernel_cuda", Action::Smallest),
-        (b"19maximum_kernel_cuda", Action::Largest),
-        (b"21div_floor_kernel_cuda", Action::DivideFloor),
-        (b"21div_trunc_kernel_cuda", Action::DivideTruncated),
-        (b"10DivFunctor", Action::Divide),
-        (b"21remainder_kernel_cuda", Action::Remainder),
-    ]
-    .into_iter()
-    .find_map(|(part, action)| has(name, part).then_some(action))?;
-    Some((action, form, kind))
 }
 
 #[cfg(test)]

@@ -153,7 +153,7 @@ impl Type {
     /// `value` as this type stores it.
     pub fn write(self, value: i64, out: &mut Vec<u8>) {
         if self == Self::Float {
-            out.extend_from_slice(&rounded(as_f64(value)).to_le_bytes());
+            out.extend_from_slice(&as_f32(value).to_le_bytes());
             return;
         }
         let value = if self == Self::Bool { i64::from(value != 0) } else { value };
@@ -164,6 +164,11 @@ impl Type {
 /// The float that these bits are.
 pub fn as_f64(bits: i64) -> f64 {
     f64::from_bits(bits.cast_unsigned())
+}
+
+/// Likewise, as a float of 32 bits.
+pub fn as_f32(bits: i64) -> f32 {
+    rounded(as_f64(bits))
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the device rounds in the same way")]

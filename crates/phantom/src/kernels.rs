@@ -341,7 +341,7 @@ pub fn copied_one_byte() {
 
 /// The value of one unknown byte that the program reads now: what [`assumed_byte`] says, unless it is known,
 /// or the program waits for the other.
-pub fn unknown_byte(contents: &Contents) -> u8 {
+pub fn unknown_byte(contents: &mut Contents) -> u8 {
     match LAST.get() {
         Some(Asked::Answered(answer)) => return u8::from(answer),
         Some(Asked::Equal { operand, scalar, negated }) => {
@@ -353,7 +353,17 @@ pub fn unknown_byte(contents: &Contents) -> u8 {
         _ => {}
     }
     let usual = assumed_byte(contents);
-    if waits::over(usual.into()).is_some() { 1 - usual } else { usual }
+    if waits::over(usual.into()).is_some() {
+        return 1 - usual;
+    }
+    // Who goes on with that number is told that it is the one.
+    if usual == 1
+        && let Some(Asked::Equal { operand, scalar, .. }) = LAST.get()
+        && !contents.knows_any(operand, 8)
+    {
+        contents.write_computed(operand, &scalar.to_le_bytes());
+    }
+    usual
 }
 
 /// 1 if the last kernel was a test, and nothing that is known speaks against it.
@@ -506,26 +516,28 @@ mod tests {
 
     #[test]
     fn an_unknown_number_is_what_it_is_compared_with_but_never_nothing() {
-        let unknown = Contents::default();
+        let mut unknown = Contents::default();
         compare(0, 36);
-        assert_eq!(unknown_byte(&unknown), 1);
+        assert_eq!(unknown_byte(&mut unknown), 1);
+        assert_eq!(unknown.known(4096, 8), Some(36_i64.to_le_bytes().to_vec()), "from now on");
+        unknown.forget(4096, 8);
         compare(1, 36);
-        assert_eq!(unknown_byte(&unknown), 0, "not equal");
+        assert_eq!(unknown_byte(&mut unknown), 0, "not equal");
         compare(0, 0);
-        assert_eq!(unknown_byte(&unknown), 0, "is there nothing?");
+        assert_eq!(unknown_byte(&mut unknown), 0, "is there nothing?");
         // SAFETY: no arguments.
         unsafe { launched(78, std::ptr::null()) };
-        assert_eq!(unknown_byte(&unknown), 0, "another kernel came between");
+        assert_eq!(unknown_byte(&mut unknown), 0, "another kernel came between");
     }
 
     #[test]
     fn all_of_one_comparison_is_a_test_of_all() {
         compare(0, 0);
         copied_one_byte();
-        assert_eq!(unknown_byte(&Contents::default()), 1);
+        assert_eq!(unknown_byte(&mut Contents::default()), 1);
         compare(1, 0);
         copied_one_byte();
-        assert_eq!(unknown_byte(&Contents::default()), 0, "not equal");
+        assert_eq!(unknown_byte(&mut Contents::default()), 0, "not equal");
     }
 
     #[test]
@@ -534,11 +546,11 @@ mod tests {
         // `value > 0` of one element, read itself, and then by `all()`, which copies it.
         // SAFETY: no arguments.
         unsafe { launched(80, std::ptr::null()) };
-        assert_eq!(unknown_byte(&Contents::default()), 0);
+        assert_eq!(unknown_byte(&mut Contents::default()), 0);
         // SAFETY: the same.
         unsafe { launched(80, std::ptr::null()) };
         copied_one_byte();
-        assert_eq!(unknown_byte(&Contents::default()), 1);
+        assert_eq!(unknown_byte(&mut Contents::default()), 1);
     }
 
     #[test]
@@ -547,7 +559,7 @@ mod tests {
         known.write(4096, &36_i64.to_le_bytes());
         for (operation, scalar, answer) in [(0, 36, 1), (0, 35, 0), (1, 36, 0), (1, 35, 1)] {
             compare(operation, scalar);
-            assert_eq!(unknown_byte(&known), answer, "{operation} {scalar}");
+            assert_eq!(unknown_byte(&mut known), answer, "{operation} {scalar}");
         }
     }
 
@@ -558,7 +570,7 @@ mod tests {
         contents.write(4096, &[[1; 12].as_slice(), &[0; 4]].concat());
         // SAFETY: no arguments.
         unsafe { launched(79, std::ptr::null()) };
-        assert_eq!(unknown_byte(&contents), 0);
-        assert_eq!(unknown_byte(&Contents::default()), 1);
+        assert_eq!(unknown_byte(&mut contents), 0);
+        assert_eq!(unknown_byte(&mut Contents::default()), 1);
     }
 }

@@ -99,6 +99,36 @@ impl Walk {
     }
 }
 
+/// Elements that lie evenly.
+pub struct Row {
+    /// Where the first ones are.
+    pub at: [u64; MOST_TENSORS],
+    /// From one to the next.
+    pub strides: [u64; MOST_TENSORS],
+    pub length: usize,
+}
+
+impl Walk {
+    /// The next elements that lie evenly, at most so many.
+    pub fn row(&mut self, most: usize) -> Option<Row> {
+        let at = self.now;
+        let Some(fast) = self.dims.first_mut() else {
+            return self.next().map(|at| Row { at, strides: [0; MOST_TENSORS], length: 1 });
+        };
+        let rest = usize::try_from(fast.size - fast.at).unwrap_or(usize::MAX);
+        let length = rest.min(self.left).min(most.max(1));
+        // All but the last one of them, which is the step to whatever comes then.
+        let before = u32::try_from(length.checked_sub(1)?).ok()?;
+        fast.at += before;
+        let strides = fast.strides;
+        for (now, stride) in self.now.iter_mut().zip(strides) {
+            *now = now.wrapping_add(stride * u64::from(before));
+        }
+        self.left -= length - 1;
+        self.next().map(|_| Row { at, strides, length })
+    }
+}
+
 impl Iterator for Walk {
     type Item = [u64; MOST_TENSORS];
 
@@ -144,6 +174,10 @@ mod tests {
         let walk = offsets.walk(6, number).unwrap();
         assert!(walk.eq((0..6).map(|i| offsets.of(i, number).unwrap())), "one after the other");
         assert!(offsets.walk(7, number).is_none());
+        let mut walk = offsets.walk(6, number).unwrap();
+        let rows =
+            std::iter::from_fn(|| walk.row(2).map(|it| (it.at[0], it.strides[0], it.length)));
+        assert!(rows.eq([(0, 1, 2), (2, 1, 1), (3, 1, 2), (5, 1, 1)]), "and in rows");
         assert_eq!(offsets.end(), 612);
     }
 }

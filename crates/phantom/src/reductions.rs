@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_void};
 
 use crate::arithmetic::{Action, apply};
-use crate::counts::even_choice;
+use crate::choices;
 use crate::effects::Effect;
 use crate::integers::{Type, has, number_after, position};
 use crate::offsets::Offsets;
@@ -16,6 +16,8 @@ pub struct Summary {
     way: Way,
     element: Type,
     out: Type,
+    /// Elements are floats of 16 bits, which are not followed; but which of them is the best can be chosen.
+    halves: bool,
 }
 
 /// How elements become one.
@@ -44,7 +46,8 @@ impl Summary {
     /// That of the kernel of this (mangled) name.
     pub fn of(name: &[u8]) -> Option<Summary> {
         if name == PRODUCT.to_bytes() {
-            return Some(Summary { way: Way::Product, element: Type::Float, out: Type::Float });
+            let (way, element) = (Way::Product, Type::Float);
+            return Some(Summary { way, element, out: element, halves: false });
         }
         let (_, way) = [
             (b"15and_kernel_cuda".as_slice(), Way::Fold(Action::LogicalAnd)),
@@ -62,12 +65,16 @@ impl Summary {
         ]
         .into_iter()
         .find(|it| has(name, it.0))?;
-        let element = number_after(name, b"8ReduceOpI")?;
+        let halves = matches!(way, Way::Place(_) | Way::Extreme(_))
+            && (has(name, b"8ReduceOpIN3c104HalfE") || has(name, b"8ReduceOpIN3c108BFloat16E"));
+        // As wide as a half.
+        let other = halves.then_some(Type::Short);
+        let element = number_after(name, b"8ReduceOpI").or(other)?;
         // The operation ends with `E`, then come the type of the index (j or m) and that of the result.
         let tail = position(name, b"Li4ELi4E").or_else(|| position(name, b"Li4E"))?;
         let letter = *name.get(tail.checked_sub(1)?)?;
-        let out = Type::of_letter(letter).or_else(|| Type::of_float(letter))?;
-        Some(Summary { way, element, out })
+        let out = Type::of_letter(letter).or_else(|| Type::of_float(letter)).or(other)?;
+        Some(Summary { way, element, out, halves })
     }
 
     /// What it writes.
@@ -98,7 +105,8 @@ impl Summary {
                 first == one && usize::try_from(number(kind.width())) == Ok(kind.width())
             };
             let Some((kind, _)) = kind.into_iter().find(is) else { return Vec::new() };
-            let it = Summary { way: Way::Fold(Action::Multiply), element: kind, out: kind };
+            let way = Way::Fold(Action::Multiply);
+            let it = Summary { way, element: kind, out: kind, halves: false };
             // SAFETY: the caller's.
             return unsafe { it.reduced(ReduceOp::behind(kind.width()), operation, known) };
         }
@@ -135,7 +143,8 @@ impl Summary {
             let [element_size, inputs, outputs] =
                 [0, 4, 8].map(|at| usize::try_from(number(layout.config + at)).unwrap_or(0));
             let all = inputs.checked_mul(outputs).filter(|it| (1..=MOST).contains(it));
-            all.filter(|_| element_size == expected && outputs <= MOST_RESULTS)?;
+            let followed = element_size == expected && outputs <= MOST_RESULTS && !self.halves;
+            all.filter(|_| followed)?;
             // All that is reduced, read at once.
             let along = usize::try_from(layout.input.of(inputs - 1, number)?[0]).ok()?;
             let across = usize::try_from(layout.output.of(outputs - 1, number)?[1]).ok()?;
@@ -168,35 +177,46 @@ impl Summary {
             };
             Some(results.into_iter().zip([0, 8]).flat_map(effects).collect())
         };
-        reduced().or_else(|| self.chosen(&layout, number, address)).unwrap_or_default()
+        let effects = reduced().or_else(|| self.chosen(&layout, number, address));
+        // What was there before is not there any more.
+        effects.unwrap_or_else(|| vec![Effect::Unknown(address(layout.target), u64::MAX)])
     }
 
-    /// Which is the best of a few that nobody knows, in many rows: the expert that a router of one sends a token to, a class.
+    /// Which is the best of several that nobody knows: the expert that a router of one sends a token to, a class, the next
+    /// word.
     fn chosen(
         self,
         layout: &ReduceOp,
         number: impl Fn(usize) -> u32,
         address: impl Fn(usize) -> u64,
     ) -> Option<Vec<Effect>> {
-        // More are words to choose the next one from; and one row is a choice that a program goes by.
-        const FEW: std::ops::RangeInclusive<u32> = 2..=256;
+        // One row, or a few, of very few are a choice that a program goes by; more than these are words of which one is drawn.
         const FEWEST_ROWS: u32 = 16;
+        const VERY_FEW: u32 = 32;
         let at = match self.way {
             Way::Place(_) => 0,
             Way::Extreme(_) => 8,
             Way::Fold(_) | Way::Mean | Way::Product => return None,
         };
         let [inputs, outputs] = [4, 8].map(|at| number(layout.config + at));
-        if !FEW.contains(&inputs) || outputs < FEWEST_ROWS || self.element.is_whole() {
+        let are_few = u64::from(inputs) <= choices::FEW;
+        let is_choice = inputs < VERY_FEW && outputs < FEWEST_ROWS;
+        if inputs < 2 || is_choice || self.element.is_whole() && !self.halves {
             return None;
         }
         let to = address(layout.target + at);
-        let choice = even_choice(inputs.into(), 1, outputs.into()).filter(|_| to != 0)?;
+        let choice = choices::choose(inputs.into(), 1, outputs.into()).filter(|_| to != 0)?;
         // Places lie as results do.
         let last = layout.output.of(usize::try_from(outputs).ok()? - 1, &number)?[0];
         let width = u64::try_from(self.out.width()).ok()?;
         (last == width * u64::from(outputs - 1)).then_some(())?;
-        report::assume("argmax() and max() were answered with indices that are chosen evenly");
+        if are_few {
+            report::assume("argmax() and max() were answered with indices that are chosen evenly");
+        } else {
+            report::approximate(
+                "argmax() and max() of more than 256 were answered with places that are drawn: no word that is drawn ends a text",
+            );
+        }
         Some(vec![Effect::Chosen(to, choice)])
     }
 
@@ -302,21 +322,24 @@ mod tests {
     fn reductions_are_told_by_their_mangled_names() {
         let largest = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIlNS0_14func_wrapper_tIlNS0_13MaxNanFunctorIlEEEEjlLi4ELi4EEEEEvT1_";
         let way = Way::Fold(Action::Largest);
-        let expected = Summary { way, element: Type::Long, out: Type::Long };
+        let expected = Summary { way, element: Type::Long, out: Type::Long, halves: false };
         assert_eq!(Summary::of(largest), Some(expected));
         let place = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_9ArgMaxOpsIfEEjlLi4ELi4EEEEEvT1_";
         let way = Way::Place(Action::Largest);
-        let expected = Summary { way, element: Type::Float, out: Type::Long };
+        let expected = Summary { way, element: Type::Float, out: Type::Long, halves: false };
         assert_eq!(Summary::of(place), Some(expected));
+        let of_halves = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIN3c108BFloat16ENS0_9ArgMaxOpsIfEEjlLi4ELi4EEEEEvT1_";
+        let expected = Summary { element: Type::Short, halves: true, ..expected };
+        assert_eq!(Summary::of(of_halves), Some(expected));
     }
 
     #[test]
     fn the_first_of_equals_is_the_largest() {
         let way = Way::Extreme(Action::Largest);
-        let largest = Summary { way, element: Type::Int, out: Type::Int };
+        let largest = Summary { way, element: Type::Int, out: Type::Int, halves: false };
         assert_eq!(largest.summary([3, 7, 5, 7].into_iter(), None), Some((7, 1)));
         let way = Way::Mean;
-        let mean = Summary { way, element: Type::Float, out: Type::Float };
+        let mean = Summary { way, element: Type::Float, out: Type::Float, halves: false };
         let float = |it: f64| Type::Float.of_f64(it);
         let of = mean.summary([1.0, 2.0, 6.0].map(float).into_iter(), Some(float(0.5)));
         assert_eq!(of, Some((float(4.5), 0)));

@@ -1,0 +1,116 @@
+//! What PyTorch's element-wise kernels do, and with what: their mangled names have the functor in them.
+
+use crate::arithmetic::Action;
+use crate::integers::{Type, has, number_after, position};
+
+/// Where a kernel has its scalar, if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The scalar is all there is: `FillFunctor`.
+    Alone,
+    /// `BinaryFunctor`: two tensors, and perhaps a choice or a factor in the functor.
+    Tensors,
+    /// `AUnaryFunctor`: the scalar, then a tensor. Also `CUDAFunctorOnOther_add`.
+    ScalarFirst,
+    /// `BUnaryFunctor`, `CUDAFunctorOnSelf_add`, a comparison's lambda.
+    ScalarLast,
+    /// One tensor.
+    Unary,
+    /// A condition and two tensors: `where`.
+    Chosen,
+    /// A tensor, a mask, and a scalar: `masked_fill`.
+    Masked,
+}
+
+/// What a kernel of this (mangled) name does, where it has its scalar, and the type that it computes with.
+pub fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
+    if let Some(kind) = number_after(name, b"11FillFunctorI") {
+        return Some((Action::Fill, Form::Alone, kind));
+    }
+    if let Some(kind) = number_after(name, b"10AbsFunctorI") {
+        return Some((Action::Absolute, Form::Unary, kind));
+    }
+    if let Some(kind) = number_after(name, b"22CUDAFunctorOnOther_addI") {
+        return Some((Action::Add, Form::ScalarFirst, kind));
+    }
+    if let Some(kind) = number_after(name, b"21CUDAFunctorOnSelf_addI") {
+        return Some((Action::Add, Form::ScalarLast, kind));
+    }
+    if let Some(kind) = number_after(name, b"15CUDAFunctor_addI") {
+        return Some((Action::Add, Form::Tensors, kind));
+    }
+    if let Some(kind) = number_after(name, b"14CompareFunctorI") {
+        return Some((Action::Order, Form::Tensors, kind));
+    }
+    if let Some(kind) = number_after(name, b"21compare_scalar_kernelI") {
+        return Some((Action::Order, Form::ScalarLast, kind));
+    }
+    if has(name, b"19launch_clamp_scalarE") {
+        return Some((Action::Clamp, Form::Unary, number_after(name, b"EUl")?));
+    }
+    if let Some(kind) = number_after(name, b"29pow_tensor_scalar_kernel_implI") {
+        // The lambdas of this function are numbered: squares, cubes, and others.
+        let of = |lambda: &[u8]| {
+            b"fdlihsa".iter().any(|&it| has(name, &[b"EUl", [it].as_slice(), lambda].concat()))
+        };
+        let action = match (of(b"E_"), of(b"E0_")) {
+            (true, _) => Action::Square,
+            (_, true) => Action::Cube,
+            _ => return None,
+        };
+        return Some((action, Form::Unary, kind));
+    }
+    for (part, action) in [
+        (b"bitwise_not_kernel_cuda".as_slice(), Action::Not),
+        (b"17floor_kernel_cuda", Action::Floor),
+        (b"16ceil_kernel_cuda", Action::Ceiling),
+        (b"17trunc_kernel_cuda", Action::Truncate),
+        (b"16sqrt_kernel_cuda", Action::Root),
+        (b"22reciprocal_kernel_cuda", Action::Reciprocal),
+        (b"logical_not_kernel_cuda", Action::LogicalNot),
+        (b"direct_copy_kernel_cuda", Action::Copy),
+        (b"15neg_kernel_cuda", Action::Negate),
+    ] {
+        if has(name, part) {
+            return Some((action, Form::Unary, number_after(name, b"EUl")?));
+        }
+    }
+    if has(name, b"17where_kernel_impl") {
+        return Some((Action::Copy, Form::Chosen, number_after(name, b"EUlb")?));
+    }
+    if has(name, b"18masked_fill_kernel") {
+        let kind = number_after(name, b"EUl")?;
+        // The mask's elements are truth values.
+        let at = position(name, b"EUl")? + b"EUlx".len();
+        return (name.get(at) == Some(&b'b')).then_some((Action::Copy, Form::Masked, kind));
+    }
+    let (form, operands) = [
+        (Form::Tensors, b"13BinaryFunctorI".as_slice()),
+        (Form::ScalarFirst, b"13AUnaryFunctorI"),
+        (Form::ScalarLast, b"13BUnaryFunctorI"),
+    ]
+    .into_iter()
+    .find_map(|(form, part)| Some((form, position(name, part)? + part.len())))?;
+    let letter = *name.get(operands)?;
+    let kind = Type::of_letter(letter).or_else(|| Type::of_float(letter))?;
+    // Both operands are of one type in these.
+    (name.get(operands + 1) == name.get(operands)).then_some(())?;
+    let action = [
+        (b"17BitwiseAndFunctor".as_slice(), Action::And),
+        (b"16BitwiseOrFunctor", Action::Or),
+        (b"17BitwiseXorFunctor", Action::Xor),
+        (b"10MulFunctor", Action::Multiply),
+        (b"16CompareEqFunctor", Action::Equal),
+        (b"23logical_and_kernel_cuda", Action::LogicalAnd),
+        (b"22logical_or_kernel_cuda", Action::LogicalOr),
+        (b"19minimum_kernel_cuda", Action::Smallest),
+        (b"19maximum_kernel_cuda", Action::Largest),
+        (b"21div_floor_kernel_cuda", Action::DivideFloor),
+        (b"21div_trunc_kernel_cuda", Action::DivideTruncated),
+        (b"10DivFunctor", Action::Divide),
+        (b"21remainder_kernel_cuda", Action::Remainder),
+    ]
+    .into_iter()
+    .find_map(|(part, action)| has(name, part).then_some(action))?;
+    Some((action, form, kind))
+}
