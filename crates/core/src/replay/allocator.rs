@@ -445,13 +445,15 @@ impl<D: Driver> Allocator<D> {
         let arenas = self.heap.arenas.iter().zip(0..);
         let mut res: Vec<_> = arenas
             .filter(|(it, _)| it.pool == pool && it.class == class)
-            .map(|(it, id)| {
-                let index = it.stream.index();
-                (self.handles.get(index).copied().unwrap_or(u64::from(it.stream.0)), id)
-            })
+            .map(|(it, id)| (self.handle_of(it.stream), id))
             .collect();
         res.sort_unstable();
         res.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The raw handle of `stream`.
+    pub(super) fn handle_of(&self, stream: StreamId) -> u64 {
+        self.handles.get(stream.index()).copied().unwrap_or(u64::from(stream.0))
     }
 
     /// Stops a debug build whose state is not what the rules allow.

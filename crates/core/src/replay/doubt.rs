@@ -7,10 +7,14 @@ use crate::{
         Mismatch,
         checked::Follower,
         heap::{Slot, State},
+        rounding::SMALL_BUFFER,
     },
-    trace::{Action, BlockState, PoolId},
+    trace::{Action, BlockState, Event, PoolId, StackId},
     units::Bytes,
 };
+
+/// At how many places of a release it is tried whether another pool's begins.
+const MOST_BREAKS: usize = 6;
 
 /// Where a recording first disagrees with the model, and whose the memory may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +34,7 @@ impl Follower<'_> {
         let mut gained = Vec::new();
         let mut served = Vec::new();
         let mut lost = Vec::new();
+        let mut losses = Vec::new();
         for (index, event) in (start..end).zip(events) {
             match event.action {
                 Action::SegmentAlloc | Action::SegmentMap if gained.is_empty() => {
@@ -41,6 +46,7 @@ impl Follower<'_> {
                     let made =
                         made.or_else(|| self.segments_made_before.get(&event.address).copied());
                     lost.extend(made);
+                    losses.extend(made.map(|made| (index, made)));
                 }
                 Action::Alloc => served.extend(self.made_at(event.address)),
                 _ => {}
@@ -52,6 +58,8 @@ impl Follower<'_> {
         let rest = lost.iter().filter(|it| !blamed.contains(it)).copied().collect();
         let mut groups = vec![gained, served, late, rest, lost, blamed.clone()];
         groups.extend(blamed.iter().take(4).map(|it| vec![*it]));
+        groups.extend(self.lost_apart(&losses));
+        groups.extend(self.same_stack(end));
         let is_open = |it: &usize| !self.pools.contains_key(it) || self.thought_of.contains(it);
         for group in &mut groups {
             group.retain(is_open);
@@ -62,6 +70,46 @@ impl Follower<'_> {
         let mut seen = BTreeSet::new();
         groups.retain(|it| seen.insert(it.clone()));
         Doubt { event: start, groups, near: self.last_pool }
+    }
+
+    /// What was lost by one pool, perhaps: PyTorch walks the halves of a pool one after the other, each in the
+    /// order of its free set. `losses` has the events, and those that made what was lost; what comes before and
+    /// what comes after a place where that order breaks, and the loss that agrees no more.
+    fn lost_apart(&self, losses: &[(usize, usize)]) -> Vec<Vec<usize>> {
+        let key = |index: usize| {
+            let Event { action, size, stream, address, .. } = self.device.events.get(index);
+            let is_unmap = action == Action::SegmentUnmap;
+            // The size of what is unmapped is not that of the free block.
+            let place = if is_unmap { (0, 0) } else { (size.0, address) };
+            (is_unmap, self.model.handle_of(stream), place)
+        };
+        let is_small = |index: usize| self.device.events.get(index).size == SMALL_BUFFER;
+        let made = |losses: &[(usize, usize)]| losses.iter().map(|it| it.1).collect::<Vec<_>>();
+        let first = self.model.driver.mismatches.first.first();
+        let culprit = losses.iter().filter(|it| first.is_some_and(|(at, _)| at.index() == it.0));
+        let mut res: Vec<Vec<usize>> = culprit.map(|it| vec![it.1]).collect();
+        let breaks = (1..losses.len()).filter(|it| {
+            let (before, after) = (losses[it - 1].0, losses[*it].0);
+            is_small(before) != is_small(after) || key(after) < key(before)
+        });
+        for at in breaks.take(MOST_BREAKS) {
+            res.push(made(&losses[at..]));
+            res.push(made(&losses[..at]));
+        }
+        res
+    }
+
+    /// The segments that were made for requests with the stack of the one at event `end - 1`: the same line asks
+    /// the same pool, mostly.
+    fn same_stack(&self, end: usize) -> Option<Vec<usize>> {
+        let events = &self.device.events;
+        let stack = events.get(end.checked_sub(1)?).stack;
+        let is_same = |it: &usize| {
+            let event = events.get(*it);
+            matches!(event.action, Action::SegmentAlloc | Action::SegmentMap)
+                && event.stack == stack
+        };
+        (stack != StackId::EMPTY).then(|| (0..end).filter(is_same).collect())
     }
 
     /// The event that made the segment at `address`, which may be gone.

@@ -18,7 +18,11 @@ use crate::{
 const MOST_LESSONS: usize = 24;
 
 /// How often it is followed up to its first mismatch, to find out which segments were private pools'.
-const MOST_GUESSES: usize = 300;
+const MOST_GUESSES: usize = 1500;
+
+/// Of how many guesses one is the oldest that was not tried further, instead of the one that agrees longest: what
+/// is wrong can agree for long.
+const OLDEST_OF: usize = 3;
 
 /// How many events are followed again in all: a long recording is followed again less often, and one that is
 /// longer than this never.
@@ -73,6 +77,7 @@ struct Attempt<'a> {
 struct Guess {
     agrees_until: usize,
     n_pools: Reverse<usize>,
+    n_segments: Reverse<usize>,
     /// The earlier first.
     number: Reverse<usize>,
     /// Where it is, with its pools and its doubt.
@@ -180,6 +185,8 @@ impl Attempt<'_> {
         let mut seen: BTreeSet<Pools> = BTreeSet::new();
         let mut best = (0, Pools::default());
         let mut next = vec![Pools::default()];
+        let mut tried: BTreeSet<usize> = BTreeSet::new();
+        let mut turn = 0;
         while seen.len() < n_guesses {
             for pools in next {
                 if !seen.insert(pools.clone()) {
@@ -191,14 +198,24 @@ impl Attempt<'_> {
                 }
                 open.push(Guess {
                     agrees_until: doubt.event,
-                    n_pools: Reverse(pools.len()),
+                    n_pools: Reverse(pools.values().collect::<BTreeSet<_>>().len()),
+                    n_segments: Reverse(pools.len()),
                     number: Reverse(seen.len()),
                     place: known.len(),
                 });
                 known.push((pools, doubt));
             }
-            let Some(guess) = open.pop() else { break };
-            let (pools, doubt) = &known[guess.place];
+            turn += 1;
+            let Some(place) = (match turn % OLDEST_OF {
+                0 => (0..known.len()).find(|it| !tried.contains(it)),
+                _ => std::iter::from_fn(|| open.pop())
+                    .map(|it| it.place)
+                    .find(|it| !tried.contains(it)),
+            }) else {
+                break;
+            };
+            tried.insert(place);
+            let (pools, doubt) = &known[place];
             next = further(pools, doubt);
         }
         best.1
@@ -216,9 +233,10 @@ fn agrees_longer(one: Option<&Doubt>, other: Option<&Doubt>) -> bool {
 fn further(pools: &Pools, doubt: &Doubt) -> Vec<Pools> {
     let thought_of: BTreeSet<PoolId> = pools.values().copied().collect();
     let one_more = (UNNAMED_POOLS..).map(PoolId).find(|it| !thought_of.contains(it));
-    let mut choices: Vec<PoolId> = one_more.into_iter().collect();
-    choices.extend(Some(doubt.near).filter(|it| *it != PoolId(0)));
+    let mut choices: Vec<PoolId> =
+        Some(doubt.near).filter(|it| *it != PoolId(0)).into_iter().collect();
     choices.extend(thought_of.iter().rev().filter(|it| **it != doubt.near).take(3));
+    choices.extend(one_more);
     let mut res = Vec::new();
     for group in &doubt.groups {
         for choice in &choices {

@@ -170,8 +170,11 @@ const DEVICES: &[Form] = &[
     .long()
     .plain()
     .read(readers::torch),
+    // NVML is asked for the processes that an out-of-memory message names, and for nothing else.
     form(Perhaps, Cuda, &["cudacachingallocator.cpp"], &[]).if_holds(|it| {
-        it.lower.contains("internal assert failed") && it.lower.contains("handles_")
+        let asserts = ["handles_", "nvml_success =="];
+        it.lower.contains("internal assert failed")
+            && asserts.iter().any(|one| it.lower.contains(one))
     }),
     device(Xpu, &["ur_result_error_out_of_device_memory", "pi_error_out_of_device_memory"], &[]),
     form(Perhaps, Xpu, &["ur_result_error_out_of_resources", "pi_error_out_of_resources"], &[]),
@@ -382,6 +385,16 @@ const AFTER_HOSTS: &[Form] = &[
     .also(&["out of memory", "memoryallocation"]),
     device(CudaRuntime, &["failed: out of memory", "failed with error: out of memory"], &[])
         .also(&["cudamalloc", "cuda", "hipmalloc"]),
+    // Triton as it loads a kernel; OpenCV.
+    device(
+        CudaRuntime,
+        &[
+            "triton error [cuda]: out of memory",
+            "triton error [hip]: out of memory",
+            "gpu api call) out of memory",
+        ],
+        &[],
+    ),
     // NVIDIA Warp, MLX.
     device(
         CudaRuntime,
