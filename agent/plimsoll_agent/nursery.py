@@ -160,6 +160,8 @@ def _tell_the_allocator(torch, settings):
 def _import_what_it_imports(program):
     import torch
 
+    # The first optimizer of a program imports it: a second and a half, which each child would spend again.
+    _import("torch._dynamo", ())
     path = program.get("script")
     if path is None:
         try:
