@@ -464,6 +464,9 @@ mod tests {
         assert_eq!(Kernel::of(of_cuda_12), Some(Kernel::NonZero { width: 2, within: 8 }));
         assert_eq!(Kernel::of(partials), Some(Kernel::Partials));
         assert_eq!(Kernel::of(topk), Some(Kernel::TopK { key: Some(Type::Float) }));
+        let blocks =
+            b"_ZN2at6native6mbtopk10gatherTopKIfjLi2EEEvNS_4cuda6detail10TensorInfoIKT_T0_EE";
+        assert_eq!(Kernel::of(blocks), Some(Kernel::TopK { key: Some(Type::Float) }));
         assert_eq!(Kernel::of(wide), None, "64-bit positions have another layout");
         assert_eq!(Kernel::of(b"_ZN2at6native13reduce_kernelE"), None);
     }
