@@ -83,8 +83,8 @@ pub(crate) struct Trial {
     pub(crate) recordings: Vec<Recording>,
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
     notes: Vec<serde_json::Value>,
-    /// Where memory was at each mark of the first steps.
-    early: Vec<Early>,
+    /// Where memory was at each mark of the first steps, of each process.
+    early: Vec<Vec<Early>>,
 }
 
 impl Trial {
@@ -94,14 +94,17 @@ impl Trial {
     }
 
     /// Whether both asked for the same memory, step by step. Two runs of the very same script may differ by
-    /// the rest of a block that was not worth splitting.
+    /// the rest of a block that was not worth splitting; and one that is stopped after the last of these steps has
+    /// not the marks that come before the next one.
     fn is_like(&self, other: &Trial) -> bool {
         let close = |a: &Bytes, b: &Bytes| a.0.abs_diff(b.0) <= a.0.max(1 << 30) / 1000;
         let same =
             |(a, b): (&Early, &Early)| a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| close(a, b));
-        let is_same_length = self.early.len() == other.early.len();
-        is_same_length
-            && self.early.iter().zip(&other.early).all(same)
+        let steps = |it: &Trial| it.prediction.steps_seen.min(EARLY);
+        let mut processes = self.early.iter().zip(&other.early);
+        self.early.len() == other.early.len()
+            && steps(self) == steps(other)
+            && processes.all(|(a, b)| a.is_empty() == b.is_empty() && a.iter().zip(b).all(same))
             && (&self.failure, self.n_ooms) == (&other.failure, other.n_ooms)
     }
 
@@ -321,11 +324,11 @@ impl Trials {
         });
         let n_ooms = recordings.iter().map(|it| it.notes.ooms.len()).sum();
         let n_retries = recordings.iter().flat_map(|it| &it.notes.stats).map(|it| it.retries).sum();
-        let marks = recordings.iter().flat_map(|it| &it.notes.marks);
-        let early = marks
-            .filter(|it| it.step <= EARLY)
-            .map(|it| (it.place.allocs.clone(), it.allocated.clone()))
-            .collect();
+        let early = |it: &Recording| {
+            let marks = it.notes.marks.iter().filter(|it| it.step <= EARLY);
+            marks.map(|it| (it.place.allocs.clone(), it.allocated.clone())).collect()
+        };
+        let early = recordings.iter().map(early).collect();
         Trial {
             recordings,
             prediction,

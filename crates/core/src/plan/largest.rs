@@ -75,6 +75,11 @@ impl Largest {
         }
     }
 
+    /// Takes in what came of `value` when it was run once more, for longer.
+    pub fn correct(&mut self, value: u64, tried: Tried) {
+        self.tried.insert(value, tried);
+    }
+
     /// How far apart the values are that were looked at; more than was asked for where only multiples run.
     pub fn step(&self) -> u64 {
         self.step
@@ -266,6 +271,19 @@ mod tests {
             expect!["([69, 138, 192, 193], Some(192))"],
         );
         check(range, |it| Some(1500 + 500 * it), expect!["([69, 35, 52, 43, 46, 47], Some(46))"]);
+    }
+
+    #[test]
+    fn what_did_not_hold_for_longer_is_no_answer() {
+        let mut range = Largest::new(1, 2048, 1, Bytes::gib(24));
+        for value in [8, 16, 69] {
+            range.tell(value, Tried::Fits(Bytes::mib(1500 + 333 * value)));
+        }
+        range.tell(70, Tried::TooMuch);
+        assert_eq!((range.found(), range.next()), (Some(69), None));
+        range.correct(69, Tried::TooMuch);
+        assert_eq!((range.found(), range.next()), (Some(16), Some(68)));
+        assert_eq!(range.tried().count(), 4);
     }
 
     #[test]

@@ -116,14 +116,19 @@ impl Finder<'_> {
         with: &str,
     ) -> anyhow::Result<(Largest, Vec<Run>)> {
         let mut runs: Vec<Run> = Vec::new();
-        while let Some(value) = search.next() {
+        let mut proven: Vec<u64> = Vec::new();
+        loop {
+            // On the edge each step leaves memory a little differently, and the next one may not get through. Only
+            // what would be the answer is run for so long.
+            let on_edge = |it: &Run| search.found() == Some(it.value) && it.retries != 0;
+            let again = || runs.iter().position(on_edge).filter(|_| search.next().is_none());
+            let again = again().filter(|it| !proven.contains(&runs[*it].value));
+            let next = again.map(|it| (runs[it].value, Stop::Steps(ON_THE_EDGE)));
+            let next = next.or_else(|| Some((search.next()?, Stop::Steady)));
+            let Some((value, stop)) = next else { break };
             let began = Instant::now();
             let words = self.words(value);
-            let mut trial = self.trials.run(&words, settings, Stop::Steady)?;
-            if trial.fits() && trial.n_retries != 0 && trial.interrupted.is_none() {
-                // On the edge each step leaves memory a little differently, and the next one may not get through.
-                trial = self.trials.run(&words, settings, Stop::Steps(ON_THE_EDGE))?;
-            }
+            let trial = self.trials.run(&words, settings, stop)?;
             if trial.interrupted.is_some() {
                 self.interrupted = true;
                 break;
@@ -141,7 +146,14 @@ impl Finder<'_> {
                 !with.is_empty() && runs.is_empty() && matches!(tried, Tried::Fails(_));
             let peak = (trial.prediction.peak != Peaks::default()).then_some(trial.prediction.peak);
             let retries = trial.n_retries;
-            runs.push(Run { value, tried: tried.clone(), peak, retries, seconds });
+            let run = Run { value, tried: tried.clone(), peak, retries, seconds };
+            if let Some(at) = again {
+                runs[at] = Run { seconds: seconds + runs[at].seconds, ..run };
+                search.correct(value, tried);
+                proven.push(value);
+                continue;
+            }
+            runs.push(run);
             search.tell(value, tried);
             if is_unbearable {
                 break;
