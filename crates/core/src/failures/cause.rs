@@ -149,6 +149,12 @@ impl Failure {
                     "`tf.config.experimental.set_memory_growth(gpu, True)` in each program that shares the card",
                 ],
             ),
+            Backend::Cuda if self.text.contains("NVML_SUCCESS") => (
+                "an assertion inside the allocator, which asks NVML who else has memory while it writes that there is none: NVML did not answer (a container, a MIG slice, a Jetson, a driver that was updated under way)",
+                &[
+                    "treat it as out of memory: a smaller batch; if `nvidia-smi` works where this runs, the ordinary message comes, with numbers",
+                ],
+            ),
             Backend::Cuda => (
                 "an assertion inside the allocator, which fails when the driver has no memory left to map",
                 &[

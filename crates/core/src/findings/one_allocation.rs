@@ -24,6 +24,9 @@ const VOCABULARIES: [u64; 16] = [
     262_144, 49152, 100_352, 129_280,
 ];
 
+/// Bytes that a model has for each word: 128 numbers in 32 bits at least.
+const IN_A_ROW: std::ops::RangeInclusive<u64> = 512..=65536;
+
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let settled = |it: Category| {
         matches!(
@@ -99,24 +102,25 @@ fn is_loss(case: &Case<'_>, stack: StackId) -> bool {
     case.stack_says(stack, &["loss", "cross_entropy", "log_softmax", "lm_head", "logits"])
 }
 
-/// Rows, words and bytes for each, if `size` is whole rows of a vocabulary.
+/// Rows, words and bytes for each, if `size` is whole rows of a vocabulary that a weight of the model has, too:
+/// 8,000 words for four sequences are as many bytes as 32,000 for one.
 fn vocabulary(case: &Case<'_>, size: Bytes) -> Option<(u64, u64, u64)> {
-    let in_setup = |words: u64| {
-        case.run.replay.blocks.iter().any(|it| {
-            words * 64 <= it.requested.0
-                && it.requested.0.is_multiple_of(words)
-                && (it.requested.0 / words).is_power_of_two()
-        })
+    let replay = &case.run.replay;
+    let weights = (0..).map(BlockId).zip(&replay.blocks);
+    let weights = weights.filter(|(id, _)| case.stage(*id) == Stage::Setup);
+    let weights = weights.map(|(_, it)| it.requested.0);
+    let weights: Vec<u64> = weights.chain(replay.initial.iter().map(|it| it.requested.0)).collect();
+    let is_weight = |words: u64| {
+        let row = |it: &u64| it.is_multiple_of(words).then_some(it / words);
+        let rows = weights.iter().filter_map(row);
+        rows.into_iter().any(|it| IN_A_ROW.contains(&it) && it.is_multiple_of(128))
     };
-    [4, 2]
-        .into_iter()
-        .find_map(|width| {
-            VOCABULARIES.into_iter().find_map(|words| {
-                let row = words * width;
-                let rows = size.0 / row;
-                (size.0.is_multiple_of(row) && (16..4_000_000).contains(&rows))
-                    .then_some((rows, words, width))
-            })
+    [4, 2].into_iter().find_map(|width| {
+        VOCABULARIES.into_iter().find_map(|words| {
+            let row = words * width;
+            let rows = size.0 / row;
+            let is_whole = size.0.is_multiple_of(row) && (16..4_000_000).contains(&rows);
+            (is_whole && is_weight(words)).then_some((rows, words, width))
         })
-        .filter(|(rows, words, _)| rows.is_multiple_of(2) || in_setup(*words))
+    })
 }
