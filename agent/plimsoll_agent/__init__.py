@@ -9,6 +9,7 @@ One module, one concern; `agent.install` wires them together once torch has been
     phases        forward, backward, optimizer, zero_grad, evaluation: where each begins and ends
     steps         what one training step is, for any number of optimizers
     steady        has memory stopped changing?
+    checkpoints   that were there before stay as they were
     epochs        end early once it has, so that a validation is seen
     stopping      ends a run that has shown enough, politely
     modules       which module is running, for the allocations made inside

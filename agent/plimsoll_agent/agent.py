@@ -22,6 +22,7 @@ import os
 import sys
 
 from plimsoll_agent import autotune, descent, ending, first_step, frames, guard, phantom, ranks, remedies, support
+from plimsoll_agent.checkpoints import Checkpoints
 from plimsoll_agent.epochs import Epochs
 from plimsoll_agent.ghosts import Ghosts
 from plimsoll_agent.guard import failed, guarded
@@ -109,6 +110,8 @@ class Agent:
         )
         # Somebody's training on the machine's own devices, with ranks that are there.
         self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
+        is_trial = phantom.is_here() and not self._is_real or "PLIMSOLL_MEASURE" in os.environ
+        self._checkpoints = Checkpoints(torch, recording.note) if is_trial else None
         which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
         self._sampling = Sampling(memory, phases, self._modules, recording, which)
         steps.after_step = self._after_step
@@ -145,6 +148,7 @@ class Agent:
             self._imagine_ranks,
             self._ghosts.install,
             self._shorten_epochs,
+            self._keep_checkpoints,
         ):
             try:
                 part()
@@ -238,6 +242,8 @@ class Agent:
                 first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
         if not self._is_real:
             ranks.wait_for_watchdog(step)
+        if self._checkpoints is not None:
+            self._checkpoints.step_ended()
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 
@@ -388,6 +394,10 @@ class Agent:
     def _shorten_epochs(self):
         if self._steps.epochs is not None:
             self._steps.epochs.install()
+
+    def _keep_checkpoints(self):
+        if self._checkpoints is not None:
+            self._checkpoints.install()
 
     def _wrap_spawned(self):
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""
