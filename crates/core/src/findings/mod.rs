@@ -27,6 +27,7 @@ mod remade;
 mod results_kept;
 mod ring;
 mod streams;
+mod unused_graph;
 mod what_if;
 mod workspaces;
 
@@ -92,6 +93,7 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     graph_retained::RULE,
     eval_without_no_grad::RULE,
+    unused_graph::RULE,
     results_kept::RULE,
     per_step::RULE,
     kv_cache::RULE,

@@ -4,3 +4,4 @@
 mod leaks;
 mod pairs;
 mod program;
+mod unused;

@@ -1,0 +1,142 @@
+//! Forward passes whose graph is thrown away: evaluation without `no_grad` that keeps no results.
+//!
+//! What autograd saves of a pass goes at once, when its output does: a run of frees without an allocation between them, of most
+//! of what the pass made, and no backward pass since. Without a graph a pass gives its values back while it goes on; what a
+//! function keeps in variables until it returns is few, caches and lists of outputs are little of what was made meanwhile.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight, growth::Kind},
+    prediction::{stacks::Signs, timeline::Stage},
+    replay::BlockId,
+    trace::{EventId, StackId},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "evaluation/unused-graph",
+    title: "forward passes without no_grad, whose graph nobody uses",
+    page: include_str!("unused_graph.md"),
+    find,
+};
+
+/// Blocks that one pass gives back at once: more than the variables of a function that is written out.
+const LEAST_BLOCKS: usize = 24;
+/// What a pass without a graph still holds at its largest: an input, an output, and what lies between.
+const STILL_THERE: usize = 4;
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let kept = case.growth.iter().any(|it| it.kind == Kind::GraphWithoutBackward);
+    if kept || !case.window.stacks {
+        return Vec::new();
+    }
+    let passes = Passes::of(case);
+    if passes.unused.is_empty() {
+        return Vec::new();
+    }
+    let now = case.peak.event;
+    let ended = passes.backward_before(now);
+    let is_unused = |block: BlockId| {
+        let (life, stack) = (case.life(block), case.stack(block));
+        let is_used = life.free.is_some_and(|free| passes.has_backward(life.alloc, free));
+        // Where memory ran out nothing was given back; then the line must be one that never trains.
+        let is_known = life.free.is_some() || !passes.used.contains(&stack);
+        ended <= life.alloc && !is_used && is_known && passes.unused.contains(&stack)
+    };
+    let mut blocks: Vec<BlockId> =
+        case.live.iter().map(|it| it.block).filter(|it| is_unused(*it)).collect();
+    blocks.truncate(blocks.len().saturating_sub(STILL_THERE));
+    let bytes: Bytes = blocks.iter().map(|it| case.life(*it).size).sum();
+    let Some(largest) = blocks.iter().copied().max_by_key(|it| case.life(*it).size) else {
+        return Vec::new();
+    };
+    if blocks.len() < LEAST_BLOCKS / 2 || !case.matters(bytes, 10, Bytes::mib(1)) {
+        return Vec::new();
+    }
+    let title = format!("{bytes} of the peak are kept for a backward pass that never comes");
+    let mut res = RULE.finding(Weight::Problem, bytes, title);
+    res.count = blocks.len() as u64;
+    res.at = case.line_outside(case.stack(largest));
+    res.step = case.step(now);
+    res.evidence.push(format!(
+        "{} passes gave most of what they had made back at once, after their end, and no backward pass was between",
+        passes.n_unused
+    ));
+    res.evidence.push(format!("{} blocks of such a pass are live at the peak", blocks.len()));
+    res.remedy = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`); `model.eval()` alone does not switch the graph off. If this is training whose loss is skipped (not finite, for example), nothing is wrong with these passes".to_owned();
+    res.blocks = blocks;
+    vec![res]
+}
+
+/// What is known of the lines that forward passes run through.
+struct Passes {
+    /// Where backward passes and optimizer steps begin, in order.
+    backward: Vec<EventId>,
+    /// Lines whose blocks were thrown away with their pass.
+    unused: BTreeSet<StackId>,
+    /// Lines whose blocks lived until a backward pass came.
+    used: BTreeSet<StackId>,
+    n_unused: u64,
+}
+
+impl Passes {
+    fn of(case: &Case<'_>) -> Passes {
+        let timeline = &case.run.timeline;
+        let mut backward: Vec<EventId> =
+            timeline.starts(Stage::Backward).chain(timeline.starts(Stage::Optimizer)).collect();
+        backward.sort_unstable();
+        let mut res =
+            Passes { backward, unused: BTreeSet::new(), used: BTreeSet::new(), n_unused: 0 };
+        let lives = &case.run.replay.blocks;
+        let of_pass = |block: BlockId| {
+            case.signs(block).has(Signs::MODULE)
+                && matches!(
+                    case.stage(block),
+                    Stage::Forward | Stage::Loss | Stage::Evaluation | Stage::Between
+                )
+        };
+        // What passes had made before each block.
+        let mut made = vec![Bytes::ZERO];
+        // When they were freed, and how many had been made by then: as many, and nothing was made in between.
+        let mut freed: Vec<(EventId, BlockId, usize)> = Vec::new();
+        for (block, life) in (0..).map(BlockId).zip(lives) {
+            let is_of_pass = of_pass(block);
+            let before = made[made.len() - 1];
+            made.push(if is_of_pass { before + life.size } else { before });
+            if let Some(free) = life.free.filter(|it| is_of_pass && *it < case.evidence.over()) {
+                freed.push((free, block, lives.partition_point(|life| life.alloc < free)));
+            }
+        }
+        freed.sort_unstable();
+        for burst in freed.chunk_by(|a, b| a.2 == b.2) {
+            let blocks = || burst.iter().map(|(_, block, _)| *block);
+            let (Some(first), Some(last)) = (blocks().min(), blocks().max()) else { continue };
+            let (begin, end) = (case.life(first).alloc, burst[burst.len() - 1].0);
+            if res.has_backward(begin, end) {
+                let used = burst.iter().filter(|it| res.has_backward(case.life(it.1).alloc, it.0));
+                let used: Vec<StackId> = used.map(|it| case.stack(it.1)).collect();
+                res.used.extend(used);
+                continue;
+            }
+            let bytes: Bytes = blocks().map(|it| case.life(it).size).sum();
+            let of = made[last.index() + 1].saturating_sub(made[first.index()]);
+            if LEAST_BLOCKS <= burst.len() && of.0 / 2 <= bytes.0 {
+                res.n_unused += 1;
+                res.unused.extend(blocks().map(|it| case.stack(it)));
+            }
+        }
+        res
+    }
+
+    fn has_backward(&self, from: EventId, until: EventId) -> bool {
+        let next = self.backward.partition_point(|it| *it <= from);
+        self.backward.get(next).is_some_and(|it| *it < until)
+    }
+
+    /// Where the last one before that moment began.
+    fn backward_before(&self, moment: EventId) -> EventId {
+        let next = self.backward.partition_point(|it| *it <= moment);
+        next.checked_sub(1).map_or(EventId(0), |it| self.backward[it])
+    }
+}
