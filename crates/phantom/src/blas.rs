@@ -219,7 +219,7 @@ impl Floats {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cublasSgemm_v2(
-    _handle: u64,
+    handle: u64,
     transpose_a: c_int,
     transpose_b: c_int,
     m: c_int,
@@ -234,19 +234,29 @@ pub unsafe extern "C" fn cublasSgemm_v2(
     c: u64,
     step_c: c_int,
 ) -> i32 {
-    let it = Floats {
-        transpose: [transpose_a, transpose_b],
-        sizes: [m, n, k],
-        alpha,
-        beta,
-        addresses: [a, b, c],
-        steps: [step_a, step_b, step_c],
-        strides: [0; 3],
-        count: 1,
-    };
-    // SAFETY: the caller's factors.
-    unsafe { it.multiply() };
-    SUCCESS
+    // SAFETY: the caller's own arguments; a batch of one.
+    unsafe {
+        cublasSgemmStridedBatched(
+            handle,
+            transpose_a,
+            transpose_b,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            step_a,
+            0,
+            b,
+            step_b,
+            0,
+            beta,
+            c,
+            step_c,
+            0,
+            1,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
