@@ -110,7 +110,8 @@ class Agent:
         )
         # Somebody's training on the machine's own devices, with ranks that are there.
         self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
-        is_trial = phantom.is_here() and not self._is_real or "PLIMSOLL_MEASURE" in os.environ
+        # A training always goes to its end; what is measured of a plan does not.
+        is_trial = steps.goal != "until-exit" if self._is_real else phantom.is_here()
         self._checkpoints = Checkpoints(torch, recording.note) if is_trial else None
         which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
         self._sampling = Sampling(memory, phases, self._modules, recording, which)

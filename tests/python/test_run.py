@@ -254,6 +254,20 @@ def test_a_block_is_recorded(program, plimsoll, batch):
     assert after["oom"] is None and after["steps"] == (16 if batch == 512 else 8)
 
 
+def test_training_writes_over_its_own_checkpoint(run, program):
+    """What a run on the phantom leaves alone, training replaces, measured or not."""
+    program.folder.joinpath("train.py").write_text(
+        "import torch\nnet = torch.nn.Linear(8, 8).cuda()\noptimizer = torch.optim.SGD(net.parameters(), 0.1)\n"
+        "for _ in range(3):\n    net(torch.randn(4, 8).cuda()).sum().backward()\n    optimizer.step()\n"
+        "    torch.save(net.state_dict(), 'trained.pt')\n"
+    )
+    checkpoint = program.folder / "trained.pt"
+    for options in (["--measure"], []):
+        checkpoint.write_bytes(b"of yesterday")
+        ran = run(*options, "--", PYTHON, "train.py")
+        assert ran.code == 0 and 100 < checkpoint.stat().st_size, ran
+
+
 def test_fit_measures_what_it_proposes_and_the_script_as_it_is(program, cache):
     environment = program.on_a_device("--gpu", "t4", "--memory", "4GiB")
     program.folder.joinpath("train.py").write_text(SCRIPT)
