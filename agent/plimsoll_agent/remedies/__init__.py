@@ -31,6 +31,8 @@ ORDER = (
     "fsdp2",
     "model-parallel",
     "smaller-model",
+    "depthwise",
+    "pruning",
     "lora",
     "quantization",
     "attention",

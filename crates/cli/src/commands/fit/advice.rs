@@ -12,8 +12,14 @@ use crate::launch::{Setting, Stop};
 impl Search<'_> {
     /// What the script would need with each change that it bears.
     pub(super) fn advice(&mut self) -> anyhow::Result<Vec<Advice>> {
-        let all: [&[&'static str]; 4] =
-            [&["shorter-sequence"], &["lora"], &["lora", "quantization"], &["smaller-model"]];
+        let all: [&[&'static str]; 6] = [
+            &["shorter-sequence"],
+            &["lora"],
+            &["lora", "quantization"],
+            &["smaller-model"],
+            &["depthwise"],
+            &["pruning"],
+        ];
         let mut res = Vec::new();
         for ids in all {
             if self.interrupted {

@@ -10,6 +10,7 @@ mod bucket_view;
 mod channels_last;
 mod checkpoint;
 mod chunked_loss;
+mod depthwise;
 mod detach_losses;
 mod empty_cache;
 mod foreach;
@@ -26,6 +27,7 @@ mod optimizer_8bit;
 mod optimizer_in_backward;
 mod optimizer_offload;
 mod parameter_offload;
+mod pruning;
 mod pure_bf16;
 mod quantization;
 mod set_to_none;
@@ -115,6 +117,8 @@ pub const CATALOGUE: &[Kind] = &[
     lora::KIND,
     quantization::KIND,
     smaller_model::KIND,
+    depthwise::KIND,
+    pruning::KIND,
     allocator::KIND,
     tf32::KIND,
 ];
