@@ -5,9 +5,11 @@
 //! colours and escapes, several ranks write at once, ends are missing. So nothing is matched whole: an
 //! form says that there is a message, and each number is looked for by the words beside it.
 
+mod allocators;
 mod form;
 mod forms;
 mod hosts;
+mod libraries;
 mod lines;
 mod numbers;
 mod readers;

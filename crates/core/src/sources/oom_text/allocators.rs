@@ -1,0 +1,202 @@
+//! What is said by who was to give memory of a device: PyTorch's allocators, and the programs that count
+//! the card's memory themselves.
+
+use Backend::{
+    Cuda, CudaMallocAsync, Cupy, Mps, Mxnet, Nccl, Npu, OnnxRuntime, Other, Rmm, Sglang,
+    TensorFlow, TensorRt, Triton, Vllm, Xpu,
+};
+use Kind::{NotMemory, Perhaps, Warning};
+use Number::{Allocated, Capacity, Device, Free, Limit, Requested, RequestedBefore};
+
+use crate::{
+    failures::{Backend, Kind},
+    sources::oom_text::{
+        form::{Form, Number, device, form},
+        readers,
+    },
+};
+
+/// Looked for before all others.
+pub(super) const FORMS: &[Form] = &[
+    form(
+        NotMemory,
+        Triton,
+        &["out of resource: ", "outofresources"],
+        &[(Requested, "required"), (Limit, "hardware limit")],
+    ),
+    // Said before anything else about the same failure.
+    device(
+        Nccl,
+        &["nccl error in", "nccl warn cuda failure"],
+        &[
+            (Requested, "failed to cuda malloc"),
+            (Requested, "failed to cuda calloc async"),
+            (Requested, "failed to cuda calloc"),
+        ],
+    )
+    .also(&["out of memory", "failed to cuda malloc", "failed to cuda calloc"])
+    .long(),
+    device(Rmm, &["rmm failure at", "/rmm/mr/"], &[(Requested, "failed to allocate")]),
+    device(Mxnet, &["cudamalloc retry failed: out of memory", "pooled_storage_manager.h"], &[])
+        .also(&["cudamalloc"]),
+    device(
+        OnnxRuntime,
+        &[
+            "is smaller than requested bytes of",
+            "failed to allocate memory for requested buffer of size",
+        ],
+        &[(Requested, "requested bytes of"), (Requested, "of size"), (Free, "available memory of")],
+    ),
+    device(OnnxRuntime, &["not enough memory resources are available"], &[])
+        .also(&["onnxruntime", "dmlexecutionprovider"]),
+    device(OnnxRuntime, &["cuda failure 2: out of memory"], &[(Device, "gpu=")])
+        .also(&["onnxruntime"]),
+    device(
+        TensorRt,
+        &[
+            "cuda runtime (out of memory)",
+            "error code 2: outofmemory",
+            "cuda error in allocate: 2 (out of memory)",
+            "requested amount of gpu memory (",
+        ],
+        &[(Requested, "requested amount of gpu memory"), (Requested, "requested size was")],
+    )
+    .long()
+    .read(readers::tensorrt),
+    device(
+        Vllm,
+        &[
+            "cuda out of memory occurred when warming up",
+            "no available memory for the cache blocks",
+            "maximum number of tokens that can be stored in kv cache",
+        ],
+        &[],
+    )
+    .plain(),
+    device(
+        Vllm,
+        &["larger than the available kv cache memory"],
+        &[(RequestedBefore, " kv cache is needed"), (Free, "available kv cache memory")],
+    ),
+    device(Vllm, &["less than desired gpu memory utilization"], &[]).read(readers::vllm_free),
+    device(
+        Sglang,
+        &[
+            "not enough memory. please try to increase --mem-fraction-static",
+            "please try to increase --mem-fraction-static",
+            "prefill out of memory. try to lower your batch size",
+            "decode out of memory. try to lower your batch size",
+        ],
+        &[],
+    )
+    .plain(),
+    device(Other, &["no executable batch size found"], &[]),
+    device(
+        Cupy,
+        &["out of memory allocating", "out of memory to allocate"],
+        &[
+            (Requested, "memory allocating"),
+            (Requested, "to allocate"),
+            (Allocated, "allocated so far"),
+            (Allocated, "(total"),
+            (Limit, "limit set to"),
+        ],
+    )
+    .also(&["cupy", "so far", "(total"]),
+    // PyTorch.
+    device(
+        Mps,
+        &["mps backend out of memory"],
+        &[(Requested, "tried to allocate"), (Allocated, "mps allocated:"), (Limit, "max allowed:")],
+    )
+    .long()
+    .plain()
+    .read(readers::mps),
+    device(Mps, &["invalid buffer size:"], &[(Requested, "invalid buffer size")]),
+    device(Mps, &["kiogpucommandbuffercallbackerroroutofmemory"], &[]),
+    device(
+        Mps,
+        &["[metal::malloc]"],
+        &[(Requested, "attempting to allocate"), (Limit, "buffer size of")],
+    ),
+    device(
+        CudaMallocAsync,
+        &["would exceed allowed memory"],
+        &[
+            (Device, "on device"),
+            (Allocated, "currently allocated"),
+            (Requested, "requested"),
+            (Capacity, "device limit"),
+            (Free, "free (according to cuda)"),
+        ],
+    )
+    .long()
+    .read(readers::malloc_async),
+    device(CudaMallocAsync, &["outofmemoryerror: allocation on device"], &[(Device, "on device")]),
+    device(CudaMallocAsync, &["allocation on device"], &[]).also(&["got an oom"]).long(),
+    device(Cuda, &["tried to allocate more than 1eb"], &[]).read(readers::exabyte),
+    device(Cuda, &["allocation was preemptively rejected"], &[(Requested, "requested size")]),
+    form(
+        Warning,
+        Cuda,
+        &[
+            "memory allocation failed with oom on device",
+            "memory mapping failed with oom on device",
+        ],
+        &[
+            (Device, "on device"),
+            (Requested, "trying to allocate"),
+            (Free, "free:"),
+            (Capacity, "total:"),
+        ],
+    ),
+    form(Warning, Other, &["ran out of memory when regular"], &[]).also(&["retrying"]),
+    form(
+        Warning,
+        TensorFlow,
+        &["the caller indicates that this is not a failure"],
+        &[(Requested, "trying to allocate"), (Device, "(gpu_")],
+    ),
+    device(
+        Cuda,
+        &["out of memory. tried to allocate", "can not allocate memory block with size larger"],
+        &[],
+    )
+    .long()
+    .plain()
+    .read(readers::torch),
+    // NVML is asked for the processes that an out-of-memory message names, and for nothing else.
+    form(Perhaps, Cuda, &["cudacachingallocator.cpp"], &[]).if_holds(|it| {
+        let asserts = ["handles_", "nvml_success =="];
+        it.lower.contains("internal assert failed")
+            && asserts.iter().any(|one| it.lower.contains(one))
+    }),
+    device(Xpu, &["ur_result_error_out_of_device_memory", "pi_error_out_of_device_memory"], &[]),
+    form(Perhaps, Xpu, &["ur_result_error_out_of_resources", "pi_error_out_of_resources"], &[]),
+    form(Perhaps, Other, &["status_error_out_of_resources", "cl_out_of_resources"], &[]),
+    form(Perhaps, Other, &[": out_of_resources"], &[]).also(&["opencl", "failed: out_of_res"]),
+    device(
+        Other,
+        &["memory not available to allocate buffer"],
+        &[(Requested, "to allocate buffer")],
+    ),
+    device(Other, &["failed to allocate a buffer"], &[(Requested, " size ")])
+        .also(&["amdgpu", "radeon"])
+        .long(),
+    device(Other, &["no memory is available"], &[(Requested, "cannot allocate")])
+        .also(&["cannot allocate"]),
+    device(Npu, &["el0004:"], &[]).also(&["allocate memory"]).long(),
+    device(Other, &["device out of memory. allocation failed"], &[(Requested, "for size::")]),
+    // tinygrad: `MemoryError: Allocation of 4.29 GB failed on CUDA. Used: 20.10 GB`.
+    device(Other, &["allocation of "], &[(Requested, "allocation of"), (Allocated, "used:")]).also(
+        &[
+            " failed on cuda",
+            " failed on nv",
+            " failed on amd",
+            " failed on hip",
+            " failed on metal",
+            " failed on gpu",
+            " failed on cl",
+        ],
+    ),
+];
