@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use expect_test::{expect, expect_file};
 use plimsoll_core::{
+    explanation,
     failures::{Backend, Cause, Failure, Kind},
     sources::oom_text,
     units::Bytes,
@@ -150,6 +151,22 @@ fn other_forms() {
     assert_eq!((one(text).backend, one(text).verdict().cause), (Backend::Host, Cause::Host));
     let text = "[W 1] memory allocation failed with OOM on device 0 while trying to allocate 2097152 bytes (free: 1048576, total: 85899345920)";
     assert_eq!((one(text).kind, one(text).requested), (Kind::Warning, Some(Bytes::mib(2))));
+}
+
+#[test]
+fn what_was_caught_stands_behind_what_was_not() {
+    let caught = ONE.replace("192.00", "64.00");
+    let found = explanation::of_text(
+        "log",
+        oom_text::read(&format!(
+            "| WARNING: {caught}\n Skipping batch\nstep 9\nstep 10\nstep 11\n{ONE}"
+        )),
+    );
+    let told: Vec<_> = found.ooms.iter().map(|it| (it.facts.kind, it.facts.requested)).collect();
+    assert_eq!(
+        told,
+        [(Kind::OutOfMemory, Some(Bytes::mib(192))), (Kind::Caught, Some(Bytes::mib(64)))]
+    );
 }
 
 #[test]

@@ -50,9 +50,10 @@ fn compare(expected: &Value, found: &Failure) -> Vec<String> {
     word("backend", found.backend.word());
     word("cause", found.verdict().cause.word());
     let frame = found.user_frame.as_ref().map_or("none".to_owned(), |it| {
-        format!("{}:{}", it.file.rsplit('/').next().unwrap(), it.line)
+        format!("{}:{}", it.file.rsplit(['/', '\\']).next().unwrap(), it.line)
     });
     word("frame", &frame);
+    word("progress", found.progress.as_deref().unwrap_or("none"));
     for (key, is) in [("device", found.device), ("rank", found.rank)] {
         if expected[key].as_u64() != is.map(u64::from) && !expected[key].is_null() {
             res.push(format!("{key} is {is:?}, not {}", expected[key]));

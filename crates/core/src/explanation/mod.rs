@@ -17,7 +17,7 @@ pub use ranks::{RankFacts, RankLine, RankTable, rank_facts};
 pub use verdict::{Oom, Shape};
 
 use crate::{
-    failures::Failure,
+    failures::{self, Failure},
     findings::{self, Case, Finding, Window},
     prediction::device_run::DeviceRun,
     recording::Recording,
@@ -213,6 +213,8 @@ pub fn of_text(name: &str, failures: Vec<Failure>) -> Explanation {
             res.others.push(failure);
         }
     }
+    // What ended the run first.
+    res.ooms.sort_by_key(|it| it.facts.kind == failures::Kind::Caught);
     res
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     explanation::proof::{Proof, live_bytes},
-    failures::{Cause, Failure, Kind},
+    failures::{Backend, Cause, Failure, Kind},
     findings::{Case, Finding, Weight, place},
     prediction::timeline::Stage,
     recording::{CodeLine, CurveDevice, Phase},
@@ -65,7 +65,10 @@ impl Oom {
         let shape = match failure.phase {
             Some(Phase::Backward) => Shape::Backward,
             Some(Phase::Evaluation) => Shape::Evaluation,
-            Some(Phase::Forward) if failure.progress.is_none() => Shape::FirstForward,
+            // A message does not count passes; where it was the card that was too small, none was before.
+            Some(Phase::Forward) if failure.progress.is_none() && verdict.cause == Cause::Size => {
+                Shape::FirstForward
+            }
             _ if failure.progress.is_some() => Shape::Late,
             _ => Shape::Other,
         };
@@ -76,7 +79,12 @@ impl Oom {
             why: verdict.why,
             remedies: verdict.remedies,
             others: failure.others(),
-            at: failure.user_frame.clone().or_else(|| failure.innermost.clone()),
+            at: failure.user_frame.clone().or_else(|| {
+                // Of a process that was killed, only those that waited for it have a traceback.
+                let is_launchers =
+                    (failure.kind, failure.backend) == (Kind::Perhaps, Backend::Host);
+                failure.innermost.clone().filter(|_| !is_launchers)
+            }),
             step: None,
             enough: Vec::new(),
             is_proven: false,

@@ -64,6 +64,7 @@ impl Failure {
                 "the line says itself that nothing failed: the library asked for scratch memory, did not get it, and went on with less",
                 &["nothing has to be done, unless an error follows it"],
             ),
+            Kind::Caught => self.caught(),
             Kind::NotMemory => verdict(
                 Cause::Unknown,
                 "a kernel wants more shared memory than a multiprocessor has; that is fast memory inside the chip, not the GPU's memory, and no batch size changes it",
@@ -75,6 +76,18 @@ impl Failure {
             Kind::Perhaps => self.perhaps(),
             Kind::OutOfMemory => self.device(),
         }
+    }
+
+    /// The cause is that of the error that was caught.
+    fn caught(&self) -> Verdict {
+        let device = self.device();
+        verdict(
+            device.cause,
+            format!("{}. The program caught it and went on, as the log says", device.why),
+            &[
+                "if it comes often: a smaller batch, or a limit for the longest inputs; what is skipped is not trained on",
+            ],
+        )
     }
 
     fn host(&self) -> Verdict {
@@ -101,77 +114,6 @@ impl Failure {
         )
     }
 
-    /// An error that has other causes as well; a word of advice for each that is not memory.
-    fn perhaps(&self) -> Verdict {
-        let (why, remedies): (&str, &[&str]) = match self.backend {
-            Backend::Cublas => (
-                "cuBLAS could not have its handle: most often because PyTorch's cache or another process left it no memory; an index out of range in an earlier kernel gives the same error",
-                &[
-                    "look at `nvidia-smi` while it fails: is the card full?",
-                    "a smaller batch; if it still fails, run with CUDA_LAUNCH_BLOCKING=1 or on the CPU to see an index error (labels, vocabulary)",
-                ],
-            ),
-            Backend::Cudnn => (
-                "cuDNN found no algorithm, or could not have its memory: most often because the card is full; a build of torch that does not suit the GPU gives the same error",
-                &[
-                    "a smaller batch: if that helps, it was memory",
-                    "`torch.backends.cudnn.benchmark = False`, so that no large workspaces are tried",
-                    "check that this torch was built for this GPU: `torch.cuda.get_arch_list()`",
-                ],
-            ),
-            Backend::Cusolver | Backend::Cusparse | Backend::Hip => (
-                "the library could not have its handle or its work area: most often because PyTorch's cache or another process left the card no memory",
-                &[
-                    "look at `nvidia-smi` while it fails: is the card full?",
-                    "`torch.cuda.empty_cache()` before the first use of the library, or its first use at the program's beginning",
-                    "a smaller batch, or fewer matrices at a time",
-                ],
-            ),
-            Backend::Cufft => (
-                "cuFFT could not have the work area of a plan: most often because the card is full; PyTorch keeps plans of all sizes that it has met, with what each of them took",
-                &[
-                    "`torch.backends.cuda.cufft_plan_cache[0].clear()`, or a smaller `max_size`, where inputs have many lengths",
-                    "a smaller batch; lengths that are a power of two need less",
-                ],
-            ),
-            Backend::Host => (
-                "a process was ended by signal 9, which no program sends itself: most often the kernel or a container's limit, because the host's memory (RAM) ran out; a batch system's time limit and `kill -9` look the same. A GPU that is full raises an error instead",
-                &[
-                    "who it was: `dmesg -T | grep -i killed`, `kubectl describe pod`, `sacct -j JOB --format=State,MaxRSS`",
-                    "if it was memory: fewer DataLoader workers, a smaller `prefetch_factor`, weights by `torch.load(..., mmap=True)` or from safetensors",
-                    "a larger memory limit of the container or the job",
-                ],
-            ),
-            Backend::TensorFlow => (
-                "a copy to the card had nowhere to go: most often because the card was full before the program began (TensorFlow takes nearly all of it at once)",
-                &[
-                    "`nvidia-smi`: is there another process, such as a notebook that still runs?",
-                    "`tf.config.experimental.set_memory_growth(gpu, True)` in each program that shares the card",
-                ],
-            ),
-            Backend::Cuda if self.text.contains("NVML_SUCCESS") => (
-                "an assertion inside the allocator, which asks NVML who else has memory while it writes that there is none: NVML did not answer (a container, a MIG slice, a Jetson, a driver that was updated under way)",
-                &[
-                    "treat it as out of memory: a smaller batch; if `nvidia-smi` works where this runs, the ordinary message comes, with numbers",
-                ],
-            ),
-            Backend::Cuda => (
-                "an assertion inside the allocator, which fails when the driver has no memory left to map",
-                &[
-                    "treat it as out of memory; without expandable_segments the ordinary message comes, with numbers",
-                ],
-            ),
-            _ => (
-                "the driver is out of resources: its memory most often, but a kernel that wants too many registers or too much local memory is told the same",
-                &[
-                    "a smaller batch: if that helps, it was memory",
-                    "a newer driver and library, if it fails at any size",
-                ],
-            ),
-        };
-        verdict(Cause::Unknown, why, remedies)
-    }
-
     fn device(&self) -> Verdict {
         let Some(requested) = self.requested else { return self.without_request() };
         if let Some(capacity) = self.capacity.filter(|it| *it < requested) {
@@ -194,7 +136,7 @@ impl Failure {
             && let (Some(capacity), Some(free)) = (self.capacity, self.free)
         {
             // It counts before it takes anything.
-            return self.others_have(capacity.saturating_sub(free));
+            return self.share_too_large(capacity, free);
         }
         if self.backend == Backend::Vllm
             && let Some(free) = self.free.filter(|it| *it < requested)
@@ -206,7 +148,11 @@ impl Failure {
             let large = self.capacity.map_or(Bytes::gib(1), |it| {
                 Bytes((it.0 / 10).clamp(Bytes::mib(512).0, Bytes::gib(2).0))
             });
-            if large <= others && requested <= free + others && free < requested {
+            // A card that is as good as full has its last bytes in pieces, or the driver keeps them.
+            let is_full =
+                self.capacity.is_some_and(|it| free.0 < it.0 / 64 && it.0 / 6 <= others.0);
+            let is_short = free < requested || is_full;
+            if large <= others && requested <= free + others && is_short {
                 return self.others_have(others);
             }
         }
@@ -239,7 +185,10 @@ impl Failure {
                     "{requested} were asked for and the device says that {free} are free; so either something was given back between the failure and the message, or the driver refuses for a reason of its own (another process in the same moment, a job's memory limit, WSL or Windows, an old driver)"
                 ),
                 &[
-                    "run `nvidia-smi` beside it, to see who comes and goes",
+                    &format!(
+                        "run `{}` beside it, to see who comes and goes",
+                        self.backend.monitor()
+                    ),
                     "on Windows and WSL: a reboot, and a larger page file; in a container: `ulimit -v` and the job's memory limit",
                 ],
             );
@@ -275,9 +224,13 @@ impl Failure {
         } else {
             let free =
                 self.free.map_or(String::new(), |it| format!(", while the device had {it} free"));
-            format!(
-                "this process may have {limit} and no more (set_per_process_memory_fraction){free}"
-            )
+            let setter = match self.backend {
+                Backend::Mps => {
+                    "a share of the computer's memory, as PYTORCH_MPS_HIGH_WATERMARK_RATIO says"
+                }
+                _ => "set_per_process_memory_fraction",
+            };
+            format!("this process may have {limit} and no more ({setter}){free}")
         };
         verdict(
             Cause::Limit,
@@ -287,6 +240,7 @@ impl Failure {
                 "else the job has to shrink to it: a smaller batch, checkpointing, a smaller type",
             ],
         )
+        .or_offered(self.backend)
     }
 
     fn others_have(&self, others: Bytes) -> Verdict {
@@ -307,21 +261,44 @@ impl Failure {
             Cause::OtherProcess,
             format!("{others} of the card belong to somebody else{named}{sure}{own}"),
             &[
-                "`nvidia-smi` (or `fuser -v /dev/nvidia*`) shows who; a notebook or a dead run often still holds its memory: end it",
-                "choose another card: CUDA_VISIBLE_DEVICES=1",
+                &format!(
+                    "`{}` shows who; a notebook or a dead run often still holds its memory: end it",
+                    self.backend.monitor()
+                ),
+                &format!("choose another card: {}=1", self.backend.visible_devices()),
                 "several ranks on one card by accident? each needs `torch.cuda.set_device(local_rank)` before it allocates",
             ],
         )
     }
 
+    /// vLLM wants a share of the whole card, and knows how much of it is free.
+    fn share_too_large(&self, capacity: Bytes, free: Bytes) -> Verdict {
+        let mut res = self.others_have(capacity.saturating_sub(free));
+        let percent = free.0.saturating_mul(100) / capacity.0.max(1);
+        res.remedies.insert(
+            0,
+            format!(
+                "`gpu_memory_utilization=0.{percent:02}` or less: no more than what is free, if that is enough for the model"
+            ),
+        );
+        res
+    }
+
     fn fragmented(&self, requested: Bytes, slack: Bytes) -> Verdict {
         verdict(
             Cause::Fragmentation,
-            format!(
-                "PyTorch held {slack} that no tensor used, and could not serve {requested} from it: it is in pieces that are too small, or in segments that are still partly used"
-            ),
+            if requested <= slack {
+                format!(
+                    "PyTorch held {slack} that no tensor used, and could not serve {requested} from it: it is in pieces that are too small, or in segments that are still partly used"
+                )
+            } else {
+                format!(
+                    "PyTorch held {slack} that no tensor used, and {} were free on the card: enough for {requested} together, but what PyTorch holds in pieces cannot be joined to what is free",
+                    self.free.unwrap_or_default()
+                )
+            },
             &[
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF from torch 2.9 on), before Python starts",
+                &format!("{}, before Python starts", self.backend.expandable_segments()),
                 "the same shapes in every step: pad to a few lengths; run the largest batch first",
                 "torch.cuda.empty_cache() between training and evaluation, not in every step",
             ],
@@ -333,6 +310,19 @@ impl Failure {
         let slack = self.slack.unwrap_or_default();
         let missing = requested.saturating_sub(free + slack);
         let capacity = self.capacity.map_or(String::new(), |it| format!(" of {it}"));
+        let fits_together = missing == Bytes::ZERO && Bytes::ZERO < slack;
+        let mut remedies = vec![
+            "did earlier steps run? Then see whether something grows: a list of losses or outputs, evaluation without no_grad, longer inputs",
+            "a smaller micro-batch with gradient accumulation",
+            "bf16 autocast, gradient checkpointing, an optimizer with less state",
+        ];
+        let expandable = format!(
+            "{}: it may be just enough for this request, and leaves as little room for the next",
+            self.backend.expandable_segments()
+        );
+        if fits_together {
+            remedies.push(&expandable);
+        }
         let how_much = if missing == Bytes::ZERO {
             format!(
                 "{free} free on the card and {slack} in pieces of what PyTorch holds are as much together, but no piece of it is: the card is as good as full"
@@ -345,11 +335,7 @@ impl Failure {
             format!(
                 "tensors have {allocated}{capacity}, and {requested} more were asked for: {how_much}. Whether it grew to that is not in the text"
             ),
-            &[
-                "did earlier steps run? Then see whether something grows: a list of losses or outputs, evaluation without no_grad, longer inputs",
-                "a smaller micro-batch with gradient accumulation",
-                "bf16 autocast, gradient checkpointing, an optimizer with less state",
-            ],
+            &remedies,
         )
     }
 
@@ -376,14 +362,20 @@ impl Failure {
 
     fn only_request(&self, requested: Bytes) -> Verdict {
         let free = self.free.map_or(String::new(), |it| format!(" and {it} were free"));
+        let outside = match self.backend {
+            Backend::Nccl => "; NCCL takes memory outside PyTorch's allocator",
+            _ => "",
+        };
+        let monitor =
+            format!("`{}` while it runs says whether it is this process", self.backend.monitor());
         verdict(
             Cause::Unknown,
-            format!("{requested} were asked for{free}; the text does not say who had the rest"),
-            &[
-                "`nvidia-smi` while it runs says whether it is this process",
-                "record the run: see below",
-            ],
+            format!(
+                "{requested} were asked for{free}{outside}; the text does not say who had the rest"
+            ),
+            &[&monitor],
         )
+        .or_offered(self.backend)
     }
 
     fn without_request(&self) -> Verdict {
@@ -398,6 +390,9 @@ impl Failure {
             return self.others_have(others);
         }
         let why = match self.backend {
+            Backend::CudaRuntime if self.text.contains("THCStorage") => {
+                "PyTorch before 1.0 asked the CUDA runtime for memory and was refused; those versions say no numbers"
+            }
             Backend::CudaRuntime | Backend::Bitsandbytes => {
                 "a call of the CUDA runtime was refused, outside PyTorch's allocator, so there are no numbers: often the first call of a process on a card that others have filled, or a library that needs memory which PyTorch's cache holds"
             }
@@ -407,20 +402,30 @@ impl Failure {
             Backend::Vllm => {
                 "vLLM counted the card's memory and found too little for what it was told to take"
             }
-            _ => "the text has no request, so nothing can be computed from it",
+            _ => "the text has no numbers, so nothing can be computed from it",
         };
-        verdict(
-            Cause::Unknown,
-            why,
-            &[
-                "`nvidia-smi`: is the card full before this program starts?",
-                "leave room beside PyTorch: set_per_process_memory_fraction(0.95), or `gpu_memory_utilization` in vLLM",
-            ],
-        )
+        let monitor =
+            format!("`{}`: is the card full before this program starts?", self.backend.monitor());
+        let res = verdict(Cause::Unknown, why, &[&monitor]);
+        if !self.backend.offers().is_empty() {
+            return res.or_offered(self.backend);
+        }
+        let smaller = "a smaller batch or input: if that helps, it was this program's own memory";
+        let room = "if it is a library beside PyTorch, leave it room: torch.cuda.set_per_process_memory_fraction(0.95)";
+        let more = [smaller, room].map(str::to_owned);
+        Verdict { remedies: [res.remedies, more.to_vec()].concat(), ..res }
     }
 }
 
-fn verdict(cause: Cause, why: impl Into<String>, remedies: &[&str]) -> Verdict {
+impl Verdict {
+    /// With what `backend` offers itself.
+    fn or_offered(mut self, backend: Backend) -> Verdict {
+        self.remedies.extend(backend.offers().iter().map(|it| (*it).to_owned()));
+        self
+    }
+}
+
+pub(super) fn verdict(cause: Cause, why: impl Into<String>, remedies: &[&str]) -> Verdict {
     let remedies = remedies.iter().map(|it| (*it).to_owned()).collect();
     Verdict { cause, why: why.into(), remedies }
 }
@@ -445,6 +450,66 @@ mod tests {
         assert_eq!(found.cause, Cause::Size);
         assert!(found.why.contains("16.00 GiB, and 7.34 GiB are left"), "{}", found.why);
         assert!(found.remedies[0].starts_with("`max_model_len=60096`"), "{:?}", found.remedies);
+    }
+
+    #[test]
+    fn a_share_of_the_card_that_is_not_free_is_made_smaller() {
+        let text = "ValueError: Free memory on device (3.22/4.0 GiB) on startup is less than desired GPU memory utilization (0.9, 3.6 GiB).";
+        assert_eq!(oom_text::read(text)[0].device, None);
+        let found = verdict_of(text);
+        assert!(
+            found.remedies[0].starts_with("`gpu_memory_utilization=0.80`"),
+            "{:?}",
+            found.remedies
+        );
+    }
+
+    #[test]
+    fn a_card_that_is_full_and_somebody_elses_is_named_so_beside_its_last_bytes() {
+        let card = |others: &str| {
+            verdict_of(&format!(
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.64 GiB of which 60.00 MiB is free. Process 17 has {others} memory in use. Including non-PyTorch memory, this process has 8.04 GiB memory in use. Of the allocated memory 7.63 GiB is allocated by PyTorch, and 40.11 MiB is reserved by PyTorch but unallocated."
+            ))
+        };
+        assert_eq!(card("15.54 GiB").cause, Cause::OtherProcess);
+    }
+
+    #[test]
+    fn pieces_that_are_less_than_the_request_are_told_with_what_is_free() {
+        let found = verdict_of(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.22 GiB. GPU 0 has a total capacity of 15.69 GiB of which 3.71 GiB is free. Including non-PyTorch memory, this process has 11.14 GiB memory in use. Of the allocated memory 10.14 GiB is allocated by PyTorch, and 771.43 MiB is reserved by PyTorch but unallocated.",
+        );
+        assert_eq!(found.cause, Cause::Fragmentation);
+        assert!(found.why.contains("3.71 GiB were free"), "{}", found.why);
+    }
+
+    #[test]
+    fn each_maker_has_its_own_next_command() {
+        for (text, words) in [
+            (
+                "EL0004: Failed to allocate memory. Call rtMalloc fail, size:3221291008",
+                "npu-smi info",
+            ),
+            (
+                "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6291456 bytes.",
+                "jax.checkpoint",
+            ),
+            (
+                "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 8.00 MiB on device 0: cudaMalloc failed: out of memory",
+                "--n-gpu-layers",
+            ),
+            (
+                "RuntimeError: cuda runtime error (2) : out of memory at THC/generic/THCStorage.cu:58",
+                "smaller batch",
+            ),
+        ] {
+            let found = verdict_of(text);
+            assert!(
+                found.remedies.iter().any(|it| it.contains(words)),
+                "{text}: {:?}",
+                found.remedies
+            );
+        }
     }
 
     #[test]

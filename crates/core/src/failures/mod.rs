@@ -4,6 +4,8 @@
 //! A text never says what the memory was used for, nor whether it grew; `Cause` claims neither.
 
 mod cause;
+mod makers;
+mod perhaps;
 
 pub use cause::{Cause, Verdict};
 
@@ -88,6 +90,8 @@ pub enum Kind {
     HostOutOfMemory,
     /// An error that has often this cause, and sometimes another.
     Perhaps,
+    /// Device memory ran out, and the program went on without what it was for.
+    Caught,
     /// A line that says itself that it is no failure.
     Warning,
     /// Something else ran out: a kernel's shared memory.
@@ -133,6 +137,8 @@ pub struct Failure {
     pub pid: Option<u32>,
     /// The line of the text, from 1.
     pub at: usize,
+    /// The line of the text that its traceback begins at; its own, if it has none.
+    pub began: usize,
     /// How often it is there, this time included.
     pub times: u64,
     /// The message ends in the middle.
@@ -235,6 +241,7 @@ impl Kind {
             Kind::OutOfMemory => "out_of_memory",
             Kind::HostOutOfMemory => "host_out_of_memory",
             Kind::Perhaps => "perhaps_out_of_memory",
+            Kind::Caught => "caught",
             Kind::Warning => "warning",
             Kind::NotMemory => "not_device_memory",
         }
@@ -242,7 +249,7 @@ impl Kind {
 
     /// Whether memory ran out, of the device or of the host.
     pub fn is_oom(self) -> bool {
-        matches!(self, Kind::OutOfMemory | Kind::HostOutOfMemory | Kind::Perhaps)
+        matches!(self, Kind::OutOfMemory | Kind::HostOutOfMemory | Kind::Perhaps | Kind::Caught)
     }
 }
 

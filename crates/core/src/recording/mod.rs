@@ -93,9 +93,21 @@ pub fn is_users_code(file: &str, line: u32) -> bool {
         "/torchinductor_",
     ];
     let is_installed = is_installed || developed.iter().any(|it| file.contains(it));
-    let is_nowhere = file.is_empty() || file == "??" || file.starts_with('<');
-    let is_cpp = [".cpp", ".cc", ".c", ".h", ".cu", ".so"].iter().any(|it| file.ends_with(it));
-    line != 0 && !is_installed && !is_nowhere && !is_cpp && !file.ends_with("/sitecustomize.py")
+    // What was typed into a notebook or a prompt has no file and is somebody's own.
+    let is_typed = file.starts_with("<ipython-input-") || file == "<stdin>";
+    let is_nowhere = file.is_empty() || file == "??" || file.starts_with('<') && !is_typed;
+    let is_cpp =
+        [".cpp", ".cc", ".c", ".h", ".cu", ".so", ".pyx"].iter().any(|it| file.ends_with(it));
+    // What starts a package's command: `/venv/bin/torchrun`.
+    let is_command = file
+        .rsplit_once('/')
+        .is_some_and(|(folder, name)| folder.ends_with("/bin") && !name.contains('.'));
+    line != 0
+        && !is_installed
+        && !is_nowhere
+        && !is_cpp
+        && !is_command
+        && !file.ends_with("/sitecustomize.py")
 }
 
 #[cfg(test)]
@@ -108,6 +120,8 @@ mod tests {
         assert!(is_users_code("train.py", 3));
         assert!(is_users_code("/opt/project/lib/models/net.py", 3));
         assert!(is_users_code("/home/user/torch/train.py", 3));
+        assert!(is_users_code("/home/user/bin/train.py", 3));
+        assert!(is_users_code("<ipython-input-3-1a2b3c4d5e6f>", 3));
         for file in [
             "/venv/lib/python3.12/site-packages/torch/nn/modules/module.py",
             "/usr/lib/python3/dist-packages/numpy/core.py",
@@ -115,6 +129,8 @@ mod tests {
             "<frozen runpy>",
             "??",
             "",
+            "/venv/bin/torchrun",
+            "cupy/cuda/memory.pyx",
             "/cache/ab12/agent/plimsoll_agent/modules.py",
             "/cache/ab12/agent/sitecustomize.py",
             "/home/user/pytorch/torch/_tensor.py",

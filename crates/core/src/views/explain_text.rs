@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::{
     explanation::{Comparison, Explanation, Kind, Oom, Shape},
-    failures::Failure,
+    failures::{self, Backend, Failure},
     findings::{Finding, Weight},
     recording::{CodeLine, Phase},
     units::Bytes,
@@ -151,7 +151,8 @@ impl Report {
     fn oom(self, f: &mut Formatter<'_>, oom: &Oom) -> fmt::Result {
         let styles = self.styles;
         let what = match oom.cause {
-            crate::failures::Cause::Host => "HOST OUT OF MEMORY",
+            failures::Cause::Host => "HOST OUT OF MEMORY",
+            _ if oom.facts.kind == failures::Kind::Caught => "OUT OF MEMORY, CAUGHT",
             _ if oom.is_sure => "OUT OF MEMORY",
             _ => "PERHAPS OUT OF MEMORY",
         };
@@ -159,6 +160,9 @@ impl Report {
         let mut rest = String::new();
         if let Some(rank) = oom.facts.rank {
             rest += &format!(" rank {rank}");
+        }
+        if let Some(device) = oom.facts.device.filter(|_| oom.line().is_some()) {
+            rest += &format!(" on device {device}");
         }
         match (oom.step, oom.facts.phase) {
             (Some(step), Some(it)) => rest += &format!(" in step {step}, {}", phase(it)),
@@ -212,7 +216,7 @@ impl Report {
         }
         if oom.line().is_some() {
             self.heading(f, "What a text cannot say")?;
-            if oom.facts.backend == crate::failures::Backend::Host {
+            if oom.facts.backend == Backend::Host {
                 let text = "which process took the host's memory, and whether it grew. What the whole run took at most:";
                 self.said(f, "  ", text, 2)?;
                 self.said(
@@ -221,10 +225,16 @@ impl Report {
                     "/usr/bin/time -v python train.py ... (\"Maximum resident set size\")",
                     4,
                 )?;
-            } else {
+            } else if oom.facts.backend.may_be_torch_on_cuda() {
                 let text = "what the memory was used for, and whether it grew. A recording does:";
                 self.said(f, "  ", text, 2)?;
                 self.said(f, "    ", RECORD, 4)?;
+            } else {
+                let text = "what the memory was used for, and whether it grew.";
+                self.said(f, "  ", text, 2)?;
+                if let Some(record) = elsewhere(oom.facts.backend) {
+                    self.said(f, "  ", record, 4)?;
+                }
             }
         }
         writeln!(f)
@@ -328,6 +338,19 @@ impl Report {
         indent: usize,
     ) -> fmt::Result {
         wrap::wrapped(f, text, self.width, start, indent)
+    }
+}
+
+/// How to record more, where it is not PyTorch on CUDA.
+fn elsewhere(backend: Backend) -> Option<&'static str> {
+    match backend {
+        Backend::Hip => Some(
+            "PyTorch's own recording does: torch.cuda.memory._record_memory_history() before the model is built, torch.cuda.memory._dump_snapshot('oom.pickle') when it fails, then plimsoll explain oom.pickle",
+        ),
+        Backend::Xla => Some(
+            "JAX's does: jax.profiler.save_device_memory_profile('memory.prof') before the step that fails",
+        ),
+        _ => None,
     }
 }
 

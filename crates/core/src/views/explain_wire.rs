@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     explanation::{Comparison, Explanation, Kind, Oom},
-    failures::Failure,
+    failures::{self, Failure},
     findings::{Finding, RULES, Window},
     recording::{CodeLine, Phase},
     units::Bytes,
@@ -128,6 +128,7 @@ fn oom(it: &Oom) -> Value {
         "backend": facts.backend.word(),
         "cause": it.cause.word(),
         "sure": it.is_sure,
+        "caught": facts.kind == failures::Kind::Caught,
         "shape": it.shape.word(),
         "why": it.why,
         "remedies": it.remedies,

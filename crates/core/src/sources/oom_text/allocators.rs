@@ -27,7 +27,7 @@ pub(super) const FORMS: &[Form] = &[
     // Said before anything else about the same failure.
     device(
         Nccl,
-        &["nccl error in", "nccl warn cuda failure"],
+        &["nccl error in", "nccl warn cuda failure", "nccl warn failed to cuda"],
         &[
             (Requested, "failed to cuda malloc"),
             (Requested, "failed to cuda calloc async"),
@@ -185,7 +185,9 @@ pub(super) const FORMS: &[Form] = &[
         .long(),
     device(Other, &["no memory is available"], &[(Requested, "cannot allocate")])
         .also(&["cannot allocate"]),
-    device(Npu, &["el0004:"], &[]).also(&["allocate memory"]).long(),
+    device(Npu, &["el0004"], &[(Requested, "size:"), (Device, "device_id:")])
+        .also(&["allocate memory"])
+        .long(),
     device(Other, &["device out of memory. allocation failed"], &[(Requested, "for size::")]),
     // tinygrad: `MemoryError: Allocation of 4.29 GB failed on CUDA. Used: 20.10 GB`.
     device(Other, &["allocation of "], &[(Requested, "allocation of"), (Allocated, "used:")]).also(

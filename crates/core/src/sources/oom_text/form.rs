@@ -114,20 +114,27 @@ pub(super) fn is_worth(lower: &str) -> bool {
     TRIGGERS.iter().chain(hosts::SHELLS).any(|it| lower.contains(it))
 }
 
+/// A message by its words, and where they begin.
+pub(super) struct Found {
+    pub(super) form: &'static Form,
+    pub(super) words: &'static str,
+    pub(super) at: usize,
+}
+
 /// The form of a message that begins in the first `first` bytes of `lower`, and where.
-pub(super) fn find(lower: &str, first: usize) -> Option<(&'static Form, usize)> {
+pub(super) fn find(lower: &str, first: usize) -> Option<Found> {
     let found = FORMS.iter().copied().flatten().find_map(|form| {
         if !form.also.is_empty() && !form.also.iter().any(|it| lower.contains(it)) {
             return None;
         }
-        let at = form.words.iter().find_map(|words| {
+        form.words.iter().find_map(|words| {
             let at = lower.find(words).filter(|it| *it < first)?;
             let place = Place { lower, at, end: at + words.len(), first };
-            form.holds.is_none_or(|holds| holds(&place)).then_some(at)
-        })?;
-        Some((form, at))
+            let holds = form.holds.is_none_or(|holds| holds(&place));
+            holds.then_some(Found { form, words, at })
+        })
     });
-    found.filter(|(form, at)| form.is_plain || !is_talk(lower, *at))
+    found.filter(|it| it.form.is_plain || !is_talk(lower, it.at))
 }
 
 /// Where another message begins after `first`.
@@ -137,6 +144,7 @@ pub(super) fn next_after(lower: &str, first: usize) -> Option<usize> {
         "thcudacheck fail",
         "runtimeerror: ",
         "outofmemoryerror: ",
+        " memoryerror: ",
     ];
     begins.iter().filter_map(|it| lower.get(first..)?.find(it).map(|at| first + at)).min()
 }
@@ -218,6 +226,24 @@ pub(super) fn is_class(place: &Place<'_>) -> bool {
     is_first && (place.end == place.first || place.lower[place.end..].starts_with(':'))
 }
 
+/// Whether a program that caught the error says in its `lines` that it goes on without what failed.
+pub(super) fn goes_on<'a>(mut lines: impl Iterator<Item = &'a str>) -> bool {
+    lines.any(|it| {
+        let lower = it.to_ascii_lowercase();
+        [
+            "skipping batch",
+            "skipping this batch",
+            "skipping the batch",
+            "batch removed",
+            "attempting to recover from oom",
+            "trying again with",
+            "retrying with",
+        ]
+        .iter()
+        .any(|words| lower.contains(words))
+    })
+}
+
 /// Advice and documentation name the same words.
 fn is_talk(lower: &str, at: usize) -> bool {
     let start =
@@ -232,6 +258,7 @@ fn is_talk(lower: &str, at: usize) -> bool {
         "in case of",
         "when you see",
         "how to fix",
+        " to catch ",
     ]
     .iter()
     .any(|it| head.contains(it))

@@ -38,6 +38,7 @@ pub(super) const TRIGGERS: &[&str] = &[
     "new constant",
     "number of tokens",
     "cublas",
+    "cusolver",
     "el0004",
     "not a failure",
     "buffer size",
@@ -51,6 +52,10 @@ pub(super) const TRIGGERS: &[&str] = &[
     "not enough",
     "vram",
     "out_of_me",
+    "tried to",
+    "memalign",
+    "curesult",
+    "terminate called",
 ];
 
 #[cfg(test)]

@@ -24,6 +24,9 @@ pub(super) const CLEAR: &[Form] = &[
         &["could not allocate pinned host memory", "bytes on host: cuda_error_out_of_memory"],
         &[(Requested, "of size"), (Requested, "failed to alloc")],
     ),
+    // PyTorch's words before the above.
+    host(&["posix_memalign"], &[]).also(&["12 vs 0"]),
+    host(&["torch: not enough memory"], &[(Requested, "tried to allocate")]),
     host(&["cudahostalloc failed"], &[(Requested, "of size")]),
     host(&["mib of pinned memory"], &[(Requested, "failed to allocate")])
         .also(&["failed to allocate"]),
@@ -85,6 +88,9 @@ pub(super) const CLEAR: &[Form] = &[
 /// In words that others use as well.
 pub(super) const SHARED: &[Form] = &[
     host(&["unable to allocate"], &[(Requested, "unable to allocate")]).also(&["memoryerror"]),
+    // Java's.
+    host(&["native memory allocation ("], &[(Requested, "failed to map"), (Requested, "allocate")])
+        .also(&["failed to map", "failed to allocate"]),
     host(&["cannot allocate memory"], &[]).also(&["error", "errno 12"]),
     // Their words follow the system's language; their numbers do not.
     host(&["[errno 12]", "(os error 12)", "[winerror 1455]", "[winerror 8]"], &[]),
@@ -113,7 +119,8 @@ pub(super) const SHARED: &[Form] = &[
             "is killed by signal: killed",
         ],
         &[],
-    ),
+    )
+    .read(readers::ended),
     form(Perhaps, Host, SHELLS, &[]).if_holds(is_shells),
 ];
 
@@ -133,10 +140,14 @@ pub(super) const SHELLS: &[&str] = &[
     "죽었음",
 ];
 
-/// Whether the kernel did it, where a container's state says `\"OOMKilled\": false` of those that it did not.
+/// Whether the kernel did it, where a container's state says `\"OOMKilled\": false` of those that it did
+/// not, a program compares with the word, and the kernel's call trace names its functions.
 fn is_told(place: &Place<'_>) -> bool {
     let tail = place.lower[place.end..].trim_start_matches(['"', ':', '=', ' ']);
-    !tail.starts_with("false") && !tail.starts_with("no")
+    let head = place.lower[..place.at].trim_end_matches(['"', '\'']).trim_end();
+    let word = place.lower[place.end..].split_whitespace().next().unwrap_or_default();
+    let is_function = word.contains("+0x");
+    !tail.starts_with("false") && !tail.starts_with("no") && !head.ends_with("==") && !is_function
 }
 
 /// `Killed` as a shell says it: alone, or behind a process's number.

@@ -61,7 +61,12 @@ pub(super) const FORMS: &[Form] = &[
     device(
         Paddle,
         &["out of memory error on gpu"],
-        &[(Device, "on gpu"), (Requested, "cannot allocate"), (Free, "available memory is only")],
+        &[
+            (Device, "on gpu"),
+            (Requested, "cannot allocate"),
+            (Free, "available memory is only"),
+            (Free, "available memory is"),
+        ],
     )
     .plain()
     .read(readers::paddle),
@@ -74,7 +79,16 @@ pub(super) const FORMS: &[Form] = &[
         &[],
     ),
     form(Perhaps, Hip, &["hipblas_status_alloc_failed", "rocblas_status_memory_error"], &[]),
-    form(Perhaps, Cublas, &["cublas_status_not_initialized"], &[]).also(&["cublascreate"]),
+    // A handle needs memory, and nothing else that could be missing once others have worked.
+    form(Perhaps, Cublas, &["cublas_status_not_initialized", "cublas_status_internal_error"], &[])
+        .also(&["cublascreate"]),
+    form(
+        Perhaps,
+        Cusolver,
+        &["cusolver_status_internal_error", "failed to create cusolverdn instance"],
+        &[],
+    )
+    .also(&["cusolverdncreate"]),
     device(
         Cudnn,
         &["cudnn_status_alloc_failed", "cudnn_status_internal_error_device_allocation_failed"],
@@ -194,6 +208,7 @@ pub(super) const FORMS: &[Form] = &[
     .also(&["out of memory", "memoryallocation"]),
     device(CudaRuntime, &["failed: out of memory", "failed with error: out of memory"], &[])
         .also(&["cudamalloc", "cuda", "hipmalloc"]),
+    device(CudaRuntime, &["curesult error result=2 "], &[]),
     // Triton as it loads a kernel; OpenCV.
     device(
         CudaRuntime,
@@ -217,7 +232,7 @@ pub(super) const FORMS: &[Form] = &[
         &[(Requested, "unable to allocate")],
     ),
     device(Other, &["erroroutofdevicememory", "vk_error_out_of_device_memory"], &[]),
-    // What is left of messages whose beginning is lost.
+    // What is left of messages whose beginning is lost, or was typed by hand.
     device(
         Cuda,
         &[
@@ -231,6 +246,7 @@ pub(super) const FORMS: &[Form] = &[
     )
     .long()
     .read(readers::torch),
+    device(Cuda, &["tried to allocate"], &[]).also(&[" out of "]).read(readers::torch),
     device(
         Cuda,
         &[

@@ -11,6 +11,7 @@ mod forms;
 mod hosts;
 mod libraries;
 mod lines;
+mod merge;
 mod numbers;
 mod readers;
 mod shapes;
@@ -18,7 +19,7 @@ mod strangers;
 mod traceback;
 
 use crate::{
-    failures::{Backend, Failure},
+    failures::{Failure, Kind},
     sources::oom_text::{
         form::Form,
         lines::{Line, Stream},
@@ -30,6 +31,8 @@ use crate::{
 const MESSAGE_LINES: usize = 14;
 /// Characters that one message may have.
 const MESSAGE_CHARS: usize = 4_000;
+/// Lines in which a program says that it goes on, the message's first among them.
+const GOES_ON: usize = 3;
 /// Failures that are kept; of a log with more, the first.
 const MOST: usize = 1_000;
 
@@ -47,7 +50,7 @@ pub fn read(text: &str) -> Vec<Failure> {
         }
     }
     res.sort_by_key(|it| it.at);
-    merge(res)
+    merge::merge(res)
 }
 
 fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
@@ -57,14 +60,25 @@ fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
             at += 1;
             continue;
         }
-        let window = window(&stream.lines, at);
-        let Some((form, start)) = form::find(&window.lower, window.first) else {
+        let mut window = window(&stream.lines, at);
+        let Some(found) = form::find(&window.lower, window.first) else {
             at += 1;
             continue;
         };
+        let form = found.form;
+        // No message says its own first words twice.
+        let behind = found.at + found.words.len();
+        if let Some(again) = window.lower[behind..].find(found.words) {
+            window.end_before(behind + again);
+        }
         let line = &stream.lines[at];
-        let mut failure = form::parse(form, &window.text, &window.lower, start);
+        let mut failure = form::parse(form, &window.text, &window.lower, found.at);
+        let after = &stream.lines[at..stream.lines.len().min(at + GOES_ON)];
+        if failure.kind == Kind::OutOfMemory && form::goes_on(after.iter().map(|it| &*it.text)) {
+            failure.kind = Kind::Caught;
+        }
         failure.at = line.number;
+        failure.began = line.number;
         failure.rank = line.rank.or(stream.rank);
         failure.pid = line.pid;
         failure.times = 1;
@@ -89,6 +103,8 @@ struct Window {
     /// Bytes of it that belong to the message.
     kept: usize,
     n_lines: usize,
+    /// Where its lines begin, from the second on.
+    starts: Vec<usize>,
 }
 
 impl Window {
@@ -96,12 +112,23 @@ impl Window {
     fn taken(&self, form: &Form) -> usize {
         if form.is_long { self.n_lines } else { 1 }
     }
+
+    /// Leaves out the line that `at` is in, and what follows; the first stays.
+    fn end_before(&mut self, at: usize) {
+        let Some(n) = self.starts.iter().rposition(|it| *it <= at) else { return };
+        let end = floor(&self.text, self.starts[n]);
+        self.text.truncate(end);
+        self.lower = self.text.to_ascii_lowercase();
+        self.kept = self.kept.min(end);
+        self.n_lines = n + 1;
+    }
 }
 
 fn window(lines: &[Line<'_>], at: usize) -> Window {
     let mut text = String::new();
     let mut first = 0;
     let mut n_lines = 0;
+    let mut starts = Vec::new();
     let width = terminal_width(&lines[at..]);
     for (n, line) in lines[at..].iter().take(MESSAGE_LINES).enumerate() {
         let trimmed = line.text.trim();
@@ -113,6 +140,9 @@ fn window(lines: &[Line<'_>], at: usize) -> Window {
             && width.is_some_and(|it| lines[at + n - 1].text.chars().count() == it)
             && !line.text.starts_with(' ')
             && !lines[at + n - 1].text.ends_with(' ');
+        if 0 < n {
+            starts.push(text.len());
+        }
         for (m, word) in trimmed.split_whitespace().enumerate() {
             let joins = goes_on && m == 0;
             if !text.is_empty() && !joins {
@@ -140,6 +170,7 @@ fn window(lines: &[Line<'_>], at: usize) -> Window {
         text,
         lower,
         n_lines: n_lines.min(if next.is_some() { 1 } else { n_lines }),
+        starts,
     }
 }
 
@@ -173,69 +204,6 @@ fn finish(failure: &mut Failure, form: &Form) {
         it.clipped =
             parts.iter().any(Option::is_none) && !whole.iter().any(|end| lower.contains(end));
     }
-}
-
-/// The same failure is often told twice: by the exception and by who logs it.
-fn merge(failures: Vec<Failure>) -> Vec<Failure> {
-    let mut res: Vec<Failure> = Vec::new();
-    for failure in failures {
-        let same = |old: &&mut Failure| {
-            let near = failure.at.saturating_sub(old.at) <= 3;
-            let bare = |it: &Failure| it.requested.is_none() && it.capacity.is_none();
-            let runtime = [Backend::CudaRuntime, Backend::Other];
-            let are_hosts = [old.backend, failure.backend] == [Backend::Host; 2];
-            if near && old.rank == failure.rank && are_hosts && failure.requested.is_none() {
-                return true;
-            }
-            old.rank == failure.rank
-                && old.kind == failure.kind
-                && (old.backend == failure.backend
-                    && old.requested == failure.requested
-                    && old.free == failure.free
-                    && old.allocated == failure.allocated
-                    && (old.device == failure.device || near && failure.device.is_none())
-                    && (!bare(old) || near)
-                    || near
-                        && bare(&failure)
-                        && (runtime.contains(&failure.backend)
-                            || failure.backend == Backend::Ggml && old.backend == Backend::Ggml))
-        };
-        // The class on a line of its own, and the message on the next.
-        let heads = |old: &&mut Failure| {
-            let is_bare = old.requested.is_none() && old.capacity.is_none();
-            let is_alone = old.text.strip_suffix(':').is_some_and(|it| !it.contains(' '));
-            let lines = failure.at.saturating_sub(old.at);
-            is_bare
-                && failure.requested.is_some()
-                && old.rank == failure.rank
-                && (lines <= 1 && (old.kind, old.backend) == (failure.kind, failure.backend)
-                    || lines < MESSAGE_LINES && is_alone)
-        };
-        if let Some(old) = res.last_mut().filter(|it| heads(it)) {
-            let (at, times) = (old.at, old.times);
-            let exception = old.exception.take().or_else(|| failure.exception.clone());
-            *old = Failure { at, times, exception, ..failure };
-            continue;
-        }
-        match res.iter_mut().rev().take(64).find(same) {
-            Some(old) => {
-                old.times += 1;
-                // A shell says only that it was killed; who says why, knows more.
-                old.kind = old.kind.min(failure.kind);
-                old.allocated = old.allocated.or(failure.allocated);
-                if old.user_frame.is_none() {
-                    old.user_frame = failure.user_frame;
-                    old.innermost = failure.innermost;
-                    old.phase = failure.phase;
-                }
-                if old.exception.is_none() {
-                    old.exception = failure.exception;
-                }
-            }
-            None => res.push(failure),
-        }
-    }
-    res
 }
 
 fn clip(text: &str, len: usize) -> String {

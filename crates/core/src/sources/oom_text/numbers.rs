@@ -25,6 +25,12 @@ pub(super) fn size_at(text: &str) -> Option<(Bytes, usize)> {
     if digits.is_empty() || 40 < digits.len() {
         return None;
     }
+    // numpy writes a whole number with a point: `184. MiB`.
+    let is_pointed = text[at..].strip_prefix(". ").is_some_and(|it| {
+        let unit: String = it.chars().take_while(char::is_ascii_alphabetic).take(4).collect();
+        ["kib", "mib", "gib", "tib"].contains(&unit.to_ascii_lowercase().as_str())
+    });
+    at += usize::from(is_pointed);
     let mut rest = &text[at..];
     let blanks = rest.len() - rest.trim_start_matches(' ').len();
     if 1 < blanks {
@@ -147,6 +153,8 @@ mod tests {
             ("1,024.5 kib", Bytes(1_049_088)),
             ("372.76mib\n", Bytes(390_867_190)),
             ("0b", Bytes::ZERO),
+            ("184. mib for", Bytes::mib(184)),
+            ("184. mibs", Bytes(184)),
             ("1024", Bytes(1024)),
         ] {
             let found = size_at(text).unwrap().0;

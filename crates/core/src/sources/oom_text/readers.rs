@@ -24,7 +24,7 @@ pub(super) fn torch(it: &mut Failure, lower: &str, _: &str) {
         .or_else(|| before(lower, " free)"));
     it.allocated =
         before(lower, " already allocated").or_else(|| before(lower, " is allocated by pytorch"));
-    it.reserved = before(lower, " reserved in total by pytorch");
+    it.reserved = before(lower, " reserved in total by");
     it.slack = before(lower, " is reserved by pytorch but unallocated")
         .or_else(|| before(lower, " cached)"));
     it.limit = before(lower, " allowed;");
@@ -118,8 +118,10 @@ pub(super) fn tensorrt(it: &mut Failure, lower: &str, _: &str) {
 pub(super) fn vllm_free(it: &mut Failure, lower: &str, _: &str) {
     // What a launcher puts before the message has parentheses, too.
     let levels = lower.find("free memory on device").map_or("", |at| &lower[at..]);
+    // Older versions name no device: `on device (3.22/4.0 GiB)`.
+    let named = levels.split('(').next().unwrap_or_default();
     it.device =
-        ["cuda:", "xpu:", "hip:", "device "].iter().find_map(|word| device_after(levels, word));
+        ["cuda:", "xpu:", "hip:", "device "].iter().find_map(|word| device_after(named, word));
     if let Some((free, total)) = levels.split_once('(').and_then(|(_, rest)| rest.split_once('/')) {
         it.capacity = size_at(total.trim()).map(|(it, _)| it);
         it.free = size_at(&format!("{} gib", free.trim())).map(|(it, _)| it);
@@ -144,6 +146,12 @@ pub(super) fn killed(it: &mut Failure, lower: &str, _: &str) {
     it.pid = int_after(lower, "killed process")
         .or_else(|| int_after(lower, "kill process"))
         .and_then(|it| u32::try_from(it).ok());
+}
+
+/// `failed (exitcode: -9) local_rank: 0 (pid: 14750)`
+pub(super) fn ended(it: &mut Failure, lower: &str, tail: &str) {
+    let pid = |text: &str| ["(pid:", "(pid "].iter().find_map(|word| int_after(text, word));
+    it.pid = pid(tail).or_else(|| pid(lower)).and_then(|it| u32::try_from(it).ok());
 }
 
 pub(super) fn xla(it: &mut Failure, lower: &str, _: &str) {
@@ -200,5 +208,9 @@ pub(super) fn paddle_enforce(it: &mut Failure, _: &str, tail: &str) {
 
 /// The second line has it to the byte, the first rounded.
 pub(super) fn ggml(it: &mut Failure, lower: &str, _: &str) {
-    number(it, "allocating", after(lower, "allocating "));
+    let rounded = after(lower, "allocating ");
+    let is_other =
+        |size: &Bytes| it.requested.is_none_or(|exact| exact.0 / 1_000 < exact.0.abs_diff(size.0));
+    let other = rounded.filter(is_other);
+    number(it, "allocating", other);
 }

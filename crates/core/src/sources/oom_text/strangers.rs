@@ -52,7 +52,17 @@ pub(super) const FORMS: &[Form] = &[
     )
     .if_holds(is_size_on_a_device)
     .read(plausible),
+    device(Backend::Other, &["terminate called after throwing"], NUMBERS)
+        .also(&["out of memory", "out_of_memory", "outofmemory"])
+        .long()
+        .if_holds(is_of_a_device)
+        .read(plausible),
 ];
+
+/// Whether an exception of C++ that nobody caught, of which the runtime tells in several lines, says so.
+fn is_of_a_device(place: &Place<'_>) -> bool {
+    names_device(place.lower)
+}
 
 /// The words that most writers put before their numbers.
 const NUMBERS: &[(Number, &str)] = &[

@@ -8,6 +8,8 @@ use crate::{
 
 /// Lines that are looked at before a message.
 const LOOK_BACK: usize = 400;
+/// Lines that may be between a traceback's last frame and its message.
+const REACH: usize = 24;
 
 /// Fills in what the lines before `at` say.
 pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
@@ -19,18 +21,26 @@ pub(super) fn attach(failure: &mut Failure, lines: &[Line<'_>], at: usize) {
     let mut frames = 0;
     // A program prints other things between two failures; a traceback reaches its message.
     let body = &before[begin..];
-    let last_frame = body.iter().rposition(|it| frame(&it.text).is_some());
-    let reaches = last_frame.is_some_and(|it| body.len() - it <= 24);
+    let last_frame = (0..body.len()).rfind(|n| frame(&body[*n..]).is_some());
+    let reaches = last_frame.is_some_and(|it| body.len() - it <= REACH);
+    if 0 < begin && (reaches || body.len() <= REACH) {
+        failure.began = before[begin - 1].number;
+    }
     if reaches {
-        for (n, line) in body.iter().enumerate() {
-            let Some(mut code) = frame(&line.text) else { continue };
+        let mut n = 0;
+        while n < body.len() {
+            let Some(Frame { mut code, lines: taken }) = frame(&body[n..]) else {
+                n += 1;
+                continue;
+            };
             frames += 1;
-            code.text = code_under(&body[n..]);
+            code.text = code_under(&body[n..], taken);
             phase = phase_of(&code).or(phase);
             if recording::is_users_code(&code.file.replace('\\', "/"), code.line) {
                 failure.user_frame = Some(code.clone());
             }
             failure.innermost = Some(code);
+            n += taken;
         }
     }
     failure.phase = phase.filter(|_| 0 < frames);
@@ -43,50 +53,101 @@ pub(super) fn progress_before(lines: &[Line<'_>], number: usize) -> Option<Strin
     lines[..end].iter().rev().take(120).find_map(|it| progress(&it.text))
 }
 
-/// `File "train.py", line 12, in main`, and as notebooks have it `Cell In[3], line 5` and
-/// `File /lib/x.py:12, in f(a)`, and as rich draws it `│ /home/u/train.py:88 in main   │`. Log collectors put
-/// something before.
-fn frame(line: &str) -> Option<CodeLine> {
-    let number = |it: &str| -> Option<(u32, usize)> {
-        let digits: String = it.chars().take_while(char::is_ascii_digit).collect();
-        Some((digits.parse().ok()?, digits.len()))
+/// A frame, and how many lines tell where it is.
+struct Frame {
+    code: CodeLine,
+    lines: usize,
+}
+
+/// The frame that `lines` begin with.
+fn frame(lines: &[Line<'_>]) -> Option<Frame> {
+    let line: &str = &lines.first()?.text;
+    let told = |(file, line, function): (&str, u32, &str), lines| {
+        let (file, function) = (file.to_owned(), function.to_owned());
+        Some(Frame { code: CodeLine { file, line, function, text: String::new() }, lines })
     };
-    if let Some((file, rest)) = line.split_once("File \"").and_then(|(_, it)| it.split_once('"')) {
-        let rest = rest.trim_start_matches(',').trim_start().strip_prefix("line ")?;
-        let (line, len) = number(rest)?;
-        let function = rest[len..].trim_start_matches(',').trim_start();
-        let function = function.strip_prefix("in ").unwrap_or_default();
-        let function = function.trim().trim_end_matches(['\\', '"', '}']).to_owned();
-        return Some(CodeLine { file: file.to_owned(), line, function, text: String::new() });
+    if let Some(it) = pythons(line).or_else(|| notebooks(line)) {
+        return told(it, 1);
     }
-    if let Some((cell, rest)) = line.strip_prefix("Cell In[").and_then(|it| it.split_once(']')) {
-        let (line, _) = number(rest.strip_prefix(", line ")?)?;
-        let file = format!("Cell In[{cell}]");
-        return Some(CodeLine { file, line, function: String::new(), text: String::new() });
+    if let Some((file, function)) = ipythons(line) {
+        return told((file, pointed(lines)?, function), 1);
     }
-    if let Some(drawn) = line.trim_start().strip_prefix(['│', '|']) {
-        let (place, function) =
-            drawn.trim_end_matches(['│', '|', ' ']).trim().split_once(" in ")?;
-        let (file, line) = place.rsplit_once(':')?;
-        let (line, len) = number(line)?;
-        let is_frame = len == place.len() - file.len() - 1 && !file.contains(' ');
-        let function = function.to_owned();
-        return is_frame.then(|| CodeLine {
-            file: file.to_owned(),
-            line,
-            function,
-            text: String::new(),
-        });
+    let content = drawn(line)?;
+    if let Some(it) = richs(content) {
+        return told(it, 1);
+    }
+    // A place that is longer than its box goes on in the next line.
+    let next = drawn(&lines.get(1)?.text).filter(|it| !it.is_empty() && !it.contains('│'))?;
+    let is_path =
+        content.contains(['/', '\\']) && !content.contains('│') && !content.contains(" in ");
+    let joined = [format!("{content}{next}"), format!("{content} {next}")];
+    joined.iter().filter(|_| is_path).find_map(|it| richs(it)).and_then(|it| told(it, 2))
+}
+
+/// Digits at the beginning of `text` as a number, and what follows them.
+fn number(text: &str) -> Option<(u32, &str)> {
+    let len = text.len() - text.trim_start_matches(|it: char| it.is_ascii_digit()).len();
+    Some((text[..len].parse().ok()?, &text[len..]))
+}
+
+/// `File "train.py", line 12, in main`. Log collectors put something before, and JSON something behind.
+fn pythons(line: &str) -> Option<(&str, u32, &str)> {
+    let (file, rest) = line.split_once("File \"")?.1.split_once('"')?;
+    let (line, rest) = number(rest.trim_start_matches(',').trim_start().strip_prefix("line ")?)?;
+    let function = rest.trim_start_matches(',').trim_start();
+    let function = function.strip_prefix("in ").unwrap_or_default();
+    Some((file, line, function.trim().trim_end_matches(['\\', '"', '}'])))
+}
+
+/// `Cell In[3], line 5`, `Cell In[3], line 5, in f(a)`, and `File /lib/x.py:12, in f(a)`.
+fn notebooks(line: &str) -> Option<(&str, u32, &str)> {
+    if line.starts_with("Cell In[") {
+        let (cell, rest) = line.split_once(", line ")?;
+        return Some((cell, number(rest)?.0, ""));
     }
     let (place, rest) = line.strip_prefix("File ")?.split_once(", in ")?;
     let (file, line) = place.rsplit_once(':')?;
-    let function = rest.split('(').next().unwrap_or_default().to_owned();
-    Some(CodeLine { file: file.to_owned(), line: number(line)?.0, function, text: String::new() })
+    Some((file, number(line)?.0, rest.split('(').next().unwrap_or_default()))
 }
 
-/// The line of code under the frame that `lines` begin with: the next one without what a log has put
+/// `<ipython-input-3-1a2b> in f(x)`, `Input In [3], in <cell line: 1>()` and `~/net.py in f(x)`, of older
+/// notebooks: the line's number stands at the arrow below.
+fn ipythons(line: &str) -> Option<(&str, &str)> {
+    let (file, function) = if line.starts_with("Input In [") {
+        line.split_once(", in ")?
+    } else {
+        line.split_once(" in ")?
+    };
+    let is_input = file.starts_with("Input In [") || file.starts_with("<ipython-input-");
+    let is_file = file.ends_with(".py")
+        && (file.starts_with(['/', '~', '.']) || file[1..].starts_with(":\\"));
+    (is_input || is_file).then(|| (file, function.split('(').next().unwrap_or_default()))
+}
+
+/// The number at the arrow under an older notebook's frame: `---> 30     out = net(x)`.
+fn pointed(lines: &[Line<'_>]) -> Option<u32> {
+    let own = lines.iter().skip(1).take(12).take_while(|it| ipythons(&it.text).is_none());
+    let mut arrows = own.filter_map(|it| it.text.trim_start().strip_prefix('-'));
+    number(arrows.next()?.trim_start_matches('-').strip_prefix("> ")?).map(|it| it.0)
+}
+
+/// What rich has drawn a box around, `│ /home/u/train.py:88 in main   │`.
+fn drawn(line: &str) -> Option<&str> {
+    let inside = line.trim_start().strip_prefix(['│', '|'])?;
+    Some(inside.trim_end_matches(['│', '|', ' ']).trim())
+}
+
+/// `/home/u/train.py:88 in main`
+fn richs(content: &str) -> Option<(&str, u32, &str)> {
+    let (place, function) = content.split_once(" in ")?;
+    let (file, line) = place.rsplit_once(':')?;
+    let (line, rest) = number(line)?;
+    (rest.is_empty() && !file.contains(' ')).then_some((file, line, function))
+}
+
+/// The line of code under the frame that the first `taken` of `lines` tell of: the next one without what a log has put
 /// before both, or the one that a notebook's arrow points at.
-fn code_under(lines: &[Line<'_>]) -> String {
+fn code_under(lines: &[Line<'_>], taken: usize) -> String {
     let arrow = |it: &str| {
         let drawn = it.split_once("❱ ").and_then(|(_, it)| it.split_once('│'));
         let pointed = it.trim_start().strip_prefix('-').and_then(|it| it.split_once("> "));
@@ -94,7 +155,8 @@ fn code_under(lines: &[Line<'_>]) -> String {
             .map(|(_, it)| it.trim_end_matches(['│', ' ']).to_owned())
             .or_else(|| pointed.map(|(_, it)| it.to_owned()))
     };
-    let own = lines.iter().skip(1).take(12).take_while(|it| frame(&it.text).is_none());
+    let until = (taken..lines.len()).find(|n| frame(&lines[*n..]).is_some()).unwrap_or(lines.len());
+    let own = lines[..until].iter().skip(taken).take(12);
     if let Some(code) = own.clone().find_map(|it| arrow(&it.text)) {
         return code.trim_start_matches(|it: char| it.is_ascii_digit()).trim().to_owned();
     }

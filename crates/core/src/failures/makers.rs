@@ -1,0 +1,123 @@
+//! What differs from maker to maker: the command that shows who has a device's memory, the variables that
+//! choose devices and set up PyTorch's allocator, and what a library offers against its own failures.
+
+use crate::failures::Backend;
+
+impl Backend {
+    /// The command that shows who has the device's memory.
+    pub fn monitor(self) -> &'static str {
+        match self {
+            Backend::Hip => "rocm-smi --showpids",
+            Backend::Xpu => "xpu-smi ps",
+            Backend::Npu => "npu-smi info",
+            Backend::Mlu => "cnmon",
+            Backend::Musa => "mthreads-gmi",
+            Backend::Mps => "footprint -a",
+            _ => "nvidia-smi",
+        }
+    }
+
+    /// The variable that chooses which devices a process sees, if there is one that we know.
+    pub(super) fn visible_devices(self) -> &'static str {
+        match self {
+            Backend::Hip => "HIP_VISIBLE_DEVICES",
+            Backend::Xpu => "ZE_AFFINITY_MASK",
+            Backend::Npu => "ASCEND_RT_VISIBLE_DEVICES",
+            Backend::Mlu => "MLU_VISIBLE_DEVICES",
+            Backend::Musa => "MUSA_VISIBLE_DEVICES",
+            _ => "CUDA_VISIBLE_DEVICES",
+        }
+    }
+
+    /// The setting against pieces, as this build of PyTorch reads it.
+    pub(super) fn expandable_segments(self) -> &'static str {
+        match self {
+            Backend::Hip => {
+                "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF from torch 2.9 on)"
+            }
+            Backend::Npu => "PYTORCH_NPU_ALLOC_CONF=expandable_segments:True",
+            Backend::Mlu => "PYTORCH_MLU_ALLOC_CONF=expandable_segments:True",
+            Backend::Musa => "PYTORCH_MUSA_ALLOC_CONF=expandable_segments:True",
+            Backend::Xpu => "PYTORCH_ALLOC_CONF=expandable_segments:True (from torch 2.9 on)",
+            _ => {
+                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True (PYTORCH_ALLOC_CONF from torch 2.9 on)"
+            }
+        }
+    }
+
+    /// What it offers itself.
+    pub(super) fn offers(self) -> &'static [&'static str] {
+        match self {
+            Backend::Xla => &[
+                "a smaller batch, `jax.checkpoint`, `donate_argnums` for what a step replaces",
+                "XLA_PYTHON_CLIENT_PREALLOCATE=false where another program shares the card: JAX takes three quarters of it at its start",
+            ],
+            Backend::TensorFlow => &[
+                "a smaller batch or input",
+                "`tf.config.experimental.set_memory_growth(gpu, True)` in each program that shares the card: TensorFlow takes nearly all of it at its start",
+            ],
+            Backend::Ggml => &[
+                "fewer layers on the GPU: `--n-gpu-layers`, in Ollama `num_gpu`",
+                "a shorter context (`-c`, `num_ctx`), or keys and values in 8 bits (`--cache-type-k q8_0 --cache-type-v q8_0`)",
+            ],
+            Backend::OnnxRuntime => &[
+                "a smaller batch or input; fewer sessions and threads at a time",
+                "`arena_extend_strategy=kSameAsRequested` for the CUDA provider: its arena doubles otherwise",
+            ],
+            Backend::TensorRt => &[
+                "a smaller workspace limit, a smaller largest shape in the profile",
+                "while an engine is built, tactics that do not fit are left out; only the end of the log says whether it was built",
+            ],
+            Backend::Vllm => &[
+                "a smaller `max_model_len` or `max_num_seqs`; `enforce_eager=True` saves what CUDA graphs take",
+                "another `gpu_memory_utilization`: higher, if nobody else needs the card; what weights and a forward pass take is in the lines before",
+            ],
+            Backend::Sglang => &[
+                "another `--mem-fraction-static`: higher for weights and cache, lower for what a forward pass needs",
+                "a smaller `--chunked-prefill-size`, `--cuda-graph-max-bs` or `--max-running-requests`",
+            ],
+            Backend::Cupy => &[
+                "smaller arrays at a time; `cupy.get_default_memory_pool().free_all_blocks()` between phases",
+            ],
+            Backend::Rmm => &[
+                "`rmm.reinitialize(managed_memory=True)`, which lets data be larger than the card, slowly",
+                "smaller partitions, and spilling (`CUDF_SPILL=on`)",
+            ],
+            Backend::Paddle => &[
+                "a smaller batch",
+                "FLAGS_allocator_strategy=auto_growth and a smaller FLAGS_fraction_of_gpu_memory_to_use, where others share the card",
+            ],
+            Backend::Mxnet => {
+                &["a smaller batch; MXNET_GPU_MEM_POOL_TYPE=Round against pieces of many sizes"]
+            }
+            Backend::Mps => &[
+                "a smaller batch; the memory is the computer's, so close other programs",
+                "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 takes the limit away, and the system may come to a halt",
+            ],
+            Backend::Nccl => &[
+                "leave room beside PyTorch: torch.cuda.set_per_process_memory_fraction(0.95)",
+                "fewer and smaller buffers: NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS; no process group more than needed",
+            ],
+            _ => &[],
+        }
+    }
+
+    /// Whether a run of PyTorch on CUDA can be what failed, so that it can be run on a phantom.
+    pub fn may_be_torch_on_cuda(self) -> bool {
+        matches!(
+            self,
+            Backend::Cuda
+                | Backend::CudaMallocAsync
+                | Backend::CudaRuntime
+                | Backend::Cublas
+                | Backend::Cudnn
+                | Backend::Cusolver
+                | Backend::Cusparse
+                | Backend::Cufft
+                | Backend::Nccl
+                | Backend::Bitsandbytes
+                | Backend::Triton
+                | Backend::Other
+        )
+    }
+}
