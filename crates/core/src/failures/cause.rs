@@ -528,6 +528,7 @@ mod tests {
         for (text, words) in [
             ("process exited with exit code 137", "signal 9"),
             ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "cuFFT"),
+            ("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR", "older than the card"),
             ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "its work area"),
             ("InternalError: Dst tensor is not initialized.", "nowhere to go"),
             ("RuntimeError: level_zero: UR_RESULT_ERROR_OUT_OF_RESOURCES", "out of resources"),

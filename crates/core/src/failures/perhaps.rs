@@ -32,6 +32,13 @@ impl Failure {
                     "a smaller batch, or fewer matrices at a time",
                 ],
             ),
+            Backend::Cufft if self.text.contains("INTERNAL_ERROR") => (
+                "cuFFT failed while it made a plan: on a card that is full it says no more than this; where the card is not, a cuFFT that is older than the card (CUDA 11.7 and before on Ada) does the same",
+                &[
+                    "a smaller batch, or `torch.cuda.empty_cache()` before the first transform: if that helps, it was memory",
+                    "if it fails on an empty card: a torch built for a newer CUDA",
+                ],
+            ),
             Backend::Cufft => (
                 "cuFFT could not have the work area of a plan: most often because the card is full; PyTorch keeps plans of all sizes that it has met, with what each of them took",
                 &[

@@ -39,6 +39,7 @@ pub(super) const TRIGGERS: &[&str] = &[
     "number of tokens",
     "cublas",
     "cusolver",
+    "cufft",
     "el0004",
     "not a failure",
     "buffer size",

@@ -108,7 +108,7 @@ pub(super) const FORMS: &[Form] = &[
     ),
     form(Perhaps, Cusolver, &["cusolver_status_alloc_failed"], &[]),
     form(Perhaps, Cusparse, &["cusparse_status_alloc_failed"], &[]),
-    form(Perhaps, Cufft, &["cufft_alloc_failed"], &[]),
+    form(Perhaps, Cufft, &["cufft_alloc_failed", "cufft_internal_error"], &[]),
     device(
         CudaRuntime,
         &["failed to allocate cuda memory with byte size"],
