@@ -161,7 +161,8 @@ impl Report {
         if let Some(rank) = oom.facts.rank {
             rest += &format!(" rank {rank}");
         }
-        if let Some(device) = oom.facts.device.filter(|_| oom.line().is_some()) {
+        // Most have one device, and nobody looks for it.
+        if let Some(device) = oom.facts.device.filter(|it| *it != 0 && oom.line().is_some()) {
             rest += &format!(" on device {device}");
         }
         match (oom.step, oom.facts.phase) {

@@ -54,7 +54,7 @@ fn announces(old: &Failure, new: &Failure) -> bool {
         && old.rank == new.rank
         && (lines <= NEAR && (is_same_kind || is_anybodys)
             || lines < MESSAGE_LINES && is_alone
-            || (is_same_kind || is_anybodys) && is_of_traceback(old, new))
+            || (is_same_kind || is_anybodys) && is_of_traceback(old.at, new))
 }
 
 fn is_same(Told { failure: old, last }: &Told, new: &Failure) -> bool {
@@ -80,15 +80,15 @@ fn is_same(Told { failure: old, last }: &Told, new: &Failure) -> bool {
         && old.free == new.free
         && old.allocated == new.allocated
         && is_device
-        && (!is_bare(old) || near || is_of_traceback(old, new));
+        && (!is_bare(old) || near || is_of_traceback(*last, new));
     let is_runtimes = [Backend::CudaRuntime, Backend::Other].contains(&new.backend)
         || [old.backend, new.backend] == [Backend::Ggml; 2];
     old.kind == new.kind && (is_equal || near && is_bare(new) && is_runtimes)
 }
 
-/// Whether `old` was logged right before the traceback that ends in `new`.
-fn is_of_traceback(old: &Failure, new: &Failure) -> bool {
-    old.at < new.began && new.began < new.at && new.began - old.at <= BEFORE_TRACEBACK
+/// Whether what was logged at line `at` stands right before the traceback that ends in `new`.
+fn is_of_traceback(at: usize, new: &Failure) -> bool {
+    at < new.began && new.began < new.at && new.began - at <= BEFORE_TRACEBACK
 }
 
 fn is_bare(it: &Failure) -> bool {

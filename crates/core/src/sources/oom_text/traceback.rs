@@ -155,8 +155,9 @@ fn code_under(lines: &[Line<'_>], taken: usize) -> String {
             .map(|(_, it)| it.trim_end_matches(['│', ' ']).to_owned())
             .or_else(|| pointed.map(|(_, it)| it.to_owned()))
     };
-    let until = (taken..lines.len()).find(|n| frame(&lines[*n..]).is_some()).unwrap_or(lines.len());
-    let own = lines[..until].iter().skip(taken).take(12);
+    let most = lines.len().min(taken + 12);
+    let until = (taken..most).find(|n| frame(&lines[*n..]).is_some()).unwrap_or(most);
+    let own = lines[..until].iter().skip(taken);
     if let Some(code) = own.clone().find_map(|it| arrow(&it.text)) {
         return code.trim_start_matches(|it: char| it.is_ascii_digit()).trim().to_owned();
     }
