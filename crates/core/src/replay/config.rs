@@ -176,22 +176,20 @@ impl Config {
         Bytes((self.garbage_collection_threshold * limit.0 as f64) as u64)
     }
 
-    /// The least limit for which garbage is collected above `line` or more.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "the start of a search that ends at the exact number"
-    )]
+    /// The least limit for which garbage is collected above `line` or more; the most that can be said, where no
+    /// limit is enough for it.
     pub(super) fn limit_of_garbage_line(&self, line: Bytes) -> Bytes {
-        let mut limit = Bytes((line.0 as f64 / self.garbage_collection_threshold) as u64);
-        while line <= self.garbage_line(limit) && limit != Bytes::ZERO {
-            limit = limit.saturating_sub(Bytes(1));
+        // A share of a limit grows with it, and a recording may say any share.
+        let (mut below, mut enough) = (0, u64::MAX);
+        while below < enough {
+            let limit = below.midpoint(enough);
+            if line <= self.garbage_line(Bytes(limit)) {
+                enough = limit;
+            } else {
+                below = limit + 1;
+            }
         }
-        while self.garbage_line(limit) < line {
-            limit += Bytes(1);
-        }
-        limit
+        Bytes(enough)
     }
 
     /// The address range that an expandable segment reserves.
@@ -240,5 +238,29 @@ impl FromStr for TorchVersion {
         }
         .filter(|it| (TorchVersion::OLDEST..=TorchVersion::NEWEST).contains(it))
         .ok_or_else(|| ParseVersionError { given: given.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_of_a_garbage_line_is_found_for_any_share() {
+        let config = |share| Config {
+            garbage_collection_threshold: share,
+            ..Config::of_torch(TorchVersion::NEWEST)
+        };
+        for (share, line) in [(0.8, 17_179_869_184), (0.6, 1), (1.0, 0), (0.333, 80 << 30)] {
+            let config = config(share);
+            let limit = config.limit_of_garbage_line(Bytes(line));
+            assert!(Bytes(line) <= config.garbage_line(limit), "{share} {line}");
+            let less = Bytes(limit.0.saturating_sub(1));
+            assert!(limit.0 == 0 || config.garbage_line(less) < Bytes(line), "{share} {line}");
+        }
+        // What a damaged recording may say ends at once.
+        for share in [7.29e-304, 0.0, -1.0, f64::NAN] {
+            assert_eq!(config(share).limit_of_garbage_line(Bytes(1)), Bytes(u64::MAX), "{share}");
+        }
     }
 }
