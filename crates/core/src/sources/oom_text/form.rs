@@ -8,6 +8,7 @@ use crate::{
         numbers::{after, before, device_after, first_of},
         readers,
     },
+    units::Bytes,
 };
 
 /// Where a number stands: after its words, if nothing else is said.
@@ -204,6 +205,14 @@ pub(super) fn is_exception(place: &Place<'_>) -> bool {
         return head.is_empty() || head.ends_with([':', '=', ',', '(', '[']);
     }
     head.is_empty() || head.ends_with([':', ']', ')', '!', '-', '|', '"', '\'', '('])
+}
+
+/// Whether a size stands behind the words, and memory is what the line is about.
+pub(super) fn asks_for_memory(place: &Place<'_>) -> bool {
+    const LEAST: Bytes = Bytes(512);
+    let line = &place.lower[..place.first];
+    let size = after(&place.lower[place.end..], "");
+    line.contains("memory") && !is_code(&line[..place.at]) && size.is_some_and(|it| LEAST <= it)
 }
 
 /// Whether what stands before the words is a program's, not a message's.

@@ -10,7 +10,7 @@ use Number::{Device, Free, FreeBefore, Requested};
 use crate::{
     failures::{Backend, Kind},
     sources::oom_text::{
-        form::{Form, Number, device, form, host, is_exception},
+        form::{Form, Number, asks_for_memory, device, form, host, is_exception},
         readers,
     },
 };
@@ -246,7 +246,10 @@ pub(super) const FORMS: &[Form] = &[
     )
     .long()
     .read(readers::torch),
-    device(Cuda, &["tried to allocate"], &[]).also(&[" out of "]).read(readers::torch),
+    device(Cuda, &["tried to allocate"], &[])
+        .also(&[" out of "])
+        .if_holds(asks_for_memory)
+        .read(readers::torch),
     device(
         Cuda,
         &[
