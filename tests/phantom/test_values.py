@@ -119,6 +119,32 @@ def test_counts_of_what_nobody_knows_are_zero(phantom):
     assert 4 <= ran.report["unknown_reads"]["count"]
 
 
+def test_masks_of_millions_are_computed_where_they_are_read(phantom):
+    """Attention over a thousand tokens: whether any is masked is read from the first row of a mask that was written out in full."""
+    ran = phantom(
+        """
+        import json, torch
+        wrong = []
+        lengths = torch.tensor([1000, 17, 400, 999])
+        def masks(device):
+            n = lengths.to(device)
+            places = torch.arange(1024, device=device)
+            seen = (places[None, None, None] < n[:, None, None, None]) & (places[None, None, :, None] >= 0)
+            floats = torch.where(seen, torch.tensor(0.0, device=device), torch.finfo(torch.float32).min)
+            row = floats[:, 0, 0, :]
+            row[(places[None] == 0).expand(4, 1024)] = 1.0
+            causal = torch.ones(2000, 2000, dtype=torch.bool, device=device) & (places[:1].long() == torch.zeros(1, dtype=torch.long, device=device))
+            causal = causal & (torch.arange(2000, device=device)[:, None] >= torch.arange(2000, device=device)[None])
+            return [(row < 0).flatten(), (row > 0).any(), floats[1, 0, 900, :20] < 0, floats[2, 0, :, 3] < 0, causal[70], causal[:, 1990], causal.sum(), causal.nonzero().shape[0], (~causal).any()]
+        for i, (want, got) in enumerate(zip(masks("cpu"), masks("cuda"))):
+            if torch.as_tensor(want).tolist() != torch.as_tensor(got).tolist(): wrong.append(i)
+        print(json.dumps(wrong))
+        """
+    )
+    assert ran.values == []
+    assert ran.report["unknown_reads"]["count"] == 0
+
+
 def test_the_report_names_what_was_guessed(plimsoll):
     script = plimsoll.script(
         """

@@ -2,7 +2,11 @@
 //! `integers` computes of them. Other kernels do not run, so nothing else has a value; what is not
 //! known reads as zeros, and the reader is told.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::later::{Later, Open, Source, Span};
 
 /// Larger copies are not kept: they cost host memory and no program steers by them.
 const KEEP: u64 = 1 << 20;
@@ -12,6 +16,9 @@ const BUDGET: u64 = 128 << 20;
 /// each point to each.
 pub const KEEP_COMPUTED: u64 = 64 << 20;
 const BUDGET_COMPUTED: u64 = 384 << 20;
+/// Elements of what is computed where it is read that one reading may take, and all together: a few seconds.
+const READ_LATER: u64 = 1 << 23;
+const BUDGET_LATER: u64 = 1 << 28;
 /// In a span of that many bytes a part is overwritten where it is.
 const LARGE: u64 = 1 << 16;
 
@@ -28,8 +35,10 @@ pub enum Origin {
 #[derive(Debug, Default)]
 pub struct Contents {
     /// Invariant: no two overlap, none is empty.
-    spans: BTreeMap<u64, Vec<u8>>,
+    spans: BTreeMap<u64, Span>,
     kept: u64,
+    /// Elements that were computed because somebody read them.
+    read_later: Cell<u64>,
     /// Where spans begin that were computed: a kernel that we do not follow may change them.
     computed: BTreeSet<u64>,
     /// Those that come of places or of chance: no mask of padding.
@@ -38,9 +47,9 @@ pub struct Contents {
     gathered: BTreeSet<u64>,
 }
 
-/// The length of `span` as an address difference.
-fn length(span: &[u8]) -> u64 {
-    u64::try_from(span.len()).unwrap_or(u64::MAX)
+/// How long this is, as an address difference.
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 /// A position inside a span that is known to be in memory.
@@ -61,15 +70,52 @@ impl Contents {
         if size == 0 || most < size || budget < self.kept + size {
             return;
         }
-        self.kept += size;
-        self.spans.insert(at, bytes.to_vec());
+        self.insert(at, Span::Bytes(bytes.to_vec()));
+    }
+
+    /// Nothing may be known of where it lies.
+    fn insert(&mut self, at: u64, span: Span) {
+        self.kept += span.held();
+        self.spans.insert(at, span);
+    }
+
+    fn remove(&mut self, at: u64) -> Option<Span> {
+        let span = self.spans.remove(&at)?;
+        self.kept -= span.held();
+        Some(span)
+    }
+
+    /// What `open` makes is at `at` now, if all that it is made of is known.
+    pub fn write_later(&mut self, at: u64, open: Open, origin: Option<Origin>) {
+        let size = open.size();
+        let operands = open.operands.iter().map(|&(from, size)| self.source(from, size));
+        let later = operands.collect::<Option<_>>().and_then(|it| Later::of(open, it));
+        self.forget(at, size);
+        let span = later.map(|it| Span::Later { of: Arc::new(it), from: 0, size });
+        let Some(span) = span.filter(|it| self.kept + it.held() <= BUDGET_COMPUTED) else { return };
+        self.insert(at, span);
+        self.computed.insert(at);
+        origin.into_iter().for_each(|it| self.mark(at, it));
+    }
+
+    /// All that is between `at` and `at + size`, as it is now.
+    fn source(&self, at: u64, size: u64) -> Option<Source> {
+        let end = at.checked_add(size)?;
+        self.covers(at, end).then_some(())?;
+        let part = |(&start, span): (&u64, &Span)| {
+            let (first, last) = (start.max(at), (start + span.size()).min(end));
+            (first - at, span.part(first - start, last - start))
+        };
+        Some(Source(self.overlapping(at, end).map(part).collect()))
     }
 
     /// Overwrites a part of a large span that was computed, where it is: a diagonal is as many such parts as it is long.
     /// Whether there was one.
     fn patch(&mut self, at: u64, bytes: &[u8]) -> bool {
         let size = length(bytes);
-        let Some((&start, span)) = self.spans.range_mut(..=at).next_back() else { return false };
+        let Some((&start, Span::Bytes(span))) = self.spans.range_mut(..=at).next_back() else {
+            return false;
+        };
         let fits = LARGE <= length(span) && at + size < start + length(span);
         if !fits || !self.computed.contains(&start) {
             return false;
@@ -85,7 +131,7 @@ impl Contents {
         if self.patch(at, bytes) {
             return;
         }
-        let own = self.spans.get(&at).is_some_and(|it| it.len() == bytes.len())
+        let own = self.spans.get(&at).is_some_and(|it| it.size() == length(bytes))
             && !self.computed.contains(&at);
         self.put(at, bytes, (KEEP_COMPUTED, BUDGET_COMPUTED));
         if self.spans.contains_key(&at) && !own {
@@ -148,9 +194,7 @@ impl Contents {
     pub fn forget_computed(&mut self) {
         for at in std::mem::take(&mut self.computed) {
             self.origins.remove(&at);
-            if let Some(span) = self.spans.remove(&at) {
-                self.kept -= length(&span);
-            }
+            self.remove(at);
         }
     }
 
@@ -159,7 +203,7 @@ impl Contents {
     pub fn forget_span(&mut self, at: u64, most: u64) {
         let end = self
             .overlapping(at, at.saturating_add(1))
-            .map(|(&start, span)| start + length(span))
+            .map(|(&start, span)| start + span.size())
             .next();
         if let Some(end) = end {
             self.forget(at, most.min(end - at));
@@ -181,25 +225,33 @@ impl Contents {
         out.fill(0);
         let end = at.saturating_add(length(out));
         let mut known = 0;
+        let most = READ_LATER.min(BUDGET_LATER.saturating_sub(self.read_later.get()));
+        let left = Cell::new(most);
         for (&start, span) in self.overlapping(at, end) {
-            let (from, to) = (start.max(at), (start + length(span)).min(end));
-            out[index(from - at)..index(to - at)]
-                .copy_from_slice(&span[index(from - start)..index(to - start)]);
-            known += to - from;
+            let (from, to) = (start.max(at), (start + span.size()).min(end));
+            let out = &mut out[index(from - at)..index(to - at)];
+            if span.read(from - start, out, &left).is_some() {
+                known += to - from;
+            }
         }
+        self.read_later.update(|it| it + most - left.get());
         length(out) - known
+    }
+
+    /// Whether something is known of each byte there.
+    fn covers(&self, at: u64, end: u64) -> bool {
+        let spans = self.overlapping(at, end).map(|(&from, span)| (from, from + span.size()));
+        let known: u64 = spans.map(|(from, to)| to.min(end) - from.max(at)).sum();
+        known == end - at
     }
 
     /// The `size` bytes at `at`, if all of them are known.
     pub fn known(&self, at: u64, size: usize) -> Option<Vec<u8>> {
         // Most often nothing is; room for as much as a large tensor takes longer than everything else here.
         let end = at.saturating_add(u64::try_from(size).ok()?);
-        let spans = self.overlapping(at, end).map(|(&from, span)| (from, from + length(span)));
-        let known: u64 = spans.map(|(from, to)| to.min(end) - from.max(at)).sum();
-        (known == end - at).then_some(())?;
+        self.covers(at, end).then_some(())?;
         let mut bytes = vec![0; size];
-        self.read(at, &mut bytes);
-        Some(bytes)
+        (self.read(at, &mut bytes) == 0).then_some(bytes)
     }
 
     /// Whether any of `size` bytes at `at` is known.
@@ -210,21 +262,22 @@ impl Contents {
     /// Copies within the device: what is known of the source is known of the target, the rest of
     /// the target is forgotten.
     pub fn copy(&mut self, to: u64, from: u64, size: u64) {
-        let pieces: Vec<(u64, Vec<u8>, Option<Origin>)> = if size <= KEEP_COMPUTED {
-            let end = from.saturating_add(size);
-            self.overlapping(from, end)
-                .map(|(&start, span)| {
-                    let (first, last) = (start.max(from), (start + length(span)).min(end));
-                    let bytes = span[index(first - start)..index(last - start)].to_vec();
-                    (first - from, bytes, self.origins.get(&start).copied())
-                })
-                .collect()
-        } else {
-            Vec::new()
-        };
+        let end = from.saturating_add(size);
+        let pieces: Vec<(u64, Span, Option<Origin>)> = self
+            .overlapping(from, end)
+            .filter(|(_, span)| size <= KEEP_COMPUTED || matches!(span, Span::Later { .. }))
+            .map(|(&start, span)| {
+                let (first, last) = (start.max(from), (start + span.size()).min(end));
+                let part = span.part(first - start, last - start);
+                (first - from, part, self.origins.get(&start).copied())
+            })
+            .collect();
         self.forget(to, size);
-        for (offset, bytes, origin) in pieces {
-            self.put(to + offset, &bytes, (KEEP_COMPUTED, BUDGET_COMPUTED));
+        for (offset, span, origin) in pieces {
+            if BUDGET_COMPUTED < self.kept + span.held() {
+                continue;
+            }
+            self.insert(to + offset, span);
             if let Some(origin) = origin {
                 self.mark(to + offset, origin);
             }
@@ -237,30 +290,17 @@ impl Contents {
         self.gathered.retain(|it| !(at..end).contains(it));
         let touched: Vec<u64> = self.overlapping(at, end).map(|(&start, _)| start).collect();
         for start in touched {
-            let Some(span) = self.spans.remove(&start) else { continue };
-            self.kept -= length(&span);
+            let Some(span) = self.remove(start) else { continue };
             let was_computed = self.computed.remove(&start);
             let origin = self.origins.remove(&start);
-            if start < at {
-                let head = span[..index(at - start)].to_vec();
-                self.kept += length(&head);
-                self.spans.insert(start, head);
-                if was_computed {
-                    self.computed.insert(start);
-                }
-                if let Some(origin) = origin {
-                    self.origins.insert(start, origin);
-                }
-            }
-            if end < start + length(&span) {
-                let tail = span[index(end - start)..].to_vec();
-                self.kept += length(&tail);
-                self.spans.insert(end, tail);
-                if was_computed {
-                    self.computed.insert(end);
-                }
-                if let Some(origin) = origin {
-                    self.origins.insert(end, origin);
+            let last = start + span.size();
+            for (from, to) in [(start, at), (end, last)] {
+                if from < to && start <= from && to <= last {
+                    self.insert(from, span.part(from - start, to - start));
+                    if was_computed {
+                        self.computed.insert(from);
+                    }
+                    origin.into_iter().for_each(|it| self.mark(from, it));
                 }
             }
         }
@@ -268,15 +308,16 @@ impl Contents {
 
     /// Whether some tensor that we know looks like a mask with padding: zeros and ones, some of each.
     pub fn has_padding(&self) -> bool {
-        self.spans.iter().any(|(at, it)| !self.origins.contains_key(at) && is_padded_mask(it))
+        let is_one = |it: &Span| matches!(it, Span::Bytes(bytes) if is_padded_mask(bytes));
+        self.spans.iter().any(|(at, it)| !self.origins.contains_key(at) && is_one(it))
     }
 
-    fn overlapping(&self, at: u64, end: u64) -> impl Iterator<Item = (&u64, &Vec<u8>)> {
+    fn overlapping(&self, at: u64, end: u64) -> impl Iterator<Item = (&u64, &Span)> {
         let first = self
             .spans
             .range(..=at)
             .next_back()
-            .filter(|&(&start, span)| at < start + length(span))
+            .filter(|&(&start, span)| at < start + span.size())
             .map_or(at, |(&start, _)| start);
         self.spans.range(first..end.max(first))
     }

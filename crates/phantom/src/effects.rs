@@ -1,6 +1,7 @@
 //! What kernels write to device memory, as far as that is known.
 
 use crate::contents::{Contents, Origin};
+use crate::later::Open;
 
 /// A write to device memory that a kernel makes.
 #[derive(Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub enum Effect {
     Pattern(u64, Vec<u8>),
     /// Likewise, and they were chosen for the program, where it asks for the best of numbers that nobody knows.
     Chosen(u64, Vec<u8>),
+    /// What is here now is computed when somebody reads it.
+    Later { at: u64, open: Box<Open>, is_pattern: bool },
     /// Up to so many bytes from this address have a value that we do not know.
     Unknown(u64, u64),
     /// Nobody knows these bytes.
@@ -33,6 +36,10 @@ pub fn take(contents: &mut Contents, effects: Vec<Effect>, origin: Option<Origin
                 contents.write_pattern(at, &bytes, origin.unwrap_or(Origin::Pattern));
             }
             Effect::Chosen(at, bytes) => contents.write_chosen(at, &bytes),
+            Effect::Later { at, open, is_pattern } => {
+                let pattern = is_pattern.then_some(Origin::Pattern);
+                contents.write_later(at, *open, origin.or(pattern));
+            }
             Effect::Unknown(at, most) => contents.forget_span(at, most),
             Effect::Forgotten(at, size) => contents.forget(at, size),
             Effect::Shuffled(at) if contents.origin(at).is_some() => {}

@@ -10,13 +10,17 @@ use crate::arithmetic::{Action, clamped, decided, decides, is_test};
 use crate::effects::Effect;
 use crate::functors::{Form, meaning};
 use crate::integers::{Type, has};
+use crate::later::Open;
 use crate::offsets::{MOST_TENSORS, Offsets, Walk};
 use crate::rows;
 
 /// Elements that are computed at most, of floats: distances, overlaps.
 const MOST: usize = 1 << 24;
-/// And of anything else: a mask for attention often has far more, and nobody reads it back.
+/// And of anything else at once: a mask for attention often has far more, and nobody reads it back.
 const MOST_MASKED: usize = 1 << 20;
+/// An operand that has that many bytes for each of those that are read, and as many as that in all, is not read whole.
+const SPARSE: usize = 16;
+const LARGE: usize = 1 << 20;
 /// Runs of elements that are written at most, where the result is not dense.
 const MOST_RUNS: usize = 1 << 14;
 
@@ -116,11 +120,13 @@ impl Kernel {
         let computed = (count <= self.most())
             .then(|| {
                 // SAFETY: the caller's.
-                unsafe { self.compute(count, &types[..tensors], &places, known) }
+                unsafe { self.compute(count, &types[..tensors], &places, &known) }
             })
             .flatten()
             // SAFETY: the caller's.
-            .or_else(|| unsafe { self.evident(count, &types[..tensors], &places) });
+            .or_else(|| unsafe { self.evident(count, &types[..tensors], &places) })
+            // SAFETY: the caller's.
+            .or_else(|| unsafe { self.later(count, &types[..tensors], &places, known) });
         computed.unwrap_or_else(|| {
             let last = places.of(count.saturating_sub(1)).map_or(0, |it| it[0]);
             let end = if self.strided { last + 8 } else { 8 * wide(count) };
@@ -174,60 +180,58 @@ impl Kernel {
         let places = places.with_widths(types);
         let last = places.of(count.checked_sub(1)?)?;
         // SAFETY: the caller's.
-        let scalars = unsafe { self.functor(places.functor) };
-        // SAFETY: the same.
-        let limits = (self.action == Action::Clamp).then(|| unsafe { self.limits(places.functor) });
+        let formula = unsafe { self.formula(types, &places) };
         // What is known between the first element and the last one of each operand.
-        let mut spans = [const { None }; MOST_TENSORS];
-        for (i, span) in spans.iter_mut().enumerate().take(types.len()).skip(1) {
+        let mut found = [const { None }; MOST_TENSORS];
+        for (i, operand) in found.iter_mut().enumerate().take(types.len()).skip(1) {
             let size = usize::try_from(last[i]).ok()? + types[i].width();
-            *span = known(places.addresses[i], size);
+            *operand = if SPARSE <= size / (count * types[i].width()) && LARGE <= size {
+                known(places.addresses[i], types[i].width()).map(|_| Operand::Sparse)
+            } else {
+                known(places.addresses[i], size).map(Operand::Whole)
+            };
             let is_needed = match self.form {
                 Form::Tensors => !decides(self.action, self.kind),
                 // What is not chosen need not be known.
                 Form::Chosen => i == 1,
                 _ => true,
             };
-            if span.is_none() && is_needed {
+            if operand.is_none() && is_needed {
                 return None;
             }
         }
-        if types.len() > 1 && spans.iter().all(Option::is_none) {
+        if types.len() > 1 && found.iter().all(Option::is_none) {
             return None;
         }
-        let wanted = self.types().0;
+        let are_known = found.each_ref().map(Option::is_some);
         // A slice is written in as many runs as it has rows.
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut end = u64::MAX;
         let width = wide(types[0].width());
         let mut walk = places.walk(count)?;
-        // The second operand's is a scalar's, if that is what there is.
-        let buffers = if types.len() < 4 { 3 } else { 4 };
-        let mut operands = [const { Vec::new() }; MOST_TENSORS];
-        for it in &mut operands[1..buffers] {
-            it.resize(count.min(rows::LENGTH), 0);
-        }
+        let mut buffers = Buffers::of(types.len(), count);
+        let mut bytes = Vec::with_capacity(8 * rows::LENGTH);
         while let Some(row) = walk.row(rows::LENGTH) {
-            for (i, span) in spans.iter().enumerate() {
-                let Some(span) = span else { continue };
-                let operand = &mut operands[i][..row.length];
-                rows::read(types[i], span, row.at[i], row.strides[i], operand)?;
-                // A cast comes first: what is computed with is of the functor's type.
-                rows::cast(types[i], wanted[i], operand);
+            for (i, operand) in found.iter().enumerate() {
+                let (at, stride) = (row.at[i], row.strides[i]);
+                match operand {
+                    None => {}
+                    Some(Operand::Whole(span)) => {
+                        buffers.read(&formula, i, span, (at, stride), row.length)?;
+                    }
+                    Some(Operand::Sparse) => {
+                        let size = stride * wide(row.length - 1) + wide(types[i].width());
+                        let span = known(places.addresses[i] + at, usize::try_from(size).ok()?)?;
+                        buffers.read(&formula, i, &span, (0, stride), row.length)?;
+                    }
+                }
             }
-            let are_known = spans.each_ref().map(Option::is_some);
-            self.computed(scalars, limits, are_known, &mut operands, row.length)?;
-            let results = &mut operands[1][..row.length];
-            if is_test(self.action) {
-                rows::cast(Type::Bool, types[0], results);
-            } else if self.kind != types[0] {
-                results.iter_mut().for_each(|it| *it = self.kind.fitted(*it));
-                rows::cast(self.kind, types[0], results);
-            }
+            bytes.clear();
+            formula.row(are_known, &mut buffers, row.length, &mut bytes)?;
             // Results that do not lie one after the other are runs of their own.
             let is_dense = row.strides[0] == width || row.length == 1;
-            let (length, step) = if is_dense { (row.length, 1) } else { (1, row.length) };
-            for (i, results) in results.chunks(length).enumerate().take(step) {
+            let length = if is_dense { bytes.len() } else { types[0].width() };
+            for (i, results) in bytes.chunks(length).enumerate() {
                 let at = row.at[0] + wide(i) * row.strides[0];
                 if at != end {
                     if runs.len() == MOST_RUNS {
@@ -235,9 +239,8 @@ impl Kernel {
                     }
                     runs.push((at, Vec::new()));
                 }
-                end = at + width * wide(results.len());
-                let (_, run) = runs.last_mut()?;
-                rows::write(types[0], results, run);
+                end = at + wide(results.len());
+                runs.last_mut()?.1.extend_from_slice(results);
             }
         }
         let is_pattern = self.strided && runs.len() == 1;
@@ -246,6 +249,49 @@ impl Kernel {
             at => Effect::Known(at, bytes),
         };
         Some(runs.into_iter().map(effect).collect())
+    }
+
+    /// More elements than are computed at once: they are when somebody reads them, if all operands are known. Large floats that
+    /// are filled with one value are mostly written by kernels that are not followed.
+    ///
+    /// # Safety
+    ///
+    /// As [`Kernel::effects`].
+    unsafe fn later(
+        self,
+        count: usize,
+        types: &[Type],
+        places: &Places,
+        known: impl Fn(u64, usize) -> Option<Vec<u8>>,
+    ) -> Option<Vec<Effect>> {
+        (self.most() < count && (self.form != Form::Alone || self.kind.is_whole())).then_some(())?;
+        let mut operands = places.addresses.iter().zip(types).skip(1);
+        operands.all(|(&at, kind)| known(at, kind.width()).is_some()).then_some(())?;
+        let places = places.with_widths(types);
+        let last = places.of(count - 1)?;
+        let walk = places.walk(count).filter(|it| it.is_in_order(places.widths[0]))?;
+        let operands =
+            (1..types.len()).map(|i| (places.addresses[i], last[i] + places.widths[i])).collect();
+        // SAFETY: the caller's.
+        let formula = unsafe { self.formula(types, &places) };
+        let is_pattern = self.strided;
+        let open = Box::new(Open { formula, walk, count, operands });
+        Some(vec![Effect::Later { at: places.addresses[0], open, is_pattern }])
+    }
+
+    /// What is done to numbers of these types.
+    ///
+    /// # Safety
+    ///
+    /// As [`Kernel::effects`].
+    unsafe fn formula(self, types: &[Type], places: &Places) -> Formula {
+        let mut all = [self.kind; MOST_TENSORS];
+        all[..types.len()].copy_from_slice(types);
+        // SAFETY: the caller's.
+        let scalars = unsafe { self.functor(places.functor) };
+        // SAFETY: the same.
+        let limits = (self.action == Action::Clamp).then(|| unsafe { self.limits(places.functor) });
+        Formula { kernel: self, types: all, scalars, limits }
     }
 
     /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite or beyond all. So do
@@ -378,6 +424,83 @@ impl Kernel {
     }
 }
 
+/// An operand of which something is known.
+enum Operand {
+    /// From its first element to its last one.
+    Whole(Vec<u8>),
+    /// Its rows are read one by one: a slice of a large mask.
+    Sparse,
+}
+
+/// What a launch makes of numbers, wherever these are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Formula {
+    kernel: Kernel,
+    /// Of the result and the operands, as they lie in memory.
+    types: [Type; MOST_TENSORS],
+    scalars: (i64, i64),
+    /// The bounds of a clamp.
+    limits: Option<[i64; 2]>,
+}
+
+/// Rows of the operands, each at its number.
+pub struct Buffers([Vec<i64>; MOST_TENSORS]);
+
+impl Buffers {
+    /// For the elements of so many tensors.
+    pub fn of(tensors: usize, count: usize) -> Buffers {
+        let mut it = Buffers([const { Vec::new() }; MOST_TENSORS]);
+        // The second operand's is a scalar's, if that is what there is.
+        let last = tensors.max(3);
+        it.0[1..last].iter_mut().for_each(|it| it.resize(count.min(rows::LENGTH), 0));
+        it
+    }
+
+    /// Reads a row of one operand: where it begins in `span`, and from one element to the next.
+    pub fn read(
+        &mut self,
+        formula: &Formula,
+        i: usize,
+        span: &[u8],
+        (at, stride): (u64, u64),
+        length: usize,
+    ) -> Option<()> {
+        let row = &mut self.0[i][..length];
+        rows::read(formula.types[i], span, at, stride, row)?;
+        // A cast comes first: what is computed with is of the functor's type.
+        rows::cast(formula.types[i], formula.kernel.types().0[i], row);
+        Some(())
+    }
+}
+
+impl Formula {
+    /// Bytes of an element of the result, or of an operand.
+    pub fn width(&self, tensor: usize) -> usize {
+        self.types[tensor].width()
+    }
+
+    /// Computes a row and writes it behind what is there.
+    pub fn row(
+        &self,
+        are_known: [bool; MOST_TENSORS],
+        buffers: &mut Buffers,
+        length: usize,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let (kernel, to) = (self.kernel, self.types[0]);
+        kernel.computed(self.scalars, self.limits, are_known, &mut buffers.0, length)?;
+        let results = &mut buffers.0[1][..length];
+        if is_test(kernel.action) {
+            rows::cast(Type::Bool, to, results);
+        } else if kernel.kind != to {
+            results.iter_mut().for_each(|it| *it = kernel.kind.fitted(*it));
+            rows::cast(kernel.kind, to, results);
+        }
+        rows::write(to, results, out);
+        Some(())
+    }
+}
+
 /// Where everything of a launch is.
 struct Places {
     /// And the address that it counts from.
@@ -437,6 +560,7 @@ fn wide(number: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contents::Contents;
 
     #[test]
     fn kernels_are_told_by_their_mangled_names() {
@@ -513,21 +637,52 @@ mod tests {
         assert_eq!(run(Action::Add, Type::Long, 0), None);
     }
 
-    #[test]
-    fn a_fill_is_known_and_one_of_too_many_is_not() {
-        let (action, form, kind) = (Action::Fill, Form::Alone, Type::Int);
+    /// Fills so many numbers at 4096 with seven.
+    fn fill(kind: Type, count: i32) -> Vec<Effect> {
+        let (action, form) = (Action::Fill, Form::Alone);
         let fill = Kernel { action, form, kind, casts: false, strided: false };
-        let run = |count: i32| {
-            let (value, addresses) = (7_i32, [4096_u64]);
-            let arguments: [*const c_void; 3] = [
-                (&raw const count).cast(),
-                (&raw const value).cast(),
-                (&raw const addresses).cast(),
-            ];
+        let (value, addresses) = (if kind == Type::Int { 7 } else { 7_f32.to_bits() }, [4096_u64]);
+        let arguments: [*const c_void; 3] =
+            [(&raw const count).cast(), (&raw const value).cast(), (&raw const addresses).cast()];
+        // SAFETY: arguments as the kernel has them.
+        unsafe { fill.effects(arguments.as_ptr(), |_, _| None) }
+    }
+
+    #[test]
+    fn a_fill_is_known_and_one_of_too_many_floats_is_not() {
+        assert_eq!(fill(Type::Int, 2), [Effect::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
+        assert_eq!(fill(Type::Float, 20_000_000), [Effect::Unknown(4096, 160_000_000)]);
+    }
+
+    #[test]
+    fn what_is_large_is_computed_where_it_is_read() {
+        let mut contents = Contents::default();
+        crate::effects::take(&mut contents, fill(Type::Int, 20_000_000), None);
+        assert_eq!(contents.known(4098, 4), Some(vec![0, 0, 7, 0]), "from within an element");
+        assert_eq!(contents.known(4096 + 80_000_000 - 4, 8), None, "beyond its end");
+        // `x + 1`, element by element, which takes the place of what it is made of.
+        let (action, form, kind) = (Action::Add, Form::ScalarLast, Type::Int);
+        let add = Kernel { action, form, kind, casts: false, strided: false };
+        let run = |contents: &mut Contents, to: u64| {
+            let (count, functor, addresses) = (10_000_000_i32, [1_i32, 1], [to, 4096]);
+            let arguments: [*const c_void; 3] =
+                [(&raw const count).cast(), functor.as_ptr().cast(), addresses.as_ptr().cast()];
+            let known = |at, size| contents.known(at, size);
             // SAFETY: arguments as the kernel has them.
-            unsafe { fill.effects(arguments.as_ptr(), |_, _| None) }
+            let effects = unsafe { add.effects(arguments.as_ptr(), known) };
+            crate::effects::take(contents, effects, None);
         };
-        assert_eq!(run(2), [Effect::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
-        assert_eq!(run(20_000_000), [Effect::Unknown(4096, 160_000_000)]);
+        run(&mut contents, 4096);
+        contents.write_computed(8192, &[1; 4]);
+        let here = |contents: &Contents, at: u64| contents.known(at, 1).map(|it| it[0]);
+        let places = [4096, 8188, 8192, 8196, 4096 + 40_000_000];
+        assert_eq!(places.map(|it| here(&contents, it)), [8, 8, 1, 8, 7].map(Some));
+        run(&mut contents, 1 << 30);
+        assert_eq!(here(&contents, (1 << 30) + 4096), Some(2), "of a number that was put there");
+        assert_eq!(contents.known(4096, 40_000_000), None, "more than are computed at once");
+        for _ in 0..20 {
+            run(&mut contents, 4096);
+        }
+        assert_eq!(here(&contents, 4096), None, "made in more steps than are followed");
     }
 }

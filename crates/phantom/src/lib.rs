@@ -42,6 +42,7 @@ mod installed;
 mod integers;
 mod joins;
 mod kernels;
+mod later;
 mod lists;
 mod loader;
 mod machine;

@@ -76,12 +76,14 @@ impl Offsets {
 }
 
 /// Goes through the elements of tensors, in the order in which a kernel counts them.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
     dims: Vec<Dimension>,
     now: [u64; MOST_TENSORS],
     left: usize,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Dimension {
     size: u32,
     at: u32,
@@ -91,6 +93,31 @@ struct Dimension {
 impl Walk {
     fn of(dims: Vec<Dimension>, count: usize) -> Walk {
         Walk { dims, now: [0; MOST_TENSORS], left: count }
+    }
+
+    /// Through `count` of the same elements, from the `first` on. This one must not have gone anywhere yet.
+    pub fn part(&self, first: usize, count: usize) -> Walk {
+        let mut it = Walk { left: count.min(self.left.saturating_sub(first)), ..self.clone() };
+        let mut rest = u64::try_from(first).unwrap_or(u64::MAX);
+        for dim in &mut it.dims {
+            let size = u64::from(dim.size.max(1));
+            dim.at = u32::try_from(rest % size).unwrap_or(0);
+            for (now, stride) in it.now.iter_mut().zip(dim.strides) {
+                *now = now.wrapping_add(stride.wrapping_mul(rest % size));
+            }
+            rest /= size;
+        }
+        it
+    }
+
+    /// Whether the elements of the first tensor lie one after the other, each of `width` bytes.
+    pub fn is_in_order(&self, width: u64) -> bool {
+        let mut step = width;
+        self.dims.iter().all(|dim| {
+            let fits = dim.size == 1 || dim.strides[0] == step;
+            step = step.saturating_mul(dim.size.into());
+            fits
+        })
     }
 
     /// Through elements that lie one after the other, of that many bytes each.
@@ -178,6 +205,9 @@ mod tests {
         let rows =
             std::iter::from_fn(|| walk.row(2).map(|it| (it.at[0], it.strides[0], it.length)));
         assert!(rows.eq([(0, 1, 2), (2, 1, 1), (3, 1, 2), (5, 1, 1)]), "and in rows");
+        let walk = offsets.walk(6, number).unwrap();
+        assert!((0..6).all(|i| walk.part(i, 9).eq(walk.clone().skip(i))), "from each on");
+        assert!(walk.is_in_order(1) && !walk.is_in_order(4));
         assert_eq!(offsets.end(), 612);
     }
 }
