@@ -145,6 +145,42 @@ def test_masks_of_millions_are_computed_where_they_are_read(phantom):
     assert ran.report["unknown_reads"]["count"] == 0
 
 
+def test_pooled_masks_and_pictures_are_computed(phantom):
+    """Which frames a convolution still sees, which places of a heat map are peaks, a mask at the resolution of the features."""
+    ran = phantom(
+        """
+        import json, torch
+        import torch.nn.functional as F
+        torch.manual_seed(2)
+        mask = torch.arange(50)[None] < torch.tensor([50, 3, 17, 30])[:, None]
+        heat = (torch.rand(2, 3, 13, 16) * 20).floor()
+        ways = {
+            "sequence": lambda m, x: F.max_pool1d(m[:, None].float(), 4, 4, ceil_mode=True)[:, 0].bool().nonzero(),
+            "overlapping": lambda m, x: F.max_pool1d(m[:, None].double(), 5, 2, padding=2)[:, 0] > 0,
+            "peaks": lambda m, x: (F.max_pool2d(x, 3, 1, 1) == x).nonzero(),
+            "places": lambda m, x: F.max_pool2d(x, 2, return_indices=True)[1],
+            "erosion": lambda m, x: -F.max_pool2d(-x, (2, 3), (1, 2)) > 5,
+            "mean of a sequence": lambda m, x: F.avg_pool1d(m[:, None].float(), 4) > 0.5,
+            "mean": lambda m, x: F.avg_pool2d(x, 3, 2, 1) > 9,
+            "mean within": lambda m, x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False) > 9,
+            "mean by five": lambda m, x: F.avg_pool2d(x, 2, divisor_override=5) > 9,
+            "largest shares": lambda m, x: F.adaptive_max_pool2d(x, (5, 6)) > 15,
+            "mean shares": lambda m, x: F.adaptive_avg_pool2d(x, (5, 6)) > 9,
+            "features": lambda m, x: F.interpolate(x, size=(7, 5)) > 9,
+            "twice": lambda m, x: F.interpolate(x, scale_factor=2) > 9,
+            "exact": lambda m, x: F.interpolate(x, size=(7, 5), mode="nearest-exact") > 9,
+            "shorter": lambda m, x: F.interpolate(m[:, None].float(), size=13)[:, 0].bool(),
+            "rolled": lambda m, x: m.roll(3, 1),
+            "rolled back": lambda m, x: x.roll((-1, 2), (2, 3)) > 9,
+        }
+        wrong = [name for name, f in ways.items() if f(mask, heat).tolist() != f(mask.cuda(), heat.cuda()).tolist()]
+        print(json.dumps(wrong))
+        """
+    )
+    assert ran.values == []
+    assert ran.report["unknown_reads"]["count"] == 0
+
+
 def test_the_report_names_what_was_guessed(plimsoll):
     script = plimsoll.script(
         """

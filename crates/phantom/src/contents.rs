@@ -17,7 +17,7 @@ const BUDGET: u64 = 128 << 20;
 pub const KEEP_COMPUTED: u64 = 64 << 20;
 const BUDGET_COMPUTED: u64 = 384 << 20;
 /// Elements of what is computed where it is read that one reading may take, and all together: a few seconds.
-const READ_LATER: u64 = 1 << 23;
+const READ_LATER: u64 = 1 << 25;
 const BUDGET_LATER: u64 = 1 << 28;
 /// In a span of that many bytes a part is overwritten where it is.
 const LARGE: u64 = 1 << 16;

@@ -78,9 +78,12 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                     bytes[0] = kernels::unknown_byte(&mut machine.devices[source].contents);
                 } else if unknown == size
                     && let contents = &mut machine.devices[source].contents
-                    && let Some(count) = kernels::unknown_count(contents, length)
+                    && let Some((count, is_true)) = kernels::unknown_count(contents, length)
                 {
                     bytes.copy_from_slice(&count.to_le_bytes()[..length]);
+                    if is_true {
+                        unknown = 0;
+                    }
                 } else if unknown == size
                     && pinned
                     && let Some(loss) = descent::loss(length)

@@ -338,8 +338,7 @@ impl Count {
     /// How many it is. What is assumed of a mask is written into it, so that whoever asks again, as the
     /// backward pass does, or asks for the rest, is told the same.
     pub fn answer(self, contents: &mut Contents) -> u64 {
-        if let Some(count) = self.known(contents) {
-            self.settle(contents);
+        if let Some(count) = self.true_answer(contents) {
             return count;
         }
         if KEPT.get() == ALL && self.what == What::NonZero {
@@ -380,6 +379,13 @@ impl Count {
                 found
             }
         }
+    }
+
+    /// Likewise, if every element is known.
+    pub fn true_answer(self, contents: &mut Contents) -> Option<u64> {
+        let count = self.known(contents)?;
+        self.settle(contents);
+        Some(count)
     }
 
     /// What was counted stays so, whatever kernels that we do not follow come in between: a backward pass counts the

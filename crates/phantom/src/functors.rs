@@ -1,7 +1,7 @@
 //! What PyTorch's element-wise kernels do, and with what: their mangled names have the functor in them.
 
 use crate::arithmetic::Action;
-use crate::integers::{Type, has, number_after, position};
+use crate::integers::{Type, element_after, has, position};
 
 /// Where a kernel has its scalar, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,31 +24,31 @@ pub enum Form {
 
 /// What a kernel of this (mangled) name does, where it has its scalar, and the type that it computes with.
 pub fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
-    if let Some(kind) = number_after(name, b"11FillFunctorI") {
+    if let Some(kind) = element_after(name, b"11FillFunctorI") {
         return Some((Action::Fill, Form::Alone, kind));
     }
-    if let Some(kind) = number_after(name, b"10AbsFunctorI") {
+    if let Some(kind) = element_after(name, b"10AbsFunctorI") {
         return Some((Action::Absolute, Form::Unary, kind));
     }
-    if let Some(kind) = number_after(name, b"22CUDAFunctorOnOther_addI") {
+    if let Some(kind) = element_after(name, b"22CUDAFunctorOnOther_addI") {
         return Some((Action::Add, Form::ScalarFirst, kind));
     }
-    if let Some(kind) = number_after(name, b"21CUDAFunctorOnSelf_addI") {
+    if let Some(kind) = element_after(name, b"21CUDAFunctorOnSelf_addI") {
         return Some((Action::Add, Form::ScalarLast, kind));
     }
-    if let Some(kind) = number_after(name, b"15CUDAFunctor_addI") {
+    if let Some(kind) = element_after(name, b"15CUDAFunctor_addI") {
         return Some((Action::Add, Form::Tensors, kind));
     }
-    if let Some(kind) = number_after(name, b"14CompareFunctorI") {
+    if let Some(kind) = element_after(name, b"14CompareFunctorI") {
         return Some((Action::Order, Form::Tensors, kind));
     }
-    if let Some(kind) = number_after(name, b"21compare_scalar_kernelI") {
+    if let Some(kind) = element_after(name, b"21compare_scalar_kernelI") {
         return Some((Action::Order, Form::ScalarLast, kind));
     }
     if has(name, b"19launch_clamp_scalarE") {
-        return Some((Action::Clamp, Form::Unary, number_after(name, b"EUl")?));
+        return Some((Action::Clamp, Form::Unary, element_after(name, b"EUl")?));
     }
-    if let Some(kind) = number_after(name, b"29pow_tensor_scalar_kernel_implI") {
+    if let Some(kind) = element_after(name, b"29pow_tensor_scalar_kernel_implI") {
         // The lambdas of this function are numbered: squares, cubes, and others.
         let of = |lambda: &[u8]| {
             b"fdlihsa".iter().any(|&it| has(name, &[b"EUl", [it].as_slice(), lambda].concat()))
@@ -69,20 +69,27 @@ pub fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
         (b"22reciprocal_kernel_cuda", Action::Reciprocal),
         (b"logical_not_kernel_cuda", Action::LogicalNot),
         (b"direct_copy_kernel_cuda", Action::Copy),
+        // To halves.
+        (b"24float16_copy_kernel_cuda", Action::Copy),
+        (b"25bfloat16_copy_kernel_cuda", Action::Copy),
         (b"15neg_kernel_cuda", Action::Negate),
     ] {
         if has(name, part) {
-            return Some((action, Form::Unary, number_after(name, b"EUl")?));
+            return Some((action, Form::Unary, element_after(name, b"EUl")?));
         }
     }
     if has(name, b"17where_kernel_impl") {
-        return Some((Action::Copy, Form::Chosen, number_after(name, b"EUlb")?));
+        return Some((Action::Copy, Form::Chosen, element_after(name, b"EUlb")?));
     }
     if has(name, b"18masked_fill_kernel") {
-        let kind = number_after(name, b"EUl")?;
+        let at = position(name, b"EUl")? + b"EUl".len();
+        let (kind, length) = Type::of_name(name.get(at..)?)?;
         // The mask's elements are truth values.
-        let at = position(name, b"EUl")? + b"EUlx".len();
-        return (name.get(at) == Some(&b'b')).then_some((Action::Copy, Form::Masked, kind));
+        return (name.get(at + length) == Some(&b'b')).then_some((
+            Action::Copy,
+            Form::Masked,
+            kind,
+        ));
     }
     let (form, operands) = [
         (Form::Tensors, b"13BinaryFunctorI".as_slice()),
@@ -91,10 +98,10 @@ pub fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
     ]
     .into_iter()
     .find_map(|(form, part)| Some((form, position(name, part)? + part.len())))?;
-    let letter = *name.get(operands)?;
-    let kind = Type::of_letter(letter).or_else(|| Type::of_float(letter))?;
+    let (kind, length) = Type::of_name(name.get(operands..)?)?;
     // Both operands are of one type in these.
-    (name.get(operands + 1) == name.get(operands)).then_some(())?;
+    let (first, second) = (name.get(operands)?, name.get(operands + length)?);
+    (second == first || length > 1 && *second == b'S').then_some(())?;
     let action = [
         (b"17BitwiseAndFunctor".as_slice(), Action::And),
         (b"16BitwiseOrFunctor", Action::Or),

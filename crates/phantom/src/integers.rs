@@ -13,12 +13,14 @@ use std::ffi::c_void;
 use crate::draws;
 use crate::effects::Effect;
 use crate::elements;
+use crate::halves;
 use crate::histogram;
 use crate::joins;
 use crate::kernels;
 use crate::lists;
 use crate::offsets::Offsets;
 use crate::places;
+use crate::pools;
 use crate::reductions::{self, Summary};
 use crate::scatters;
 use crate::sequences;
@@ -37,9 +39,11 @@ pub enum Type {
     Short = 2,
     Int = 3,
     Long = 4,
+    Half = 5,
     Float = 6,
     Double = 7,
     Bool = 11,
+    Brain = 15,
 }
 
 impl Type {
@@ -53,7 +57,25 @@ impl Type {
     }
 
     pub fn is_whole(self) -> bool {
-        !matches!(self, Self::Float | Self::Double)
+        !matches!(self, Self::Half | Self::Float | Self::Double | Self::Brain)
+    }
+
+    /// What is computed with, of halves.
+    pub fn working(self) -> Self {
+        if matches!(self, Self::Half | Self::Brain) { Self::Float } else { self }
+    }
+
+    /// The type that a mangled name means here, and how many letters say so. `c10` may have been named before.
+    pub fn of_name(name: &[u8]) -> Option<(Self, usize)> {
+        let of = |part: &[u8], kind| {
+            let at = position(name.get(..name.len().min(20))?, part)?;
+            let is_name = matches!(&name[..at], b"N3c10") || name.starts_with(b"NS") && at < 7;
+            is_name.then_some((kind, at + part.len()))
+        };
+        match *name.first()? {
+            b'N' => of(b"4HalfE", Self::Half).or_else(|| of(b"8BFloat16E", Self::Brain)),
+            letter => Some((Self::of_letter(letter).or_else(|| Self::of_float(letter))?, 1)),
+        }
     }
 
     /// The whole type that a mangled name means by this letter.
@@ -72,13 +94,14 @@ impl Type {
     /// The type that `c10::ScalarType` gives this number.
     pub fn of_number(number: u8) -> Option<Self> {
         let of = |letter: u8| Self::of_letter(letter).or_else(|| Self::of_float(letter));
-        b"hasilbfd".iter().find_map(|&it| of(it).filter(|it| *it as u8 == number))
+        let known = b"hasilbfd".iter().filter_map(|&it| of(it));
+        known.chain([Self::Half, Self::Brain]).find(|&it| it as u8 == number)
     }
 
     pub fn width(self) -> usize {
         match self {
             Self::Byte | Self::Char | Self::Bool => 1,
-            Self::Short => 2,
+            Self::Short | Self::Half | Self::Brain => 2,
             Self::Int | Self::Float => 4,
             Self::Long | Self::Double => 8,
         }
@@ -97,6 +120,12 @@ impl Type {
                 let [a, b, c, d, ..] = wide;
                 f64::from(f32::from_le_bytes([a, b, c, d])).to_bits().cast_signed()
             }
+            Self::Half => {
+                halves::from_half(u16::from_le_bytes([wide[0], wide[1]])).to_bits().cast_signed()
+            }
+            Self::Brain => {
+                f64::from(f32::from_le_bytes([0, 0, wide[0], wide[1]])).to_bits().cast_signed()
+            }
             _ => value << spare >> spare,
         }
     }
@@ -109,7 +138,7 @@ impl Type {
         let sign = 1_u64 << (8 * self.width() - 1);
         match self {
             Self::Byte | Self::Bool => bits,
-            Self::Float | Self::Double if bits & sign != 0 => !bits & (sign | (sign - 1)),
+            _ if !self.is_whole() && bits & sign != 0 => !bits & (sign | (sign - 1)),
             _ => bits ^ sign,
         }
     }
@@ -127,7 +156,14 @@ impl Type {
 
     /// `value` as this float has it.
     pub fn of_f64(self, value: f64) -> i64 {
-        let value = if self == Self::Float { f64::from(rounded(value)) } else { value };
+        let value = match self {
+            Self::Float => f64::from(rounded(value)),
+            Self::Half => halves::from_half(halves::to_half(rounded(value))),
+            Self::Brain => {
+                f64::from(f32::from_bits(u32::from(halves::to_brain(rounded(value))) << 16))
+            }
+            _ => value,
+        };
         value.to_bits().cast_signed()
     }
 
@@ -141,7 +177,7 @@ impl Type {
         match self {
             Self::Bool => i64::from(value != 0),
             Self::Byte => value & 0xff,
-            Self::Float => self.rounded(as_f64(value)).to_bits().cast_signed(),
+            Self::Float | Self::Half | Self::Brain => self.of_f64(as_f64(value)),
             Self::Double | Self::Long => value,
             Self::Char | Self::Short | Self::Int => {
                 let spare = 64 - 8 * self.width();
@@ -152,9 +188,15 @@ impl Type {
 
     /// `value` as this type stores it.
     pub fn write(self, value: i64, out: &mut Vec<u8>) {
-        if self == Self::Float {
-            out.extend_from_slice(&as_f32(value).to_le_bytes());
-            return;
+        match self {
+            Self::Float => return out.extend_from_slice(&as_f32(value).to_le_bytes()),
+            Self::Half => {
+                return out.extend_from_slice(&halves::to_half(as_f32(value)).to_le_bytes());
+            }
+            Self::Brain => {
+                return out.extend_from_slice(&halves::to_brain(as_f32(value)).to_le_bytes());
+            }
+            _ => {}
         }
         let value = if self == Self::Bool { i64::from(value != 0) } else { value };
         out.extend_from_slice(&value.to_le_bytes()[..self.width()]);
@@ -209,6 +251,8 @@ pub enum Kernel {
     Draws(draws::Kernel),
     /// Keeps what is above or below a diagonal.
     Cuts(triangles::Kernel),
+    /// Pools, enlarges, rolls.
+    Pools(pools::Kernel),
     /// Moves elements by an index, or sums them up along a dimension.
     Moves(scatters::Kernel),
     /// Writes a tensor element by element, in a way that we do not follow.
@@ -266,6 +310,11 @@ pub fn number_after(name: &[u8], part: &[u8]) -> Option<Type> {
     Type::of_letter(letter).or_else(|| Type::of_float(letter))
 }
 
+/// Likewise, of halves, too.
+pub fn element_after(name: &[u8], part: &[u8]) -> Option<Type> {
+    Some(Type::of_name(name.get(position(name, part)? + part.len()..)?)?.0)
+}
+
 /// What the kernel of this (mangled) name does, if it concerns numbers that we follow.
 pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if let Some(kernel) = joins::Kernel::of(name) {
@@ -310,6 +359,9 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     }
     if let Some(kernel) = triangles::Kernel::of(name) {
         return Some(Kernel::Cuts(kernel));
+    }
+    if let Some(kernel) = pools::Kernel::of(name) {
+        return Some(Kernel::Pools(kernel));
     }
     let dense = has(name, b"27unrolled_elementwise_kernelI")
         || has(name, b"29vectorized_elementwise_kernelI");
@@ -374,6 +426,8 @@ pub unsafe fn effects(
         Kernel::Draws(kernel) => unsafe { kernel.effects(arguments, known) },
         // SAFETY: the caller's.
         Kernel::Cuts(kernel) => unsafe { kernel.effects(arguments, known) },
+        // SAFETY: the caller's.
+        Kernel::Pools(kernel) => unsafe { kernel.effects(kernels::blocks()[0], arguments, known) },
         // SAFETY: the caller's.
         Kernel::Reduction(summary) => unsafe { summary.effects(arguments, known) },
     }

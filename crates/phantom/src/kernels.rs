@@ -311,7 +311,8 @@ unsafe fn equality(arguments: *const *const c_void) -> Option<Asked> {
 
 /// The number that the program reads now in `width` unknown bytes, if it is a count; zero, if it is another whole number,
 /// unless the program waits for more: then one, and twice as many each time. Likewise if it is what `any()` found, as any number.
-pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
+/// And whether it is true: all that was counted is known.
+pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<(u64, bool)> {
     let asked = LAST.get();
     if !matches!(asked, Some(Asked::Count(_) | Asked::Whole | Asked::Any)) {
         return None;
@@ -322,9 +323,12 @@ pub fn unknown_count(contents: &mut Contents, width: usize) -> Option<u64> {
         return None;
     }
     Some(match asked {
-        Some(Asked::Count(count)) => count.answer(contents),
+        Some(Asked::Count(count)) => match count.true_answer(contents) {
+            Some(found) => (found, true),
+            None => (count.answer(contents), false),
+        },
         // Hardly ever too large for what it indexes, and in the end enough for whoever waits for so many.
-        _ => waits::over(0).map_or(0, |it| 1 << (it - 1).min(20)),
+        _ => (waits::over(0).map_or(0, |it| 1 << (it - 1).min(20)), false),
     })
 }
 

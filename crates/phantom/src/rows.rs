@@ -2,6 +2,7 @@
 //! done to them is asked once for a row, and not for each. A mask for attention has millions.
 
 use crate::arithmetic::{Action, apply};
+use crate::halves::{to_brain, to_half};
 use crate::integers::{Type, as_f32};
 
 /// Numbers of a row at most.
@@ -17,6 +18,8 @@ pub fn read(kind: Type, span: &[u8], at: u64, stride: u64, out: &mut [i64]) -> O
         Type::Char => each::<1>(span, stride, out, |it| Type::Char.read(&it)),
         Type::Bool => each::<1>(span, stride, out, |it| Type::Bool.read(&it)),
         Type::Short => each::<2>(span, stride, out, |it| Type::Short.read(&it)),
+        Type::Half => each::<2>(span, stride, out, |it| Type::Half.read(&it)),
+        Type::Brain => each::<2>(span, stride, out, |it| Type::Brain.read(&it)),
         Type::Int => each::<4>(span, stride, out, |it| Type::Int.read(&it)),
         Type::Float => each::<4>(span, stride, out, |it| Type::Float.read(&it)),
         Type::Long => each::<8>(span, stride, out, |it| Type::Long.read(&it)),
@@ -95,6 +98,8 @@ pub fn write(kind: Type, row: &[i64], out: &mut Vec<u8>) {
         Type::Bool => put::<1>(row, out, |it| [u8::from(it != 0)]),
         Type::Byte | Type::Char => put::<1>(row, out, first),
         Type::Short => put::<2>(row, out, first),
+        Type::Half => put::<2>(row, out, |it| to_half(as_f32(it)).to_le_bytes()),
+        Type::Brain => put::<2>(row, out, |it| to_brain(as_f32(it)).to_le_bytes()),
         Type::Int => put::<4>(row, out, first),
         Type::Long | Type::Double => put::<8>(row, out, i64::to_le_bytes),
     }
@@ -127,6 +132,8 @@ mod tests {
             (Type::Long, i64::MIN),
             (Type::Float, Type::Float.of_f64(0.1)),
             (Type::Double, Type::Double.of_f64(-0.1)),
+            (Type::Half, Type::Half.of_f64(0.1)),
+            (Type::Brain, Type::Brain.of_f64(-0.1)),
         ];
         for (kind, number) in kinds {
             let (mut bytes, mut alone) = (Vec::new(), Vec::new());
