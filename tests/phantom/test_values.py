@@ -83,7 +83,7 @@ def test_floats_are_computed_and_forgotten_where_a_kernel_is_not_followed(phanto
         x = torch.tensor([5.0, 6.0], device="cuda")
         x.add_(1)
         y = x * 2 + 1
-        z = y.exp_()
+        z = y.erf_()
         print(json.dumps([x.tolist(), y.tolist(), (x > 6).nonzero().shape[0]]))
         """
     )
@@ -174,6 +174,39 @@ def test_pooled_masks_and_pictures_are_computed(phantom):
             "rolled back": lambda m, x: x.roll((-1, 2), (2, 3)) > 9,
         }
         wrong = [name for name, f in ways.items() if f(mask, heat).tolist() != f(mask.cuda(), heat.cuda()).tolist()]
+        print(json.dumps(wrong))
+        """
+    )
+    assert ran.values == []
+    assert ran.report["unknown_reads"]["count"] == 0
+
+
+def test_what_is_computed_of_numbers_is_as_on_the_cpu(phantom):
+    """Masks in half precision, functions, sums and products from the start: on random numbers, against the same on the CPU."""
+    ran = phantom(
+        """
+        import json, torch
+        torch.manual_seed(4)
+        ids = torch.randint(0, 9, (6, 48))
+        mask = torch.arange(48)[None] < torch.tensor([48, 3, 17, 30, 22, 9])[:, None]
+        x = torch.randn(6, 48)
+        def ways(m, i, x):
+            yield from ((1.0 - m.to(kind)) * torch.finfo(kind).min < 0 for kind in (torch.bfloat16, torch.float16))
+            for kind in (torch.bfloat16, torch.float16):
+                zero = torch.tensor(0.0, device=m.device, dtype=kind)
+                bias = torch.where(m[:, None, :] & m[:, :, None], zero, torch.finfo(kind).min)
+                yield from (bias == 0, bias.masked_fill(m[:, None], 7.0).float(), (bias / 3 + 1).clamp(-5, 0.1).float(), -bias.abs() < 0)
+                yield from (x.to(kind).float(), x.to(kind) > 0.5, (x.to(kind) + x.flip(1).to(kind)).float(), (x.to(kind) * 1.7).float(), 2 - x.to(kind) == 1.5)
+                yield from (m.to(kind).sum(1).long(), m.to(kind).sum(dtype=torch.float32), x.to(kind).amax(1).float(), x.to(kind).max().item(), m.to(kind).any(1), m.to(kind).nonzero(), i.to(kind).long())
+            yield from (f(x) > 0.4 for f in (torch.exp, torch.expm1, torch.sin, torch.cos, torch.tanh, torch.sigmoid))
+            yield from (f(x.abs() + 0.01) > 0.4 for f in (torch.log, torch.log2, torch.log10, torch.log1p, torch.rsqrt))
+            yield from ((i + 1).float().log2().ceil(), (x * 3).round().long(), x.sign(), i.sign(), i.sigmoid() > 0.7)
+            yield from (i << 2, i >> 1, torch.logical_xor(m, i > 4), torch.fmod(i - 4, 3), torch.fmod(x, 0.5) > 0.1, torch.remainder(x, 1.0) > 0.5)
+            yield from (m.float().cumsum(1), m.double().cumsum(0), i[0].float().cumsum(0), m[2].cumsum(0), (i != 3).long().cumprod(1), (i[1] != 3).int().cumprod(0), (1 - x.abs() / 9).cumprod(1) > 0.1)
+            yield from (torch.unique_consecutive(m[2]), torch.unique(i.float()), torch.unique_consecutive(i[0] > 4), torch.arange(0, 1, 0.1, device=m.device) > 0.45, torch.arange(12, device=m.device, dtype=torch.float64))
+        wrong = []
+        for n, (want, got) in enumerate(zip(ways(mask, ids, x), ways(mask.cuda(), ids.cuda(), x.cuda()))):
+            if torch.as_tensor(want).tolist() != torch.as_tensor(got).tolist(): wrong.append(n)
         print(json.dumps(wrong))
         """
     )

@@ -41,13 +41,61 @@ pub enum Action {
     Reciprocal,
     Square,
     Cube,
+    /// To the nearest, of two the even one.
+    Round,
+    Sign,
+    LogicalXor,
+    ShiftLeft,
+    ShiftRight,
+    /// With the sign of what is divided, as C's.
+    RemainderTruncated,
+    Function(Function),
+}
+
+/// Functions of one float.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    Exponential,
+    ExponentialLessOne,
+    Logarithm,
+    LogarithmOfTwo,
+    LogarithmOfTen,
+    LogarithmOfOneMore,
+    Sine,
+    Cosine,
+    HyperbolicTangent,
+    Logistic,
+    ReciprocalRoot,
+}
+
+impl Function {
+    fn of(self, x: f64) -> f64 {
+        match self {
+            Function::Exponential => x.exp(),
+            Function::ExponentialLessOne => x.exp_m1(),
+            Function::Logarithm => x.ln(),
+            Function::LogarithmOfTwo => x.log2(),
+            Function::LogarithmOfTen => x.log10(),
+            Function::LogarithmOfOneMore => x.ln_1p(),
+            Function::Sine => x.sin(),
+            Function::Cosine => x.cos(),
+            Function::HyperbolicTangent => x.tanh(),
+            Function::Logistic => 1.0 / (1.0 + (-x).exp()),
+            Function::ReciprocalRoot => x.sqrt().recip(),
+        }
+    }
 }
 
 /// Whether the result is a truth value, whatever the operands are.
 pub fn is_test(action: Action) -> bool {
     matches!(
         action,
-        Action::Equal | Action::Order | Action::LogicalAnd | Action::LogicalOr | Action::LogicalNot
+        Action::Equal
+            | Action::Order
+            | Action::LogicalAnd
+            | Action::LogicalOr
+            | Action::LogicalXor
+            | Action::LogicalNot
     )
 }
 
@@ -136,8 +184,17 @@ pub fn apply(action: Action, kind: Type, choice: i64, a: i64, b: i64) -> Option<
         Action::DivideTruncated => a.checked_div(b)?,
         Action::Square => a.wrapping_mul(a),
         Action::Cube => a.wrapping_mul(a).wrapping_mul(a),
-        Action::Floor | Action::Ceiling | Action::Truncate => a,
-        Action::Divide | Action::Clamp | Action::Root | Action::Reciprocal => return None,
+        Action::Floor | Action::Ceiling | Action::Truncate | Action::Round => a,
+        Action::Sign => a.signum(),
+        Action::LogicalXor => truth((a != 0) != (b != 0)),
+        Action::ShiftLeft => a.checked_shl(u32::try_from(b).ok()?)?,
+        Action::ShiftRight => a.checked_shr(u32::try_from(b).ok()?)?,
+        Action::RemainderTruncated => a.checked_rem(b)?,
+        Action::Divide
+        | Action::Clamp
+        | Action::Root
+        | Action::Reciprocal
+        | Action::Function(_) => return None,
     })
 }
 
@@ -178,15 +235,23 @@ fn apply_to_floats(action: Action, kind: Type, choice: i64, a: f64, b: f64) -> O
         Action::Reciprocal => number(a.recip()),
         Action::Square => number(a * a),
         Action::Cube => number(kind.rounded(a * a) * a),
+        Action::Round => number(a.round_ties_even()),
+        Action::Sign => number(f64::from(i8::from(0.0 < a) - i8::from(a < 0.0))),
+        Action::LogicalXor => truth((a != 0.0) != (b != 0.0)),
+        Action::RemainderTruncated => number(a % b),
+        Action::Remainder => {
+            let rest = a % b;
+            number(if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest })
+        }
+        Action::Function(function) => number(function.of(a)),
         Action::And
         | Action::Or
         | Action::Xor
         | Action::Not
         | Action::DivideFloor
-        | Action::Clamp
-        | Action::Remainder => {
-            return None;
-        }
+        | Action::ShiftLeft
+        | Action::ShiftRight
+        | Action::Clamp => return None,
     })
 }
 
@@ -208,6 +273,21 @@ mod tests {
         assert_eq!(of(Action::Equal, 0, f64::NEG_INFINITY, false), Some(0));
         assert_eq!(of(Action::Add, one, -1e9, false), Some(Type::Float.of_f64(-1e9)));
         assert_eq!(of(Action::Add, one, 0.0, false), None);
+    }
+
+    #[test]
+    fn functions_are_rounded_as_their_floats_are() {
+        let of = |action, kind: Type, a: f64, b: f64| {
+            apply(action, kind, 0, kind.of_f64(a), kind.of_f64(b)).map(as_f64)
+        };
+        let half = |function, a| of(Action::Function(function), Type::Half, a, 0.0);
+        assert_eq!(half(Function::LogarithmOfTwo, 8.0), Some(3.0));
+        assert_eq!(half(Function::Exponential, 12.0), Some(f64::INFINITY));
+        assert_eq!(of(Action::Remainder, Type::Double, -0.25, 1.0), Some(0.75));
+        assert_eq!(of(Action::RemainderTruncated, Type::Double, -0.25, 1.0), Some(-0.25));
+        assert_eq!(of(Action::Round, Type::Float, 2.5, 0.0), Some(2.0));
+        assert_eq!(of(Action::Sign, Type::Float, -7.0, 0.0), Some(-1.0));
+        assert_eq!(apply(Action::ShiftLeft, Type::Long, 0, 3, 64), None);
     }
 
     #[test]

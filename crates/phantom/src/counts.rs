@@ -96,6 +96,8 @@ impl Kernel {
         }
         if find(b"23DeviceSelectSweepKernel").and(find(b"8equal_toI")).is_some() {
             let key = find(b"10policy_hubI").map(|it| &name[it + b"10policy_hubI".len()..]);
+            // Truth values are read as numbers of 32 bits.
+            let key = if find(b"10LoadBoolOp").is_some() { Some(b"b".as_slice()) } else { key };
             return Some(Kernel::Unique { width: key.and_then(width).unwrap_or(0), items: 7 });
         }
         if find(b"23DeviceReduceByKeyKernel").and(find(b"3rle6encode")).is_some() {

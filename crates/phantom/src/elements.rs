@@ -692,14 +692,14 @@ mod tests {
     #[test]
     fn what_is_large_is_computed_where_it_is_read() {
         let mut contents = Contents::default();
-        crate::effects::take(&mut contents, fill(Type::Int, 20_000_000), None);
+        crate::effects::take(&mut contents, fill(Type::Int, 40_000_000), None);
         assert_eq!(contents.known(4098, 4), Some(vec![0, 0, 7, 0]), "from within an element");
-        assert_eq!(contents.known(4096 + 80_000_000 - 4, 8), None, "beyond its end");
+        assert_eq!(contents.known(4096 + 160_000_000 - 4, 8), None, "beyond its end");
         // `x + 1`, element by element, which takes the place of what it is made of.
         let (action, form, kind) = (Action::Add, Form::ScalarLast, Type::Int);
         let add = Kernel { action, form, kind, casts: false, strided: false, to_halves: None };
         let run = |contents: &mut Contents, to: u64| {
-            let (count, functor, addresses) = (19_000_000_i32, [1_i32, 1], [to, 4096]);
+            let (count, functor, addresses) = (10_000_000_i32, [1_i32, 1], [to, 4096]);
             let arguments: [*const c_void; 3] =
                 [(&raw const count).cast(), functor.as_ptr().cast(), addresses.as_ptr().cast()];
             let known = |at, size| contents.known(at, size);
@@ -710,11 +710,12 @@ mod tests {
         run(&mut contents, 4096);
         contents.write_computed(8192, &[1; 4]);
         let here = |contents: &Contents, at: u64| contents.known(at, 1).map(|it| it[0]);
-        let places = [4096, 8188, 8192, 8196, 4096 + 76_000_000];
+        let places = [4096, 8188, 8192, 8196, 4096 + 40_000_000];
         assert_eq!(places.map(|it| here(&contents, it)), [8, 8, 1, 8, 7].map(Some));
         run(&mut contents, 1 << 30);
         assert_eq!(here(&contents, (1 << 30) + 4096), Some(2), "of a number that was put there");
-        assert!(contents.known(4096, 76_000_000).is_none(), "more than are computed at once");
+        let all = contents.known(4096, 160_000_000);
+        assert!(all.is_none(), "more than are computed at once");
         for _ in 0..20 {
             run(&mut contents, 4096);
         }

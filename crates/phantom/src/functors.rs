@@ -1,6 +1,6 @@
 //! What PyTorch's element-wise kernels do, and with what: their mangled names have the functor in them.
 
-use crate::arithmetic::Action;
+use crate::arithmetic::{Action, Function};
 use crate::integers::{Type, element_after, has, position};
 
 /// Where a kernel has its scalar, if it has one.
@@ -73,6 +73,19 @@ pub fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
         (b"24float16_copy_kernel_cuda", Action::Copy),
         (b"25bfloat16_copy_kernel_cuda", Action::Copy),
         (b"15neg_kernel_cuda", Action::Negate),
+        (b"17round_kernel_cuda", Action::Round),
+        (b"16sign_kernel_cuda", Action::Sign),
+        (b"15exp_kernel_cuda", Action::Function(Function::Exponential)),
+        (b"17expm1_kernel_cuda", Action::Function(Function::ExponentialLessOne)),
+        (b"15log_kernel_cuda", Action::Function(Function::Logarithm)),
+        (b"16log2_kernel_cuda", Action::Function(Function::LogarithmOfTwo)),
+        (b"17log10_kernel_cuda", Action::Function(Function::LogarithmOfTen)),
+        (b"17log1p_kernel_cuda", Action::Function(Function::LogarithmOfOneMore)),
+        (b"15sin_kernel_cuda", Action::Function(Function::Sine)),
+        (b"15cos_kernel_cuda", Action::Function(Function::Cosine)),
+        (b"16tanh_kernel_cuda", Action::Function(Function::HyperbolicTangent)),
+        (b"19sigmoid_kernel_cuda", Action::Function(Function::Logistic)),
+        (b"17rsqrt_kernel_cuda", Action::Function(Function::ReciprocalRoot)),
     ] {
         if has(name, part) {
             return Some((action, Form::Unary, element_after(name, b"EUl")?));
@@ -116,6 +129,10 @@ pub fn meaning(name: &[u8]) -> Option<(Action, Form, Type)> {
         (b"21div_trunc_kernel_cuda", Action::DivideTruncated),
         (b"10DivFunctor", Action::Divide),
         (b"21remainder_kernel_cuda", Action::Remainder),
+        (b"16fmod_kernel_cuda", Action::RemainderTruncated),
+        (b"23logical_xor_kernel_cuda", Action::LogicalXor),
+        (b"18lshift_kernel_cuda", Action::ShiftLeft),
+        (b"18rshift_kernel_cuda", Action::ShiftRight),
     ]
     .into_iter()
     .find_map(|(part, action)| has(name, part).then_some(action))?;

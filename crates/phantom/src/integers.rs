@@ -336,7 +336,9 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if has(name, b"indexing_backward_kernel") {
         return Some(Kernel::Adds);
     }
-    if SCATTERING.iter().any(|it| has(name, it)) {
+    let dense = has(name, b"27unrolled_elementwise_kernelI")
+        || has(name, b"29vectorized_elementwise_kernelI");
+    if !dense && SCATTERING.iter().any(|it| has(name, it)) {
         return Some(Kernel::Scatters);
     }
     if let Some(kernel) = steps::Kernel::of(name) {
@@ -363,8 +365,6 @@ pub fn kernel_of(name: &[u8]) -> Option<Kernel> {
     if let Some(kernel) = pools::Kernel::of(name) {
         return Some(Kernel::Pools(kernel));
     }
-    let dense = has(name, b"27unrolled_elementwise_kernelI")
-        || has(name, b"29vectorized_elementwise_kernelI");
     let followed = elements::Kernel::of(name).map(Kernel::Elementwise);
     followed.or_else(|| dense.then_some(Kernel::Overwrites))
 }

@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 
 use crate::effects::Effect;
-use crate::integers::{MOST, Type, has, number_after, position};
+use crate::integers::{MOST, Type, element_after, has, number_after, position};
 use crate::offsets::Offsets;
 
 /// A kernel that finds places, or moves elements by them.
@@ -41,7 +41,7 @@ impl Kernel {
     pub fn of(name: &[u8]) -> Option<Kernel> {
         if has(name, b"23DeviceSelectSweepKernel") {
             let counts = has(name, b"17counting_iteratorIl");
-            let width = number_after(name, b"9NonZeroOpI").filter(|_| counts)?.width();
+            let width = element_after(name, b"9NonZeroOpI").filter(|_| counts)?.width();
             return Some(Kernel::Finds { width });
         }
         if has(name, b"13write_indicesIl") {

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_void};
 use crate::arithmetic::{Action, apply};
 use crate::choices;
 use crate::effects::Effect;
-use crate::integers::{Type, has, number_after, position};
+use crate::integers::{Type, element_after, has, position};
 use crate::offsets::Offsets;
 use crate::report;
 
@@ -15,8 +15,10 @@ use crate::report;
 pub struct Summary {
     way: Way,
     element: Type,
+    /// What elements are added up as: halves as floats.
+    sum: Type,
     out: Type,
-    /// Elements are floats of 16 bits, which are not followed; but which of them is the best can be chosen.
+    /// Elements are floats of 16 bits, which are not followed here; but which of them is the best can be chosen.
     halves: bool,
 }
 
@@ -47,7 +49,7 @@ impl Summary {
     pub fn of(name: &[u8]) -> Option<Summary> {
         if name == PRODUCT.to_bytes() {
             let (way, element) = (Way::Product, Type::Float);
-            return Some(Summary { way, element, out: element, halves: false });
+            return Some(Summary { way, element, sum: element, out: element, halves: false });
         }
         let (_, way) = [
             (b"15and_kernel_cuda".as_slice(), Way::Fold(Action::LogicalAnd)),
@@ -69,12 +71,15 @@ impl Summary {
             && (has(name, b"8ReduceOpIN3c104HalfE") || has(name, b"8ReduceOpIN3c108BFloat16E"));
         // As wide as a half.
         let other = halves.then_some(Type::Short);
-        let element = number_after(name, b"8ReduceOpI").or(other)?;
+        let element = other.or_else(|| element_after(name, b"8ReduceOpI"))?;
+        let sum = if way == Way::Fold(Action::Add) { element.working() } else { element };
         // The operation ends with `E`, then come the type of the index (j or m) and that of the result.
         let tail = position(name, b"Li4ELi4E").or_else(|| position(name, b"Li4E"))?;
         let letter = *name.get(tail.checked_sub(1)?)?;
-        let out = Type::of_letter(letter).or_else(|| Type::of_float(letter)).or(other)?;
-        Some(Summary { way, element, out, halves })
+        // A half was named before.
+        let half = (letter == b'_' && element.working() != element).then_some(element);
+        let out = Type::of_letter(letter).or_else(|| Type::of_float(letter)).or(other).or(half)?;
+        Some(Summary { way, element, sum, out, halves })
     }
 
     /// What it writes.
@@ -106,11 +111,11 @@ impl Summary {
             };
             let Some((kind, _)) = kind.into_iter().find(is) else { return Vec::new() };
             let way = Way::Fold(Action::Multiply);
-            let it = Summary { way, element: kind, out: kind, halves: false };
+            let it = Summary { way, element: kind, sum: kind, out: kind, halves: false };
             // SAFETY: the caller's.
             return unsafe { it.reduced(ReduceOp::behind(kind.width()), operation, known) };
         }
-        let width = self.element.width();
+        let width = self.sum.width();
         let layout = match self.way {
             Way::Fold(_) | Way::Mean | Way::Product => ReduceOp::of(width),
             Way::Extreme(_) | Way::Place(_) => ReduceOp::with_places(),
@@ -132,7 +137,8 @@ impl Summary {
     ) -> Vec<Effect> {
         let width = self.element.width();
         // An element and its place go together.
-        let expected = if matches!(self.way, Way::Extreme(_) | Way::Place(_)) { 16 } else { width };
+        let are_places = matches!(self.way, Way::Extreme(_) | Way::Place(_));
+        let expected = if are_places { 16 } else { self.sum.width() };
         // SAFETY: a `ReduceOp` is longer than all the offsets below.
         let number = |at: usize| unsafe { operation.add(at).cast::<u32>().read_unaligned() };
         // SAFETY: the same.
@@ -161,7 +167,7 @@ impl Summary {
                 let (value, place) = self.summary(numbers, factor)?;
                 match self.way {
                     Way::Fold(_) | Way::Mean | Way::Product => {
-                        results[0].add(to, self.out, self.element.into(self.out, value));
+                        results[0].add(to, self.out, self.sum.into(self.out, value));
                     }
                     Way::Place(_) => results[0].add(to, self.out, place),
                     Way::Extreme(_) => {
@@ -226,7 +232,7 @@ impl Summary {
         mut numbers: impl Iterator<Item = i64>,
         factor: Option<i64>,
     ) -> Option<(i64, i64)> {
-        let kind = self.element;
+        let kind = self.sum;
         let one = Type::Long.into(kind, 1);
         let first = numbers.next()?;
         match self.way {
@@ -322,24 +328,29 @@ mod tests {
     fn reductions_are_told_by_their_mangled_names() {
         let largest = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIlNS0_14func_wrapper_tIlNS0_13MaxNanFunctorIlEEEEjlLi4ELi4EEEEEvT1_";
         let way = Way::Fold(Action::Largest);
-        let expected = Summary { way, element: Type::Long, out: Type::Long, halves: false };
+        let (element, sum) = (Type::Long, Type::Long);
+        let expected = Summary { way, element, sum, out: Type::Long, halves: false };
         assert_eq!(Summary::of(largest), Some(expected));
         let place = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_9ArgMaxOpsIfEEjlLi4ELi4EEEEEvT1_";
         let way = Way::Place(Action::Largest);
-        let expected = Summary { way, element: Type::Float, out: Type::Long, halves: false };
+        let (element, sum) = (Type::Float, Type::Float);
+        let expected = Summary { way, element, sum, out: Type::Long, halves: false };
         assert_eq!(Summary::of(place), Some(expected));
         let of_halves = b"_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIN3c108BFloat16ENS0_9ArgMaxOpsIfEEjlLi4ELi4EEEEEvT1_";
-        let expected = Summary { element: Type::Short, halves: true, ..expected };
+        let (element, sum) = (Type::Short, Type::Short);
+        let expected = Summary { element, sum, halves: true, ..expected };
         assert_eq!(Summary::of(of_halves), Some(expected));
     }
 
     #[test]
     fn the_first_of_equals_is_the_largest() {
         let way = Way::Extreme(Action::Largest);
-        let largest = Summary { way, element: Type::Int, out: Type::Int, halves: false };
+        let (element, out) = (Type::Int, Type::Int);
+        let largest = Summary { way, element, sum: element, out, halves: false };
         assert_eq!(largest.summary([3, 7, 5, 7].into_iter(), None), Some((7, 1)));
         let way = Way::Mean;
-        let mean = Summary { way, element: Type::Float, out: Type::Float, halves: false };
+        let (element, out) = (Type::Float, Type::Float);
+        let mean = Summary { way, element, sum: element, out, halves: false };
         let float = |it: f64| Type::Float.of_f64(it);
         let of = mean.summary([1.0, 2.0, 6.0].map(float).into_iter(), Some(float(0.5)));
         assert_eq!(of, Some((float(4.5), 0)));

@@ -26,21 +26,21 @@ pub enum Kernel {
     Adds { element: Type, few: bool, by_index: bool },
     /// Its like: into a `TensorInfo`, which begins with the address.
     AddsTo,
-    /// `cumsum` along a dimension that others come after.
-    SumsUpAcross { kind: Type },
-    /// `cumsum` along the last dimension of several.
-    SumsUpAlong { kind: Type },
+    /// `cumsum` or `cumprod` along a dimension that others come after, or along the last one of several.
+    Scans { action: Action, kind: Type, along: bool },
 }
 
 impl Kernel {
     /// The one of this (mangled) name.
     pub fn of(name: &[u8]) -> Option<Kernel> {
-        if has(name, b"4plusI") {
-            if let Some(kind) = number_after(name, b"28tensor_kernel_scan_outer_dimI") {
-                return Some(Kernel::SumsUpAcross { kind });
-            }
-            if let Some(kind) = number_after(name, b"32tensor_kernel_scan_innermost_dimI") {
-                return Some(Kernel::SumsUpAlong { kind });
+        if let Some(action) = scanned(name) {
+            let of = |part: &[u8], along| {
+                number_after(name, part).map(|kind| Kernel::Scans { action, kind, along })
+            };
+            let across = of(b"28tensor_kernel_scan_outer_dimI", false);
+            let scans = across.or_else(|| of(b"32tensor_kernel_scan_innermost_dimI", true));
+            if scans.is_some() {
+                return scans;
             }
         }
         for (part, few) in
@@ -134,21 +134,19 @@ impl Kernel {
                 // SAFETY: the caller's.
                 unsafe { gathered(width, arguments, known) }.unwrap_or_default()
             }
-            Kernel::SumsUpAcross { kind } | Kernel::SumsUpAlong { kind } => {
+            Kernel::Scans { action, kind, along } => {
                 // SAFETY: to, from, and three or two sizes of 32 bits.
                 let (to, from, sizes) = unsafe {
                     let address = |i: usize| arguments.add(i).read().cast::<u64>().read_unaligned();
                     let size = |i: usize| arguments.add(i).read().cast::<u32>().read_unaligned();
-                    let sizes = if matches!(self, Kernel::SumsUpAlong { .. }) {
-                        [size(2), 1, size(3)]
-                    } else {
-                        [size(2), size(3), size(4)]
-                    };
+                    let sizes =
+                        if along { [size(2), 1, size(3)] } else { [size(2), size(3), size(4)] };
                     (address(0), address(1), sizes)
                 };
                 let sizes = sizes.map(|it| usize::try_from(it).unwrap_or(usize::MAX));
-                let summed = summed_up(kind, sizes, |size| known(from, size));
-                summed.map(|it| Effect::Known(to, it)).into_iter().collect()
+                let summed = summed_up(action, kind, sizes, |size| known(from, size));
+                let unknown = Effect::Unknown(to, u64::MAX);
+                vec![summed.map_or(unknown, |it| Effect::Known(to, it))]
             }
         }
     }
@@ -156,24 +154,30 @@ impl Kernel {
 
 /// Rows of `size` numbers, `inner` of them side by side, `outer` times.
 fn summed_up(
+    action: Action,
     kind: Type,
     [outer, inner, size]: [usize; 3],
     known: impl Fn(usize) -> Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
     let count = outer.checked_mul(inner)?.checked_mul(size).filter(|&it| it <= MOST)?;
-    if !kind.is_whole() {
-        return None;
-    }
     let bytes = known(count * kind.width())?;
     let mut numbers: Vec<i64> = bytes.chunks(kind.width()).map(|it| kind.read(it)).collect();
+    let one = Type::Long.into(kind, 1);
     for i in 0..count {
         if inner <= i % (inner * size) {
-            numbers[i] = numbers[i].wrapping_add(numbers[i - inner]);
+            numbers[i] = apply(action, kind, one, numbers[i - inner], numbers[i])?;
         }
     }
     let mut res = Vec::with_capacity(bytes.len());
     numbers.iter().for_each(|&it| kind.write(it, &mut res));
     Some(res)
+}
+
+/// What a scan of this (mangled) name does with what comes before and each element.
+pub fn scanned(name: &[u8]) -> Option<Action> {
+    [(b"4plusI".as_slice(), Action::Add), (b"10multipliesI", Action::Multiply)]
+        .into_iter()
+        .find_map(|(part, action)| has(name, part).then_some(action))
 }
 
 /// What the closure of such a kernel has behind its offset calculator: where the index is, how many there are to choose
@@ -410,9 +414,11 @@ mod tests {
     #[test]
     fn sums_go_along_one_dimension() {
         let bytes = |it: &[i32]| it.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>();
-        let of = |sizes| summed_up(Type::Int, sizes, |_| Some(bytes(&[1, 0, 0, 1, 1, 1])));
-        assert_eq!(of([1, 2, 3]), Some(bytes(&[1, 0, 1, 1, 2, 2])), "down");
-        assert_eq!(of([2, 1, 3]), Some(bytes(&[1, 1, 1, 1, 2, 3])), "along");
+        let known = |_| Some(bytes(&[1, 0, 0, 1, 1, 1]));
+        let of = |action, sizes| summed_up(action, Type::Int, sizes, known);
+        assert_eq!(of(Action::Add, [1, 2, 3]), Some(bytes(&[1, 0, 1, 1, 2, 2])), "down");
+        assert_eq!(of(Action::Add, [2, 1, 3]), Some(bytes(&[1, 1, 1, 1, 2, 3])), "along");
+        assert_eq!(of(Action::Multiply, [2, 1, 3]), Some(bytes(&[1, 0, 0, 1, 1, 1])));
     }
 
     #[test]

@@ -4,14 +4,16 @@
 
 use std::ffi::c_void;
 
+use crate::arithmetic::{Action, apply};
 use crate::effects::Effect;
-use crate::integers::{MOST, Type, has, letter_after, position};
+use crate::integers::{MOST, Type, as_f64, has, letter_after, number_after, position};
+use crate::scatters::scanned;
 
 /// What is done to a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// `DeviceScanKernel` with a sum, each element included in its own.
-    SumsUp { from: Type, to: Type },
+    /// `DeviceScanKernel` with a sum or a product, each element included in its own.
+    Scans { action: Action, from: Type, to: Type },
     /// `DeviceSelectSweepKernel` with a test for equal neighbours.
     LeavesOutEqual { key: Type },
     /// `DeviceReduceByKeyKernel` of a run-length encoding: what there is, and how often, in 64 bits.
@@ -29,15 +31,18 @@ pub enum Kernel {
 impl Kernel {
     /// The one of this (mangled) name.
     pub fn of(name: &[u8]) -> Option<Kernel> {
-        let key = || letter_after(name, b"10policy_hubI");
-        if has(name, b"16DeviceScanKernel") && has(name, b"4plusI") && has(name, b"8NullTypeE") {
+        // Truth values are read as numbers of 32 bits.
+        let of_bool = has(name, b"10LoadBoolOp").then_some(Type::Bool);
+        let key = || of_bool.or_else(|| number_after(name, b"10policy_hubI"));
+        if has(name, b"16DeviceScanKernel")
+            && has(name, b"8NullTypeE")
+            && let Some(action) = scanned(name)
+        {
             // Both vectors are plain: `EPKlPlN...ScanTileState`.
             let source = position(name, b"EPK")? + b"EPK".len();
             let [from, b'P', to, ..] = name.get(source..)? else { return None };
-            return Some(Kernel::SumsUp {
-                from: Type::of_letter(*from)?,
-                to: Type::of_letter(*to)?,
-            });
+            let of = |letter: u8| Type::of_letter(letter).or_else(|| Type::of_float(letter));
+            return Some(Kernel::Scans { action, from: of(*from)?, to: of(*to)? });
         }
         if let Some(index) = letter_after(name, b"29elementwise_kernel_with_indexI") {
             // The dispatch over floats is the second one, and in it doubles come before 32 bits.
@@ -103,7 +108,7 @@ impl Kernel {
             let count = |i: usize| arguments.add(i).read().cast::<u32>().read_unaligned();
             match self {
                 // In, out, state, first tile, operation, start, how many.
-                Kernel::SumsUp { .. } => ((address(0), address(1)), count(6)),
+                Kernel::Scans { .. } => ((address(0), address(1)), count(6)),
                 // In, flags, out, how many are left, state, selection, equality, how many.
                 Kernel::LeavesOutEqual { .. } => ((address(0), address(2)), count(7)),
                 _ => return Vec::new(),
@@ -111,19 +116,23 @@ impl Kernel {
         };
         let (from, to) = match self {
             Kernel::LeavesOutEqual { key } => (key, key),
-            Kernel::SumsUp { from, to } => (from, to),
+            Kernel::Scans { from, to, .. } => (from, to),
             _ => return Vec::new(),
         };
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let bytes = (count <= MOST).then(|| known(address.0, count * from.width())).flatten();
-        let Some(bytes) = bytes else { return Vec::new() };
+        let Some(bytes) = bytes else { return vec![Effect::Unknown(address.1, u64::MAX)] };
         let mut values: Vec<i64> = bytes.chunks(from.width()).map(|it| from.read(it)).collect();
         match self {
-            Kernel::SumsUp { .. } => {
-                let mut total = 0_i64;
+            Kernel::Scans { action, .. } => {
+                let one = Type::Long.into(to, 1);
+                let mut total = None;
                 for value in &mut values {
-                    total = total.wrapping_add(*value);
-                    *value = total;
+                    let here = to.fitted(from.into(to, *value));
+                    *value = total
+                        .map_or(Some(here), |it| apply(action, to, one, it, here))
+                        .unwrap_or(here);
+                    total = Some(*value);
                 }
             }
             Kernel::LeavesOutEqual { .. } => values.dedup(),
@@ -136,16 +145,21 @@ impl Kernel {
 }
 
 /// The type of a range's elements: the kernels of one function are numbered in the order of its dispatch, bytes,
-/// signed bytes, 32 bits, 64 bits, 16 bits, and then types that are not whole.
+/// signed bytes, 32 bits, 64 bits, 16 bits, and then floats of 64 and of 32 bits.
 fn range_type(name: &[u8]) -> Option<Type> {
-    [(b"clEvENKUlvE1_".as_slice(), Type::Int), (b"clEvENKUlvE2_", Type::Long)]
-        .into_iter()
-        .find_map(|(part, kind)| has(name, part).then_some(kind))
+    [
+        (b"clEvENKUlvE1_".as_slice(), Type::Int),
+        (b"clEvENKUlvE2_", Type::Long),
+        (b"clEvENKUlvE4_", Type::Double),
+        (b"clEvENKUlvE5_", Type::Float),
+    ]
+    .into_iter()
+    .find_map(|(part, kind)| has(name, part).then_some(kind))
 }
 
 /// # Safety
 ///
-/// `arguments` must be those of [`Kernel::Ranges`]: how many, `{ first, step }` in 64 bits, where to.
+/// `arguments` must be those of [`Kernel::Ranges`]: how many, `{ first, step }` in 64 bits, of floats in theirs, where to.
 unsafe fn range(to: Type, wide: bool, arguments: *const *const c_void) -> Vec<Effect> {
     // SAFETY: the caller's.
     let (count, first, step, address) = unsafe {
@@ -155,16 +169,26 @@ unsafe fn range(to: Type, wide: bool, arguments: *const *const c_void) -> Vec<Ef
         } else {
             count.cast::<i32>().read_unaligned().into()
         };
-        let bounds = arguments.add(1).read().cast::<i64>();
+        let bounds = arguments.add(1).read().cast::<u8>();
+        let held = if to.is_whole() { Type::Long } else { to };
+        let bound = |i: usize| {
+            held.read(std::slice::from_raw_parts(bounds.add(i * held.width()), held.width()))
+        };
         let address = arguments.add(2).read().cast::<u64>().read_unaligned();
-        (count, bounds.read_unaligned(), bounds.add(1).read_unaligned(), address)
+        (count, bound(0), bound(1), address)
     };
     let Some(count) = usize::try_from(count).ok().filter(|&it| it <= MOST) else {
-        return Vec::new();
+        return vec![Effect::Unknown(address, u64::MAX)];
     };
     let mut result = Vec::with_capacity(count * to.width());
     for i in (0_i64..).take(count) {
-        to.write(first.wrapping_add(step.wrapping_mul(i)), &mut result);
+        let value = if to.is_whole() {
+            first.wrapping_add(step.wrapping_mul(i))
+        } else {
+            let i = to.rounded(as_f64(Type::Long.into(Type::Double, i)));
+            to.of_f64(as_f64(step).mul_add(i, as_f64(first)))
+        };
+        to.write(value, &mut result);
     }
     vec![Effect::Known(address, result)]
 }
@@ -266,11 +290,12 @@ mod tests {
     #[test]
     fn kernels_are_told_by_their_mangled_names() {
         let scan = b"_ZN14at_cuda_detail3cub6detail4scan16DeviceScanKernelINS2_10policy_hubIllljSt4plusIlEE10Policy1000EPKlPlNS0_13ScanTileStateIlLb1EEES6_NS0_8NullTypeEjlLb0ESE_EEvT0_T1_T2_iT3_T4_T5_";
-        assert_eq!(Kernel::of(scan), Some(Kernel::SumsUp { from: Type::Long, to: Type::Long }));
+        let expected = Kernel::Scans { action: Action::Add, from: Type::Long, to: Type::Long };
+        assert_eq!(Kernel::of(scan), Some(expected));
         let unique = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIlNS0_8NullTypeEiLb0ELNS0_10SelectImplE0EE10Policy1000EPKlPS5_PlSC_NS0_13ScanTileStateIiLb1EEES5_N4cuda3std3__48equal_toIvEEi";
         assert_eq!(Kernel::of(unique), Some(Kernel::LeavesOutEqual { key: Type::Long }));
         let of_floats = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIfNS0_8NullTypeE8equal_toIvEEi";
-        assert_eq!(Kernel::of(of_floats), None);
+        assert_eq!(Kernel::of(of_floats), Some(Kernel::LeavesOutEqual { key: Type::Float }));
     }
 
     #[test]
@@ -343,8 +368,11 @@ mod tests {
         };
         let key = Type::Byte;
         let written = |bytes: &[u8]| vec![Effect::Known(8192, bytes.to_vec())];
-        assert_eq!(run(Kernel::SumsUp { from: key, to: key }, &[1, 6]), written(&[3, 4, 7, 9]));
+        let scan = |action| run(Kernel::Scans { action, from: key, to: key }, &[1, 6]);
+        assert_eq!(scan(Action::Add), written(&[3, 4, 7, 9]));
+        assert_eq!(scan(Action::Multiply), written(&[3, 3, 9, 18]));
         assert_eq!(run(Kernel::LeavesOutEqual { key }, &[2, 7]), written(&[3, 1, 3, 2]));
-        assert_eq!(run(Kernel::LeavesOutEqual { key: Type::Int }, &[2, 7]), []);
+        let unknown = vec![Effect::Unknown(8192, u64::MAX)];
+        assert_eq!(run(Kernel::LeavesOutEqual { key: Type::Int }, &[2, 7]), unknown);
     }
 }
