@@ -214,6 +214,23 @@ def test_what_is_computed_of_numbers_is_as_on_the_cpu(phantom):
     assert ran.report["unknown_reads"]["count"] == 0
 
 
+def test_large_tables_of_indices_are_known_and_large_floats_are_not(phantom):
+    """The neighbours of each node: how many different ones a batch has decides how much is computed for them."""
+    ran = phantom(
+        """
+        import json, torch
+        torch.manual_seed(3)
+        table, seeds = torch.randint(0, 50_000, (50_000, 12)), torch.randperm(50_000)[:1024]
+        def different(table, seeds):
+            near, place = torch.unique(torch.cat([seeds, table[seeds][:, :10].flatten()]), return_inverse=True)
+            return [near.numel(), int(place.sum()), int(table[near][:, :10].sum())]
+        noise = torch.rand(600_000)
+        print(json.dumps([different(table, seeds) == different(table.cuda(), seeds.cuda()), (noise.cuda() > 0.5).sum().item()]))
+        """
+    )
+    assert ran.values == [True, 0]
+
+
 def test_the_report_names_what_was_guessed(plimsoll):
     script = plimsoll.script(
         """

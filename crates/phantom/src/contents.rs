@@ -10,6 +10,8 @@ use crate::later::{Later, Open, Source, Span};
 
 /// Larger copies are not kept: they cost host memory and no program steers by them.
 const KEEP: u64 = 1 << 20;
+/// But by large tables of indices, such as the neighbours of each node.
+const KEEP_INDICES: u64 = 16 << 20;
 /// What all kept bytes together may cost on the host, before another copy is kept.
 const BUDGET: u64 = 128 << 20;
 /// Likewise of what is computed, which is small numbers taken in pairs: the overlap of each box with each, the distance of
@@ -60,7 +62,9 @@ fn index(offset: u64) -> usize {
 impl Contents {
     /// `bytes` are at `at` now.
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
-        self.put(at, bytes, (KEEP, BUDGET));
+        let size = length(bytes);
+        let are_indices = KEEP < size && size <= KEEP_INDICES && are_indices(bytes);
+        self.put(at, bytes, (if are_indices { KEEP_INDICES } else { KEEP }, BUDGET));
     }
 
     /// Likewise, if it is no longer than the first number and all together do not become more than the second.
@@ -323,6 +327,13 @@ impl Contents {
     }
 }
 
+/// Whether `bytes` are whole numbers of 64 bits that may be indices: in two floats of 32 bits the upper one is hardly ever zero.
+fn are_indices(bytes: &[u8]) -> bool {
+    const MOST: u64 = 1 << 32;
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    rest.is_empty() && numbers.iter().all(|&it| u64::from_le_bytes(it) < MOST)
+}
+
 /// Whether `bytes` are elements of one width, each zero or one, and some of each.
 fn is_padded_mask(bytes: &[u8]) -> bool {
     const FEWEST: usize = 16;
@@ -367,6 +378,17 @@ mod tests {
         assert!(!is_padded_mask(&wide(&[0; 16])), "no mask");
         assert!(!is_padded_mask(&wide(&(0..16).collect::<Vec<_>>())), "token numbers");
         assert!(!is_padded_mask(&[1, 0, 1]), "too few to be one");
+    }
+
+    #[test]
+    fn a_large_table_is_kept_if_it_has_indices() {
+        let (mut contents, count) = (Contents::default(), 1_u64 << 18);
+        let indices = (0..count).flat_map(|it| (it % 50_000).to_le_bytes()).collect::<Vec<_>>();
+        contents.write(1 << 30, &indices);
+        assert_eq!(contents.known((1 << 30) + 8, 8), Some(1_u64.to_le_bytes().to_vec()));
+        let floats = (0..2 * count).flat_map(|_| 0.5_f32.to_le_bytes()).collect::<Vec<_>>();
+        contents.write(1 << 30, &floats);
+        assert_eq!(contents.known(1 << 30, 8), None);
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::rows;
 const MOST: usize = 1 << 24;
 /// And of anything else at once: a mask for attention often has far more, and nobody reads it back.
 const MOST_MASKED: usize = 1 << 20;
+/// And of halves: autocast makes them of every weight, and nobody reads these.
+const MOST_HALVES: usize = 1 << 14;
 /// An operand that has that many bytes for each of those that are read, and as many as that in all, is not read whole.
 const SPARSE: usize = 16;
 const LARGE: usize = 1 << 20;
@@ -64,6 +66,10 @@ impl Kernel {
 
     /// Elements that are computed at most: of what computes with floats or compares them, more.
     fn most(self) -> usize {
+        let halves = self.to_halves.is_some() || self.kind.working() != self.kind;
+        if halves && self.form != Form::Alone {
+            return MOST_HALVES;
+        }
         let moves = matches!(self.form, Form::Alone | Form::Chosen | Form::Masked);
         let is_large = !self.kind.is_whole() && !moves && self.action != Action::Copy;
         if is_large { MOST } else { MOST_MASKED }

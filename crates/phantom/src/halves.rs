@@ -1,39 +1,35 @@
 //! Floats of 16 bits: IEEE's, and the upper half of a float of 32 bits. A model in half precision has its masks in it.
 
+/// How the exponent of a float is more than that of a half.
+const BIAS: u32 = 112 << 23;
+
 /// The number that these bits are.
 pub fn from_half(bits: u16) -> f64 {
-    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
-    let size = match exponent {
-        0 => fraction * 2_f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        _ => (fraction / 1024.0 + 1.0) * 2_f64.powi(exponent - 15),
+    let size = bits & 0x7fff;
+    let value = match size {
+        // All of the smallest have one step.
+        0..0x0400 => f32::from(size) * (1.0 / 16_777_216.0),
+        0x0400..0x7c00 => f32::from_bits((u32::from(size) << 13) + BIAS),
+        0x7c00 => f32::INFINITY,
+        _ => f32::NAN,
     };
-    if bits & 0x8000 == 0 { size } else { -size }
+    f64::from(if bits == size { value } else { -value })
 }
 
 /// The nearest half, of two the even one.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "at most 31 times 1024 and not negative"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the upper half, and what is left of 16 bits")]
 pub fn to_half(value: f32) -> u16 {
-    /// From here on it is infinite.
-    const MOST: f64 = 65520.0;
-    let size = f64::from(value.abs());
-    let bits = if size.is_nan() {
-        0x7e00
-    } else if MOST <= size {
-        0x7c00
-    } else {
-        // Of the smallest ones all have one step.
-        let exponent = (-14..16).rev().find(|&it| 2_f64.powi(it) <= size).unwrap_or(-14);
-        let steps = (size / 2_f64.powi(exponent - 10)).round_ties_even() as u16;
-        // A normal one has 1024 of them more than its fraction says, which are one exponent.
-        steps + ((exponent + 14) as u16) * 1024
+    /// From here on it is infinite: 65,520.
+    const MOST: u32 = 0x477f_f000;
+    let size = value.abs().to_bits();
+    let bits = match size {
+        // With a half before it, the steps of a float are those of the smallest.
+        0..0x3880_0000 => (value.abs() + 0.5).to_bits() - 0.5_f32.to_bits(),
+        0x3880_0000..MOST => (size - BIAS + 0xfff + (size >> 13 & 1)) >> 13,
+        MOST..=0x7f80_0000 => 0x7c00,
+        _ => 0x7e00,
     };
-    bits | if value.is_sign_negative() { 0x8000 } else { 0 }
+    bits as u16 | (value.to_bits() >> 16) as u16 & 0x8000
 }
 
 /// Likewise, of the other.
