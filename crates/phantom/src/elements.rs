@@ -6,8 +6,9 @@
 
 use std::ffi::c_void;
 
-use crate::arithmetic::{Action, clamped, decided, decides, is_test};
+use crate::arithmetic::{Action, decided, decides, is_test};
 use crate::effects::Effect;
+use crate::formulas::{Buffers, Formula};
 use crate::functors::{Form, meaning};
 use crate::integers::{Type, has};
 use crate::later::Open;
@@ -315,7 +316,8 @@ impl Kernel {
         let scalars = unsafe { self.functor(places.functor) };
         // SAFETY: the same.
         let limits = (self.action == Action::Clamp).then(|| unsafe { self.limits(places.functor) });
-        Formula { kernel: self, types: all, scalars, limits }
+        let Kernel { action, form, kind, .. } = self;
+        Formula { action, form, kind, wanted: self.types().0, types: all, scalars, limits }
     }
 
     /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite or beyond all. So do
@@ -350,61 +352,6 @@ impl Kernel {
         };
         let dense = last[0] == wide(count) - 1;
         dense.then(|| vec![Effect::Known(places.addresses[0], vec![u8::from(holds); count])])
-    }
-
-    /// A row of the result, in the place of the first operand's. What is not chosen need not be known.
-    fn computed(
-        self,
-        (choice, scalar): (i64, i64),
-        limits: Option<[i64; 2]>,
-        are_known: [bool; MOST_TENSORS],
-        operands: &mut [Vec<i64>; MOST_TENSORS],
-        length: usize,
-    ) -> Option<()> {
-        let [_, a, b, c] = operands;
-        let (a, b) = (&mut a[..length], &mut b[..length]);
-        if let Some(limits) = limits {
-            a.iter_mut().for_each(|it| *it = clamped(self.kind, *it, choice, limits));
-            return Some(());
-        }
-        let (action, kind) = (self.action, self.kind);
-        match self.form {
-            Form::Chosen => {
-                for (a, (b, c)) in a.iter_mut().zip(b.iter().zip(&c[..length])) {
-                    let (other, is_known) =
-                        if *a != 0 { (b, are_known[2]) } else { (c, are_known[3]) };
-                    *a = is_known.then_some(*other)?;
-                }
-                Some(())
-            }
-            Form::Masked => {
-                a.iter_mut().zip(&*b).filter(|it| *it.1 != 0).for_each(|it| *it.0 = scalar);
-                Some(())
-            }
-            Form::ScalarFirst => {
-                b.copy_from_slice(a);
-                a.fill(scalar);
-                rows::combine(action, kind, choice, a, b)
-            }
-            Form::ScalarLast => {
-                b.fill(scalar);
-                rows::combine(action, kind, choice, a, b)
-            }
-            Form::Alone => {
-                a.fill(scalar);
-                Some(())
-            }
-            Form::Tensors => match (are_known[1], are_known[2]) {
-                (true, true) => rows::combine(action, kind, choice, a, b),
-                (false, false) => None,
-                (is_first, _) => a.iter_mut().zip(&*b).try_for_each(|(a, b)| {
-                    let number = if is_first { *a } else { *b };
-                    *a = decided(action, kind, choice, number, is_first)?;
-                    Some(())
-                }),
-            },
-            Form::Unary => rows::combine(action, kind, choice, a, b),
-        }
     }
 
     /// The bounds of a clamp, behind `ClampLimits`.
@@ -454,75 +401,6 @@ enum Operand {
     Whole(Vec<u8>),
     /// Its rows are read one by one: a slice of a large mask.
     Sparse,
-}
-
-/// What a launch makes of numbers, wherever these are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Formula {
-    kernel: Kernel,
-    /// Of the result and the operands, as they lie in memory.
-    types: [Type; MOST_TENSORS],
-    scalars: (i64, i64),
-    /// The bounds of a clamp.
-    limits: Option<[i64; 2]>,
-}
-
-/// Rows of the operands, each at its number.
-pub struct Buffers([Vec<i64>; MOST_TENSORS]);
-
-impl Buffers {
-    /// For the elements of so many tensors.
-    pub fn of(tensors: usize, count: usize) -> Buffers {
-        let mut it = Buffers([const { Vec::new() }; MOST_TENSORS]);
-        // The second operand's is a scalar's, if that is what there is.
-        let last = tensors.max(3);
-        it.0[1..last].iter_mut().for_each(|it| it.resize(count.min(rows::LENGTH), 0));
-        it
-    }
-
-    /// Reads a row of one operand: where it begins in `span`, and from one element to the next.
-    pub fn read(
-        &mut self,
-        formula: &Formula,
-        i: usize,
-        span: &[u8],
-        (at, stride): (u64, u64),
-        length: usize,
-    ) -> Option<()> {
-        let row = &mut self.0[i][..length];
-        rows::read(formula.types[i], span, at, stride, row)?;
-        // A cast comes first: what is computed with is of the functor's type.
-        rows::cast(formula.types[i], formula.kernel.types().0[i], row);
-        Some(())
-    }
-}
-
-impl Formula {
-    /// Bytes of an element of the result, or of an operand.
-    pub fn width(&self, tensor: usize) -> usize {
-        self.types[tensor].width()
-    }
-
-    /// Computes a row and writes it behind what is there.
-    pub fn row(
-        &self,
-        are_known: [bool; MOST_TENSORS],
-        buffers: &mut Buffers,
-        length: usize,
-        out: &mut Vec<u8>,
-    ) -> Option<()> {
-        let (kernel, to) = (self.kernel, self.types[0]);
-        kernel.computed(self.scalars, self.limits, are_known, &mut buffers.0, length)?;
-        let results = &mut buffers.0[1][..length];
-        if is_test(kernel.action) {
-            rows::cast(Type::Bool, to, results);
-        } else if kernel.kind != to {
-            results.iter_mut().for_each(|it| *it = kernel.kind.fitted(*it));
-            rows::cast(kernel.kind, to, results);
-        }
-        rows::write(to, results, out);
-        Some(())
-    }
 }
 
 /// Where everything of a launch is.

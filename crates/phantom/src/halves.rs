@@ -33,7 +33,6 @@ pub fn to_half(value: f32) -> u16 {
 }
 
 /// Likewise, of the other.
-#[expect(clippy::cast_possible_truncation, reason = "the upper half")]
 pub fn to_brain(value: f32) -> u16 {
     if value.is_nan() {
         return 0x7fc0;

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use crate::elements::{Buffers, Formula};
+use crate::formulas::{Buffers, Formula};
 use crate::offsets::Walk;
 use crate::rows;
 

@@ -35,6 +35,7 @@ mod effects;
 mod elements;
 mod fatbin;
 mod fft;
+mod formulas;
 mod functors;
 mod ghosts;
 mod halves;
