@@ -67,6 +67,8 @@ class Ghosts:
 
     def _registered(self, _module, _name, parameter):
         if self._mode is None and parameter is not None and parameter.device.type == "cpu":
+            if self._torch.nn.parameter.is_lazy(parameter):
+                return  # Nobody knows how large it will be.
             self._count(parameter.numel() * parameter.element_size())
 
     def _count(self, size):

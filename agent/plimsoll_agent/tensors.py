@@ -121,8 +121,8 @@ class Tensors:
                 return
             storage = tensor.untyped_storage()
             entries.add(tensor.device.index or 0, name, role, storage.data_ptr(), storage.nbytes(), model)
-        except (RuntimeError, NotImplementedError):
-            pass  # No storage of its own: sparse, functorch, a subclass.
+        except (RuntimeError, NotImplementedError, ValueError):
+            pass  # No storage of its own: sparse, functorch, a subclass; or none yet: a parameter of a lazy module.
 
     def _write(self, entries):
         where = self._memory.place().where()

@@ -206,6 +206,24 @@ for i in range(3):
     assert r.process.names("parameter") == {f"{part}.{it}" for part in parts for it in ("weight", "bias")}
 
 
+def test_lazy_modules_have_no_memory_before_their_first_call(run):
+    """Asked for their size, their parameters raise."""
+    r = run(
+        """
+import torch, torch.nn as nn
+net = nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(8)).cuda()
+other = nn.LazyConv2d(4, 3)
+net(torch.ones(4, 8, device="cuda"))
+opt = torch.optim.Adam(net.parameters())
+for i in range(3):
+    opt.zero_grad(); net(torch.ones(4, 8, device="cuda")).sum().backward(); opt.step()
+"""
+    )
+    assert r.returncode == 0, r.stderr
+    assert "agent-failed" not in r.process.notes
+    assert r.process.names("parameter") == {f"{part}.{it}" for part in "02" for it in ("weight", "bias")}
+
+
 def test_no_tensor_is_kept_alive(run):
     r = run(
         MODEL
