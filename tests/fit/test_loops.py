@@ -82,7 +82,7 @@ SMALL = {
             ("size=32, source=512, target=128, n_train=24", "size=5, source=12, target=8, n_train=8"),
         ],
     ),
-    "time_first": ([], [("d=512, ff=2048, n=6", "d=16, ff=32, n=2"), ("batch=96, length=128, steps=20, vocab=16000", "batch=5, length=9, steps=20, vocab=90"), ("dropout=0.1", "dropout=0.0")]),
+    "time_first": ([], [("d=512, ff=2048, n=6", "d=16, ff=32, n=2"), ("batch=96, length=128, steps=20, vocab=16000", "batch=5, length=9, steps=20, vocab=90"), ("dropout=0.1", "dropout=0.0"), ("eps=1e-9", "eps=1e-3")]),
     "graph": ([], [("170_000, 1_100_000", "50, 200"), ("h=256", "h=8"), ("0.5, self", "0.0, self")]),
     "accelerated_vae": ([], [("ch=96", "ch=8"), ("batch_size=40, size=128", "batch_size=5, size=16")]),
     "detection": ([], [("batch=12, size=512", "batch=2, size=64")]),
@@ -101,7 +101,7 @@ def toy(name, dtype="float64", steps=6, gradients=True):
 PARTS = remedy("micro-batches", parts=2)
 
 
-@pytest.mark.parametrize("name", ["trainer_class", "closure", "compiled", "parallel_unet", "captioner"])
+@pytest.mark.parametrize("name", ["trainer_class", "closure", "compiled", "parallel_unet", "captioner", "time_first"])
 def test_gradients_and_weights_are_the_same(trainer, name):
     plain = trainer.run(RUN, arguments=toy(name))
     for remedies in ([PARTS], ["checkpoint"], [remedy("micro-batches", parts=3), "checkpoint"]):
@@ -191,3 +191,45 @@ def test_what_is_decided_by_chance_and_spectral_norms_are_as_in_one_call(trainer
 def test_a_model_that_writes_into_itself_is_refused_in_parts(trainer):
     answer = trainer.run(CHAIN, PARTS, arguments={"alone": True, "writes": True})
     assert "each call of it writes into its `seen`" in answer
+
+
+TIME_FIRST = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.of, self.lstm, self.out = nn.Embedding(20, 8), nn.LSTM(8, 6, 2), nn.Linear(6, 4)
+    def forward(self, words, lengths, state):
+        x, state = self.lstm(self.of(words), state)
+        return self.out(x) * (lengths[None, :, None] > 2), state
+
+model = Tagger().double()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+result = []
+for time, batch in ((7, 5), (9, 4), (5, 5), (3, 2)):
+    words, lengths = torch.randint(20, (time, batch)), torch.randint(1, 5, (batch,))
+    state = (torch.randn(2, batch, 6).double(), torch.randn(2, batch, 6).double())
+    logits, state = model(words, lengths, state)
+    loss = nn.functional.cross_entropy(logits.view(-1, 4), words.view(-1) % 4) + state[0].square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    result.append(loss.detach())
+result += [p.detach() for p in model.parameters()]
+"""
+
+
+def test_a_batch_may_be_the_second_dimension(trainer):
+    """A recurrent network in the older manner, with a state whose batch is second, too."""
+    plain = trainer.run(TIME_FIRST)
+    for remedies in ([PARTS], [remedy("micro-batches", parts=5)]):
+        assert worst(plain, trainer.run(TIME_FIRST, *remedies)) < 1e-9, remedies
+
+
+def test_what_does_not_run_in_parts_is_refused_with_the_reason(trainer):
+    program = TIME_FIRST.replace("def forward(self, words, lengths, state):", "def forward(self, words, lengths, state):\n        assert words.size(1) > 2, 'odd'")
+    answer = trainer.run(program, PARTS)
+    assert "the remedy micro-batches does not suit Tagger: it does not run with two samples of its batch" in answer, answer

@@ -13,7 +13,8 @@ of optimizer and scheduler for the whole batch, the last, smaller batch included
 
 The numbers are the same up to rounding, except for dropout, which draws other random numbers, and batch-norm, which
 sees the parts one by one. What a model decides by Python's or NumPy's random numbers it decides once for all parts. A model
-that writes into itself whenever it is called (a queue of keys, an average of weights) is refused.
+that writes into itself whenever it is called (a queue of keys, an average of weights) is refused. The batch is the first
+dimension of what a model is given or, where it cannot be and the second can (time comes first in older code), that one.
 
 Parameters: `parts`, how many.
 """
@@ -51,22 +52,24 @@ def apply(torch, parameters, places, note):
             kind = split.kind_of(torch, args, kwargs, whole)
             if kind not in known:
                 try:
-                    _refuse_writers(torch, module, call, args, kwargs, whole)
-                    known[kind] = way_of(torch, "micro-batches", module, call, args, kwargs, whole)
+                    known[kind] = _way(torch, module, call, args, kwargs, whole)
                 except Exception:
                     if not may_be_evaluation and not is_second:
                         raise
                     known[kind] = None  # Not a batch, a single sample for example: as the script has it.
                 else:
-                    places.recording.write("split", samples=whole, loss=known[kind].has_loss, exact=is_exact(torch, module))
+                    samples, _ = known[kind].batch_of(torch, args, kwargs, whole)
+                    places.recording.write("split", samples=samples, loss=known[kind].has_loss, exact=is_exact(torch, module))
             way = known[kind]
             if way is None:
                 return call(*args, **kwargs)
+            whole, along = way.batch_of(torch, args, kwargs, whole)
+            least = whole if places.least_share is None else places.least_share
             smallest = 2 if _has_batch_norm(torch, module) else 1  # Of one sample it may have nothing to average.
             bounds = bounds_of(whole, max(1, min(parts, least // smallest)))
             is_at_once = way.has_loss and not may_be_evaluation and not places.on_shares and not is_second
             run = _accumulated if is_at_once else _recomputed
-            return run(torch, module, call, args, kwargs, whole, bounds, way)
+            return run(torch, module, call, args, kwargs, (whole, along), bounds, way)
 
     places.around_call(around)
 
@@ -81,16 +84,30 @@ def bounds_of(whole, parts):
 class Way:
     """How the parts of a model's batch belong together."""
 
-    def __init__(self, has_loss, weights=None):
+    def __init__(self, has_loss, weights=None, along=None):
         self.has_loss = has_loss
         self.weights = weights
+        self._along = along  # Where the first dimension is not the batch: of each tensor which one is.
+        self.is_doubtful = False
+
+    @property
+    def axis(self):
+        return 0 if self._along is None else 1
+
+    def batch_of(self, torch, args, kwargs, whole):
+        """How many samples the inputs of a call have, and along which dimension each has them."""
+        if self._along is None:
+            return whole, split.dimensions(torch, args, kwargs, whole)
+        pairs = zip(split.tensors_in(torch, (args, kwargs)), self._along)
+        return next(it.size(1) for it, dimension in pairs if dimension == 1), self._along
 
 
-def _recomputed(torch, module, call, args, kwargs, whole, bounds, way):
+def _recomputed(torch, module, call, args, kwargs, batch, bounds, way):
+    whole, along = batch
     outputs, choices = [], split.HostRandom()
     for start, end in bounds:
         choices.again()
-        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
+        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
         part_kwargs = _with_one_label(torch, way, part_kwargs)
         with split.spectral_kept(torch, module, start > 0):
             output = torch.utils.checkpoint.checkpoint(
@@ -103,7 +120,7 @@ def _recomputed(torch, module, call, args, kwargs, whole, bounds, way):
         outputs.append(output)
     sizes = [end - start for start, end in bounds]
     if not way.has_loss:
-        return split.together(torch, outputs, sizes)
+        return split.together(torch, outputs, sizes, way.axis)
     weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
     found = [split.loss_in(torch, it) for it in outputs]
     total = sum(loss * weight for (_, loss), weight in zip(found, weights))
@@ -114,14 +131,15 @@ def _called_inside(call, *args, **kwargs):
     return call(*args, **kwargs)
 
 
-def _accumulated(torch, module, call, args, kwargs, whole, bounds, way):
+def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):
+    whole, along = batch
     chosen = [p for p in module.parameters() if p.requires_grad]
     gradients = [None] * len(chosen)
     weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
     kept, total, output, choices = [], None, None, split.HostRandom()
     for (start, end), weight in zip(bounds, weights):
         choices.again()
-        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
+        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
         part_kwargs = _with_one_label(torch, way, part_kwargs)
         with split.spectral_kept(torch, module, start > 0):
             output = call(*part_args, **part_kwargs)
@@ -216,8 +234,37 @@ def _with_gradients(torch, made={}):
     return WithGradients
 
 
-def _refuse_writers(torch, module, call, args, kwargs, whole):
-    part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, 0, 2)
+def _way(torch, module, call, args, kwargs, whole):
+    """The way of a model whose batch is the first dimension of its inputs, or of an older one whose batch is the second."""
+    found, error = None, None
+    for axis in (0, 1):
+        size = split.batch_size(torch, args, kwargs, axis)
+        if size is None or size < 2:
+            continue
+        along = split.dimensions(torch, args, kwargs, size, axis)
+        try:
+            _refuse_writers(torch, module, call, args, kwargs, size, along)
+            way = way_of(torch, "micro-batches", module, call, args, kwargs, size, along)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except Exception as why:
+            error = error or why
+            continue
+        if not way.is_doubtful:
+            return way
+        found = found or way
+    if found is not None:
+        return found
+    if isinstance(error, CannotApply):
+        raise error
+    raise CannotApply(
+        "plimsoll: the remedy micro-batches does not suit %s: it does not run with two samples of its batch (%s: %s)"
+        % (type(module).__name__, type(error).__name__, error)
+    ) from error
+
+
+def _refuse_writers(torch, module, call, args, kwargs, whole, along):
+    part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, 0, 2, along)
     name = split.written_by(torch, module, lambda: call(*part_args, **part_kwargs))
     if name is not None:
         raise CannotApply(
@@ -226,30 +273,41 @@ def _refuse_writers(torch, module, call, args, kwargs, whole):
         )
 
 
-def way_of(torch, remedy, module, call, args, kwargs, whole):
-    """Tries the model on two of its samples, apart and together."""
+def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
+    """Tries the model on two of its samples, apart and together. `along`: see `split.dimensions`."""
 
     choices = split.HostRandom()
+    axis = 1 if along is not None and 1 in along else 0
 
     def run(start, end):
         choices.again()
-        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
-        part_kwargs = _with_uneven_labels(torch, part_kwargs, start)
+        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
+        if axis == 0:
+            part_kwargs = _with_uneven_labels(torch, part_kwargs, start)
         return call(*part_args, **part_kwargs), part_kwargs
 
+    got_both = []
     with split.undisturbed(torch, module):
-        both, kwargs_of_both = run(0, 2)
+        is_doubtful = split.is_cut_elsewhere(torch, module, 2, lambda: got_both.append(run(0, 2)))
+        both, kwargs_of_both = got_both.pop()
         one, other = run(0, 1)[0], run(1, 2)[0]
         found = split.loss_in(torch, both)
         if found is None:
-            got = split.together(torch, [one, other], [1, 1])
+            got = split.together(torch, [one, other], [1, 1], axis)
             for a, b in zip(split.tensors_in(torch, got), split.tensors_in(torch, both)):
                 if a.is_floating_point() and not split.close(torch, a, b):
                     raise CannotApply(
                         "plimsoll: the remedy %s does not suit %s: two samples of its input give something "
                         "else together than apart; is their first dimension the batch?" % (remedy, type(module).__name__)
                     )
-            return Way(False)
+            way = Way(False, along=along if axis else None)
+            way.is_doubtful = is_doubtful
+            return way
+        if axis:
+            raise CannotApply(
+                "plimsoll: the remedy %s does not suit %s: it computes its loss itself, and the first dimension of its inputs "
+                "is not the batch" % (remedy, type(module).__name__)
+            )
         loss = found[1]
         losses = [split.loss_in(torch, it)[1] for it in (one, other)]
         for rule in (_by_shifted_labels, _by_labels, _by_samples, _as_a_sum):

@@ -2,7 +2,8 @@
 
 Whether a model treats the samples of a batch separately is not believed but tried, once for each model, on two
 of its samples: apart and together must give the same, in evaluation mode and without gradients. That finds inputs
-whose first dimension is not the batch, losses that compare samples with each other, and how a loss averages.
+whose first dimension is not the batch (in older code that is time), losses that compare samples with each other, and how
+a loss averages.
 """
 
 import contextlib
@@ -64,9 +65,9 @@ def rebuilt(torch, value, function, depth=_DEEPEST):
     return value
 
 
-def batch_size(torch, args, kwargs):
-    """The size of the first dimension that the inputs have in common; None if there is no such thing."""
-    sizes = [t.size(0) for t in tensors_in(torch, (args, kwargs)) if t.dim() >= 1]
+def batch_size(torch, args, kwargs, axis=0):
+    """The size of the first dimension, or of another one, that the inputs have in common; None if there is no such thing."""
+    sizes = [t.size(axis) for t in tensors_in(torch, (args, kwargs)) if t.dim() > axis]
     return max(set(sizes), key=lambda it: (sizes.count(it), -sizes.index(it))) if sizes else None
 
 
@@ -75,11 +76,22 @@ def kind_of(torch, args, kwargs, whole):
     return tuple((t.dim(), t.dim() >= 1 and t.size(0) == whole) for t in tensors_in(torch, (args, kwargs)))
 
 
-def part_of(torch, args, kwargs, whole, start, end):
-    """Samples `start..end` of every batched input; the others as they are."""
+def dimensions(torch, args, kwargs, whole, axis=0):
+    """Along which dimension each of a call's tensors has the batch: `axis`, or the first one; None if it has none."""
+
+    def of(tensor):
+        return next((it for it in (axis, 0) if tensor.dim() > it and tensor.size(it) == whole), None)
+
+    return [of(it) for it in tensors_in(torch, (args, kwargs))]
+
+
+def part_of(torch, args, kwargs, whole, start, end, along=None):
+    """Samples `start..end` of every batched input; the others as they are. `along`: see `dimensions`."""
+    along = iter(dimensions(torch, args, kwargs, whole) if along is None else along)
 
     def cut(tensor):
-        return tensor[start:end] if tensor.dim() >= 1 and tensor.size(0) == whole else tensor
+        dimension = next(along)
+        return tensor if dimension is None else tensor.narrow(dimension, start, end - start)
 
     return rebuilt(torch, args, cut), rebuilt(torch, dict(kwargs), cut)
 
@@ -104,26 +116,31 @@ def loss_in(torch, output):
     return None
 
 
-def together(torch, outputs, sizes):
-    """The outputs of the parts as one output of the whole batch."""
+def together(torch, outputs, sizes, axis=0):
+    """The outputs of the parts as one output of the whole batch, whose samples are along `axis` or the first dimension."""
     first = outputs[0]
+
+    def has_samples(dimension):
+        return first.dim() > dimension and all(it.size(dimension) == size for it, size in zip(outputs, sizes))
+
     if isinstance(first, torch.Tensor):
-        if first.dim() == 0 or any(it.size(0) != size for it, size in zip(outputs, sizes)):
+        dimension = next((it for it in (axis, 0) if has_samples(it)), None)
+        if dimension is None:
             raise CannotApply(
                 "plimsoll: the remedy micro-batches does not suit this model: an output of shape %s has not one entry "
                 "for each of %d samples" % (tuple(first.shape), sizes[0])
             )
-        return torch.cat(outputs)
+        return torch.cat(outputs, dimension)
     if isinstance(first, dict):
-        values = {key: together(torch, [it[key] for it in outputs], sizes) for key in first}
+        values = {key: together(torch, [it[key] for it in outputs], sizes, axis) for key in first}
         return values if type(first) is dict else type(first)(values)
     if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(together(torch, list(it), sizes) for it in zip(*outputs)))
+        return type(first)(*(together(torch, list(it), sizes, axis) for it in zip(*outputs)))
     if isinstance(first, (list, tuple)):
-        return type(first)(together(torch, list(it), sizes) for it in zip(*outputs))
+        return type(first)(together(torch, list(it), sizes, axis) for it in zip(*outputs))
     if is_record(first):
         parts = [fields_of(it) for it in outputs]
-        return with_fields(first, {key: together(torch, [it[key] for it in parts], sizes) for key in parts[0]})
+        return with_fields(first, {key: together(torch, [it[key] for it in parts], sizes, axis) for key in parts[0]})
     if tensors_in(torch, dict(getattr(first, "__dict__", {}))):
         raise CannotApply(
             "plimsoll: the remedy micro-batches does not suit this model: its output is a %s, of which it is not known how "
@@ -161,6 +178,27 @@ class HostRandom:
         random.setstate(self._python)
         if self._numpy:
             sys.modules["numpy.random"].set_state(self._numpy)
+
+
+def is_cut_elsewhere(torch, module, size, run):
+    """Whether layers that know which of their dimensions is the batch (recurrent ones, attention) see, while `run` calls
+    the module with so many samples, another number of them, and that size where time should be."""
+    found = []
+
+    def look(layer, given):
+        x = given[0] if given else None
+        if isinstance(x, torch.Tensor) and x.dim() == 3:
+            batch, time = (0, 1) if layer.batch_first else (1, 0)
+            found.append(x.size(batch) != size and x.size(time) == size)
+
+    layers = [it for it in module.modules() if isinstance(it, (torch.nn.RNNBase, torch.nn.MultiheadAttention))]
+    hooks = [it.register_forward_pre_hook(look) for it in layers]
+    try:
+        run()
+    finally:
+        for it in hooks:
+            it.remove()
+    return any(found)
 
 
 def written_by(torch, module, run):
