@@ -122,11 +122,11 @@ impl Largest {
                 let is_memory = self.tried.get(&upper) == Some(&Tried::TooMuch);
                 let wanted = match self.rounder(*lower, upper) {
                     Some(rounder) => rounder,
-                    None if is_memory
-                        && 1 < self.fitting().len()
-                        && self.n_too_much() < PATIENCE =>
-                    {
-                        self.on_the_line(*lower)
+                    None if is_memory && self.n_too_much() < PATIENCE => {
+                        let line = self.on_the_line(*lower);
+                        // One value is no line: it says only where not to go on doubling.
+                        let is_said = 1 < self.fitting().len() || line < upper;
+                        if is_said { line } else { self.halfway(*lower, upper) }
                     }
                     None => self.halfway(*lower, upper),
                 };
@@ -189,19 +189,25 @@ impl Largest {
         Some(wanted)
     }
 
-    /// Where a line through the two largest values that fit reaches the limit.
+    /// Where a line through the largest value that fits and a smaller one reaches the limit: the steepest of these lines,
+    /// since near the limit the allocator makes do with less, and segments make steps.
     fn on_the_line(&self, lower: u64) -> u64 {
         let fitting = self.fitting();
         let Some(((b, peak_b), below)) = fitting.split_last() else { return lower };
-        // Segments make steps: the nearest value that really took less.
-        let Some((a, peak_a)) = below.iter().rev().find(|(_, it)| it < peak_b) else {
-            return self.clamp(lower.saturating_mul(2));
-        };
-        let rise = peak_b.saturating_sub(*peak_a).0;
         let left = u128::from(self.limit.saturating_sub(*peak_b).0);
-        let run = left * u128::from(b - a) / u128::from(rise);
-        let run = u64::try_from(run).unwrap_or(u64::MAX);
-        self.clamp(b.saturating_add(run).min(lower.saturating_mul(FARTHEST)))
+        let end = |(a, peak_a): &(u64, Bytes)| {
+            let rise = u128::from(peak_b.saturating_sub(*peak_a).0);
+            let run = (left * u128::from(b - a)).checked_div(rise)?;
+            Some(b.saturating_add(u64::try_from(run).unwrap_or(u64::MAX)))
+        };
+        let Some(end) = below.iter().filter_map(end).min() else {
+            // Were there nothing beside what grows with the value, it would end here; mostly it ends later.
+            let times = u128::from(self.limit.0) * u128::from(*b) / u128::from(peak_b.0.max(1));
+            let least = u64::try_from(times).unwrap_or(u64::MAX);
+            let most = if self.start.is_some() { FARTHEST } else { 2 };
+            return self.clamp(least.min(lower.saturating_mul(most)));
+        };
+        self.clamp(end.min(lower.saturating_mul(FARTHEST)))
     }
 
     /// `wanted`, brought strictly between `lower` and `upper`, to a value that was not run yet.
@@ -268,9 +274,20 @@ mod tests {
         check(
             range.clone(),
             |it| Some(1500 + 120 * it),
-            expect!["([69, 138, 192, 193], Some(192))"],
+            expect!["([69, 173, 192, 193], Some(192))"],
         );
-        check(range, |it| Some(1500 + 500 * it), expect!["([69, 35, 52, 43, 46, 47], Some(46))"]);
+        check(range, |it| Some(1500 + 500 * it), expect!["([69, 35, 45, 46, 47], Some(46))"]);
+    }
+
+    #[test]
+    fn near_the_limit_the_allocator_makes_do_with_less() {
+        let range = Largest::new(1, 2048, 1, Bytes::mib(11_909));
+        let memory = |it: u64| if it < 10 { 3_500 + 716 * it } else { 11_200 + 20 * it };
+        check(
+            range,
+            |it| Some(if it < 12 { memory(it) } else { 12_000 }),
+            expect!["([8, 10, 11, 12], Some(11))"],
+        );
     }
 
     #[test]
