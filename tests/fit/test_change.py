@@ -61,6 +61,16 @@ for step in range(6):
     optimizer.step(); optimizer.zero_grad(set_to_none=False)
 """
 
+GROUPS = FUNCTION.replace(
+    """        model.parameters(),
+""",
+    """        [
+            {"params": [it for it in model.parameters() if it.dim() > 1]},
+            {"params": [it for it in model.parameters() if it.dim() < 2], "weight_decay": 0.0},
+        ],
+""",
+)
+
 WIDE = """
 import torch
 model = torch.nn.Linear(4096, 4096).cuda()
@@ -76,6 +86,7 @@ CASES = [
     ("autocast-fp16", FUNCTION, "t4", 0.8),
     ("checkpoint", FUNCTION, "t4", 0.5),
     ("checkpoint", MODULE, "t4", 0.5),
+    ("checkpoint", GROUPS, "t4", 0.5),
     ("sgd", WIDE, "t4", 0.7),
 ]
 

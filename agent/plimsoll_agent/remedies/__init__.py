@@ -10,6 +10,7 @@ to time and to the numbers. The order in which they wrap each other is fixed her
     block_costs     what each block keeps and costs, for the search
     instead         another optimizer in the place of the script's
     sites           where a person would change the script
+    idle            which remedies have nothing to do in it
     spread          one process of several, each with its share of every batch
     split           a batch in parts: what can be split, and how results are put together
 

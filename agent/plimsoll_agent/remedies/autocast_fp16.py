@@ -20,10 +20,15 @@ def apply(torch, parameters, places, note):
     autocast.apply(torch, dict(parameters, dtype="float16"), places, note)
     scale = Scale(torch)
 
+    make_scaler = torch.amp.GradScaler.__init__
+
+    @functools.wraps(make_scaler)
     def __init__(self, *args, **kwargs):
-        raise CannotApply(
-            "plimsoll: the remedy autocast-fp16 does not suit this script: it has a GradScaler of its own"
-        )
+        if kwargs.get("enabled", True):
+            raise CannotApply(
+                "plimsoll: the remedy autocast-fp16 does not suit this script: it has a GradScaler of its own"
+            )
+        make_scaler(self, *args, **kwargs)  # One that is switched off does nothing.
 
     torch.amp.GradScaler.__init__ = __init__
     places.around_backward(scale.around_backward)

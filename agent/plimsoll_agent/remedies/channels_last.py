@@ -14,6 +14,14 @@ def suits(torch, model):
     return any(isinstance(it, _convolutions(torch)) for it in model.modules())
 
 
+def is_done(torch, model):
+    """Whether the weights say that the script did it; a weight of one place, or for one channel, is in both orders."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    weights = [it.weight for it in model.modules() if isinstance(it, _convolutions(torch)) and it.weight.dim() in formats]
+    told = [it.is_contiguous() for it in weights if it.is_contiguous() != it.is_contiguous(memory_format=formats[it.dim()])]
+    return bool(told) and not any(told)
+
+
 def apply(torch, parameters, places, note):
     convolves = weakref.WeakKeyDictionary()
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}

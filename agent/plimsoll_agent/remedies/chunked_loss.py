@@ -12,12 +12,14 @@ import functools
 
 ROWS_BYTES = 32 << 20
 """About how large the temporaries of one chunk are."""
+SMALLEST = 16 << 20
+"""Of logits, unless the plan says otherwise."""
 
 
 def apply(torch, parameters, places, note):
     functional = torch.nn.functional
     original = functional.cross_entropy
-    smallest = parameters.get("smallest", 16 << 20)
+    smallest = parameters.get("smallest", SMALLEST)
     chunked = _function(torch)
 
     @functools.wraps(original)
@@ -39,6 +41,12 @@ def apply(torch, parameters, places, note):
             return chunked.apply(input, target, weight, ignore_index, reduction, label_smoothing, result)
 
     functional.cross_entropy = cross_entropy
+
+
+def is_large(torch, input):
+    """Whether logits may be worth chunks."""
+    is_plain = type(input) is torch.Tensor and input.dim() > 1 and input.requires_grad
+    return is_plain and input.numel() * input.element_size() >= SMALLEST
 
 
 def _suits(torch, input, target, weight, ignore_index):

@@ -8,12 +8,11 @@ a line with two such calls, or a call whose file cannot be read, is left out. Po
 import ast
 import functools
 import sys
+import weakref
 
 from plimsoll_agent import frames
-from plimsoll_agent.remedies import attention, channels_last, inplace_activations, optimizer_8bit, split
-
-SOME_MODELS = {"attention": attention, "channels-last": channels_last, "inplace-activations": inplace_activations}
-"""Remedies that not every model has a use for."""
+from plimsoll_agent.remedies import split
+from plimsoll_agent.remedies.idle import Idle
 
 
 def apply(torch, places, recording):
@@ -24,6 +23,7 @@ def apply(torch, places, recording):
     @functools.wraps(make)
     def __init__(self, *args, **kwargs):
         make(self, *args, **kwargs)
+        sites.idle.made(self)
         sites.optimizer_made(self)
 
     @functools.wraps(zero_grad)
@@ -35,10 +35,10 @@ def apply(torch, places, recording):
     optimizer_class.zero_grad = zeroed
 
     def around_call(module, call, args, kwargs):
-        is_training = places.is_training(module)
-        result = call(*args, **kwargs)
-        if is_training:
-            sites.called(module, result)
+        if not sites.is_looking or not places.is_training(module):
+            return call(*args, **kwargs)
+        result = sites.idle.called(module, call, args, kwargs)
+        sites.called(module, result)
         return result
 
     def around_backward(run, tensors, grad_tensors):
@@ -51,6 +51,7 @@ def apply(torch, places, recording):
     def compiled(*args, **kwargs):
         # Where models are called is then not known, and what is known without it is still said.
         places.step_aside()
+        sites.idle.compiled()
         return compile(*args, **kwargs)
 
     torch.compile = compiled
@@ -73,6 +74,7 @@ def apply(torch, places, recording):
 
     optimizer.register_optimizer_step_pre_hook(before_step)
     optimizer.register_optimizer_step_post_hook(lambda *_: sites.stepped())
+    sites.idle.install()
 
 
 class Sites:
@@ -83,9 +85,14 @@ class Sites:
         self._recording = recording
         self._seen = {}
         self._steps = 0
-        self._optimizers = []
         self._root = None
+        self.idle = Idle(torch)
         self._files = {}
+
+    @property
+    def is_looking(self):
+        """Until everything was written."""
+        return self._recording is not None
 
     def saw(self, what, name, **more):
         """A call of something called `name`, by the line of the user's that is running."""
@@ -102,7 +109,8 @@ class Sites:
         return frame
 
     def optimizer_made(self, optimizer):
-        """With the expression of the model whose parameters it has, if it says `model.parameters()`."""
+        """With the expression of the model whose parameters it has, if it says `model.parameters()`; else with the models
+        that have a name there, of which the one that is called may be one."""
         name = type(optimizer).__name__
         frame = self.saw("optimizer", name)
         if frame is None:
@@ -115,6 +123,8 @@ class Sites:
             model = _value(frame, text) if text else None
             if isinstance(model, self._torch.nn.Module):
                 site.update(model=text, root=model)
+                return
+        site["named"] = [(name, weakref.ref(it)) for name, it in _named(frame) if isinstance(it, self._torch.nn.Module)]
 
     def called(self, module, result):
         """An outermost call of a model, with gradients. In evaluation mode it is an evaluation until backward comes."""
@@ -147,18 +157,12 @@ class Sites:
         try:
             found = [it for it in (self._site(key, seen) for key, seen in self._seen.items()) if it is not None]
             found += self._clips()
-            self._recording.write("sites", sites=found, files=self._described(), suits=self._suits())
+            self._recording.write("sites", sites=found, files=self._described(), idle=self.idle.found(self._root))
         except Exception as error:  # Without it there is no diff, and nothing else is lost.
             self._recording.note("sites", "the places for a change were not found: %r" % (error,))
+        self.idle.leave()
         self._recording = self._root = None
         self._seen.clear()
-
-    def _suits(self):
-        """The remedies for some kinds of models that have something to do in this one."""
-        found = ["optimizer-8bit"] if optimizer_8bit.installed() else []
-        if self._root is None:
-            return found
-        return found + [name for name, it in SOME_MODELS.items() if it.suits(self._torch, self._root)]
 
     def _site(self, key, seen):
         what, file, line = key
@@ -173,6 +177,9 @@ class Sites:
                 return None
             site["call"] = _described_call(call)
             site["name"] = seen["name"]
+        named = [name for name, it in seen.get("named", ()) if self._root is not None and it() is self._root]
+        if named:
+            seen.update(model=named[0], root=self._root)
         if "model" in seen:
             site["model"] = seen["model"]
             if seen["root"] is self._root:
@@ -318,6 +325,15 @@ def _dotted(node):
         before = _dotted(node.value)
         return before and before + "." + node.attr
     return None
+
+
+def _named(frame):
+    """What has a name where this frame is, or is an attribute of its `self`."""
+    found = list(frame.f_locals.items())
+    owner = frame.f_locals.get("self")
+    parts = dict(getattr(owner, "__dict__", {}))
+    parts.update(parts.get("_modules") or {})
+    return found + [("self." + name, it) for name, it in parts.items() if name.isidentifier()]
 
 
 def _value(frame, text):

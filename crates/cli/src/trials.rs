@@ -224,10 +224,28 @@ impl Trials {
         more: &str,
     ) -> anyhow::Result<Trial> {
         self.n_runs += 1;
+        let command = ScriptCommand::resolve(words)?;
+        self.with(card, more, |it| it.run_alone(&command, settings, stop))
+    }
+
+    /// The same without a process of its own where there is a nursery.
+    pub(crate) fn run_again_on(
+        &mut self,
+        card: &Card,
+        words: &[OsString],
+        settings: &[Setting],
+        stop: Stop,
+        more: &str,
+    ) -> anyhow::Result<Trial> {
+        self.with(card, more, |it| it.run(words, settings, stop))
+    }
+
+    /// What `run` gives on another card, whose phantom is told `more`.
+    fn with<T>(&mut self, card: &Card, more: &str, run: impl FnOnce(&mut Trials) -> T) -> T {
         let usual = std::mem::replace(&mut self.card, card.clone());
         let assumed = self.assumed.clone();
         self.assumed.push_str(more);
-        let res = self.run_alone(&ScriptCommand::resolve(words)?, settings, stop);
+        let res = run(self);
         (self.card, self.assumed) = (usual, assumed);
         res
     }

@@ -79,8 +79,12 @@ impl Search<'_> {
                 break;
             }
             seen.push(numbers.clone());
-            let plan = with_blocks(&everything.plan, numbers);
-            let Some(it) = self.run_through(&plan)? else { break };
+            let run = if numbers.len() == blocks.len() {
+                Some(everything.clone()) // Which was run.
+            } else {
+                self.run_through(&with_blocks(&everything.plan, numbers))?
+            };
+            let Some(it) = run else { break };
             let really = it.needs.saturating_sub(choice.peak);
             if it.fits && best.as_ref().is_none_or(|(seconds, _)| choice.seconds < *seconds) {
                 best = Some((choice.seconds, it.clone()));

@@ -5,7 +5,7 @@ use plimsoll_core::{
     views::fit::{FindMax, Run, WithRemedies},
 };
 
-use super::{find_max::Finder, is_allowed, ladder, ranking, tuning};
+use super::{find_max::Finder, is_allowed, ladder, left_out::LeftOut, ranking, tuning};
 use crate::launch::{Setting, Stop};
 
 /// Remedies that cost no time worth telling: one set.
@@ -28,9 +28,7 @@ impl Finder<'_> {
         let sites = [settings, &[("PLIMSOLL_SITES", "1".into())]].concat();
         let trial = self.trials.run(&words, &sites, Stop::Steps(2))?;
         self.interrupted |= trial.interrupted.is_some();
-        let noted = trial.noted("sites").and_then(|it| it["suits"].as_array());
-        let suited = noted.into_iter().flatten().filter_map(|it| it.as_str().map(str::to_owned));
-        let sets = self.sets(&suited.collect::<Vec<_>>());
+        let sets = self.sets(&LeftOut::seen(&trial));
         let plain_work = self.work(start, settings)?;
         let mut res = vec![row(Plan::default(), &plain.runs, plain.found)];
         for plan in sets {
@@ -41,7 +39,10 @@ impl Finder<'_> {
             let search =
                 Largest::new(self.range.lowest, self.range.highest, self.range.step, self.most);
             let with = format!("{}: ", plan.shown());
-            let (search, runs) = self.largest(search.beginning_at(start), &settings, &with)?;
+            // What is enough for some of its remedies is for all of them.
+            let parts = res.iter().filter(|it| is_part(&it.plan, &plan));
+            let first = parts.filter_map(|it| it.found).max().unwrap_or(start);
+            let (search, runs) = self.largest(search.beginning_at(first), &settings, &with)?;
             let Some(value) = search.found().filter(|_| !self.interrupted) else { continue };
             let mut it = row(plan, &runs, Some(value));
             let changed = self.work(value, &settings)?;
@@ -52,11 +53,9 @@ impl Finder<'_> {
     }
 
     /// The sets that may be used and have something to do.
-    fn sets(&self, suited: &[String]) -> Vec<Plan> {
+    fn sets(&self, left_out: &LeftOut) -> Vec<Plan> {
         let card = self.trials.card();
-        let may = |id: &&'static str| {
-            is_allowed(self.args, id) && (*id != "attention" || suited.iter().any(|it| it == id))
-        };
+        let may = |id: &&'static str| is_allowed(self.args, id) && !left_out.has(id);
         let of_card =
             |it: &&'static [&'static str]| it.iter().map(|id| ladder::for_card(card, id)).collect();
         let mut all: Vec<Vec<&'static str>> = vec![FREE.into_iter().filter(may).collect()];
@@ -81,6 +80,11 @@ impl Finder<'_> {
         self.interrupted |= trial.interrupted.is_some();
         Ok(ranking::work(&trial))
     }
+}
+
+/// Whether `set` has all remedies of `part`.
+fn is_part(part: &Plan, set: &Plan) -> bool {
+    part.remedies.iter().all(|it| set.remedies.contains(it))
 }
 
 fn row(plan: Plan, runs: &[Run], found: Option<u64>) -> WithRemedies {

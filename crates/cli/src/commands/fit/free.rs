@@ -9,14 +9,13 @@ use super::plans::Search;
 const FREE: [&str; 7] =
     ["fused", "foreach", "set-to-none", "chunked-loss", IN_PLACE, "attention", "bucket-view"];
 const IN_PLACE: &str = "inplace-activations";
-/// Remedies that only some programs have a use for; the agent says which.
-const OF_SOME: [&str; 4] = ["optimizer-8bit", "channels-last", IN_PLACE, "attention"];
 
 impl Search<'_> {
     /// Those of them that this program bears. All at once, since most programs bear them; one by one only where that
     /// does not run.
     pub(super) fn free(&mut self) -> anyhow::Result<Vec<Remedy>> {
-        let update = if self.may("fused") { "fused" } else { "foreach" };
+        let fuses = self.may("fused") && self.suits("fused");
+        let update = if fuses { "fused" } else { "foreach" };
         // What these overwrite would often have been freed anyway, and some models then take more.
         let mut saves_in_place = false;
         if self.may(IN_PLACE) && self.suits(IN_PLACE) {
@@ -52,8 +51,8 @@ impl Search<'_> {
     /// Whether the program has a use for it.
     pub(super) fn suits(&self, id: &str) -> bool {
         match id {
-            "bucket-view" => self.sites.has("distributed"),
-            id => !OF_SOME.contains(&id) || self.suited.iter().any(|it| it == id),
+            "bucket-view" => self.sites.has("distributed") && !self.left_out.has(id),
+            id => !self.left_out.has(id),
         }
     }
 }

@@ -6,6 +6,7 @@ mod by_remedies;
 mod find_max;
 mod free;
 mod ladder;
+mod left_out;
 mod measure;
 mod nearest;
 mod plans;

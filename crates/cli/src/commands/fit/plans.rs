@@ -11,7 +11,7 @@ use std::{
 use plimsoll_core::{
     cards::Card,
     plan::{self, Change, Numbers, Plan, Remedy, Sites, Sources},
-    prediction::{Prediction, StepPeaks},
+    prediction::{OtherEnd, Prediction, StepPeaks},
     units::Bytes,
     views::plan::{self as view, Proposal, Seen},
 };
@@ -19,7 +19,9 @@ use plimsoll_core::{
 use super::{
     Template,
     free::is_free,
-    is_allowed, ladder, limit, measure,
+    is_allowed, ladder,
+    left_out::LeftOut,
+    limit, measure,
     ranking::{self, Candidate},
     template,
 };
@@ -62,7 +64,7 @@ pub(super) fn run(
         n_samples: None,
         tried: Vec::new(),
         sites: Sites::default(),
-        suited: Vec::new(),
+        left_out: LeftOut::default(),
         plain_needs: Bytes::ZERO,
         stop: Stop::Steady,
         validates: false,
@@ -87,6 +89,9 @@ pub(super) fn run(
     }
     let mut found = Vec::new();
     if !plain.fits {
+        if let Some(it) = search.what_is_left_out() {
+            search.say(&it);
+        }
         let proven;
         (found, proven) = search.proven_plans(&card)?;
         seen = proven.unwrap_or(seen);
@@ -164,8 +169,8 @@ pub(super) struct Search<'a> {
     pub(super) tried: Vec<Candidate>,
     /// Where in the script a person would change something.
     pub(super) sites: Sites,
-    /// What the agent says of the remedies that are not for every program: its line of places.
-    pub(super) suited: Vec<String>,
+    /// What has nothing to do in this program, or does not suit it.
+    pub(super) left_out: LeftOut,
     /// What the script needs as it is.
     pub(super) plain_needs: Bytes,
     /// When a run has shown enough: later once what comes later was seen to take more than the first steps.
@@ -185,13 +190,12 @@ impl Search<'_> {
         let trial = self.trial(&Plan::default(), Stop::Steady, &sites)?;
         let noted = trial.noted("sites");
         self.sites = noted.and_then(Sites::read).unwrap_or_default();
-        let suits = noted.and_then(|it| it["suits"].as_array()).into_iter().flatten();
-        self.suited = suits.filter_map(|it| it.as_str().map(str::to_owned)).collect();
+        self.left_out = LeftOut::seen(&trial);
         if let Some(it) = worst_sequence::what_was_done(&trial) {
             self.say(&it);
         }
         let failure = trial.failure.clone();
-        let mut plain = self.candidate(Plan::default(), trial.prediction.clone());
+        let mut plain = self.candidate(Plan::default(), &trial);
         plain.tunings = self.tunings(&plain.plan, &trial, plain.needs);
         if failure.is_none() && trial.n_ooms == 0 && !self.interrupted {
             self.tried.push(plain.clone());
@@ -241,6 +245,10 @@ impl Search<'_> {
                 || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
             if self.interrupted || is_enough {
                 break;
+            }
+            // One that refused meanwhile.
+            if !stronger.iter().all(|it| self.suits(it)) {
+                continue;
             }
             // What was already enough alone needs no company.
             let done = |it: &Candidate| {
@@ -375,9 +383,12 @@ impl Search<'_> {
         }
         let ran = trial.failure.is_none() && trial.n_ooms == 0;
         let failure = trial.failure.clone();
-        let mut it = self.candidate(plan.clone(), trial.prediction.clone());
+        let mut it = self.candidate(plan.clone(), &trial);
         it.tunings = self.tunings(plan, &trial, it.needs);
         it.cut_after = trial.was_cut.then_some(trial.prediction.steps_seen);
+        if let Some(why) = &failure {
+            self.left_out.refused(why);
+        }
         let said = match failure {
             Some(why) => why,
             None if it.fits => format!("fits, needs {}", it.needs),
@@ -392,6 +403,16 @@ impl Search<'_> {
         }
         self.tried.push(it.clone());
         Ok(Some(it))
+    }
+
+    /// For people: what they may have expected in a plan.
+    fn what_is_left_out(&self) -> Option<String> {
+        let card = self.trials.card();
+        let suits_card = |id: &str| {
+            let is_autocast = ["autocast", "autocast-fp16"].contains(&id);
+            !is_autocast || id == ladder::for_card(card, "autocast")
+        };
+        self.left_out.shown(|id| self.may(id) && suits_card(id))
     }
 
     /// Progress, for people.
@@ -415,7 +436,8 @@ impl Search<'_> {
         Ok(trial)
     }
 
-    fn candidate(&self, plan: Plan, prediction: Prediction) -> Candidate {
+    fn candidate(&self, plan: Plan, trial: &Trial) -> Candidate {
+        let (prediction, ends) = (trial.prediction.clone(), OtherEnd::of(&trial.recordings));
         let needs = self.needs(&prediction);
         let numbers = match plan.numbers() {
             Numbers::Statistics if self.exact => Numbers::Same,
@@ -434,6 +456,7 @@ impl Search<'_> {
             slower,
             cut_after,
             tunings,
+            ends,
         }
     }
 

@@ -54,11 +54,23 @@ impl Search<'_> {
         let mut settings = self.settings(&it.plan);
         settings.extend(trials::limit_reserved(self.args.limit_reserved));
         let mut stop = if self.args.until_exit { Stop::UntilExit } else { Stop::Validation };
+        // A run of its own ends the nursery: what can come out of that comes before.
+        let mut early = Vec::new();
+        for end in it.ends.clone() {
+            let Some(conf) = predict::other_setting(end, &self.args.assume) else { continue };
+            let trial = self.trials.run_again_on(card, self.words, &settings, stop, conf)?;
+            self.interrupted |= trial.interrupted.is_some();
+            if self.interrupted {
+                let steps = it.prediction.steps_seen;
+                return Ok(it.fits.then_some(Seen { steps, ..Seen::default() }));
+            }
+            early.extend((!is_strange(&trial)).then_some((end, trial)));
+        }
         let mut trial = self.trials.run_on(card, self.words, &settings, stop, "")?;
-        let is_strange = trial.failure.is_some() && trial.n_ooms == 0;
-        if matches!(stop, Stop::Validation) && is_strange && trial.interrupted.is_none() {
+        if matches!(stop, Stop::Validation) && is_strange(&trial) && trial.interrupted.is_none() {
             // Not every loop bears an epoch that ends early.
             stop = Stop::Steady;
+            early.clear();
             trial = self.trials.run_on(card, self.words, &settings, stop, "")?;
         }
         self.interrupted |= trial.interrupted.is_some();
@@ -78,7 +90,10 @@ impl Search<'_> {
         }
         for end in ends {
             let Some(conf) = predict::other_setting(end, &self.args.assume) else { continue };
-            let trial = self.trials.run_on(card, self.words, &settings, stop, conf)?;
+            let trial = match early.iter().position(|it| it.0 == end) {
+                Some(at) => early.swap_remove(at).1,
+                None => self.trials.run_on(card, self.words, &settings, stop, conf)?,
+            };
             self.interrupted |= trial.interrupted.is_some();
             if !self.interrupted && !self.takes_in(it, trial) {
                 return Ok(None);
@@ -98,6 +113,11 @@ impl Search<'_> {
         }
         it.fits
     }
+}
+
+/// Whether it failed for another reason than memory.
+fn is_strange(trial: &Trial) -> bool {
+    trial.failure.is_some() && trial.n_ooms == 0
 }
 
 /// What went by in a run.

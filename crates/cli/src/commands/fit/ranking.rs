@@ -4,7 +4,7 @@
 use plimsoll_core::{
     cards::Card,
     plan::{self, Factor, Numbers, Plan, Work},
-    prediction::{Prediction, Tuned},
+    prediction::{OtherEnd, Prediction, Tuned},
     units::Bytes,
     views::plan::{Measured, Row},
 };
@@ -33,6 +33,8 @@ pub(super) struct Candidate {
     pub(super) cut_after: Option<u32>,
     /// Changes of the allocator under which it would fit, by a replay, if it does not.
     pub(super) tunings: Vec<Tuned>,
+    /// What a phantom decided by itself in its run.
+    pub(super) ends: Vec<OtherEnd>,
 }
 
 impl Candidate {
