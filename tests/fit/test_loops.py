@@ -233,3 +233,53 @@ def test_what_does_not_run_in_parts_is_refused_with_the_reason(trainer):
     program = TIME_FIRST.replace("def forward(self, words, lengths, state):", "def forward(self, words, lengths, state):\n        assert words.size(1) > 2, 'odd'")
     answer = trainer.run(program, PARTS)
     assert "the remedy micro-batches does not suit Tagger: it does not run with two samples of its batch" in answer, answer
+
+
+WRITES_FIRST = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act, self.conv = nn.LeakyReLU(0.2, inplace=arguments["inplace"]), nn.Conv2d(6, 6, 3, padding=1)
+    def forward(self, x):
+        return self.conv(self.act(x))
+
+if arguments["chain"]:
+    layers = [nn.Conv2d(3, 6, 3, padding=1)]
+    for _ in range(5):
+        layers += [nn.LeakyReLU(0.2, inplace=arguments["inplace"]), nn.Conv2d(6, 6, 3, padding=1), nn.GroupNorm(1, 6)]
+    model = nn.Sequential(*layers).double()
+else:
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), Block(), Block(), Block()).double()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+result = []
+for _ in range(3):
+    loss = model(torch.randn(4, 3, 8, 8).double()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    result.append(loss.detach())
+result += [p.detach() for p in model.parameters()]
+"""
+
+
+@pytest.mark.parametrize("chain", [True, False])
+@pytest.mark.parametrize("others", [[], [PARTS]])
+def test_what_writes_into_its_input_never_runs_again_from_it(trainer, chain, others):
+    plain = trainer.run(WRITES_FIRST, arguments={"inplace": True, "chain": chain})
+    assert worst(plain, trainer.run(WRITES_FIRST, arguments={"inplace": False, "chain": chain})) == 0
+    answer = trainer.run(WRITES_FIRST, *others, "checkpoint", arguments={"inplace": True, "chain": chain})
+    if chain:
+        assert not isinstance(answer, str), answer
+        assert worst(plain, answer) < 1e-12
+    else:
+        assert "the remedy checkpoint does not suit Block: it writes into its input" in answer
+
+
+def test_a_batch_that_is_written_into_is_refused_and_left_as_it_was(trainer):
+    program = TIME_FIRST.replace("x, state = self.lstm(self.of(words), state)", "x, state = self.lstm(self.of(words.add_(1) - 1), state)")
+    answer = trainer.run(program, PARTS)
+    assert "does not suit Tagger: it writes into its input" in answer, answer

@@ -14,9 +14,10 @@ import functools
 import threading
 import weakref
 
+from plimsoll_agent.remedies import CannotApply
 from plimsoll_agent.remedies.block_costs import BlockCosts
 from plimsoll_agent.remedies.blocks import blocks_of
-from plimsoll_agent.remedies.split import HostRandom, statistics_kept
+from plimsoll_agent.remedies.split import HostRandom, statistics_kept, tensors_in
 
 
 def apply(torch, parameters, places, note):
@@ -71,15 +72,27 @@ class Checkpointed:
                 return original(self, *args, **kwargs)
             if any(is_cache(it) for it in args) or any(is_cache(it) for it in kwargs.values()):
                 return original(self, *args, **kwargs)  # Running again would write into it again.
-            return torch.utils.checkpoint.checkpoint(
+            inputs = _versions(torch, (args, kwargs))
+            result = torch.utils.checkpoint.checkpoint(
                 functools.partial(original, self),
                 *args,
                 use_reentrant=False,
                 context_fn=functools.partial(as_before, torch, self),
                 **kwargs
             )
+            if any(it._version != version for it, version in inputs):
+                # Backward does not always notice.
+                raise CannotApply(
+                    "plimsoll: the remedy checkpoint does not suit %s: it writes into its input, from which it would run "
+                    "again" % kind.__name__
+                )
+            return result
 
         kind.forward = forward
+
+
+def _versions(torch, inputs):
+    return [(it, it._version) for it in tensors_in(torch, inputs) if not it.is_inference()]
 
 
 def _pieces_of(torch, module, segments, checkpointed, note):
@@ -105,12 +118,10 @@ def _pieces_of(torch, module, segments, checkpointed, note):
 
 
 def _run_in_pieces(torch, chain, segments):
-    size = -(-len(chain) // segments)
-
     def run(chain, value):
         layers = list(chain)
-        for start in range(0, len(layers), size):
-            piece = layers[start : start + size]
+        for start, end in _bounds(layers, segments):
+            piece = layers[start:end]
 
             def through(value, piece=piece):
                 for layer in piece:
@@ -128,6 +139,25 @@ def _run_in_pieces(torch, chain, segments):
         return value
 
     return run
+
+
+def _bounds(layers, segments):
+    """Where pieces begin and end: none begins with a layer that writes into its input, from which it would run again."""
+    size = -(-len(layers) // segments)
+    starts = list(range(size, len(layers), size))
+    for i, start in enumerate(starts):
+        while start < len(layers) and _writes(layers[start]):
+            start += 1
+        starts[i] = start
+    starts = sorted({0, *starts} - {len(layers)})
+    return list(zip(starts, starts[1:] + [len(layers)]))
+
+
+def _writes(layer):
+    """Whether the first of its layers says so."""
+    while type(layer).__name__ == "Sequential":
+        layer = next(iter(layer), None)
+    return bool(getattr(layer, "inplace", False))
 
 
 def as_before(torch, module):

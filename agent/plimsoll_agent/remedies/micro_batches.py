@@ -264,8 +264,15 @@ def _way(torch, module, call, args, kwargs, whole):
 
 
 def _refuse_writers(torch, module, call, args, kwargs, whole, along):
-    part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, 0, 2, along)
+    part = split.part_of(torch, args, kwargs, whole, 0, 2, along)
+    part_args, part_kwargs = split.rebuilt(torch, part, lambda it: it.detach().clone())
+    inputs = [(it, it._version) for it in split.tensors_in(torch, (part_args, part_kwargs)) if not it.is_inference()]
     name = split.written_by(torch, module, lambda: call(*part_args, **part_kwargs))
+    if any(it._version != version for it, version in inputs):
+        raise CannotApply(
+            "plimsoll: the remedy micro-batches does not suit %s: it writes into its input, from which parts of it would "
+            "run again" % type(module).__name__
+        )
     if name is not None:
         raise CannotApply(
             "plimsoll: the remedy micro-batches does not suit %s: each call of it writes into its `%s`, and parts would "
