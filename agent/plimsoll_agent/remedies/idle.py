@@ -119,7 +119,8 @@ class Idle:
             found["optimizer-8bit"] = None
         if not any(_keeps_on_device(torch, it) for it in self._optimizers):
             found["optimizer-offload"] = None
-        if self._is_clipped or self._is_scaled:
+        is_whole = any(isinstance(it, torch.optim.LBFGS) for it in self._optimizers)
+        if self._is_clipped or self._is_scaled or is_whole:
             found["optimizer-in-backward"] = None
         return found
 

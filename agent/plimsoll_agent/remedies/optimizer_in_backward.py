@@ -19,6 +19,10 @@ def apply(torch, parameters, places, note):
     hooked = set()
 
     def hook_up(optimizer):
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise CannotApply(
+                "plimsoll: the remedy optimizer-in-backward does not suit this script: L-BFGS needs all gradients at once"
+            )
         groups = optimizer.param_groups
         for group in groups:
             for parameter in group["params"]:

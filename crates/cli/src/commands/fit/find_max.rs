@@ -73,7 +73,9 @@ pub(super) fn run(
         runs,
         seconds: 0.0,
     };
-    if args.by_remedies && !finder.interrupted {
+    // One that never ran has nothing that memory would be the matter of.
+    let ran = found.runs.iter().any(|it| !matches!(it.tried, Tried::Fails(_)));
+    if args.by_remedies && ran && !finder.interrupted {
         found.by_remedies = finder.by_remedies(&found, &settings)?;
         found.rows_interrupted = finder.interrupted;
     }

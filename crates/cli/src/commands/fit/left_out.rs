@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_core::plan::Plan;
+
+use super::{free::is_free, ladder, plans::Search};
 use crate::trials::Trial;
 
 /// Only some programs have a use for these: where the agent says nothing, none has.
@@ -26,11 +29,16 @@ impl LeftOut {
     }
 
     /// Takes in why a run with a plan failed: what does not suit the script alone does not in company.
-    pub(super) fn refused(&mut self, failure: &str) {
+    fn refused(&mut self, failure: &str) {
         let named = failure.split_once("plimsoll: the remedy ").map(|it| it.1);
         if let Some((id, _)) = named.and_then(|it| it.split_once(" does not suit ")) {
-            self.all.entry(id.to_owned()).or_default();
+            self.add(id);
         }
+    }
+
+    /// Takes in that a program does not run with this remedy alone.
+    fn add(&mut self, id: &str) {
+        self.all.entry(id.to_owned()).or_default();
     }
 
     pub(super) fn has(&self, id: &str) -> bool {
@@ -38,7 +46,7 @@ impl LeftOut {
     }
 
     /// For people: what they may have expected; of these, those that `may` be used.
-    pub(super) fn shown(&self, may: impl Fn(&str) -> bool) -> Option<String> {
+    fn shown(&self, may: impl Fn(&str) -> bool) -> Option<String> {
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (id, why) in self.all.iter().filter(|(id, _)| may(id)) {
             if let Some(why) = why {
@@ -48,6 +56,28 @@ impl LeftOut {
         let all: Vec<String> =
             by_reason.iter().map(|(why, ids)| format!("{} ({why})", ids.join(", "))).collect();
         (!all.is_empty()).then(|| format!("left out: {}", all.join("; ")))
+    }
+}
+
+impl Search<'_> {
+    /// Takes in what a run with `plan` says of its remedies, if it failed.
+    pub(super) fn learns(&mut self, plan: &Plan, trial: &Trial) {
+        let Some(why) = &trial.failure else { return };
+        self.left_out.refused(why);
+        let strong: Vec<_> = plan.remedies.iter().filter(|it| !is_free(it.id)).collect();
+        if let ([only], 0, None) = (strong.as_slice(), trial.n_ooms, trial.interrupted) {
+            self.left_out.add(only.id);
+        }
+    }
+
+    /// For people: what they may have expected in a plan.
+    pub(super) fn what_is_left_out(&self) -> Option<String> {
+        let card = self.trials.card();
+        let suits_card = |id: &str| {
+            let is_autocast = ["autocast", "autocast-fp16"].contains(&id);
+            !is_autocast || id == ladder::for_card(card, "autocast")
+        };
+        self.left_out.shown(|id| self.may(id) && suits_card(id))
     }
 }
 

@@ -386,9 +386,7 @@ impl Search<'_> {
         let mut it = self.candidate(plan.clone(), &trial);
         it.tunings = self.tunings(plan, &trial, it.needs);
         it.cut_after = trial.was_cut.then_some(trial.prediction.steps_seen);
-        if let Some(why) = &failure {
-            self.left_out.refused(why);
-        }
+        self.learns(plan, &trial);
         let said = match failure {
             Some(why) => why,
             None if it.fits => format!("fits, needs {}", it.needs),
@@ -403,16 +401,6 @@ impl Search<'_> {
         }
         self.tried.push(it.clone());
         Ok(Some(it))
-    }
-
-    /// For people: what they may have expected in a plan.
-    fn what_is_left_out(&self) -> Option<String> {
-        let card = self.trials.card();
-        let suits_card = |id: &str| {
-            let is_autocast = ["autocast", "autocast-fp16"].contains(&id);
-            !is_autocast || id == ladder::for_card(card, "autocast")
-        };
-        self.left_out.shown(|id| self.may(id) && suits_card(id))
     }
 
     /// Progress, for people.
