@@ -85,6 +85,37 @@ SMALL = {
     "time_first": ([], [("d=512, ff=2048, n=6", "d=16, ff=32, n=2"), ("batch=96, length=128, steps=20, vocab=16000", "batch=5, length=9, steps=20, vocab=90"), ("dropout=0.1", "dropout=0.0"), ("eps=1e-9", "eps=1e-3")]),
     "graph": ([], [("170_000, 1_100_000", "50, 200"), ("h=256", "h=8"), ("0.5, self", "0.0, self")]),
     "accelerated_vae": ([], [("ch=96", "ch=8"), ("batch_size=40, size=128", "batch_size=5, size=16")]),
+    "dcgan": (
+        [],
+        [
+            ("100, 128, 128, 128, 256, 12", "5, 2, 2, 128, 4, 3"),
+            ("nn.BatchNorm2d(o)", "nn.GroupNorm(1, o)"),
+            ("nn.BatchNorm2d(ngf * 8)", "nn.GroupNorm(1, ngf * 8)"),
+            ("criterion = nn.BCELoss()", "criterion = nn.BCELoss()\nnn.init.constant_(netD[0].weight, 0.01)"),
+        ],
+    ),
+    "ppo": ([], [("256, 64, 2, 3, 84, 6, 3", "5, 4, 2, 2, 36, 3, 2"), ("eps=1e-5", "eps=1e-3")]),
+    "vit_ema_mixup": (
+        [],
+        [
+            ("vit_b_16(", "VisionTransformer(32, 16, 2, 2, 16, 32, "),
+            ("1000, 256, 2, 8, 224", "7, 5, 1, 6, 32"),
+            ("torch.autocast(device.type, dtype=torch.bfloat16)", "torch.enable_grad()"),
+        ],
+    ),
+    "stylize": ([], [("1536, 4", "32, 2"), ("max_iter=4", "max_iter=2")]),
+    "streamed_lm": ([], [("32000, 1024, 12, 12, 768, 12, 4, 60", "90, 8, 3, 2, 16, 5, 2, 60")]),
+    "triplets": (
+        [],
+        [
+            ("resnet50(num_classes=dim)", "resnet18(num_classes=dim, norm_layer=lambda width: nn.GroupNorm(1, width))"),
+            ("192, 160, 256, 10", "5, 32, 8, 6"),
+            ("GradScaler(device.type)", "GradScaler(device.type, enabled=False)"),
+            ("autocast(device.type)", "torch.enable_grad()"),
+        ],
+    ),
+    "packed_translation": ([], [("16000, 512, 1024, 256, 40, 8", "60, 8, 8, 5, 7, 8"), ("Adam(model.parameters())", "Adam(model.parameters(), eps=1e-3)")]),
+    "diffusion_ema": ([], [("128, 64, 64, 1000, 4, 24", "16, 5, 8, 20, 2, 12"), ("lr=2e-4", "lr=2e-4, eps=1e-3"), ("angles = t[:, None] * freqs", "angles = t[:, None].double() * freqs")]),
     "detection": ([], [("batch=12, size=512", "batch=2, size=64")]),
 }
 
@@ -101,7 +132,11 @@ def toy(name, dtype="float64", steps=6, gradients=True):
 PARTS = remedy("micro-batches", parts=2)
 
 
-@pytest.mark.parametrize("name", ["trainer_class", "closure", "compiled", "parallel_unet", "captioner", "time_first"])
+EQUAL = ["trainer_class", "closure", "compiled", "parallel_unet", "captioner", "time_first", "dcgan", "ppo", "streamed_lm"]
+EQUAL += ["triplets", "packed_translation", "diffusion_ema", "vit_ema_mixup", "stylize"]
+
+
+@pytest.mark.parametrize("name", EQUAL)
 def test_gradients_and_weights_are_the_same(trainer, name):
     plain = trainer.run(RUN, arguments=toy(name))
     for remedies in ([PARTS], ["checkpoint"], [remedy("micro-batches", parts=3), "checkpoint"]):
