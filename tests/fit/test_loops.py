@@ -88,7 +88,7 @@ SMALL = {
     "dcgan": (
         [],
         [
-            ("100, 128, 128, 128, 256, 12", "5, 2, 2, 128, 4, 3"),
+            ("100, 128, 128, 128, 512, 12", "5, 2, 2, 128, 4, 3"),
             ("nn.BatchNorm2d(o)", "nn.GroupNorm(1, o)"),
             ("nn.BatchNorm2d(ngf * 8)", "nn.GroupNorm(1, ngf * 8)"),
             ("criterion = nn.BCELoss()", "criterion = nn.BCELoss()\nnn.init.constant_(netD[0].weight, 0.01)"),
@@ -115,7 +115,7 @@ SMALL = {
         ],
     ),
     "packed_translation": ([], [("16000, 512, 1024, 256, 40, 8", "60, 8, 8, 5, 7, 8"), ("Adam(model.parameters())", "Adam(model.parameters(), eps=1e-3)")]),
-    "diffusion_ema": ([], [("128, 64, 64, 1000, 4, 24", "16, 5, 8, 20, 2, 12"), ("lr=2e-4", "lr=2e-4, eps=1e-3"), ("angles = t[:, None] * freqs", "angles = t[:, None].double() * freqs")]),
+    "diffusion_ema": ([], [("128, 128, 64, 1000, 4, 24", "16, 5, 8, 20, 2, 12"), ("lr=2e-4", "lr=2e-4, eps=1e-3"), ("angles = t[:, None] * freqs", "angles = t[:, None].double() * freqs")]),
     "detection": ([], [("batch=12, size=512", "batch=2, size=64")]),
 }
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-nz, ngf, ndf, size, batch_size, steps = 100, 128, 128, 128, 256, 12
+nz, ngf, ndf, size, batch_size, steps = 100, 128, 128, 128, 512, 12
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-ch, batch, size, T, accumulate, steps = 128, 64, 64, 1000, 4, 24
+ch, batch, size, T, accumulate, steps = 128, 128, 64, 1000, 4, 24
 
 
 class Res(nn.Module):
