@@ -501,6 +501,27 @@ def test_what_cannot_be_split_is_refused(trainer, program):
     assert isinstance(answer, str) and answer.startswith("CannotApply: plimsoll: the remedy micro-batches does not suit")
 
 
+WORDS_AND_LENGTHS = """
+import torch
+seen = []
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.GRU(4, 3)
+    def forward(self, x, lengths):
+        seen.append([*x.shape[:2], len(lengths)])
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return torch.nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], total_length=x.size(0))[0]
+Net()(torch.randn(9, 6, 4), torch.tensor([9, 3, 5, 1, 9, 2])).sum().backward()
+result = seen
+"""
+
+
+def test_words_are_never_cut_without_their_lengths(trainer):
+    seen = trainer.run(WORDS_AND_LENGTHS, remedy("micro-batches"))
+    assert [9, 2, 2] in seen and all(words == 9 and samples == lengths for words, samples, lengths in seen)
+
+
 ASKS_FOR_PRECISION = """
 import torch
 seen = []

@@ -3,7 +3,8 @@
 Of logits with many classes (a language model's vocabulary, a segmentation's pixels) the ordinary loss keeps one copy
 and makes another in backward. Here backward computes the gradient from the logits, rows at a time. The numbers are the
 same up to rounding. Classes and class probabilities as targets, weights, smoothing, ignored classes, any reduction and
-any number of dimensions; logits that are small or no plain tensor go the ordinary way.
+any number of dimensions; logits that are small or no plain tensor go the ordinary way. An evaluation is computed so, too: in the
+ordinary way it could take more than the steps around it do now.
 
 Parameters: `smallest`, in bytes of logits (16 MiB unless given).
 """
@@ -32,7 +33,6 @@ def apply(torch, parameters, places, note):
             or reduction not in ("mean", "sum", "none")
             or not _suits(torch, input, target, weight, ignore_index)
             or input.numel() * input.element_size() < smallest
-            or not (torch.is_grad_enabled() and input.requires_grad)
         ):
             return original(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
         # Under autocast the ordinary loss is float32.

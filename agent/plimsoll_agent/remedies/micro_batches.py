@@ -237,11 +237,7 @@ def _with_gradients(torch, made={}):
 def _way(torch, module, call, args, kwargs, whole):
     """The way of a model whose batch is the first dimension of its inputs, or of an older one whose batch is the second."""
     found, error = None, None
-    for axis in (0, 1):
-        size = split.batch_size(torch, args, kwargs, axis)
-        if size is None or size < 2:
-            continue
-        along = split.dimensions(torch, args, kwargs, size, axis)
+    for size, along in _cuts(torch, args, kwargs):
         try:
             _refuse_writers(torch, module, call, args, kwargs, size, along)
             way = way_of(torch, "micro-batches", module, call, args, kwargs, size, along)
@@ -261,6 +257,28 @@ def _way(torch, module, call, args, kwargs, whole):
         "plimsoll: the remedy micro-batches does not suit %s: it does not run with two samples of its batch (%s: %s)"
         % (type(module).__name__, type(error).__name__, error)
     ) from error
+
+
+def _cuts(torch, args, kwargs):
+    """What could be the batch, the likeliest first: the size, and along which dimension each input has it.
+
+    What leaves lengths whole comes last. Words that are cut are fewer than their lengths say, and recurrent layers on a real
+    GPU then read where nothing is, after which no call of CUDA works any more.
+    """
+    tensors, found = split.tensors_in(torch, (args, kwargs)), []
+    for axis in (0, 1):
+        size = split.batch_size(torch, args, kwargs, axis)
+        if size is not None and size > 1:
+            along = split.dimensions(torch, args, kwargs, size, axis)
+            whole = [it for it, dimension in zip(tensors, along) if dimension is None]
+            found.append((any(map(_are_lengths, whole)), size, along))
+    return [(size, along) for _, size, along in sorted(found, key=lambda it: it[0])]
+
+
+def _are_lengths(tensor):
+    """Positive whole numbers on the host, as `pack_padded_sequence` takes them."""
+    is_list = tensor.dim() == 1 and tensor.numel() > 1 and not tensor.is_floating_point() and not tensor.is_complex()
+    return is_list and tensor.device.type == "cpu" and int(tensor.min()) > 0
 
 
 def _refuse_writers(torch, module, call, args, kwargs, whole, along):

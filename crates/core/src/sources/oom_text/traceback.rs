@@ -120,7 +120,8 @@ fn ipythons(line: &str) -> Option<(&str, &str)> {
     };
     let is_input = file.starts_with("Input In [") || file.starts_with("<ipython-input-");
     let is_file = file.ends_with(".py")
-        && (file.starts_with(['/', '~', '.']) || file[1..].starts_with(":\\"));
+        && (file.starts_with(['/', '~', '.'])
+            || file.get(1..).is_some_and(|it| it.starts_with(":\\")));
     (is_input || is_file).then(|| (file, function.split('(').next().unwrap_or_default()))
 }
 
@@ -222,5 +223,12 @@ mod tests {
         ] {
             assert_eq!(progress(line).as_deref(), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn a_notebooks_file_may_begin_with_any_letter() {
+        assert_eq!(ipythons(r"C:\u\net.py in f(x)"), Some((r"C:\u\net.py", "f")));
+        assert_eq!(ipythons("│net.py in f(x)"), None);
+        assert_eq!(ipythons(".py in f(x)"), Some((".py", "f")));
     }
 }
