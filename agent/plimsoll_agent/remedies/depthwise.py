@@ -5,31 +5,25 @@ dense convolution that is wider than one pixel becomes two, but for the first, w
 Howard et al., 2017).
 """
 
-import weakref
-
 from plimsoll_agent.remedies import CannotApply
 from plimsoll_agent.remedies.lora import made_optimizers
 
 
 def apply(torch, parameters, places, note):
-    prepared = weakref.WeakSet()
     optimizers = made_optimizers(torch)
 
-    def around(module, call, args, kwargs):
-        if module not in prepared and places.is_training(module):
-            prepared.add(module)
-            instead = _separate(torch, module)
-            if not instead:
-                raise CannotApply(
-                    "plimsoll: the advice depthwise does not suit %s: it has no dense convolutions but its first"
-                    % type(module).__name__
-                )
-            for it in optimizers:
-                for group in it.param_groups:
-                    group["params"] = [new for p in group["params"] for new in instead.get(id(p), [p])]
-        return call(*args, **kwargs)
+    def prepare(module):
+        instead = _separate(torch, module)
+        if not instead:
+            raise CannotApply(
+                "plimsoll: the advice depthwise does not suit %s: it has no dense convolutions but its first"
+                % type(module).__name__
+            )
+        for it in optimizers:
+            for group in it.param_groups:
+                group["params"] = [new for p in group["params"] for new in instead.get(id(p), [p])]
 
-    places.around_call(around)
+    places.before_training(prepare)
 
 
 def _separate(torch, model):

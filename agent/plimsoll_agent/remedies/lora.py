@@ -13,26 +13,22 @@ from plimsoll_agent.remedies import CannotApply
 
 def apply(torch, parameters, places, note):
     rank = parameters.get("rank", 8)
-    prepared = weakref.WeakSet()
     optimizers = made_optimizers(torch)
 
-    def around(module, call, args, kwargs):
-        if module not in prepared and places.is_training(module):
-            prepared.add(module)
-            layers = [layer for layer, _, _ in linear_layers(torch, module)]
-            adapters = _adapt(torch, module, rank)
-            if not adapters:
-                raise CannotApply(
-                    "plimsoll: the advice lora does not suit %s: it has no linear layers inside" % type(module).__name__
-                )
-            _train_only(module, adapters, optimizers)
-            # The model's own from now on, which is how others see that it is trained.
-            for layer, down, up in zip(layers, adapters[::2], adapters[1::2]):
-                layer.register_parameter("lora_down", down)
-                layer.register_parameter("lora_up", up)
-        return call(*args, **kwargs)
+    def prepare(module):
+        layers = [layer for layer, _, _ in linear_layers(torch, module)]
+        adapters = _adapt(torch, module, rank)
+        if not adapters:
+            raise CannotApply(
+                "plimsoll: the advice lora does not suit %s: it has no linear layers inside" % type(module).__name__
+            )
+        _train_only(module, adapters, optimizers)
+        # The model's own from now on, which is how others see that it is trained.
+        for layer, down, up in zip(layers, adapters[::2], adapters[1::2]):
+            layer.register_parameter("lora_down", down)
+            layer.register_parameter("lora_up", up)
 
-    places.around_call(around)
+    places.before_training(prepare)
 
 
 def made_optimizers(torch):
@@ -48,6 +44,11 @@ def made_optimizers(torch):
     return made
 
 
+def is_transposed_linear(layer):
+    """Whether it is transformers' own linear layer, whose weight is the other way around."""
+    return type(layer).__name__ == "Conv1D" and getattr(getattr(layer, "weight", None), "dim", int)() == 2
+
+
 def linear_layers(torch, model):
     """(layer, inputs, outputs) of the linear layers but the last one, which is the model's head."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
@@ -55,8 +56,8 @@ def linear_layers(torch, model):
     for it in model.modules():
         if type(it) is torch.nn.Linear:
             found.append((it, it.in_features, it.out_features))
-        elif type(it).__name__ == "Conv1D" and getattr(getattr(it, "weight", None), "dim", int)() == 2:
-            found.append((it, it.weight.size(0), it.weight.size(1)))  # transformers' own, the other way around
+        elif is_transposed_linear(it):
+            found.append((it, it.weight.size(0), it.weight.size(1)))
     if head is None:
         return found[:-1]
     return [it for it in found if it[0] is not head]

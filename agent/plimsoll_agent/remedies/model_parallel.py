@@ -8,7 +8,6 @@ equal shares of the weights are not wanted.
 """
 
 import os
-import weakref
 
 from plimsoll_agent import phantom, ranks
 from plimsoll_agent.remedies import CannotApply, split
@@ -22,28 +21,24 @@ def apply(torch, parameters, places, note):
         raise CannotApply("plimsoll: the remedy model-parallel needs `gpus`, the number of devices: two or more")
     if phantom.is_here():
         os.environ[ranks.DEVICES] = str(world)
-    prepared = weakref.WeakSet()
 
-    def around(module, call, args, kwargs):
-        if places.is_training(module) and module not in prepared:
-            prepared.add(module)
-            blocks = [block for _, block in blocks_of(torch, module)]
-            home = next(module.parameters()).device
-            if len(blocks) < world:
+    def prepare(module):
+        blocks = [block for _, block in blocks_of(torch, module)]
+        home = next(module.parameters()).device
+        if len(blocks) < world:
+            raise CannotApply(
+                "plimsoll: the remedy model-parallel does not suit %s: it has %d repeated blocks for %d devices"
+                % (type(module).__name__, len(blocks), world)
+            )
+        if home.type == "cuda":
+            # Before devices are counted, so that the phantom is told in time.
+            if torch.cuda.device_count() < world:
                 raise CannotApply(
-                    "plimsoll: the remedy model-parallel does not suit %s: it has %d repeated blocks for %d devices"
-                    % (type(module).__name__, len(blocks), world)
+                    "plimsoll: the plan needs %d devices, and there are %d" % (world, torch.cuda.device_count())
                 )
-            if home.type == "cuda":
-                # Before devices are counted, so that the phantom is told in time.
-                if torch.cuda.device_count() < world:
-                    raise CannotApply(
-                        "plimsoll: the plan needs %d devices, and there are %d" % (world, torch.cuda.device_count())
-                    )
-                _spread(torch, module, blocks, home, first_blocks(module, blocks, world, parameters.get("first")))
-        return call(*args, **kwargs)
+            _spread(torch, module, blocks, home, first_blocks(module, blocks, world, parameters.get("first")))
 
-    places.around_call(around)
+    places.before_training(prepare)
 
 
 def first_blocks(root, blocks, world, given):

@@ -19,23 +19,19 @@ from plimsoll_agent.remedies.optimizer_offload import update_in_chunks
 
 def apply(torch, parameters, places, note):
     away = Away(torch)
-    prepared = weakref.WeakSet()
 
-    def around(module, call, args, kwargs):
-        if places.is_training(module) and module not in prepared:
-            prepared.add(module)
-            blocks = blocks_of(torch, module)
-            places.recording.write("blocks", names=[name for name, _ in blocks])
-            if not blocks:
-                raise CannotApply(
-                    "plimsoll: the remedy parameter-offload does not suit %s: no repeated blocks were found in it"
-                    % type(module).__name__
-                )
-            for block, its_own in own_parameters(module, [block for _, block in blocks]):
-                away.add(block, its_own)
-        return call(*args, **kwargs)
+    def prepare(module):
+        blocks = blocks_of(torch, module)
+        places.recording.write("blocks", names=[name for name, _ in blocks])
+        if not blocks:
+            raise CannotApply(
+                "plimsoll: the remedy parameter-offload does not suit %s: no repeated blocks were found in it"
+                % type(module).__name__
+            )
+        for block, its_own in own_parameters(module, [block for _, block in blocks]):
+            away.add(block, its_own)
 
-    places.around_call(around)
+    places.before_training(prepare)
 
     @contextlib.contextmanager
     def here(optimizer, chunk):

@@ -6,6 +6,7 @@ model, a chunk of the batch that a remedy runs) passes through.
 
 import functools
 import threading
+import weakref
 
 from plimsoll_agent.gradients import Gradients
 
@@ -30,6 +31,19 @@ class Places:
         """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost
         call of a module that has parameters. Earlier ones are further out."""
         self._around_calls.append(function)
+
+    def before_training(self, function):
+        """`function(module)` runs before a model's first outermost call in training, once for each model; among what is
+        around calls it has the place that it was given in."""
+        prepared = weakref.WeakSet()
+
+        def around(module, call, args, kwargs):
+            if module not in prepared and self.is_training(module):
+                prepared.add(module)
+                function(module)
+            return call(*args, **kwargs)
+
+        self.around_call(around)
 
     def before_backward(self, function):
         """`function()` runs before each backward pass that the script starts, and before each optimizer step."""

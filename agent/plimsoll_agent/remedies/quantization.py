@@ -5,24 +5,19 @@ is used, forward and backward, and is not kept so.
 """
 
 import types
-import weakref
 
 from plimsoll_agent.remedies.lora import linear_layers
 
 
 def apply(torch, parameters, places, note):
-    prepared = weakref.WeakSet()
     product = _function(torch)
 
-    def around(module, call, args, kwargs):
-        if module not in prepared and places.is_training(module):
-            prepared.add(module)
-            for layer, _, _ in linear_layers(torch, module):
-                _quantize(torch, layer, product, is_transposed=type(layer) is not torch.nn.Linear)
-        return call(*args, **kwargs)
+    def prepare(module):
+        for layer, _, _ in linear_layers(torch, module):
+            _quantize(torch, layer, product, is_transposed=type(layer) is not torch.nn.Linear)
 
     # Inside of lora's, which freezes the weights first.
-    places.around_call(around)
+    places.before_training(prepare)
 
 
 def _quantize(torch, layer, product, is_transposed):

@@ -4,32 +4,26 @@ Another model than the script's, so it is never part of a plan: on the phantom o
 second one of the repeated blocks goes, where a neighbour of the same shape shows that the others fit together.
 """
 
-import weakref
-
 from plimsoll_agent.remedies import CannotApply
 from plimsoll_agent.remedies.blocks import blocks_of
 from plimsoll_agent.remedies.lora import made_optimizers
 
 
 def apply(torch, parameters, places, note):
-    prepared = weakref.WeakSet()
     optimizers = made_optimizers(torch)
 
-    def around(module, call, args, kwargs):
-        if module not in prepared and places.is_training(module):
-            prepared.add(module)
-            gone = _halve(torch, module)
-            if not gone:
-                raise CannotApply(
-                    "plimsoll: the advice smaller-model does not suit %s: it has no list of blocks that are alike"
-                    % type(module).__name__
-                )
-            for it in optimizers:
-                for group in it.param_groups:
-                    group["params"] = [p for p in group["params"] if id(p) not in gone]
-        return call(*args, **kwargs)
+    def prepare(module):
+        gone = _halve(torch, module)
+        if not gone:
+            raise CannotApply(
+                "plimsoll: the advice smaller-model does not suit %s: it has no list of blocks that are alike"
+                % type(module).__name__
+            )
+        for it in optimizers:
+            for group in it.param_groups:
+                group["params"] = [p for p in group["params"] if id(p) not in gone]
 
-    places.around_call(around)
+    places.before_training(prepare)
 
 
 def _halve(torch, model):
