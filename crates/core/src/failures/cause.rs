@@ -274,7 +274,7 @@ impl Failure {
     /// vLLM wants a share of the whole card, and knows how much of it is free.
     fn share_too_large(&self, capacity: Bytes, free: Bytes) -> Verdict {
         let mut res = self.others_have(capacity.saturating_sub(free));
-        let percent = free.0.saturating_mul(100) / capacity.0.max(1);
+        let percent = (free.0.saturating_mul(100) / capacity.0.max(1)).min(99);
         res.remedies.insert(
             0,
             format!(
@@ -456,12 +456,11 @@ mod tests {
     fn a_share_of_the_card_that_is_not_free_is_made_smaller() {
         let text = "ValueError: Free memory on device (3.22/4.0 GiB) on startup is less than desired GPU memory utilization (0.9, 3.6 GiB).";
         assert_eq!(oom_text::read(text)[0].device, None);
-        let found = verdict_of(text);
-        assert!(
-            found.remedies[0].starts_with("`gpu_memory_utilization=0.80`"),
-            "{:?}",
-            found.remedies
-        );
+        for (text, share) in [(text.to_owned(), "0.80"), (text.replace("3.22/", "4.0/"), "0.99")] {
+            let found = verdict_of(&text);
+            let expected = format!("`gpu_memory_utilization={share}`");
+            assert!(found.remedies[0].starts_with(&expected), "{:?}", found.remedies);
+        }
     }
 
     #[test]
