@@ -11,7 +11,7 @@
 //!
 //! `trace` is the model of what one process asked of its allocator: it imports no other step, and
 //! every step imports it. A step imports the steps whose values it takes, never one that comes after
-//! it (`MAY_USE` in `xtask/tests/tidy.rs`).
+//! it (`MAY_USE` in `xtask/tests/tidy/main.rs`).
 //!
 //! The crate opens no file, prints nothing, reads no clock and starts no thread: callers hand it
 //! bytes and get values back.

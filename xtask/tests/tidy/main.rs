@@ -1,6 +1,9 @@
 //! Rules about the code that the compiler does not know.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod circles;
+mod modules;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -53,33 +56,19 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ),
 ];
 
-/// Files may have this many lines before a reader asks whether they are two things.
-const LONG: usize = 500;
-
-/// Long files, and why each is one thing.
-const LONG_AND_ONE_THING: [(&str, &str); 1] = [(
-    "crates/core/src/views/wire.rs",
-    "everything that leaves the program as data is declared in one file",
-)];
-
 #[test]
 fn imports_point_one_way() {
-    let is_folder = |name: &str| MAY_USE.iter().any(|(it, _)| *it == name);
+    let folder = |path: &Path| path.iter().nth(3).unwrap().to_string_lossy().replace(".rs", "");
     let mut wrong = Vec::new();
-    for (path, text) in rust_files("crates/core/src") {
-        let own = path.iter().nth(3).unwrap().to_string_lossy().replace(".rs", "");
-        if own == "lib" {
-            continue;
-        }
-        let Some((_, may_use)) = MAY_USE.iter().find(|(it, _)| *it == own) else {
-            wrong.push(format!("{}: {own} is not in the table", path.display()));
+    for ((from, to), names) in circles::arrows_of("crates/core") {
+        let (own, used) = (folder(&from), folder(&to));
+        let row = MAY_USE.iter().find(|(it, _)| *it == own);
+        let Some((_, may_use)) = row else {
+            wrong.push(format!("{}: {own} is not in the table", from.display()));
             continue;
         };
-        let shipped = text.split("#[cfg(test)]").next().unwrap();
-        for used in used_folders(shipped) {
-            if is_folder(used) && used != own && !may_use.contains(&used) {
-                wrong.push(format!("{}: {own} may not use {used}", path.display()));
-            }
+        if used != own && !may_use.contains(&used.as_str()) {
+            wrong.push(format!("{}: {own} may not use {used}: {names:?}", from.display()));
         }
     }
     assert!(wrong.is_empty(), "see `MAY_USE`:\n{}", wrong.join("\n"));
@@ -145,28 +134,11 @@ fn every_file_says_what_it_is_for() {
     }
 }
 
-#[test]
-fn no_file_is_two_things() {
-    let is_test = |path: &Path| path.iter().any(|it| it == "tests");
-    for (path, text) in rust_files("crates").into_iter().filter(|(path, _)| !is_test(path)) {
-        let n_lines = text.split("#[cfg(test)]").next().unwrap().lines().count();
-        let excused = LONG_AND_ONE_THING.iter().any(|(it, _)| path == Path::new(it));
-        assert!(
-            n_lines <= LONG || excused,
-            "{}: {n_lines} lines; is it two things?",
-            path.display()
-        );
-        assert!(!excused || LONG < n_lines, "{}: needs no excuse any more", path.display());
-    }
-}
-
 /// A source distribution has the crates that the program's manifest names, and build.rs builds more.
 #[test]
 fn the_manifest_names_what_build_rs_builds() {
-    let read = |path: &str| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        fs::read_to_string(root.join("crates/cli").join(path)).unwrap()
-    };
+    let read =
+        |path: &str| fs::read_to_string(root_folder().join("crates/cli").join(path)).unwrap();
     let (script, manifest) = (read("build.rs"), read("Cargo.toml"));
     let built = script.split("\"--package\", \"").skip(1).map(|it| it.split('"').next().unwrap());
     let built: Vec<&str> = built.collect();
@@ -194,47 +166,20 @@ fn no_file_names_the_machine_that_it_was_written_on() {
     }
 }
 
-/// The folders named in `crate::x` and in the first level of `use crate::{x, y::z}`.
-fn used_folders(text: &str) -> Vec<&str> {
-    let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
-    let name_at = |it: &'_ str| it.find(|c| !is_name(c)).unwrap_or(it.len());
-    let mut res = Vec::new();
-    for rest in text.split("crate::").skip(1) {
-        match rest.strip_prefix('{') {
-            None => res.push(&rest[..name_at(rest)]),
-            Some(group) => {
-                let mut depth = 1;
-                let mut at_start = true;
-                for (i, c) in group.char_indices() {
-                    match c {
-                        '{' => depth += 1,
-                        '}' => depth -= 1,
-                        ',' => at_start = depth == 1,
-                        c if at_start && is_name(c) => {
-                            res.push(&group[i..i + name_at(&group[i..])]);
-                            at_start = false;
-                        }
-                        _ => (),
-                    }
-                    if depth == 0 {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    res
-}
-
 fn rust_files(dir: &str) -> Vec<(PathBuf, String)> {
     let is_rust = |path: &Path| path.extension().is_some_and(|it| it == "rs");
     let files = files(dir).into_iter().filter(|(path, _)| is_rust(path));
     files.map(|(path, bytes)| (path, String::from_utf8(bytes).unwrap())).collect()
 }
 
+/// The root of the project.
+fn root_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
 /// Every file below `dir`, by its path from the root of the project.
 fn files(dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let root = root_folder();
     let mut res = Vec::new();
     go(&mut res, root, &root.join(dir));
     return res;
@@ -254,11 +199,4 @@ fn files(dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
             }
         }
     }
-}
-
-#[test]
-fn used_folders_sees_both_forms() {
-    let text =
-        "use crate::trace::Trace;\nuse crate::{\n    findings::{Finding, Rule},\n    plan,\n};";
-    assert_eq!(used_folders(text), ["trace", "findings", "plan"]);
 }
