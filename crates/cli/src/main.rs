@@ -10,6 +10,7 @@ mod assumption;
 mod cache;
 mod cli;
 mod commands;
+mod contract;
 mod devices;
 mod diagnosis;
 mod exit;

@@ -15,6 +15,8 @@ use std::{
 
 use nvml_wrapper::{Device, Nvml};
 
+use crate::contract;
+
 /// What it is called by.
 const NAME: &str = "nvidia-smi";
 const MIB: u64 = 1 << 20;
@@ -22,7 +24,7 @@ const MIB: u64 = 1 << 20;
 /// Makes it a program in a folder of the session, and returns that folder; none if this cannot be, and then scripts find
 /// the machine's own, or none.
 pub(crate) fn put_into(session: &Path) -> Option<PathBuf> {
-    let folder = session.join("bin");
+    let folder = session.join(contract::PROGRAMS);
     fs::create_dir_all(&folder).ok()?;
     let link = folder.join(NAME);
     let is_there = symlink(env::current_exe().ok()?, &link).is_ok() || link.exists();

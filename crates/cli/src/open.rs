@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use plimsoll_core::sources::snapshot;
+use plimsoll_core::{
+    recording::contract::{ProcessFile, process_of},
+    sources::snapshot,
+};
 
 use crate::cache::{reason, session::ProcessFolder};
 
@@ -190,9 +193,9 @@ fn recording(source: Cursor<&Vec<u8>>, limit: u64) -> anyhow::Result<Opened> {
             phantom_log: None,
         });
         match name {
-            Member::Notes => process.notes = bytes,
-            Member::Snapshot => process.snapshot = Some(bytes),
-            Member::PhantomLog => process.phantom_log = Some(bytes),
+            ProcessFile::Notes => process.notes = bytes,
+            ProcessFile::Snapshot => process.snapshot = Some(bytes),
+            ProcessFile::PhantomLog => process.phantom_log = Some(bytes),
         }
     }
     if processes.is_empty() {
@@ -201,23 +204,10 @@ fn recording(source: Cursor<&Vec<u8>>, limit: u64) -> anyhow::Result<Opened> {
     Ok(Opened::Recording(processes.into_values().collect()))
 }
 
-/// The files that a process leaves.
-enum Member {
-    Notes,
-    Snapshot,
-    PhantomLog,
-}
-
-fn member_of(name: &str) -> Option<(u32, Member)> {
+/// The process and the file that a member of the archive is.
+fn member_of(name: &str) -> Option<(u32, ProcessFile)> {
     let (folder, file) = name.split_once('/')?;
-    let pid = folder.strip_prefix("process-")?.parse().ok()?;
-    let member = match file {
-        "agent.jsonl" => Member::Notes,
-        "snapshot.pickle" => Member::Snapshot,
-        "phantom.jsonl" => Member::PhantomLog,
-        _ => return None,
-    };
-    Some((pid, member))
+    Some((process_of(folder)?, ProcessFile::of_name(file)?))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::{
     io::{Cursor, Write as _},
 };
 
+use plimsoll_core::recording::contract::{MANIFEST, PHANTOM_CONF, ProcessFile, process_folder};
 use serde_json::json;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
@@ -58,19 +59,19 @@ pub(crate) fn write(
         zip.write_all(bytes)?;
         Ok(())
     };
-    add("manifest.json".to_owned(), serde_json::to_string_pretty(&manifest)?.as_bytes())?;
+    add(MANIFEST.to_owned(), serde_json::to_string_pretty(&manifest)?.as_bytes())?;
     if let Some(conf) = what.phantom_conf {
-        add("phantom.conf".to_owned(), conf.as_bytes())?;
+        add(PHANTOM_CONF.to_owned(), conf.as_bytes())?;
     }
     for ProcessFolder { pid, notes, snapshot, phantom_log } in folders {
         let files = [
-            ("agent.jsonl", Some(notes.as_slice()).filter(|it| !it.is_empty())),
-            ("snapshot.pickle", snapshot.as_deref()),
-            ("phantom.jsonl", phantom_log.as_deref()),
+            (ProcessFile::Notes, Some(notes.as_slice()).filter(|it| !it.is_empty())),
+            (ProcessFile::Snapshot, snapshot.as_deref()),
+            (ProcessFile::PhantomLog, phantom_log.as_deref()),
         ];
-        for (name, bytes) in files {
+        for (file, bytes) in files {
             if let Some(bytes) = bytes {
-                add(format!("process-{pid}/{name}"), bytes)?;
+                add(format!("{}/{file}", process_folder(*pid)), bytes)?;
             }
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{launch::Setting, trials::Trial};
+use crate::{
+    contract::{self, Setting},
+    trials::Trial,
+};
 
 /// How long every batch is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +19,7 @@ pub(crate) enum WorstSequence {
 impl WorstSequence {
     /// As the agent reads it.
     pub(crate) fn setting(self) -> Setting {
-        ("PLIMSOLL_WORST_SEQ", self.to_string().into())
+        (contract::WORST_SEQ, self.to_string().into())
     }
 }
 

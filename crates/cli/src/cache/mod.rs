@@ -16,6 +16,8 @@ use nix::{
     unistd::{geteuid, getuid},
 };
 
+use crate::contract;
+
 /// What the bundle and the snapshot of an ordinary run need; with less we do not start.
 const NEEDED_BYTES: u64 = 64 << 20;
 
@@ -68,7 +70,7 @@ fn candidates() -> Vec<Candidate> {
             .map(PathBuf::from)
             .filter(|it| !it.as_os_str().is_empty() && it.is_absolute())
     };
-    if let Some(root) = env::var_os("PLIMSOLL_CACHE").filter(|it| !it.is_empty()) {
+    if let Some(root) = env::var_os(contract::CACHE).filter(|it| !it.is_empty()) {
         // A relative one is meant as typed, but the script may run elsewhere.
         let root = PathBuf::from(root);
         return vec![own(std::path::absolute(&root).unwrap_or(root))];

@@ -9,13 +9,17 @@ use std::{
 };
 
 use nix::fcntl::{Flock, FlockArg};
-use plimsoll_core::sources::ProcessFiles;
+use plimsoll_core::{
+    recording::contract::{PHANTOM_CONF, ProcessFile, process_of},
+    sources::ProcessFiles,
+};
 use tempfile::TempDir;
 
-use crate::cache::{Cache, reason};
+use crate::{
+    cache::{Cache, reason},
+    contract,
+};
 
-/// Held for as long as the session lives; the kernel lets go of it when we die.
-const LOCK: &str = "lock";
 /// A folder younger than this may be one whose lock is about to be taken.
 const SETTLED: Duration = Duration::from_secs(600);
 
@@ -68,7 +72,7 @@ impl Session {
 
     /// Writes what the phantom is to be.
     pub(crate) fn configure(&self, phantom_conf: &str) -> anyhow::Result<()> {
-        let path = self.path().join("phantom.conf");
+        let path = self.path().join(PHANTOM_CONF);
         fs::write(&path, phantom_conf)
             .map_err(|error| anyhow::anyhow!("cannot write {}: {}", path.display(), reason(&error)))
     }
@@ -79,7 +83,7 @@ impl Session {
 
     /// What a script prints that nobody is to see now.
     pub(crate) fn output(&self) -> PathBuf {
-        self.path().join("output.txt")
+        self.path().join(contract::OUTPUT)
     }
 
     /// The last line of that, which says why a script that ended itself did so.
@@ -96,7 +100,7 @@ impl Session {
         let mut res: Vec<(u32, PathBuf)> = entries
             .flatten()
             .filter_map(|entry| {
-                let pid = entry.file_name().to_str()?.strip_prefix("process-")?.parse().ok()?;
+                let pid = process_of(entry.file_name().to_str()?)?;
                 Some((pid, entry.path()))
             })
             .collect();
@@ -106,16 +110,17 @@ impl Session {
 
     /// Everything that the processes left.
     pub(crate) fn read(&self) -> Vec<ProcessFolder> {
-        let read = |path: PathBuf| fs::read(path).ok();
         let processes = self.process_paths().into_iter();
-        processes
-            .map(|(pid, folder)| ProcessFolder {
+        let of = |(pid, folder): (u32, PathBuf)| {
+            let read = |it: ProcessFile| fs::read(folder.join(it.name())).ok();
+            ProcessFolder {
                 pid,
-                notes: read(folder.join("agent.jsonl")).unwrap_or_default(),
-                snapshot: read(folder.join("snapshot.pickle")),
-                phantom_log: read(folder.join("phantom.jsonl")),
-            })
-            .collect()
+                notes: read(ProcessFile::Notes).unwrap_or_default(),
+                snapshot: read(ProcessFile::Snapshot),
+                phantom_log: read(ProcessFile::PhantomLog),
+            }
+        };
+        processes.map(of).collect()
     }
 }
 
@@ -142,7 +147,7 @@ fn create_in(parent: &Path) -> io::Result<Session> {
         .rand_bytes(12)
         .permissions(fs::Permissions::from_mode(0o700))
         .tempdir_in(parent)?;
-    let file = fs::File::create(folder.path().join(LOCK))?;
+    let file = fs::File::create(folder.path().join(contract::LOCK))?;
     let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
         .map_err(|(_, error)| io::Error::from_raw_os_error(error as i32))?;
     Ok(Session { folder, _lock: lock })
@@ -158,7 +163,7 @@ fn sweep(parent: &Path) {
         if age.is_none_or(|it| it < SETTLED) {
             continue;
         }
-        let is_left_behind = match fs::File::open(path.join(LOCK)) {
+        let is_left_behind = match fs::File::open(path.join(contract::LOCK)) {
             Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };

@@ -11,6 +11,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+use crate::contract;
+
 /// A command, resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptCommand {
@@ -108,7 +110,7 @@ impl ScriptCommand {
 
 /// The Python that runs a script given without one: `$PLIMSOLL_PYTHON`, else `python3`, else `python`.
 pub(crate) fn python() -> anyhow::Result<PathBuf> {
-    if let Some(given) = env::var_os("PLIMSOLL_PYTHON").filter(|it| !it.is_empty()) {
+    if let Some(given) = env::var_os(contract::PYTHON).filter(|it| !it.is_empty()) {
         let path = PathBuf::from(&given);
         let found =
             if has_folder(&path) { can_be_started(&path).then_some(path) } else { in_path(&given) };

@@ -33,10 +33,11 @@ pub(crate) use self::{
     ranks::Ranks,
     signals::Signals,
 };
+pub(crate) use crate::contract::Setting;
 use crate::{
     cache::{bundle::Bundle, session::Session},
     cli::GhostWeights,
-    nvidia_smi,
+    contract, nvidia_smi,
 };
 
 /// How often we look around when nothing happens.
@@ -134,9 +135,6 @@ pub(crate) enum Device {
     Measured,
 }
 
-/// A variable of the environment and its value.
-pub(crate) type Setting = (&'static str, OsString);
-
 /// Somebody who looks at what a run has left so far.
 pub(crate) trait Watch {
     /// Now and then while the script runs, and once when it has ended.
@@ -195,7 +193,7 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
         Device::Phantom => process
             .envs(environment(bundle, session.path(), stop))
             .envs(ranks.environment())
-            .env("PLIMSOLL_GHOST_WEIGHTS", ghost_weights.word()),
+            .env(contract::GHOST_WEIGHTS, ghost_weights.word()),
         Device::Real | Device::Measured => {
             process.envs(of_agent(bundle, session.path(), stop, "run"))
         }
@@ -241,8 +239,8 @@ fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
         res.push(("PATH", before("PATH", folder.as_os_str())));
     }
     // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
-    res.push(("TORCHINDUCTOR_CACHE_DIR", session.join("inductor").into()));
-    res.push(("TRITON_CACHE_DIR", session.join("triton").into()));
+    res.push(("TORCHINDUCTOR_CACHE_DIR", session.join(contract::INDUCTOR).into()));
+    res.push(("TRITON_CACHE_DIR", session.join(contract::TRITON).into()));
     res
 }
 
@@ -250,9 +248,9 @@ fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
 fn of_agent(bundle: &Bundle, session: &Path, stop: Stop, mode: &str) -> Vec<Setting> {
     vec![
         ("PYTHONPATH", before("PYTHONPATH", bundle.agent().as_os_str())),
-        ("PLIMSOLL_SESSION", session.as_os_str().to_owned()),
-        ("PLIMSOLL_MODE", mode.into()),
-        ("PLIMSOLL_STOP", stop.to_string().into()),
+        (contract::SESSION, session.as_os_str().to_owned()),
+        (contract::MODE, mode.into()),
+        (contract::STOP, stop.to_string().into()),
     ]
 }
 

@@ -23,8 +23,11 @@ use nix::{
 };
 use serde_json::{Value, json};
 
-use super::{End, Ended, ScriptCommand, Setting, Signals, Stop, environment, oom_kills};
-use crate::cache::{bundle::Bundle, session::Session};
+use super::{End, Ended, ScriptCommand, Signals, Stop, environment, oom_kills};
+use crate::{
+    cache::{bundle::Bundle, session::Session},
+    contract::{self, Setting},
+};
 
 /// How often we look for an answer.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -73,7 +76,7 @@ impl Nursery {
             .args(options)
             .args(["-c", SERVE])
             .envs(environment(bundle, session.path(), Stop::Steady))
-            .env("PLIMSOLL_MODE", "nursery")
+            .env(contract::MODE, "nursery")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
@@ -119,12 +122,12 @@ impl Nursery {
         else {
             return Ok(None);
         };
-        let mut variables = vec![("PLIMSOLL_STOP", order.stop.to_string())];
+        let mut variables = vec![(contract::STOP, order.stop.to_string())];
         for (name, value) in order.settings {
             let Some(value) = text(value) else { return Ok(None) };
             variables.push((name, value));
         }
-        variables.push(("PLIMSOLL_MODE", "predict".to_owned()));
+        variables.push((contract::MODE, "predict".to_owned()));
         let line = json!({
             "id": self.n_orders,
             "session": text(order.session.path().as_os_str()),

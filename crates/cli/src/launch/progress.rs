@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use plimsoll_core::recording::contract::ProcessFile;
+
 use super::Watch;
 use crate::cache::session::Session;
 
@@ -38,7 +40,7 @@ impl Progress {
 
     fn look(&mut self, session: &Session) {
         for (_, folder) in session.process_paths() {
-            let path = folder.join("agent.jsonl");
+            let path = folder.join(ProcessFile::Notes.name());
             let Ok(mut file) = fs::File::open(&path) else { continue };
             let read_to = self.read_to.entry(path).or_default();
             let mut text = Vec::new();

@@ -5,7 +5,7 @@ use std::{ffi::OsString, io, net::TcpListener};
 
 use anyhow::ensure;
 
-use super::Setting;
+use crate::contract::{self, Setting};
 
 /// The devices of a machine, where the command line does not say: what clusters are built of.
 const DEVICES_PER_MACHINE: u32 = 8;
@@ -64,7 +64,7 @@ impl Ranks {
         let of = |rank: u32| {
             let one = Ranks::One { world, rank, local: world };
             let mut res = one.environment();
-            res.retain(|(name, _)| !name.starts_with("PLIMSOLL_") && *name != "MASTER_PORT");
+            res.retain(|(name, _)| !name.starts_with(contract::OURS) && *name != "MASTER_PORT");
             res.push(("MASTER_PORT", port.clone().into()));
             res
         };
@@ -73,14 +73,14 @@ impl Ranks {
 
     /// What the script's environment has for it: what `torchrun` would have set, and the agent's own
     /// (`agent/plimsoll_agent/ranks.py`).
-    pub(crate) fn environment(self) -> Vec<(&'static str, OsString)> {
+    pub(crate) fn environment(self) -> Vec<Setting> {
         let number = |it: u32| OsString::from(it.to_string());
         match self {
-            Ranks::All | Ranks::Several { .. } => vec![("PLIMSOLL_ALL_RANKS", "1".into())],
-            Ranks::OfLauncher { rank } => vec![("PLIMSOLL_RANK", number(rank))],
+            Ranks::All | Ranks::Several { .. } => vec![(contract::ALL_RANKS, "1".into())],
+            Ranks::OfLauncher { rank } => vec![(contract::RANK, number(rank))],
             Ranks::One { world, rank, local } => vec![
-                ("PLIMSOLL_WORLD", number(world)),
-                ("PLIMSOLL_RANK", number(rank)),
+                (contract::WORLD, number(world)),
+                (contract::RANK, number(rank)),
                 ("RANK", number(rank)),
                 ("LOCAL_RANK", number(rank % local)),
                 ("GROUP_RANK", number(rank / local)),

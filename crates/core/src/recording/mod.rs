@@ -1,6 +1,7 @@
 //! What one process left behind: its [`Trace`], the agent's notes and the phantom's own account.
 //! Pure data; the formats they come in are `sources`' to know, what follows from them `prediction`'s.
 
+pub mod contract;
 mod curve;
 mod lent;
 mod notes;

@@ -8,10 +8,10 @@ use crate::{
     recording::{
         Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Mark, MarkKind,
         NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role, Spread,
-        StacksNote, StepTimes, Tensors, Unsupported,
+        StacksNote, StepTimes, Tensors, Unsupported, contract::ProcessFile,
     },
     sources::{
-        Problem, SourceFile, Warning,
+        Problem, Warning,
         modes::{self, Mode},
         phantom::ReportLine,
     },
@@ -26,7 +26,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
     let mut notes = Notes::default();
     let mut phantom = None;
     let mut seen_modes = Vec::new();
-    for_each_line(bytes, SourceFile::Notes, warnings, |line: Line| {
+    for_each_line(bytes, ProcessFile::Notes, warnings, |line: Line| {
         match line {
             Line::Begin(it) => {
                 if NEWEST < it.format {
@@ -69,7 +69,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
 /// Hands every line of `bytes` that is a `T` to `take`; what is none becomes a warning.
 pub(super) fn for_each_line<T: for<'a> Deserialize<'a>>(
     bytes: &[u8],
-    file: SourceFile,
+    file: ProcessFile,
     warnings: &mut Vec<Warning>,
     mut take: impl FnMut(T) -> Result<(), Problem>,
 ) {
@@ -489,6 +489,22 @@ impl From<EndLine> for End {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::contract::NoteKind;
+
+    #[test]
+    fn each_kind_that_we_read_is_called_as_the_contract_calls_it() {
+        let known = |it: &NoteKind| {
+            let line = format!(r#"{{"kind":"{}"}}"#, it.word());
+            // A known kind that lacks its keys is an error; an unknown one is none.
+            !matches!(serde_json::from_str(&line), Ok(Line::Unknown))
+        };
+        let read: Vec<&str> =
+            NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
+        assert_eq!(
+            read.join(" "),
+            "begin architectures mark tensors stacks oom read note unsupported phantom first_step step_times stats end"
+        );
+    }
 
     fn read_all(text: &str) -> (Notes, Option<PhantomReport>, Vec<String>) {
         let mut warnings = Vec::new();

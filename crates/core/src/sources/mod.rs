@@ -15,7 +15,7 @@ mod pickle;
 
 use std::fmt;
 
-use crate::recording::Recording;
+use crate::recording::{Recording, contract::ProcessFile};
 
 pub use pickle::Damage;
 
@@ -45,7 +45,7 @@ pub struct Reading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// Which file.
-    pub file: SourceFile,
+    pub file: ProcessFile,
     /// Where in it: a byte offset in a snapshot, a 1-based line elsewhere.
     pub at: u64,
     /// What it was.
@@ -57,17 +57,6 @@ impl Warning {
     pub fn is_damage(&self) -> bool {
         matches!(self.problem, Problem::Damaged(_) | Problem::TornLine)
     }
-}
-
-/// The file that a [`Warning`] is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceFile {
-    /// `agent.jsonl`
-    Notes,
-    /// `snapshot.pickle`
-    Snapshot,
-    /// `phantom.jsonl`
-    PhantomLog,
 }
 
 /// Why something was left out.
@@ -144,7 +133,7 @@ pub fn read_process(files: ProcessFiles<'_>) -> Reading {
         }
         Err(error) => {
             let problem = Problem::NotASnapshot(error);
-            warnings.push(Warning { file: SourceFile::Snapshot, at: 0, problem });
+            warnings.push(Warning { file: ProcessFile::Snapshot, at: 0, problem });
             None
         }
     });
@@ -155,20 +144,10 @@ pub fn read_process(files: ProcessFiles<'_>) -> Reading {
     Reading { recording, warnings }
 }
 
-impl fmt::Display for SourceFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SourceFile::Notes => "agent.jsonl",
-            SourceFile::Snapshot => "snapshot.pickle",
-            SourceFile::PhantomLog => "phantom.jsonl",
-        })
-    }
-}
-
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Warning { file, at, problem } = self;
-        let unit = if *file == SourceFile::Snapshot { "byte" } else { "line" };
+        let unit = if *file == ProcessFile::Snapshot { "byte" } else { "line" };
         write!(f, "{file}, {unit} {at}: ")?;
         match problem {
             Problem::Damaged(damage) => write!(f, "{damage}; what came before was read"),

@@ -5,8 +5,8 @@
 use serde::Deserialize;
 
 use crate::{
-    recording::{Approximated, NotImitated, PhantomDevice, PhantomReport},
-    sources::{SourceFile, Warning, agent::for_each_line},
+    recording::{Approximated, NotImitated, PhantomDevice, PhantomReport, contract::ProcessFile},
+    sources::{Warning, agent::for_each_line},
     units::Bytes,
 };
 
@@ -14,7 +14,7 @@ use crate::{
 /// no line could be read.
 pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> {
     let mut res: Option<PhantomReport> = None;
-    for_each_line(bytes, SourceFile::PhantomLog, warnings, |line: LogLine| {
+    for_each_line(bytes, ProcessFile::PhantomLog, warnings, |line: LogLine| {
         let res = res.get_or_insert_default();
         let report = PhantomReport::from(line.report);
         if !report.devices.is_empty() {

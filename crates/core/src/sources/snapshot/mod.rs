@@ -15,8 +15,9 @@ mod object;
 use std::io::{Cursor, Read};
 
 use crate::{
+    recording::contract::ProcessFile,
     sources::{
-        Problem, ReadError, SourceFile, Warning,
+        Problem, ReadError, Warning,
         pickle::{Damage, Machine, Refused, Stop, Value},
         snapshot::{
             decoder::Decoder,
@@ -224,7 +225,7 @@ fn finish(
     at: u64,
     damage: Option<Damage>,
 ) -> (Trace, Vec<Warning>) {
-    let warning = |problem| Warning { file: SourceFile::Snapshot, at, problem };
+    let warning = |problem| Warning { file: ProcessFile::Snapshot, at, problem };
     let left_out = std::mem::take(&mut decoder.left_out);
     let mut warnings: Vec<Warning> =
         left_out.into_iter().map(|what| warning(Problem::Malformed(what))).collect();

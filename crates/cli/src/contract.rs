@@ -1,0 +1,91 @@
+//! The names by which the binary, the agent and the phantom meet: the variables of the script's environment, and what
+//! lies in a session's folder beside the recording. The names inside a recording are in
+//! [`plimsoll_core::recording::contract`].
+//!
+//! A variable is put into the environment in `launch/`, whoever asks for it with a [`Setting`]. Nothing else in Rust spells one of these
+//! names, and a test holds the agent, the phantom and the Python package against this file.
+
+#![expect(dead_code, reason = "trials, fit and run spell some of these names themselves, still")]
+
+use std::ffi::OsString;
+
+/// A variable of the script's environment, and its value.
+pub(crate) type Setting = (&'static str, OsString);
+
+/// How every variable of ours begins.
+pub(crate) const OURS: &str = "PLIMSOLL_";
+
+// What every run has.
+
+/// The session's folder, absolute. The binary says it; the agent and the phantom write there. The nursery says it anew for
+/// each run.
+pub(crate) const SESSION: &str = "PLIMSOLL_SESSION";
+/// What the agent is there for: `predict`, `run` (on a real GPU), or `nursery` (it only waits). The agent reads it.
+pub(crate) const MODE: &str = "PLIMSOLL_MODE";
+/// When the agent ends the run: `steady`, `validation`, `steps:3` or `until-exit`.
+pub(crate) const STOP: &str = "PLIMSOLL_STOP";
+/// Whether large tensors on the host have values: `auto`, `on` (they have none) or `off`. The agent reads it.
+pub(crate) const GHOST_WEIGHTS: &str = "PLIMSOLL_GHOST_WEIGHTS";
+
+// Which of a job's ranks run. The agent reads them.
+
+/// `1`: a launcher in the command starts all ranks.
+pub(crate) const ALL_RANKS: &str = "PLIMSOLL_ALL_RANKS";
+/// How many ranks the job has, of which one runs.
+pub(crate) const WORLD: &str = "PLIMSOLL_WORLD";
+/// Which of them runs, from 0.
+pub(crate) const RANK: &str = "PLIMSOLL_RANK";
+
+// What `fit` and `run` ask for. The agent reads them.
+
+/// The plan: JSON, as `Plan::for_agent` writes it.
+pub(crate) const PLAN: &str = "PLIMSOLL_PLAN";
+/// How long every batch is made: a number, `longest`, or `half`.
+pub(crate) const WORST_SEQ: &str = "PLIMSOLL_WORST_SEQ";
+/// How many bytes the allocator may reserve.
+pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
+/// How many bytes allocated are more than can ever fit: such a run is ended, with a note `hopeless`.
+pub(crate) const HOPELESS: &str = "PLIMSOLL_HOPELESS";
+/// `1`: note where the script can be changed.
+pub(crate) const SITES: &str = "PLIMSOLL_SITES";
+/// `1`: count the operations of a step.
+pub(crate) const METER: &str = "PLIMSOLL_METER";
+/// `1`: measure how long steps take.
+pub(crate) const MEASURE: &str = "PLIMSOLL_MEASURE";
+/// How many of the last events of the allocator are kept.
+pub(crate) const EVENTS: &str = "PLIMSOLL_EVENTS";
+/// Which steps of a run on a real GPU have stacks: `all`, `sampled` or `none`.
+pub(crate) const STACKS: &str = "PLIMSOLL_STACKS";
+
+// What people set.
+
+/// The Python that runs a script given without one. The binary reads it.
+pub(crate) const PYTHON: &str = "PLIMSOLL_PYTHON";
+/// The folder for files of ours. The binary reads it.
+pub(crate) const CACHE: &str = "PLIMSOLL_CACHE";
+
+/// What passes between the others, and never through the binary.
+#[expect(dead_code, reason = "all names stand in one place, whoever uses them")]
+mod others {
+    /// How many devices a process sees, where the job has several. The agent says it to the phantom.
+    const DEVICES: &str = "PLIMSOLL_DEVICES";
+    /// A `phantom.conf` anywhere: the phantom stands in for the machine's own device. Tests say it to the phantom.
+    const PHANTOM_CONF: &str = "PLIMSOLL_PHANTOM_CONF";
+    /// The binary that the Python package starts. People say it to the package.
+    const BIN: &str = "PLIMSOLL_BIN";
+    /// `1`: the script is a function that the Python package was given. The package says it to itself.
+    const CALL: &str = "PLIMSOLL_CALL";
+}
+
+// What lies in a session's folder and not in a recording.
+
+/// What a script prints that nobody is to see now. The script and the nursery's child write it.
+pub(crate) const OUTPUT: &str = "output.txt";
+/// Held for as long as the session lives; the kernel lets go of it when the binary dies.
+pub(crate) const LOCK: &str = "lock";
+/// A folder of programs that the script finds first: our `nvidia-smi`.
+pub(crate) const PROGRAMS: &str = "bin";
+/// What torch.compile makes of the script's code.
+pub(crate) const INDUCTOR: &str = "inductor";
+/// What Triton compiles.
+pub(crate) const TRITON: &str = "triton";
