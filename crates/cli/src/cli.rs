@@ -10,7 +10,7 @@ use plimsoll_core::units::Bytes;
 pub(crate) use self::recordings::{
     DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs,
 };
-use crate::{assumption::Assumption, worst_sequence::WorstSequence};
+use crate::{assumption::Assumption, ghost_weights::GhostWeights, worst_sequence::WorstSequence};
 
 /// Will it fit? GPU memory for PyTorch training, without a GPU.
 #[derive(Debug, Parser)]
@@ -414,27 +414,6 @@ pub(crate) struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// When large tensors on the host are ghosts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GhostWeights {
-    /// Once the weights there become many for this machine.
-    #[default]
-    Auto,
-    On,
-    Off,
-}
-
-impl GhostWeights {
-    /// As the agent reads it in `PLIMSOLL_GHOST_WEIGHTS`.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            GhostWeights::Auto => "auto",
-            GhostWeights::On => "on",
-            GhostWeights::Off => "off",
-        }
-    }
 }
 
 /// When to use colors.

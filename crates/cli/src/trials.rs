@@ -1,27 +1,26 @@
 //! Many runs of one script on one phantom: each with its own arguments and settings, each read as a prediction.
 //! From the second run on they come out of a nursery where that is possible, and cost no imports.
 
-use std::{ffi::OsString, io};
+use std::{ffi::OsString, io, mem};
 
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
-    prediction::{self, Outcome, Prediction, RunFacts},
+    prediction::{self, OtherEnd, Outcome, Prediction},
     recording::Recording,
     units::Bytes,
 };
 
 use crate::{
     assumption::Assumption,
-    cache::{Cache, bundle::Bundle, session::Session},
-    cli::GhostWeights,
-    commands::predict,
+    cache::Cache,
     diagnosis,
+    ghost_weights::GhostWeights,
     launch::{
-        self, Device, Ended, Launch, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Setting,
-        Signals, Stop,
+        self, Device, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
     },
+    phantom_run::{self, Left, Run, Runner, World},
 };
 
 /// The variable that holds the allocator's settings.
@@ -41,10 +40,11 @@ const UNLIKE: u32 = 3;
 /// Where trials are made.
 pub(crate) struct Trials {
     card: Card,
-    /// What the user assumes, as the phantom is told.
-    assumed: String,
-    cache: Cache,
-    bundle: Bundle,
+    /// What the user takes for granted.
+    assumed: Vec<Assumption>,
+    /// What the phantom is told beside the card and that.
+    more: &'static str,
+    runner: Runner,
     // In this order: the nursery ends before the signals are let go.
     nursery: Option<Kept>,
     signals: Signals,
@@ -55,11 +55,11 @@ pub(crate) struct Trials {
     pub(crate) n_runs: u64,
 }
 
-/// A nursery, the command that it is for, and its session.
+/// A nursery, the command that it is for, and the world that it waits in.
 struct Kept {
     nursery: Nursery,
     command: ScriptCommand,
-    _session: Session,
+    _world: World,
 }
 
 /// Allocations so far, and bytes, by device.
@@ -79,6 +79,8 @@ pub(crate) struct Trial {
     pub(crate) n_retries: u64,
     /// It was ended because it took more than can ever fit: what it says it took is less than it would have.
     pub(crate) was_cut: bool,
+    /// What the phantom decided by itself.
+    pub(crate) ends: Vec<OtherEnd>,
     /// What was recorded of each process.
     pub(crate) recordings: Vec<Recording>,
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
@@ -91,6 +93,24 @@ impl Trial {
     /// The agent's last line of this kind: `blocks`, `work`, `split`.
     pub(crate) fn noted(&self, kind: &str) -> Option<&serde_json::Value> {
         self.notes.iter().rev().find(|it| it["kind"] == kind)
+    }
+
+    /// What was done to the batches (`--worst-seq`), in one sentence.
+    pub(crate) fn what_was_done(&self) -> Option<String> {
+        let noted = self.noted("worst")?;
+        let length = noted["length"].as_u64()?;
+        let where_ = match noted["how"].as_str()? {
+            "loader" => "the DataLoader gives",
+            _ => "the model is called with",
+        };
+        let tensors: Vec<&str> =
+            noted["tensors"].as_array()?.iter().filter_map(serde_json::Value::as_str).collect();
+        Some(match tensors.as_slice() {
+            [] => format!(
+                "every batch that {where_} is at least {length} long already: none was made longer"
+            ),
+            all => format!("every batch that {where_} is made {length} long: {}", all.join(", ")),
+        })
     }
 
     /// Whether both asked for the same memory, step by step. Two runs of the very same script may differ by
@@ -116,17 +136,15 @@ impl Trial {
 
 impl Trials {
     pub(crate) fn new(card: Card, assumed: &[Assumption]) -> anyhow::Result<Trials> {
-        let assumed = assumed.iter().map(|it| it.conf_line()).collect();
-        let cache = Cache::open()?;
-        let bundle = Bundle::unpack(&cache)?;
+        let runner = Runner::new(Cache::open()?)?;
         let signals = Signals::hold().context("cannot hold signals")?;
         let (may_nurse, may_ghost, n_unlike, n_runs) = (true, None, 0, 0);
         let nursery = None;
         Ok(Trials {
             card,
-            assumed,
-            cache,
-            bundle,
+            assumed: assumed.to_vec(),
+            more: "",
+            runner,
             nursery,
             signals,
             may_nurse,
@@ -198,15 +216,15 @@ impl Trials {
         let Some(kept) = self.nursery.as_mut().filter(|it| serves(it, command)) else {
             return Ok(None);
         };
-        let session = Session::create(&self.cache)?;
-        session.configure(&conf)?;
+        let world = self.runner.world(&conf)?;
         let arguments = command.script_arguments().1;
         let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
         let mut settings = settings.to_vec();
         settings.push(("PLIMSOLL_GHOST_WEIGHTS", when.word().into()));
-        let order = Order { arguments, session: &session, stop, settings: &settings };
+        let order = Order { arguments, session: &world.session, stop, settings: &settings };
         if let Some(ended) = kept.nursery.run(order, &self.signals)? {
-            return Ok(Some(self.read(command, &session, &ended)));
+            let left = self.runner.left(world, ended)?;
+            return Ok(Some(self.read(command, left)));
         }
         // It died with the run, or cannot do it: the run is made again, by itself.
         self.nursery = None;
@@ -221,7 +239,7 @@ impl Trials {
         words: &[OsString],
         settings: &[Setting],
         stop: Stop,
-        more: &str,
+        more: &'static str,
     ) -> anyhow::Result<Trial> {
         self.n_runs += 1;
         let command = ScriptCommand::resolve(words)?;
@@ -235,18 +253,22 @@ impl Trials {
         words: &[OsString],
         settings: &[Setting],
         stop: Stop,
-        more: &str,
+        more: &'static str,
     ) -> anyhow::Result<Trial> {
         self.with(card, more, |it| it.run(words, settings, stop))
     }
 
     /// What `run` gives on another card, whose phantom is told `more`.
-    fn with<T>(&mut self, card: &Card, more: &str, run: impl FnOnce(&mut Trials) -> T) -> T {
-        let usual = std::mem::replace(&mut self.card, card.clone());
-        let assumed = self.assumed.clone();
-        self.assumed.push_str(more);
+    fn with<T>(
+        &mut self,
+        card: &Card,
+        more: &'static str,
+        run: impl FnOnce(&mut Trials) -> T,
+    ) -> T {
+        let usual = mem::replace(&mut self.card, card.clone());
+        self.more = more;
         let res = run(self);
-        (self.card, self.assumed) = (usual, assumed);
+        (self.card, self.more) = (usual, "");
         res
     }
 
@@ -265,7 +287,8 @@ impl Trials {
     }
 
     fn conf(&self) -> String {
-        self.card.phantom_conf(1) + &self.assumed
+        let assumed: String = self.assumed.iter().map(|it| it.conf_line()).collect();
+        self.card.phantom_conf(1) + &assumed + self.more
     }
 
     /// Runs `command` as a process of its own.
@@ -287,49 +310,43 @@ impl Trials {
         ranks: Ranks,
         device: Device,
     ) -> anyhow::Result<Trial> {
-        let session = Session::create(&self.cache)?;
-        session.configure(&self.conf())?;
-        let output = ScriptOutput::InSession;
-        let bundle = &self.bundle;
-        let launch = Launch {
+        let conf = self.conf();
+        let run = Run {
             command,
-            bundle,
-            session: &session,
+            conf: &conf,
             stop,
             ranks,
             ghost_weights: GhostWeights::Auto,
-            output,
+            output: ScriptOutput::InSession,
             settings,
             device,
         };
         // A run of its own ends all that is below us, and a nursery would be gone without a word: the next run
         // would take it for one that cannot be used, and so would every run after that.
         self.nursery = None;
-        let ended = launch::run(launch, &self.signals, None)?;
-        Ok(self.read(command, &session, &ended))
+        let left = self.runner.run(run, &self.signals, None)?;
+        Ok(self.read(command, left))
     }
 
     fn start(&self, command: &ScriptCommand) -> io::Result<Option<Kept>> {
-        let Ok(session) = Session::create(&self.cache) else { return Ok(None) };
-        if session.configure(&self.conf()).is_err() {
-            return Ok(None);
-        }
-        let nursery = Nursery::start(command, &self.bundle, &session, &self.signals)?;
-        Ok(nursery.map(|it| Kept { nursery: it, command: command.clone(), _session: session }))
+        let Ok(world) = self.runner.world(&self.conf()) else { return Ok(None) };
+        let nursery = Nursery::start(command, self.runner.bundle(), &world.session, &self.signals)?;
+        Ok(nursery.map(|it| Kept { nursery: it, command: command.clone(), _world: world }))
     }
 
-    fn read(&self, command: &ScriptCommand, session: &Session, ended: &Ended) -> Trial {
-        let folders = session.read();
-        let (recordings, _) = predict::read(&folders);
-        let ended = &diagnosis::without_a_late_crash(ended.clone(), &recordings);
-        let facts = RunFacts { exit: predict::exit(ended), seconds: ended.seconds, max: None };
+    fn read(&self, command: &ScriptCommand, left: Left) -> Trial {
+        let Left { ended, folders, last_words } = left;
+        let (recordings, _) = phantom_run::read(&folders);
+        let ended = &diagnosis::without_a_late_crash(ended, &recordings);
+        let facts = phantom_run::facts(ended, None);
         let prediction = prediction::predict(&recordings, &self.card, facts);
+        let ends = phantom_run::left_open(&recordings, &self.assumed);
         let ran = prediction.outcome != Outcome::OutOfMemory;
         let raised =
             |it: &Recording| it.notes.end.as_ref().is_some_and(|it| it.exception.is_some());
         let says_why = || recordings.iter().any(raised) || ended.interrupted.is_some();
         let failure = diagnosis::diagnose(command, ended, &recordings).map(|why| {
-            let words = if says_why() { None } else { session.last_words() };
+            let words = last_words.filter(|_| !says_why());
             words.map_or_else(|| why.clone(), |it| format!("{why}; its last words: {it}"))
         });
         let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
@@ -348,8 +365,9 @@ impl Trials {
         };
         let early = recordings.iter().map(early).collect();
         Trial {
-            recordings,
             prediction,
+            ends,
+            recordings,
             failure,
             n_ooms,
             interrupted: ended.interrupted,

@@ -2,10 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{
-    contract::{self, Setting},
-    trials::Trial,
-};
+use crate::contract::{self, Setting};
 
 /// How long every batch is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,24 +28,6 @@ impl fmt::Display for WorstSequence {
             WorstSequence::Longest => f.write_str("longest"),
         }
     }
-}
-
-/// What was done to the batches of this run, in one sentence.
-pub(crate) fn what_was_done(trial: &Trial) -> Option<String> {
-    let noted = trial.noted("worst")?;
-    let length = noted["length"].as_u64()?;
-    let where_ = match noted["how"].as_str()? {
-        "loader" => "the DataLoader gives",
-        _ => "the model is called with",
-    };
-    let tensors: Vec<&str> =
-        noted["tensors"].as_array()?.iter().filter_map(serde_json::Value::as_str).collect();
-    Some(match tensors.as_slice() {
-        [] => format!(
-            "every batch that {where_} is at least {length} long already: none was made longer"
-        ),
-        all => format!("every batch that {where_} is made {length} long: {}", all.join(", ")),
-    })
 }
 
 impl FromStr for WorstSequence {

@@ -1,18 +1,18 @@
 //! `plimsoll doctor`: is this environment able to predict, and if not, what is missing? The last check is
 //! the whole way: a tensor on the phantom.
 
-use std::{fs, io::Write, path::Path, path::PathBuf, time::Instant};
+use std::{fs, io::Write, path::Path, path::PathBuf};
 
-use plimsoll_core::sources::{self, ProcessFiles};
 use plimsoll_core::units::Bytes;
 use serde_json::json;
 
 use crate::{
-    cache::{Cache, bundle, bundle::Bundle, session::Session},
-    cli::{Color, DoctorArgs, GhostWeights},
-    commands::predict::largest_for,
+    cache::{Cache, bundle, bundle::Bundle},
+    cli::{Color, DoctorArgs},
     exit::Exit,
-    launch::{self, End, Launch, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    ghost_weights::GhostWeights,
+    launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    phantom_run::{self, Run, Runner},
     python::{self, Probe, Standing, Torch},
 };
 
@@ -103,7 +103,7 @@ fn examine() -> Vec<Check> {
         }
     }
     if let Some(cache) = cache {
-        let tried = try_out(&cache, python, torch);
+        let tried = try_out(cache, python, torch);
         add("phantom", tried.unwrap_or_else(|error| Found::Bad(format!("{error:#}"))));
     }
     res
@@ -134,37 +134,25 @@ fn describe_cache(cache: &Cache) -> Found {
 }
 
 /// Puts a tensor on the phantom, and reads what the agent says of it.
-fn try_out(cache: &Cache, python: PathBuf, torch: &Torch) -> anyhow::Result<Found> {
-    let card = largest_for(Some(torch));
-    let bundle = Bundle::unpack(cache)?;
+fn try_out(cache: Cache, python: PathBuf, torch: &Torch) -> anyhow::Result<Found> {
+    let card = phantom_run::largest_for(Some(torch));
+    let runner = Runner::new(cache)?;
     let signals = Signals::hold()?;
-    let session = Session::create(cache)?;
-    session.configure(&card.phantom_conf(1))?;
     let arguments = vec!["-c".into(), TRY_OUT.into()];
     let command = ScriptCommand { program: python, arguments };
-    let started = Instant::now();
-    let launch = Launch {
+    let run = Run {
         command: &command,
-        bundle: &bundle,
-        session: &session,
+        conf: &card.phantom_conf(1),
         stop: Stop::UntilExit,
         ranks: Ranks::All,
         ghost_weights: GhostWeights::Off,
         output: ScriptOutput::Nowhere,
         settings: &[],
-        device: launch::Device::Phantom,
+        device: Device::Phantom,
     };
-    let ended = launch::run(launch, &signals, None)?;
-    let seconds = started.elapsed().as_secs_f64();
-    let recordings: Vec<_> = session
-        .read()
-        .iter()
-        .map(|it| {
-            let files =
-                ProcessFiles { pid: it.pid, notes: &it.notes, snapshot: None, phantom_log: None };
-            sources::read_process(files).recording
-        })
-        .collect();
+    let left = runner.run(run, &signals, None)?;
+    let (ended, seconds) = (&left.ended, left.ended.seconds);
+    let (recordings, _) = phantom_run::read(&left.folders);
     if let Some(it) = recordings.iter().find_map(|it| it.notes.unsupported.as_ref()) {
         return Ok(Found::Bad(it.text.clone()));
     }
@@ -176,7 +164,7 @@ fn try_out(cache: &Cache, python: PathBuf, torch: &Torch) -> anyhow::Result<Foun
             Found::Bad("the agent did not come in; does this Python ignore PYTHONPATH?".to_owned())
         }
         _ => {
-            let failure = crate::diagnosis::diagnose(&command, &ended, &recordings);
+            let failure = crate::diagnosis::diagnose(&command, ended, &recordings);
             Found::Bad(failure.unwrap_or_else(|| "could not put a tensor on it".to_owned()))
         }
     })

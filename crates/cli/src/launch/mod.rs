@@ -36,8 +36,9 @@ pub(crate) use self::{
 pub(crate) use crate::contract::Setting;
 use crate::{
     cache::{bundle::Bundle, session::Session},
-    cli::GhostWeights,
-    contract, nvidia_smi,
+    contract,
+    ghost_weights::GhostWeights,
+    nvidia_smi,
 };
 
 /// How often we look around when nothing happens.

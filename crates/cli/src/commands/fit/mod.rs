@@ -25,7 +25,7 @@ use plimsoll_core::{
 
 use self::template::Template;
 pub(crate) use self::tuning::settings;
-use crate::{cli::FitArgs, commands::predict, exit::Exit};
+use crate::{cli::FitArgs, exit::Exit, phantom_run};
 
 pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let card = card(args)?;
@@ -49,14 +49,14 @@ fn card(args: &FitArgs) -> anyhow::Result<Card> {
             "nothing says what it is to fit; name a card with --gpu, or a size with --budget"
         );
     }
-    let card = predict::card(args.gpu.as_deref(), args.memory, &args.command)?;
+    let card = phantom_run::card(args.gpu.as_deref(), args.memory, &args.command)?;
     let Some(budget) = args.budget else { return Ok(card) };
     if card.total < budget {
         let (name, total) = (&card.name, card.total);
         anyhow::bail!("--budget {budget} is more than the {total} of {name}; give less");
     }
     // The phantom refuses what is beyond it, so the allocator sees the budget as it would see a full card.
-    predict::card(args.gpu.as_deref(), Some(budget), &args.command)
+    phantom_run::card(args.gpu.as_deref(), Some(budget), &args.command)
 }
 
 /// Whether the options leave this remedy to the search.

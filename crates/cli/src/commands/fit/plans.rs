@@ -11,7 +11,7 @@ use std::{
 use plimsoll_core::{
     cards::Card,
     plan::{self, Change, Numbers, Plan, Remedy, Sites, Sources},
-    prediction::{OtherEnd, Prediction, StepPeaks},
+    prediction::{Prediction, StepPeaks},
     units::Bytes,
     views::plan::{self as view, Proposal, Seen},
 };
@@ -31,7 +31,6 @@ use crate::{
     launch::{Setting, Stop},
     sink::Sink,
     trials::{GIVE_UP_ABOVE, Trial, Trials},
-    worst_sequence,
 };
 
 /// More than any card: what a run takes is to be seen, not where it ends.
@@ -191,7 +190,7 @@ impl Search<'_> {
         let noted = trial.noted("sites");
         self.sites = noted.and_then(Sites::read).unwrap_or_default();
         self.left_out = LeftOut::seen(&trial);
-        if let Some(it) = worst_sequence::what_was_done(&trial) {
+        if let Some(it) = trial.what_was_done() {
             self.say(&it);
         }
         let failure = trial.failure.clone();
@@ -425,7 +424,7 @@ impl Search<'_> {
     }
 
     fn candidate(&self, plan: Plan, trial: &Trial) -> Candidate {
-        let (prediction, ends) = (trial.prediction.clone(), OtherEnd::of(&trial.recordings));
+        let (prediction, ends) = (trial.prediction.clone(), trial.ends.clone());
         let needs = self.needs(&prediction);
         let numbers = match plan.numbers() {
             Numbers::Statistics if self.exact => Numbers::Same,

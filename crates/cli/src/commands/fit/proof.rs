@@ -2,15 +2,15 @@
 
 use plimsoll_core::{
     cards::Card,
-    prediction::{OtherEnd, Peaks},
+    prediction::Peaks,
     recording::{MarkKind, Phase},
     views::plan::Seen,
 };
 
 use super::{plans::Search, ranking::Candidate};
 use crate::{
-    commands::predict,
     launch::Stop,
+    phantom_run,
     trials::{self, Trial},
 };
 
@@ -57,7 +57,7 @@ impl Search<'_> {
         // A run of its own ends the nursery: what can come out of that comes before.
         let mut early = Vec::new();
         for end in it.ends.clone() {
-            let Some(conf) = predict::other_setting(end, &self.args.assume) else { continue };
+            let conf = phantom_run::conf_line(end);
             let trial = self.trials.run_again_on(card, self.words, &settings, stop, conf)?;
             self.interrupted |= trial.interrupted.is_some();
             if self.interrupted {
@@ -75,7 +75,7 @@ impl Search<'_> {
         }
         self.interrupted |= trial.interrupted.is_some();
         let seen = Seen { until_exit: self.args.until_exit, ..seen(&trial) };
-        let ends = OtherEnd::of(&trial.recordings);
+        let ends = trial.ends.clone();
         if self.interrupted {
             return Ok(it.fits.then_some(seen));
         }
@@ -89,7 +89,7 @@ impl Search<'_> {
             return Ok(None);
         }
         for end in ends {
-            let Some(conf) = predict::other_setting(end, &self.args.assume) else { continue };
+            let conf = phantom_run::conf_line(end);
             let trial = match early.iter().position(|it| it.0 == end) {
                 Some(at) => early.swap_remove(at).1,
                 None => self.trials.run_on(card, self.words, &settings, stop, conf)?,

@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use plimsoll_core::{cards, plan::Plan, units::Bytes};
 use serde_json::Value;
 
-use super::{predict, read_plan, say};
-use crate::{cli::RunArgs, devices};
+use super::{read_plan, say};
+use crate::{cli::RunArgs, devices, phantom_run};
 
 /// What a plan is made for.
 enum Search {
@@ -34,7 +34,7 @@ pub(super) fn plan(args: &RunArgs) -> anyhow::Result<Result<Plan, i32>> {
         None => card_id(&device.name)?,
     };
     // NVML counts what the driver keeps for itself; a script sees less.
-    let free = device.free.min(predict::card(Some(&card), None, &[])?.total);
+    let free = device.free.min(phantom_run::card(Some(&card), None, &[])?.total);
     let holders = device.holders();
     let holders = if holders.is_empty() { holders } else { format!(" ({holders})") };
     let total = device.total;

@@ -16,25 +16,24 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     plan::{Drift, Plan, drift},
-    prediction::{self, Outcome, Prediction, RunFacts},
+    prediction::{self, Outcome, Prediction},
     recording::{FirstStep, Phase, Recording},
     units::Bytes,
     views::run as view,
 };
 
 use self::watch::Watch;
-use super::{
-    explain, fit,
-    predict::{self, largest},
-};
+use super::{explain, fit};
 use crate::{
     cache::{self, Cache, bundle::Bundle, session::Session},
-    cli::{GhostWeights, RunArgs},
+    cli::RunArgs,
     devices,
     exit::Exit,
+    ghost_weights::GhostWeights,
     launch::{
         self, Device, End, Launch, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
     },
+    phantom_run,
     sink::Sink,
 };
 
@@ -86,10 +85,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let mut watch = Watch::new(plan.first_step.clone());
     let ended = launch::run(launch, &signals, Some(&mut watch))?;
     let folders = session.read();
-    let (recordings, _) = predict::read(&folders);
-    let facts = RunFacts { exit: predict::exit(&ended), seconds: ended.seconds, max: None };
+    let (recordings, _) = phantom_run::read(&folders);
+    let facts = phantom_run::facts(&ended, None);
     // Which card it was matters to what is beside the allocator only, and of that nothing is said here.
-    let seen = prediction::predict(&recordings, largest(), facts);
+    let seen = prediction::predict(&recordings, phantom_run::largest(), facts);
     let ran_out = recordings.iter().any(Recording::ended_out_of_memory);
     let to = match (path, record) {
         (Some(path), Some(sink)) => Some((path, sink)),
