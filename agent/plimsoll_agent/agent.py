@@ -8,7 +8,7 @@ replaced in PyTorch, all of it:
     optim.Optimizer: __init__, zero_grad, profile_hook_step   below
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
-    what a plan says                         remedies
+    what a plan says, PLIMSOLL_WORST_SEQ, PLIMSOLL_SITES   remedies, worst_sequence, sites
     multiprocessing.spawn._wrap              below
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
@@ -21,24 +21,27 @@ import functools
 import os
 import sys
 
-from plimsoll_agent import autotune, descent, ending, first_step, frames, guard, phantom, ranks, remedies, support
-from plimsoll_agent.checkpoints import Checkpoints
-from plimsoll_agent.epochs import Epochs
-from plimsoll_agent.ghosts import Ghosts
-from plimsoll_agent.guard import failed, guarded
-from plimsoll_agent.memory import Memory
-from plimsoll_agent.meter import Meter
-from plimsoll_agent.modules import Modules
-from plimsoll_agent.oom import OutOfMemory
-from plimsoll_agent.owners import Owners
-from plimsoll_agent.phantom import Phantom
-from plimsoll_agent.phases import BACKWARD, OPTIMIZER, ZERO_GRAD, Phases
-from plimsoll_agent.recording import Recording
-from plimsoll_agent.sampling import Sampling
-from plimsoll_agent.steps import Steps
-from plimsoll_agent.stopping import Stopping
-from plimsoll_agent.stopwatch import Stopwatch
-from plimsoll_agent.tensors import Tensors
+from plimsoll_agent import remedies, support
+from plimsoll_agent.imitate import autotune, descent, detectors, phantom, ranks
+from plimsoll_agent.imitate.checkpoint_files import Checkpoints
+from plimsoll_agent.imitate.ghosts import Ghosts
+from plimsoll_agent.imitate.phantom import Phantom
+from plimsoll_agent.remedies.support.hooks import Hooks
+from plimsoll_agent.run import ending, first_step, frames, guard
+from plimsoll_agent.run.epochs import Epochs
+from plimsoll_agent.run.guard import failed, guarded
+from plimsoll_agent.run.memory import Memory
+from plimsoll_agent.run.meter import Meter
+from plimsoll_agent.run.modules import Modules
+from plimsoll_agent.run.oom import OutOfMemory
+from plimsoll_agent.run.owners import Owners
+from plimsoll_agent.run.phases import BACKWARD, OPTIMIZER, ZERO_GRAD, Phases
+from plimsoll_agent.run.recording import Recording
+from plimsoll_agent.run.sampling import Sampling
+from plimsoll_agent.run.stopping import Stopping
+from plimsoll_agent.run.stopwatch import Stopwatch
+from plimsoll_agent.run.tensors import Tensors
+from plimsoll_agent.run.training_steps import Steps
 
 _agent = None
 
@@ -107,6 +110,7 @@ class Agent:
             self._tensors,
             self._oom,
             lambda: self.live,
+            detectors.Kept,
         )
         # Somebody's training on the machine's own devices, with ranks that are there.
         self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
@@ -130,7 +134,7 @@ class Agent:
             ending.write_begin(self._recording, torch.__version__)
         # Before everything else, so that what the plan does is inside what is recorded. Not guarded: a
         # plan that cannot be applied must not look like one that was.
-        remedies.apply(torch, os.environ.get("PLIMSOLL_PLAN"), self._recording)
+        self._change_the_program()
         atexit.register(self._finish)
         os.register_at_fork(after_in_child=self._forked)
         # Not `start()` itself: that initialises CUDA, which costs memory and time in programs that
@@ -156,6 +160,23 @@ class Agent:
             except Exception as error:
                 failed("agent.%s" % part.__name__.lstrip("_"), error)
         self._recording.seconds_imports = _seconds_since_start() or self._recording.seconds()
+
+    def _change_the_program(self):
+        """What a plan changes; longer batches, and the look for places in the script, take hold in the same way."""
+        torch, recording = self._torch, self._recording
+        hooks = Hooks(torch, recording)
+        # Few runs ask for either, so few import them.
+        if os.environ.get("PLIMSOLL_WORST_SEQ"):
+            from plimsoll_agent.imitate import worst_sequence
+
+            worst_sequence.apply(torch, os.environ["PLIMSOLL_WORST_SEQ"], hooks, recording)
+        if os.environ.get("PLIMSOLL_SITES"):
+            from plimsoll_agent.survey import sites
+
+            sites.apply(torch, hooks, recording)
+        if os.environ.get("PLIMSOLL_PLAN"):
+            remedies.apply(torch, os.environ["PLIMSOLL_PLAN"], hooks)
+        hooks.install()
 
     def saw(self, error):
         """An exception leaves what was recorded; None when that is over."""

@@ -19,7 +19,7 @@ import sys
 import threading
 import types
 
-from plimsoll_agent import frames
+from plimsoll_agent.run import frames
 
 _DEEPEST = 8
 

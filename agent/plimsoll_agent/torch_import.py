@@ -76,11 +76,13 @@ class _Loader:
         self._loader.exec_module(module)
         if not supported or os.environ.get("PLIMSOLL_MODE") == "nursery":
             return  # A nursery's children install the agent for themselves.
+        from plimsoll_agent.run.refusal import CannotApply
+
         try:
-            from plimsoll_agent import agent, remedies
+            from plimsoll_agent import agent
 
             agent.install(module)
-        except remedies.CannotApply:
+        except CannotApply:
             raise
         except Exception as error:
             print("plimsoll: the agent could not start: %r" % (error,), file=sys.stderr)
@@ -95,7 +97,7 @@ def _is_supported(origin):
     found = support.objection(build)
     if found is None:
         return True
-    from plimsoll_agent.recording import Recording
+    from plimsoll_agent.run.recording import Recording
 
     reason, sentence = found
     recording = Recording(os.environ["PLIMSOLL_SESSION"])
@@ -113,7 +115,7 @@ def _report_missing_torch(pid):
         return
     if (error.name or "").split(".")[0] != "torch":
         return
-    from plimsoll_agent import ending
-    from plimsoll_agent.recording import Recording
+    from plimsoll_agent.run import ending
+    from plimsoll_agent.run.recording import Recording
 
     ending.without_torch(Recording(os.environ["PLIMSOLL_SESSION"]), error)

@@ -109,6 +109,7 @@ def train(plan, rank, address, model, batch, out):
     if plan:
         import torch
         from plimsoll_agent import remedies
+        from plimsoll_agent.remedies.support.hooks import Hooks
 
         port = address.rpartition(":")[2]
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(WORLD), LOCAL_WORLD_SIZE=str(WORLD))
@@ -116,7 +117,9 @@ def train(plan, rank, address, model, batch, out):
         del os.environ["CUDA_VISIBLE_DEVICES"]  # The remedy chooses.
         from steps import Silent
 
-        remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), Silent())
+        hooks = Hooks(torch, Silent())
+        remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), hooks)
+        hooks.install()
     os.environ["TIMING_LOCK"] = out + ".lock"
     open(out + ".lock", "w").close()
     sys.argv = ["train.py", "--model", model, "--batch-size", str(batch), "--steps", "14", "--out", out]

@@ -143,8 +143,11 @@ def run(model, batch, name, plan, is_profiled, lock):
             if plan:
                 import torch
                 from plimsoll_agent import remedies
+                from plimsoll_agent.remedies.support.hooks import Hooks
 
-                remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), Silent())
+                hooks = Hooks(torch, Silent())
+                remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), hooks)
+                hooks.install()
             sys.argv = ["train.py", "--model", model, "--batch-size", str(batch), "--out", out, "--steps"]
             # Before it has the GPU to itself it runs a few samples: so its libraries are there.
             sys.argv += ["4" if is_profiled else "14", "--most", "3", "--warm", str(min(SMALL[model], 4))]

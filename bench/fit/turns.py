@@ -84,8 +84,11 @@ def work(model, batch, plan, asked, answers):
 
         if plan:
             from plimsoll_agent import remedies
+            from plimsoll_agent.remedies.support.hooks import Hooks
 
-            remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), steps.Silent())
+            hooks = Hooks(torch, steps.Silent())
+            remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), hooks)
+            hooks.install()
         torch.manual_seed(0)
         network, optimizer, samples, loss_of = models.made(model)
 

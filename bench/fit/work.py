@@ -32,11 +32,15 @@ class Kept:
 def count(model, batch, plan):
     import models
     import torch
-    from plimsoll_agent import ranks, remedies
-    from plimsoll_agent.meter import Meter
+    from plimsoll_agent import remedies
+    from plimsoll_agent.imitate import ranks
+    from plimsoll_agent.remedies.support.hooks import Hooks
+    from plimsoll_agent.run.meter import Meter
 
     if plan:
-        remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), Kept())
+        hooks = Hooks(torch, Kept())
+        remedies.apply(torch, json.dumps({"version": 1, "remedies": plan}), hooks)
+        hooks.install()
         if os.environ.get(ranks.WORLD):
             ranks._imagine()  # What starting with such a plan does.
     network, optimizer, samples, loss_of = models.made(model)

@@ -109,7 +109,7 @@ torch.ones(10, device="cuda")
 
 
 def test_recomputation_is_recorded_safely(run):
-    """With context="all" this run dies of a SystemError: see plimsoll_agent/memory.py."""
+    """With context="all" this run dies of a SystemError: see plimsoll_agent/run/memory.py."""
     r = run(TRANSFORMER + TRAIN, "again", stop="until-exit")
     assert r.returncode == 0, r.stderr
     assert r.process.phases == ["zero_grad", "forward", "backward", "optimizer"] * 4

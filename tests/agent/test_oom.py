@@ -8,7 +8,7 @@ PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import torch
-from plimsoll_agent.oom import OutOfMemory
+from plimsoll_agent.run.oom import OutOfMemory
 
 class Place:
     def where(self):

@@ -6,8 +6,8 @@ LOOK = """
 import contextlib
 import torch
 from torch import nn
-from plimsoll_agent.remedies import sites
-from plimsoll_agent.remedies.places import Places
+from plimsoll_agent.remedies.support.hooks import Hooks
+from plimsoll_agent.survey import sites
 
 class Recording:
     def write(self, kind, **more):
@@ -17,9 +17,9 @@ class Recording:
         raise AssertionError(text)
 
 result = {}
-places = Places(torch, Recording())
-sites.apply(torch, places, Recording())
-places.install()
+hooks = Hooks(torch, Recording())
+sites.apply(torch, hooks, Recording())
+hooks.install()
 
 a = dict(around="", inside="", wrapped=False, dtype="float32", clip=False, scaler=None, optimizer="Adam", options={}, none=True,
          checkpoint="", batch=4, conv=False, last=False, blocks=3, classes=5, lazy=False)

@@ -1,18 +1,8 @@
 """What a plan changes inside a training process, without a change to its script.
 
-`PLIMSOLL_PLAN` holds the plan as JSON: `{"version": 1, "remedies": [{"id": "checkpoint", ...}, ...]}`. Each
-remedy is one module here with one `apply(torch, parameters, places, note)`; it says what it does to memory,
-to time and to the numbers. The order in which they wrap each other is fixed here, not by the plan.
-
-    allocator       settings of PyTorch's allocator, read by it from the environment: nothing to do here
-    places          where remedies take hold: calls of a model, backward
-    blocks          the repeated blocks of a model
-    block_costs     what each block keeps and costs, for the search
-    instead         another optimizer in the place of the script's
-    sites           where a person would change the script
-    idle            which remedies have nothing to do in it
-    spread          one process of several, each with its share of every batch
-    split           a batch in parts: what can be split, and how results are put together
+A plan is JSON: `{"version": 1, "remedies": [{"id": "checkpoint", ...}, ...]}`. Each remedy is one module here with one
+`apply(torch, parameters, hooks, note)`; it says what it does to memory, to time and to the numbers. The order in which
+they wrap each other is fixed here, not by the plan. What several of them need is in `support`.
 
 Unlike the rest of the agent a remedy may raise: a plan that cannot be applied as it was proven must not go
 on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work on real numbers.
@@ -20,7 +10,8 @@ on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work
 
 import importlib
 import json
-import os
+
+from plimsoll_agent.run.refusal import CannotApply
 
 VERSION = 1
 
@@ -73,26 +64,8 @@ _NOT_ON_SHARES = {
 """What looks at gradients before those of all devices are there, or at one device's part for the whole."""
 
 
-class CannotApply(RuntimeError):
-    """The plan does not suit this program; the sentence says why."""
-
-
-def apply(torch, plan, recording):
-    """Applies the plan, given as JSON; nothing or None for no plan."""
-    from plimsoll_agent.remedies.places import Places
-
-    places = Places(torch, recording)
-    if os.environ.get("PLIMSOLL_WORST_SEQ"):
-        from plimsoll_agent import worst_sequence
-
-        worst_sequence.apply(torch, os.environ["PLIMSOLL_WORST_SEQ"], places, recording)
-    if os.environ.get("PLIMSOLL_SITES"):
-        from plimsoll_agent.remedies import sites
-
-        sites.apply(torch, places, recording)
-    if not plan:
-        places.install()
-        return
+def apply(torch, plan, hooks):
+    """Applies the plan, given as JSON, as far as `hooks.install()`, which is the caller's."""
     try:
         plan = json.loads(plan)
         version, asked = plan["version"], plan["remedies"]
@@ -110,13 +83,12 @@ def apply(torch, plan, recording):
         module = importlib.import_module("plimsoll_agent.remedies." + remedy["id"].replace("-", "_"))
         parameters = {name: value for name, value in remedy.items() if name != "id"}
         try:
-            module.apply(torch, parameters, places, recording.note)
+            module.apply(torch, parameters, hooks, hooks.recording.note)
         except CannotApply:
             raise
         except Exception as error:
             raise CannotApply("plimsoll: the remedy %s cannot be applied: %r" % (remedy["id"], error)) from error
-        recording.write("remedy", **remedy)
-    places.install()
+        hooks.recording.write("remedy", **remedy)
 
 
 def _check_together(ids):

@@ -7,8 +7,8 @@ random numbers are drawn.
 
 import weakref
 
-from plimsoll_agent.remedies import CannotApply
-from plimsoll_agent.remedies.micro_batches import is_exact
+from plimsoll_agent.remedies.support.ways import is_exact
+from plimsoll_agent.run.refusal import CannotApply
 
 
 def suits(torch, model):
@@ -16,7 +16,7 @@ def suits(torch, model):
     return bool(_eager(model))
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     seen = weakref.WeakSet()
     switched = []
 
@@ -28,8 +28,8 @@ def apply(torch, parameters, places, note):
                 _switch(part)
             if eager:
                 switched.append(True)
-                places.recording.write("exact", remedy="attention", exact=is_exact(torch, module))
-            if not switched and places.is_training(module):
+                hooks.recording.write("exact", remedy="attention", exact=is_exact(torch, module))
+            if not switched and hooks.is_training(module):
                 raise CannotApply(
                     "plimsoll: the remedy attention does not suit %s: nothing in it is a model of transformers with "
                     'attn_implementation="eager" that knows "sdpa"; in code of your own, call '
@@ -42,7 +42,7 @@ def apply(torch, parameters, places, note):
             )
         return call(*args, **kwargs)
 
-    places.around_call(around)
+    hooks.around_call(around)
 
 
 def _eager(model):

@@ -8,7 +8,7 @@ Parameters: `dtype`, `bfloat16` unless given.
 """
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     dtype = getattr(torch, parameters.get("dtype", "bfloat16"))
     open_contexts = []
 
@@ -33,5 +33,5 @@ def apply(torch, parameters, places, note):
             close()
             raise
 
-    places.around_call(around)
-    places.before_backward(close)
+    hooks.around_call(around)
+    hooks.before_backward(close)

@@ -9,15 +9,16 @@ Changes the numbers: float16 has 11 bits of mantissa and a small range. Weights 
 
 import functools
 
-from plimsoll_agent.remedies import CannotApply, autocast
+from plimsoll_agent.remedies import autocast
+from plimsoll_agent.run.refusal import CannotApply
 
 FIRST_SCALE = 65536.0
 PATIENCE = 2000
 """Good steps after which the scale is doubled. Both are GradScaler's."""
 
 
-def apply(torch, parameters, places, note):
-    autocast.apply(torch, dict(parameters, dtype="float16"), places, note)
+def apply(torch, parameters, hooks, note):
+    autocast.apply(torch, dict(parameters, dtype="float16"), hooks, note)
     scale = Scale(torch)
 
     make_scaler = torch.amp.GradScaler.__init__
@@ -31,7 +32,7 @@ def apply(torch, parameters, places, note):
         make_scaler(self, *args, **kwargs)  # One that is switched off does nothing.
 
     torch.amp.GradScaler.__init__ = __init__
-    places.around_backward(scale.around_backward)
+    hooks.around_backward(scale.around_backward)
     optimizer_class = torch.optim.Optimizer
     make = optimizer_class.__init__
 

@@ -6,7 +6,7 @@ Saves one copy of the gradients. The numbers are the same. Not for scripts that 
 import functools
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     from torch.nn.parallel import DistributedDataParallel
 
     make = DistributedDataParallel.__init__

@@ -6,7 +6,7 @@ follow at each call. The numbers are the same up to rounding: other kernels add 
 
 import weakref
 
-from plimsoll_agent.remedies import split
+from plimsoll_agent.run import nested
 
 
 def suits(torch, model):
@@ -22,7 +22,7 @@ def is_done(torch, model):
     return bool(told) and not any(told)
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     convolves = weakref.WeakKeyDictionary()
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -44,10 +44,10 @@ def apply(torch, parameters, places, note):
         if module not in convolves:
             convolves[module] = prepare(module)
         if convolves[module]:
-            args, kwargs = split.rebuilt(torch, tuple(args), ordered), split.rebuilt(torch, dict(kwargs), ordered)
+            args, kwargs = nested.rebuilt(torch, tuple(args), ordered), nested.rebuilt(torch, dict(kwargs), ordered)
         return call(*args, **kwargs)
 
-    places.around_call(around)
+    hooks.around_call(around)
 
 
 def _convolutions(torch):

@@ -9,32 +9,32 @@ Parameters: `blocks`, the numbers of the blocks to checkpoint in the order of th
 for the search of a plan: what each block keeps and computes is written down, see `block_costs`.
 """
 
-import contextlib
 import functools
 import threading
 import weakref
 
-from plimsoll_agent.remedies import CannotApply
-from plimsoll_agent.remedies.block_costs import BlockCosts
-from plimsoll_agent.remedies.blocks import blocks_of
-from plimsoll_agent.remedies.split import HostRandom, statistics_kept, tensors_in
+from plimsoll_agent.remedies.support.block_costs import BlockCosts
+from plimsoll_agent.remedies.support.blocks import blocks_of
+from plimsoll_agent.remedies.support.rerun import as_before, is_cache, without_cache
+from plimsoll_agent.run.nested import tensors_in
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     chosen = weakref.WeakSet()
     prepared = weakref.WeakSet()
     wanted = parameters.get("blocks")
     wanted = None if wanted is None else frozenset(wanted)
     checkpointed = Checkpointed(torch, chosen)
-    costs = BlockCosts(torch, places.recording) if parameters.get("measure") else None
+    costs = BlockCosts(torch, hooks.recording) if parameters.get("measure") else None
 
     def around(module, call, args, kwargs):
-        if not places.is_training(module, (args, kwargs)):
+        if not hooks.is_training(module, (args, kwargs)):
             return call(*args, **kwargs)
         if module not in prepared:
             prepared.add(module)
             blocks = blocks_of(torch, module)
-            places.recording.write("blocks", names=[name for name, _ in blocks])
+            hooks.recording.write("blocks", names=[name for name, _ in blocks])
             for number, (_, block) in enumerate(blocks):
                 if wanted is None or number in wanted:
                     checkpointed.add(block)
@@ -45,7 +45,7 @@ def apply(torch, parameters, places, note):
         with without_cache(module, kwargs):
             return call(*args, **kwargs)
 
-    places.around_call(around)
+    hooks.around_call(around)
 
 
 class Checkpointed:
@@ -158,43 +158,3 @@ def _writes(layer):
     while type(layer).__name__ == "Sequential":
         layer = next(iter(layer), None)
     return bool(getattr(layer, "inplace", False))
-
-
-def as_before(torch, module):
-    """For PyTorch's checkpoints: what is around the first run, and around the one in backward, which has to decide
-    as the first one did and must leave no trace."""
-    return contextlib.nullcontext(), _again(torch, module, HostRandom())
-
-
-@contextlib.contextmanager
-def _again(torch, module, choices):
-    now = HostRandom()
-    choices.again()
-    try:
-        with statistics_kept(torch, module):
-            yield
-    finally:
-        now.again()
-
-
-def is_cache(value):
-    """Whether this is a key-value cache of transformers, which a forward pass writes into."""
-    return any(it.__name__ == "Cache" and it.__module__.startswith("transformers") for it in type(value).__mro__)
-
-
-@contextlib.contextmanager
-def without_cache(module, kwargs):
-    """Transformers fill a cache in training too, for nobody; its own checkpointing switches it off as well."""
-    configs = {}
-    if not any(is_cache(it) for it in kwargs.values()) and not kwargs.get("use_cache"):
-        for part in module.modules():
-            config = getattr(part, "config", None)
-            if getattr(config, "use_cache", False) is True:
-                configs[id(config)] = config
-    for config in configs.values():
-        config.use_cache = False
-    try:
-        yield
-    finally:
-        for config in configs.values():
-            config.use_cache = True

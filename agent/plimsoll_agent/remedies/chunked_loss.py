@@ -17,7 +17,7 @@ SMALLEST = 16 << 20
 """Of logits, unless the plan says otherwise."""
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     functional = torch.nn.functional
     original = functional.cross_entropy
     smallest = parameters.get("smallest", SMALLEST)

@@ -5,11 +5,11 @@ dense convolution that is wider than one pixel becomes two, but for the first, w
 Howard et al., 2017).
 """
 
-from plimsoll_agent.remedies import CannotApply
-from plimsoll_agent.remedies.lora import made_optimizers
+from plimsoll_agent.remedies.support.optimizers import made_optimizers
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     optimizers = made_optimizers(torch)
 
     def prepare(module):
@@ -23,7 +23,7 @@ def apply(torch, parameters, places, note):
             for group in it.param_groups:
                 group["params"] = [new for p in group["params"] for new in instead.get(id(p), [p])]
 
-    places.before_training(prepare)
+    hooks.before_training(prepare)
 
 
 def _separate(torch, model):

@@ -4,10 +4,10 @@ The numbers are the same. A loss whose graph the script keeps (`retain_graph`, `
 """
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     def after(roots):
         for root in roots:
             if root.grad_fn is not None and not root._is_view() and root.dim() == 0:
                 root.detach_()
 
-    places.after_last_backward(after)
+    hooks.after_last_backward(after)

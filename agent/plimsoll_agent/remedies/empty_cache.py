@@ -5,16 +5,16 @@ The numbers are the same. What is given back has to be asked for again, which wa
 Parameters: `after`: `evaluation` unless given, `forward`, `backward` or `step`.
 """
 
-from plimsoll_agent import meter
-from plimsoll_agent.remedies import CannotApply
+from plimsoll_agent.run import meter
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     after = parameters.get("after", "evaluation")
     was_evaluating = []
 
     def around(module, call, args, kwargs):
-        training = module.training and places.is_training(module)
+        training = module.training and hooks.is_training(module)
         if training and was_evaluating and after == "evaluation":
             was_evaluating.clear()
             empty(torch)
@@ -31,9 +31,9 @@ def apply(torch, parameters, places, note):
         return result
 
     if after in ("evaluation", "forward"):
-        places.around_call(around)
+        hooks.around_call(around)
     elif after == "backward":
-        places.around_backward(around_backward)
+        hooks.around_backward(around_backward)
     elif after == "step":
         from torch.optim import optimizer
 

@@ -6,8 +6,10 @@ The numbers are the same. `clip_grad_norm_` is told the same.
 
 import functools
 
+from plimsoll_agent.remedies.support.optimizers import set_in_optimizers
 
-def apply(torch, parameters, places, note):
+
+def apply(torch, parameters, hooks, note):
     set_in_optimizers(torch, foreach=False, fused=None)
     utils = torch.nn.utils
     for name in ("clip_grad_norm_", "clip_grad_value_"):
@@ -21,20 +23,3 @@ def apply(torch, parameters, places, note):
 
         setattr(utils, name, wrapped)
         setattr(utils.clip_grad, name, wrapped)
-
-
-def set_in_optimizers(torch, **values):
-    """Every optimizer made from now on has these options, if it has them at all and the script left them open."""
-    optimizer_class = torch.optim.Optimizer
-    make = optimizer_class.__init__
-
-    @functools.wraps(make)
-    def __init__(self, params, defaults):
-        if isinstance(defaults, dict):
-            left_open = not defaults.get("foreach") and not defaults.get("fused")
-            for name, value in values.items():
-                if name in defaults and value is not None and left_open:
-                    defaults[name] = value
-        make(self, params, defaults)
-
-    optimizer_class.__init__ = __init__

@@ -12,12 +12,12 @@ Parameters: `gpus`, how many devices.
 
 import functools
 
-from plimsoll_agent.remedies.blocks import blocks_of
-from plimsoll_agent.remedies.spread import spread
+from plimsoll_agent.remedies.support.blocks import blocks_of
+from plimsoll_agent.remedies.support.spread import spread
 
 
-def apply(torch, parameters, places, note):
-    it = spread(torch, "fsdp2", parameters, places, note)
+def apply(torch, parameters, hooks, note):
+    it = spread(torch, "fsdp2", parameters, hooks, note)
     if it is None:
         return
     def prepare(roots):

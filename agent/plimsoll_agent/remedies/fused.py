@@ -4,8 +4,8 @@ Saves the temporaries of the optimizer's step and is faster. The same arithmetic
 rounding. Optimizers that have no fused form stay as they are.
 """
 
-from plimsoll_agent.remedies.foreach import set_in_optimizers
+from plimsoll_agent.remedies.support.optimizers import set_in_optimizers
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     set_in_optimizers(torch, fused=True)

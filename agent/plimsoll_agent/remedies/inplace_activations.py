@@ -7,7 +7,9 @@ numbers are the same.
 
 import weakref
 
-from plimsoll_agent.remedies import CannotApply, split
+from plimsoll_agent.remedies.support import split
+from plimsoll_agent.run import nested
+from plimsoll_agent.run.refusal import CannotApply
 
 _NAMES = ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "Hardtanh", "Threshold", "RReLU")
 """Their backward needs the result only. (SiLU and GELU need the input, and would keep a copy of it.)"""
@@ -18,11 +20,11 @@ def suits(torch, model):
     return any(_could(torch, it) for it in model.modules())
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     prepared = weakref.WeakSet()
 
     def around(module, call, args, kwargs):
-        if module not in prepared and places.is_training(module):
+        if module not in prepared and hooks.is_training(module):
             prepared.add(module)
             chosen = _safe(torch, module, call, args, kwargs)
             if not chosen:
@@ -34,7 +36,7 @@ def apply(torch, parameters, places, note):
                 it.inplace = True
         return call(*args, **kwargs)
 
-    places.around_call(around)
+    hooks.around_call(around)
 
 
 def _could(torch, module):
@@ -61,7 +63,7 @@ def _safe(torch, module, call, args, kwargs):
     finally:
         for it in hooks:
             it.remove()
-    for tensor in split.tensors_in(torch, (part_args, part_kwargs, result)):
+    for tensor in nested.tensors_in(torch, (part_args, part_kwargs, result)):
         look.reads(tensor)
     return [it for it in candidates if it in look.ran and it not in look.unsafe]
 

@@ -6,12 +6,12 @@ fit`, and as a person would write it with `peft`.
 Parameters: `rank`, 8 unless given.
 """
 
-import weakref
+from plimsoll_agent.remedies.support.linear_layers import linear_layers
+from plimsoll_agent.remedies.support.optimizers import made_optimizers
+from plimsoll_agent.run.refusal import CannotApply
 
-from plimsoll_agent.remedies import CannotApply
 
-
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     rank = parameters.get("rank", 8)
     optimizers = made_optimizers(torch)
 
@@ -28,39 +28,7 @@ def apply(torch, parameters, places, note):
             layer.register_parameter("lora_down", down)
             layer.register_parameter("lora_up", up)
 
-    places.before_training(prepare)
-
-
-def made_optimizers(torch):
-    """Every optimizer that the script makes from now on."""
-    made, optimizer_class = weakref.WeakSet(), torch.optim.Optimizer
-    original = optimizer_class.__init__
-
-    def __init__(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        made.add(self)
-
-    optimizer_class.__init__ = __init__
-    return made
-
-
-def is_transposed_linear(layer):
-    """Whether it is transformers' own linear layer, whose weight is the other way around."""
-    return type(layer).__name__ == "Conv1D" and getattr(getattr(layer, "weight", None), "dim", int)() == 2
-
-
-def linear_layers(torch, model):
-    """(layer, inputs, outputs) of the linear layers but the last one, which is the model's head."""
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    found = []
-    for it in model.modules():
-        if type(it) is torch.nn.Linear:
-            found.append((it, it.in_features, it.out_features))
-        elif is_transposed_linear(it):
-            found.append((it, it.weight.size(0), it.weight.size(1)))
-    if head is None:
-        return found[:-1]
-    return [it for it in found if it[0] is not head]
+    hooks.before_training(prepare)
 
 
 def _adapt(torch, model, rank):

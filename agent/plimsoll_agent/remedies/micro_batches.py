@@ -22,27 +22,28 @@ Parameters: `parts`, how many.
 import functools
 import weakref
 
-from plimsoll_agent.remedies import CannotApply, split
-from plimsoll_agent.remedies.checkpoint import as_before, without_cache
+from plimsoll_agent.remedies.support import rerun, split
+from plimsoll_agent.remedies.support.rerun import as_before, without_cache
+from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
+from plimsoll_agent.run import nested
+from plimsoll_agent.run.refusal import CannotApply
 
-KEPT_BYTES = 64 << 20
-"""Outputs beside the loss are handed out if they are no larger."""
 _HALF_SCALE = 1024.0
 """Gradients of half precision are computed at this scale, so that small ones do not vanish."""
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     parts = int(parameters.get("parts", 2))
     ways, were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
 
     def around(module, call, args, kwargs):
         whole = split.batch_size(torch, args, kwargs)
         # Shares of a batch differ by a sample, and all have equally many parts: in each the processes gather weights.
-        least = whole if places.least_share is None else places.least_share
-        if not places.is_training(module, (args, kwargs)) or whole is None or least < 2 or parts < 2:
+        least = whole if hooks.least_share is None else hooks.least_share
+        if not hooks.is_training(module, (args, kwargs)) or whole is None or least < 2 or parts < 2:
             return call(*args, **kwargs)
         # The second half of a chain of models: what comes before it wants gradients, too, and gets them in backward.
-        is_second = any(t.requires_grad for t in split.tensors_in(torch, (args, kwargs)))
+        is_second = any(t.requires_grad for t in nested.tensors_in(torch, (args, kwargs)))
         if module.training and module not in were_trained:
             were_trained.add(module)
             _warn_of_batch_norm(torch, module, note)
@@ -59,19 +60,19 @@ def apply(torch, parameters, places, note):
                     known[kind] = None  # Not a batch, a single sample for example: as the script has it.
                 else:
                     samples, _ = known[kind].batch_of(torch, args, kwargs, whole)
-                    places.recording.write("split", samples=samples, loss=known[kind].has_loss, exact=is_exact(torch, module))
+                    hooks.recording.write("split", samples=samples, loss=known[kind].has_loss, exact=is_exact(torch, module))
             way = known[kind]
             if way is None:
                 return call(*args, **kwargs)
             whole, along = way.batch_of(torch, args, kwargs, whole)
-            least = whole if places.least_share is None else places.least_share
+            least = whole if hooks.least_share is None else hooks.least_share
             smallest = 2 if _has_batch_norm(torch, module) else 1  # Of one sample it may have nothing to average.
             bounds = bounds_of(whole, max(1, min(parts, least // smallest)))
-            is_at_once = way.has_loss and not may_be_evaluation and not places.on_shares and not is_second
+            is_at_once = way.has_loss and not may_be_evaluation and not hooks.on_shares and not is_second
             run = _accumulated if is_at_once else _recomputed
             return run(torch, module, call, args, kwargs, (whole, along), bounds, way)
 
-    places.around_call(around)
+    hooks.around_call(around)
 
 
 def bounds_of(whole, parts):
@@ -81,35 +82,14 @@ def bounds_of(whole, parts):
     return list(zip(ends, ends[1:]))
 
 
-class Way:
-    """How the parts of a model's batch belong together."""
-
-    def __init__(self, has_loss, weights=None, along=None):
-        self.has_loss = has_loss
-        self.weights = weights
-        self._along = along  # Where the first dimension is not the batch: of each tensor which one is.
-        self.is_doubtful = False
-
-    @property
-    def axis(self):
-        return 0 if self._along is None else 1
-
-    def batch_of(self, torch, args, kwargs, whole):
-        """How many samples the inputs of a call have, and along which dimension each has them."""
-        if self._along is None:
-            return whole, split.dimensions(torch, args, kwargs, whole)
-        pairs = zip(split.tensors_in(torch, (args, kwargs)), self._along)
-        return next(it.size(1) for it, dimension in pairs if dimension == 1), self._along
-
-
 def _recomputed(torch, module, call, args, kwargs, batch, bounds, way):
     whole, along = batch
-    outputs, choices = [], split.HostRandom()
+    outputs, choices = [], rerun.HostRandom()
     for start, end in bounds:
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
-        part_kwargs = _with_one_label(torch, way, part_kwargs)
-        with split.spectral_kept(torch, module, start > 0):
+        part_kwargs = with_one_label(torch, way, part_kwargs)
+        with rerun.spectral_kept(torch, module, start > 0):
             output = torch.utils.checkpoint.checkpoint(
                 functools.partial(_called_inside, call),
                 *part_args,
@@ -136,12 +116,12 @@ def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):
     chosen = [p for p in module.parameters() if p.requires_grad]
     gradients = [None] * len(chosen)
     weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
-    kept, total, output, choices = [], None, None, split.HostRandom()
+    kept, total, output, choices = [], None, None, rerun.HostRandom()
     for (start, end), weight in zip(bounds, weights):
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
-        part_kwargs = _with_one_label(torch, way, part_kwargs)
-        with split.spectral_kept(torch, module, start > 0):
+        part_kwargs = with_one_label(torch, way, part_kwargs)
+        with rerun.spectral_kept(torch, module, start > 0):
             output = call(*part_args, **part_kwargs)
         key, loss = split.loss_in(torch, output)
         loss = loss * weight
@@ -171,8 +151,8 @@ def _detached(torch, output, key):
     """The output without its loss and without graphs; without tensors too if they are large."""
     if key is None:
         return None
-    large = sum(t.numel() * t.element_size() for t in split.tensors_in(torch, output)) > KEPT_BYTES
-    return split.rebuilt(torch, output, lambda t: t.detach() if t.dim() and not large else None)
+    large = sum(t.numel() * t.element_size() for t in nested.tensors_in(torch, output)) > KEPT_BYTES
+    return nested.rebuilt(torch, output, lambda t: t.detach() if t.dim() and not large else None)
 
 
 def _whole_output(torch, kept, key, total, sizes):
@@ -193,9 +173,9 @@ def _whole_output(torch, kept, key, total, sizes):
         result = {name: value for name, value in result.items() if value is not None}
         result.setdefault(key, total)
         return result if type(first) is dict else type(first)(result)
-    if split.is_record(first):
-        parts = [split.fields_of(it) for it in kept]
-        return split.with_fields(first, {name: total if name == key else combined([it[name] for it in parts]) for name in parts[0]})
+    if nested.is_record(first):
+        parts = [nested.fields_of(it) for it in kept]
+        return nested.with_fields(first, {name: total if name == key else combined([it[name] for it in parts]) for name in parts[0]})
     return type(first)(total if i == key else combined([it[i] for it in kept]) for i in range(len(first)))
 
 
@@ -265,7 +245,7 @@ def _cuts(torch, args, kwargs):
     What leaves lengths whole comes last. Words that are cut are fewer than their lengths say, and recurrent layers on a real
     GPU then read where nothing is, after which no call of CUDA works any more.
     """
-    tensors, found = split.tensors_in(torch, (args, kwargs)), []
+    tensors, found = nested.tensors_in(torch, (args, kwargs)), []
     for axis in (0, 1):
         size = split.batch_size(torch, args, kwargs, axis)
         if size is not None and size > 1:
@@ -283,8 +263,8 @@ def _are_lengths(tensor):
 
 def _refuse_writers(torch, module, call, args, kwargs, whole, along):
     part = split.part_of(torch, args, kwargs, whole, 0, 2, along)
-    part_args, part_kwargs = split.rebuilt(torch, part, lambda it: it.detach().clone())
-    inputs = [(it, it._version) for it in split.tensors_in(torch, (part_args, part_kwargs)) if not it.is_inference()]
+    part_args, part_kwargs = nested.rebuilt(torch, part, lambda it: it.detach().clone())
+    inputs = [(it, it._version) for it in nested.tensors_in(torch, (part_args, part_kwargs)) if not it.is_inference()]
     name = split.written_by(torch, module, lambda: call(*part_args, **part_kwargs))
     if any(it._version != version for it, version in inputs):
         raise CannotApply(
@@ -296,113 +276,6 @@ def _refuse_writers(torch, module, call, args, kwargs, whole, along):
             "plimsoll: the remedy micro-batches does not suit %s: each call of it writes into its `%s`, and parts would "
             "do so more often than the whole batch" % (type(module).__name__, name)
         )
-
-
-def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
-    """Tries the model on two of its samples, apart and together. `along`: see `split.dimensions`."""
-
-    choices = split.HostRandom()
-    axis = 1 if along is not None and 1 in along else 0
-
-    def run(start, end):
-        choices.again()
-        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
-        if axis == 0:
-            part_kwargs = _with_uneven_labels(torch, part_kwargs, start)
-        return call(*part_args, **part_kwargs), part_kwargs
-
-    got_both = []
-    with split.undisturbed(torch, module):
-        is_doubtful = split.is_cut_elsewhere(torch, module, 2, lambda: got_both.append(run(0, 2)))
-        both, kwargs_of_both = got_both.pop()
-        one, other = run(0, 1)[0], run(1, 2)[0]
-        found = split.loss_in(torch, both)
-        if found is None:
-            got = split.together(torch, [one, other], [1, 1], axis)
-            for a, b in zip(split.tensors_in(torch, got), split.tensors_in(torch, both)):
-                if a.is_floating_point() and not split.close(torch, a, b):
-                    raise CannotApply(
-                        "plimsoll: the remedy %s does not suit %s: two samples of its input give something "
-                        "else together than apart; is their first dimension the batch?" % (remedy, type(module).__name__)
-                    )
-            way = Way(False, along=along if axis else None)
-            way.is_doubtful = is_doubtful
-            return way
-        if axis:
-            raise CannotApply(
-                "plimsoll: the remedy %s does not suit %s: it computes its loss itself, and the first dimension of its inputs "
-                "is not the batch" % (remedy, type(module).__name__)
-            )
-        loss = found[1]
-        losses = [split.loss_in(torch, it)[1] for it in (one, other)]
-        for rule in (_by_shifted_labels, _by_labels, _by_samples, _as_a_sum):
-            weights = [rule(kwargs_of_both, 2, i, i + 1) for i in range(2)]
-            if None in weights:
-                continue
-            expected = losses[0] * weights[0] + losses[1] * weights[1]
-            if split.close(torch, expected, loss):
-                return Way(True, rule)
-    raise CannotApply(
-        "plimsoll: the remedy %s does not suit %s: its loss of two samples is neither the sum nor an average "
-        "of their losses" % (remedy, type(module).__name__)
-    )
-
-
-def _with_uneven_labels(torch, kwargs, start):
-    """Half of the first sample's labels that count do not here: only so an average over labels shows."""
-    labels = kwargs.get("labels")
-    if not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point() or labels.size(1) < 4:
-        return kwargs
-    # A sample of which none counts has no loss to try.
-    labels = torch.where(labels.ne(-100).any(1, keepdim=True), labels, 0)
-    if start == 0:
-        counts = labels[0].ne(-100)
-        labels[0] = torch.where(counts.cumsum(0) * 2 <= counts.sum(), -100, labels[0])
-    return dict(kwargs, labels=labels)
-
-
-def _with_one_label(torch, way, kwargs):
-    """Of a part without a label that counts the loss is 0/0. It weighs nothing, but it is no number: one label counts."""
-    if way.weights not in (_by_labels, _by_shifted_labels):
-        return kwargs
-    labels = kwargs["labels"]
-    last = torch.zeros_like(labels, dtype=torch.bool)
-    last[0, -1] = True
-    has_none = labels[:, 1 if way.weights is _by_shifted_labels else 0 :].eq(-100).all()
-    return dict(kwargs, labels=torch.where(last & has_none, 0, labels))
-
-
-def _by_shifted_labels(kwargs, whole, start, end):
-    return _share_of_labels(kwargs, whole, start, end, 1)
-
-
-def _by_labels(kwargs, whole, start, end):
-    return _share_of_labels(kwargs, whole, start, end, 0)
-
-
-def _share_of_labels(kwargs, whole, start, end, shift):
-    labels = kwargs.get("labels")
-    if labels is None or getattr(labels, "ndim", 0) != 2 or labels.is_floating_point() or labels.size(0) != whole:
-        return None
-    counts = labels[:, shift:].ne(-100)
-    # A tensor on the labels' device: asking for the number would wait for it.
-    return counts[start:end].sum() / counts.sum()
-
-
-def _by_samples(kwargs, whole, start, end):
-    return (end - start) / whole
-
-
-def _as_a_sum(kwargs, whole, start, end):
-    return 1.0
-
-
-def is_exact(torch, module):
-    """Whether parts of a batch give the very numbers of the whole."""
-    modules = list(module.modules())
-    dropout = any(isinstance(it, torch.nn.modules.dropout._DropoutNd) and it.p > 0 for it in modules)
-    norm = any(isinstance(it, torch.nn.modules.batchnorm._NormBase) for it in modules)
-    return not dropout and not norm
 
 
 def _has_batch_norm(torch, module):

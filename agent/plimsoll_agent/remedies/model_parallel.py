@@ -9,13 +9,13 @@ equal shares of the weights are not wanted.
 
 import os
 
-from plimsoll_agent import phantom, ranks
-from plimsoll_agent.remedies import CannotApply, split
-from plimsoll_agent.remedies.blocks import blocks_of
-from plimsoll_agent.remedies.parameter_offload import own_parameters
+from plimsoll_agent.imitate import phantom, ranks
+from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
+from plimsoll_agent.run import nested
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     world = int(parameters.get("gpus", 0))
     if world < 2:
         raise CannotApply("plimsoll: the remedy model-parallel needs `gpus`, the number of devices: two or more")
@@ -38,7 +38,7 @@ def apply(torch, parameters, places, note):
                 )
             _spread(torch, module, blocks, home, first_blocks(module, blocks, world, parameters.get("first")))
 
-    places.before_training(prepare)
+    hooks.before_training(prepare)
 
 
 def first_blocks(root, blocks, world, given):
@@ -88,6 +88,6 @@ def _to(torch, device):
         def move(tensor):
             return tensor.to(device) if tensor.is_cuda else tensor
 
-        return split.rebuilt(torch, args, move), split.rebuilt(torch, dict(kwargs), move)
+        return nested.rebuilt(torch, args, move), nested.rebuilt(torch, dict(kwargs), move)
 
     return hook

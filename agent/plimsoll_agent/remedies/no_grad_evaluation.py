@@ -7,10 +7,10 @@ optimizer's step does.
 
 import weakref
 
-from plimsoll_agent.remedies import CannotApply
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     evaluated, trained = weakref.WeakSet(), weakref.WeakSet()
 
     def around(module, call, args, kwargs):
@@ -40,7 +40,7 @@ def apply(torch, parameters, places, note):
                         "call its train() before training, if that is not on purpose" % type(module).__name__
                     )
 
-    places.around_call(around)
+    hooks.around_call(around)
     from torch.optim import optimizer
 
     optimizer.register_optimizer_step_pre_hook(before_step)

@@ -6,10 +6,10 @@ numbers are the same.
 Parameters: `smallest`, in bytes: smaller tensors stay (1 MiB unless given).
 """
 
-from plimsoll_agent.remedies.host import Host
+from plimsoll_agent.remedies.support.host import Host
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     smallest = parameters.get("smallest", 1 << 20)
     host = Host(torch)
 
@@ -26,12 +26,12 @@ def apply(torch, parameters, places, note):
         return kept if device is None else host.fetch(kept, device).expand(size)
 
     def around(module, call, args, kwargs):
-        if not places.is_training(module, (args, kwargs)):
+        if not hooks.is_training(module, (args, kwargs)):
             return call(*args, **kwargs)
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             return call(*args, **kwargs)
 
-    places.around_call(around)
+    hooks.around_call(around)
 
 
 def _before_expansion(tensor):

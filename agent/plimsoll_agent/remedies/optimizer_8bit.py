@@ -6,8 +6,8 @@ parameters keep it as it was.
 
 import importlib.util
 
-from plimsoll_agent.remedies import CannotApply
-from plimsoll_agent.remedies.instead import learning_rate, make_instead
+from plimsoll_agent.remedies.support.other_optimizer import learning_rate, make_instead
+from plimsoll_agent.run.refusal import CannotApply
 
 PACKAGES = ("torchao", "bitsandbytes")
 
@@ -17,7 +17,7 @@ def installed():
     return next((it for it in PACKAGES if importlib.util.find_spec(it) is not None), None)
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     package = installed()
     if package is None:
         raise CannotApply("plimsoll: the remedy optimizer-8bit needs torchao or bitsandbytes; neither is installed")

@@ -10,10 +10,10 @@ import importlib
 import inspect
 import weakref
 
-from plimsoll_agent.remedies import CannotApply
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     optimizer_class = torch.optim.Optimizer
     stepped_since = set()
     hooked = set()

@@ -7,13 +7,12 @@ Parameters: `chunk`, in bytes of parameters that are updated together (64 MiB un
 """
 
 import contextlib
-import functools
 
-from plimsoll_agent.remedies import CannotApply
-from plimsoll_agent.remedies.host import Host
+from plimsoll_agent.remedies.support.host import Host
+from plimsoll_agent.remedies.support.optimizers import update_in_chunks
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     away = Away(torch)
 
     @contextlib.contextmanager
@@ -23,54 +22,6 @@ def apply(torch, parameters, places, note):
         away.send(optimizer, chunk)
 
     update_in_chunks(torch, "optimizer-offload", parameters, here)
-
-
-def update_in_chunks(torch, remedy, parameters, here):
-    """Every optimizer steps for some parameters at a time, each time within `here(optimizer, chunk)`."""
-    optimizer_class = torch.optim.Optimizer
-    hook_step = optimizer_class.profile_hook_step
-    most = parameters.get("chunk", 64 << 20)
-
-    def in_chunks(step):
-        """The bare `step` of a class, so that what PyTorch hooks to a step is called once."""
-
-        @functools.wraps(step)
-        def stepped(optimizer, closure=None):
-            if isinstance(optimizer, torch.optim.LBFGS):
-                raise CannotApply("plimsoll: the remedy %s does not suit L-BFGS, whose state is one whole" % remedy)
-            loss = None
-            if closure is not None:
-                with torch.enable_grad():
-                    loss = closure()
-            groups = optimizer.param_groups
-            try:
-                for group, chunk in _chunks(groups, most):
-                    optimizer.param_groups = [dict(group, params=chunk)]
-                    with here(optimizer, chunk):
-                        step(optimizer)
-            finally:
-                optimizer.param_groups = groups
-            return loss
-
-        return stepped
-
-    optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(in_chunks(step)))
-
-
-def _chunks(groups, most):
-    """`(group, parameters)` whose parameters are about `most` bytes, in order."""
-    for group in groups:
-        chunk, size = [], 0
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
-            chunk.append(parameter)
-            size += parameter.numel() * parameter.element_size()
-            if size >= most:
-                yield group, chunk
-                chunk, size = [], 0
-        if chunk:
-            yield group, chunk
 
 
 class Away:

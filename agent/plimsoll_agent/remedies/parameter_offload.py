@@ -11,18 +11,19 @@ import contextlib
 import functools
 import weakref
 
-from plimsoll_agent.remedies import CannotApply, split
-from plimsoll_agent.remedies.blocks import blocks_of
-from plimsoll_agent.remedies.host import Host
-from plimsoll_agent.remedies.optimizer_offload import update_in_chunks
+from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
+from plimsoll_agent.remedies.support.host import Host
+from plimsoll_agent.remedies.support.optimizers import update_in_chunks
+from plimsoll_agent.run import nested
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     away = Away(torch)
 
     def prepare(module):
         blocks = blocks_of(torch, module)
-        places.recording.write("blocks", names=[name for name, _ in blocks])
+        hooks.recording.write("blocks", names=[name for name, _ in blocks])
         if not blocks:
             raise CannotApply(
                 "plimsoll: the remedy parameter-offload does not suit %s: no repeated blocks were found in it"
@@ -31,7 +32,7 @@ def apply(torch, parameters, places, note):
         for block, its_own in own_parameters(module, [block for _, block in blocks]):
             away.add(block, its_own)
 
-    places.before_training(prepare)
+    hooks.before_training(prepare)
 
     @contextlib.contextmanager
     def here(optimizer, chunk):
@@ -41,21 +42,6 @@ def apply(torch, parameters, places, note):
 
     update_in_chunks(torch, "parameter-offload", parameters, here)
     _save_and_load(torch, away)
-
-
-def own_parameters(root, blocks):
-    """(block, its parameters that no other block and nothing outside has)."""
-    inside = {id(block): {id(it) for it in block.modules()} for block in blocks}
-    anywhere = set().union(*inside.values())
-    counts = {}
-    for block in blocks:
-        for it in block.parameters():
-            counts[id(it)] = counts.get(id(it), 0) + 1
-    for module in root.modules():
-        if id(module) not in anywhere:
-            for it in module._parameters.values():
-                counts[id(it)] = 2
-    return [(block, [it for it in block.parameters() if counts[id(it)] == 1]) for block in blocks]
 
 
 class Kept:
@@ -169,7 +155,7 @@ class Away:
 
     def _expect_backward(self, kept, output):
         torch = self._torch
-        outputs = [it for it in split.tensors_in(torch, output) if it.requires_grad]
+        outputs = [it for it in nested.tensors_in(torch, output) if it.requires_grad]
         if torch.is_grad_enabled() and outputs:
             for it in outputs:
                 it.register_hook(functools.partial(self._backward_begins, kept))

@@ -4,11 +4,11 @@ Never part of a plan: on the phantom only, for the advice of `plimsoll fit`, whe
 other numbers. Each pruned layer keeps its weights, a mask of them, and their product.
 """
 
-from plimsoll_agent.remedies import CannotApply
-from plimsoll_agent.remedies.lora import is_transposed_linear
+from plimsoll_agent.remedies.support.linear_layers import is_transposed_linear
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     from torch.nn.utils import prune
 
     def prepare(module):
@@ -21,7 +21,7 @@ def apply(torch, parameters, places, note):
         for it in layers:
             prune.l1_unstructured(it, "weight", amount=0.5)
 
-    places.before_training(prepare)
+    hooks.before_training(prepare)
 
 
 def _is_prunable(torch, layer):

@@ -6,10 +6,10 @@ Changes the numbers: a weight has 8 bits of mantissa, and an update smaller than
 
 import weakref
 
-from plimsoll_agent.remedies import split
+from plimsoll_agent.run import nested
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     converted = weakref.WeakSet()
 
     def follow(tensor):
@@ -19,7 +19,7 @@ def apply(torch, parameters, places, note):
         if module not in converted:
             converted.add(module)
             module.to(torch.bfloat16)
-        args, kwargs = split.rebuilt(torch, tuple(args), follow), split.rebuilt(torch, dict(kwargs), follow)
+        args, kwargs = nested.rebuilt(torch, tuple(args), follow), nested.rebuilt(torch, dict(kwargs), follow)
         return call(*args, **kwargs)
 
-    places.around_call(around)
+    hooks.around_call(around)

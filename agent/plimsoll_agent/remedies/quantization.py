@@ -6,10 +6,10 @@ is used, forward and backward, and is not kept so.
 
 import types
 
-from plimsoll_agent.remedies.lora import linear_layers
+from plimsoll_agent.remedies.support.linear_layers import linear_layers
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     product = _function(torch)
 
     def prepare(module):
@@ -17,7 +17,7 @@ def apply(torch, parameters, places, note):
             _quantize(torch, layer, product, is_transposed=type(layer) is not torch.nn.Linear)
 
     # Inside of lora's, which freezes the weights first.
-    places.before_training(prepare)
+    hooks.before_training(prepare)
 
 
 def _quantize(torch, layer, product, is_transposed):

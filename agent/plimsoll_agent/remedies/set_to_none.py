@@ -4,7 +4,7 @@ optimizers with momentum or weight decay and parameters that got no gradient in 
 import functools
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         zero_grad = owner.zero_grad
 

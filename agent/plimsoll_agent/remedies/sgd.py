@@ -3,10 +3,10 @@
 Changes the training: it is another optimizer, and its learning rate is to be found anew.
 """
 
-from plimsoll_agent.remedies.instead import learning_rate, make_instead
+from plimsoll_agent.remedies.support.other_optimizer import learning_rate, make_instead
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     names = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "Adagrad", "Adadelta", "RMSprop", "Adafactor")
     replaced = [getattr(torch.optim, name) for name in names if hasattr(torch.optim, name)]
 

@@ -4,12 +4,12 @@ Another model than the script's, so it is never part of a plan: on the phantom o
 second one of the repeated blocks goes, where a neighbour of the same shape shows that the others fit together.
 """
 
-from plimsoll_agent.remedies import CannotApply
-from plimsoll_agent.remedies.blocks import blocks_of
-from plimsoll_agent.remedies.lora import made_optimizers
+from plimsoll_agent.remedies.support.blocks import blocks_of
+from plimsoll_agent.remedies.support.optimizers import made_optimizers
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
+def apply(torch, parameters, hooks, note):
     optimizers = made_optimizers(torch)
 
     def prepare(module):
@@ -23,7 +23,7 @@ def apply(torch, parameters, places, note):
             for group in it.param_groups:
                 group["params"] = [p for p in group["params"] if id(p) not in gone]
 
-    places.before_training(prepare)
+    hooks.before_training(prepare)
 
 
 def _halve(torch, model):

@@ -9,12 +9,12 @@ Parameters: `gpus`, how many devices.
 
 import functools
 
-from plimsoll_agent.remedies import CannotApply
-from plimsoll_agent.remedies.spread import spread
+from plimsoll_agent.remedies.support.spread import spread
+from plimsoll_agent.run.refusal import CannotApply
 
 
-def apply(torch, parameters, places, note):
-    it = spread(torch, "zero1", parameters, places, note)
+def apply(torch, parameters, hooks, note):
+    it = spread(torch, "zero1", parameters, hooks, note)
     if it is None:
         return
 

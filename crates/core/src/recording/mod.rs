@@ -132,7 +132,7 @@ mod tests {
             "",
             "/venv/bin/torchrun",
             "cupy/cuda/memory.pyx",
-            "/cache/ab12/agent/plimsoll_agent/modules.py",
+            "/cache/ab12/agent/plimsoll_agent/run/modules.py",
             "/cache/ab12/agent/sitecustomize.py",
             "/home/user/pytorch/torch/_tensor.py",
             "/workspace/pytorch/torch/nn/modules/linear.py",

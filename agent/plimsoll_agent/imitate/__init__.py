@@ -1,0 +1,14 @@
+"""Answers what nobody computed, so that a script does not see that its GPU, or its other ranks, are not there.
+
+    phantom             what only the phantom GPU knows
+    ranks               one rank of a job, the others imagined
+    imagined_store      their key-value store
+    object_collectives  Python objects that ranks send each other
+    consolidation       states of optimizers that they tell each other
+    ghosts              weights on the host that take no memory and no time
+    detectors           what torchvision's detectors keep of scores that nobody computed
+    descent             how far an optimizer goes that solves inside its step
+    autotune            what Inductor tries where no time passes
+    checkpoint_files    those that were there before stay as they were
+    worst_sequence      every batch as long as the longest one that may come
+"""

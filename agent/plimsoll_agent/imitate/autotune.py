@@ -1,0 +1,130 @@
+"""What `torch.compile(mode="max-autotune")` tries.
+
+Inductor compiles dozens of Triton kernels for each matrix product and times them. On a phantom no kernel runs and
+no time passes, so which one wins is not found out by trying all of them; what the trying itself takes of the
+device is the same for each of a kind. So one of a kind is compiled and timed, and the report says so.
+"""
+
+import functools
+import importlib.abc
+import sys
+
+from plimsoll_agent.imitate import phantom
+from plimsoll_agent.run.guard import failed
+
+CHOICES, KERNELS = "torch._inductor.select_algorithm", "torch._inductor.runtime.triton_heuristics"
+MANY = ("max_autotune", "max_autotune_pointwise")
+NOTE = (
+    "torch.compile tries many Triton kernels and keeps the fastest; on the phantom, where no time passes, it tried "
+    "one of each kind, and where a library has the same function it took the library's"
+)
+
+
+def watch(recording):
+    """From now on Inductor tries less. It is not imported for that."""
+    if not phantom.is_here():
+        return
+    said = []
+
+    def say():
+        if not said:
+            said.append(True)
+            recording.note("max-autotune", NOTE)
+
+    places = {CHOICES: functools.partial(_fewer_choices, say=say), KERNELS: functools.partial(_fewer_configs, say=say)}
+    for name in list(places):
+        if name in sys.modules:
+            places.pop(name)(sys.modules[name])
+    if places:
+        sys.meta_path.insert(0, _Finder(places))
+
+
+def of_a_kind(choices, kind_of):
+    """The first of each kind, in their order; all of those that have no kind."""
+    seen, kept = set(), []
+    for choice in choices:
+        kind = kind_of(choice)
+        if kind is None or kind not in seen:
+            kept.append(choice)
+            seen.add(kind)
+    return kept
+
+
+def _fewer_choices(module, say):
+    template = module.TritonTemplateCaller
+
+    def kind_of(choice):
+        if not isinstance(choice, template):
+            return None
+        workspace = getattr(choice, "workspace_arg", None)
+        return str(getattr(workspace, "count", None))
+
+    def fewer(choices):
+        kept = of_a_kind(choices, kind_of)
+        if len(kept) == 1:
+            # Two are timed, and timing takes memory; one is not.
+            kept = choices[:2]
+        if len(kept) < len(choices):
+            say()
+        return kept
+
+    # Where nothing can be said to that, all are tried.
+    add = getattr(module, "add_preprocessing_fn", None)
+    if add is not None:
+        add(fewer)
+
+
+def _fewer_configs(module, say):
+    tuner = module.CachingAutotuner
+    # The inner one, of 2.9 and later, is what the other calls.
+    name = next(it for it in ("_coordinate_descent_tuning", "coordinate_descent_tuning") if hasattr(tuner, it))
+    make, descend = tuner.__init__, getattr(tuner, name)
+
+    @functools.wraps(make)
+    def __init__(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        # Without max-autotune there are a handful, and what each is timed with is taken one after the other.
+        tries_many = any(self.inductor_meta.get(it) for it in MANY)
+        if tries_many and len(self.configs) > 2:
+            self.configs = self.configs[:2]
+            say()
+
+    @functools.wraps(descend)
+    def stay(self, launcher, *args, **kwargs):
+        # It would compile every neighbour of every kernel, and stay where it is.
+        self.bench(launcher, *args, **kwargs)
+        launcher.config.found_by_coordesc = True
+        say()
+        return launcher
+
+    tuner.__init__ = __init__
+    setattr(tuner, name, stay)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Answers for a few modules, once each: what is found is what would have been found, with a word afterwards."""
+
+    def __init__(self, places):
+        self._places = places
+
+    def find_spec(self, name, path=None, target=None):
+        change = self._places.pop(name, None)
+        if change is None:
+            return None
+        for finder in list(sys.meta_path):
+            find_spec = getattr(finder, "find_spec", None)
+            spec = find_spec(name, path, target) if find_spec and finder is not self else None
+            if spec is not None:
+                break
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                try:
+                    change(module)
+                except Exception as error:
+                    failed("autotune", error)
+
+            spec.loader.exec_module = exec_module
+        return spec

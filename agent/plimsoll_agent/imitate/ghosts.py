@@ -1,0 +1,388 @@
+"""Weights on the host that take no memory and no time.
+
+A model is usually built on the CPU and moved to the GPU later. On a phantom nobody ever needs the values,
+so once the host is about to carry more than it should, large floating-point tensors there become ghosts:
+they have shapes, dtypes and addresses (the phantom maps the same few pages behind all of them), and
+operations that would only fill, convert or copy them do nothing. What crosses to the device crosses as it
+would have, temporaries included. Small tensors, and whole numbers of any size, stay real.
+
+It is a `TorchDispatchMode`, so it is below autograd and sees what every way of building a model comes to.
+It goes when training begins, unless the optimizer has parameters on the host.
+"""
+
+import ctypes
+import functools
+import os
+import sys
+import threading
+import weakref
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+from plimsoll_agent.imitate.phantom import function
+from plimsoll_agent.run.guard import failed, guarded
+
+SETTING = "PLIMSOLL_GHOST_WEIGHTS"
+"""`on`: from the start; `off`: never; anything else: when the weights on the host become many."""
+LARGE = 1 << 20
+"""Bytes of a tensor that may be a ghost: programs do not steer by longer ones."""
+SHARE = 8
+"""Weights may take one part in so many of the host's free memory before the others are ghosts."""
+MOST_REAL = 4 << 30
+
+# They change what a tensor is, not what is in it; and questions whose answers are not in the values.
+_AS_IT_IS = {"set_", "resize_", "resize_as_", "_resize_output_", "is_pinned", "_local_scalar_dense", "record_stream"}
+
+
+class Ghosts:
+    """Decides when weights become ghosts, and when they need not any more."""
+
+    def __init__(self, torch, recording, optimizers):
+        self._torch = torch
+        self._recording = recording
+        self._optimizers = optimizers
+        self._real = 0
+        self._limit = 0
+        self._hook = None
+        self._mode = None
+
+    def install(self):
+        """Does nothing without a phantom that can make ghosts."""
+        take, gone = function("plimsoll_phantom_ghost"), function("plimsoll_phantom_ghost_gone")
+        setting = os.environ.get(SETTING, "")
+        if take is None or gone is None or setting == "off":
+            return
+        take.argtypes, take.restype = [ctypes.c_size_t], ctypes.c_void_p
+        gone.argtypes, gone.restype = [ctypes.c_void_p], None
+        self._memory = take, gone
+        self._limit = min(MOST_REAL, _free_memory() // SHARE)
+        self._wrap_load()
+        self._wrap_mapped_files()
+        self._wrap_executors()
+        if setting == "on":
+            self._begin("--ghost-weights is on")
+            return
+        hook = guarded(self._registered)
+        self._hook = self._torch.nn.modules.module.register_module_parameter_registration_hook(hook)
+
+    def _registered(self, _module, _name, parameter):
+        if self._mode is None and parameter is not None and parameter.device.type == "cpu":
+            if self._torch.nn.parameter.is_lazy(parameter):
+                return  # Nobody knows how large it will be.
+            self._count(parameter.numel() * parameter.element_size())
+
+    def _count(self, size):
+        """So many more bytes of weights on the host."""
+        self._real += size
+        if self._limit < self._real:
+            self._begin("the model's weights passed %.1f GiB" % (self._limit / 2**30))
+
+    def _begin(self, why):
+        if self._mode is not None or threading.current_thread() is not threading.main_thread():
+            return
+        if self._torch._C._len_torch_dispatch_stack():
+            return  # In somebody's mode; the next parameter may come outside it.
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+        self._mode = self._new_mode()
+        self._mode.__enter__()
+        self._recording.note(
+            "ghost-weights",
+            "%s: from there on, large tensors on the CPU have no values and take no memory of this machine "
+            "(--ghost-weights=off keeps them)" % why,
+        )
+
+    def _new_mode(self):
+        return _mode_class(self._torch)(*self._memory)
+
+    def training_begins(self):
+        """Called before each backward: without weights on the host there is nothing left to do."""
+        mode = self._mode
+        if mode is None or mode.is_over or self._has_weights_on_the_host():
+            return
+        dispatch = sys.modules["torch.utils._python_dispatch"]
+        if dispatch._get_current_dispatch_mode() is mode:
+            mode.is_over = True
+            mode.__exit__(None, None, None)
+
+    @guarded
+    def _has_weights_on_the_host(self):
+        for optimizer in self._optimizers():
+            for group in optimizer.param_groups:
+                if any(it.device.type == "cpu" for it in group["params"]):
+                    return True
+        return False
+
+    def _wrap_load(self):
+        """A checkpoint as large as the weights is mapped, not read, where the file can be."""
+        torch = self._torch
+        load = torch.load
+
+        @functools.wraps(load)
+        def wrapped(f, *args, **kwargs):
+            if kwargs.get("mmap") is None and self._is_large_checkpoint(f):
+                kwargs["mmap"] = True
+            return load(f, *args, **kwargs)
+
+        torch.load = wrapped
+
+    def _wrap_mapped_files(self):
+        """Weights in a file that is mapped, as safetensors does it: read in pieces, by whichever thread."""
+        storage = self._torch.UntypedStorage
+        map_file = storage.from_file
+
+        @functools.wraps(map_file)
+        def from_file(filename, *args, **kwargs):
+            try:
+                if self._mode is None:
+                    self._count(os.path.getsize(filename))
+            except Exception as error:
+                failed("ghosts.from_file", error)
+            return map_file(filename, *args, **kwargs)
+
+        storage.from_file = staticmethod(from_file)
+
+    def _wrap_executors(self):
+        """A mode belongs to one thread; libraries load and convert weights in several."""
+        submit = ThreadPoolExecutor.submit
+
+        @functools.wraps(submit)
+        def wrapped(executor, fn, /, *args, **kwargs):
+            return submit(executor, self._in_mode, fn, *args, **kwargs)
+
+        ThreadPoolExecutor.submit = wrapped
+
+    def _in_mode(self, fn, /, *args, **kwargs):
+        mode = self._mode
+        if mode is None or mode.is_over or self._torch._C._len_torch_dispatch_stack():
+            return fn(*args, **kwargs)
+        with self._new_mode():
+            return fn(*args, **kwargs)
+
+    @guarded
+    def _is_large_checkpoint(self, f):
+        if not isinstance(f, (str, os.PathLike)) or not os.path.isfile(f):
+            return False
+        is_large = self._mode is not None or max(self._limit, LARGE) < os.path.getsize(f)
+        return is_large and zipfile.is_zipfile(f)
+
+
+def _free_memory():
+    """Bytes that programs can still take on this host."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) << 10
+    except (OSError, ValueError):
+        pass
+    return MOST_REAL * SHARE
+
+
+@functools.lru_cache(maxsize=None)
+def _mode_class(torch):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class GhostMode(TorchDispatchMode):
+        """See the top of this file. Every operation of the thread comes by."""
+
+        is_plimsolls = True
+
+        def __init__(self, take, gone):
+            super().__init__()
+            self.is_over = False
+            self._take, self._gone = take, gone
+            self._to_copy = torch.ops.aten._to_copy.default
+            self._copy = torch.ops.aten.copy_.default
+            self._pin = torch.ops.aten._pin_memory.default
+            self._kinds = {}
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if self.is_over:
+                return func(*args, **kwargs)
+            kind = self._kinds.get(func)
+            if kind is None:
+                kind = self._kinds[func] = _kind(torch, func)
+            if kind == "real":
+                return func(*args, **kwargs)
+            try:
+                done, result = self._ghostly(kind, func, args, kwargs)
+            except Exception as error:
+                failed("ghosts.%s" % func, error)
+                done = False
+            return result if done else func(*args, **kwargs)
+
+        def _ghostly(self, kind, func, args, kwargs):
+            """(whether we did it, what came of it)"""
+            if kind == "factory":
+                return self._made(func, args, kwargs)
+            tensors = list(_tensors(torch, args, kwargs))
+            if any(type(it) not in (torch.Tensor, torch.nn.Parameter) for it in tensors):
+                return False, None
+            if not any(_is_large(it) for it in tensors):
+                return self._to_host(func, tensors, kwargs)
+            devices = {it.device.type for it in tensors}
+            if devices != {"cpu"}:
+                return self._across(func, args, kwargs, devices)
+            target = kwargs.get("device")
+            if target is not None and torch.device(target).type != "cpu":
+                return self._to_device(func, args, kwargs)
+            if kind == "fills":
+                return self._filled(func, args, kwargs)
+            if func is self._pin:
+                it = args[0]
+                return True, torch.empty_strided(it.size(), it.stride(), dtype=it.dtype, pin_memory=True)
+            return self._computed(func, args, kwargs)
+
+        # New tensors.
+
+        def _made(self, func, args, kwargs):
+            device = kwargs.get("device")
+            if device is not None and torch.device(device).type != "cpu":
+                return False, None
+            if device is None and torch._C._get_default_device() != "cpu":
+                return False, None
+            options = dict(kwargs, device="meta", pin_memory=False)
+            options.pop("generator", None)
+            shape = func(*args, **options)
+            if not _is_large(shape, "meta"):
+                return False, None
+            if kwargs.get("pin_memory"):
+                return True, torch.empty_strided(shape.size(), shape.stride(), dtype=shape.dtype, pin_memory=True)
+            return True, self._ghost(shape)
+
+        def _ghost(self, like):
+            """A tensor on the host with the shape of `like`, over memory that is not there."""
+            span = sum((n - 1) * step for n, step in zip(like.size(), like.stride())) + 1
+            size = span * like.element_size()
+            start = self._take(size)
+            if not start:
+                raise MemoryError("no address space for a ghost of %d bytes" % size)
+            memory = (ctypes.c_char * size).from_address(start)
+            weakref.finalize(memory, self._gone, start).atexit = False
+            storage = torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
+            made = torch.empty(0, dtype=like.dtype)
+            return made.set_(storage, 0, like.size(), like.stride())
+
+        # Between host and device.
+
+        def _to_host(self, func, tensors, kwargs):
+            """A large copy from the device needs a ghost to arrive in."""
+            if func is not self._to_copy or tensors[0].device.type != "cuda":
+                return False, None
+            if torch.device(kwargs.get("device") or "cuda").type != "cpu":
+                return False, None
+            source, dtype = tensors[0], kwargs.get("dtype") or tensors[0].dtype
+            shape = torch.empty_like(source, dtype=dtype, device="meta")
+            if not _is_large(shape, "meta"):
+                return False, None
+            if kwargs.get("pin_memory"):
+                arrived = torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, pin_memory=True)
+            else:
+                arrived = self._ghost(shape)
+            return True, arrived.copy_(source, non_blocking=bool(kwargs.get("non_blocking")))
+
+        def _across(self, func, args, kwargs, devices):
+            """The host's part of a copy to the device is done for nothing, the device's for real."""
+            if func is not self._copy or devices != {"cpu", "cuda"}:
+                return False, None
+            to, source = args[:2]
+            if to.device.type != "cuda" or to.dtype == source.dtype:
+                return False, None
+            return True, self._converted_into(to, bool(args[2:] and args[2] or kwargs.get("non_blocking")))
+
+        def _to_device(self, func, args, kwargs):
+            dtype = kwargs.get("dtype")
+            if func is not self._to_copy or dtype in (None, args[0].dtype):
+                return False, None
+            shape = func(_on_meta(torch, args[0]), **dict(kwargs, device="meta", pin_memory=None))
+            to = torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, device=kwargs["device"])
+            return True, self._converted_into(to, bool(kwargs.get("non_blocking")))
+
+        def _converted_into(self, to, non_blocking):
+            """PyTorch converts on the host, and needs a target in one piece, as `copy_kernel_cuda` has it."""
+            piece = to if to.is_contiguous() else torch.empty_like(to, memory_format=torch.contiguous_format)
+            piece.copy_(self._ghost(torch.empty_like(piece, device="meta")), non_blocking=non_blocking)
+            return to if piece is to else to.copy_(piece, non_blocking=non_blocking)
+
+        # On the host.
+
+        def _filled(self, func, args, kwargs):
+            """An operation that writes its arguments, if those are what would be ghosts."""
+            written = []
+            for position, argument in enumerate(func._schema.arguments):
+                value = args[position] if position < len(args) else kwargs.get(argument.name)
+                if argument.alias_info is not None and argument.alias_info.is_write and value is not None:
+                    written.append(value)
+            flat = list(_tensors(torch, written, {}))
+            if not any(_is_large(it) for it in flat):
+                return False, None
+            returned = [it for it in written if isinstance(it, torch.Tensor)]
+            count = len(func._schema.returns)
+            return True, None if count == 0 else returned[0] if count == 1 else tuple(returned[:count])
+
+        def _computed(self, func, args, kwargs):
+            """What comes out has the shape that PyTorch says, and no values."""
+            meta = functools.partial(_on_meta, torch)
+            options = {name: meta(value) for name, value in kwargs.items()}
+            if options.get("device") is not None:
+                options["device"] = "meta"
+            options.pop("pin_memory", None)
+            try:
+                shapes = func(*[meta(it) for it in args], **options)
+            except (NotImplementedError, RuntimeError):
+                return False, None  # Its shape, or what it says, depends on the values.
+            return True, self._from_meta(shapes)
+
+        def _from_meta(self, it):
+            if isinstance(it, torch.Tensor):
+                if LARGE <= it.numel() * it.element_size():
+                    return self._ghost(it)
+                return torch.empty_strided(it.size(), it.stride(), dtype=it.dtype).zero_()
+            if isinstance(it, (list, tuple)):
+                return type(it)(self._from_meta(part) for part in it)
+            return it
+
+    return GhostMode
+
+
+def _kind(torch, func):
+    """What an operation is to us: `real`, `factory`, `fills` or `computes`."""
+    schema, tags = func._schema, func.tags
+    name = schema.name.rpartition("::")[2]
+    if name in _AS_IT_IS or torch.Tag.inplace_view in tags or not schema.name.startswith(("aten::", "prims::")):
+        return "real"
+    written = any(it.alias_info is not None and it.alias_info.is_write for it in schema.arguments)
+    if written:
+        return "fills"
+    if any(it.alias_info is not None for it in schema.returns):
+        return "real"  # A view.
+    takes = any("Tensor" in str(it.type) for it in schema.arguments)
+    if takes:
+        return "computes"
+    makes = len(schema.returns) == 1 and str(schema.returns[0].type) == "Tensor"
+    return "factory" if makes and any(it.name == "device" for it in schema.arguments) else "real"
+
+
+def _tensors(torch, args, kwargs):
+    for it in (*args, *kwargs.values()):
+        if isinstance(it, torch.Tensor):
+            yield it
+        elif isinstance(it, (list, tuple)):
+            yield from _tensors(torch, it, {})
+
+
+def _is_large(it, device="cpu"):
+    if it.device.type != device or not (it.is_floating_point() or it.is_complex()):
+        return False
+    return LARGE <= it.numel() * it.element_size()
+
+
+def _on_meta(torch, it):
+    if isinstance(it, torch.Tensor):
+        return torch.empty_strided(it.size(), it.stride(), dtype=it.dtype, device="meta")
+    if isinstance(it, (list, tuple)):
+        return type(it)(_on_meta(torch, part) for part in it)
+    return it

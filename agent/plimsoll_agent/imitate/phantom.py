@@ -1,0 +1,203 @@
+"""What only the phantom GPU knows, asked through its own few functions.
+
+On anything else (a real GPU) the functions are missing and this module does nothing.
+
+The allocator's GPU trace (`torch._C._activate_gpu_trace`) could tell the phantom about each block.
+It must not be used: it runs Python on every free, also while an exception is on its way out of C++,
+and that exception is lost. See `memory` for the same fault in another place.
+"""
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import sys
+
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.guard import guarded
+
+MOST_READS = 50
+MOST_SAMPLES = 50_000
+"""Reads looked at one by one; the phantom's report counts them all."""
+
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
+
+
+def is_here():
+    """Whether this process runs on the phantom."""
+    return _library() is not None
+
+
+class Phantom:
+    """The phantom in this process, if there is one."""
+
+    def __init__(self, recording):
+        self._recording = recording
+        self._library = _library()
+        self._reads = {}
+        self._samples = 0
+        self._callback = _CALLBACK(self._read)  # Kept: C holds only the pointer.
+
+    def watch_reads(self):
+        """From now on, reads of device values that nobody computed are counted by line."""
+        register = _function(self._library, "plimsoll_phantom_on_unknown_read")
+        if register is not None:
+            register.argtypes, register.restype = [_CALLBACK], None
+            register(self._callback)
+
+    def step(self, steps=1):
+        """The program has finished that many training steps."""
+        finish = _function(self._library, "plimsoll_phantom_steps")
+        if finish is not None:
+            finish.argtypes, finish.restype = [ctypes.c_uint64], None
+            finish(steps)
+
+    def finish(self):
+        """Nothing waits for a step any more."""
+        self.step(1 << 40)
+
+    def forget_reads(self):
+        """In a forked child."""
+        self._reads.clear()
+        self._samples = 0
+
+    def stop_watching(self):
+        """Before Python goes away, C must not call it any more."""
+        register = _function(self._library, "plimsoll_phantom_on_unknown_read")
+        if register is not None:
+            register.argtypes, register.restype = [ctypes.c_void_p], None
+            register(None)
+
+    @guarded
+    def _read(self, _address, size):
+        self._samples += 1
+        if self._samples > MOST_SAMPLES:
+            return
+        first = frame = _outside_ours(sys._getframe(1))
+        while frame is not None and not frames.is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        frame = frame or first
+        if frame is None:
+            key = ("?", 0, "?")
+        else:
+            key = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        count, total = self._reads.get(key, (0, 0))
+        self._reads[key] = (count + 1, total + size)
+
+    def write_reads(self):
+        """One line for each place, the most frequent first."""
+        ordered = sorted(self._reads.items(), key=lambda item: (-item[1][0], item[0]))
+        for (file, line, function), (count, size) in ordered[:MOST_READS]:
+            frame = frames.with_text({"file": file, "line": line, "function": function})
+            self._recording.write("read", count=count, bytes=size, **frame)
+
+    def write_report(self):
+        """The phantom's own account of this process."""
+        report = _function(self._library, "plimsoll_phantom_report")
+        if report is None:
+            return
+        report.argtypes, report.restype = [ctypes.c_char_p, ctypes.c_size_t], ctypes.c_size_t
+        size = report(None, 0)
+        for _ in range(3):  # It may grow between the two calls.
+            buffer = ctypes.create_string_buffer(size + 1)
+            size = report(buffer, len(buffer))
+            if size < len(buffer):
+                break
+        self._recording.write("phantom", **json.loads(buffer.raw[:size].decode("utf-8", "replace")))
+
+
+def function(name):
+    """A function that the phantom has for the agent; None without a phantom."""
+    return _function(_library(), name)
+
+
+def tell_group_size(color, size):
+    """The phantom's NCCL cannot ask the other ranks how many of them chose `color`."""
+    learn = function("plimsoll_phantom_group")
+    if learn is not None:
+        learn.argtypes, learn.restype = [ctypes.c_int, ctypes.c_int], None
+        learn(color, size)
+
+
+@contextlib.contextmanager
+def group_of(size):
+    """The part of a communicator that is made meanwhile, on this thread, is of so many ranks."""
+    expect = function("plimsoll_phantom_next_group")
+    if expect is None:
+        yield
+        return
+    expect.argtypes, expect.restype = [ctypes.c_int], None
+    expect(size)
+    try:
+        yield
+    finally:
+        expect(0)
+
+
+@functools.cache
+def assumed(what):
+    """How many of these the user said to assume (`--assume`); None for the usual."""
+    with contextlib.suppress(OSError, KeyError, ValueError), open(f"{os.environ['PLIMSOLL_SESSION']}/phantom.conf") as conf:
+        for line in conf:
+            key, _, value = line.partition("=")
+            if key.strip() == f"assumed_{what}":
+                return int(value)
+    return None
+
+
+def keep(share):
+    """What share filters of values that nobody computed let through, on this thread; None for the usual."""
+    _keep(-1 if share is None else round(share * 1_000_000))
+
+
+@contextlib.contextmanager
+def finding_all():
+    """Filters are known to let everything through meanwhile, on this thread."""
+    before = _keep(-2)
+    try:
+        yield
+    finally:
+        _keep(before)
+
+
+def _keep(millionths):
+    tell = function("plimsoll_phantom_keep")
+    if tell is None:
+        return -1
+    tell.argtypes, tell.restype = [ctypes.c_int], ctypes.c_int
+    return tell(millionths)
+
+
+def descends(width, still=False):
+    """Something is minimized on this thread, whose losses have so many bytes, until it is `still`; 0 when it is over."""
+    tell = function("plimsoll_phantom_descends")
+    if tell is not None:
+        tell.argtypes, tell.restype = [ctypes.c_int, ctypes.c_int], None
+        tell(width, still)
+
+
+def _outside_ours(frame):
+    while frame is not None and frames.is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def _library():
+    """The phantom's functions, None if the process runs on no phantom that we know."""
+    library = ctypes.CDLL(None)
+    abi = _function(library, "plimsoll_phantom_abi")
+    if abi is None:
+        return None
+    abi.argtypes, abi.restype = [], ctypes.c_int
+    return library if abi() == 1 else None
+
+
+def _function(library, name):
+    """A fresh handle, so that setting its types disturbs nobody."""
+    if library is None:
+        return None
+    try:
+        return library[name]
+    except AttributeError:
+        return None

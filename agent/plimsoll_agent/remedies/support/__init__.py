@@ -1,0 +1,14 @@
+"""What several remedies need; no remedy is known here.
+
+    hooks            where remedies take hold: calls of a model, backward
+    split            a batch in parts: what can be split, and how results are put together
+    ways             how the losses of the parts of a model's batch belong together, found by trying
+    rerun            a part of a model runs again and leaves no trace
+    spread           one process of several, each with its share of every batch
+    host             tensors that wait in the host's memory
+    blocks           the repeated blocks of a model
+    block_costs      what each block keeps and costs, for the search
+    linear_layers    the linear layers of a model
+    optimizers       those that the script makes, with other options or in chunks
+    other_optimizer  another optimizer in the place of the script's
+"""

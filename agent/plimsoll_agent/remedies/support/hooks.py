@@ -1,0 +1,150 @@
+"""Where remedies take hold of an unchanged script: the outermost call of a model, and backward.
+
+One wrapper each, whatever the number of remedies. A call that is made inside another one (a part of the
+model, a chunk of the batch that a remedy runs) passes through.
+"""
+
+import functools
+import threading
+import weakref
+
+from plimsoll_agent.run.gradients import Gradients
+
+
+class Hooks:
+    """Collects what remedies want to do, and then takes PyTorch's places once."""
+
+    def __init__(self, torch, recording):
+        self._torch = torch
+        self.recording = recording
+        self.on_shares = False  # Several processes; gradients become whole in backward only.
+        self.least_share = None  # Of a call's samples that several processes share, how many the last of them has.
+        self._around_calls = []
+        self._before_backward = []
+        self._around_backwards = []
+        self._after_last_backward = []
+        self._wrapper = self._original = None
+        self._thread = threading.local()
+        self._gradients = Gradients(torch)
+
+    def around_call(self, function):
+        """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost
+        call of a module that has parameters. Earlier ones are further out."""
+        self._around_calls.append(function)
+
+    def before_training(self, function):
+        """`function(module)` runs before a model's first outermost call in training, once for each model; among what is
+        around calls it has the place that it was given in."""
+        prepared = weakref.WeakSet()
+
+        def around(module, call, args, kwargs):
+            if module not in prepared and self.is_training(module):
+                prepared.add(module)
+                function(module)
+            return call(*args, **kwargs)
+
+        self.around_call(around)
+
+    def before_backward(self, function):
+        """`function()` runs before each backward pass that the script starts, and before each optimizer step."""
+        self._before_backward.append(function)
+
+    def around_backward(self, function):
+        """`function(run, tensors, grad_tensors)` runs in place of `run(tensors, grad_tensors)` for each
+        `backward` that the script starts. Earlier ones are further out."""
+        self._around_backwards.append(function)
+
+    def after_last_backward(self, function):
+        """`function(tensors)` runs after each backward pass whose graph the script does not keep, with the tensors
+        that it began from."""
+        self._after_last_backward.append(function)
+
+    def install(self):
+        """Takes hold. Nothing is wrapped that no remedy asked for."""
+        if self._around_calls:
+            self._wrap_call()
+        autograd = self._torch.autograd
+        if self._around_backwards or self._after_last_backward:
+            autograd.backward = self._wrapped_backward(autograd.backward)
+        if self._before_backward:
+            for name in ("backward", "grad"):
+                setattr(autograd, name, self._after_what_is_asked(getattr(autograd, name)))
+
+    def is_training(self, module, inputs=()):
+        """Whether this call is training: see `Gradients`."""
+        return self._gradients.are_wanted(module, inputs)
+
+    def _wrap_call(self):
+        module_class, thread = self._torch.nn.Module, self._thread
+        original, around = module_class.__call__, self._around_calls
+        graph_task = self._torch._C._current_graph_task_id
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            # During backward, in whatever thread, a call is a part of a model that runs again.
+            if getattr(thread, "inside", False) or graph_task() != -1 or next(self.parameters(), None) is None:
+                return original(self, *args, **kwargs)
+
+            def call(*args, **kwargs):
+                return original(self, *args, **kwargs)
+
+            for function in reversed(around):
+                call = functools.partial(function, self, call)
+                call = _starred(call)
+            thread.inside = True
+            try:
+                return call(*args, **kwargs)
+            finally:
+                thread.inside = False
+
+        module_class.__call__ = self._wrapper = __call__
+        self._original = original
+
+    def step_aside(self):
+        """PyTorch's own call again, if nobody wrapped ours: torch.compile traces through it."""
+        module_class = self._torch.nn.Module
+        if self._wrapper is not None and module_class.__dict__.get("__call__") is self._wrapper:
+            module_class.__call__ = self._original
+
+    def _wrapped_backward(self, original):
+        tensor_class, thread = self._torch.Tensor, self._thread
+
+        @functools.wraps(original)
+        def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, *args, **kwargs):
+            if getattr(thread, "inside", False):
+                return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
+
+            def run(tensors, grad_tensors):
+                return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
+
+            for function in reversed(self._around_backwards):
+                run = functools.partial(function, run)
+            result = run(tensors, grad_tensors)
+            if not retain_graph and not create_graph:
+                for function in self._after_last_backward:
+                    function((tensors,) if isinstance(tensors, tensor_class) else tuple(tensors))
+            return result
+
+        return backward
+
+    def _after_what_is_asked(self, run):
+        hooks = self._before_backward
+        thread = self._thread
+
+        @functools.wraps(run)
+        def wrapped(*args, **kwargs):
+            if not getattr(thread, "inside", False):
+                for hook in hooks:
+                    hook()
+            return run(*args, **kwargs)
+
+        return wrapped
+
+
+def _starred(call):
+    """A function of `(args, kwargs)` as one of `(*args, **kwargs)`."""
+
+    def starred(*args, **kwargs):
+        return call(args, kwargs)
+
+    return starred

@@ -1,0 +1,48 @@
+"""Another optimizer in the place of the one that the script makes.
+
+The script's call of the class gives an object of another class, with what both understand: learning rate, weight
+decay, groups. Subclasses that somebody wrote are left alone.
+"""
+
+from plimsoll_agent.run.refusal import CannotApply
+
+
+def make_instead(torch, remedy, replaced, maker, note):
+    """Each class of `replaced` that the script calls gives `maker(params, options)`. Refuses if none was, by the
+    time that the first step is made."""
+    made = []
+
+    def put(kind):
+        def __new__(cls, params=None, lr=None, *args, **kwargs):
+            if cls is not kind or params is None:
+                return object.__new__(cls)
+            options = {name: kwargs[name] for name in ("weight_decay", "betas", "eps") if name in kwargs}
+            if lr is not None:
+                options["lr"] = lr
+            made.append(kind)
+            return maker(params, kind, options)
+
+        kind.__new__ = staticmethod(__new__)
+
+    for kind in replaced:
+        put(kind)
+
+    def before_step(optimizer, args, kwargs):
+        if not made:
+            raise CannotApply(
+                "plimsoll: the remedy %s does not suit this script: its optimizer is %s, and only %s are replaced"
+                % (remedy, type(optimizer).__name__, ", ".join(sorted(it.__name__ for it in replaced)))
+            )
+
+    from torch.optim import optimizer
+
+    optimizer.register_optimizer_step_pre_hook(before_step)
+
+
+def learning_rate(torch, kind, options):
+    """The script's, or what the class takes without one."""
+    import inspect
+
+    if "lr" in options:
+        return options["lr"]
+    return inspect.signature(kind.__init__).parameters["lr"].default

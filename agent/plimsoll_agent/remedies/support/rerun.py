@@ -1,0 +1,106 @@
+"""A part of a model runs again, or for each part of a batch, and nobody notices: random numbers, batch-norm's statistics,
+spectral norms and caches are as if it had run once."""
+
+import contextlib
+import random
+import sys
+
+
+def as_before(torch, module):
+    """For PyTorch's checkpoints: what is around the first run, and around the one in backward, which has to decide
+    as the first one did and must leave no trace."""
+    return contextlib.nullcontext(), _again(torch, module, HostRandom())
+
+
+@contextlib.contextmanager
+def _again(torch, module, choices):
+    now = HostRandom()
+    choices.again()
+    try:
+        with statistics_kept(torch, module):
+            yield
+    finally:
+        now.again()
+
+
+class HostRandom:
+    """Where the random numbers of Python and NumPy are: what a model decides by them (whether a layer is skipped, a
+    teacher forced) it has to decide again when the same call is made again."""
+
+    def __init__(self):
+        self._python = random.getstate()
+        numpy = sys.modules.get("numpy.random")
+        self._numpy = numpy and numpy.get_state()
+
+    def again(self):
+        random.setstate(self._python)
+        if self._numpy:
+            sys.modules["numpy.random"].set_state(self._numpy)
+
+
+@contextlib.contextmanager
+def statistics_kept(torch, module):
+    """While a forward pass runs again, batch-norm must not count it again, and spectral norm must not go on.
+
+    Batch-norm is given a momentum of zero, and nothing to count with. Without running statistics it would save other
+    tensors for backward than it did the first time.
+    """
+    modules = [it for it in module.modules() if it.training]
+    norms = [
+        (it, it.momentum, it._buffers.get("num_batches_tracked"))
+        for it in modules
+        if isinstance(it, torch.nn.modules.batchnorm._NormBase) and it.track_running_stats
+    ]
+    for it, _, _ in norms:
+        it.momentum = 0.0
+        it._buffers["num_batches_tracked"] = None
+    try:
+        with spectral_kept(torch, module):
+            yield
+    finally:
+        for it, momentum, count in norms:
+            it.momentum = momentum
+            it._buffers["num_batches_tracked"] = count
+
+
+@contextlib.contextmanager
+def spectral_kept(torch, module, when=True):
+    """Spectral norms stay where they are: they go on once for a call, not once for each part of it."""
+    spectral = [it for it in module.modules() if it.training and is_spectral(torch, it)] if when else []
+    for it in spectral:
+        it.training = False
+    try:
+        yield
+    finally:
+        for it in spectral:
+            it.training = True
+
+
+def is_spectral(torch, module):
+    """Whether a module goes on with the vectors of a spectral norm when it is called: a parametrization or, the older
+    way, a layer with a hook."""
+    is_hook = any(type(it).__name__ == "SpectralNorm" for it in module._forward_pre_hooks.values())
+    return is_hook or isinstance(module, torch.nn.utils.parametrizations._SpectralNorm)
+
+
+def is_cache(value):
+    """Whether this is a key-value cache of transformers, which a forward pass writes into."""
+    return any(it.__name__ == "Cache" and it.__module__.startswith("transformers") for it in type(value).__mro__)
+
+
+@contextlib.contextmanager
+def without_cache(module, kwargs):
+    """Transformers fill a cache in training too, for nobody; its own checkpointing switches it off as well."""
+    configs = {}
+    if not any(is_cache(it) for it in kwargs.values()) and not kwargs.get("use_cache"):
+        for part in module.modules():
+            config = getattr(part, "config", None)
+            if getattr(config, "use_cache", False) is True:
+                configs[id(config)] = config
+    for config in configs.values():
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        for config in configs.values():
+            config.use_cache = True

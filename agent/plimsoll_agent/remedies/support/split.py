@@ -1,0 +1,191 @@
+"""A batch in parts: which of a call's tensors are batched, and how the parts' results belong together.
+
+Whether a model treats the samples of a batch separately is not believed but tried, once for each model, on two
+of its samples: apart and together must give the same, in evaluation mode and without gradients. That finds inputs
+whose first dimension is not the batch (in older code that is time), losses that compare samples with each other, and how
+a loss averages.
+"""
+
+import contextlib
+
+from plimsoll_agent.remedies.support import rerun
+from plimsoll_agent.remedies.support.rerun import HostRandom, statistics_kept
+from plimsoll_agent.run import nested
+from plimsoll_agent.run.nested import tensors_in
+from plimsoll_agent.run.refusal import CannotApply
+
+
+def batch_size(torch, args, kwargs, axis=0):
+    """The size of the first dimension, or of another one, that the inputs have in common; None if there is no such thing."""
+    sizes = [t.size(axis) for t in tensors_in(torch, (args, kwargs)) if t.dim() > axis]
+    return max(set(sizes), key=lambda it: (sizes.count(it), -sizes.index(it))) if sizes else None
+
+
+def kind_of(torch, args, kwargs, whole):
+    """What kind of call it is: of each tensor how many dimensions it has, and whether it is batched."""
+    return tuple((t.dim(), t.dim() >= 1 and t.size(0) == whole) for t in tensors_in(torch, (args, kwargs)))
+
+
+def dimensions(torch, args, kwargs, whole, axis=0):
+    """Along which dimension each of a call's tensors has the batch: `axis`, or the first one; None if it has none."""
+
+    def of(tensor):
+        return next((it for it in (axis, 0) if tensor.dim() > it and tensor.size(it) == whole), None)
+
+    return [of(it) for it in tensors_in(torch, (args, kwargs))]
+
+
+def part_of(torch, args, kwargs, whole, start, end, along=None):
+    """Samples `start..end` of every batched input; the others as they are. `along`: see `dimensions`."""
+    along = iter(dimensions(torch, args, kwargs, whole) if along is None else along)
+
+    def cut(tensor):
+        dimension = next(along)
+        return tensor if dimension is None else tensor.narrow(dimension, start, end - start)
+
+    return nested.rebuilt(torch, args, cut), nested.rebuilt(torch, dict(kwargs), cut)
+
+
+def loss_in(torch, output):
+    """(key, loss) of an output that carries its own loss; (None, output) if it is one; None if there is none."""
+
+    def is_loss(value):
+        return isinstance(value, torch.Tensor) and value.dim() == 0 and value.is_floating_point()
+
+    if is_loss(output):
+        return None, output
+    if isinstance(output, dict) or nested.is_record(output):
+        named = output if isinstance(output, dict) else nested.fields_of(output)
+        for key in ("loss", "losses"):
+            if is_loss(named.get(key)):
+                return key, named[key]
+    if isinstance(output, (tuple, list)):
+        losses = [i for i, it in enumerate(output) if is_loss(it)]
+        if losses and (losses[0] == 0 or len(losses) == 1):
+            return losses[0], output[losses[0]]
+    return None
+
+
+def together(torch, outputs, sizes, axis=0):
+    """The outputs of the parts as one output of the whole batch, whose samples are along `axis` or the first dimension."""
+    first = outputs[0]
+
+    def has_samples(dimension):
+        return first.dim() > dimension and all(it.size(dimension) == size for it, size in zip(outputs, sizes))
+
+    if isinstance(first, torch.Tensor):
+        dimension = next((it for it in (axis, 0) if has_samples(it)), None)
+        if dimension is None:
+            raise CannotApply(
+                "plimsoll: the remedy micro-batches does not suit this model: an output of shape %s has not one entry "
+                "for each of %d samples" % (tuple(first.shape), sizes[0])
+            )
+        return torch.cat(outputs, dimension)
+    if isinstance(first, dict):
+        values = {key: together(torch, [it[key] for it in outputs], sizes, axis) for key in first}
+        return values if type(first) is dict else type(first)(values)
+    if isinstance(first, tuple) and hasattr(first, "_fields"):
+        return type(first)(*(together(torch, list(it), sizes, axis) for it in zip(*outputs)))
+    if isinstance(first, (list, tuple)):
+        return type(first)(together(torch, list(it), sizes, axis) for it in zip(*outputs))
+    if nested.is_record(first):
+        parts = [nested.fields_of(it) for it in outputs]
+        return nested.with_fields(first, {key: together(torch, [it[key] for it in parts], sizes, axis) for key in parts[0]})
+    if tensors_in(torch, dict(getattr(first, "__dict__", {}))):
+        raise CannotApply(
+            "plimsoll: the remedy micro-batches does not suit this model: its output is a %s, of which it is not known how "
+            "to put the parts of a batch together" % type(first).__name__
+        )
+    return first
+
+
+@contextlib.contextmanager
+def undisturbed(torch, module):
+    """Nothing of what runs inside is seen afterwards: no gradient, no statistics, no random number used."""
+    training, choices = [it for it in module.modules() if it.training], HostRandom()
+    devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), _exact(torch):
+            for it in training:
+                it.training = False
+            yield
+    finally:
+        for it in training:
+            it.training = True
+        choices.again()
+
+
+def is_cut_elsewhere(torch, module, size, run):
+    """Whether layers that know which of their dimensions is the batch (recurrent ones, attention) see, while `run` calls
+    the module with so many samples, another number of them, and that size where time should be."""
+    found = []
+
+    def look(layer, given):
+        x = given[0] if given else None
+        if isinstance(x, torch.Tensor) and x.dim() == 3:
+            batch, time = (0, 1) if layer.batch_first else (1, 0)
+            found.append(x.size(batch) != size and x.size(time) == size)
+
+    layers = [it for it in module.modules() if isinstance(it, (torch.nn.RNNBase, torch.nn.MultiheadAttention))]
+    hooks = [it.register_forward_pre_hook(look) for it in layers]
+    try:
+        run()
+    finally:
+        for it in hooks:
+            it.remove()
+    return any(found)
+
+
+def written_by(torch, module, run):
+    """The name of the first of a module's own tensors that `run`, a call of it in the mode that it is in, writes into;
+    None if there is none. Batch-norm's statistics and the vectors of spectral norms are not meant. Buffers are put back."""
+    before = [(name, it, it._version, it.detach().clone()) for name, it in _buffers(torch, module)]
+    before += [(name, it, it._version, None) for name, it in module.named_parameters()]
+    devices, choices = sorted({it.device.index for _, it, _, _ in before if it.is_cuda}), HostRandom()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), statistics_kept(torch, module):
+            run()
+    finally:
+        choices.again()
+    found = [it for it in before if it[1]._version != it[2]]
+    with torch.no_grad():
+        for _, it, _, value in found:
+            if value is not None:
+                it.copy_(value)
+    return found[0][0] if found else None
+
+
+def _buffers(torch, module):
+    norm = torch.nn.modules.batchnorm._NormBase
+    for prefix, part in module.named_modules():
+        for name, it in () if isinstance(part, norm) or rerun.is_spectral(torch, part) else part._buffers.items():
+            if it is not None and not it.is_inference():
+                yield (prefix + "." if prefix else "") + name, it
+
+
+@contextlib.contextmanager
+def _exact(torch):
+    """Without TF32, whose rounding differs with the size of the batch by more than what is looked for."""
+    before = []
+    for place in (torch.backends.cudnn, torch.backends.cuda.matmul):
+        try:
+            before.append((place, "allow_tf32", place.allow_tf32))
+        except RuntimeError:  # The script has said it in the newer way; PyTorch wants it said in one way only.
+            for newer in (getattr(place, "conv", place), getattr(place, "rnn", None)):
+                if newer is not None:
+                    before.append((newer, "fp32_precision", newer.fp32_precision))
+    try:
+        for place, name, _ in before:
+            setattr(place, name, False if name == "allow_tf32" else "ieee")
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
+
+
+def close(torch, a, b):
+    """Equal up to what the number format can tell. NaN is equal to nothing."""
+    low = torch.is_autocast_enabled(a.device.type) or a.dtype in (torch.bfloat16, torch.float16)
+    tolerance = 3e-2 if low else 1e-3
+    scale = max(float(a.abs().max()), float(b.abs().max()), 1e-6) if a.numel() else 1.0
+    return a.shape == b.shape and (not a.numel() or float((a - b).abs().max()) <= tolerance * scale)

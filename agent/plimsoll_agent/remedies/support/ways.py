@@ -1,0 +1,137 @@
+"""How the parts of a model's batch belong together: found by trying, on two of its samples, apart and together."""
+
+from plimsoll_agent.remedies.support import split
+from plimsoll_agent.remedies.support.rerun import HostRandom
+from plimsoll_agent.run.nested import tensors_in
+from plimsoll_agent.run.refusal import CannotApply
+
+KEPT_BYTES = 64 << 20
+"""Outputs beside the loss are handed out if they are no larger."""
+
+
+class Way:
+    """How the parts of a model's batch belong together."""
+
+    def __init__(self, has_loss, weights=None, along=None):
+        self.has_loss = has_loss
+        self.weights = weights
+        self._along = along  # Where the first dimension is not the batch: of each tensor which one is.
+        self.is_doubtful = False
+
+    @property
+    def axis(self):
+        return 0 if self._along is None else 1
+
+    def batch_of(self, torch, args, kwargs, whole):
+        """How many samples the inputs of a call have, and along which dimension each has them."""
+        if self._along is None:
+            return whole, split.dimensions(torch, args, kwargs, whole)
+        pairs = zip(tensors_in(torch, (args, kwargs)), self._along)
+        return next(it.size(1) for it, dimension in pairs if dimension == 1), self._along
+
+
+def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
+    """Tries the model on two of its samples, apart and together. `along`: see `split.dimensions`."""
+
+    choices = HostRandom()
+    axis = 1 if along is not None and 1 in along else 0
+
+    def run(start, end):
+        choices.again()
+        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
+        if axis == 0:
+            part_kwargs = _with_uneven_labels(torch, part_kwargs, start)
+        return call(*part_args, **part_kwargs), part_kwargs
+
+    got_both = []
+    with split.undisturbed(torch, module):
+        is_doubtful = split.is_cut_elsewhere(torch, module, 2, lambda: got_both.append(run(0, 2)))
+        both, kwargs_of_both = got_both.pop()
+        one, other = run(0, 1)[0], run(1, 2)[0]
+        found = split.loss_in(torch, both)
+        if found is None:
+            got = split.together(torch, [one, other], [1, 1], axis)
+            for a, b in zip(tensors_in(torch, got), tensors_in(torch, both)):
+                if a.is_floating_point() and not split.close(torch, a, b):
+                    raise CannotApply(
+                        "plimsoll: the remedy %s does not suit %s: two samples of its input give something "
+                        "else together than apart; is their first dimension the batch?" % (remedy, type(module).__name__)
+                    )
+            way = Way(False, along=along if axis else None)
+            way.is_doubtful = is_doubtful
+            return way
+        if axis:
+            raise CannotApply(
+                "plimsoll: the remedy %s does not suit %s: it computes its loss itself, and the first dimension of its inputs "
+                "is not the batch" % (remedy, type(module).__name__)
+            )
+        loss = found[1]
+        losses = [split.loss_in(torch, it)[1] for it in (one, other)]
+        for rule in (_by_shifted_labels, _by_labels, _by_samples, _as_a_sum):
+            weights = [rule(kwargs_of_both, 2, i, i + 1) for i in range(2)]
+            if None in weights:
+                continue
+            expected = losses[0] * weights[0] + losses[1] * weights[1]
+            if split.close(torch, expected, loss):
+                return Way(True, rule)
+    raise CannotApply(
+        "plimsoll: the remedy %s does not suit %s: its loss of two samples is neither the sum nor an average "
+        "of their losses" % (remedy, type(module).__name__)
+    )
+
+
+def _with_uneven_labels(torch, kwargs, start):
+    """Half of the first sample's labels that count do not here: only so an average over labels shows."""
+    labels = kwargs.get("labels")
+    if not isinstance(labels, torch.Tensor) or labels.dim() != 2 or labels.is_floating_point() or labels.size(1) < 4:
+        return kwargs
+    # A sample of which none counts has no loss to try.
+    labels = torch.where(labels.ne(-100).any(1, keepdim=True), labels, 0)
+    if start == 0:
+        counts = labels[0].ne(-100)
+        labels[0] = torch.where(counts.cumsum(0) * 2 <= counts.sum(), -100, labels[0])
+    return dict(kwargs, labels=labels)
+
+
+def with_one_label(torch, way, kwargs):
+    """Of a part without a label that counts the loss is 0/0. It weighs nothing, but it is no number: one label counts."""
+    if way.weights not in (_by_labels, _by_shifted_labels):
+        return kwargs
+    labels = kwargs["labels"]
+    last = torch.zeros_like(labels, dtype=torch.bool)
+    last[0, -1] = True
+    has_none = labels[:, 1 if way.weights is _by_shifted_labels else 0 :].eq(-100).all()
+    return dict(kwargs, labels=torch.where(last & has_none, 0, labels))
+
+
+def _by_shifted_labels(kwargs, whole, start, end):
+    return _share_of_labels(kwargs, whole, start, end, 1)
+
+
+def _by_labels(kwargs, whole, start, end):
+    return _share_of_labels(kwargs, whole, start, end, 0)
+
+
+def _share_of_labels(kwargs, whole, start, end, shift):
+    labels = kwargs.get("labels")
+    if labels is None or getattr(labels, "ndim", 0) != 2 or labels.is_floating_point() or labels.size(0) != whole:
+        return None
+    counts = labels[:, shift:].ne(-100)
+    # A tensor on the labels' device: asking for the number would wait for it.
+    return counts[start:end].sum() / counts.sum()
+
+
+def _by_samples(kwargs, whole, start, end):
+    return (end - start) / whole
+
+
+def _as_a_sum(kwargs, whole, start, end):
+    return 1.0
+
+
+def is_exact(torch, module):
+    """Whether parts of a batch give the very numbers of the whole."""
+    modules = list(module.modules())
+    dropout = any(isinstance(it, torch.nn.modules.dropout._DropoutNd) and it.p > 0 for it in modules)
+    norm = any(isinstance(it, torch.nn.modules.batchnorm._NormBase) for it in modules)
+    return not dropout and not norm

@@ -1,0 +1,24 @@
+"""Watches a training run and writes it down.
+
+    recording       the file of notes, one JSON object a line
+    guard           our failures never become the user's
+    refusal         the one failure that is meant for the user: what was asked for does not suit the program
+    frames          which line of a stack is the user's own
+    memory          PyTorch's own memory history: start it, count with it, dump it
+    phases          forward, backward, optimizer, zero_grad, evaluation: where each begins and ends
+    training_steps  what one training step is, for any number of optimizers
+    steady          has memory stopped changing?
+    epochs          end early once it has, so that a validation is seen
+    stopping        ends a run that has shown enough, politely
+    modules         which module is running, for the allocations made inside
+    owners          which model a module belongs to, and its path there
+    gradients       whether a call of a module is training
+    nested          tensors in what a call is given and what it returns
+    tensors         which address is which parameter, gradient, state or input
+    oom             where memory ran out
+    first_step      what the first step took, to compare a plan's promise with
+    sampling        stacks and modules in some steps only, where seeing them in all would slow training down
+    stopwatch       how long steps take on the device
+    meter           what a step computes and moves, in runs made for that
+    ending          the last words of a process
+"""

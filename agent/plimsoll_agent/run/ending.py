@@ -1,0 +1,187 @@
+"""The last words of a process: what it used, how it ended, the snapshot.
+
+Runs at exit, after the program's own `atexit` functions. Python has by then put the exception that
+ended the main program into `sys.last_value`; reading it there, instead of wrapping
+`sys.excepthook`, leaves whatever the program installed in place (rich, IPython, its own).
+"""
+
+import os
+import sys
+import time
+
+from plimsoll_agent import FORMAT
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.guard import failed
+
+
+class Ending:
+    """Writes the end of one process, once."""
+
+    def __init__(self, torch, recording, memory, steps, tensors, oom, phantom, stopping):
+        self._torch = torch
+        self._recording = recording
+        self._memory = memory
+        self._steps = steps
+        self._tensors = tensors
+        self._oom = oom
+        self._phantom = phantom
+        self._stopping = stopping
+        self._pid = os.getpid()
+        self._finished = False
+        self.error = None
+
+    def forked(self):
+        """In a forked child: nothing has been said yet."""
+        self._pid = os.getpid()
+        self._finished = False
+        self.error = None
+
+    def finish(self):
+        """Everything that is still to be said. Each part is tried, whatever happened to the others."""
+        if self._finished or os.getpid() != self._pid or not self._recording.is_open:
+            return  # A worker that never used the GPU leaves nothing.
+        self._finished = True
+        began = time.time()
+        error = self._what_ended_it()
+        for part in (
+            self._phantom.stop_watching,
+            self._steps.write_kept_aside,
+            self._tensors.all,
+            lambda: self._oom.ended(error),
+            self._phantom.write_reads,
+            self._phantom.write_report,
+            self._write_stats,
+            self._write_snapshot,
+        ):
+            try:
+                part()
+            except Exception as problem:
+                failed("ending.%s" % getattr(part, "__name__", "oom"), problem)
+        self._write_end(error, began)
+        if isinstance(error, KeyboardInterrupt):
+            _die_of_the_interrupt_after_all()
+
+    def so_far(self, folder):
+        """What would be left if the process ended here, as a session in `folder`; it goes on. False if there is
+        nothing to tell: the device was not used."""
+        if not (self._memory.started and self._recording.is_open):
+            return False
+        began = time.time()
+        error = self._what_ended_it()
+        self._tensors.all()
+        self._oom.ended(error)
+        own, self._recording = self._recording, self._recording.copied_to(folder)
+        try:
+            self._write_stats()
+            self._write_snapshot()
+            self._write_end(error, began)
+        finally:
+            self._recording = own
+        return True
+
+    def _what_ended_it(self):
+        error = self.error or getattr(sys, "last_value", None)
+        # An interactive session sets it too and goes on.
+        return None if getattr(sys, "ps1", None) else error
+
+    def _write_stats(self):
+        for totals in self._memory.totals():
+            self._recording.write("stats", **totals)
+
+    def _write_snapshot(self):
+        if self._memory.started:
+            os.makedirs(self._recording.folder, mode=0o700, exist_ok=True)
+            self._memory.dump(os.path.join(self._recording.folder, "snapshot.pickle"))
+
+    def _write_end(self, error, began):
+        steps = self._steps
+        why, exit_code = _why(error, self._torch)
+        if error is None and self._stopping.requested:
+            why, exit_code = steps.why or "steps", 0
+        self._recording.write(
+            "end",
+            why=why,
+            steps=steps.done,
+            steady=steps.steady,
+            exit_code=exit_code,
+            exception=_described(error),
+            used_cuda=self._memory.started,
+            seconds_imports=self._recording.seconds_imports,
+            seconds_ending=round(time.time() - began, 6),
+            seconds=self._recording.seconds(),
+        )
+
+
+def _die_of_the_interrupt_after_all():
+    """Python ends with SIGINT only if the last source text it ran ended with KeyboardInterrupt.
+
+    What we did at exit may have run other text (anything that calls `exec` or `eval`); without this
+    the exit status would be 1 instead of the signal.
+    """
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        pass
+
+
+def without_torch(recording, error):
+    """The end of a program that needs torch and has none."""
+    write_begin(recording, None)
+    recording.write(
+        "end",
+        why="exception",
+        steps=0,
+        steady=False,
+        exit_code=1,
+        exception=_described(error),
+        used_cuda=False,
+        seconds_imports=0.0,
+        seconds=recording.seconds(),
+    )
+
+
+def write_begin(recording, torch_version):
+    """The first line: what this process is."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    try:
+        cwd = os.getcwd()
+    except OSError:
+        cwd = None
+    recording.write(
+        "begin",
+        format=FORMAT,
+        pid=os.getpid(),
+        argv=list(getattr(sys, "argv", [])),
+        cwd=cwd,
+        python="%d.%d.%d" % sys.version_info[:3],
+        torch=torch_version,
+        script=os.path.abspath(main) if main else None,
+        rank=_number("RANK"),
+        world_size=_number("WORLD_SIZE"),
+    )
+
+
+def _number(variable):
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() else None
+
+
+def _why(error, torch):
+    if error is None:
+        return "exit", None
+    if isinstance(error, torch.OutOfMemoryError):
+        return "oom", 1
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupt", None
+    return "exception", 1
+
+
+def _described(error):
+    if error is None:
+        return None
+    stack = frames.of_traceback(error.__traceback__)
+    return {
+        "type": type(error).__name__,
+        "message": str(error),
+        "user_frame": frames.user_frame(stack),
+    }

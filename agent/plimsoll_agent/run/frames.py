@@ -1,0 +1,126 @@
+"""Which line of a stack is the user's own.
+
+A stack is mostly PyTorch, transformers and Python itself. The line a person wants to see is the
+innermost one that they wrote: not in an installed package, not in the standard library, not ours.
+"""
+
+import linecache
+import os
+import sys
+import sysconfig
+
+AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_SITECUSTOMIZE = os.path.join(os.path.dirname(AGENT.rstrip(os.sep)), "sitecustomize.py")
+
+_INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+_STANDARD_LIBRARY = tuple(
+    {os.path.realpath(path) + os.sep for name, path in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib")}
+    | {path + os.sep for name, path in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib")}
+)
+_SCRIPTS = tuple({os.path.join(prefix, "bin") + os.sep for prefix in (sys.prefix, sys.base_prefix)})
+_PACKAGES_OF_OTHERS = {"torch", "torchvision", "transformers", "accelerate", "lightning", "pytorch_lightning"}
+
+_kinds = {}
+
+
+def is_ours(filename):
+    """Whether `filename` is a file of the agent."""
+    return filename.startswith(AGENT) or filename == _SITECUSTOMIZE
+
+
+def is_users(filename):
+    """Whether a person wrote `filename` for this run."""
+    known = _kinds.get(filename)
+    if known is None:
+        known = _kinds[filename] = _decide(filename)
+    return known
+
+
+def _decide(filename):
+    if is_ours(filename) or filename.startswith("<frozen "):
+        return False
+    if filename.startswith("<"):
+        return filename in ("<string>", "<stdin>")  # python -c, python -
+    if any(part in filename for part in _INSTALLED):
+        return False
+    # A console script in bin/ is written by pip; what it calls is the program.
+    return not filename.startswith(_STANDARD_LIBRARY + _SCRIPTS)
+
+
+def stack(frame, limit=200):
+    """The frames from `frame` outwards, innermost first, as plain dicts without ours."""
+    found = []
+    while frame is not None and len(found) < limit:
+        code = frame.f_code
+        if not is_ours(code.co_filename):
+            found.append({"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name})
+        frame = frame.f_back
+    return found
+
+
+def of_traceback(traceback, limit=200):
+    """The frames of a traceback, innermost first, without ours."""
+    found = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not is_ours(code.co_filename):
+            found.append({"file": code.co_filename, "line": traceback.tb_lineno, "function": code.co_name})
+        traceback = traceback.tb_next
+    found.reverse()
+    return found[:limit]
+
+
+def user_frame(frames):
+    """The innermost frame of `frames` that is the user's, with its source text; None if none.
+
+    A training program that is itself an installed package has no such frame: then it is the
+    innermost frame of that package.
+    """
+    for frame in frames:
+        if is_users(frame["file"]):
+            return with_text(frame)
+    package = _program(frames)
+    for frame in frames:
+        if package is not None and _package(frame["file"]) == package:
+            return with_text(frame)
+    return None
+
+
+def with_text(frame):
+    """`frame` with the source line in `text` (empty if it cannot be read)."""
+    text = linecache.getline(frame["file"], frame["line"]).strip()
+    return dict(frame, text=text)
+
+
+def _package(filename):
+    for part in _INSTALLED:
+        head, found, tail = filename.rpartition(part)
+        if found:
+            return tail.split(os.sep)[0]
+    return None
+
+
+def _program(frames):
+    """The installed package that the run is about: the outermost one that is no framework."""
+    for frame in reversed(frames):
+        package = _package(frame["file"])
+        if package is not None and package not in _PACKAGES_OF_OTHERS:
+            return package
+    return None
+
+
+def hide_ours(error):
+    """Takes our frames out of `error`'s traceback, so that it prints as if we were not there.
+
+    For use in an `except` clause that re-raises with a bare `raise`.
+    """
+    head = error.__traceback__
+    while head is not None and is_ours(head.tb_frame.f_code.co_filename):
+        head = head.tb_next
+    node = head
+    while node is not None and node.tb_next is not None:
+        if is_ours(node.tb_next.tb_frame.f_code.co_filename):
+            node.tb_next = node.tb_next.tb_next
+        else:
+            node = node.tb_next
+    error.__traceback__ = head

@@ -1,0 +1,221 @@
+"""PyTorch's own memory history: started before the first allocation, counted with, dumped at the end.
+
+Three things of PyTorch's are taken over, because a script may use them too and would otherwise end
+our recording or move our counters: switching the history on and off, and resetting the statistics.
+The script keeps what it asked for: a history that is on records all that it wants, and more.
+
+Why stacks are kept for allocations only (context "alloc"): with "all", PyTorch 2.11 also gathers a
+stack on every free, and `PythonTraceback::gatherForwardTraceback` clears the Python error indicator
+while it does. A free while an exception is on its way out of C++ then loses that exception, and
+the call "returned NULL without setting an exception". Non-reentrant checkpointing stops each
+recomputation with an exception, so it would crash. Never switch this to "all".
+"""
+
+import gc
+import math
+import os
+import pickle
+import re
+import sys
+
+from plimsoll_agent.run.guard import guarded
+
+
+class Memory:
+    """The allocator's history and counters in this process."""
+
+    def __init__(self, torch, note):
+        self._torch = torch
+        self._c = torch._C
+        self._note = note
+        self._start_history = torch._C._cuda_record_memory_history
+        self._reset_accumulated = torch._C._cuda_resetAccumulatedMemoryStats
+        self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
+        self._most_events = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
+        self.started = False
+        self.devices = 0
+        # What the script's resets took from the counters, by device.
+        self._forgotten = {}
+        self._peaks_before_reset = {}
+
+    def take_over(self):
+        """Puts our functions where the script would reach PyTorch's."""
+        c = self._c
+        c._cuda_record_memory_history = self._asked_for_history
+        c._cuda_record_memory_history_legacy = self._asked_for_history
+        c._cuda_resetAccumulatedMemoryStats = self._asked_to_reset_counters
+        c._cuda_resetPeakMemoryStats = self._asked_to_reset_peaks
+
+    def start(self):
+        """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
+        if self.started:
+            return
+        self._set_history("alloc")
+        self.devices = self._c._cuda_getDeviceCount()
+        self.started = True
+
+    def keep_stacks(self, kept):
+        """From now on events come with stacks, or without. Those that were recorded stay: PyTorch empties its ring
+        only when the history is switched off or asked to be cleared."""
+        if self.started:
+            self._set_history("alloc" if kept else None)
+
+    def _set_history(self, context):
+        # What each of PyTorch 2.6-2.7, 2.8-2.10, 2.11 and 2.15 added comes last: all of it off, nothing to leave
+        # out, the device's memory and not the host's.
+        arguments = ("all", context, "python", self._most_events, False, False, False, [], False, True)
+        self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
+
+    def limit(self, most):
+        """What the allocator may reserve on each device, in bytes, as
+        `torch.cuda.set_per_process_memory_fraction` would limit it; nothing or None for no limit."""
+        if not most:
+            return
+        for device in range(self.devices):
+            total = self._torch.cuda.mem_get_info(device)[1]
+            share = min(1.0, int(most) / total)
+            while int(share * total) < min(int(most), total):
+                share = math.nextafter(share, 2.0)
+            self._c._cuda_setMemoryFraction(min(share, 1.0), device)
+
+    def forked(self):
+        """In a forked child whose parent had no CUDA yet: everything begins anew."""
+        self.started = False
+        self.devices = 0
+        self._forgotten.clear()
+        self._peaks_before_reset.clear()
+
+    def _asked_for_history(self, *args, **kwargs):
+        """The script switches the history on, off or over. Ours is already on and stays."""
+        self._note(
+            "memory-history",
+            "the script sets up PyTorch's memory history itself; plimsoll's own recording stays on in its "
+            "place, and snapshots that the script dumps hold all of it",
+        )
+
+    def _asked_to_reset_counters(self, device):
+        self._remember_counters(device)
+        return self._reset_accumulated(device)
+
+    def _asked_to_reset_peaks(self, device):
+        self._remember_peaks(device)
+        return self._reset_peaks(device)
+
+    @guarded
+    def _remember_counters(self, device):
+        if self.started:
+            stats = self._c._cuda_memoryStats(device)
+            lost = self._forgotten.setdefault(device, {})
+            for name in ("allocation", "requested_bytes", "segment"):
+                for part in ("allocated", "freed"):
+                    lost[name, part] = lost.get((name, part), 0) + stats[name]["all"][part]
+            for name in ("num_alloc_retries", "num_ooms"):
+                lost[name] = lost.get(name, 0) + stats[name]
+
+    @guarded
+    def _remember_peaks(self, device):
+        if self.started:
+            stats = self._c._cuda_memoryStats(device)
+            kept = self._peaks_before_reset.setdefault(device, {})
+            for name in ("allocated_bytes", "reserved_bytes"):
+                kept[name] = max(kept.get(name, 0), stats[name]["all"]["peak"])
+
+    def place(self):
+        """Where the run is now: counters of every device, exact also after resets."""
+        place = Place()
+        for device in range(self.devices if self.started else 0):
+            stats = self._c._cuda_memoryStats(device)
+            lost = self._forgotten.get(device, {})
+            kept = self._peaks_before_reset.get(device, {})
+            count, size = stats["allocation"]["all"], stats["allocated_bytes"]["all"]
+            reserved = stats["reserved_bytes"]["all"]
+            place.allocs.append(count["allocated"] + lost.get(("allocation", "allocated"), 0))
+            place.frees.append(count["freed"] + lost.get(("allocation", "freed"), 0))
+            place.allocated.append(size["current"])
+            place.reserved.append(reserved["current"])
+            # Requested bytes: a block may be larger than its request, depending on its neighbours.
+            asked = stats["requested_bytes"]["all"]
+            place.live.append((count["current"], asked["current"]))
+            place.bytes_so_far.append(asked["allocated"] + lost.get(("requested_bytes", "allocated"), 0))
+            place.peaks.append(
+                (
+                    max(size["peak"], kept.get("allocated_bytes", 0)),
+                    max(reserved["peak"], kept.get("reserved_bytes", 0)),
+                )
+            )
+        return place
+
+    def totals(self):
+        """One dict a device that was used: PyTorch's statistics over the whole run."""
+        totals = []
+        for device, peaks in enumerate(self.place().peaks):
+            stats = self._c._cuda_memoryStats(device)
+            lost = self._forgotten.get(device, {})
+            allocs = stats["allocation"]["all"]["allocated"] + lost.get(("allocation", "allocated"), 0)
+            if allocs == 0 and stats["num_ooms"] == 0:
+                continue
+            totals.append(
+                {
+                    "device": device,
+                    "peak_allocated": peaks[0],
+                    "peak_reserved": peaks[1],
+                    "allocs": allocs,
+                    "frees": stats["allocation"]["all"]["freed"] + lost.get(("allocation", "freed"), 0),
+                    "retries": stats["num_alloc_retries"] + lost.get("num_alloc_retries", 0),
+                    "ooms": stats["num_ooms"] + lost.get("num_ooms", 0),
+                    "segments": stats["segment"]["all"]["allocated"] + lost.get(("segment", "allocated"), 0),
+                }
+            )
+        return totals
+
+    def dump(self, path):
+        """Writes the snapshot in PyTorch's own format.
+
+        As `torch.cuda.memory._dump_snapshot` does, but without the cycle collector: building tens of
+        thousands of dicts would run it again and again over everything the program has.
+        """
+        if not self.started:
+            return
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            try:
+                snapshot = self._c._cuda_memorySnapshot(None)  # Of all pools.
+            except TypeError:  # Before PyTorch 2.8 there was no choice.
+                snapshot = self._c._cuda_memorySnapshot()
+            # Whole or absent: a process that is killed here must not leave half a file.
+            part = path + ".part"
+            with open(part, "wb") as file:
+                pickle.Pickler(file, protocol=4).dump(snapshot)
+            os.replace(part, path)
+        finally:
+            if collecting:
+                gc.enable()
+
+
+def _n_arguments(function, most):
+    """How many arguments a function of PyTorch's own says that it takes, `most` if it does not say."""
+    return len(set(re.findall(r"\barg\d+\b", function.__doc__ or ""))) or most
+
+
+class Place:
+    """A place in every device's trace, and what memory looks like there. Lists are by device."""
+
+    __slots__ = ("allocs", "frees", "allocated", "reserved", "live", "bytes_so_far", "peaks")
+
+    def __init__(self):
+        self.allocs, self.frees, self.allocated, self.reserved = [], [], [], []
+        self.live, self.bytes_so_far, self.peaks = [], [], []
+
+    def where(self):
+        """The place alone, for a line of the recording."""
+        return {"allocs": self.allocs, "frees": self.frees}
+
+    def fields(self):
+        """The place and the amounts, for a mark."""
+        return {
+            "allocs": self.allocs,
+            "frees": self.frees,
+            "reserved": self.reserved,
+            "allocated": self.allocated,
+        }

@@ -1,0 +1,284 @@
+"""What one training step computes and moves: operations, their arithmetic and their bytes.
+
+On in runs that are made for it (`PLIMSOLL_METER`), never in one whose memory counts: every operation passes
+through Python while it counts. It begins when the first step has ended and stops when the second has.
+"""
+
+from plimsoll_agent.run.guard import guarded
+
+_ONLY_LOOK = ("detach", "_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh")
+_GATHERING = ("embedding", "index", "gather", "index_select")
+_RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
+_COPYING = ("copy_", "_to_copy")
+
+_IN_LISTS = ("_foreach", "_fused_ada", "_fused_sgd", "_amp_foreach")
+_SORTING = ("embedding_dense_backward", "_embedding_bag_backward", "_embedding_bag_dense_backward")
+_SORTING_TO_ADD = ("index_put", "index_put_", "_index_put_impl_")
+_HOOK = ("hook", "", 0, 0)
+_AROUND = ("around", "", 0, 0)
+_LISTED = ("listed", "", 0, 0)
+_SHARDED = ("sharded", "", 0, 0)
+_SORTED = ("sorted", "", 0, 0)
+
+_moved = [0, 0]
+"""Copies between device and host that a real run would make and this one left out: how many, and their bytes."""
+
+
+def moved(size):
+    """A remedy left a copy out, because on a phantom there is nothing to keep."""
+    _moved[0] += 1
+    _moved[1] += size
+
+
+_emptied = [0, 0]
+"""Segments that a remedy gave back to the device and that have to be asked for again: how many, and their bytes."""
+
+
+def emptied(segments, size):
+    """A remedy emptied the allocator's cache."""
+    _emptied[0] += segments
+    _emptied[1] += size
+
+
+class Meter:
+    """Counts one step."""
+
+    def __init__(self, torch, recording):
+        self._torch = torch
+        self._recording = recording
+        self._mode = None
+        self._counts = {}
+        self._push = None
+
+    def step_ended(self, step):
+        """After each step of the program."""
+        if step == 1 and self._mode is None:
+            self._mode = self._counting()
+            self._mode.__enter__()
+            self._count_hooks()
+            _moved[:] = _emptied[:] = [0, 0]
+        elif self._mode is not None:
+            self._mode.__exit__(None, None, None)
+            self._mode = None
+            self._torch._C._autograd._push_saved_tensors_default_hooks = self._push
+            kinds = [
+                {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
+                for (op, dtype, flops, size), n in sorted(self._counts.items())
+            ]
+            for op, (count, size) in (("link", _moved), ("segment", _emptied)):
+                if count:
+                    kinds.append({"op": op, "dtype": "uint8", "count": count, "flops": 0, "bytes": size / count})
+            self._recording.write("work", ops=kinds)
+
+    def _count_hooks(self):
+        """Functions around tensors that autograd keeps, as checkpointing and offloading have them, are the host's work, and
+        so is going into and out of the part of a model that has them: random states are kept there."""
+        autograd, counts = self._torch._C._autograd, self._counts
+        push = self._push = autograd._push_saved_tensors_default_hooks
+
+        def counted(call):
+            def called(it):
+                counts[_HOOK] = counts.get(_HOOK, 0) + 1
+                return call(it)
+
+            return called
+
+        def push_counted(pack, unpack):
+            counts[_AROUND] = counts.get(_AROUND, 0) + 1
+            return push(counted(pack), counted(unpack))
+
+        autograd._push_saved_tensors_default_hooks = push_counted
+
+    def _counting(self):
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils.flop_counter import flop_registry
+
+        torch, counts = self._torch, self._counts
+
+        class Counting(TorchDispatchMode):
+            is_plimsolls = True  # What it sees is what the script does, and not something of the script's own.
+
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                kwargs = kwargs or {}
+                function, args = _with_lengths_as_numbers(torch, function, args)
+                result = function(*args, **kwargs)
+                _count(torch, counts, flop_registry, function, args, kwargs, result)
+                return result
+
+        return Counting()
+
+
+@guarded
+def _count(torch, counts, flop_registry, function, args, kwargs, result):
+    """Adds one operation to `counts`. What cannot be counted is left out, and the script never hears of it."""
+    from torch.utils._pytree import tree_leaves
+
+    inputs = [it for it in tree_leaves((args, kwargs)) if isinstance(it, torch.Tensor)]
+    outputs = [it for it in tree_leaves(result) if isinstance(it, torch.Tensor)]
+    devices = {it.device.type for it in inputs + outputs}
+    packet = function._overloadpacket
+    name = packet.__name__
+    if devices == {"cpu"} or not outputs + inputs:
+        return
+    flops, size, times = 0, 0, 1
+    if function.namespace == "fsdp":
+        counts[_SHARDED] = counts.get(_SHARDED, 0) + 1
+    if function.namespace == "c10d":
+        kind, size = "network", _sent(torch, name, inputs)
+    elif len({it.device for it in inputs + outputs if it.is_cuda}) > 1 and name in _COPYING:
+        kind, size = "network", max(_bytes(it) for it in inputs + outputs)
+    elif function.is_view or name in _ONLY_LOOK:
+        kind = "look"
+    elif len(devices) > 1 and name in _COPYING:
+        kind, size = "link", max(_bytes(it) for it in inputs + outputs)
+    elif name in _RECURRENT:
+        kind, flops, times = _recurrent(function, args)
+    elif packet in flop_registry:
+        size = sum(_bytes(it) for it in inputs + outputs)
+        if _is_depthwise(function, args):
+            kind = "depthwise" if _has_channels_in_front(torch, inputs) else "depthwise-last"
+            flops = _of_depthwise(function, args, outputs)
+        else:
+            flops = flop_registry[packet](*_with_a_key_for_each_query(function, args), **kwargs, out_val=result)
+            kind = _product(torch, name, inputs, outputs)
+    elif name in _GATHERING:
+        kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
+    else:
+        kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
+        size = sum(_bytes(it) for it in inputs + outputs)
+        if "group_norm" in name:
+            groups = _groups(torch, function, args)
+            if groups:
+                kind, size = "few-blocks", size / groups
+        if name in _SORTING or name in _SORTING_TO_ADD and _given(function, args).get("accumulate"):
+            counts[_SORTED] = counts.get(_SORTED, 0) + 1
+        if name.startswith(_IN_LISTS):
+            counts[_LISTED] = counts.get(_LISTED, 0) + len(inputs)
+    floats = [it for it in inputs if it.is_floating_point()] or inputs or outputs
+    dtype = str(max(floats, key=lambda it: it.numel()).dtype).rpartition(".")[2]
+    if dtype == "float32" and _may_be_tf32(torch, kind):
+        dtype = "tf32"
+    key = (kind, dtype, flops, size)
+    counts[key] = counts.get(key, 0) + times
+
+
+def _with_a_key_for_each_query(function, args):
+    """Attention of grouped queries (`enable_gqa`) has fewer heads of keys and values than of queries, and computes as
+    much as with one for each; PyTorch's formulas want one for each."""
+    if not function._overloadpacket.__name__.startswith("_scaled_dot_product"):
+        return args
+    named = [(it.name, value) for it, value in zip(function._schema.arguments, args)]
+    heads = dict(named)["query"].shape[1]
+
+    def shown(it):
+        batch, _, length, width = it.shape
+        return it.new_empty((batch, heads, length, width), device="meta")
+
+    return [shown(value) if name in ("key", "value") else value for name, value in named]
+
+
+def _given(function, args):
+    return {it.name: value for it, value in zip(function._schema.arguments, args)}
+
+
+def _is_depthwise(function, args):
+    """Convolutions of each channel by itself: neither cuDNN's nor for tensor cores, but PyTorch's own."""
+    given = _given(function, args)
+    weight, groups = given.get("weight"), given.get("groups", 1)
+    return groups > 1 and not given.get("transposed") and weight is not None and weight.shape[:2] == (groups, 1)
+
+
+def _of_depthwise(function, args, outputs):
+    """Arithmetic of one; PyTorch's formula counts the gradient of the weights once for each pair of channels."""
+    given = _given(function, args)
+    gradient = given.get("grad_output")
+    products = outputs[0].numel() if gradient is None else gradient.numel() * sum(it.dim() > 2 for it in outputs)
+    return 2 * products * given["weight"][0].numel()
+
+
+def _groups(torch, function, args):
+    """How many groups are normalized, a block of threads for each, if that is less than the device has room for; or 0."""
+    given = _given(function, args)
+    groups = int(given["N"]) * int(given["group"])
+    return groups if groups < torch.cuda.get_device_properties(given["input"].device).multi_processor_count else 0
+
+
+def _norm(torch, name, inputs):
+    """cuDNN's batch-norm, or PyTorch's own: bfloat16 has no other. Its kernels for channels in front walk through one
+    channel with one block, and take several times as long for the same bytes."""
+    if "cudnn" in name:
+        return "batch-norm"
+    is_slow = _has_channels_in_front(torch, inputs) and 2 < max(it.dim() for it in inputs)
+    return "native-batch-norm" if is_slow else "batch-norm"
+
+
+def _product(torch, name, inputs, outputs):
+    """What kind of product, as far as kernels differ: cuDNN's convolutions want the channels last and bring them there;
+    tensor cores want rows of halves that begin at multiples of 16 bytes."""
+    if "attention" in name:
+        return "attention"
+    if "conv" in name:
+        return "convolution" if _has_channels_in_front(torch, inputs) else "convolution-last"
+    aligned = min((_alignment(it) for it in inputs + outputs if it.element_size() == 2), default=16)
+    return {2: "matmul-by-2", 4: "matmul-by-4"}.get(aligned, "matmul")
+
+
+def _has_channels_in_front(torch, inputs):
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    largest = max(inputs, key=lambda it: it.numel())
+    return largest.dim() not in formats or not largest.is_contiguous(memory_format=formats[largest.dim()])
+
+
+def _alignment(matrix):
+    """The power of two, 16 at most, that the distance of rows in bytes is a multiple of; 16 without rows."""
+    rows = [step for n, step in zip(matrix.size()[-2:], matrix.stride()[-2:]) if n > 1 and step > 1]
+    size = max(rows, default=16) * matrix.element_size()
+    return min(16, size & -size)
+
+
+def _with_lengths_as_numbers(torch, function, args):
+    """`ctc_loss` takes its lengths from the host as numbers, but hands them down as tensors when somebody listens, and
+    then wants them on the device."""
+    if function not in (torch.ops.aten._ctc_loss.Tensor, torch.ops.aten._ctc_loss_backward.Tensor):
+        return function, args
+    named = zip(function._schema.arguments, args)
+    lengths = ("input_lengths", "target_lengths")
+    return function._overloadpacket.default, [value.tolist() if it.name in lengths else value for it, value in named]
+
+
+def _bytes(tensor):
+    """Those that are there: an expanded tensor is read once."""
+    size = tensor.numel() * tensor.element_size()
+    try:
+        return min(size, tensor.untyped_storage().nbytes())
+    except (RuntimeError, NotImplementedError):
+        return size
+
+
+def _sent(torch, name, tensors):
+    """What a rank of a ring sends, and as much comes in."""
+    world = torch.distributed.get_world_size()
+    size = max(map(_bytes, tensors), default=0)
+    if "broadcast" in name:
+        return size
+    return size * (world - 1) // world * (2 if "allreduce" in name else 1)
+
+
+def _recurrent(function, args):
+    """(kind, arithmetic of one time step of one layer, how many of these one after the other)"""
+    given = _given(function, args)
+    weights = given["weight"]
+    layers = max(1, len(weights) // max(1, given["weight_stride0"]))
+    batch, steps = given["input"].size(0), given["input"].size(1)
+    if not given["batch_first"]:
+        steps, batch = batch, steps
+    backward = 2 if function._overloadpacket.__name__.endswith("backward") else 1
+    flops = 2 * backward * batch * sum(it.numel() for it in weights) // layers
+    return "recurrent", flops, steps * layers
+
+
+def _may_be_tf32(torch, kind):
+    """Whether products of float32 may use the tensor cores' shorter mantissa: convolutions do, unless told not to."""
+    if kind in ("convolution", "convolution-last", "recurrent"):
+        return torch.backends.cudnn.allow_tf32
+    return kind == "matmul" and torch.backends.cuda.matmul.allow_tf32

@@ -1,0 +1,158 @@
+"""Which module is running: every allocation made inside one carries its path.
+
+`nn.Module.__call__` is wrapped rather than hooked. PyTorch's global hooks would send each call down a
+slower path with one more frame in every stack and traceback; the wrapper takes itself out of a
+traceback again. The path goes to the allocator as the thread's metadata, which PyTorch stores with
+each event: `m=transformer.h.3.mlp`, empty outside any module.
+
+Nothing here runs under torch.compile: see `step_aside`.
+"""
+
+import functools
+import threading
+
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.gradients import Gradients
+from plimsoll_agent.run.guard import failed, guarded
+from plimsoll_agent.run.phases import EVALUATION, FORWARD
+
+
+class _Thread(threading.local):
+    """Where this thread is."""
+
+    path = ""
+    depth = 0
+
+    def __init__(self, follower):
+        self.follower = follower()
+
+
+class Modules:
+    """Wraps every module's call while it is installed. `follower()` gives what is told of each call on a thread: it has
+    `enter(module, depth)` and `leave(depth)`."""
+
+    def __init__(self, torch, owners, phases, steps, stopping, tensors, oom, is_live, follower):
+        self._torch = torch
+        # Before PyTorch 2.11 an allocation cannot carry the module that made it; its stack names the lines.
+        self._set_metadata = getattr(torch._C, "_cuda_setMemoryMetadata", lambda path: None)
+        self._owners = owners
+        self._phases = phases
+        self._steps = steps
+        self._stopping = stopping
+        self._tensors = tensors
+        self._oom = oom
+        self._is_live = is_live
+        self._thread = _Thread(follower)
+        self._gradients = Gradients(torch)
+        self._call = self._wrapper = None
+        self._stepped_aside = False
+        self.call_ended = None
+
+    def install(self):
+        """From now on every call of a module is seen."""
+        from torch.nn.modules import module
+
+        module.register_module_module_registration_hook(guarded(self._registered))
+        self._call = original = self._torch.nn.Module.__call__
+        is_live, thread = self._is_live, self._thread
+        enter, leave, stop = self._enter, self._leave, self._stop
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            if not is_live():
+                return original(self, *args, **kwargs)
+            if thread.depth == 0:
+                stop()
+            before = enter(self, args, kwargs)
+            try:
+                result = original(self, *args, **kwargs)
+            except BaseException as error:
+                leave(before, error)
+                frames.hide_ours(error)
+                raise
+            leave(before, None)
+            return result
+
+        self._torch.nn.Module.__call__ = __call__
+        self._wrapper = __call__
+
+    def watch_modes(self, changed):
+        """`changed()` is called when a module goes from training to evaluation or back."""
+        train = self._torch.nn.Module.train
+
+        @functools.wraps(train)
+        def watched(self, mode=True):
+            if self.training != mode:
+                changed()
+            return train(self, mode)
+
+        self._torch.nn.Module.train = watched
+
+    def watch(self, watching):
+        """Sees every call of a module, or none: then a call costs what it costs in PyTorch."""
+        module = self._torch.nn.Module
+        ours, theirs = (self._wrapper, self._call) if self._call is not None else (None, None)
+        if not self._stepped_aside and module.__dict__.get("__call__") is (theirs if watching else ours):
+            module.__call__ = ours if watching else theirs
+
+    def step_aside(self):
+        """Restores PyTorch's own call: torch.compile traces through it and must not meet ours."""
+        if not self._stepped_aside:
+            self._stepped_aside = True
+            if self._torch.nn.Module.__dict__.get("__call__") is self._wrapper:
+                self._torch.nn.Module.__call__ = self._call
+
+    @guarded
+    def _registered(self, parent, name, child):
+        if not self._torch.compiler.is_compiling():  # Dynamo traces through here, where a program compiles that builds modules.
+            self._owners.registered(parent, name, child)
+
+    def _stop(self):
+        self._stopping.here(self._phases.thread)
+
+    def _enter(self, module, args, kwargs):
+        """Returns what `_leave` needs: the path outside, and the phase that began here."""
+        thread = self._thread
+        outside, phase = thread.path, None
+        thread.depth += 1
+        try:
+            thread.path = "m=" + self._owners.path(module)
+            self._set_metadata(thread.path)
+            if thread.depth == 1:
+                phase = self._top_level(module, args, kwargs)
+            thread.follower.enter(module, thread.depth)
+        except Exception as error:
+            failed("modules.enter", error)
+        return outside, phase
+
+    def _top_level(self, module, args, kwargs):
+        # One without parameters, in training mode, prepares a batch or is a loss.
+        prepares = module.training and self._torch.is_grad_enabled()
+        phase = FORWARD if prepares or self._gradients.are_wanted(module, (args, kwargs)) else EVALUATION
+        # A loss has no mode, and neither has a frozen model that gradients go through.
+        has_mode = phase == FORWARD and self._gradients.is_trainable(module)
+        mode = ("training" if module.training else "evaluation") if has_mode else None
+        if not self._phases.begin(phase, mode):
+            return None
+        self._tensors.inputs(args, kwargs)
+        return phase
+
+    def _leave(self, before, error):
+        thread = self._thread
+        outside, phase = before
+        depth = thread.depth
+        thread.depth -= 1
+        thread.path = outside
+        try:
+            thread.follower.leave(depth)
+            self._set_metadata(outside)
+            if error is not None:
+                self._oom.passed_by(error)
+            if phase is not None:
+                self._phases.end(phase)
+                if error is None:
+                    self._steps.forward_ended()
+            if depth == 1 and self.call_ended is not None:
+                self.call_ended()
+        except Exception as problem:
+            failed("modules.leave", problem)

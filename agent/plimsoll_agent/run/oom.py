@@ -1,0 +1,139 @@
+"""Where memory ran out.
+
+The allocator tells an observer before it raises, so the place is exact and the stack complete. The
+message exists only in the exception. So the line is held back for a moment, until the exception
+passes one of our hooks, the program goes on, or it ends.
+
+Not every refusal becomes an exception of the program: PyTorch's convolutions try cuDNN's algorithms one
+after the other, and one whose workspace does not fit is passed over in C++. Such a program runs on a
+card that is nearly full, only with another algorithm. It is told apart by the exception's own
+constructor: nobody in Python was given one.
+"""
+
+import functools
+import os
+import sys
+
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.run.phases import EVALUATION, FORWARD, OPTIMIZER
+
+_MODULE = os.path.join("torch", "nn", "modules", "module.py")
+
+MOST_NAMED = 4
+"""A program that searches its batch size runs out often; what lives where is said for the first few."""
+
+
+class OutOfMemory:
+    """What is known about each time memory ran out."""
+
+    def __init__(self, torch, memory, recording, phases, tensors):
+        self._torch = torch
+        self._memory = memory
+        self._recording = recording
+        self._phases = phases
+        self._tensors = tensors
+        self._held_back = None
+        self._was_raised = False
+        self._sees_raising = True
+        self._times = 0
+
+    def observe(self):
+        """Asks the allocator to tell us. Needs CUDA to be initialised."""
+        self._torch._C._cuda_attach_out_of_memory_observer(self._ran_out)
+        self._notice_raising()
+
+    def _notice_raising(self):
+        kind = self._torch.OutOfMemoryError
+        make = kind.__init__
+        if getattr(make, "of_plimsoll", False):
+            return
+
+        @functools.wraps(make)
+        def __init__(error, *args, **kwargs):
+            make(error, *args, **kwargs)
+            self._raised(error)
+
+        __init__.of_plimsoll = True
+        try:
+            kind.__init__ = __init__
+        except TypeError:
+            self._sees_raising = False
+
+    @guarded
+    def _raised(self, error):
+        if self._held_back is not None:
+            self._was_raised = True
+            self._held_back["message"] = str(error)
+
+    @guarded
+    def _ran_out(self, device, requested, total, free):
+        self.go_on()
+        self._was_raised = not self._sees_raising
+        stack = frames.stack(sys._getframe(1))
+        if not stack and self._phases.thread is not None:
+            # The autograd engine has no Python stack; who called `backward` has.
+            stack = frames.stack(sys._current_frames().get(self._phases.thread))
+        self._held_back = dict(
+            device=device,
+            step=self._phases.step,
+            phase=self._phase(stack),
+            requested=requested,
+            message=None,
+            stack=stack,
+            user_frame=frames.user_frame(stack),
+            caught=None,
+            device_total=total,
+            device_free=free,
+            **self._memory.place().where()
+        )
+        self._times += 1
+        if self._times <= MOST_NAMED:
+            self._tensors.all()
+
+    def _phase(self, stack):
+        phase = self._phases.current
+        # Calls of modules are not watched in each step, and never those that are compiled; the stack tells.
+        if phase in (None, OPTIMIZER) and any(
+            it["function"] == "_call_impl" and it["file"].endswith(_MODULE) for it in stack
+        ):
+            phase = FORWARD if self._torch.is_grad_enabled() else EVALUATION
+        return phase
+
+    @guarded
+    def passed_by(self, error):
+        """An exception went through one of our hooks; perhaps it is this one."""
+        if self._held_back is not None and isinstance(error, self._torch.OutOfMemoryError):
+            self._held_back["message"] = str(error)
+
+    @guarded
+    def go_on(self):
+        """The program does something else: it caught the exception, if there was one."""
+        if self._held_back is not None:
+            self._write(caught=True)
+
+    @guarded
+    def ended(self, error):
+        """The program is over; `error` is what ended it."""
+        if self._held_back is None:
+            return
+        fatal = isinstance(error, self._torch.OutOfMemoryError)
+        if fatal:
+            self._held_back["message"] = str(error)
+        self._write(caught=not fatal)
+
+    def _write(self, caught):
+        line, self._held_back = self._held_back, None
+        if caught and not self._was_raised:
+            self._recording.note(
+                "algorithm-refused",
+                "there was no room for the workspace of cuDNN's first choice at times, and PyTorch took another "
+                "algorithm: it fits, but may be slower",
+            )
+            return
+        line["caught"] = caught
+        self._recording.write("oom", **line)
+
+    def forget(self):
+        """In a forked child."""
+        self._held_back = None

@@ -1,0 +1,101 @@
+"""Forward, backward, optimizer, zero_grad, evaluation: where each begins and ends in the trace.
+
+Phases are those of one thread, the one that trains. A phase inside a phase is marked only under
+"optimizer", because there the closure (LBFGS, Lightning) is the real step; recomputation during
+backward and optimizers that step inside backward belong to backward. What other threads do while a
+phase is open (the autograd engine, DataParallel) belongs to that phase.
+"""
+
+import threading
+
+from plimsoll_agent.run.guard import guarded
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+ZERO_GRAD, EVALUATION = "zero_grad", "evaluation"
+
+MOST_MARKS = 20_000
+"""After so many only the ends of steps are written: a loop over time steps calls a model often."""
+
+
+class Phases:
+    """The phases that are open now, and their marks in the recording."""
+
+    def __init__(self, memory, recording):
+        self._memory = memory
+        self._recording = recording
+        self._open = []
+        # Those of `_open` whose begin was marked; their end is, too.
+        self._marked = []
+        self.marking = True
+        self._thread = None
+        self._written = 0
+        self._trained = False
+        self.evaluations = 0
+        self.step = 0
+
+    @property
+    def current(self):
+        """The innermost open phase, None outside."""
+        return self._open[-1] if self._open else None
+
+    @property
+    def thread(self):
+        """The thread that the open phase runs in; its Python stack is the user's."""
+        return self._thread
+
+    def forked(self):
+        """In a forked child: no phase is open, whatever the parent was doing."""
+        del self._open[:]
+        del self._marked[:]
+        self._thread = None
+
+    @guarded
+    def begin(self, phase, mode=None):
+        """Marks the begin of `phase`; False if it is part of the phase that is already open.
+
+        `mode` is the mode of a model in a forward phase: in evaluation mode it is training only if backward comes,
+        which the reader of the recording knows.
+        """
+        thread = threading.get_ident()
+        if self._open and (self._thread != thread or self._open[-1] != OPTIMIZER or phase == OPTIMIZER):
+            return False
+        self._thread = thread
+        self._open.append(phase)
+        self._marked.append(self.marking)
+        if phase == EVALUATION:
+            self.evaluations += 1
+        if not self.marking:
+            return True
+        if phase == FORWARD and not self._trained:
+            self._trained = True
+            self._mark("training_begin", None)
+        self._mark("phase_begin", phase, mode)
+        return True
+
+    @guarded
+    def end(self, phase):
+        """Marks the end of `phase`, which `begin` answered True for."""
+        if self._open and self._open[-1] == phase:
+            self._open.pop()
+            if self._marked.pop():
+                self._mark("phase_end", phase)
+
+    def end_of_step(self, step, place, seconds):
+        """A step is over; `place` may lie a little back in time."""
+        self.step = step
+        self._write("step_end", None, step, place, seconds)
+
+    def _mark(self, what, phase, mode=None):
+        self._written += 1
+        if self._written > MOST_MARKS:
+            if self._written == MOST_MARKS + 1:
+                self._recording.note(
+                    "many-phases", "after %d phase marks only the ends of steps were recorded" % MOST_MARKS
+                )
+            return
+        if self._memory.started:
+            place, seconds = self._memory.place(), self._recording.seconds()
+            self._write(what, phase, self.step, place, seconds, **({"mode": mode} if mode else {}))
+
+    def _write(self, what, phase, step, place, seconds, **more):
+        self._recording.write("mark", what=what, step=step, phase=phase, t=seconds, **place.fields(), **more)

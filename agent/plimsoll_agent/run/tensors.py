@@ -1,0 +1,155 @@
+"""Which address is which parameter, gradient, buffer, optimizer state or input.
+
+Addresses are read, tensors are not: nothing here touches values, waits for the device or keeps
+anything alive. A name holds from the place in the trace where the line was written until the block
+there is freed.
+"""
+
+from plimsoll_agent.run.guard import guarded
+
+MOST_INPUT_LINES = 200
+MOST_INPUTS = 1000
+MOST_FIRST_INPUTS = 16
+_DEEPEST = 4
+
+
+class Tensors:
+    """Writes down what lives where."""
+
+    def __init__(self, torch, memory, recording, owners, optimizers):
+        self._torch = torch
+        self._is_copy_on_write = getattr(torch._C, "_is_cow_tensor", lambda tensor: False)
+        self._memory = memory
+        self._recording = recording
+        self._owners = owners
+        self._optimizers = optimizers
+        self._input_lines = 0
+        self._models_seen = 0
+        self.first_inputs = []
+        """What the first forward pass was given, as in `input_ids 8x512 int64`."""
+
+    @guarded
+    def all(self):
+        """Everything that has a name, as of now."""
+        if not self._memory.started:
+            return
+        entries = _Entries()
+        names = {}
+        for root, model in self._owners.models():
+            for name, parameter in root.named_parameters():
+                name = self._owners.name_in(model, root, name)
+                if id(parameter) not in names:
+                    names[id(parameter)] = name
+                    self._add(entries, parameter, name, "parameter", model.name)
+                    self._add(entries, parameter.grad, name, "gradient", model.name)
+            for name, buffer in root.named_buffers():
+                self._add(entries, buffer, self._owners.name_in(model, root, name), "buffer", model.name)
+        for optimizer in self._optimizers():
+            self._optimizer(entries, optimizer, names)
+        self._write(entries)
+
+    def _optimizer(self, entries, optimizer, names):
+        for g, group in enumerate(optimizer.param_groups):
+            for p, parameter in enumerate(group["params"]):
+                if id(parameter) not in names:
+                    name = names[id(parameter)] = "param_groups[%d].params[%d]" % (g, p)
+                    self._add(entries, parameter, name, "parameter", None)
+                    self._add(entries, parameter.grad, name, "gradient", None)
+        for parameter, state in optimizer.state.items():
+            owner = names.get(id(parameter), "?")
+            if isinstance(state, dict):
+                for key, value in state.items():
+                    for where, tensor in self._inside(value, str(key), 2):
+                        self._add(entries, tensor, "%s.%s" % (owner, where), "optimizer_state", None)
+
+    def models_appeared(self):
+        """Names the models when the first ones are called: a run may not survive its first step."""
+        models = len(self._owners.models())
+        if models > self._models_seen:
+            self._models_seen = models
+            self.all()
+
+    @guarded
+    def inputs(self, args, kwargs):
+        """The tensors given to a top-level forward."""
+        if not self._memory.started or self._input_lines >= MOST_INPUT_LINES:
+            return
+        if self._in_mode_of_others():
+            return  # Fake tensors and the like have no addresses.
+        if self._input_lines < 8:
+            self.models_appeared()
+        entries = _Entries()
+        given = [("args[%d]" % i, value) for i, value in enumerate(args)]
+        given += list(kwargs.items())
+        is_first = not self._input_lines
+        for name, value in given:
+            for where, tensor in self._inside(value, name, _DEEPEST):
+                if is_first and len(self.first_inputs) < MOST_FIRST_INPUTS:
+                    self.first_inputs.append(_shown(where, tensor))
+                # What came out of another module is an activation, not an input.
+                if tensor.grad_fn is None:
+                    self._add(entries, tensor, where, "input", None)
+        if entries.by_device:
+            self._input_lines += 1
+            self._write(entries)
+
+    def _in_mode_of_others(self):
+        c = self._torch._C
+        stack = [c._get_dispatch_stack_at(i) for i in range(c._len_torch_dispatch_stack())]
+        return any(not getattr(mode, "is_plimsolls", False) for mode in stack)
+
+    def _inside(self, value, name, depth):
+        """(name, tensor) for the tensors in nested containers."""
+        found, todo = [], [(name, value, depth)]
+        while todo and len(found) < MOST_INPUTS:
+            name, value, depth = todo.pop()
+            if isinstance(value, self._torch.Tensor):
+                found.append((name, value))
+            elif depth and isinstance(value, (list, tuple)):
+                todo += [("%s[%d]" % (name, i), v, depth - 1) for i, v in enumerate(value[:MOST_INPUTS])]
+            elif depth and (isinstance(value, dict) or hasattr(value, "data") and hasattr(value, "items")):
+                todo += [("%s.%s" % (name, k), v, depth - 1) for k, v in list(value.items())[:MOST_INPUTS]]
+        return found
+
+    def _add(self, entries, tensor, name, role, model):
+        if tensor is None or not isinstance(tensor, self._torch.Tensor):
+            return
+        tensor = getattr(tensor, "_local_tensor", tensor)  # A DTensor's part on this device.
+        try:
+            # `data_ptr` of a copy-on-write storage would copy it.
+            if not tensor.is_cuda or self._is_copy_on_write(tensor):
+                return
+            storage = tensor.untyped_storage()
+            entries.add(tensor.device.index or 0, name, role, storage.data_ptr(), storage.nbytes(), model)
+        except (RuntimeError, NotImplementedError, ValueError):
+            pass  # No storage of its own: sparse, functorch, a subclass; or none yet: a parameter of a lazy module.
+
+    def _write(self, entries):
+        where = self._memory.place().where()
+        for device, found in sorted(entries.by_device.items()):
+            self._recording.write("tensors", device=device, entries=found, **where)
+
+
+def _shown(name, tensor):
+    try:
+        shape = "x".join(map(str, tensor.shape)) or "scalar"
+    except RuntimeError:
+        shape = "nested"  # Of tensors that differ in size.
+    return "%s %s %s" % (name, shape, str(tensor.dtype).rpartition(".")[2])
+
+
+class _Entries:
+    """Named storages by device, each once in each role."""
+
+    def __init__(self):
+        self.by_device = {}
+        self._seen = set()
+
+    def add(self, device, name, role, address, size, model):
+        if address == 0 or (address, role) in self._seen:
+            return
+        self._seen.add((address, role))
+        entry = {"name": name, "role": role, "address": address, "bytes": size}
+        if model is not None:
+            entry["model"] = model
+        self.by_device.setdefault(device, []).append(entry)

@@ -1,0 +1,277 @@
+"""What one training step is, for any number of optimizers.
+
+A step ends when every optimizer of the program has stepped. That is the plain loop, the GAN with two
+optimizers, the critic that steps five times for each step of its generator, and the program that has
+an optimizer for every parameter and steps them inside backward. Optimizers are known from when they
+are made; one that never steps is waited for only so long.
+
+A program without `torch.optim` is counted by its backward passes, and one without these by its
+top-level forward passes. Those counts are kept aside and written only at the end, since an optimizer
+may still come.
+"""
+
+import os
+import threading
+import weakref
+
+from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.run.steady import MOST_SECONDS, Steadiness
+
+PATIENCE = 16
+"""How often the first optimizer may step while another never does."""
+
+PATIENCE_WITHOUT_STEP = 64
+"""How many backward passes may go by while an optimizer exists that never steps."""
+
+ENOUGH_BACKWARDS = 12
+"""How many backward passes show that a program without an optimizer will not make one."""
+
+ENOUGH_FORWARDS = 200
+"""How many forward passes show that a program never trains: it may evaluate before it does."""
+
+
+class Steps:
+    """Counts steps and asks for the end of the run when it has seen enough."""
+
+    def __init__(self, memory, phases, recording, stopping, goal):
+        self._memory = memory
+        self._phases = phases
+        self._recording = recording
+        self._stopping = stopping
+        self._most = int(os.environ.get("PLIMSOLL_HOPELESS") or 0)
+        self.goal = goal
+        self.epochs = None
+        self._optimizers = {}
+        self._made_one = False
+        self._covered = {}
+        self._stepped = {}
+        self._given_up_on = set()
+        self._waiting = []
+        self._stepping = threading.local()
+        self._begin_counting()
+        self.before_stop = None
+        self.after_step = None
+
+    def _begin_counting(self):
+        self._by_optimizer = Steadiness()
+        self._by_backward = Steadiness()
+        self._by_forward = Steadiness()
+        self._kept_aside = {id(self._by_backward): [], id(self._by_forward): []}
+        self.why = None
+
+    def forked(self):
+        """In a forked child: its steps are its own."""
+        self._begin_counting()
+        self._made_one = False
+        self._optimizers.clear()
+        self._covered.clear()
+        self._stepped.clear()
+        self._given_up_on.clear()
+        del self._waiting[:]
+
+    @property
+    def _counted(self):
+        # With an optimizer a backward pass is not a step yet: it may have run out before the first.
+        awaited = self._made_one and self._by_backward.steps < PATIENCE_WITHOUT_STEP
+        if self._by_optimizer.steps or awaited:
+            return self._by_optimizer
+        return self._by_backward if self._by_backward.steps else self._by_forward
+
+    @property
+    def done(self):
+        """How many steps the run has finished."""
+        return self._counted.steps
+
+    @property
+    def steady(self):
+        """Whether memory was steady at the end of the last step."""
+        return self._counted.steady
+
+    @property
+    def has_optimizer(self):
+        """Whether `torch.optim` was used at all."""
+        return self._made_one
+
+    def optimizers(self):
+        """The optimizers that are alive."""
+        return [o for o in (reference() for reference in list(self._optimizers.values())) if o is not None]
+
+    @guarded
+    def optimizer_made(self, optimizer):
+        key = id(optimizer)
+        self._made_one = True
+        if key not in self._optimizers:
+            self._optimizers[key] = weakref.ref(optimizer, lambda _: self._forget(key))
+
+    def _forget(self, key):
+        self._optimizers.pop(key, None)
+        self._covered.pop(key, None)
+
+    def optimizer_begins(self):
+        """An optimizer's `step` begins; one may call another's."""
+        depth = self._stepping
+        depth.count = getattr(depth, "count", 0) + 1
+
+    def optimizer_leaves(self):
+        """It returned or raised. True for the outermost."""
+        self._stepping.count -= 1
+        return self._stepping.count == 0
+
+    @guarded
+    def optimizer_stepped(self, optimizer, outermost):
+        """An optimizer's `step` returned."""
+        self.optimizer_made(optimizer)
+        again = id(optimizer) in self._stepped
+        self._stepped.setdefault(id(optimizer), len(self._stepped))
+        if not outermost:
+            return
+        place, seconds = None, self._recording.seconds()
+        missing = self._missing()
+        if missing:
+            first = self._stepped[id(optimizer)] == 0
+            if not (again and first):
+                return
+            self._waiting.append((self._memory.place(), seconds))
+            if len(self._waiting) < PATIENCE:
+                return
+            self._give_up_on(missing)
+            return
+        del self._waiting[:]
+        place = place or self._memory.place()
+        self._stepped.clear()
+        self._optimizer_step_ended(place, seconds)
+
+    def _missing(self):
+        """The optimizers that have not stepped since the last step ended, and have something to do."""
+        absent = [
+            key for key in self._optimizers if key not in self._stepped and key not in self._given_up_on
+        ]
+        if not absent:
+            return []
+        done = set()
+        for key in self._stepped:
+            done |= self._parameters_of(key)
+        return [key for key in absent if not self._parameters_of(key) <= done]
+
+    def _parameters_of(self, key):
+        reference = self._optimizers.get(key)
+        optimizer = reference() if reference is not None else None
+        if optimizer is None:
+            return set()
+        groups = optimizer.param_groups
+        size = sum(len(group["params"]) for group in groups)
+        known = self._covered.get(key)
+        if known is None or known[0] != size:
+            known = (size, {id(p) for group in groups for p in group["params"] if p.requires_grad})
+            self._covered[key] = known
+        return known[1]
+
+    def _give_up_on(self, missing):
+        self._given_up_on.update(missing)
+        self._recording.note(
+            "optimizer-unused",
+            "%d optimizer(s) did not step while another did %d times; steps are counted without them"
+            % (len(missing), PATIENCE),
+        )
+        waiting, self._waiting = self._waiting, []
+        self._stepped.clear()
+        for place, seconds in waiting:
+            self._optimizer_step_ended(place, seconds, stop=place is waiting[-1][0])
+
+    def _optimizer_step_ended(self, place, seconds, stop=True):
+        counted = self._by_optimizer
+        counted.step_ended(place)
+        self._phases.end_of_step(counted.steps, place, seconds)
+        if self.after_step is not None:
+            self.after_step(counted.steps)
+        self._stop_if_hopeless()
+        if stop:
+            self._stop_if_enough(counted, True)
+
+    def _stop_if_hopeless(self):
+        """A candidate that took more than there is does not have to show the rest."""
+        if not self._most or self._stopping.requested:
+            return
+        most = max((allocated for allocated, _ in self._memory.place().peaks), default=0)
+        if self._most < most:
+            self.why = "hopeless"
+            self._recording.write("hopeless", allocated=most)
+            self._stopping.request()
+
+    @guarded
+    def backward_ended(self):
+        """The outermost backward pass returned."""
+        self._stop_if_hopeless()
+        if self._by_optimizer.steps:
+            return
+        counted = self._by_backward
+        self._keep_aside(counted, self._memory.place())
+        if not self._optimizers:
+            self._stop_without_optimizer(counted, ENOUGH_BACKWARDS)
+        elif counted.steps >= PATIENCE_WITHOUT_STEP and counted.seconds_since_third_step() >= MOST_SECONDS:
+            self._stop_if_enough(counted, False)
+
+    @guarded
+    def forward_ended(self):
+        """A top-level forward pass returned."""
+        if self._by_optimizer.steps or self._by_backward.steps or self._optimizers:
+            return
+        counted = self._by_forward
+        place = self._memory.place()
+        if counted.has_moved(place):  # Else it prepared a picture on the host, as torchvision's transforms do.
+            self._keep_aside(counted, place)
+            self._stop_without_optimizer(counted, ENOUGH_FORWARDS)
+
+    def _stop_without_optimizer(self, counted, enough):
+        # Steps that are not an optimizer's end the run late: one may still come.
+        if counted.steps >= enough:
+            self._stop_if_enough(counted, True)
+        elif counted.seconds_since_third_step() >= MOST_SECONDS:
+            self._stop_if_enough(counted, False)
+
+    def _keep_aside(self, counted, place):
+        counted.step_ended(place)
+        kept = self._kept_aside[id(counted)]
+        if len(kept) < 10_000:
+            kept.append((place, self._recording.seconds()))
+
+    def write_kept_aside(self):
+        """At the end: the steps of a program without optimizer."""
+        counted = self._counted
+        for step, (place, seconds) in enumerate(self._kept_aside.get(id(counted), []), start=1):
+            self._phases.end_of_step(step, place, seconds)
+        if counted.steps and counted is not self._by_optimizer:
+            what = "backward" if counted is self._by_backward else "forward"
+            self._recording.note(
+                "steps-by-%s" % what, "no optimizer stepped; each %s pass was counted as a step" % what
+            )
+        self._kept_aside.clear()
+
+    def _stop_if_enough(self, counted, steady_counts):
+        if self._stopping.requested or self.goal == "until-exit":
+            return
+        epochs = self.epochs
+        if epochs is not None and epochs.step_ended():
+            if not epochs.are_enough():
+                return
+            self.why = "steady"
+        elif isinstance(self.goal, int):
+            if counted.steps < self.goal:
+                return
+            self.why = "steps"
+        elif counted.steady and steady_counts:
+            self.why = "steady"
+        elif counted.gave_up():
+            self.why = "steps"
+            self._recording.note(
+                "not-steady",
+                "memory was still changing after %d steps (%.0f s after the third); the run was ended there"
+                % (counted.steps, counted.seconds_since_third_step()),
+            )
+        else:
+            return
+        if epochs is not None and epochs.end_early():
+            return
+        if self.before_stop is not None:
+            self.before_stop()
+        self._stopping.request()

@@ -1,0 +1,230 @@
+"""Which remedies have nothing to do in this program, as its first two steps show: what the script does already, and what
+there is nothing for. `plimsoll fit` leaves them out and saves their runs.
+
+Nothing is read from the script's text. A remedy that is not named here may still do nothing, and its run shows it; one
+that is named would have done nothing. Where the calls of models are not seen (`torch.compile`), little is said.
+"""
+
+import functools
+import weakref
+
+from plimsoll_agent.remedies import attention, channels_last, chunked_loss, inplace_activations, optimizer_8bit
+from plimsoll_agent.remedies.support import split
+from plimsoll_agent.remedies.support.blocks import blocks_of
+from plimsoll_agent.run.guard import guarded
+
+SOME_MODELS = {"attention": attention, "channels-last": channels_last, "inplace-activations": inplace_activations}
+"""Remedies that not every model has a use for."""
+
+
+class Idle:
+    """What is seen of the first steps."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._optimizers = weakref.WeakSet()
+        self._functions = []
+        self._n_calls = self._n_in_float32 = self._n_batches = 0
+        self._is_autocast_entered = self._is_compiled = False
+        self._is_zeroed = self._is_clipped = self._is_scaled = self._is_chunkable = False
+        self._reruns = Reruns(torch)
+        self._watch_blocks = guarded(self._reruns.watch)
+
+    def install(self):
+        """Looks at what goes through some of PyTorch's functions; nothing else becomes of it."""
+        torch = self._torch
+        functional, utils = torch.nn.functional, torch.nn.utils
+        self._watch(functional, "cross_entropy", self._loss)
+        self._watch(torch.nn.Module, "zero_grad", self._zeroed)
+        self._watch(torch.optim.Optimizer, "zero_grad", self._zeroed)
+        self._watch(torch.amp.GradScaler, "__init__", self._scaled)
+        self._watch(torch.autocast, "__enter__", self._entered)
+        for name in ("clip_grad_norm_", "clip_grad_value_"):
+            self._watch(utils, name, self._clipped)
+            self._watch(utils.clip_grad, name, self._clipped)
+
+    def leave(self):
+        """PyTorch's own functions again, where nobody has put others in their place."""
+        for owner, name, original, watched in self._functions:
+            if owner.__dict__.get(name) is watched:
+                setattr(owner, name, original)
+        self._functions.clear()
+        self._reruns.leave()
+
+    def compiled(self):
+        """What torch.compile traces through has to be PyTorch's own; what is called is then not seen."""
+        self._is_compiled = True
+        self.leave()
+
+    def made(self, optimizer):
+        """An optimizer was made."""
+        self._optimizers.add(optimizer)
+
+    def called(self, module, call, args, kwargs):
+        """An outermost call of a model in training: looks at its parts, and runs it."""
+        torch = self._torch
+        self._n_batches += (split.batch_size(torch, args, kwargs) or 0) > 1
+        self._watch_blocks(module)
+        kind = next(module.parameters()).device.type
+        if torch.is_autocast_enabled(kind):
+            self._n_calls += 1
+            return call(*args, **kwargs)
+
+        @guarded
+        def before(part, given):
+            own = [it for it in part._parameters.values() if it is not None and not torch.nn.parameter.is_lazy(it)]
+            weights = [it for it in own if it.dim() > 1 and it.is_floating_point()]
+            if weights and torch.is_grad_enabled():
+                self._n_calls += 1
+                is_float32 = any(it.dtype in (torch.float32, torch.float64) for it in weights)
+                self._n_in_float32 += is_float32 and not torch.is_autocast_enabled(kind)
+
+        handle = torch.nn.modules.module.register_module_forward_pre_hook(before)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            handle.remove()
+
+    def found(self, root):
+        """Each remedy that has nothing to do, and why, where a person may wonder; None where nobody will."""
+        found = self._of_precision()
+        found.update(self._of_optimizers())
+        found.update(self._of_model(root))
+        if not self._is_zeroed:
+            found["set-to-none"] = None
+        if not self._is_chunkable and not self._is_compiled:
+            found["chunked-loss"] = None
+        return found
+
+    def _of_precision(self):
+        found = {}
+        if self._is_scaled:
+            found["autocast-fp16"] = "the script scales its loss already"
+        is_low = self._n_calls and not self._n_in_float32
+        if is_low or self._is_compiled and self._is_autocast_entered:
+            reason = "the script's forward pass is in lower precision already"
+            found.update({"autocast": reason, "autocast-fp16": reason})
+        return found
+
+    def _of_optimizers(self):
+        torch = self._torch
+        found = {}
+        open_ones = [it.defaults for it in self._optimizers if not it.defaults.get("foreach") and not it.defaults.get("fused")]
+        if not any("fused" in it for it in open_ones):
+            is_fused = any(it.defaults.get("fused") for it in self._optimizers)
+            found["fused"] = "the optimizer is fused already" if is_fused else None
+        if not any("foreach" in it and it["foreach"] is None for it in open_ones):
+            found["foreach"] = None
+        adam = (torch.optim.Adam, torch.optim.AdamW)
+        if not optimizer_8bit.installed() or not any(type(it) in adam for it in self._optimizers):
+            found["optimizer-8bit"] = None
+        if not any(_keeps_on_device(torch, it) for it in self._optimizers):
+            found["optimizer-offload"] = None
+        is_whole = any(isinstance(it, torch.optim.LBFGS) for it in self._optimizers)
+        if self._is_clipped or self._is_scaled or is_whole:
+            found["optimizer-in-backward"] = None
+        return found
+
+    def _of_model(self, root):
+        if root is None:
+            return dict.fromkeys(SOME_MODELS)
+        torch = self._torch
+        found = {name: None for name, it in SOME_MODELS.items() if not it.suits(torch, root)}
+        if "channels-last" not in found and channels_last.is_done(torch, root):
+            found["channels-last"] = "the convolutions have their channels last already"
+        if not self._n_batches:
+            found["micro-batches"] = "no batch has more than one sample"
+        if self._reruns.are_none():
+            found["checkpoint"] = None
+        if self._reruns.are_all():
+            found["checkpoint"] = "every block runs again in backward already"
+        return found
+
+    def _watch(self, owner, name, look):
+        original, look = getattr(owner, name), guarded(look)
+
+        @functools.wraps(original)
+        def watched(*args, **kwargs):
+            look(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, watched)
+        self._functions.append((owner, name, original, watched))
+
+    def _loss(self, input=None, target=None, weight=None, *args, **kwargs):
+        self._is_chunkable |= chunked_loss.is_large(self._torch, input) and self._torch.is_grad_enabled()
+
+    def _zeroed(self, owner, set_to_none=True):
+        self._is_zeroed |= not set_to_none
+
+    def _clipped(self, *args, **kwargs):
+        self._is_clipped = True
+
+    def _scaled(self, *args, **kwargs):
+        self._is_scaled |= bool(kwargs.get("enabled", True))
+
+    def _entered(self, context):
+        self._is_autocast_entered |= context._enabled and self._torch.is_grad_enabled()
+
+
+class Reruns:
+    """Whether each block of a model runs again in backward, one after the other, as checkpointing has it."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        self._models = []
+        self._handles = []
+
+    def watch(self, module):
+        """Looks at this model's blocks from now on."""
+        if any(it is module for it, _, _, _ in self._models):
+            return
+        blocks = [block for _, block in blocks_of(self._torch, module)]
+        order, again = [], {}
+        self._models.append((module, blocks, order, again))
+        graph_task = self._torch._C._current_graph_task_id
+
+        def before(block, given):
+            task = graph_task()
+            if task == -1:
+                order.append(id(block))
+            else:
+                again.setdefault(task, []).append(id(block))
+
+        self._handles += [it.register_forward_pre_hook(before) for it in blocks]
+
+    def leave(self):
+        for it in self._handles:
+            it.remove()
+        self._handles.clear()
+
+    def are_none(self):
+        """No model has blocks, or a chain that could be run in pieces."""
+        chain = self._torch.nn.Sequential
+        parts = [part for module, _, _, _ in self._models for part in module.modules()]
+        has_chain = any(type(it) is chain and len(it) > 1 for it in parts)
+        return not has_chain and not any(blocks for _, blocks, _, _ in self._models)
+
+    def are_all(self):
+        """Of every model that has blocks, and of one at least."""
+        return any(blocks for _, blocks, _, _ in self._models) and all(
+            _one_by_one(blocks, order, again) for _, blocks, order, again in self._models
+        )
+
+
+def _one_by_one(blocks, order, again):
+    """A block that runs again after a later one runs alone; several in a row are a piece of the model, of which there
+    may be smaller ones."""
+    place = {block: i for i, block in enumerate(dict.fromkeys(order))}
+    if {it for task in again.values() for it in task} != {id(it) for it in blocks}:
+        return False
+    places = [[place.get(it, -1) for it in task] for task in again.values()]
+    return all(a > b for task in places for a, b in zip(task, task[1:]))
+
+
+def _keeps_on_device(torch, optimizer):
+    """Whether there is state to take away; of L-BFGS nothing can be."""
+    if isinstance(optimizer, torch.optim.LBFGS):
+        return False
+    values = [(p, it) for p, state in optimizer.state.items() for it in state.values() if isinstance(it, torch.Tensor)]
+    return any(it.dim() > 0 and it.device == p.device for p, it in values)

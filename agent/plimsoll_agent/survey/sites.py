@@ -1,0 +1,356 @@
+"""Where in the user's files the things are that a person would change: for a diff of their script.
+
+On in the first run of `plimsoll fit` (`PLIMSOLL_SITES`), where nothing is changed. Each place is found while the program
+runs, by the line that made the call, and then looked up in the file's syntax, so that it is a place and not a guess:
+a line with two such calls, or a call whose file cannot be read, is left out. Positions are lines from 1 and bytes from 0.
+"""
+
+import ast
+import functools
+import sys
+import weakref
+
+from plimsoll_agent.run import frames, nested
+from plimsoll_agent.survey.idle import Idle
+
+
+def apply(torch, hooks, recording):
+    sites = Sites(torch, recording)
+    optimizer_class = torch.optim.Optimizer
+    make, zero_grad = optimizer_class.__init__, optimizer_class.zero_grad
+
+    @functools.wraps(make)
+    def __init__(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        sites.idle.made(self)
+        sites.optimizer_made(self)
+
+    @functools.wraps(zero_grad)
+    def zeroed(self, *args, **kwargs):
+        sites.saw("zero_grad", "zero_grad")
+        return zero_grad(self, *args, **kwargs)
+
+    optimizer_class.__init__ = __init__
+    optimizer_class.zero_grad = zeroed
+
+    def around_call(module, call, args, kwargs):
+        if not sites.is_looking or not hooks.is_training(module):
+            return call(*args, **kwargs)
+        result = sites.idle.called(module, call, args, kwargs)
+        sites.called(module, result)
+        return result
+
+    def around_backward(run, tensors, grad_tensors):
+        sites.saw("backward", "backward")
+        return run(tensors, grad_tensors)
+
+    compile = torch.compile
+
+    @functools.wraps(compile)
+    def compiled(*args, **kwargs):
+        # Where models are called is then not known, and what is known without it is still said.
+        hooks.step_aside()
+        sites.idle.compiled()
+        return compile(*args, **kwargs)
+
+    torch.compile = compiled
+    hooks.around_call(around_call)
+    hooks.around_backward(around_backward)
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import optimizer
+
+    wrap = DistributedDataParallel.__init__
+
+    @functools.wraps(wrap)
+    def wrapped(self, *args, **kwargs):
+        wrap(self, *args, **kwargs)
+        sites.saw("distributed", "DistributedDataParallel")
+
+    DistributedDataParallel.__init__ = wrapped
+
+    def before_step(*_):
+        sites.saw("step", "step")
+
+    optimizer.register_optimizer_step_pre_hook(before_step)
+    optimizer.register_optimizer_step_post_hook(lambda *_: sites.stepped())
+    sites.idle.install()
+
+
+class Sites:
+    """What was seen, until the second step is over."""
+
+    def __init__(self, torch, recording):
+        self._torch = torch
+        self._recording = recording
+        self._seen = {}
+        self._steps = 0
+        self._root = None
+        self.idle = Idle(torch)
+        self._files = {}
+
+    @property
+    def is_looking(self):
+        """Until everything was written."""
+        return self._recording is not None
+
+    def saw(self, what, name, **more):
+        """A call of something called `name`, by the line of the user's that is running."""
+        if self._steps > 1 or self._recording is None:
+            return None
+        frame = sys._getframe(1)
+        while frame is not None and not frames.is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None:
+            return None
+        key = (what, frame.f_code.co_filename, frame.f_lineno)
+        if key not in self._seen:
+            self._seen[key] = dict(more, name=name)
+        return frame
+
+    def optimizer_made(self, optimizer):
+        """With the expression of the model whose parameters it has, if it says `model.parameters()`; else with the models
+        that have a name there, of which the one that is called may be one."""
+        name = type(optimizer).__name__
+        frame = self.saw("optimizer", name)
+        if frame is None:
+            return
+        site = self._seen["optimizer", frame.f_code.co_filename, frame.f_lineno]
+        call = self._call(frame.f_code.co_filename, frame.f_lineno, name)
+        first = call.args[0] if call is not None and call.args else None
+        if isinstance(first, ast.Call) and isinstance(first.func, ast.Attribute) and first.func.attr == "parameters":
+            text = _dotted(first.func.value)
+            model = _value(frame, text) if text else None
+            if isinstance(model, self._torch.nn.Module):
+                site.update(model=text, root=model)
+                return
+        site["named"] = [(name, weakref.ref(it)) for name, it in _named(frame) if isinstance(it, self._torch.nn.Module)]
+
+    def called(self, module, result):
+        """An outermost call of a model, with gradients. In evaluation mode it is an evaluation until backward comes."""
+        frame = self.saw("call" if module.training else "evaluation", None)
+        if frame is None:
+            return
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if module.training:
+            self._trains(module)
+            return
+
+        def is_training(gradient):
+            if self._seen.pop(("evaluation", file, line), None) is not None:
+                self._seen["call", file, line] = {"name": None}
+                self._trains(module)
+
+        for it in nested.tensors_in(self._torch, result):
+            if it.requires_grad:
+                it.register_hook(is_training)
+
+    def _trains(self, module):
+        if self._root is None:
+            self._root = module
+
+    def stepped(self):
+        """At the end of the second step everything is looked up and written."""
+        self._steps += 1
+        if self._steps != 2 or self._recording is None:
+            return
+        try:
+            found = [it for it in (self._site(key, seen) for key, seen in self._seen.items()) if it is not None]
+            found += self._clips()
+            self._recording.write("sites", sites=found, files=self._described(), idle=self.idle.found(self._root))
+        except Exception as error:  # Without it there is no diff, and nothing else is lost.
+            self._recording.note("sites", "the places for a change were not found: %r" % (error,))
+        self.idle.leave()
+        self._recording = self._root = None
+        self._seen.clear()
+
+    def _site(self, key, seen):
+        what, file, line = key
+        tree = self._tree(file)
+        statement = _statement(tree, line) if tree is not None else None
+        if statement is None:
+            return None
+        site = {"what": what, "file": file, "statement": _span(statement), "function": _function_of(tree, statement)}
+        if seen["name"] is not None:
+            call = self._call(file, line, seen["name"])
+            if call is None:
+                return None
+            site["call"] = _described_call(call)
+            site["name"] = seen["name"]
+        named = [name for name, it in seen.get("named", ()) if self._root is not None and it() is self._root]
+        if named:
+            seen.update(model=named[0], root=self._root)
+        if "model" in seen:
+            site["model"] = seen["model"]
+            if seen["root"] is self._root:
+                site.update(_blocks(self._torch, self._root))
+        if what == "backward":
+            site["from"] = self._forward_part(tree, file, statement)
+        return site
+
+    def _clips(self):
+        """Where gradients are clipped, called or not: what is scaled has to be unscaled before."""
+        found = []
+        for file, tree in self._files.items():
+            for call in ast.walk(tree) if tree is not None else ():
+                if isinstance(call, ast.Call) and _last(call.func) in ("clip_grad_norm_", "clip_grad_value_"):
+                    statement = _statement(tree, call.lineno)
+                    if statement is not None:
+                        site = {"what": "clip", "file": file, "statement": _span(statement), "call": _described_call(call)}
+                        found.append(dict(site, function=_function_of(tree, statement)))
+        return found
+
+    def _forward_part(self, tree, file, backward):
+        """The lines from the first call of a model to what comes before backward, where they are neighbours."""
+        body = _body_of(tree, backward)
+        first = len(body)
+        at = body.index(backward)
+        for what, other, line in self._seen:
+            if what != "call":
+                continue
+            index = next((i for i, it in enumerate(body) if it.lineno <= line <= it.end_lineno), None)
+            if other != file or index is None or index >= at:
+                return None
+            first = min(first, index)
+        while first < at and _is_call_of(body[at - 1], "zero_grad"):
+            at -= 1  # Many clear the gradients between loss and backward.
+        if first >= at or any(_has_long_string(it) for it in body[first:at]):
+            return None
+        return [body[first].lineno, body[at - 1].end_lineno]
+
+    def _call(self, file, line, name):
+        """The one call of `name` in the statement at this line; None if there is none, or more."""
+        tree = self._tree(file)
+        statement = _statement(tree, line) if tree is not None else None
+        if statement is None:
+            return None
+        calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and _last(it.func) == name]
+        return calls[0] if len(calls) == 1 else None
+
+    def _tree(self, file):
+        if file not in self._files:
+            try:
+                with open(file, "rb") as it:
+                    self._files[file] = ast.parse(it.read())
+            except (OSError, SyntaxError, ValueError):
+                self._files[file] = None
+        return self._files[file]
+
+    def _described(self):
+        """For each file: where its imports end, and whether `torch` is a name in it."""
+        found = {}
+        for file, tree in self._files.items():
+            if tree is None:
+                continue
+            imports = [it for it in tree.body if isinstance(it, (ast.Import, ast.ImportFrom))]
+            torch = [
+                it.end_lineno
+                for it in imports
+                if isinstance(it, ast.Import) and any(a.name == "torch" and a.asname is None for a in it.names)
+            ]
+            # `import torch.nn` gives the name as well, a later import not before its line.
+            more = [
+                it.end_lineno
+                for it in imports
+                if isinstance(it, ast.Import) and any(a.name.startswith("torch.") and a.asname is None for a in it.names)
+            ]
+            found[file] = {"torch": min(torch + more, default=None)}
+        return found
+
+
+def _statement(tree, line):
+    """The innermost statement that this line is in; a compound one only where its head is."""
+    best = None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno:
+            if best is None or node.lineno >= best.lineno:
+                best = node
+    return None if best is None or hasattr(best, "body") else best
+
+
+def _body_of(tree, statement):
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            body = getattr(node, name, None)
+            if isinstance(body, list) and statement in body:
+                return body
+    return [statement]
+
+
+def _function_of(tree, statement):
+    """The line of the innermost function around it, 0 for the module."""
+    lines = [
+        it.lineno
+        for it in ast.walk(tree)
+        if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef)) and it.lineno <= statement.lineno <= it.end_lineno
+    ]
+    return max(lines, default=0)
+
+
+def _described_call(call):
+    values = call.args + [it.value for it in call.keywords]
+    plain = not any(isinstance(it, (ast.Starred, ast.GeneratorExp)) for it in call.args)
+    last = max(values, key=lambda it: (it.end_lineno, it.end_col_offset), default=None)
+    keywords = {it.arg: _span(it.value) for it in call.keywords if it.arg is not None}
+    return {
+        "span": _span(call),
+        "callee": _span(call.func),
+        "owner": _span(call.func.value) if isinstance(call.func, ast.Attribute) else None,
+        "arguments": [_span(it) for it in call.args],
+        "keywords": keywords,
+        "end": [last.end_lineno, last.end_col_offset] if last is not None else None,
+        "plain": plain and all(it.arg is not None for it in call.keywords),
+    }
+
+
+def _blocks(torch, root):
+    from plimsoll_agent.remedies.support.blocks import blocks_of
+
+    cache = any(getattr(getattr(it, "config", None), "use_cache", False) is True for it in root.modules())
+    return {"blocks": [name for name, _ in blocks_of(torch, root)], "cache": cache and hasattr(root, "config")}
+
+
+def _span(node):
+    return [node.lineno, node.col_offset, node.end_lineno, node.end_col_offset]
+
+
+def _last(function):
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
+
+
+def _dotted(node):
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value)
+        return before and before + "." + node.attr
+    return None
+
+
+def _named(frame):
+    """What has a name where this frame is, or is an attribute of its `self`."""
+    found = list(frame.f_locals.items())
+    owner = frame.f_locals.get("self")
+    parts = dict(getattr(owner, "__dict__", {}))
+    parts.update(parts.get("_modules") or {})
+    return found + [("self." + name, it) for name, it in parts.items() if name.isidentifier()]
+
+
+def _value(frame, text):
+    first, *rest = text.split(".")
+    value = frame.f_locals.get(first, frame.f_globals.get(first))
+    for name in rest:
+        value = getattr(value, name, None)
+    return value
+
+
+def _is_call_of(statement, name):
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) and _last(statement.value.func) == name
+
+
+def _has_long_string(node):
+    """A string over several lines would change if its lines were indented."""
+    return any(
+        isinstance(it, (ast.Constant, ast.JoinedStr)) and it.lineno != it.end_lineno
+        for it in ast.walk(node)
+        if isinstance(it, ast.JoinedStr) or isinstance(getattr(it, "value", None), (str, bytes))
+    )
