@@ -1,82 +1,14 @@
 //! The cards that the phantom can imitate. One file, `catalogue.toml`, holds what is known of each
 //! and where it is known from; users describe their own in the same form.
 
+mod card;
 mod conf;
 mod parse;
 
 use std::sync::LazyLock;
 
-use crate::units::Bytes;
-
-pub use parse::{CardError, parse};
-
-/// What a card is to PyTorch, cuDNN and the person who has it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Card {
-    /// How it is called on our command line, such as `rtx4090`.
-    pub id: String,
-    /// Other ids for it, such as `4090`.
-    pub aliases: Vec<String>,
-    /// The name that the driver reports.
-    pub name: String,
-    /// Compute capability, major and minor.
-    pub compute_capability: (u32, u32),
-    /// What the driver calls total memory (`cudaMemGetInfo`): less than what is sold.
-    pub total: Bytes,
-    /// What the first use of the card takes before PyTorch has asked for anything: CUDA context,
-    /// loaded kernels, cuBLAS.
-    pub context: Bytes,
-    /// Streaming multiprocessors.
-    pub sm_count: u32,
-    /// Multiprocessors of each graphics processing cluster, and of each pair outside of them, as cuDNN's engines for
-    /// Hopper and later see them; empty for cards without thread block clusters.
-    pub gpcs: Vec<u32>,
-    /// Threads that one multiprocessor holds.
-    pub max_threads_per_sm: u32,
-    /// Blocks that one multiprocessor holds.
-    pub max_blocks_per_sm: u32,
-    /// Shared memory that a kernel may opt in to, per block.
-    pub shared_per_block_optin: Bytes,
-    /// Shared memory of one multiprocessor.
-    pub shared_per_sm: Bytes,
-    /// 32-bit registers of one multiprocessor.
-    pub registers_per_sm: u32,
-    /// L2 cache.
-    pub l2: Bytes,
-    /// Boost clock of the multiprocessors, in kHz.
-    pub clock_khz: u32,
-    /// Clock of the memory as the driver reports it, in kHz.
-    pub memory_clock_khz: u32,
-    /// Width of the memory bus, in bits.
-    pub memory_bus_bits: u32,
-    /// How well each group of the numbers is known.
-    pub provenance: Provenance,
-}
-
-/// Where a card's numbers come from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Provenance {
-    /// Of [`Card::total`].
-    pub total: Knowledge,
-    /// Of [`Card::context`].
-    pub context: Knowledge,
-    /// Of what cuDNN is told.
-    pub cudnn: Knowledge,
-    /// In words, with sources.
-    pub note: String,
-}
-
-/// How well a number is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Knowledge {
-    /// We measured it on such a card.
-    Measured,
-    /// Somebody published what the driver reported on such a card.
-    Reported,
-    /// From data sheets and from cards of the same generation.
-    #[default]
-    Derived,
-}
+pub use card::{Card, Knowledge, Provenance};
+pub use parse::CardError;
 
 /// All cards of the catalogue, by generation.
 pub fn catalogue() -> &'static [Card] {
@@ -86,28 +18,18 @@ pub fn catalogue() -> &'static [Card] {
     &CARDS
 }
 
+/// Reads a card that a user describes, as TOML. With `like` it starts from a card of the catalogue; without, every key that has no default must be there.
+///
+/// # Errors
+///
+/// What is wrong with the text, and where.
+pub fn parse(text: &str) -> Result<Card, CardError> {
+    parse::parse(text, catalogue())
+}
+
 /// The card called `name`: its id, an alias, or either in another spelling (`RTX 4090`).
 pub fn find(name: &str) -> Result<&'static Card, CardError> {
     parse::find(catalogue(), name)
-}
-
-impl Card {
-    /// The same card with another amount of memory (`--memory`).
-    #[must_use]
-    pub fn with_total(mut self, total: Bytes) -> Card {
-        self.total = total;
-        self
-    }
-
-    /// `phantom.conf` for `devices` of this card.
-    pub fn phantom_conf(&self, devices: u32) -> String {
-        conf::phantom_conf(self, devices)
-    }
-
-    /// What cuDNN is told of the card: its own serialised device description, as one line of JSON.
-    pub fn cudnn_json(&self) -> String {
-        conf::cudnn_json(self)
-    }
 }
 
 #[cfg(test)]
@@ -115,6 +37,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::units::Bytes;
 
     #[test]
     fn the_catalogue_is_whole() {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::{
-    cards::{Card, Knowledge, Provenance, catalogue},
+    cards::{Card, Knowledge, Provenance},
     units::Bytes,
 };
 
@@ -113,13 +113,13 @@ enum SizeText {
     Text(String),
 }
 
-/// Reads a card that a user describes. With `like` it starts from a card of the catalogue; without,
-/// it has to say everything that has no default.
-pub fn parse(text: &str) -> Result<Card, CardError> {
+/// Reads a card that a user describes. With `like` it starts from one of `known`; without, it has to say everything that has
+/// no default.
+pub(super) fn parse(text: &str, known: &[Card]) -> Result<Card, CardError> {
     refuse_unknown_keys(text)?;
     let text: CardText = toml::from_str(text).map_err(toml_error)?;
     let base = match &text.like {
-        Some(like) => Some(find(catalogue(), like)?),
+        Some(like) => Some(find(known, like)?),
         None => None,
     };
     card(text, base)
@@ -324,6 +324,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cards::{catalogue, parse};
 
     #[test]
     fn people_call_a_card_many_things() {

@@ -1,0 +1,80 @@
+//! A card: what it is to PyTorch, cuDNN and the person who has it.
+
+use crate::units::Bytes;
+
+/// What a card is to PyTorch, cuDNN and the person who has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Card {
+    /// How it is called on our command line, such as `rtx4090`.
+    pub id: String,
+    /// Other ids for it, such as `4090`.
+    pub aliases: Vec<String>,
+    /// The name that the driver reports.
+    pub name: String,
+    /// Compute capability, major and minor.
+    pub compute_capability: (u32, u32),
+    /// What the driver calls total memory (`cudaMemGetInfo`): less than what is sold.
+    pub total: Bytes,
+    /// What the first use of the card takes before PyTorch has asked for anything: CUDA context,
+    /// loaded kernels, cuBLAS.
+    pub context: Bytes,
+    /// Streaming multiprocessors.
+    pub sm_count: u32,
+    /// Multiprocessors of each graphics processing cluster, and of each pair outside of them, as cuDNN's engines for
+    /// Hopper and later see them; empty for cards without thread block clusters.
+    pub gpcs: Vec<u32>,
+    /// Threads that one multiprocessor holds.
+    pub max_threads_per_sm: u32,
+    /// Blocks that one multiprocessor holds.
+    pub max_blocks_per_sm: u32,
+    /// Shared memory that a kernel may opt in to, per block.
+    pub shared_per_block_optin: Bytes,
+    /// Shared memory of one multiprocessor.
+    pub shared_per_sm: Bytes,
+    /// 32-bit registers of one multiprocessor.
+    pub registers_per_sm: u32,
+    /// L2 cache.
+    pub l2: Bytes,
+    /// Boost clock of the multiprocessors, in kHz.
+    pub clock_khz: u32,
+    /// Clock of the memory as the driver reports it, in kHz.
+    pub memory_clock_khz: u32,
+    /// Width of the memory bus, in bits.
+    pub memory_bus_bits: u32,
+    /// How well each group of the numbers is known.
+    pub provenance: Provenance,
+}
+
+/// Where a card's numbers come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// Of [`Card::total`].
+    pub total: Knowledge,
+    /// Of [`Card::context`].
+    pub context: Knowledge,
+    /// Of what cuDNN is told.
+    pub cudnn: Knowledge,
+    /// In words, with sources.
+    pub note: String,
+}
+
+/// How well a number is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Knowledge {
+    /// We measured it on such a card.
+    Measured,
+    /// Somebody published what the driver reported on such a card.
+    Reported,
+    /// From data sheets and from cards of the same generation.
+    #[default]
+    Derived,
+}
+
+impl Card {
+    /// The same card with another amount of memory (`--memory`).
+    #[must_use]
+    pub fn with_total(mut self, total: Bytes) -> Card {
+        self.total = total;
+        self
+    }
+}
