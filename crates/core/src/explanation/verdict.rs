@@ -74,7 +74,7 @@ impl Oom {
         };
         Oom {
             cause: verdict.cause,
-            is_sure: failure.kind != Kind::Perhaps,
+            is_sure: failure.kind != Kind::MaybeOutOfMemory,
             shape,
             why: verdict.why,
             remedies: verdict.remedies,
@@ -82,7 +82,7 @@ impl Oom {
             at: failure.user_frame.clone().or_else(|| {
                 // Of a process that was killed, only those that waited for it have a traceback.
                 let is_launchers =
-                    (failure.kind, failure.backend) == (Kind::Perhaps, Backend::Host);
+                    (failure.kind, failure.backend) == (Kind::MaybeOutOfMemory, Backend::Host);
                 failure.innermost.clone().filter(|_| !is_launchers)
             }),
             step: None,

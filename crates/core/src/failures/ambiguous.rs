@@ -2,12 +2,12 @@
 
 use crate::failures::{
     Backend, Failure,
-    cause::{Cause, Verdict, verdict},
+    verdict::{Cause, Verdict, verdict},
 };
 
 impl Failure {
     /// An error that has other causes as well; a word of advice for each that is not memory.
-    pub(super) fn perhaps(&self) -> Verdict {
+    pub(super) fn ambiguous(&self) -> Verdict {
         let (why, remedies): (&str, &[&str]) = match self.backend {
             Backend::Cublas => (
                 "cuBLAS could not have its handle: most often because PyTorch's cache or another process left it no memory; an index out of range in an earlier kernel gives the same error",

@@ -2,57 +2,12 @@
 //! was for, no message says.
 
 use crate::{
-    failures::{Backend, Failure, Kind},
+    failures::{
+        Backend, Failure, Kind,
+        verdict::{Cause, Verdict, verdict},
+    },
     units::Bytes,
 };
-
-/// Why it did not fit, as far as it can be known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// The program needs more than there is.
-    Size,
-    /// More and more is kept, step by step.
-    Leak,
-    /// Enough was free, in pieces.
-    Fragmentation,
-    /// A limit that the process set itself.
-    Limit,
-    /// Somebody else has the memory.
-    OtherProcess,
-    /// CUDA graphs or a `MemPool` hold it.
-    PrivatePools,
-    /// Not the GPU's memory.
-    Host,
-    /// The numbers do not say.
-    Unknown,
-}
-
-impl Cause {
-    /// A stable word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Cause::Size => "size",
-            Cause::Leak => "leak",
-            Cause::Fragmentation => "fragmentation",
-            Cause::Limit => "limit",
-            Cause::OtherProcess => "other_process",
-            Cause::PrivatePools => "private_pools",
-            Cause::Host => "host",
-            Cause::Unknown => "unknown",
-        }
-    }
-}
-
-/// A cause with the sentences that lead to it and away from it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The cause.
-    pub cause: Cause,
-    /// Why we think so, with the numbers.
-    pub why: String,
-    /// What to try, the most promising first.
-    pub remedies: Vec<String>,
-}
 
 impl Failure {
     /// The cause, as far as the numbers say.
@@ -73,7 +28,7 @@ impl Failure {
                     "a newer version of the library that owns the kernel: its defaults are made for another GPU",
                 ],
             ),
-            Kind::Perhaps => self.perhaps(),
+            Kind::MaybeOutOfMemory => self.ambiguous(),
             Kind::OutOfMemory => self.device(),
         }
     }
@@ -415,19 +370,6 @@ impl Failure {
         let more = [smaller, room].map(str::to_owned);
         Verdict { remedies: [res.remedies, more.to_vec()].concat(), ..res }
     }
-}
-
-impl Verdict {
-    /// With what `backend` offers itself.
-    fn or_offered(mut self, backend: Backend) -> Verdict {
-        self.remedies.extend(backend.offers().iter().map(|it| (*it).to_owned()));
-        self
-    }
-}
-
-pub(super) fn verdict(cause: Cause, why: impl Into<String>, remedies: &[&str]) -> Verdict {
-    let remedies = remedies.iter().map(|it| (*it).to_owned()).collect();
-    Verdict { cause, why: why.into(), remedies }
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 //!
 //! A text never says what the memory was used for, nor whether it grew; `Cause` claims neither.
 
+mod ambiguous;
 mod cause;
 mod makers;
-mod perhaps;
+mod verdict;
 
-pub use cause::{Cause, Verdict};
+pub use verdict::{Cause, Verdict};
 
 use crate::{
     recording::{CodeLine, Phase},
@@ -89,7 +90,7 @@ pub enum Kind {
     /// Memory of the host ran out, not of the GPU.
     HostOutOfMemory,
     /// An error that has often this cause, and sometimes another.
-    Perhaps,
+    MaybeOutOfMemory,
     /// Device memory ran out, and the program went on without what it was for.
     Caught,
     /// A line that says itself that it is no failure.
@@ -240,7 +241,7 @@ impl Kind {
         match self {
             Kind::OutOfMemory => "out_of_memory",
             Kind::HostOutOfMemory => "host_out_of_memory",
-            Kind::Perhaps => "perhaps_out_of_memory",
+            Kind::MaybeOutOfMemory => "perhaps_out_of_memory",
             Kind::Caught => "caught",
             Kind::Warning => "warning",
             Kind::NotMemory => "not_device_memory",
@@ -249,7 +250,10 @@ impl Kind {
 
     /// Whether memory ran out, of the device or of the host.
     pub fn is_oom(self) -> bool {
-        matches!(self, Kind::OutOfMemory | Kind::HostOutOfMemory | Kind::Perhaps | Kind::Caught)
+        matches!(
+            self,
+            Kind::OutOfMemory | Kind::HostOutOfMemory | Kind::MaybeOutOfMemory | Kind::Caught
+        )
     }
 }
 
