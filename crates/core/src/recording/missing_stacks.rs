@@ -9,15 +9,6 @@ use crate::{
     trace::{Action, BlockState, DeviceTrace, Event, EventId, StackId, Trace},
 };
 
-/// From this place on events came with stacks, or without.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StacksNote {
-    /// With them.
-    pub kept: bool,
-    /// Where in the trace.
-    pub place: Place,
-}
-
 /// What one event did, in the words of its step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
@@ -45,7 +36,7 @@ struct Span {
 }
 
 /// Lends what full steps know to those that have no stacks. Does nothing in a recording that has stacks throughout.
-pub(super) fn lend(trace: &mut Trace, notes: &mut Notes) {
+pub(super) fn fill_in(trace: &mut Trace, notes: &mut Notes) {
     if notes.stacks.is_empty() {
         return;
     }
@@ -60,7 +51,7 @@ pub(super) fn lend(trace: &mut Trace, notes: &mut Notes) {
             // A mark speaks of all devices at once.
             lend_marks(notes, &counts, &spans, &loans);
         }
-        lend_stacks(device, &spans, &loans);
+        fill_in_stacks(device, &spans, &loans);
     }
 }
 
@@ -193,7 +184,7 @@ fn loans(spans: &[Span]) -> Vec<Option<Loan>> {
     spans.iter().enumerate().map(of).collect()
 }
 
-fn lend_stacks(device: &mut DeviceTrace, spans: &[Span], loans: &[Option<Loan>]) {
+fn fill_in_stacks(device: &mut DeviceTrace, spans: &[Span], loans: &[Option<Loan>]) {
     for (span, loan) in spans.iter().zip(loans) {
         let Some(loan) = loan else { continue };
         for (theirs, own) in spans[loan.lender].acts.iter().zip(&span.acts).take(loan.len) {
@@ -277,6 +268,7 @@ fn lend_marks(notes: &mut Notes, counts: &Counts, spans: &[Span], loans: &[Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::StacksNote;
     use crate::{recording::Phase, trace::Events, units::Bytes};
 
     /// A run as one letter for each event and spaces for the ends of steps: `a` asks for a block with stack 1, `b` with
@@ -326,7 +318,7 @@ mod tests {
     /// The same way of writing, after the loan; `?` asks for a block and nobody knows where.
     fn after_the_loan(run: &str) -> String {
         let (mut trace, mut notes) = recorded(run);
-        lend(&mut trace, &mut notes);
+        fill_in(&mut trace, &mut notes);
         let events: &Events = &trace.devices[0].events;
         let counts = Counts::of(&trace.devices[0], &notes, 0);
         let mut marks = notes.marks.iter().map(|it| (counts.event(&it.place), it.kind)).peekable();
@@ -379,7 +371,7 @@ mod tests {
         trace.devices[0].events = kept;
         notes.stats =
             vec![crate::recording::DeviceStats { allocs: 9, frees: 6, ..Default::default() }];
-        lend(&mut trace, &mut notes);
+        fill_in(&mut trace, &mut notes);
         let stacks: Vec<u32> = trace.devices[0].events.iter().map(|(_, it)| it.stack.0).collect();
         assert_eq!(stacks, [1, 2, 0, 3, 0, 1, 2, 0, 3, 0]);
     }
@@ -396,7 +388,7 @@ mod tests {
             stack: StackId::EMPTY,
         };
         trace.devices[0].blocks = vec![block(6), block(99)];
-        lend(&mut trace, &mut notes);
+        fill_in(&mut trace, &mut notes);
         let stacks: Vec<u32> = trace.devices[0].blocks.iter().map(|it| it.stack.0).collect();
         assert_eq!(stacks, [1, 0]);
     }

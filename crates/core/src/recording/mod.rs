@@ -3,16 +3,16 @@
 
 pub mod contract;
 mod curve;
-mod lent;
+mod missing_stacks;
 mod notes;
 mod phantom;
 
 pub use curve::{Curve, CurveDevice};
-pub use lent::StacksNote;
+
 pub use notes::{
     Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Mark, MarkKind,
-    NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread, StepTimes, Tensors,
-    Unsupported,
+    NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread, StacksNote,
+    StepTimes, Tensors, Unsupported,
 };
 pub use phantom::{Approximated, NotImitated, PhantomDevice, PhantomReport};
 
@@ -33,9 +33,9 @@ pub struct Recording {
 
 impl Recording {
     /// Gives steps that were recorded without stacks those of a step that did the same.
-    pub fn lend_stacks(&mut self) {
+    pub fn fill_in_stacks(&mut self) {
         if let Some(trace) = &mut self.trace {
-            lent::lend(trace, &mut self.notes);
+            missing_stacks::fill_in(trace, &mut self.notes);
         }
     }
 

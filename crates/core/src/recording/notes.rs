@@ -1,7 +1,7 @@
 //! The agent's notes: what only Python can know (phases, steps, names), pinned to places in the
 //! trace. One struct for each kind of line that the agent writes.
 
-use crate::{recording::StacksNote, units::Bytes};
+use crate::units::Bytes;
 
 /// Everything that the agent of one process wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -327,4 +327,13 @@ pub struct Exception {
     pub message: String,
     /// The innermost line in the user's own code.
     pub user_frame: Option<CodeLine>,
+}
+
+/// From this place on events came with stacks, or without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StacksNote {
+    /// With them.
+    pub kept: bool,
+    /// Where in the trace.
+    pub place: Place,
 }

@@ -3,11 +3,14 @@
 //! does not say what an event meant for the heap (that is `replay`).
 
 mod events;
+mod ids;
 mod interner;
 mod settings;
 mod stacks;
 
 pub use events::{Action, Event, Events};
+pub(crate) use ids::define_ids;
+pub use ids::{EventId, PoolId, StreamId, TextId};
 pub use interner::Interner;
 pub use settings::Settings;
 pub use stacks::{Frame, FrameId, StackId, StackTable};
@@ -15,35 +18,6 @@ pub use stacks::{Frame, FrameId, StackId, StackTable};
 use std::ops::Range;
 
 use crate::units::Bytes;
-
-macro_rules! define_ids {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// The position in the table that the id points into.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    )*};
-}
-pub(crate) use define_ids;
-
-define_ids! {
-    /// A position in [`DeviceTrace::events`]. Order of events is order of ids, never order of time:
-    /// the recorder's clock is not monotone.
-    EventId;
-    /// A text in [`Trace::texts`]; 0 is the empty text.
-    TextId;
-    /// A CUDA stream in [`Trace::streams`], by first appearance. The allocator never hands a block
-    /// of one stream to another.
-    StreamId;
-    /// A pool in [`Trace::pools`]; 0 is the default pool, others are CUDA graphs' and `MemPool`s.
-    PoolId;
-}
 
 /// The recording of one process. Made by a source; never changed afterwards.
 #[derive(Clone, Debug, Default)]

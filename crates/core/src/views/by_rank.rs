@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Formatter};
 
-use crate::{prediction::Rank, views::text::Styles};
+use crate::{prediction::Rank, views::style::Styles};
 
 /// Rows that are shown; of more ranks, the ones that need most.
 const SHOWN: usize = 16;

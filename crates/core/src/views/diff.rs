@@ -9,7 +9,7 @@ use crate::{
     explanation::{Difference, NameRow, RankTable, Row, Total},
     recording::CodeLine,
     units::Bytes,
-    views::{ranks, text::Styles},
+    views::{ranks, style::Styles},
 };
 
 /// The version of the JSON.

@@ -10,7 +10,7 @@ use crate::{
     units::Bytes,
     views::{
         ranks,
-        text::{Style, Styles},
+        style::{Style, Styles},
         wrap::{self, clipped},
     },
 };

@@ -12,6 +12,7 @@ pub mod plan;
 pub mod ranks;
 pub mod replay;
 pub mod run;
+pub mod style;
 pub mod tables;
 pub mod text;
 pub mod wire;

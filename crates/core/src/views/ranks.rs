@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     explanation::{RankFacts, RankTable},
-    views::text::Styles,
+    views::style::Styles,
 };
 
 /// Rows that are shown one by one; more are the lowest, the highest and what ran out.

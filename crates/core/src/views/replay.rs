@@ -7,7 +7,7 @@ use crate::{
     replay::{Candidate, Config, RanOut, Replay, TorchVersion, WhatIf},
     trace::{Action, EventId, Frame, StackId, Trace},
     units::Bytes,
-    views::text::Styles,
+    views::style::Styles,
 };
 
 /// How many mismatches are shown with their place.

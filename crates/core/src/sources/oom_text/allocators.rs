@@ -5,7 +5,7 @@ use Backend::{
     Cuda, CudaMallocAsync, Cupy, Mps, Mxnet, Nccl, Npu, OnnxRuntime, Other, Rmm, Sglang,
     TensorFlow, TensorRt, Triton, Vllm, Xpu,
 };
-use Kind::{NotMemory, Perhaps, Warning};
+use Kind::{MaybeOutOfMemory, NotMemory, Warning};
 use Number::{Allocated, Capacity, Device, Free, Limit, Requested, RequestedBefore};
 
 use crate::{
@@ -166,15 +166,21 @@ pub(super) const FORMS: &[Form] = &[
     .plain()
     .read(readers::torch),
     // NVML is asked for the processes that an out-of-memory message names, and for nothing else.
-    form(Perhaps, Cuda, &["cudacachingallocator.cpp"], &[]).if_holds(|it| {
+    form(MaybeOutOfMemory, Cuda, &["cudacachingallocator.cpp"], &[]).if_holds(|it| {
         let asserts = ["handles_", "nvml_success =="];
         it.lower.contains("internal assert failed")
             && asserts.iter().any(|one| it.lower.contains(one))
     }),
     device(Xpu, &["ur_result_error_out_of_device_memory", "pi_error_out_of_device_memory"], &[]),
-    form(Perhaps, Xpu, &["ur_result_error_out_of_resources", "pi_error_out_of_resources"], &[]),
-    form(Perhaps, Other, &["status_error_out_of_resources", "cl_out_of_resources"], &[]),
-    form(Perhaps, Other, &[": out_of_resources"], &[]).also(&["opencl", "failed: out_of_res"]),
+    form(
+        MaybeOutOfMemory,
+        Xpu,
+        &["ur_result_error_out_of_resources", "pi_error_out_of_resources"],
+        &[],
+    ),
+    form(MaybeOutOfMemory, Other, &["status_error_out_of_resources", "cl_out_of_resources"], &[]),
+    form(MaybeOutOfMemory, Other, &[": out_of_resources"], &[])
+        .also(&["opencl", "failed: out_of_res"]),
     device(
         Other,
         &["memory not available to allocate buffer"],

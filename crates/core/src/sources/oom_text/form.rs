@@ -3,8 +3,6 @@
 use crate::{
     failures::{Backend, Failure, Kind},
     sources::oom_text::{
-        forms::{FORMS, TRIGGERS},
-        hosts,
         numbers::{after, before, device_after, first_of},
         readers,
     },
@@ -37,7 +35,7 @@ pub(super) struct Form {
     /// Whether its message goes on over several lines.
     pub(super) is_long: bool,
     /// Whether it is so clear that advice with the same words is none.
-    is_plain: bool,
+    pub(super) is_plain: bool,
     /// Whether the words mean what they seem to mean.
     holds: Option<fn(&Place<'_>) -> bool>,
     /// What else there is to read.
@@ -102,6 +100,19 @@ impl Form {
         Form { read: Some(read), ..self }
     }
 
+    /// Where a message of this form begins in the first `first` bytes of `lower`.
+    pub(super) fn found_in(&'static self, lower: &str, first: usize) -> Option<Found> {
+        if !self.also.is_empty() && !self.also.iter().any(|it| lower.contains(it)) {
+            return None;
+        }
+        self.words.iter().find_map(|words| {
+            let at = lower.find(words).filter(|it| *it < first)?;
+            let place = Place { lower, at, end: at + words.len(), first };
+            let holds = self.holds.is_none_or(|holds| holds(&place));
+            holds.then_some(Found { form: self, words, at })
+        })
+    }
+
     /// Whether it is the message of the caching allocator, in one of its templates.
     pub(super) fn is_torch(&self) -> bool {
         self.read.is_some_and(|it| {
@@ -110,32 +121,11 @@ impl Form {
     }
 }
 
-/// Whether a line is worth looking at, in lower case.
-pub(super) fn is_worth(lower: &str) -> bool {
-    TRIGGERS.iter().chain(hosts::SHELLS).any(|it| lower.contains(it))
-}
-
 /// A message by its words, and where they begin.
 pub(super) struct Found {
     pub(super) form: &'static Form,
     pub(super) words: &'static str,
     pub(super) at: usize,
-}
-
-/// The form of a message that begins in the first `first` bytes of `lower`, and where.
-pub(super) fn find(lower: &str, first: usize) -> Option<Found> {
-    let found = FORMS.iter().copied().flatten().find_map(|form| {
-        if !form.also.is_empty() && !form.also.iter().any(|it| lower.contains(it)) {
-            return None;
-        }
-        form.words.iter().find_map(|words| {
-            let at = lower.find(words).filter(|it| *it < first)?;
-            let place = Place { lower, at, end: at + words.len(), first };
-            let holds = form.holds.is_none_or(|holds| holds(&place));
-            holds.then_some(Found { form, words, at })
-        })
-    });
-    found.filter(|it| it.form.is_plain || !is_talk(lower, it.at))
 }
 
 /// Where another message begins after `first`.
@@ -254,7 +244,7 @@ pub(super) fn goes_on<'a>(mut lines: impl Iterator<Item = &'a str>) -> bool {
 }
 
 /// Advice and documentation name the same words.
-fn is_talk(lower: &str, at: usize) -> bool {
+pub(super) fn is_talk(lower: &str, at: usize) -> bool {
     let start =
         (0..=at.saturating_sub(60)).rev().find(|it| lower.is_char_boundary(*it)).unwrap_or(0);
     let head = &lower[start..at];

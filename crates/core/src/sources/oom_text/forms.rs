@@ -2,14 +2,18 @@
 //! in one line, the first is meant. Each is its words, who says it, and beside which words its numbers
 //! stand; what takes more than that to read is in `readers`.
 
-use crate::sources::oom_text::{allocators, form::Form, hosts, libraries, strangers};
+use crate::sources::oom_text::{
+    allocators,
+    form::{Form, Found, is_talk},
+    hosts, libraries, unknown_programs,
+};
 
 /// All of them.
-pub(super) const FORMS: &[&[Form]] =
-    &[allocators::FORMS, hosts::CLEAR, libraries::FORMS, hosts::SHARED, strangers::FORMS];
+const FORMS: &[&[Form]] =
+    &[allocators::FORMS, hosts::CLEAR, libraries::FORMS, hosts::SHARED, unknown_programs::FORMS];
 
 /// Some word of each form's words, so that most lines of a log need not be looked at twice.
-pub(super) const TRIGGERS: &[&str] = &[
+const TRIGGERS: &[&str] = &[
     "memor",
     "pytorch",
     "rmm",
@@ -59,10 +63,21 @@ pub(super) const TRIGGERS: &[&str] = &[
     "terminate called",
 ];
 
+/// Whether a line is worth looking at, in lower case.
+pub(super) fn is_worth(lower: &str) -> bool {
+    TRIGGERS.iter().chain(hosts::SHELLS).any(|it| lower.contains(it))
+}
+
+/// The form of a message that begins in the first `first` bytes of `lower`, and where.
+pub(super) fn find(lower: &str, first: usize) -> Option<Found> {
+    let mut forms = FORMS.iter().copied().flatten();
+    let found = forms.find_map(|it| it.found_in(lower, first));
+    found.filter(|it| it.form.is_plain || !is_talk(lower, it.at))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::oom_text::form::is_worth;
 
     #[test]
     fn every_word_is_worth_a_look() {

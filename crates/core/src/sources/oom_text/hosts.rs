@@ -1,7 +1,7 @@
 //! What is said where the host ran out: by libraries, the kernel, containers, batch systems and shells.
 
 use Backend::{Host, TensorFlow};
-use Kind::{HostOutOfMemory, Perhaps};
+use Kind::{HostOutOfMemory, MaybeOutOfMemory};
 use Number::{Allocated, Free, Limit, Requested};
 
 use crate::{
@@ -99,7 +99,7 @@ pub(super) const SHARED: &[Form] = &[
     host(&["std::bad_alloc"], &[]),
     host(&["memoryerror"], &[]).if_holds(is_class),
     form(
-        Perhaps,
+        MaybeOutOfMemory,
         Host,
         &[
             "exit code 137",
@@ -121,7 +121,7 @@ pub(super) const SHARED: &[Form] = &[
         &[],
     )
     .read(readers::ended),
-    form(Perhaps, Host, SHELLS, &[]).if_holds(is_shells),
+    form(MaybeOutOfMemory, Host, SHELLS, &[]).if_holds(is_shells),
 ];
 
 /// What a shell says of a process that was killed, in the languages that it speaks.

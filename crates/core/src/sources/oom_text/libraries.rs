@@ -4,7 +4,7 @@ use Backend::{
     Bitsandbytes, Cublas, Cuda, CudaRuntime, Cudnn, Cufft, Cusolver, Cusparse, Ggml, Hip, Other,
     Paddle, TensorFlow, Xla,
 };
-use Kind::Perhaps;
+use Kind::MaybeOutOfMemory;
 use Number::{Device, Free, FreeBefore, Requested};
 
 use crate::{
@@ -57,7 +57,7 @@ pub(super) const FORMS: &[Form] = &[
         ],
     )
     .also(&["tensorflow", "bfc", "stream_executor"]),
-    form(Perhaps, TensorFlow, &["dst tensor is not initialized"], &[]),
+    form(MaybeOutOfMemory, TensorFlow, &["dst tensor is not initialized"], &[]),
     device(
         Paddle,
         &["out of memory error on gpu"],
@@ -73,17 +73,27 @@ pub(super) const FORMS: &[Form] = &[
     device(Paddle, &["enforce allocating <= available failed"], &[]).read(readers::paddle_enforce),
     // Libraries of NVIDIA.
     form(
-        Perhaps,
+        MaybeOutOfMemory,
         Cublas,
         &["cublas_status_alloc_failed", "cublas runtime error : resource allocation failed"],
         &[],
     ),
-    form(Perhaps, Hip, &["hipblas_status_alloc_failed", "rocblas_status_memory_error"], &[]),
-    // A handle needs memory, and nothing else that could be missing once others have worked.
-    form(Perhaps, Cublas, &["cublas_status_not_initialized", "cublas_status_internal_error"], &[])
-        .also(&["cublascreate"]),
     form(
-        Perhaps,
+        MaybeOutOfMemory,
+        Hip,
+        &["hipblas_status_alloc_failed", "rocblas_status_memory_error"],
+        &[],
+    ),
+    // A handle needs memory, and nothing else that could be missing once others have worked.
+    form(
+        MaybeOutOfMemory,
+        Cublas,
+        &["cublas_status_not_initialized", "cublas_status_internal_error"],
+        &[],
+    )
+    .also(&["cublascreate"]),
+    form(
+        MaybeOutOfMemory,
         Cusolver,
         &["cusolver_status_internal_error", "failed to create cusolverdn instance"],
         &[],
@@ -96,7 +106,7 @@ pub(super) const FORMS: &[Form] = &[
     ),
     host(&["cudnn_status_internal_error_host_allocation_failed"], &[]),
     form(
-        Perhaps,
+        MaybeOutOfMemory,
         Cudnn,
         &[
             "unable to find a valid cudnn algorithm",
@@ -106,9 +116,9 @@ pub(super) const FORMS: &[Form] = &[
         ],
         &[],
     ),
-    form(Perhaps, Cusolver, &["cusolver_status_alloc_failed"], &[]),
-    form(Perhaps, Cusparse, &["cusparse_status_alloc_failed"], &[]),
-    form(Perhaps, Cufft, &["cufft_alloc_failed", "cufft_internal_error"], &[]),
+    form(MaybeOutOfMemory, Cusolver, &["cusolver_status_alloc_failed"], &[]),
+    form(MaybeOutOfMemory, Cusparse, &["cusparse_status_alloc_failed"], &[]),
+    form(MaybeOutOfMemory, Cufft, &["cufft_alloc_failed", "cufft_internal_error"], &[]),
     device(
         CudaRuntime,
         &["failed to allocate cuda memory with byte size"],
@@ -162,7 +172,7 @@ pub(super) const FORMS: &[Form] = &[
     device(Other, &["out of gpu memory trying to allocate"], &[(Requested, "trying to allocate")]),
     device(Other, &["is out of gpu memory", "ran out of gpu memory", "out of video memory"], &[]),
     device(Other, &["nrt_tensor_allocate"], &[]).also(&["allocation failure"]),
-    form(Perhaps, Other, &["could not create a memory object"], &[]),
+    form(MaybeOutOfMemory, Other, &["could not create a memory object"], &[]),
     device(Other, &["device lost"], &[]).also(&["out of memory"]),
     device(Other, &["mem_object_allocation_failure"], &[]),
     device(

@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+/// Lines that one message may have.
+pub(super) const MESSAGE_LINES: usize = 14;
+
 /// A line of a log without its prefix.
 pub(super) struct Line<'a> {
     pub(super) text: Cow<'a, str>,

@@ -3,7 +3,7 @@
 
 use crate::{
     failures::{Backend, Failure, Kind},
-    sources::oom_text::MESSAGE_LINES,
+    sources::oom_text::lines::MESSAGE_LINES,
 };
 
 /// Lines that may be between two tellings of the same.
@@ -68,7 +68,7 @@ fn is_same(Told { failure: old, last }: &Told, new: &Failure) -> bool {
     }
     // Of one process's end its parents tell as well.
     if hosts
-        && [old.kind, new.kind] == [Kind::Perhaps; 2]
+        && [old.kind, new.kind] == [Kind::MaybeOutOfMemory; 2]
         && old.pid.is_some()
         && old.pid == new.pid
     {

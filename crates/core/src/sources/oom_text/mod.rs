@@ -15,20 +15,18 @@ mod merge;
 mod numbers;
 mod readers;
 mod shapes;
-mod strangers;
 mod traceback;
+mod unknown_programs;
 
 use crate::{
     failures::{Failure, Kind},
     sources::oom_text::{
         form::Form,
-        lines::{Line, Stream},
+        lines::{Line, MESSAGE_LINES, Stream},
     },
     units::Bytes,
 };
 
-/// Lines that one message may have.
-const MESSAGE_LINES: usize = 14;
 /// Characters that one message may have.
 const MESSAGE_CHARS: usize = 4_000;
 /// Lines in which a program says that it goes on, the message's first among them.
@@ -56,12 +54,12 @@ pub fn read(text: &str) -> Vec<Failure> {
 fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
     let mut at = 0;
     while at < stream.lines.len() && res.len() < MOST {
-        if !form::is_worth(&stream.lines[at].text.to_ascii_lowercase()) {
+        if !forms::is_worth(&stream.lines[at].text.to_ascii_lowercase()) {
             at += 1;
             continue;
         }
         let mut window = window(&stream.lines, at);
-        let Some(found) = form::find(&window.lower, window.first) else {
+        let Some(found) = forms::find(&window.lower, window.first) else {
             at += 1;
             continue;
         };

@@ -10,8 +10,10 @@ mod damage;
 mod input;
 mod memo;
 mod operands;
+mod value;
 
 pub use damage::Damage;
+pub(super) use value::{Builder, Refused, Stop, Value};
 
 use std::io::Read;
 
@@ -21,7 +23,7 @@ use crate::{
         memo::Memo,
         operands::{low_64_bits, short_low_64_bits, unescape},
     },
-    trace::{Interner, TextId},
+    trace::TextId,
 };
 
 /// Nesting that no writer comes near: a snapshot nests six deep.
@@ -31,50 +33,10 @@ const MIN_STACK: usize = 1024;
 /// How far ahead the name of an import is looked for.
 const IMPORT: usize = 256;
 
-/// An opcode that would run code.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) opcode: &'static str,
-    pub(super) import: Option<String>,
-}
-
-/// What stops the machine before STOP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    Damage(Damage),
-    Refused(Refused),
-}
-
 impl From<Damage> for Stop {
     fn from(damage: Damage) -> Stop {
         Stop::Damage(damage)
     }
-}
-
-/// Something on the machine's stack.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Value {
-    None,
-    Bool(bool),
-    /// Python's integers, cut to their low 64 bits: addresses from 2^63 on come as nine bytes from
-    /// Python and as negative numbers from C++, and are the same here.
-    Int(i64),
-    Float(f64),
-    Text(TextId),
-    /// Something that the builder made.
-    Object(u32),
-}
-
-/// Who turns dicts, lists and tuples into something. Handles are the builder's own.
-pub(super) trait Builder {
-    fn text(&mut self, text: &str) -> TextId;
-    fn texts(&self) -> &Interner;
-    fn dict(&mut self) -> u32;
-    fn list(&mut self) -> u32;
-    fn tuple(&mut self, items: &[Value]) -> u32;
-    /// Keys and values in turn; `all` when the writer gives all items of a dict at once.
-    fn set(&mut self, dict: u32, items: &[Value], all: bool) -> Result<(), Damage>;
-    fn append(&mut self, list: u32, items: &[Value]);
 }
 
 /// The machine. After [`Machine::run`] it shows where it stopped and what it had at hand.

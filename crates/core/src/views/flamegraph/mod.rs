@@ -19,7 +19,7 @@ use crate::{
     units::Bytes,
 };
 
-use tree::{Node, Tree};
+use tree::{Key, Kind, Node, Tree, share};
 
 /// A flame graph, and what to know about it.
 #[derive(Clone, Debug)]
@@ -152,51 +152,6 @@ fn moment(run: &DeviceRun<'_>, done: u32) -> String {
     format!(" (event {last}{step}{phase})")
 }
 
-/// What makes two frames below the same caller one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
-    Frame(FrameId),
-    Word(&'static str),
-    Size(Bytes),
-}
-
-/// Whose code a frame is: its color.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Root,
-    Users,
-    Torch,
-    Library,
-    Cpp,
-    NoStack,
-    Category,
-    Size,
-}
-
-impl Kind {
-    const LEGEND: [(Kind, &'static str); 6] = [
-        (Kind::Users, "your code"),
-        (Kind::Torch, "PyTorch"),
-        (Kind::Library, "other libraries"),
-        (Kind::Cpp, "C++"),
-        (Kind::NoStack, "no stack"),
-        (Kind::Category, "what it is for"),
-    ];
-
-    fn color(self) -> &'static str {
-        match self {
-            Kind::Root => "#d9d9d9",
-            Kind::Users => "#f4a259",
-            Kind::Torch => "#f7dba7",
-            Kind::Library => "#c7d59f",
-            Kind::Cpp => "#e0b1cb",
-            Kind::NoStack => "#cfd2d6",
-            Kind::Category => "#8cb9d9",
-            Kind::Size => "#b9d6ea",
-        }
-    }
-}
-
 /// The picture's width; browsers scale it to theirs.
 const WIDTH: f64 = 1200.0;
 const MARGIN: f64 = 10.0;
@@ -296,11 +251,6 @@ fn fitting(label: &str, width: f64) -> String {
         res.push(letter);
     }
     res
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a picture is not exact to the byte")]
-fn share(bytes: Bytes) -> f64 {
-    bytes.0 as f64
 }
 
 /// `text` as text of an XML file. What XML has no letters for becomes the replacement character.

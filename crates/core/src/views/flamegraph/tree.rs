@@ -2,10 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use crate::{
-    units::Bytes,
-    views::flamegraph::{Key, Kind},
-};
+use crate::{trace::FrameId, units::Bytes};
 
 /// One frame below one caller.
 #[derive(Clone, Debug)]
@@ -80,7 +77,7 @@ impl Tree {
         let mut open = vec![(0, 0, Bytes::ZERO)];
         while let Some((at, depth, before)) = open.pop() {
             let (node, below) = &self.nodes[at];
-            if super::share(node.bytes) < least {
+            if share(node.bytes) < least {
                 hidden += 1;
                 continue;
             }
@@ -95,4 +92,54 @@ impl Tree {
         }
         hidden
     }
+}
+
+/// What makes two frames below the same caller one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Frame(FrameId),
+    Word(&'static str),
+    Size(Bytes),
+}
+
+/// Whose code a frame is: its color.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Root,
+    Users,
+    Torch,
+    Library,
+    Cpp,
+    NoStack,
+    Category,
+    Size,
+}
+
+impl Kind {
+    pub(super) const LEGEND: [(Kind, &'static str); 6] = [
+        (Kind::Users, "your code"),
+        (Kind::Torch, "PyTorch"),
+        (Kind::Library, "other libraries"),
+        (Kind::Cpp, "C++"),
+        (Kind::NoStack, "no stack"),
+        (Kind::Category, "what it is for"),
+    ];
+
+    pub(super) fn color(self) -> &'static str {
+        match self {
+            Kind::Root => "#d9d9d9",
+            Kind::Users => "#f4a259",
+            Kind::Torch => "#f7dba7",
+            Kind::Library => "#c7d59f",
+            Kind::Cpp => "#e0b1cb",
+            Kind::NoStack => "#cfd2d6",
+            Kind::Category => "#8cb9d9",
+            Kind::Size => "#b9d6ea",
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a picture is not exact to the byte")]
+pub(super) fn share(bytes: Bytes) -> f64 {
+    bytes.0 as f64
 }
