@@ -12,12 +12,13 @@ EXAMPLES := finetune_gpt2.py train_resnet50.py
 CARDS := rtx4060-8g rtx3090
 PLIMSOLL := $(or $(CARGO_TARGET_DIR),target)/release/plimsoll
 
-.PHONY: help build demo test test-rust test-python wheel wheel-check screenshots clean
+.PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check screenshots clean
 
 help:
 	@echo 'make build   builds $(PLIMSOLL), one file with everything in it'
 	@echo 'make demo    predicts the examples on an 8 GB and a 24 GB card'
 	@echo 'make test    everything that has to pass'
+	@echo 'make soak    the same without shortcuts, and what takes long: before a release'
 	@echo 'make wheel   the Python package as a wheel and as sources, tried in an environment of its own'
 	@echo 'make screenshots  the pictures of docs/view.md, from the real page'
 
@@ -36,21 +37,47 @@ demo: build
 	  done
 	done
 
-test: test-rust test-python
+# While cargo compiles, pip and apt load what the tests in Python need.
+test:
+	@SECONDS=0
+	mkdir -p target
+	$(MAKE) --no-print-directory test-setup > target/test-setup.log 2>&1 & setup=$$!
+	trap 'kill $$setup 2>/dev/null || true' EXIT
+	$(MAKE) --no-print-directory test-rust
+	wait $$setup || { cat target/test-setup.log; exit 1; }
+	$(MAKE) --no-print-directory test-python
+	echo "make test: $$((SECONDS / 60)) min $$((SECONDS % 60)) s"
 
+test-setup:
+	@tools/python-with-torch tests/requirements.txt
+	tools/chromium
+
+# A test of Rust says on its line how long it took; only libtest reads RUSTC_BOOTSTRAP here, and nothing is compiled with it.
 test-rust:
-	cargo fmt --all --check
+	@cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo test --workspace
+	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='env RUSTC_BOOTSTRAP=1' \
+	  cargo test --workspace --lib --bins --tests --examples -- -Z unstable-options --report-time | tee target/test-rust.log
+	cargo test --workspace --doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	if command -v cargo-deny >/dev/null; then cargo deny check; else echo 'cargo-deny is not installed: licences and advisories were not checked'; fi
+	printf '\nThe ten slowest tests in Rust:\n'
+	sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$$/\2 s  \1/p' target/test-rust.log | sort -rn | sed 10q
 
 # Training scripts on the phantom, and the commands that the manual shows.
 test-python: build
 	@python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)
 	export PLIMSOLL_CHROMIUM
-	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet tests
+	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet --durations=10 --durations-min=0 tests
+
+# Before a release: all that `make test` runs, each script in a process of its own, and what it leaves out because it takes
+# long. It begins by saying what that is.
+soak: build
+	@python=$$(tools/python-with-torch tests/requirements.txt)
+	PLIMSOLL_CHROMIUM=$$(tools/chromium)
+	export PLIMSOLL_CHROMIUM PLIMSOLL_COLD=1
+	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet --durations=10 -m '' tests
 
 # The Python package: the source distribution, the wheel that is made from it, and both looked into and tried. Needs no
 # torch. Minutes: the program is built once more, as maturin builds it.

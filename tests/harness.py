@@ -3,15 +3,36 @@
 `make test-python` sets PLIMSOLL_BIN and PLIMSOLL_PYTHON.
 """
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from warm import Warm
+
 ROOT = Path(__file__).resolve().parents[1]
-PYTHON = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
+# The interpreter with torch, and what stands for it where only the script matters (warm.py).
+COLD = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
+WARM = None if os.environ.get("PLIMSOLL_COLD") else Warm(tempfile.mkdtemp(prefix="plimsoll-warm-"), COLD)
+PYTHON = WARM.python if WARM else COLD
+
+
+def warm_up(cache):
+    """Before a command that may start PYTHON."""
+    if WARM and not WARM.is_running:
+        WARM.start(Unpacked.ask(cache, ("--gpu", "h200")).environment(Path(WARM.folder, "session")))
+
+
+@atexit.register
+def _cool_down():
+    if WARM:
+        WARM.end()
+        shutil.rmtree(WARM.folder, ignore_errors=True)
 
 
 def binary():
@@ -70,10 +91,17 @@ class Plimsoll:
         return path
 
     def environment(self, **more):
+        """A script without an interpreter is run by PYTHON."""
         return dict(clean_environment(), PLIMSOLL_CACHE=str(self.cache), PLIMSOLL_PYTHON=PYTHON) | more
+
+    def cold(self, **more):
+        """The environment in which a script without an interpreter gets a process and imports of its own."""
+        return self.environment(PLIMSOLL_PYTHON=COLD, **more)
 
     def start(self, *arguments, environment=None, **options):
         """The process, for tests that do something to it."""
+        if str(arguments[0]) in ("predict", "fit", "run"):
+            warm_up(self.cache)
         words = [binary(), *map(str, arguments)]
         options = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) | options
         return subprocess.Popen(words, cwd=self.folder, env=environment or self.environment(), text=True, **options)

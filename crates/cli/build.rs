@@ -1,7 +1,8 @@
 //! Puts the phantom and the agent into the binary, so that one file installs everything.
 //!
 //! The phantom is a library for somebody else's process, so it is built here as a release whatever the
-//! profile of the command is, with a target folder of its own (cargo holds a lock on the outer one).
+//! profile of the command is, with a target folder of its own (cargo holds a lock on the outer one). It is beside
+//! the profiles' folders, so that clippy, the tests and a release share one build of it.
 
 use std::{
     env, fs, io,
@@ -49,9 +50,10 @@ fn run() -> Result<(), String> {
         .map_err(|error| format!("cannot write the table of bundled files: {error}"))
 }
 
-/// Builds what is loaded into the script's process: the folder of the libraries.
+/// Builds what is loaded into the script's process, and copies it to `out`: the folder of the libraries.
 fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
-    let target_dir = out.join("phantom");
+    // OUT_DIR is TARGET/PROFILE/build/plimsoll-HASH/out.
+    let target_dir = out.ancestors().nth(4).unwrap_or(out).join("libraries");
     let mut cargo = Command::new(variable("CARGO")?);
     cargo
         .current_dir(workspace)
@@ -83,7 +85,13 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
                 .to_owned(),
         );
     }
-    Ok(target_dir.join("release"))
+    // A build of another profile may replace what lies there while this one is still read.
+    for name in ["libplimsoll_phantom.so", "libplimsoll_nvrtc.so"] {
+        let built = target_dir.join("release").join(name);
+        fs::copy(&built, out.join(name))
+            .map_err(|error| format!("cannot copy {}: {error}", built.display()))?;
+    }
+    Ok(out.to_owned())
 }
 
 /// The agent's files below `folder`, sorted, without what Python leaves there.

@@ -8,7 +8,7 @@ import subprocess
 import textwrap
 
 import pytest
-from harness import PYTHON, clean_environment
+from harness import PYTHON, clean_environment, warm_up
 
 
 class Process:
@@ -72,8 +72,9 @@ class Run:
 class Launcher:
     """Runs programs with the agent inside. The one place that knows how."""
 
-    def __init__(self, folder, unpacked, *, phantom):
+    def __init__(self, folder, cache, unpacked, *, phantom):
         self.folder = folder
+        self.cache = cache
         self.unpacked = unpacked
         self.phantom = phantom
         self.count = 0
@@ -93,6 +94,8 @@ class Launcher:
 
     def command(self, command, stop="steady", agent=True, env=(), timeout=120):
         """Runs any command."""
+        if self.phantom:
+            warm_up(self.cache)
         self.count += 1
         session = os.path.join(str(self.folder), "session_%d" % self.count)
         if self.phantom:
@@ -122,12 +125,12 @@ class Launcher:
 
 
 @pytest.fixture
-def bare(tmp_path, unpack):
+def bare(tmp_path, cache, unpack):
     """Runs programs that need no GPU and no torch."""
-    return Launcher(tmp_path, unpack("--gpu", "h200"), phantom=False)
+    return Launcher(tmp_path, cache, unpack("--gpu", "h200"), phantom=False)
 
 
 @pytest.fixture
-def run(tmp_path, unpack):
+def run(tmp_path, cache, unpack):
     """Runs programs on the phantom."""
-    return Launcher(tmp_path, unpack("--gpu", "h200"), phantom=True)
+    return Launcher(tmp_path, cache, unpack("--gpu", "h200"), phantom=True)

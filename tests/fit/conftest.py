@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 import pytest
-from harness import PYTHON, ROOT, clean_environment
+from harness import COLD, ROOT, clean_environment
 
 FORKS = """
 import ast, json, os, sys, traceback
@@ -72,7 +72,7 @@ class Trainer:
             "CUDA_VISIBLE_DEVICES": "",
         }
         self.process = subprocess.Popen(
-            [PYTHON, "-c", FORKS], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [COLD, "-c", FORKS], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def run(self, program, *remedies, arguments=None):

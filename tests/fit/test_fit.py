@@ -5,7 +5,7 @@ import os
 import signal
 import time
 
-from harness import PYTHON, binary
+from harness import COLD, PYTHON, binary
 
 MLP = """
 import sys, torch
@@ -168,7 +168,7 @@ def test_ctrl_c_keeps_the_best_so_far(plimsoll):
     plimsoll.script(DEEP)
     options = ["--gpu", "t4", "--budget", "1200MiB", "--forbid", "micro-batches,offload"]
     # A session of its own, so that the signal reaches the whole group as a terminal's would.
-    process = plimsoll.start("fit", *options, "--", PYTHON, "train.py", start_new_session=True)
+    process = plimsoll.start("fit", *options, "--", COLD, "train.py", start_new_session=True)
     assert any(": fits, needs" in line for line in iter(process.stderr.readline, ""))
     os.killpg(process.pid, signal.SIGINT)
     answer, _ = process.communicate(timeout=60)
@@ -183,7 +183,7 @@ def test_ctrl_c_while_packages_are_still_imported(plimsoll):
     (packages / "slow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
     plimsoll.script("import slow\n" + DEEP)
     environment = plimsoll.environment(PYTHONPATH=str(packages))
-    process = plimsoll.start("fit", "--gpu", "t4", "--", PYTHON, "train.py", environment=environment)
+    process = plimsoll.start("fit", "--gpu", "t4", "--", COLD, "train.py", environment=environment)
     while not (plimsoll.folder / "importing").exists():
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
@@ -195,7 +195,7 @@ def test_ctrl_c_while_packages_are_still_imported(plimsoll):
 def test_ctrl_c_before_anything_was_found(plimsoll):
     plimsoll.script(DEEP)
     options = ["--gpu", "t4", "--budget", "1200MiB", "--allow", "micro-batches"]
-    process = plimsoll.start("fit", *options, "--", PYTHON, "train.py", start_new_session=True)
+    process = plimsoll.start("fit", *options, "--", COLD, "train.py", start_new_session=True)
     assert any("needs" in line for line in iter(process.stderr.readline, ""))
     os.killpg(process.pid, signal.SIGINT)
     answer, _ = process.communicate(timeout=60)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import PYTHON
+from harness import COLD
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Nursery:
         self.folder = folder
         self.count = 0
         self.process = subprocess.Popen(
-            [PYTHON, Path(__file__).with_name("nursery.py")],
+            [COLD, Path(__file__).with_name("nursery.py")],
             env=unpacked.environment(folder / "unused"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

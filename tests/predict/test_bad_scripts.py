@@ -97,7 +97,7 @@ def test_ctrl_c(plimsoll):
         "finally:\n    open('cleaned', 'w').close()\n"
     )
     # A session of its own, so that the signal reaches the whole group as a terminal's would.
-    process = plimsoll.start("predict", "--", script, start_new_session=True)
+    process = plimsoll.start("predict", "--", script, environment=plimsoll.cold(), start_new_session=True)
     assert process.stdout.readline() == "running\n"
     os.killpg(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=30)
@@ -113,7 +113,7 @@ def test_leaves_a_process_running(plimsoll):
         "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
         "open('pid', 'w').write(str(child.pid))\nfor _ in range(9): step()\n"
     )
-    ran = plimsoll.predict(script, options=["--gpu", "h200"])
+    ran = plimsoll.predict(script, options=["--gpu", "h200"], environment=plimsoll.cold())
     assert ran.code == 0, ran
     assert "ended 1 process that the script left running" in ran.stderr
     pid = (plimsoll.folder / "pid").read_text()
@@ -162,7 +162,7 @@ def test_hidden_devices(plimsoll):
 
 
 def test_doctor(plimsoll):
-    ran = plimsoll.run("doctor")
+    ran = plimsoll.run("doctor", environment=plimsoll.cold())
     assert ran.code == 0, ran
     assert ran.stdout.endswith("\nable to predict\n"), ran
     plimsoll.assert_nothing_left()
@@ -188,7 +188,8 @@ for x in torch.utils.data.DataLoader(Slow(), 16, num_workers=3):
 
 @pytest.mark.parametrize("where", sorted(WAITS))
 def test_ctrl_c_wherever_it_comes(plimsoll, where):
-    process = plimsoll.start("predict", "--", plimsoll.script(WAITS[where]), start_new_session=True)
+    script = plimsoll.script(WAITS[where])
+    process = plimsoll.start("predict", "--", script, environment=plimsoll.cold(), start_new_session=True)
     while not (plimsoll.folder / "ready").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
@@ -232,7 +233,7 @@ def test_no_disk_left(plimsoll, mebibytes, says):
     small = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
     if subprocess.run([*small, "true"], capture_output=True).returncode:
         pytest.skip("this machine lets nobody mount a small disk")
-    environment = plimsoll.environment(PLIMSOLL_CACHE=str(disk / "cache"))
+    environment = plimsoll.cold(PLIMSOLL_CACHE=str(disk / "cache"))  # Nothing outside sees that disk.
     command = [*small, binary(), "predict", "--gpu", "h200", "--", script]
     done = subprocess.run(command, cwd=plimsoll.folder, env=environment, capture_output=True, text=True)
     ran = Ran(done.returncode, done.stdout, done.stderr, None)

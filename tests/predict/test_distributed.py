@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from harness import PYTHON, ROOT, assert_consistent
+from harness import COLD, PYTHON, ROOT, assert_consistent
 
 SCRIPTS = Path(__file__).parent / "scripts"
 TORCHRUN = (PYTHON, "-m", "torch.distributed.run")
@@ -121,7 +121,7 @@ if __name__ == "__main__":
 """
     )
     options = ("--gpu", "h100-80g", "--gpus", "4", "--rank", "2", "--until-exit")
-    ran = plimsoll.predict(PYTHON, "train.py", options=options)
+    ran = plimsoll.predict(COLD, "train.py", options=options)
     assert ran.code == 0, ran
     assert ran.stdout.count("RANK") == 1 and "RANK 2 OF 4" in ran.stdout, ran
 
@@ -266,7 +266,7 @@ if __name__ == "__main__":
     print("LEARNT", actor.exitcode)
 """
     )
-    ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "h100-80g", "--until-exit"))
+    ran = plimsoll.predict(COLD, "train.py", options=("--gpu", "h100-80g", "--until-exit"))
     assert ran.code == 0 and "LEARNT 0" in ran.stdout, ran
     assert "ACTED (16384, 16) True True" in ran.stdout and "not-imitated" not in notes(ran), ran
 

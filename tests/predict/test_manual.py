@@ -5,7 +5,7 @@ import re
 import shlex
 
 import pytest
-from harness import PYTHON, ROOT, Plimsoll
+from harness import COLD, PYTHON, ROOT, Plimsoll
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
 
@@ -25,7 +25,7 @@ def test_command_of_the_manual(line, cache, tmp_path):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     words = shlex.split(line.split("#")[0].split(" | ")[0])
-    # The pages say python3; here that is the one with torch.
-    path = os.pathsep.join([os.path.dirname(PYTHON), os.environ["PATH"]])
+    # The pages say python3; here that is the one with torch, whose folder has torchrun, too.
+    path = os.pathsep.join([os.path.dirname(PYTHON), os.path.dirname(COLD), os.environ["PATH"]])
     ran = plimsoll.run(*words, environment=plimsoll.environment(PATH=path))
     assert ran.code in (0, 1), ran

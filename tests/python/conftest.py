@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from harness import PYTHON, ROOT, binary, clean_environment
+from harness import PYTHON, ROOT, binary, clean_environment, warm_up
 
 
 class Program:
@@ -37,6 +37,7 @@ class Program:
         return self.start(*python, name, *arguments, environment=environment, timeout=timeout)
 
     def start(self, *words, environment=None, timeout=600, **options):
+        warm_up(self._cache)
         options = dict(stdin=subprocess.DEVNULL) | options
         return subprocess.run(
             list(map(str, words)), cwd=self.folder, env=environment or self.environment(), capture_output=True, text=True,
