@@ -2,12 +2,12 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::counts;
-use crate::descent;
+use plimsoll_values::Values;
+
 use crate::dnn::trials;
+use crate::launch;
 use crate::machine;
 use crate::nccl;
-use crate::overflow;
 use crate::report::{self, Asked};
 
 /// The version of this interface.
@@ -23,10 +23,17 @@ pub extern "C" fn plimsoll_phantom_abi() -> c_int {
 /// `out` must be valid for `room` bytes, or `room` zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) -> usize {
-    let (devices, hurried) =
+    let (mut devices, hurried) =
         machine::lock().map(|it| (it.report(), it.hurried())).unwrap_or_default();
+    for (ordinal, it) in devices.iter_mut().enumerate() {
+        it.more_elsewhere = nccl::more_elsewhere(ordinal);
+    }
     let hurried = if nccl::has_ranks() { hurried } else { 0 };
-    let asked = Asked { hurried, overflows: overflow::asked(), trials: trials::count() };
+    let asked = Asked {
+        hurried,
+        overflows: launch::with_values(|it, _| it.overflows_asked()),
+        trials: trials::count(),
+    };
     let json = report::json(&devices, asked);
     if !out.is_null() {
         let length = json.len().min(room);
@@ -40,6 +47,7 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_phantom_steps(steps: u64) {
     machine::finish_steps(steps);
+    launch::with_values(|it, _| it.progress());
 }
 
 /// From now on something (the gradient buckets of `DistributedDataParallel`) holds memory until `PyTorch`'s
@@ -66,12 +74,13 @@ pub extern "C" fn plimsoll_phantom_on_unknown_read(callback: Option<extern "C" f
 /// -2: everything, and that is known. Returns what they did until now.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_phantom_keep(millionths: c_int) -> c_int {
-    counts::keep(millionths)
+    launch::with_values(|_, thread| Values::keep(thread, millionths))
 }
 
 /// From now on something is minimized on this thread whose losses have `width` bytes, and nothing if that is zero.
 /// It goes on by every test, until it is `still`.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_phantom_descends(width: c_int, still: c_int) {
-    descent::descends(width, still != 0);
+    let width = usize::try_from(width).unwrap_or(0);
+    launch::with_values(|it, thread| it.descends(thread, width, still != 0));
 }

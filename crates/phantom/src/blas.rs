@@ -6,7 +6,10 @@
 use std::ffi::{c_int, c_void};
 use std::time::Duration;
 
+use plimsoll_values::Matrix;
+
 use crate::installed;
+use crate::launch::with_values;
 use crate::resident::Resident;
 use crate::runtime::{SUCCESS, answer};
 
@@ -206,13 +209,13 @@ impl Floats {
         for number in 0..i64::from(self.count) {
             let address =
                 |i: usize| self.addresses[i].wrapping_add_signed(4 * number * self.strides[i]);
-            let matrix = |i: usize| crate::products::Matrix {
+            let matrix = |i: usize| Matrix {
                 address: address(i),
                 is_transposed: self.transpose[i] != 0,
                 step: size(self.steps[i]),
             };
             let sizes = self.sizes.map(size);
-            crate::products::multiply(contents, sizes, matrix(0), matrix(1), address(2));
+            with_values(|it, _| it.multiplied(contents, sizes, matrix(0), matrix(1), address(2)));
         }
     }
 }

@@ -53,6 +53,8 @@ pub struct Card {
     pub assumed_overflows: Option<u64>,
     /// When queued work is done.
     pub order: Order,
+    /// Whether results of kernels are imitated.
+    pub imitates_values: bool,
     /// Whether of algorithms of cuDNN that the program times the one with the largest workspace is the fastest.
     pub tried_is_largest: bool,
 }
@@ -83,6 +85,7 @@ impl Card {
             assumed_unique_millionths: None,
             assumed_overflows: None,
             order: Order::AtOnce,
+            imitates_values: true,
             tried_is_largest: false,
         }
     }
@@ -138,6 +141,7 @@ impl Card {
             "assumed_unique_millionths" => self.assumed_unique_millionths = value.parse().ok(),
             "assumed_overflows" => self.assumed_overflows = value.parse().ok(),
             "order" if value == "late" => self.order = Order::Late,
+            "values" => self.imitates_values = value != "off",
             "tried" => self.tried_is_largest = value == "largest",
             _ => {}
         }

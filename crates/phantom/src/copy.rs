@@ -1,22 +1,12 @@
 //! Copies and fills, for the runtime and the driver alike: which side is the device is told by the
 //! address, as unified addressing does.
 
-use crate::descent;
+use plimsoll_values::Values;
+
 use crate::ghosts;
-use crate::kernels;
+use crate::launch::with_values;
 use crate::machine;
-use crate::overflow;
 use crate::report;
-use crate::waits;
-
-/// The lowest byte of a number that nobody computed and that `item()` reads (which it does into pinned memory, one
-/// element at a time): the smallest number above zero, of floats of 16 and 32 bits. A loss is hardly ever
-/// zero, and programs divide by it or take its logarithm.
-const NEARLY_ZERO: u8 = 1;
-
-/// What it reads once if it waits for more: far more than programs wait for, of floats of 32 bits, and in their upper half
-/// of 16.
-const LARGE: [u8; 4] = 0x7b00_0000_u32.to_le_bytes();
 
 /// Copies `size` bytes between any two places.
 ///
@@ -36,9 +26,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
         match (target, source) {
             (Some(target), Some(source)) if target == source => {
                 machine.devices[target].contents.copy(to, from, size);
-                if size == 1 {
-                    kernels::copied_one_byte();
-                }
+                with_values(|_, thread| Values::copied_within(thread, size));
             }
             (Some(target), Some(source)) => {
                 machine.devices[target].contents.forget(to, size);
@@ -51,14 +39,14 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
             }
             (Some(target), None) => {
                 if ghosts::covers(from, size) {
-                    waits::progress();
+                    with_values(|it, _| it.progress());
                     machine.devices[target].contents.forget(to, size);
                     return;
                 }
                 // SAFETY: the caller vouches for the host side.
                 let bytes = unsafe { std::slice::from_raw_parts(from as *const u8, length) };
                 machine.devices[target].contents.write(to, bytes);
-                waits::copied(bytes);
+                with_values(|it, _| it.copied_to_device(bytes));
             }
             // Values that nobody asks for; the program is not told that they are unknown.
             (None, Some(_)) if ghosts::covers(to, size) => {}
@@ -73,29 +61,8 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                 let pinned = machine::Machine::host_range(&machine.pinned, to).is_some();
                 // SAFETY: the caller vouches for the host side.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, length) };
-                unknown = machine.devices[source].contents.read(from, bytes);
-                if unknown == 1 && length == 1 {
-                    bytes[0] = kernels::unknown_byte(&mut machine.devices[source].contents);
-                } else if unknown == size
-                    && let contents = &mut machine.devices[source].contents
-                    && let Some((count, is_true)) = kernels::unknown_count(contents, length)
-                {
-                    bytes.copy_from_slice(&count.to_le_bytes()[..length]);
-                    if is_true {
-                        unknown = 0;
-                    }
-                } else if unknown == size
-                    && pinned
-                    && let Some(loss) = descent::loss(length)
-                {
-                    bytes.copy_from_slice(&loss[..length]);
-                } else if unknown == size && pinned && matches!(length, 2 | 4) {
-                    if waits::over(NEARLY_ZERO.into()).is_some() {
-                        bytes.copy_from_slice(&LARGE[4 - length..]);
-                    } else {
-                        bytes[0] = NEARLY_ZERO;
-                    }
-                }
+                let contents = &mut machine.devices[source].contents;
+                unknown = with_values(|it, thread| it.read(from, bytes, pinned, thread, contents));
             }
             (None, None) => {
                 // SAFETY: the caller vouches for both; they may overlap.
@@ -103,7 +70,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
             }
         }
     }
-    overflow::read(from, size);
+    with_values(|it, _| it.copied(from, size));
     report::unknown_read(from, unknown);
 }
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use crate::addresses::{Addresses, GRANULE};
-use crate::contents::Contents;
 use crate::resident::Resident;
+use plimsoll_values::Contents;
 
 /// The card is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 //! (`bench/addresses`).
 
 use crate::addresses::{Addresses, GRANULE};
-use crate::kernels::Room;
+use plimsoll_values::Room;
 
 const MIB: u64 = 1 << 20;
 

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::card;
 use crate::cubin::{self, Kernel};
+use crate::launch;
 use crate::runtime::{NO_DEVICE, answer, machine};
 
 /// The kernels of loaded modules, by the module's handle, and kernels that were asked for, by theirs.
@@ -52,7 +53,7 @@ unsafe fn kernel(out: *mut u64, module: u64, name: *const c_char) -> i32 {
     if let Some(found) = found {
         KERNELS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, found.clone());
     }
-    crate::kernels::found(handle, name);
+    launch::found(handle, name);
     // SAFETY: the caller's pointer, checked for null.
     unsafe { answer(out, handle) }
 }

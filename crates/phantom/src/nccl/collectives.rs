@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
+use plimsoll_values::Contents;
+use plimsoll_values::collective::{self as values, Kind, Reduction};
+
 use super::communicators::{self, Communicator, Use};
-use super::values::{self, Kind, Reduction};
 use super::{INVALID_ARGUMENT, SUCCESS, UNHANDLED_CUDA_ERROR};
-use crate::contents::Contents;
 use crate::machine;
 use crate::report;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::addresses::Addresses;
+use crate::launch::with_values;
 use crate::machine;
 use crate::report;
 use crate::resident::Resident;
@@ -191,6 +192,7 @@ fn add(communicator: Communicator) -> Result<u64, Refused> {
     reside(communicator.device, Resident::communicator);
     if 2 <= communicator.ranks {
         HAS_RANKS.store(true, Ordering::Relaxed);
+        with_values(|it, _| it.there_are_ranks());
         report::approximate(
             "NCCL's own memory on the device (some 850 MiB for the first communicator, and 486 MiB for each further one that is used) was measured with two ranks on H200s joined by NVLink; other cards, networks and numbers of ranks may differ",
         );

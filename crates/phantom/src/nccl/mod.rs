@@ -1,12 +1,11 @@
 //! NCCL: communicators whose other ranks need not exist. A collective moves nothing and is done at
 //! once, as kernels are; small values that the program may steer by come back as if every rank held
-//! what this one holds (see [`values`]). What a communicator takes on the device is a measured fact.
+//! what this one holds (see [`plimsoll_values::collective`]). What a communicator takes on the device is a measured fact.
 //!
 //! Types and numbers are those of `nccl.h` 2.28.
 
 mod collectives;
 mod communicators;
-mod values;
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,26 +1,19 @@
 //! Kernels: launched, never run. What a kernel looks like is answered from the card.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::Ordering;
 
 use super::{INVALID_VALUE, NO_DEVICE, SUCCESS, answer, fail, machine};
 use crate::card;
 use crate::driver::entry_point;
-use crate::kernels;
+use crate::launch::{self, Configuration, Dim3};
 use crate::modules;
 use crate::report::LAUNCHES;
 
 /// `cudaErrorNoKernelImageForDevice`
 const NO_KERNEL_IMAGE: i32 = 209;
-
-/// `dim3`, passed by value.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Dim3 {
-    pub(crate) x: c_uint,
-    pub(crate) y: c_uint,
-    z: c_uint,
-}
+/// `cudaErrorInvalidConfiguration`
+const INVALID_CONFIGURATION: i32 = 9;
 
 /// `cudaLaunchConfig_t`, as far as we read it.
 #[repr(C)]
@@ -37,17 +30,64 @@ pub struct LaunchConfig {
 ///
 /// `arguments` must be what the caller's stub passes for `function`, or null.
 pub(crate) unsafe fn launched(function: u64, arguments: *mut *mut c_void, stream: u64) -> i32 {
-    // SAFETY: the caller's.
-    unsafe { kernels::launched(function, arguments.cast_const().cast()) };
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let mut machine = machine!();
+    // SAFETY: the caller's.
+    let room = unsafe { launch::launched(function, arguments.cast_const().cast(), &mut machine) };
     if modules::code_for(machine.card).is_none() {
         return fail(NO_KERNEL_IMAGE);
     }
-    let room = kernels::room(function);
     machine.current().reside(|it, addresses| it.kernel(addresses, room));
     machine.work(stream);
     SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaPushCallConfiguration(
+    grid: Dim3,
+    block: Dim3,
+    shared: usize,
+    stream: u64,
+) -> c_uint {
+    launch::configure(Configuration { grid, block, shared, stream });
+    0
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cudaPopCallConfiguration(
+    grid: *mut Dim3,
+    block: *mut Dim3,
+    shared: *mut usize,
+    stream: *mut u64,
+) -> i32 {
+    let Some(it) = launch::configured() else { return INVALID_CONFIGURATION };
+    // SAFETY: the stub that the compiler made passes four valid pointers.
+    unsafe {
+        grid.write(it.grid);
+        block.write(it.block);
+        shared.write(it.shared);
+        stream.write(it.stream);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cudaRegisterFunction(
+    _module: *mut c_void,
+    stub: u64,
+    _device_name: *const c_char,
+    name: *const c_char,
+    _thread_limit: c_int,
+    _thread: *mut c_void,
+    _block: *mut c_void,
+    _block_dim: *mut c_void,
+    _grid_dim: *mut c_void,
+    _warp: *mut c_int,
+) {
+    if !name.is_null() {
+        // SAFETY: not null; the compiler registers terminated names, of the library that the stub is in.
+        launch::register(stub, unsafe { CStr::from_ptr(name) });
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -170,7 +210,7 @@ pub extern "C" fn cudaFuncSetAttribute(_function: u64, _attribute: c_int, _value
 fn blocks_per_sm(function: u64, threads: c_int) -> Option<c_int> {
     let card = card::current()?;
     let by_threads = card.max_threads_per_sm / threads.max(1);
-    let by_registers = if kernels::is_light(function) { c_int::MAX } else { BOUND_BY_REGISTERS };
+    let by_registers = if launch::is_light(function) { c_int::MAX } else { BOUND_BY_REGISTERS };
     Some(by_threads.clamp(1, card.max_blocks_per_sm).min(by_registers))
 }
 
@@ -240,7 +280,7 @@ pub unsafe extern "C" fn cudaOccupancyAvailableDynamicSMemPerBlock(
 /// Driver functions by name: ours, in the newest form that we have.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
-    name: *const std::ffi::c_char,
+    name: *const c_char,
     function: *mut *mut c_void,
     _version: c_uint,
     _flags: u64,
@@ -250,7 +290,7 @@ pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
         return fail(INVALID_VALUE);
     }
     // SAFETY: not null; CUDA asks for a terminated string.
-    let found = entry_point(unsafe { std::ffi::CStr::from_ptr(name) });
+    let found = entry_point(unsafe { CStr::from_ptr(name) });
     // SAFETY: the caller's pointers; `status` may be null.
     unsafe {
         if !status.is_null() {
@@ -263,7 +303,7 @@ pub unsafe extern "C" fn cudaGetDriverEntryPointByVersion(
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGetDriverEntryPoint(
-    name: *const std::ffi::c_char,
+    name: *const c_char,
     function: *mut *mut c_void,
     flags: u64,
     status: *mut c_int,

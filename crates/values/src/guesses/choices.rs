@@ -1,0 +1,188 @@
+//! What a program is given where it asks for the best of numbers that nobody knows: the expert that a router sends a token
+//! to, the class that a picture is of, the word that comes next.
+//!
+//! Each is as good as the next, so they are drawn at random. But of many, which are most likely words, none is drawn that
+//! programs ask for by name: the word that ends a text stands at the first or at the last places of a vocabulary, and a text
+//! that does not end is as long as the program lets it become, which takes the most memory.
+
+use std::collections::BTreeSet;
+
+/// The experts of a router, and the classes of a small problem, are no more than these.
+pub(crate) const FEW: u64 = 256;
+
+/// The most bytes of indices that are made.
+const MOST: u64 = 1 << 20;
+
+/// What was chosen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Choices {
+    /// How many series were begun.
+    drawn: u64,
+    /// Whether this is one rank of several.
+    pub(crate) has_ranks: bool,
+}
+
+impl Choices {
+    /// Which of `size` are the best, in so many slices. New routers choose so (of 20 over normalised inputs on an H200, 12 spread
+    /// their tokens as draws do): no two experts have the same number. Ranks of a job tell each other how many, and each is
+    /// imagined to get what it sends: there the same number goes to all. Indices of 64 bits; none if there is nothing to
+    /// choose, or too much.
+    pub(crate) fn choose(&mut self, size: u64, chosen: u64, slices: u64) -> Option<Vec<u8>> {
+        let bytes = slices.saturating_mul(chosen).saturating_mul(8);
+        if size == 0 || size < chosen || MOST < bytes {
+            return None;
+        }
+        let mut random = self.another();
+        let mut values = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+        // A vocabulary of which nearly everything is chosen is none.
+        if FEW < size && chosen <= size / 8 {
+            let vocabularies = vocabularies(size);
+            for _ in 0..slices {
+                let mut taken = BTreeSet::new();
+                for _ in 0..chosen {
+                    let it = word(&mut random, size, &vocabularies, &taken);
+                    if 1 < chosen {
+                        taken.insert(it);
+                    }
+                    values.extend(it.to_le_bytes());
+                }
+            }
+            return Some(values);
+        }
+        let mut left: Vec<u64> = (0..size).collect();
+        for slice in 0..slices {
+            for i in 0..chosen {
+                if self.has_ranks {
+                    values.extend(((slice + i) % size).to_le_bytes());
+                    continue;
+                }
+                // The first `i` are taken.
+                let at = usize::try_from(i + draw(&mut random) % (size - i)).unwrap_or(0);
+                left.swap(usize::try_from(i).unwrap_or(0), at);
+                values.extend(left[usize::try_from(i).unwrap_or(0)].to_le_bytes());
+            }
+        }
+        Some(values)
+    }
+
+    /// Likewise, of slices where only these places may be among the best; others are taken where they are too few.
+    pub(crate) fn choose_of(&mut self, open: Vec<Vec<u64>>, size: u64, chosen: u64) -> Vec<u8> {
+        let mut random = self.another();
+        let chosen = usize::try_from(chosen).unwrap_or(usize::MAX);
+        let mut values = Vec::new();
+        for mut left in open {
+            let rest: Vec<u64> = (0..size).filter(|it| !left.contains(it)).collect();
+            for i in 0..left.len().min(chosen) {
+                let others = u64::try_from(left.len() - i).unwrap_or(1);
+                left.swap(i, i + usize::try_from(draw(&mut random) % others).unwrap_or(0));
+            }
+            let places = left.into_iter().chain(rest).take(chosen);
+            values.extend(places.flat_map(u64::to_le_bytes));
+        }
+        values
+    }
+
+    /// Where the next series begins.
+    fn another(&mut self) -> u64 {
+        self.drawn += 1;
+        self.drawn
+    }
+}
+
+/// How large the vocabulary may be of which a program sees `size` words: a search that goes on with several texts chooses
+/// among the words that may follow any of them.
+fn vocabularies(size: u64) -> Vec<u64> {
+    const TEXTS: u64 = 64;
+    const FEWEST_WORDS: u64 = 32;
+    let texts = (1..=TEXTS).filter(|it| size.is_multiple_of(*it));
+    texts.map(|it| size / it).filter(|&it| FEWEST_WORDS <= it).collect()
+}
+
+/// Whether a word of a vocabulary of that size stands where those stand that programs name. The end of a text is the second
+/// word of T5's 32,128, the 102nd of BERT's 30,522, the last one of GPT-2's, and has 1,607 behind it of Whisper's 51,865.
+fn is_named(word: u64, words: u64) -> bool {
+    word < 4.max(words / 64) || words - words / 16 <= word
+}
+
+/// The next word, none of those that are taken.
+fn word(random: &mut u64, size: u64, vocabularies: &[u64], taken: &BTreeSet<u64>) -> u64 {
+    // Of several vocabularies that one cannot be told from, most of the places may be named; then any is as good.
+    const TRIES: usize = 256;
+    for _ in 0..TRIES {
+        let it = draw(random) % size;
+        if !taken.contains(&it) && !vocabularies.iter().any(|&words| is_named(it % words, words)) {
+            return it;
+        }
+    }
+    let mut it = draw(random) % size;
+    while taken.contains(&it) {
+        it = (it + 1) % size;
+    }
+    it
+}
+
+/// The next of a series that looks random and is always the same: `SplitMix64` (Steele, Lea and Flood, 2014).
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut it = *state;
+    it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    it ^ (it >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(size: u64, chosen: u64, slices: u64) -> Vec<u64> {
+        let bytes = Choices::default().choose(size, chosen, slices).expect("not too many");
+        bytes.as_chunks::<8>().0.iter().map(|&it| u64::from_le_bytes(it)).collect()
+    }
+
+    #[test]
+    fn no_text_ends_whichever_word_ends_it() {
+        let models = [
+            ("GPT-2", 50_257, 50_256),
+            ("BERT", 30_522, 102),
+            ("T5", 32_128, 1),
+            ("BART", 50_265, 2),
+            ("Whisper", 51_865, 50_257),
+            ("Llama 3", 128_256, 128_009),
+            ("Qwen 2.5", 152_064, 151_645),
+            ("a test's", 1000, 2),
+        ];
+        for (model, words, end) in models {
+            for texts in [1, 2, 3, 4, 5, 8, 16] {
+                let following = chosen(texts * words, (2 * texts).min(texts * words / 16), 300);
+                assert!(following.iter().all(|it| it % words != end), "{model}, {texts}");
+                assert!(following.iter().all(|it| *it < texts * words));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_chosen_twice_in_a_slice() {
+        for (size, many) in [(8, 2), (8, 8), (300, 30), (1000, 900), (40_000, 2000)] {
+            for slice in chosen(size, many, 2).chunks(usize::try_from(many).unwrap()) {
+                assert_eq!(slice.iter().collect::<BTreeSet<_>>().len(), slice.len(), "{size}");
+            }
+        }
+        assert_eq!(Choices::default().choose(3, 4, 1), None);
+    }
+
+    #[test]
+    fn what_is_not_open_is_chosen_only_if_nothing_else_is() {
+        let bytes = Choices::default().choose_of(vec![vec![4, 5], vec![1, 2, 3]], 6, 3);
+        let all: Vec<u64> =
+            bytes.as_chunks::<8>().0.iter().map(|&it| u64::from_le_bytes(it)).collect();
+        let (first, second) = all.split_at(3);
+        assert!(first.contains(&4) && first.contains(&5) && first.contains(&0), "{first:?}");
+        assert!([1, 2, 3].iter().all(|it| second.contains(it)), "{second:?}");
+    }
+
+    #[test]
+    fn experts_are_all_chosen() {
+        let experts: BTreeSet<u64> = chosen(8, 1, 400).into_iter().collect();
+        assert_eq!(experts.len(), 8);
+    }
+}

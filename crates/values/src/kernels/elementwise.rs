@@ -1,0 +1,608 @@
+//! PyTorch's element-wise kernels over whole numbers, truth values and floats: which operation one is, told by its
+//! mangled name, where its operands lie, told by its arguments, and what it makes of them. Elements lie one
+//! after the other (`vectorized_elementwise_kernel`, `unrolled_elementwise_kernel`), or where an offset
+//! calculator says: `places[None] < lengths[:, None]`, a slice, a transposed tensor
+//! (`elementwise_kernel`; `aten/src/ATen/native/cuda/CUDALoops.cuh`).
+
+use crate::arguments::{Arguments, Bytes, Structure};
+use crate::kernels::functors::meaning;
+use crate::memory::Known;
+use crate::memory::lazy::Open;
+use crate::memory::writes::Write;
+use crate::names::has;
+use crate::numbers::arithmetic::{Action, decided, decides, is_test};
+use crate::numbers::formula::Form;
+use crate::numbers::formula::{Buffers, Formula};
+use crate::numbers::offsets::{MOST_TENSORS, Offsets, Walk};
+use crate::numbers::rows;
+use crate::types::ScalarType;
+
+/// Elements that are computed at most, of floats: distances, overlaps.
+const MOST: usize = 1 << 24;
+/// And of anything else at once: a mask for attention often has far more, and nobody reads it back.
+const MOST_MASKED: usize = 1 << 20;
+/// And of halves: autocast makes them of every weight, and nobody reads these.
+const MOST_HALVES: usize = 1 << 14;
+/// An operand that has that many bytes for each of those that are read, and as many as that in all, is not read whole.
+const SPARSE: usize = 16;
+const LARGE: usize = 1 << 20;
+/// Runs of elements that are written at most, where the result is not dense.
+const MOST_RUNS: usize = 1 << 14;
+
+/// An element-wise kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    action: Action,
+    form: Form,
+    /// The type that is computed with.
+    kind: ScalarType,
+    /// Operands or result are of other types, which the arguments say.
+    casts: bool,
+    /// An offset calculator says where elements lie.
+    strided: bool,
+    /// Results are halves, which are computed as floats.
+    to_halves: Option<ScalarType>,
+}
+
+impl Kernel {
+    /// The one of this (mangled) name, if it concerns numbers that we follow.
+    pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
+        let unrolled = has(name, b"27unrolled_elementwise_kernel");
+        let strided = has(name, b"18elementwise_kernelI");
+        if !unrolled && !strided && !has(name, b"29vectorized_elementwise_kernel") {
+            return None;
+        }
+        let casts = unrolled && has(name, b"12LoadWithCast") || has(name, b"15gpu_kernel_implI");
+        let (action, form, kind) = meaning(name)?;
+        let to_halves = match () {
+            () if has(name, b"24float16_copy_kernel_cuda") => Some(ScalarType::Half),
+            () if has(name, b"25bfloat16_copy_kernel_cuda") => Some(ScalarType::Brain),
+            () => None,
+        };
+        Some(Kernel { action, form, kind, casts, strided, to_halves })
+    }
+
+    /// Whether it is "or" of truth values.
+    pub(crate) fn is_either(self) -> bool {
+        matches!(self.action, Action::Or | Action::LogicalOr) && self.kind == ScalarType::Bool
+    }
+
+    /// Elements that are computed at most: of what computes with floats or compares them, more.
+    fn most(self) -> usize {
+        let halves = self.to_halves.is_some() || self.kind.working() != self.kind;
+        if halves && self.form != Form::Alone {
+            return MOST_HALVES;
+        }
+        let moves = matches!(self.form, Form::Alone | Form::Chosen | Form::Masked);
+        let is_large = !self.kind.is_whole() && !moves && self.action != Action::Copy;
+        if is_large { MOST } else { MOST_MASKED }
+    }
+
+    /// The types of what it computes with, result first, before any casts.
+    fn types(self) -> ([ScalarType; MOST_TENSORS], usize) {
+        let kind = self.kind;
+        let out =
+            if is_test(self.action) { ScalarType::Bool } else { self.to_halves.unwrap_or(kind) };
+        match self.form {
+            Form::Alone => ([out; MOST_TENSORS], 1),
+            Form::Tensors => ([out, kind, kind, kind], 3),
+            Form::Chosen => ([out, ScalarType::Bool, kind, kind], 4),
+            Form::Masked => ([out, kind, ScalarType::Bool, kind], 3),
+            Form::ScalarFirst | Form::ScalarLast | Form::Unary => ([out, kind, kind, kind], 2),
+        }
+    }
+
+    /// The type of the functor's scalars: sums, products and bounds of halves are computed as floats.
+    fn scalar(self) -> ScalarType {
+        match (self.action, self.form) {
+            (Action::Fill, _) | (_, Form::Masked) => self.kind,
+            (Action::Add | Action::Multiply | Action::Divide | Action::Clamp, _) => {
+                self.kind.working()
+            }
+            _ => self.kind,
+        }
+    }
+
+    /// Bytes of the functor.
+    fn size(self) -> usize {
+        let width = self.scalar().width();
+        match (self.action, self.form) {
+            (Action::Add, Form::Tensors) => width,
+            (Action::Clamp, _) => 2 * width + width.max(4),
+            (Action::Equal | Action::Order, Form::Tensors) => 4,
+            (Action::Equal | Action::Order, _) => 2 * width.max(4),
+            (Action::Fill, _) | (_, Form::Masked) => width,
+            (_, Form::ScalarFirst | Form::ScalarLast) => 2 * width,
+            _ => 1,
+        }
+    }
+
+    /// What it writes. `known` reads device memory in full, or not at all.
+    pub(crate) fn writes(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
+        // The first argument says how many elements there are.
+        let count = usize::try_from(arguments.whole(0)?).unwrap_or(0);
+        let (mut types, tensors) = self.types();
+        let places = self.places(tensors, arguments)?;
+        if self.casts {
+            for (i, kind) in types.iter_mut().enumerate().take(tensors) {
+                let Some(found) = places.types[i].and_then(ScalarType::of_number) else {
+                    return Some(vec![Write::Unknown(places.addresses[0], 8 * wide(count))]);
+                };
+                *kind = found;
+            }
+        }
+        let types = &types[..tensors];
+        let computed = (count <= self.most())
+            .then(|| self.compute(count, types, &places, known))
+            .flatten()
+            .or_else(|| self.evident(count, types, &places))
+            .or_else(|| self.lazily(count, types, &places, known));
+        Some(computed.unwrap_or_else(|| {
+            let last = places.of(count.saturating_sub(1)).map_or(0, |it| it[0]);
+            let end = if self.strided { last + 8 } else { 8 * wide(count) };
+            vec![Write::Unknown(places.addresses[0], end)]
+        }))
+    }
+
+    /// Where everything is. The second argument of all these kernels is read, and the third of all but the strided ones. A
+    /// strided one's is `{ offsets; addresses[tensors]; functor; types[tensors] }`, the others have the functor, the addresses,
+    /// two empty structures, the types of the operands and that of the result.
+    fn places<'a>(self, tensors: usize, arguments: Arguments<'a>) -> Option<Places<'a>> {
+        let mut addresses = [0; MOST_TENSORS];
+        let mut types = [None; MOST_TENSORS];
+        let widths = self.types().0.map(|it| wide(it.width()));
+        if self.strided {
+            let offsets = Offsets { at: 0, tensors };
+            let begin = offsets.end().next_multiple_of(8);
+            let functor = begin + 8 * tensors;
+            let n_types = if self.casts { tensors } else { 0 };
+            let size = functor + self.size() + n_types;
+            let closure = Structure { named: &["at::native::gpu_kernel_impl"], size };
+            let closure = arguments.structure(1, closure)?;
+            for (i, address) in addresses.iter_mut().enumerate().take(tensors) {
+                *address = closure.u64(begin + 8 * i)?;
+            }
+            for (i, kind) in types.iter_mut().enumerate().take(n_types) {
+                *kind = Some(closure.u8(functor + self.size() + i)?);
+            }
+            let functor = closure.from(functor)?;
+            return Some(Places {
+                offsets: Some((offsets, closure)),
+                widths,
+                addresses,
+                functor,
+                types,
+            });
+        }
+        let functor = Structure { named: self.functor_names(), size: self.size() };
+        let functor = arguments.structure(1, functor)?;
+        // `std::array<char *, N>`, before torch 2.9 `at::detail::Array<char *, N>`.
+        let all = Structure { named: &["rray<char*, "], size: 8 * tensors };
+        let all = arguments.structure(2, all)?;
+        for (i, address) in addresses.iter_mut().enumerate().take(tensors) {
+            *address = all.u64(8 * i)?;
+        }
+        if self.casts {
+            // `LoadWithCast<N>` and `StoreWithCast<1>` begin with their types, a byte each.
+            let [load, store] = ["::LoadWithCast<", "::StoreWithCast<"];
+            let operands = Structure { named: &[load], size: tensors - 1 };
+            let operands = arguments.structure(5, operands)?;
+            types[0] = arguments.structure(6, Structure { named: &[store], size: 1 })?.u8(0);
+            for (i, kind) in types.iter_mut().enumerate().take(tensors).skip(1) {
+                *kind = operands.u8(i - 1);
+            }
+        }
+        Some(Places { offsets: None, widths, addresses, functor, types })
+    }
+
+    fn compute(
+        self,
+        count: usize,
+        types: &[ScalarType],
+        places: &Places<'_>,
+        known: Known<'_>,
+    ) -> Option<Vec<Write>> {
+        let places = places.with_widths(types);
+        let last = places.of(count.checked_sub(1)?)?;
+        let formula = self.formula(types, &places)?;
+        // What is known between the first element and the last one of each operand.
+        let mut found = [const { None }; MOST_TENSORS];
+        for (i, operand) in found.iter_mut().enumerate().take(types.len()).skip(1) {
+            let size = usize::try_from(last[i]).ok()? + types[i].width();
+            *operand = if SPARSE <= size / (count * types[i].width()) && LARGE <= size {
+                known(places.addresses[i], types[i].width()).map(|_| Operand::Sparse)
+            } else {
+                known(places.addresses[i], size).map(Operand::Whole)
+            };
+            let is_needed = match self.form {
+                Form::Tensors => !decides(self.action, self.kind),
+                // What is not chosen need not be known.
+                Form::Chosen => i == 1,
+                _ => true,
+            };
+            if operand.is_none() && is_needed {
+                return None;
+            }
+        }
+        if types.len() > 1 && found.iter().all(Option::is_none) {
+            return None;
+        }
+        let are_known = found.each_ref().map(Option::is_some);
+        // A slice is written in as many runs as it has rows.
+        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut end = u64::MAX;
+        let width = wide(types[0].width());
+        let mut walk = places.walk(count)?;
+        let mut buffers = Buffers::of(types.len(), count);
+        let mut bytes = Vec::with_capacity(8 * rows::LENGTH);
+        while let Some(row) = walk.row(rows::LENGTH) {
+            for (i, operand) in found.iter().enumerate() {
+                let (at, stride) = (row.at[i], row.strides[i]);
+                match operand {
+                    None => {}
+                    Some(Operand::Whole(span)) => {
+                        buffers.read(&formula, i, span, (at, stride), row.length)?;
+                    }
+                    Some(Operand::Sparse) => {
+                        let size = stride * wide(row.length - 1) + wide(types[i].width());
+                        let span = known(places.addresses[i] + at, usize::try_from(size).ok()?)?;
+                        buffers.read(&formula, i, &span, (0, stride), row.length)?;
+                    }
+                }
+            }
+            bytes.clear();
+            formula.row(are_known, &mut buffers, row.length, &mut bytes)?;
+            // Results that do not lie one after the other are runs of their own.
+            let is_dense = row.strides[0] == width || row.length == 1;
+            let length = if is_dense { bytes.len() } else { types[0].width() };
+            for (i, results) in bytes.chunks(length).enumerate() {
+                let at = row.at[0] + wide(i) * row.strides[0];
+                if at != end {
+                    if runs.len() == MOST_RUNS {
+                        return None;
+                    }
+                    runs.push((at, Vec::new()));
+                }
+                end = at + wide(results.len());
+                runs.last_mut()?.1.extend_from_slice(results);
+            }
+        }
+        let is_pattern = self.strided && runs.len() == 1;
+        let effect = |(from, bytes)| match places.addresses[0] + from {
+            at if is_pattern => Write::Pattern(at, bytes),
+            at => Write::Known(at, bytes),
+        };
+        Some(runs.into_iter().map(effect).collect())
+    }
+
+    /// More elements than are computed at once: they are when somebody reads them, if all operands are known. Large floats that
+    /// are filled with one value are mostly written by kernels that are not followed.
+    ///
+    fn lazily(
+        self,
+        count: usize,
+        types: &[ScalarType],
+        places: &Places<'_>,
+        known: Known<'_>,
+    ) -> Option<Vec<Write>> {
+        (self.most() < count && (self.form != Form::Alone || self.kind.is_whole())).then_some(())?;
+        let mut operands = places.addresses.iter().zip(types).skip(1);
+        operands.all(|(&at, kind)| known(at, kind.width()).is_some()).then_some(())?;
+        let places = places.with_widths(types);
+        let last = places.of(count - 1)?;
+        let walk = places.walk(count).filter(|it| it.is_in_order(places.widths[0]))?;
+        let operands =
+            (1..types.len()).map(|i| (places.addresses[i], last[i] + places.widths[i])).collect();
+        let formula = self.formula(types, &places)?;
+        let is_pattern = self.strided;
+        let open = Box::new(Open { formula, walk, count, operands });
+        Some(vec![Write::Lazy { at: places.addresses[0], open, is_pattern }])
+    }
+
+    /// What is done to numbers of these types.
+    ///
+    fn formula(self, types: &[ScalarType], places: &Places<'_>) -> Option<Formula> {
+        let mut all = [self.kind; MOST_TENSORS];
+        all[..types.len()].copy_from_slice(types);
+        let scalars = self.functor(places.functor)?;
+        let limits = match self.action {
+            Action::Clamp => Some(self.limits(places.functor)?),
+            _ => None,
+        };
+        let Kernel { action, form, kind, .. } = self;
+        Some(Formula { action, form, kind, wanted: self.types().0, types: all, scalars, limits })
+    }
+
+    /// What a test finds in numbers that nobody knows: that each is itself, and that none is infinite or beyond all. So do
+    /// `isnan(x)`, which is `x != x`, `isfinite(x)`, and the checks of a distribution's parameters.
+    ///
+    fn evident(
+        self,
+        count: usize,
+        types: &[ScalarType],
+        places: &Places<'_>,
+    ) -> Option<Vec<Write>> {
+        let tests = matches!(self.action, Action::Equal | Action::Order);
+        if !tests || types[0] != ScalarType::Bool || MOST < count {
+            return None;
+        }
+        let (choice, scalar) = self.functor(places.functor)?;
+        let places = places.with_widths(types);
+        let last = places.of(count.checked_sub(1)?)?;
+        let holds = match self.form {
+            Form::Tensors => {
+                let itself = places.addresses[1] == places.addresses[2] && last[1] == last[2];
+                let holds = match self.action {
+                    Action::Equal => choice == 0,
+                    _ => matches!(choice, 0 | 2),
+                };
+                (itself && types[1] == types[2]).then_some(holds)?
+            }
+            Form::ScalarFirst | Form::ScalarLast => {
+                let is_first = self.form == Form::ScalarFirst;
+                decided(self.action, self.kind, choice, scalar, is_first)? != 0
+            }
+            _ => return None,
+        };
+        let dense = last[0] == wide(count) - 1;
+        dense.then(|| vec![Write::Known(places.addresses[0], vec![u8::from(holds); count])])
+    }
+
+    /// The bounds of a clamp, behind `ClampLimits`.
+    fn limits(self, functor: Bytes<'_>) -> Option<[i64; 2]> {
+        let width = self.scalar().width();
+        let bound = |i: usize| functor.element(width.max(4) + i * width, self.scalar());
+        Some([bound(0)?, bound(1)?])
+    }
+
+    /// The choice or factor, and the scalar.
+    fn functor(self, functor: Bytes<'_>) -> Option<(i64, i64)> {
+        let width = self.scalar().width();
+        let number = |at: usize| functor.element(at, self.scalar());
+        // An enumeration of four bytes stands first in functors that have a choice.
+        let choice = || functor.i32(0).map(i64::from);
+        Some(match (self.action, self.form) {
+            (Action::Fill, _) | (_, Form::Masked) => (0, number(0)?),
+            // `CUDAFunctor_add { alpha }`, and the two with one scalar: `{ other, alpha }`.
+            (Action::Add, Form::Tensors) => (number(0)?, 0),
+            (Action::Add, _) => (number(width)?, number(0)?),
+            (Action::Equal | Action::Order, Form::Tensors) | (Action::Clamp, _) => (choice()?, 0),
+            (Action::Equal | Action::Order, _) => (choice()?, number(width.max(4))?),
+            // An empty functor takes a byte, and the scalar its alignment.
+            (_, Form::ScalarFirst | Form::ScalarLast) => (0, number(width)?),
+            _ => (0, 0),
+        })
+    }
+
+    /// What the functor is called, as a C++ type.
+    fn functor_names(self) -> &'static [&'static str] {
+        match (self.action, self.form) {
+            (Action::Fill, _) => &["at::native::FillFunctor<"],
+            (Action::Add, Form::Tensors) => &["at::native::CUDAFunctor_add<"],
+            (Action::Add, Form::ScalarFirst) => &["at::native::CUDAFunctorOnOther_add<"],
+            (Action::Add, _) => &["at::native::CUDAFunctorOnSelf_add<"],
+            (Action::Order, Form::Tensors) => &["::CompareFunctor<", "::BinaryFunctor<"],
+            (Action::Order, _) => &["::compare_scalar_kernel<"],
+            (_, Form::Tensors) => &["at::native::BinaryFunctor<"],
+            (_, Form::ScalarFirst) => &["at::native::AUnaryFunctor<"],
+            (_, Form::ScalarLast) => &["at::native::BUnaryFunctor<"],
+            // Lambdas of a function, and of no more.
+            _ => &["::{lambda(", "at::native::AbsFunctor<"],
+        }
+    }
+}
+
+/// What an element-wise kernel writes that is not followed: how many, the functor, and the addresses, the result's first.
+pub(crate) fn overwritten(arguments: Arguments<'_>) -> Option<Vec<Write>> {
+    let count = arguments.whole(0)?.cast_unsigned() & 0xffff_ffff;
+    let addresses = Structure { named: &["rray<char*, "], size: 8 };
+    let to = arguments.structure(2, addresses)?.u64(0)?;
+    Some(vec![Write::Unknown(to, 8 * count)])
+}
+
+/// An operand of which something is known.
+enum Operand {
+    /// From its first element to its last one.
+    Whole(Vec<u8>),
+    /// Its rows are read one by one: a slice of a large mask.
+    Sparse,
+}
+
+/// Where everything of a launch is.
+struct Places<'a> {
+    /// And what it stands in.
+    offsets: Option<(Offsets, Bytes<'a>)>,
+    /// Bytes of an element of each tensor, where they lie one after the other.
+    widths: [u64; MOST_TENSORS],
+    addresses: [u64; MOST_TENSORS],
+    functor: Bytes<'a>,
+    /// The numbers of the types of result and operands, of a kernel that casts.
+    types: [Option<u8>; MOST_TENSORS],
+}
+
+impl Places<'_> {
+    fn with_widths(&self, types: &[ScalarType]) -> Self {
+        let offsets = self.offsets.as_ref();
+        let mut widths = self.widths;
+        for (width, kind) in widths.iter_mut().zip(types) {
+            *width = wide(kind.width());
+        }
+        Places {
+            offsets: offsets.map(|(it, from)| (Offsets { at: it.at, tensors: it.tensors }, *from)),
+            widths,
+            ..*self
+        }
+    }
+
+    /// Where the first `count` elements lie, one after the other.
+    fn walk(&self, count: usize) -> Option<Walk> {
+        match &self.offsets {
+            None => Some(Walk::dense(self.widths, count)),
+            Some((offsets, from)) => offsets.walk(count, |at| from.u32(at)),
+        }
+    }
+
+    /// Where the `index`th elements lie, in bytes from the addresses.
+    fn of(&self, index: usize) -> Option<[u64; MOST_TENSORS]> {
+        match &self.offsets {
+            None => Some(self.widths.map(|it| it * wide(index))),
+            Some((offsets, from)) => offsets.of(index, |at| from.u32(at)),
+        }
+    }
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::made::{Launch, Made};
+    use crate::memory::contents::Contents;
+
+    #[test]
+    fn kernels_are_told_by_their_mangled_names() {
+        let of = |name: &str| Kernel::of(name.as_bytes());
+        let strided = "_ZN2at6native18elementwise_kernelILi128ELi4EZNS0_22gpu_kernel_impl_nocastINS0_50_GLOBAL__N__e50ef81d_17_CompareKernels_cu_8f1b29aa14CompareFunctorIlEEEEvRNS_18TensorIteratorBaseERKT_EUliE_EEviT1_";
+        let (action, form, kind) = (Action::Order, Form::Tensors, ScalarType::Long);
+        let expected = Kernel { action, form, kind, casts: false, strided: true, to_halves: None };
+        assert_eq!(of(strided), Some(expected));
+        assert_eq!(
+            of(&strided.replace("22gpu_kernel_impl_nocastI", "15gpu_kernel_implI")),
+            Some(Kernel { casts: true, ..expected })
+        );
+        let of_floats = strided.replace("CompareFunctorIl", "CompareFunctorIf");
+        assert_eq!(of(&of_floats), Some(Kernel { kind: ScalarType::Float, ..expected }));
+        let of_halves = strided.replace("CompareFunctorIl", "CompareFunctorIN3c104HalfE");
+        assert_eq!(of(&of_halves), Some(Kernel { kind: ScalarType::Half, ..expected }));
+        let masked = "_ZN2at6native29vectorized_elementwise_kernelILi8EZZZNS0_44_GLOBAL__N__50c743a2_11_Indexing_cu_89862edb18masked_fill_kernelERNS_14TensorIteratorERKN3c106ScalarEENKUlvE_clEvENKUlvE10_clEvEUlNS5_8BFloat16EbE_St5arrayIPcLm3EEEEviT0_T1_";
+        let found = of(masked).map(|it| (it.action, it.form, it.kind));
+        assert_eq!(found, Some((Action::Copy, Form::Masked, ScalarType::Brain)));
+        let choice = "_ZN2at6native29vectorized_elementwise_kernelILi2EZZZNS0_49_GLOBAL__N__d2ba64fb_16_TensorCompare_cu_71e06f4e17where_kernel_implERNS_14TensorIteratorEENKUlvE_clEvENKUlvE6_clEvEUlbllE_St5arrayIPcLm4EEEEviT0_T1_";
+        let (action, form) = (Action::Copy, Form::Chosen);
+        let expected = Kernel { action, form, kind, casts: false, strided: false, to_halves: None };
+        assert_eq!(of(choice), Some(expected));
+    }
+
+    /// A launch over so many elements, with these words in the functor.
+    fn launch(kernel: Kernel, count: i32, functor: &[u32], addresses: &[u64]) -> Launch {
+        let functor: Vec<u8> = functor.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let addresses: Vec<u8> = addresses.iter().flat_map(|it| it.to_le_bytes()).collect();
+        Launch::of(&[
+            Made::Int(count),
+            Made::Structure(kernel.functor_names()[0], &functor),
+            Made::Structure("std::array<char*, 3ul>", &addresses),
+        ])
+    }
+
+    #[test]
+    fn what_nobody_knows_is_itself_and_finite() {
+        let (form, kind) = (Form::Tensors, ScalarType::Float);
+        let equal = Kernel {
+            action: Action::Equal,
+            form,
+            kind,
+            casts: false,
+            strided: false,
+            to_halves: None,
+        };
+        let run = |kernel: Kernel, functor: &[u32], addresses: [u64; 3]| {
+            let launch = launch(kernel, 3, functor, &addresses);
+            kernel.writes(launch.arguments(), &|_, _| None).unwrap()
+        };
+        let known = |it: u8| vec![Write::Known(4096, vec![it; 3])];
+        assert_eq!(run(equal, &[0], [4096, 8192, 8192]), known(1), "x == x");
+        assert_eq!(run(equal, &[1], [4096, 8192, 8192]), known(0), "x != x: is it a NaN?");
+        assert_eq!(run(equal, &[0], [4096, 8192, 12288]), [Write::Unknown(4096, 24)], "x == y");
+        let scalar = Kernel { form: Form::ScalarLast, ..equal };
+        let infinity = f32::INFINITY.to_bits();
+        assert_eq!(run(scalar, &[1, infinity], [4096, 8192, 0]), known(1), "x != infinity");
+        assert_eq!(run(scalar, &[1, 0], [4096, 8192, 0]), [Write::Unknown(4096, 24)], "x != 0");
+    }
+
+    #[test]
+    fn one_number_can_decide_alone() {
+        let run = |action: Action, kind: ScalarType, number: i64| {
+            let kernel = Kernel {
+                action,
+                form: Form::Tensors,
+                kind,
+                casts: false,
+                strided: false,
+                to_halves: None,
+            };
+            let launch = launch(kernel, 2, &[0], &[4096, 8192, 12288]);
+            let known = |at: u64, size: usize| {
+                let mut bytes = Vec::new();
+                (0..size / kind.width()).for_each(|_| kind.write(number, &mut bytes));
+                (at == 12288).then_some(bytes)
+            };
+            match kernel.writes(launch.arguments(), &known).unwrap().as_slice() {
+                [Write::Known(4096, it)] if is_test(action) => Some(ScalarType::Bool.read(it)),
+                [Write::Known(4096, it)] => Some(kind.read(it)),
+                _ => None,
+            }
+        };
+        assert_eq!(run(Action::Or, ScalarType::Bool, 1), Some(1));
+        assert_eq!(run(Action::Or, ScalarType::Bool, 0), None);
+        assert_eq!(run(Action::Or, ScalarType::Long, -1), Some(-1));
+        assert_eq!(run(Action::Or, ScalarType::Long, 1), None);
+        assert_eq!(run(Action::And, ScalarType::Long, 0), Some(0));
+        assert_eq!(run(Action::And, ScalarType::Bool, 1), None);
+        assert_eq!(run(Action::LogicalOr, ScalarType::Int, 7), Some(1));
+        assert_eq!(run(Action::LogicalAnd, ScalarType::Int, 0), Some(0));
+        assert_eq!(run(Action::Multiply, ScalarType::Long, 0), Some(0));
+        assert_eq!(
+            run(Action::Multiply, ScalarType::Float, 0),
+            None,
+            "zero times infinity is none"
+        );
+        assert_eq!(run(Action::Add, ScalarType::Long, 0), None);
+    }
+
+    /// Fills so many numbers at 4096 with seven.
+    fn fill(kind: ScalarType, count: i32) -> Vec<Write> {
+        let (action, form) = (Action::Fill, Form::Alone);
+        let fill = Kernel { action, form, kind, casts: false, strided: false, to_halves: None };
+        let value = if kind == ScalarType::Int { 7 } else { 7_f32.to_bits() };
+        let launch = launch(fill, count, &[value], &[4096]);
+        fill.writes(launch.arguments(), &|_, _| None).unwrap()
+    }
+
+    #[test]
+    fn a_fill_is_known_and_one_of_too_many_floats_is_not() {
+        assert_eq!(fill(ScalarType::Int, 2), [Write::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
+        assert_eq!(fill(ScalarType::Float, 20_000_000), [Write::Unknown(4096, 160_000_000)]);
+    }
+
+    #[test]
+    fn what_is_large_is_computed_where_it_is_read() {
+        let mut contents = Contents::default();
+        crate::memory::writes::take(&mut contents, fill(ScalarType::Int, 40_000_000), None);
+        assert_eq!(contents.known(4098, 4), Some(vec![0, 0, 7, 0]), "from within an element");
+        assert_eq!(contents.known(4096 + 160_000_000 - 4, 8), None, "beyond its end");
+        // `x + 1`, element by element, which takes the place of what it is made of.
+        let (action, form, kind) = (Action::Add, Form::ScalarLast, ScalarType::Int);
+        let add = Kernel { action, form, kind, casts: false, strided: false, to_halves: None };
+        let run = |contents: &mut Contents, to: u64| {
+            let launch = launch(add, 10_000_000, &[1, 1], &[to, 4096]);
+            let writes = add.writes(launch.arguments(), &|at, size| contents.known(at, size));
+            let writes = writes.unwrap();
+            crate::memory::writes::take(contents, writes, None);
+        };
+        run(&mut contents, 4096);
+        contents.write_computed(8192, &[1; 4]);
+        let here = |contents: &Contents, at: u64| contents.known(at, 1).map(|it| it[0]);
+        let places = [4096, 8188, 8192, 8196, 4096 + 40_000_000];
+        assert_eq!(places.map(|it| here(&contents, it)), [8, 8, 1, 8, 7].map(Some));
+        run(&mut contents, 1 << 30);
+        assert_eq!(here(&contents, (1 << 30) + 4096), Some(2), "of a number that was put there");
+        let all = contents.known(4096, 160_000_000);
+        assert!(all.is_none(), "more than are computed at once");
+        for _ in 0..20 {
+            run(&mut contents, 4096);
+        }
+        assert_eq!(here(&contents, 4096), None, "made in more steps than are followed");
+    }
+}

@@ -1,0 +1,257 @@
+//! Random numbers that PyTorch draws on the device, as far as programs choose by them: `torch.rand(n) < 0.15` says which
+//! tokens are masked, `torch.randint` which there are, `torch.bernoulli` which are kept. A kernel is told the seed and the
+//! place in the series, so the very numbers that a real device draws are known here (Philox4x32-10: Salmon, Moraes, Dror
+//! and Shaw, 2011; how the series is dealt out to threads: `aten/src/ATen/native/cuda/DistributionTemplates.h`).
+
+use crate::arguments::{Arguments, Bytes, Structure};
+use crate::guesses::settings::Settings;
+use crate::memory::Known;
+use crate::memory::writes::Write;
+use crate::names::{has, position};
+use crate::types::ScalarType;
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Draw {
+    /// `uniform_kernel`: floats from a bound up to another.
+    Uniform,
+    /// `random_from_to_kernel`: whole numbers, by 32 bits or by 64 bits of the series each.
+    Whole { wide: bool },
+    /// `bernoulli_kernel` with one probability.
+    Bernoulli,
+    /// `bernoulli_tensor_cuda_kernel`: a probability for each.
+    BernoulliEach,
+}
+
+/// A kernel that draws elements of one type, one after the other in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel {
+    draw: Draw,
+    element: ScalarType,
+}
+
+/// Elements that are drawn at most.
+const MOST: usize = 1 << 17;
+
+impl Kernel {
+    /// The one of this (mangled) name.
+    pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
+        const EACH: &[u8] = b"28bernoulli_tensor_cuda_kernelI";
+        if has(name, b"21kernelPointwiseApply2I") && has(name, b"jLi1ELi1ELi4E") {
+            let at = position(name, EACH)? + EACH.len();
+            // The result's type, then that of the probabilities.
+            let [element, b'f', ..] = name.get(at..)? else { return None };
+            let element =
+                ScalarType::of_letter(*element).or_else(|| ScalarType::of_float(*element))?;
+            return Some(Kernel { draw: Draw::BernoulliEach, element });
+        }
+        // The second lambda of this function counts with an offset calculator.
+        if !has(name, b"43distribution_elementwise_grid_stride_kernelI")
+            || !has(name, b"E_EEvlNS_15PhiloxCudaState")
+        {
+            return None;
+        }
+        const NULLARY: &[u8] = b"27distribution_nullary_kernelI";
+        let at = position(name, NULLARY)? + NULLARY.len();
+        // Its element, what a draw is computed in, and what the generator gives at once.
+        let [element, drawn, rest @ ..] = name.get(at..)? else { return None };
+        let element = ScalarType::of_letter(*element).or_else(|| ScalarType::of_float(*element))?;
+        let draw =
+            if has(name, b"14uniform_kernelI") && *drawn == b'f' && rest.starts_with(b"6float4") {
+                Draw::Uniform
+            } else if has(name, b"16bernoulli_kernelI")
+                && *drawn == b'f'
+                && rest.starts_with(b"6float4")
+            {
+                Draw::Bernoulli
+            } else if has(name, b"21random_from_to_kernelI") && matches!(drawn, b'j' | b'm') {
+                Draw::Whole { wide: *drawn == b'm' }
+            } else {
+                return None;
+            };
+        Some(Kernel { draw, element })
+    }
+
+    /// What it writes.
+    pub(crate) fn writes(
+        self,
+        arguments: Arguments<'_>,
+        known: Known<'_>,
+        settings: &Settings,
+    ) -> Option<Vec<Write>> {
+        let drawn = if self.draw == Draw::BernoulliEach {
+            self.each(arguments, known)?
+        } else {
+            self.alike(arguments, settings)?
+        };
+        Some(drawn.into_iter().collect())
+    }
+
+    /// Draws that are all alike: how many, the series, an empty lambda, and `{ address; stride in bytes; { what } }`, whose last
+    /// part is aligned as its widest member is.
+    fn alike(self, arguments: Arguments<'_>, settings: &Settings) -> Option<Option<Write>> {
+        let (count, series) = (arguments.count(0)?, Series::of(arguments, 1)?);
+        let size = match self.draw {
+            Draw::Uniform | Draw::Bernoulli => 24,
+            Draw::Whole { .. } => 32,
+            Draw::BernoulliEach => return None,
+        };
+        let named = &["::distribution_nullary_kernel<"];
+        let lambda = arguments.structure(3, Structure { named, size })?;
+        let (address, stride) = (lambda.u64(0)?, lambda.i32(8)?);
+        let width = self.element.width();
+        let Some(series) = series.filter(|_| count <= MOST && usize::try_from(stride) == Ok(width))
+        else {
+            return Some(None);
+        };
+        let at_once = if self.draw == (Draw::Whole { wide: true }) { 2 } else { 4 };
+        let threads = threads(count, settings);
+        let mut bytes = Vec::with_capacity(count * width);
+        for i in 0..count {
+            let (thread, turn) = (i % threads, i / threads);
+            let block = series.block(thread, turn / at_once);
+            let value = self.value(block, turn % at_once, lambda)?;
+            self.element.write(value, &mut bytes);
+        }
+        Some(Some(Write::Pattern(address, bytes)))
+    }
+
+    /// The draw number `number` of a block, as an element.
+    fn value(self, block: [u32; 4], number: usize, lambda: Bytes<'_>) -> Option<i64> {
+        Some(match self.draw {
+            Draw::Uniform => {
+                let (range, from, to) = (lambda.f32(12)?, lambda.f32(16)?, lambda.f32(20)?);
+                let value = unit(block[number]).mul_add(range, from);
+                ScalarType::Float.of_f64(f64::from(if value >= to { from } else { value }))
+            }
+            Draw::Bernoulli => self.truth(f64::from(unit(block[number])) < lambda.f64(16)?),
+            Draw::Whole { wide } => {
+                let (range, base) = (lambda.u64(16)?.max(1), lambda.i64(24)?);
+                let drawn = if wide {
+                    u64::from(block[2 * number]) << 32 | u64::from(block[2 * number + 1])
+                } else {
+                    u64::from(block[number])
+                };
+                let value = base.wrapping_add((drawn % range).cast_signed());
+                if self.element.is_whole() {
+                    value
+                } else {
+                    ScalarType::Long.into(self.element, value)
+                }
+            }
+            Draw::BernoulliEach => return None,
+        })
+    }
+
+    /// Draws with a probability each, four by a thread: the result, the probabilities, how many, and a lambda that has the
+    /// series.
+    fn each(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Option<Write>> {
+        let (result, chances) = (arguments.tensor(0)?, arguments.tensor(1)?);
+        let strides = [result.stride(0)?, chances.stride(0)?];
+        let (count, series) = (arguments.count(2)?, Series::of(arguments, 3)?);
+        let (result, chances) = (result.address()?, chances.address()?);
+        let drawn = || {
+            (count <= MOST && strides == [1, 1]).then_some(())?;
+            let (series, chances) = (series?, known(chances, 4 * count)?);
+            let mut bytes = Vec::with_capacity(count * self.element.width());
+            for (i, chance) in chances.chunks_exact(4).enumerate() {
+                let chance = f32::from_le_bytes(chance.try_into().ok()?);
+                let drawn = unit(series.block(i / 4, 0)[i % 4]);
+                self.element.write(self.truth(drawn <= chance), &mut bytes);
+            }
+            Some(Write::Pattern(result, bytes))
+        };
+        Some(drawn())
+    }
+
+    /// One or zero, as an element.
+    fn truth(self, holds: bool) -> i64 {
+        let value = i64::from(holds);
+        if self.element.is_whole() { value } else { ScalarType::Long.into(self.element, value) }
+    }
+}
+
+/// How many threads such a kernel of `count` elements has: 256 a block, and no more than are resident.
+fn threads(count: usize, settings: &Settings) -> usize {
+    const BLOCK: usize = 256;
+    let resident = settings.multiprocessors * (settings.threads_per_multiprocessor / BLOCK);
+    BLOCK * count.div_ceil(BLOCK).min(resident).max(1)
+}
+
+/// 32 random bits as a number above 0, up to 1, as curand makes it.
+#[expect(clippy::cast_precision_loss, reason = "the device rounds in the same way")]
+fn unit(bits: u32) -> f32 {
+    const STEP: f32 = 1.0 / 4_294_967_296.0;
+    (bits as f32).mul_add(STEP, STEP / 2.0)
+}
+
+/// A series of random numbers, and where in it a kernel begins.
+#[derive(Clone, Copy, Debug)]
+struct Series {
+    seed: u64,
+    offset: u64,
+}
+
+impl Series {
+    /// That of a `PhiloxCudaState { seed; offset; u32 offset within a graph; bool captured }` (`ATen/cuda/PhiloxCudaState.h`),
+    /// or of a lambda that begins with one, which is this argument. None if it is captured, when both are addresses on the
+    /// device.
+    fn of(arguments: Arguments<'_>, i: usize) -> Option<Option<Series>> {
+        let named = &["at::PhiloxCudaState", "::bernoulli_tensor_cuda_kernel<"];
+        let state = arguments.structure(i, Structure { named, size: 24 })?;
+        let is_captured = state.u8(20)? != 0;
+        let series = Series { seed: state.u64(0)?, offset: state.u64(8)? };
+        Some((!is_captured).then_some(series))
+    }
+
+    /// The four numbers that this thread draws at once, on its `turn`th draw.
+    fn block(self, thread: usize, turn: usize) -> [u32; 4] {
+        let wide = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
+        philox(self.seed, wide(thread), self.offset / 4 + wide(turn))
+    }
+}
+
+/// Philox4x32-10 of a counter whose upper half is `stream` and lower half `place`.
+fn philox(seed: u64, stream: u64, place: u64) -> [u32; 4] {
+    let halves = |it: u64| [low(it), low(it >> 32)];
+    let ([mut a, mut b], [mut c, mut d], [mut k, mut l]) =
+        (halves(place), halves(stream), halves(seed));
+    for _ in 0..10 {
+        let (x, y) = (u64::from(a) * 0xd251_1f53, u64::from(c) * 0xcd9e_8d57);
+        (a, b, c, d) = (low(y >> 32) ^ b ^ k, low(y), low(x >> 32) ^ d ^ l, low(x));
+        k = k.wrapping_add(0x9e37_79b9);
+        l = l.wrapping_add(0xbb67_ae85);
+    }
+    [a, b, c, d]
+}
+
+/// The lower 32 bits.
+fn low(it: u64) -> u32 {
+    u32::try_from(it & 0xffff_ffff).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn philox_gives_its_authors_numbers() {
+        // `kat_vectors` of Random123.
+        assert_eq!(philox(0, 0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(
+            philox(u64::MAX, u64::MAX, u64::MAX),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
+    }
+
+    #[test]
+    fn kernels_are_told_by_their_mangled_names() {
+        let bernoulli = "_ZN2at6native57_GLOBAL__N__d8df7886_24_DistributionBernoulli_cu_7537a20d43distribution_elementwise_grid_stride_kernelIfLi4EZNS0_9templates4cuda21uniform_and_transformIbfPNS_17CUDAGeneratorImplEZZZNS4_16bernoulli_kernelIS7_EEvRNS_18TensorIteratorBaseEdT_ENKUlvE_clEvENKUlvE8_clEvEUlfE_EEvSA_T1_T2_EUlP24curandStatePhilox4_32_10E0_ZNS1_27distribution_nullary_kernelIbf6float4S7_SJ_SE_EEvSA_SG_RKT3_T4_EUlifE_EEvlNS_15PhiloxCudaStateESF_SG_";
+        let expected = Kernel { draw: Draw::Bernoulli, element: ScalarType::Bool };
+        assert_eq!(Kernel::of(bernoulli.as_bytes()), Some(expected));
+        let strided = bernoulli.replace("UlifE_EEvl", "UlifE0_EEvl");
+        assert_eq!(Kernel::of(strided.as_bytes()), None);
+        let normal = bernoulli.replace("16bernoulli_kernelI", "13normal_kernelI");
+        assert_eq!(Kernel::of(normal.as_bytes()), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! Known numbers, sorted, and what goes with them: `argsort`, `topk`'s last step, `unique` of more than one block sorts.
+//! CUB sorts by digits, one kernel for each, as many as a key has, and carries values along
+//! (`DeviceRadixSortOnesweepKernel`); short vectors take one kernel; rows are sorted where they are
+//! (`aten/src/ATen/native/cuda/SortUtils.cuh`).
+
+use crate::arguments::Arguments;
+use crate::memory::Known;
+use crate::memory::writes::Write;
+use crate::names::{has, number_after, position};
+use crate::types::ScalarType;
+
+/// Elements that are sorted at most.
+const MOST: usize = 1 << 18;
+
+/// A kernel that sorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kernel {
+    /// `DeviceRadixSortSingleTileKernel`: all at once, of values of that many bytes, none if they are zero.
+    Whole { key: ScalarType, value: usize, descending: bool },
+    /// `DeviceRadixSortOnesweepKernel`: by one digit, and otherwise in the order in which they came.
+    Digit { key: ScalarType, value: usize, descending: bool },
+    /// `radixSortKVInPlace`, `bitonicSortKVInPlace` and their like: rows, with values of 64 bits.
+    Rows { key: ScalarType, descending: Option<bool> },
+}
+
+impl Kernel {
+    /// The one of this (mangled) name.
+    pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
+        // The value of `SortOrder` is a template argument.
+        let descending = has(name, b"9SortOrderE1E");
+        if has(name, b"31DeviceRadixSortSingleTileKernel") {
+            let (key, value) = key_and_value(name)?;
+            return Some(Kernel::Whole { key, value, descending });
+        }
+        if has(name, b"29DeviceRadixSortOnesweepKernel") {
+            let (key, value) = key_and_value(name)?;
+            return Some(Kernel::Digit { key, value, descending });
+        }
+        let rows = [
+            b"18radixSortKVInPlaceI".as_slice(),
+            b"20bitonicSortKVInPlaceI",
+            b"21warpMergeSortKVInPlaceI",
+        ]
+        .into_iter()
+        .find_map(|part| Some(&name[position(name, part)? + part.len()..]))?;
+        // Numbers as `Li2E`, then the types of key, value and, after a comparison perhaps, position.
+        let mut rest = rows;
+        while let Some(number) = rest.strip_prefix(b"L") {
+            rest = &number[number.iter().position(|&it| it == b'E')? + 1..];
+        }
+        let [key, b'l', after @ ..] = rest else { return None };
+        let key = ScalarType::of_letter(*key).or_else(|| ScalarType::of_float(*key))?;
+        let descending = if after.starts_with(b"jE") {
+            None // It is an argument.
+        } else {
+            has(after, b"EEjE").then_some(())?;
+            Some(has(after, b"4GTOpI"))
+        };
+        Some(Kernel::Rows { key, descending })
+    }
+
+    /// What it writes.
+    pub(crate) fn writes(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
+        let address = |i: usize| arguments.address(i);
+        let few = |i: usize| arguments.count(i).map(|it| Some(it).filter(|&it| it <= MOST));
+        let bit = |i: usize| arguments.count(i).map(|it| u32::try_from(it).unwrap_or(u32::MAX));
+        match self {
+            // Keys, sorted keys, values, sorted values, how many, the first bit and the one behind the last.
+            Kernel::Whole { key, value, descending } => {
+                let bits = (bit(5)?, bit(6)?.saturating_sub(bit(5)?));
+                let (from, count) = ((address(0)?, address(2)?), few(4)?);
+                let sorted = || sorted(key, value, descending, bits, count?, from, known);
+                Some(written(address(1)?, address(3)?, value, sorted()))
+            }
+            // State, counters, two tables of digits, sorted keys, keys, sorted values, values, how many, first bit, bits.
+            Kernel::Digit { key, value, descending } => {
+                let bits = (bit(9)?, bit(10)?);
+                let (from, count) = ((address(5)?, address(7)?), few(8)?);
+                let sorted = || sorted(key, value, descending, bits, count?, from, known);
+                Some(written(address(4)?, address(6)?, value, sorted()))
+            }
+            // Keys, how many rows, how long, how far apart, values, how far apart they are, and the order.
+            Kernel::Rows { key, descending } => {
+                let descending = match descending {
+                    Some(it) => it,
+                    None => arguments.flag(6)?,
+                };
+                let (keys, values) = (arguments.tensor_address(0)?, arguments.tensor_address(4)?);
+                let (rows, length) = (few(1)?, few(2)?);
+                let apart = [arguments.count(3)?, arguments.count(5)?];
+                let sorted_rows = || {
+                    let (rows, length) = (rows?, length?);
+                    (apart == [1, 1] || length == 1).then_some(())?;
+                    (rows.checked_mul(length)? <= MOST).then_some(())?;
+                    let mut writes = Vec::new();
+                    for row in 0..rows {
+                        let at = |from: u64, width: usize| {
+                            from + u64::try_from(row * length * width).unwrap_or(0)
+                        };
+                        let from = (at(keys, key.width()), at(values, 8));
+                        let it = sorted(key, 8, descending, (0, u32::MAX), length, from, known)?;
+                        writes.extend(written(from.0, from.1, 8, Some(it)));
+                    }
+                    Some(writes)
+                };
+                Some(sorted_rows().unwrap_or_else(|| {
+                    vec![Write::Unknown(keys, u64::MAX), Write::Shuffled(values)]
+                }))
+            }
+        }
+    }
+}
+
+/// The type of the keys of a kernel of CUB's radix sort, and the bytes of a value.
+fn key_and_value(name: &[u8]) -> Option<(ScalarType, usize)> {
+    const POLICY: &[u8] = b"10policy_hubI";
+    let key = number_after(name, POLICY)?;
+    let value = name.get(position(name, POLICY)? + POLICY.len() + 1..)?;
+    const OPAQUE: &[u8] = b"10OpaqueTypeILi";
+    let opaque = || {
+        let at = value.windows(OPAQUE.len()).take(40).position(|it| it == OPAQUE)? + OPAQUE.len();
+        match value.get(at..)? {
+            [digit @ (b'1' | b'2' | b'4' | b'8'), b'E', ..] => Some(usize::from(digit - b'0')),
+            _ => None,
+        }
+    };
+    let width = match value.first()? {
+        b'l' | b'm' => 8,
+        b'i' | b'j' => 4,
+        _ if value.starts_with(b"NS0_8NullTypeE") => 0,
+        _ => opaque()?,
+    };
+    Some((key, width))
+}
+
+/// `count` keys in the order of `bits`, a first one and how many, and their values; what is equal stays in its order.
+fn sorted(
+    key: ScalarType,
+    value: usize,
+    descending: bool,
+    (first, bits): (u32, u32),
+    count: usize,
+    (keys, values): (u64, u64),
+    known: Known<'_>,
+) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let width = key.width();
+    let keys = known(keys, count * width)?;
+    let values = if value == 0 { None } else { known(values, count * value) };
+    let mask = 1_u64.checked_shl(bits).map_or(u64::MAX, |it| it - 1);
+    let digit = |i: usize| {
+        let it = key.ordered(&keys[i * width..][..width]);
+        let digit = it.checked_shr(first).unwrap_or(0) & mask;
+        if descending { mask - digit } else { digit }
+    };
+    let mut order: Vec<(u64, usize)> = (0..count).map(|i| (digit(i), i)).collect();
+    order.sort_by_key(|it| it.0);
+    let take = |from: &[u8], width: usize| {
+        order.iter().flat_map(|it| from[it.1 * width..][..width].iter().copied()).collect()
+    };
+    Some((take(&keys, width), values.map(|it| take(&it, value))))
+}
+
+fn written(
+    keys: u64,
+    values: u64,
+    value: usize,
+    sorted: Option<(Vec<u8>, Option<Vec<u8>>)>,
+) -> Vec<Write> {
+    let (known_keys, known_values) = sorted.map_or((None, None), |it| (Some(it.0), it.1));
+    let effect = |at, bytes: Option<Vec<u8>>| {
+        bytes.map_or(Write::Unknown(at, u64::MAX), |it| Write::Known(at, it))
+    };
+    let keys = effect(keys, known_keys);
+    if value == 0 { vec![keys] } else { vec![keys, effect(values, known_values)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_told_by_their_mangled_names() {
+        let of = |name: &str| Kernel::of(name.as_bytes());
+        let pass = "_ZN14at_cuda_detail3cub6detail10radix_sort29DeviceRadixSortOnesweepKernelINS1_5radix10policy_hubIllyE10Policy1000ELNS0_9SortOrderE0EllyiiNS1_21identity_decomposer_tEEEvPT5_";
+        let (key, descending) = (ScalarType::Long, false);
+        assert_eq!(of(pass), Some(Kernel::Digit { key, value: 8, descending }));
+        let alone = pass.replace("hubIlly", "hubIlNS0_8NullTypeEy").replace("OrderE0E", "OrderE1E");
+        assert_eq!(of(&alone), Some(Kernel::Digit { key, value: 0, descending: true }));
+        let opaque = pass.replace("hubIlly", "hubIlN2at4cuda3cub6detail10OpaqueTypeILi4EEEy");
+        assert_eq!(of(&opaque), Some(Kernel::Digit { key, value: 4, descending }));
+        let rows = "_ZN2at6native18radixSortKVInPlaceILi2ELin1ELi16ELi2EfljEEvNS_4cuda6detail10TensorInfoIT3_T5_EES6_S6_S6_NS4_IT4_S6_EES6_b";
+        let key = ScalarType::Float;
+        assert_eq!(of(rows), Some(Kernel::Rows { key, descending: None }));
+        let compared = "_ZN2at6native20bitonicSortKVInPlaceILi2ELin1ELi16ELi16EflNS0_4GTOpIfLb1EEEjEEvNS_4cuda6detail10TensorInfoIT3_T6_EES8_";
+        assert_eq!(of(compared), Some(Kernel::Rows { key, descending: Some(true) }));
+    }
+
+    #[test]
+    fn numbers_of_every_kind_are_in_order() {
+        let mut last = 0;
+        for it in [f32::NEG_INFINITY, -2.0, -0.5, 0.0, 1e-9, 3.0, f32::INFINITY] {
+            let now = ScalarType::Float.ordered(&it.to_le_bytes());
+            assert!(last < now, "{it}");
+            last = now;
+        }
+        let of = |it: i64| ScalarType::Long.ordered(&it.to_le_bytes());
+        assert!(of(i64::MIN) < of(-1) && of(-1) < of(0) && of(0) < of(i64::MAX));
+    }
+
+    #[test]
+    fn passes_by_digits_sort_and_carry_along() {
+        let bytes = |it: &[i64]| it.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>();
+        let mut memory = (bytes(&[300, -5, 7, 300]), bytes(&[0, 1, 2, 3]));
+        for first in (0..64).step_by(8) {
+            let known = |at, _| Some(if at == 1 { memory.0.clone() } else { memory.1.clone() });
+            let it = sorted(ScalarType::Long, 8, false, (first, 8), 4, (1, 2), &known).unwrap();
+            memory = (it.0, it.1.unwrap());
+        }
+        assert_eq!(memory, (bytes(&[-5, 7, 300, 300]), bytes(&[1, 2, 0, 3])));
+        let known = |at, _| (at == 1).then(|| bytes(&[1, 2]));
+        let it = sorted(ScalarType::Long, 8, true, (0, 64), 2, (1, 2), &known);
+        assert_eq!(it, Some((bytes(&[2, 1]), None)), "values that nobody knows");
+    }
+}

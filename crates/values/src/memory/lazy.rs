@@ -1,0 +1,189 @@
+//! Large tensors that are computed where somebody reads them, and nowhere else. A mask for attention has millions of elements,
+//! and a program looks at a row of it, or at none: what is kept is how it is made, and of what.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crate::numbers::formula::{Buffers, Formula};
+use crate::numbers::offsets::Walk;
+use crate::numbers::rows;
+
+/// One is made of another, and so on: at most so often.
+const MOST_STEPS: u32 = 16;
+/// What a result is made of may have that many bytes, where these are not computed later themselves.
+const MOST_HELD: u64 = 4 << 20;
+
+/// To compute a few elements takes as long as to compute that many.
+const LEAST: usize = 32;
+
+/// What is known of memory.
+#[derive(Clone, Debug)]
+pub(crate) enum Span {
+    Bytes(Vec<u8>),
+    /// A part of what is computed later.
+    Lazy {
+        of: Arc<Lazy>,
+        from: u64,
+        size: u64,
+    },
+}
+
+impl Span {
+    pub(crate) fn size(&self) -> u64 {
+        match self {
+            Span::Bytes(bytes) => wide(bytes.len()),
+            Span::Lazy { size, .. } => *size,
+        }
+    }
+
+    /// What it costs on the host.
+    pub(crate) fn held(&self) -> u64 {
+        match self {
+            Span::Bytes(bytes) => wide(bytes.len()),
+            Span::Lazy { of, size, .. } => of.held.min(*size),
+        }
+    }
+
+    /// What lies between two places in it.
+    pub(crate) fn part(&self, begin: u64, end: u64) -> Span {
+        match self {
+            Span::Bytes(bytes) => Span::Bytes(bytes[narrow(begin)..narrow(end)].to_vec()),
+            Span::Lazy { of, from, .. } => {
+                Span::Lazy { of: Arc::clone(of), from: from + begin, size: end - begin }
+            }
+        }
+    }
+
+    /// Reads what lies there from `at` on. `left` is how many elements may still be computed.
+    pub(crate) fn read(&self, at: u64, out: &mut [u8], left: &Cell<u64>) -> Option<()> {
+        match self {
+            Span::Bytes(bytes) => {
+                let at = narrow(at);
+                out.copy_from_slice(bytes.get(at..at.checked_add(out.len())?)?);
+                Some(())
+            }
+            Span::Lazy { of, from, .. } => of.read(from + at, out, left),
+        }
+    }
+}
+
+/// What an operand was when the kernel was launched: pieces that lie one after the other, each with where it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct Source(pub Vec<(u64, Span)>);
+
+impl Source {
+    fn read(&self, mut at: u64, mut out: &mut [u8], left: &Cell<u64>) -> Option<()> {
+        let mut i = self.0.partition_point(|it| it.0 <= at).checked_sub(1)?;
+        while !out.is_empty() {
+            let (begin, span) = self.0.get(i)?;
+            let here = narrow((begin + span.size()).checked_sub(at)?).min(out.len());
+            let (now, rest) = std::mem::take(&mut out).split_at_mut(here);
+            span.read(at - begin, now, left)?;
+            (at, out, i) = (at + wide(here), rest, i + 1);
+        }
+        Some(())
+    }
+
+    /// Reads a row, of elements that take `width` bytes each, so that they lie one after the other.
+    fn row(
+        &self,
+        at: u64,
+        stride: u64,
+        width: usize,
+        out: &mut [u8],
+        left: &Cell<u64>,
+    ) -> Option<()> {
+        if stride == wide(width) {
+            return self.read(at, out, left);
+        }
+        if stride == 0 {
+            let (first, rest) = out.split_at_mut_checked(width)?;
+            self.read(at, first, left)?;
+            rest.chunks_exact_mut(width).for_each(|it| it.copy_from_slice(first));
+            return Some(());
+        }
+        (0..)
+            .zip(out.chunks_exact_mut(width))
+            .try_for_each(|(i, it)| self.read(at + stride * i, it, left))
+    }
+
+    fn steps(&self) -> u32 {
+        let of = |it: &(u64, Span)| match &it.1 {
+            Span::Bytes(_) => 0,
+            Span::Lazy { of, .. } => of.steps,
+        };
+        self.0.iter().map(of).max().unwrap_or(0)
+    }
+
+    fn held(&self) -> u64 {
+        let bytes = self.0.iter().filter(|it| matches!(it.1, Span::Bytes(_)));
+        bytes.map(|it| it.1.size()).sum()
+    }
+}
+
+/// What a kernel writes that is not computed now: elements that lie one after the other.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub(crate) formula: Formula,
+    /// Where its elements, and those of its operands, lie.
+    pub(crate) walk: Walk,
+    pub(crate) count: usize,
+    /// Where each operand begins, and how many bytes there are up to the end of its last element.
+    pub(crate) operands: Vec<(u64, u64)>,
+}
+
+impl Open {
+    pub(crate) fn size(&self) -> u64 {
+        wide(self.count) * wide(self.formula.width(0))
+    }
+}
+
+/// A result that is computed where it is read.
+#[derive(Debug)]
+pub(crate) struct Lazy {
+    open: Open,
+    operands: Vec<Source>,
+    steps: u32,
+    held: u64,
+}
+
+impl Lazy {
+    /// That of these operands, if it does not take too much.
+    pub(crate) fn of(open: Open, operands: Vec<Source>) -> Option<Lazy> {
+        let steps = 1 + operands.iter().map(Source::steps).max().unwrap_or(0);
+        let held = operands.iter().map(Source::held).sum();
+        (steps <= MOST_STEPS && held <= MOST_HELD).then_some(Lazy { open, operands, steps, held })
+    }
+
+    /// Computes what lies from the byte `from` on.
+    fn read(&self, from: u64, out: &mut [u8], left: &Cell<u64>) -> Option<()> {
+        let formula = &self.open.formula;
+        let width = formula.width(0);
+        let (first, skipped) = (narrow(from) / width, narrow(from) % width);
+        let count = (skipped + out.len()).div_ceil(width);
+        left.set(left.get().checked_sub(wide(count.max(LEAST)))?);
+        let mut walk = self.open.walk.part(first, count);
+        let mut buffers = Buffers::of(self.operands.len() + 1, count);
+        let mut bytes = Vec::with_capacity(count * width);
+        let mut packed = [0; 8 * rows::LENGTH];
+        while let Some(row) = walk.row(rows::LENGTH) {
+            for (i, operand) in self.operands.iter().enumerate() {
+                let width = formula.width(i + 1);
+                let packed = packed.get_mut(..row.length * width)?;
+                operand.row(row.at[i + 1], row.strides[i + 1], width, packed, left)?;
+                buffers.read(formula, i + 1, packed, (0, wide(width)), row.length)?;
+            }
+            formula.row([true; 4], &mut buffers, row.length, &mut bytes)?;
+        }
+        out.copy_from_slice(bytes.get(skipped..skipped + out.len())?);
+        Some(())
+    }
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+fn narrow(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
