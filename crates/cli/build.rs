@@ -25,7 +25,8 @@ fn run() -> Result<(), String> {
     let out = PathBuf::from(variable("OUT_DIR")?);
     let nvrtc = workspace.join("crates/nvrtc");
     let addresses = workspace.join("crates/addresses");
-    for path in [&phantom, &nvrtc, &addresses, &agent, &workspace.join("Cargo.lock")] {
+    let values = workspace.join("crates/values");
+    for path in [&phantom, &nvrtc, &addresses, &values, &agent, &workspace.join("Cargo.lock")] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,6 +1,225 @@
-//! Mangled names of kernels, and what stands in them.
+//! What the mangled names of kernels have in them: every fragment that this crate looks for is here, and nowhere else.
+//! `tests/phantom/test_names.py` holds each against the libraries that are installed. A fragment whose remark says where it is
+//! found need not be in libtorch_cuda.so of the torch that we are tested with.
+//!
+//! In a mangled name the length stands before each identifier, `I` begins template arguments, and `E` ends what was begun.
 
-use crate::types::ScalarType;
+/// Declares fragments, a line each.
+macro_rules! fragments {
+    ($($name:ident = $text:literal;)*) => {
+        $(pub(crate) const $name: &[u8] = $text;)*
+    };
+}
+
+fragments! {
+    // Gradient scalers, losses and comparisons.
+    VECTORIZED_ELEMENTWISE = b"29vectorized_elementwise_kernelI";
+    UNROLLED_ELEMENTWISE = b"27unrolled_elementwise_kernelI";
+    COMPARE_SCALAR = b"21compare_scalar_kernelI";
+    COMPARE = b"14CompareFunctorI";
+    UPDATE_SCALE = b"28amp_update_scale_cuda_kernel";
+    HALF_COPY = b"24float16_copy_kernel_cuda";
+    NLL_LOSS_BACKWARD = b"39nll_loss_backward_reduce_cuda_kernel_2dIflE";
+    CTC_LOSS_BACKWARD = b"36ctc_loss_backward_collect_gpu_kernelIf";
+    CTC_LOSS_BACKWARD_NONBLANK = b"45ctc_loss_backward_collect_nonblank_gpu_kernelIf";
+    UNSCALE = b"non_finite_check_and_unscale_cuda_";
+    MULTI_TENSOR_APPLY = b"25multi_tensor_apply_kernel";
+    // Of `kernels/cat`.
+    OPAQUE_TYPE_UNSIGNED = b"10OpaqueTypeILj";
+    CAT = b"CatArrayBatchedCopy";
+    CAT_VECTORIZED = b"CatArrayBatchedCopy_vectorizedI";
+    // Of `kernels/count`.
+    DEVICE_REDUCE_SINGLE_TILE = b"28DeviceReduceSingleTileKernel";
+    DEVICE_REDUCE = b"18DeviceReduceKernel";
+    TRANSFORM_INPUT_ITERATOR = b"22TransformInputIteratorI"; // Before CUDA 13.
+    DEVICE_UNIQUE_BY_KEY_SWEEP = b"28DeviceUniqueByKeySweepKernel";
+    DEVICE_SELECT_SWEEP = b"23DeviceSelectSweepKernel";
+    EQUAL_TO = b"8equal_toI";
+    POLICY_HUB = b"10policy_hubI";
+    DEVICE_REDUCE_BY_KEY = b"23DeviceReduceByKeyKernel";
+    RUN_LENGTH_ENCODE = b"3rle6encode";
+    POLICY_HUB_LONG = b"10policy_hubIl";
+    UNIQUE_AGENT = b"8__unique11UniqueAgentI";
+    GATHER_KEEP_FROM_MASK = b"21gather_keep_from_maskE"; // In torchvision.
+    GATHER_TOP_K = b"btopk10gatherTopKI";
+    C10_HALF = b"N3c104Half";
+    C10_BRAIN = b"N3c108BFloat16";
+    // Of `kernels/elementwise`.
+    STRIDED_ELEMENTWISE = b"18elementwise_kernelI";
+    CASTING_KERNEL_IMPL = b"15gpu_kernel_implI";
+    BRAIN_COPY = b"25bfloat16_copy_kernel_cuda";
+    // Of `kernels/family`.
+    REDUCE_KERNEL = b"13reduce_kernel";
+    // Of `kernels/foreach`.
+    FUSED_OPTIMIZER_LIST = b"32FusedOptimizerTensorListMetadataILi";
+    TENSOR_LIST = b"18TensorListMetadataILi";
+    SCALAR_LIST_FLOAT = b"28TensorListScalarListMetadataIfLi";
+    SCALAR_LIST_DOUBLE = b"28TensorListScalarListMetadataIdLi";
+    // Of `kernels/functors`.
+    FILL = b"11FillFunctorI";
+    ABS = b"10AbsFunctorI";
+    ADD_ON_OTHER = b"22CUDAFunctorOnOther_addI";
+    ADD_ON_SELF = b"21CUDAFunctorOnSelf_addI";
+    ADD = b"15CUDAFunctor_addI";
+    CLAMP_SCALAR = b"19launch_clamp_scalarE";
+    POW_TENSOR_SCALAR = b"29pow_tensor_scalar_kernel_implI";
+    BITWISE_NOT = b"bitwise_not_kernel_cuda";
+    FLOOR = b"17floor_kernel_cuda";
+    CEIL = b"16ceil_kernel_cuda";
+    TRUNC = b"17trunc_kernel_cuda";
+    SQRT = b"16sqrt_kernel_cuda";
+    RECIPROCAL = b"22reciprocal_kernel_cuda";
+    LOGICAL_NOT = b"logical_not_kernel_cuda";
+    DIRECT_COPY = b"23direct_copy_kernel_cuda";
+    NEG = b"15neg_kernel_cuda";
+    ROUND = b"17round_kernel_cuda";
+    SIGN = b"16sign_kernel_cuda";
+    EXP = b"15exp_kernel_cuda";
+    EXPM1 = b"17expm1_kernel_cuda";
+    LOG = b"15log_kernel_cuda";
+    LOG2 = b"16log2_kernel_cuda";
+    LOG10 = b"17log10_kernel_cuda";
+    LOG1P = b"17log1p_kernel_cuda";
+    SIN = b"15sin_kernel_cuda";
+    COS = b"15cos_kernel_cuda";
+    TANH = b"16tanh_kernel_cuda";
+    SIGMOID = b"19sigmoid_kernel_cuda";
+    RSQRT = b"17rsqrt_kernel_cuda";
+    WHERE = b"17where_kernel_impl";
+    MASKED_FILL = b"18masked_fill_kernel";
+    BINARY_FUNCTOR = b"13BinaryFunctorI";
+    SCALAR_FIRST_FUNCTOR = b"13AUnaryFunctorI";
+    SCALAR_LAST_FUNCTOR = b"13BUnaryFunctorI";
+    BITWISE_AND = b"17BitwiseAndFunctor";
+    BITWISE_OR = b"16BitwiseOrFunctor";
+    BITWISE_XOR = b"17BitwiseXorFunctor";
+    MUL = b"10MulFunctor";
+    COMPARE_EQ = b"16CompareEqFunctorI";
+    LOGICAL_AND = b"23logical_and_kernel_cuda";
+    LOGICAL_OR = b"22logical_or_kernel_cuda";
+    MINIMUM = b"19minimum_kernel_cuda";
+    MAXIMUM = b"19maximum_kernel_cuda";
+    DIV_FLOOR = b"21div_floor_kernel_cuda";
+    DIV_TRUNC = b"21div_trunc_kernel_cuda";
+    DIV = b"10DivFunctor";
+    REMAINDER = b"21remainder_kernel_cuda";
+    FMOD = b"16fmod_kernel_cuda";
+    LOGICAL_XOR = b"23logical_xor_kernel_cuda";
+    LSHIFT = b"18lshift_kernel_cuda";
+    RSHIFT = b"18rshift_kernel_cuda";
+    // Of `kernels/histogram`.
+    HISTOGRAM = b"17kernelHistogram1DI";
+    // Of `kernels/index`.
+    VECTORIZED_GATHER = b"24vectorized_gather_kernelILi16ElE";
+    TAKE_PUT = b"20cuda_take_put_kernelI";
+    TAKE = b"11take_kernelE";
+    INDEX_ELEMENTWISE = b"24index_elementwise_kernel";
+    INDEX = b"17index_kernel_impl";
+    INDEXING_BACKWARD = b"indexing_backward_kernel";
+    OPAQUE_TYPE = b"10OpaqueTypeILi";
+    INDEX_PUT = b"21index_put_kernel_impl";
+    INDEX_COPY = b"22index_copy_kernel_impl";
+    INDEX_FILL = b"22index_fill_kernel_impl";
+    FLIP = b"16flip_kernel_impl";
+    // Of `kernels/nonzero`.
+    COUNTING_ITERATOR_LONG = b"17counting_iteratorIl";
+    WRITE_INDICES = b"13write_indicesIl";
+    // Of `kernels/pooling`.
+    MAX_POOL = b"21max_pool_forward_nchwI";
+    AVG_POOL = b"25avg_pool2d_out_cuda_frameI";
+    ADAPTIVE_MAX_POOL = b"15adaptivemaxpoolI";
+    ADAPTIVE_AVERAGE_POOL = b"21adaptive_average_poolI";
+    ROLL = b"16roll_cuda_kernelI";
+    NEAREST_EXACT = b"nearest_neighbor_exact_compute_source_index";
+    UPSAMPLE_NEAREST_1D = b"28upsample_nearest1d_out_frameI";
+    UPSAMPLE_NEAREST_2D = b"28upsample_nearest2d_out_frameI";
+    // Of `kernels/random`.
+    BERNOULLI_TENSOR = b"28bernoulli_tensor_cuda_kernelI";
+    POINTWISE_APPLY_2 = b"21kernelPointwiseApply2I";
+    DISTRIBUTION = b"43distribution_elementwise_grid_stride_kernelI";
+    FIRST_LAMBDA_AND_PHILOX_STATE = b"E_EEvlNS_15PhiloxCudaState";
+    DISTRIBUTION_NULLARY = b"27distribution_nullary_kernelI";
+    UNIFORM = b"14uniform_kernelI";
+    FLOAT4 = b"6float4";
+    BERNOULLI = b"16bernoulli_kernelI";
+    RANDOM_FROM_TO = b"21random_from_to_kernelI";
+    // Of `kernels/range`.
+    WITH_INDEX = b"29elementwise_kernel_with_indexI";
+    LINSPACE = b"17linspace_cuda_out";
+    ARANGE = b"15arange_cuda_out";
+    REVERSE_INDICES = b"27fill_reverse_indices_kernelEPli";
+    REPEAT_INTERLEAVE = b"_Z19compute_cuda_kernelI";
+    // Of `kernels/reduce`.
+    AND = b"15and_kernel_cuda";
+    OR = b"14or_kernel_cuda";
+    MAX_NAN = b"MaxNanFunctor";
+    MIN_NAN = b"MinNanFunctor";
+    SUM_FUNCTOR = b"11sum_functor";
+    PROD_FUNCTOR = b"12prod_functor";
+    MEAN_FLOAT = b"7MeanOpsIffffE";
+    MEAN_DOUBLE = b"7MeanOpsIddddE";
+    REDUCE_OP_HALF = b"8ReduceOpIN3c104HalfE";
+    REDUCE_OP_BRAIN = b"8ReduceOpIN3c108BFloat16E";
+    REDUCE_OP = b"8ReduceOpI";
+    // Of `kernels/scan`.
+    SCAN_OUTER_DIM = b"28tensor_kernel_scan_outer_dimI";
+    SCAN_INNERMOST_DIM = b"32tensor_kernel_scan_innermost_dimI";
+    DEVICE_SCAN = b"16DeviceScanKernel";
+    NULL_TYPE = b"8NullTypeE";
+    PLUS = b"4plusI";
+    MULTIPLIES = b"10multipliesI";
+    // Of `kernels/scatter`.
+    MASKED_SCATTER = b"masked_scatter";
+    INDEX_FUNC_SMALL = b"19indexFuncSmallIndexI";
+    INDEX_FUNC_LARGE = b"19indexFuncLargeIndexI";
+    SCATTER_ADD = b"9ReduceAddE";
+    SCATTER_GATHER = b"_scatter_gather_elementwise_kernelI";
+    SCATTER_ASSIGN = b"12TensorAssign";
+    SCATTER_FILL_INTERNAL = b"_cuda_scatter_fill_internal_kernelI";
+    GATHER_INTERNAL = b"_cuda_scatter_gather_internal_kernelILb0E";
+    SCATTER_INTERNAL = b"_cuda_scatter_gather_internal_kernelILb1E";
+    SCATTER_MAXIMUM = b"13ReduceMaximumE";
+    SCATTER_MINIMUM = b"13ReduceMinimumE";
+    SCATTER_MULTIPLY = b"14ReduceMultiplyE";
+    // Of `kernels/search`.
+    SEARCHSORTED = b"24searchsorted_cuda_kernelI";
+    // Of `kernels/sort`.
+    DESCENDING = b"9SortOrderE1E";
+    DEVICE_RADIX_SORT_SINGLE_TILE = b"31DeviceRadixSortSingleTileKernel";
+    DEVICE_RADIX_SORT_ONESWEEP = b"29DeviceRadixSortOnesweepKernel";
+    RADIX_SORT_IN_PLACE = b"18radixSortKVInPlaceI";
+    BITONIC_SORT_IN_PLACE = b"20bitonicSortKVInPlaceI";
+    WARP_MERGE_SORT_IN_PLACE = b"21warpMergeSortKVInPlaceI"; // Of an older torch.
+    NULL_TYPE_OF_CUB = b"NS0_8NullTypeE";
+    // Of `kernels/step_count`.
+    BINARY_OP_SCALAR = b"21BinaryOpScalarFunctorI";
+    TENSOR_LIST_OF_ONE = b"18TensorListMetadataILi1E";
+    STD_PLUS = b"St4plusI";
+    // Of `kernels/triangle`.
+    TRIU_TRIL = b"16triu_tril_kernelI";
+    // Of `kernels/unique`.
+    UNIQUE_CUB_FILE = b"12_UniqueCub_cu";
+    ADJACENT_DIFFERENCE = b"26adjacent_difference_kernelIPK";
+    UNIQUE_SCATTER = b"14scatter_kernelElPKl";
+    RUN_LENGTH_POLICY_LONG = b"3rle6encode10policy_hubIl";
+    // What a program asks.
+    COMPARE_EQ_LONG = b"16CompareEqFunctorIlE";
+    ANY_UNARY_FUNCTOR = b"UnaryFunctorI";
+    LOAD_WITHOUT_CAST = b"15LoadWithoutCast";
+    BITWISE_AND_BOOL = b"17BitwiseAndFunctorIbE";
+    // What the driver takes for a kernel.
+    INDEX_SELECT = b"indexSelect";
+    INDEX_FUNC = b"9indexFunc";
+    EMBEDDING = b"mbedding";
+    NLL_LOSS = b"nll_loss";
+    ANY_GATHER = b"gather";
+    ANY_SCATTER = b"scatter";
+    ROWWISE_MOMENTS = b"RowwiseMoments";
+    LAYER_NORM = b"layer_norm_kernel";
+    // Types.
+    HALF = b"4HalfE";
+    BRAIN = b"8BFloat16E";
+}
 
 /// Where `part` begins in a name.
 pub(crate) fn position(name: &[u8], part: &[u8]) -> Option<usize> {
@@ -10,21 +229,4 @@ pub(crate) fn position(name: &[u8], part: &[u8]) -> Option<usize> {
 /// Whether it is there.
 pub(crate) fn has(name: &[u8], part: &[u8]) -> bool {
     position(name, part).is_some()
-}
-
-/// The type whose letter follows `part`: a template's first argument, where it is one of whole numbers.
-pub(crate) fn letter_after(name: &[u8], part: &[u8]) -> Option<ScalarType> {
-    let at = position(name, part)? + part.len();
-    ScalarType::of_letter(*name.get(at)?)
-}
-
-/// Likewise, of whole numbers or floats.
-pub(crate) fn number_after(name: &[u8], part: &[u8]) -> Option<ScalarType> {
-    let letter = *name.get(position(name, part)? + part.len())?;
-    ScalarType::of_letter(letter).or_else(|| ScalarType::of_float(letter))
-}
-
-/// Likewise, of halves, too.
-pub(crate) fn element_after(name: &[u8], part: &[u8]) -> Option<ScalarType> {
-    Some(ScalarType::of_name(name.get(position(name, part)? + part.len()..)?)?.0)
 }

@@ -12,7 +12,8 @@ use crate::guesses::{Guesses, OfThread, descent, overflow};
 use crate::kernels::{count, reduce};
 use crate::memory::Memory;
 use crate::memory::contents::Contents;
-use crate::names::{has, letter_after};
+use crate::names::{self, has};
+use crate::types::letter_after;
 
 /// What a kernel is for, of those that we tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,24 +67,24 @@ pub(crate) enum Asked {
 /// What a kernel of this (mangled) name is for.
 pub(crate) fn purpose_of(name: &[u8]) -> Option<Purpose> {
     let has = |part: &[u8]| has(name, part);
-    if has(b"15and_kernel_cuda") && has(b"13reduce_kernel") {
+    if has(names::AND) && has(names::REDUCE_KERNEL) {
         Some(Purpose::All)
-    } else if has(b"14or_kernel_cuda") && has(b"13reduce_kernel") {
+    } else if has(names::OR) && has(names::REDUCE_KERNEL) {
         Some(Purpose::Any)
-    } else if has(b"23direct_copy_kernel_cuda") {
+    } else if has(names::DIRECT_COPY) {
         Some(Purpose::Copies)
-    } else if has(b"16CompareEqFunctorIlE")
-        && has(b"UnaryFunctorI")
-        && (has(b"29vectorized_elementwise_kernel") || has(b"15LoadWithoutCast"))
+    } else if has(names::COMPARE_EQ_LONG)
+        && has(names::ANY_UNARY_FUNCTOR)
+        && (has(names::VECTORIZED_ELEMENTWISE) || has(names::LOAD_WITHOUT_CAST))
     {
         Some(Purpose::Equal)
     } else if measures(name) {
         Some(Purpose::Measures(descent::Kernel::of(name)))
-    } else if has(b"17BitwiseAndFunctorIbE") {
+    } else if has(names::BITWISE_AND_BOOL) {
         Some(Purpose::Joins)
     } else {
         let whole = || {
-            let of_whole_numbers = letter_after(name, b"8ReduceOpI").is_some();
+            let of_whole_numbers = letter_after(name, names::REDUCE_OP).is_some();
             of_whole_numbers.then_some(Purpose::Whole)
         };
         let scales = || overflow::Kernel::of(name).map(Purpose::Scales);
@@ -93,8 +94,7 @@ pub(crate) fn purpose_of(name: &[u8]) -> Option<Purpose> {
 
 /// Whether a kernel of this (mangled) name compares floats, element by element.
 fn measures(name: &[u8]) -> bool {
-    const PARTS: [&[u8]; 3] =
-        [b"16CompareEqFunctorI", b"14CompareFunctorI", b"21compare_scalar_kernelI"];
+    const PARTS: [&[u8]; 3] = [names::COMPARE_EQ, names::COMPARE, names::COMPARE_SCALAR];
     let of_floats = |part: &[u8]| has(name, part) && letter_after(name, part).is_none();
     PARTS.iter().any(|it| of_floats(it))
 }

@@ -1,6 +1,6 @@
 //! What a kernel makes the driver take beside its result, which its name tells.
 
-use crate::names::has;
+use crate::names::{self, has};
 
 /// What else a kernel makes the driver take when it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +18,18 @@ impl Room {
     pub(crate) fn of(name: &[u8]) -> Room {
         // Not every name with "index" in it: `arange` launches an `elementwise_kernel_with_index`.
         const ASSERTING: [&[u8]; 10] = [
-            b"13reduce_kernel",
-            b"24index_elementwise_kernel",
-            b"11indexSelect",
-            b"9indexFunc",
-            b"mbedding",
-            b"nll_loss",
-            b"gather",
-            b"scatter",
-            b"RowwiseMoments",
-            b"layer_norm_kernel",
+            names::REDUCE_KERNEL,
+            names::INDEX_ELEMENTWISE,
+            names::INDEX_SELECT,
+            names::INDEX_FUNC,
+            names::EMBEDDING,
+            names::NLL_LOSS,
+            names::ANY_GATHER,
+            names::ANY_SCATTER,
+            names::ROWWISE_MOMENTS,
+            names::LAYER_NORM,
         ];
-        if has(name, b"distribution_elementwise_grid_stride_kernel") {
+        if has(name, names::DISTRIBUTION) {
             Room::Less
         } else if ASSERTING.iter().any(|it| has(name, it)) {
             Room::Asserting
@@ -49,6 +49,8 @@ mod tests {
         assert_eq!(Room::of(arange), Room::Usual);
         let index = b"_ZN2at6native24index_elementwise_kernelILi128ELi4E";
         assert_eq!(Room::of(index), Room::Asserting);
+        let select = b"_ZN2at6native47_GLOBAL__N__21indexSelectSmallIndexIfljLi2ELi2ELin2EEEv";
+        assert_eq!(Room::of(select), Room::Asserting);
         let draws = b"_ZN2at6native54_GLOBAL__N_43distribution_elementwise_grid_stride_kernelI";
         assert_eq!(Room::of(draws), Room::Less);
     }

@@ -9,7 +9,7 @@
 
 use super::remarks::Remarks;
 use crate::arguments::{Arguments, Structure};
-use crate::names::has;
+use crate::names::{self, has};
 
 /// Scalars up to here are tolerances.
 const TOLERANCE: f64 = 1e-2;
@@ -78,17 +78,15 @@ impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
         // A strided kernel has its arguments elsewhere, and a single element needs none.
-        if !has(name, b"29vectorized_elementwise_kernel")
-            && !has(name, b"27unrolled_elementwise_kernel")
-        {
+        if !has(name, names::VECTORIZED_ELEMENTWISE) && !has(name, names::UNROLLED_ELEMENTWISE) {
             return None;
         }
         [(b"f".as_slice(), 4), (b"d", 8)].into_iter().find_map(|(letter, width)| {
             let of = |part: &[u8]| has(name, &[part, letter].concat());
-            if of(b"21compare_scalar_kernelI") {
+            if of(names::COMPARE_SCALAR) {
                 Some(Kernel::Scalar { width })
             } else {
-                of(b"14CompareFunctorI").then_some(Kernel::Tensors)
+                of(names::COMPARE).then_some(Kernel::Tensors)
             }
         })
     }

@@ -17,7 +17,7 @@ use super::remarks::Remarks;
 use super::settings::Settings;
 use crate::arguments::{Arguments, Structure};
 use crate::memory::Memory;
-use crate::names::{has, position};
+use crate::names::{self, has, position};
 
 /// Kernels of a gradient scaler (`aten/src/ATen/native/cuda/AmpKernels.cu`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,28 +56,28 @@ pub(crate) struct Scalers {
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        if has(name, b"28amp_update_scale_cuda_kernel") {
+        if has(name, names::UPDATE_SCALE) {
             return Some(Kernel::Updates);
         }
-        if has(name, b"24float16_copy_kernel_cuda") {
+        if has(name, names::HALF_COPY) {
             return Some(Kernel::Halves);
         }
-        if has(name, b"39nll_loss_backward_reduce_cuda_kernel_2dIflE") {
+        if has(name, names::NLL_LOSS_BACKWARD) {
             return Some(Kernel::Entropy);
         }
-        if has(name, b"36ctc_loss_backward_collect_gpu_kernelIf") {
+        if has(name, names::CTC_LOSS_BACKWARD) {
             return Some(Kernel::Frames { sequences: 26 });
         }
-        if has(name, b"45ctc_loss_backward_collect_nonblank_gpu_kernelIf") {
+        if has(name, names::CTC_LOSS_BACKWARD_NONBLANK) {
             return Some(Kernel::Frames { sequences: 24 });
         }
-        position(name, b"non_finite_check_and_unscale_cuda_")?;
-        if has(name, b"25multi_tensor_apply_kernel") {
+        position(name, names::UNSCALE)?;
+        if has(name, names::MULTI_TENSOR_APPLY) {
             // The tensors, what is done to each, and the closure.
             return Some(Kernel::Unscales { closure: 2 });
         }
-        let elementwise = has(name, b"29vectorized_elementwise_kernel")
-            || has(name, b"27unrolled_elementwise_kernel");
+        let elementwise =
+            has(name, names::VECTORIZED_ELEMENTWISE) || has(name, names::UNROLLED_ELEMENTWISE);
         elementwise.then_some(Kernel::Unscales { closure: 1 })
     }
 

@@ -4,7 +4,7 @@
 use crate::arguments::{Arguments, Bytes, Structure};
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::position;
+use crate::names::{self, position};
 
 /// `CatArrayBatchedCopy` and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ const DIMENSIONS: usize = 4;
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        const OPAQUE: &[u8] = b"10OpaqueTypeILj";
-        let kind = &name[position(name, b"CatArrayBatchedCopy")?..];
+        const OPAQUE: &[u8] = names::OPAQUE_TYPE_UNSIGNED;
+        let kind = &name[position(name, names::CAT)?..];
         let mut rest = &kind[position(kind, OPAQUE)? + OPAQUE.len()..];
         let width = number(&mut rest)?;
         rest = rest.strip_prefix(b"EEEj")?;
@@ -42,7 +42,7 @@ impl Kernel {
             Some(number)
         };
         let (dims, most, strides) = (next()?, next()?, next()?);
-        let vectors = position(kind, b"CatArrayBatchedCopy_vectorizedI").is_some();
+        let vectors = position(kind, names::CAT_VECTORIZED).is_some();
         let plausible = (1..=16).contains(&width) && (1..=DIMENSIONS).contains(&dims);
         plausible.then_some(Kernel { width, dims, most, strided: strides > 1, vectors })
     }

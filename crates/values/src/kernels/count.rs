@@ -15,9 +15,9 @@ use crate::guesses::{Guesses, OfThread};
 use crate::memory::Memory;
 use crate::memory::contents::{Contents, KEEP_COMPUTED};
 use crate::memory::writes;
-use crate::names::number_after;
+use crate::names;
 use crate::numbers::arithmetic::BEYOND_ALL;
-use crate::types::{ScalarType, as_f64};
+use crate::types::{ScalarType, as_f64, number_after};
 
 /// Kernels that count, or whose values are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,38 +79,38 @@ impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
         let find = |part: &[u8]| name.windows(part.len()).position(|it| it == part);
-        let reduces = find(b"28DeviceReduceSingleTileKernel").or(find(b"18DeviceReduceKernel"));
+        let reduces = find(names::DEVICE_REDUCE_SINGLE_TILE).or(find(names::DEVICE_REDUCE));
         if let Some(at) = find(b"9NonZeroOpI").filter(|_| reduces.is_some()) {
             let width = width(&name[at + b"9NonZeroOpI".len()..])?;
             // CUB's own iterator, before CUDA 13, begins with the operation; Thrust's with the address.
-            let within = if find(b"22TransformInputIteratorI").is_some() { 8 } else { 0 };
+            let within = if find(names::TRANSFORM_INPUT_ITERATOR).is_some() { 8 } else { 0 };
             return Some(Kernel::NonZero { width, within });
         }
-        if find(b"28DeviceReduceSingleTileKernel").is_some() {
+        if find(names::DEVICE_REDUCE_SINGLE_TILE).is_some() {
             return Some(Kernel::Partials);
         }
-        if find(b"28DeviceUniqueByKeySweepKernel").is_some() {
+        if find(names::DEVICE_UNIQUE_BY_KEY_SWEEP).is_some() {
             return Some(Kernel::UniqueByKey);
         }
-        if find(b"23DeviceSelectSweepKernel").and(find(b"8equal_toI")).is_some() {
-            let key = find(b"10policy_hubI").map(|it| &name[it + b"10policy_hubI".len()..]);
+        if find(names::DEVICE_SELECT_SWEEP).and(find(names::EQUAL_TO)).is_some() {
+            let key = find(names::POLICY_HUB).map(|it| &name[it + names::POLICY_HUB.len()..]);
             // Truth values are read as numbers of 32 bits.
             let key = if find(b"10LoadBoolOp").is_some() { Some(b"b".as_slice()) } else { key };
             return Some(Kernel::Unique { width: key.and_then(width).unwrap_or(0), items: 7 });
         }
-        if find(b"23DeviceReduceByKeyKernel").and(find(b"3rle6encode")).is_some() {
-            const POLICY: &[u8] = b"10policy_hubIl";
+        if find(names::DEVICE_REDUCE_BY_KEY).and(find(names::RUN_LENGTH_ENCODE)).is_some() {
+            const POLICY: &[u8] = names::POLICY_HUB_LONG;
             let key = find(POLICY).map(|it| &name[it + POLICY.len()..]);
             return Some(Kernel::Unique { width: key.and_then(width).unwrap_or(0), items: 9 });
         }
-        if find(b"8__unique11UniqueAgentI").is_some() {
+        if find(names::UNIQUE_AGENT).is_some() {
             return Some(Kernel::Unique { width: 0, items: 4 });
         }
-        if find(b"21gather_keep_from_maskE").is_some() {
+        if find(names::GATHER_KEEP_FROM_MASK).is_some() {
             return Some(Kernel::NonMaximumSuppression);
         }
         // `sbtopk` and `mbtopk`: a slice is one block's, or several blocks'.
-        const TOPK: &[u8] = b"btopk10gatherTopKI";
+        const TOPK: &[u8] = names::GATHER_TOP_K;
         let topk = find(TOPK)?;
         // The element type, then `j`: 32-bit positions.
         let rest = &name[topk + TOPK.len()..];
@@ -288,7 +288,7 @@ fn width(mangled: &[u8]) -> Option<u64> {
         b's' | b't' => 2,
         b'i' | b'j' | b'f' => 4,
         b'l' | b'm' | b'x' | b'y' | b'd' => 8,
-        b'N' if mangled.starts_with(b"N3c104Half") || mangled.starts_with(b"N3c108BFloat16") => 2,
+        b'N' if mangled.starts_with(names::C10_HALF) || mangled.starts_with(names::C10_BRAIN) => 2,
         _ => return None,
     })
 }

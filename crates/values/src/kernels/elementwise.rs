@@ -9,7 +9,7 @@ use crate::kernels::functors::meaning;
 use crate::memory::Known;
 use crate::memory::lazy::Open;
 use crate::memory::writes::Write;
-use crate::names::has;
+use crate::names::{self, has};
 use crate::numbers::arithmetic::{Action, decided, decides, is_test};
 use crate::numbers::formula::Form;
 use crate::numbers::formula::{Buffers, Formula};
@@ -47,16 +47,17 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// The one of this (mangled) name, if it concerns numbers that we follow.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        let unrolled = has(name, b"27unrolled_elementwise_kernel");
-        let strided = has(name, b"18elementwise_kernelI");
-        if !unrolled && !strided && !has(name, b"29vectorized_elementwise_kernel") {
+        let unrolled = has(name, names::UNROLLED_ELEMENTWISE);
+        let strided = has(name, names::STRIDED_ELEMENTWISE);
+        if !unrolled && !strided && !has(name, names::VECTORIZED_ELEMENTWISE) {
             return None;
         }
-        let casts = unrolled && has(name, b"12LoadWithCast") || has(name, b"15gpu_kernel_implI");
+        let casts =
+            unrolled && has(name, b"12LoadWithCast") || has(name, names::CASTING_KERNEL_IMPL);
         let (action, form, kind) = meaning(name)?;
         let to_halves = match () {
-            () if has(name, b"24float16_copy_kernel_cuda") => Some(ScalarType::Half),
-            () if has(name, b"25bfloat16_copy_kernel_cuda") => Some(ScalarType::Brain),
+            () if has(name, names::HALF_COPY) => Some(ScalarType::Half),
+            () if has(name, names::BRAIN_COPY) => Some(ScalarType::Brain),
             () => None,
         };
         Some(Kernel { action, form, kind, casts, strided, to_halves })

@@ -8,7 +8,7 @@ use crate::kernels::{
 };
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::has;
+use crate::names::{self, has};
 
 /// What a kernel does, as far as we can tell. Each is followed in the file of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +37,11 @@ pub(crate) enum Family {
 impl Family {
     /// That of the kernel of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Family> {
-        if has(name, b"25multi_tensor_apply_kernel") {
+        if has(name, names::MULTI_TENSOR_APPLY) {
             let counts = step_count::Kernel::of(name).map(Family::StepCount);
             return counts.or_else(|| foreach::Kernel::of(name).map(Family::Foreach));
         }
-        if has(name, b"13reduce_kernel") || name == reduce::PRODUCT.to_bytes() {
+        if has(name, names::REDUCE_KERNEL) || name == reduce::PRODUCT.to_bytes() {
             return reduce::Summary::of(name).map(Family::Reduce);
         }
         None.or_else(|| cat::Kernel::of(name).map(Family::Cat))
@@ -109,7 +109,7 @@ impl Family {
 
 /// Whether a kernel of this (mangled) name writes a tensor whose elements lie one after the other.
 fn overwrites(name: &[u8]) -> bool {
-    has(name, b"27unrolled_elementwise_kernelI") || has(name, b"29vectorized_elementwise_kernelI")
+    has(name, names::UNROLLED_ELEMENTWISE) || has(name, names::VECTORIZED_ELEMENTWISE)
 }
 
 #[cfg(test)]

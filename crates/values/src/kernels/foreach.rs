@@ -3,7 +3,7 @@
 
 use crate::arguments::{Arguments, Structure};
 use crate::memory::writes::Write;
-use crate::names::position;
+use crate::names::{self, position};
 
 /// `multi_tensor_apply_kernel` over so many lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,16 +26,14 @@ impl Kernel {
             Some((lists, *MOST.get(lists.checked_sub(1)?)?, MOST_WITH_SCALARS[lists - 1]))
         };
         // `{ addresses[lists][most]; i64 numbers[most]; ...; u8 tensor of a block[]; ... }`
-        if let Some((lists, most, steps)) = of(b"32FusedOptimizerTensorListMetadataILi") {
+        if let Some((lists, most, steps)) = of(names::FUSED_OPTIMIZER_LIST) {
             return Some(Kernel { lists, most, tensors: 8 * ((lists + 1) * most + steps) });
         }
-        if let Some((lists, most, _)) = of(b"18TensorListMetadataILi") {
+        if let Some((lists, most, _)) = of(names::TENSOR_LIST) {
             return Some(Kernel { lists, most, tensors: 8 * (lists + 1) * most });
         }
-        let scalars: [(&[u8], usize); 2] = [
-            (b"28TensorListScalarListMetadataIfLi", 4),
-            (b"28TensorListScalarListMetadataIdLi", 8),
-        ];
+        let scalars: [(&[u8], usize); 2] =
+            [(names::SCALAR_LIST_FLOAT, 4), (names::SCALAR_LIST_DOUBLE, 8)];
         scalars.into_iter().find_map(|(part, width)| {
             let (lists, _, most) = of(part)?;
             Some(Kernel { lists, most, tensors: (8 * (lists + 1) + width) * most })

@@ -6,8 +6,8 @@ use crate::arguments::Arguments;
 use crate::guesses::remarks::Remarks;
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::letter_after;
-use crate::types::ScalarType;
+use crate::names;
+use crate::types::{ScalarType, letter_after};
 
 /// `at::cuda::kernelHistogram1D` that counts into `int64`, of numbers of this type, with 64-bit positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ const MOST: usize = 1 << 20;
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        const NAME: &[u8] = b"17kernelHistogram1DI";
+        const NAME: &[u8] = names::HISTOGRAM;
         // The type of the counts, of the numbers, and of positions.
         (letter_after(name, NAME)? == ScalarType::Long).then_some(())?;
         let types = name.windows(NAME.len()).position(|it| it == NAME)? + NAME.len();

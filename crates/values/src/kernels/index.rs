@@ -4,7 +4,7 @@
 use crate::arguments::{Arguments, Bytes, Structure};
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
-use crate::names::{has, position};
+use crate::names::{self, has, position};
 use crate::numbers::offsets::Offsets;
 use crate::types::ScalarType;
 
@@ -40,18 +40,18 @@ const MOST_INDICES: usize = 25;
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        if has(name, b"24vectorized_gather_kernelILi16ElE") {
+        if has(name, names::VECTORIZED_GATHER) {
             return Some(Kernel::TakesRows);
         }
-        if has(name, b"20cuda_take_put_kernelI") {
-            let takes = has(name, b"11take_kernelE");
+        if has(name, names::TAKE_PUT) {
+            let takes = has(name, names::TAKE);
             return Some(if takes { Kernel::Takes } else { Kernel::PutsSomewhere });
         }
-        if has(name, b"index_elementwise_kernel") {
-            let reads = has(name, b"17index_kernel_impl");
+        if has(name, names::INDEX_ELEMENTWISE) {
+            let reads = has(name, names::INDEX);
             return moves(name).or_else(|| (!reads).then_some(Kernel::Puts));
         }
-        has(name, b"indexing_backward_kernel").then_some(Kernel::Adds)
+        has(name, names::INDEXING_BACKWARD).then_some(Kernel::Adds)
     }
 
     /// Where the indices are that it takes elements by.
@@ -90,19 +90,19 @@ impl Kernel {
 
 /// The kernel of this name that moves elements in a way that is followed.
 fn moves(name: &[u8]) -> Option<Kernel> {
-    const OPAQUE: &[u8] = b"10OpaqueTypeILi";
-    has(name, b"24index_elementwise_kernel").then_some(())?;
+    const OPAQUE: &[u8] = names::OPAQUE_TYPE;
+    has(name, names::INDEX_ELEMENTWISE).then_some(())?;
     let mut digits = name.get(position(name, OPAQUE)? + OPAQUE.len()..)?.iter();
     let width = usize::from(digits.next()?.checked_sub(b'0')?);
     if !matches!((width, digits.next()?), (1 | 2 | 4 | 8, b'E')) {
         return None;
     }
     [
-        (b"17index_kernel_impl".as_slice(), Kernel::Indexes { width, puts: false }),
-        (b"21index_put_kernel_impl", Kernel::Indexes { width, puts: true }),
-        (b"22index_copy_kernel_impl", Kernel::Copies { width }),
-        (b"22index_fill_kernel_impl", Kernel::Fills { width }),
-        (b"16flip_kernel_impl", Kernel::Flips { width }),
+        (names::INDEX, Kernel::Indexes { width, puts: false }),
+        (names::INDEX_PUT, Kernel::Indexes { width, puts: true }),
+        (names::INDEX_COPY, Kernel::Copies { width }),
+        (names::INDEX_FILL, Kernel::Fills { width }),
+        (names::FLIP, Kernel::Flips { width }),
     ]
     .into_iter()
     .find_map(|(part, kernel)| has(name, part).then_some(kernel))

@@ -4,8 +4,8 @@
 use crate::arguments::{Arguments, Structure};
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
-use crate::names::{element_after, has};
-use crate::types::ScalarType;
+use crate::names::{self, has};
+use crate::types::{ScalarType, element_after};
 
 /// A kernel that finds places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +24,12 @@ const DIMENSIONS: usize = 16;
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        if has(name, b"23DeviceSelectSweepKernel") {
-            let counts = has(name, b"17counting_iteratorIl");
+        if has(name, names::DEVICE_SELECT_SWEEP) {
+            let counts = has(name, names::COUNTING_ITERATOR_LONG);
             let width = element_after(name, b"9NonZeroOpI").filter(|_| counts)?.width();
             return Some(Kernel::Finds { width });
         }
-        has(name, b"13write_indicesIl").then_some(Kernel::Unravels)
+        has(name, names::WRITE_INDICES).then_some(Kernel::Unravels)
     }
 
     /// What it writes.

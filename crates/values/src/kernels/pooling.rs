@@ -6,9 +6,9 @@
 use crate::arguments::Arguments;
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::{element_after, has};
+use crate::names::{self, has};
 use crate::numbers::arithmetic::{Action, apply};
-use crate::types::{ScalarType, as_f64};
+use crate::types::{ScalarType, as_f64, element_after};
 
 /// A kernel that makes a picture of another size, or moves one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,28 +35,27 @@ impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
         let element = |part: &[u8]| element_after(name, part);
-        if let Some(element) = element(b"21max_pool_forward_nchwI") {
+        if let Some(element) = element(names::MAX_POOL) {
             return Some(Kernel::Largest { element });
         }
-        if let Some(element) = element(b"25avg_pool2d_out_cuda_frameI") {
+        if let Some(element) = element(names::AVG_POOL) {
             return Some(Kernel::Mean { element });
         }
-        if let Some(element) = element(b"15adaptivemaxpoolI") {
+        if let Some(element) = element(names::ADAPTIVE_MAX_POOL) {
             return Some(Kernel::Adapts { element, mean: false });
         }
-        if let Some(element) = element(b"21adaptive_average_poolI") {
+        if let Some(element) = element(names::ADAPTIVE_AVERAGE_POOL) {
             return Some(Kernel::Adapts { element, mean: true });
         }
-        if let Some(element) = element(b"16roll_cuda_kernelI") {
+        if let Some(element) = element(names::ROLL) {
             return Some(Kernel::Rolls { element });
         }
-        let exact = has(name, b"nearest_neighbor_exact_compute_source_index");
-        [
-            (b"28upsample_nearest1d_out_frameI".as_slice(), true),
-            (b"28upsample_nearest2d_out_frameI", false),
-        ]
-        .into_iter()
-        .find_map(|(part, flat)| Some(Kernel::Enlarges { element: element(part)?, flat, exact }))
+        let exact = has(name, names::NEAREST_EXACT);
+        [(names::UPSAMPLE_NEAREST_1D, true), (names::UPSAMPLE_NEAREST_2D, false)]
+            .into_iter()
+            .find_map(|(part, flat)| {
+                Some(Kernel::Enlarges { element: element(part)?, flat, exact })
+            })
     }
 
     /// What it writes. `blocks` is how many blocks it is launched with.

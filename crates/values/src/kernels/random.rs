@@ -7,7 +7,7 @@ use crate::arguments::{Arguments, Bytes, Structure};
 use crate::guesses::settings::Settings;
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::{has, position};
+use crate::names::{self, has, position};
 use crate::types::ScalarType;
 
 /// What is drawn.
@@ -36,8 +36,8 @@ const MOST: usize = 1 << 17;
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        const EACH: &[u8] = b"28bernoulli_tensor_cuda_kernelI";
-        if has(name, b"21kernelPointwiseApply2I") && has(name, b"jLi1ELi1ELi4E") {
+        const EACH: &[u8] = names::BERNOULLI_TENSOR;
+        if has(name, names::POINTWISE_APPLY_2) && has(name, b"jLi1ELi1ELi4E") {
             let at = position(name, EACH)? + EACH.len();
             // The result's type, then that of the probabilities.
             let [element, b'f', ..] = name.get(at..)? else { return None };
@@ -46,29 +46,24 @@ impl Kernel {
             return Some(Kernel { draw: Draw::BernoulliEach, element });
         }
         // The second lambda of this function counts with an offset calculator.
-        if !has(name, b"43distribution_elementwise_grid_stride_kernelI")
-            || !has(name, b"E_EEvlNS_15PhiloxCudaState")
-        {
+        if !has(name, names::DISTRIBUTION) || !has(name, names::FIRST_LAMBDA_AND_PHILOX_STATE) {
             return None;
         }
-        const NULLARY: &[u8] = b"27distribution_nullary_kernelI";
+        const NULLARY: &[u8] = names::DISTRIBUTION_NULLARY;
         let at = position(name, NULLARY)? + NULLARY.len();
         // Its element, what a draw is computed in, and what the generator gives at once.
         let [element, drawn, rest @ ..] = name.get(at..)? else { return None };
         let element = ScalarType::of_letter(*element).or_else(|| ScalarType::of_float(*element))?;
-        let draw =
-            if has(name, b"14uniform_kernelI") && *drawn == b'f' && rest.starts_with(b"6float4") {
-                Draw::Uniform
-            } else if has(name, b"16bernoulli_kernelI")
-                && *drawn == b'f'
-                && rest.starts_with(b"6float4")
-            {
-                Draw::Bernoulli
-            } else if has(name, b"21random_from_to_kernelI") && matches!(drawn, b'j' | b'm') {
-                Draw::Whole { wide: *drawn == b'm' }
-            } else {
-                return None;
-            };
+        let draw = if has(name, names::UNIFORM) && *drawn == b'f' && rest.starts_with(names::FLOAT4)
+        {
+            Draw::Uniform
+        } else if has(name, names::BERNOULLI) && *drawn == b'f' && rest.starts_with(names::FLOAT4) {
+            Draw::Bernoulli
+        } else if has(name, names::RANDOM_FROM_TO) && matches!(drawn, b'j' | b'm') {
+            Draw::Whole { wide: *drawn == b'm' }
+        } else {
+            return None;
+        };
         Some(Kernel { draw, element })
     }
 

@@ -5,8 +5,8 @@
 use crate::arguments::{Arguments, Structure};
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
-use crate::names::{has, letter_after, position};
-use crate::types::{ScalarType, as_f64};
+use crate::names::{self, has, position};
+use crate::types::{ScalarType, as_f64, letter_after};
 
 /// A kernel of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +24,19 @@ pub(crate) enum Kernel {
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        if letter_after(name, b"29elementwise_kernel_with_indexI").is_some() {
+        if letter_after(name, names::WITH_INDEX).is_some() {
             // The dispatch over floats is the second one, and in it doubles come before 32 bits.
             const SINGLE: &[u8] = b"ENKUlvE0_clEvENKUlvE0_clEv";
-            if has(name, b"17linspace_cuda_out") && has(name, SINGLE) {
+            if has(name, names::LINSPACE) && has(name, SINGLE) {
                 return Some(Kernel::Divides);
             }
-            let to = range_type(name.get(position(name, b"15arange_cuda_out")?..)?)?;
+            let to = range_type(name.get(position(name, names::ARANGE)?..)?)?;
             return Some(Kernel::Ranges { to });
         }
-        if has(name, b"27fill_reverse_indices_kernelEPli") {
+        if has(name, names::REVERSE_INDICES) {
             return Some(Kernel::PlacesInRows);
         }
-        let key = letter_after(name, b"_Z19compute_cuda_kernelI")?;
+        let key = letter_after(name, names::REPEAT_INTERLEAVE)?;
         Some(Kernel::Repeats { key })
     }
 

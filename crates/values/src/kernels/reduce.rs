@@ -8,10 +8,10 @@ use crate::guesses::choices::{self, Choices};
 use crate::guesses::remarks::Remarks;
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::{element_after, has, position};
+use crate::names::{self, has, position};
 use crate::numbers::arithmetic::{Action, apply};
 use crate::numbers::offsets::Offsets;
-use crate::types::ScalarType;
+use crate::types::{ScalarType, element_after};
 
 /// What a reduction does, to which elements, and the type of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,14 +57,14 @@ impl Summary {
             return Some(Summary { way, element, sum: element, out: element, halves: false });
         }
         let (_, way) = [
-            (b"15and_kernel_cuda".as_slice(), Way::Fold(Action::LogicalAnd)),
-            (b"14or_kernel_cuda", Way::Fold(Action::LogicalOr)),
-            (b"MaxNanFunctor", Way::Fold(Action::Largest)),
-            (b"MinNanFunctor", Way::Fold(Action::Smallest)),
-            (b"11sum_functor", Way::Fold(Action::Add)),
-            (b"12prod_functor", Way::Fold(Action::Multiply)),
-            (b"7MeanOpsIffffE", Way::Mean),
-            (b"7MeanOpsIddddE", Way::Mean),
+            (names::AND, Way::Fold(Action::LogicalAnd)),
+            (names::OR, Way::Fold(Action::LogicalOr)),
+            (names::MAX_NAN, Way::Fold(Action::Largest)),
+            (names::MIN_NAN, Way::Fold(Action::Smallest)),
+            (names::SUM_FUNCTOR, Way::Fold(Action::Add)),
+            (names::PROD_FUNCTOR, Way::Fold(Action::Multiply)),
+            (names::MEAN_FLOAT, Way::Mean),
+            (names::MEAN_DOUBLE, Way::Mean),
             (b"9ArgMaxOpsI", Way::Place(Action::Largest)),
             (b"9ArgMinOpsI", Way::Place(Action::Smallest)),
             (b"6MaxOpsI", Way::Extreme(Action::Largest)),
@@ -73,10 +73,10 @@ impl Summary {
         .into_iter()
         .find(|it| has(name, it.0))?;
         let halves = matches!(way, Way::Place(_) | Way::Extreme(_))
-            && (has(name, b"8ReduceOpIN3c104HalfE") || has(name, b"8ReduceOpIN3c108BFloat16E"));
+            && (has(name, names::REDUCE_OP_HALF) || has(name, names::REDUCE_OP_BRAIN));
         // As wide as a half.
         let other = halves.then_some(ScalarType::Short);
-        let element = other.or_else(|| element_after(name, b"8ReduceOpI"))?;
+        let element = other.or_else(|| element_after(name, names::REDUCE_OP))?;
         let sum = if way == Way::Fold(Action::Add) { element.working() } else { element };
         // The operation ends with `E`, then come the type of the index (j or m) and that of the result.
         let tail = position(name, b"Li4ELi4E").or_else(|| position(name, b"Li4E"))?;

@@ -4,9 +4,9 @@
 use crate::arguments::Arguments;
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
-use crate::names::{has, number_after, position};
+use crate::names::{self, has, position};
 use crate::numbers::arithmetic::{Action, apply};
-use crate::types::ScalarType;
+use crate::types::{ScalarType, number_after};
 
 /// A kernel that scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +25,11 @@ impl Kernel {
         let of = |part: &[u8], is_last| {
             number_after(name, part).map(|kind| Kernel::Dimension { action, kind, is_last })
         };
-        let across = of(b"28tensor_kernel_scan_outer_dimI", false);
-        if let Some(kernel) = across.or_else(|| of(b"32tensor_kernel_scan_innermost_dimI", true)) {
+        let across = of(names::SCAN_OUTER_DIM, false);
+        if let Some(kernel) = across.or_else(|| of(names::SCAN_INNERMOST_DIM, true)) {
             return Some(kernel);
         }
-        (has(name, b"16DeviceScanKernel") && has(name, b"8NullTypeE")).then_some(())?;
+        (has(name, names::DEVICE_SCAN) && has(name, names::NULL_TYPE)).then_some(())?;
         // Both vectors are plain: `EPKlPlN...ScanTileState`.
         let source = position(name, b"EPK")? + b"EPK".len();
         let [from, b'P', to, ..] = name.get(source..)? else { return None };
@@ -105,7 +105,7 @@ fn summed_up(
 
 /// What a scan of this (mangled) name does with what comes before and each element.
 fn action(name: &[u8]) -> Option<Action> {
-    [(b"4plusI".as_slice(), Action::Add), (b"10multipliesI", Action::Multiply)]
+    [(names::PLUS, Action::Add), (names::MULTIPLIES, Action::Multiply)]
         .into_iter()
         .find_map(|(part, action)| has(name, part).then_some(action))
 }

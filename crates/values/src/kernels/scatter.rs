@@ -6,7 +6,7 @@ use crate::arguments::{Arguments, Bytes, Structure};
 use crate::memory::Known;
 use crate::memory::writes::MOST;
 use crate::memory::writes::Write;
-use crate::names::{has, position};
+use crate::names::{self, has, position};
 use crate::numbers::arithmetic::{Action, apply};
 use crate::numbers::offsets::{Offsets, Walk};
 use crate::types::ScalarType;
@@ -34,30 +34,28 @@ pub(crate) enum Kernel {
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        let dense = has(name, b"27unrolled_elementwise_kernelI")
-            || has(name, b"29vectorized_elementwise_kernelI");
-        if !dense && has(name, b"masked_scatter") {
+        let dense =
+            has(name, names::UNROLLED_ELEMENTWISE) || has(name, names::VECTORIZED_ELEMENTWISE);
+        if !dense && has(name, names::MASKED_SCATTER) {
             return Some(Kernel::ByMask);
         }
-        for (part, few) in
-            [(b"19indexFuncSmallIndexI".as_slice(), true), (b"19indexFuncLargeIndexI", false)]
-        {
+        for (part, few) in [(names::INDEX_FUNC_SMALL, true), (names::INDEX_FUNC_LARGE, false)] {
             if let Some(at) = position(name, part) {
                 let [element, rest @ ..] = &name[at + part.len()..] else { return None };
                 let element =
                     ScalarType::of_letter(*element).or_else(|| ScalarType::of_float(*element));
-                let followed = rest.starts_with(b"ljLi") && has(rest, b"9ReduceAddE");
+                let followed = rest.starts_with(b"ljLi") && has(rest, names::SCATTER_ADD);
                 let by_index = has(rest, b"ELb1E");
                 let adds = |element| Kernel::Adds { element, few, by_index };
                 return Some(element.filter(|_| followed).map_or(Kernel::AddsTo, adds));
             }
         }
-        if !has(name, b"_scatter_gather_elementwise_kernelI") {
+        if !has(name, names::SCATTER_GATHER) {
             return None;
         }
-        let assigns = has(name, b"12TensorAssign");
+        let assigns = has(name, names::SCATTER_ASSIGN);
         let width = || {
-            const OPAQUE: &[u8] = b"10OpaqueTypeILi";
+            const OPAQUE: &[u8] = names::OPAQUE_TYPE;
             let at = position(name, OPAQUE)? + OPAQUE.len();
             // The index's type, in torch from 2.9 on, comes next.
             match name.get(at..)? {
@@ -67,17 +65,17 @@ impl Kernel {
                 _ => None,
             }
         };
-        if has(name, b"_cuda_scatter_fill_internal_kernelI") {
+        if has(name, names::SCATTER_FILL_INTERNAL) {
             let width = width().filter(|_| assigns);
             return Some(
                 width.map_or(Kernel::Scatters { tensors: 2 }, |width| Kernel::Fills { width }),
             );
         }
-        if has(name, b"_cuda_scatter_gather_internal_kernelILb0E") {
+        if has(name, names::GATHER_INTERNAL) {
             return Some(Kernel::Gathers { width: width()? });
         }
         let other = Kernel::Scatters { tensors: 3 };
-        const PUTS: &[u8] = b"_cuda_scatter_gather_internal_kernelILb1E";
+        const PUTS: &[u8] = names::SCATTER_INTERNAL;
         let Some(at) = position(name, PUTS) else { return Some(other) };
         if assigns {
             return Some(width().map_or(other, |width| Kernel::Puts { width, combine: None }));
@@ -86,10 +84,10 @@ impl Kernel {
         let [element, b'E' | b'l', ..] = &name[at + PUTS.len()..] else { return Some(other) };
         let element = ScalarType::of_letter(*element).or_else(|| ScalarType::of_float(*element));
         let action = [
-            (b"9ReduceAddE".as_slice(), Action::Add),
-            (b"13ReduceMaximumE", Action::Largest),
-            (b"13ReduceMinimumE", Action::Smallest),
-            (b"14ReduceMultiplyE", Action::Multiply),
+            (names::SCATTER_ADD, Action::Add),
+            (names::SCATTER_MAXIMUM, Action::Largest),
+            (names::SCATTER_MINIMUM, Action::Smallest),
+            (names::SCATTER_MULTIPLY, Action::Multiply),
         ]
         .into_iter()
         .find_map(|(part, action)| has(name, part).then_some(action));

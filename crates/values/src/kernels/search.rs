@@ -4,8 +4,8 @@
 use crate::arguments::Arguments;
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
-use crate::names::{number_after, position};
-use crate::types::ScalarType;
+use crate::names::{self, position};
+use crate::types::{ScalarType, number_after};
 
 /// `searchsorted_cuda_kernel`, of numbers of one type, with results of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        const SEARCH: &[u8] = b"24searchsorted_cuda_kernelI";
+        const SEARCH: &[u8] = names::SEARCHSORTED;
         let from = number_after(name, SEARCH)?;
         let to = ScalarType::of_letter(*name.get(position(name, SEARCH)? + SEARCH.len() + 1)?)?;
         Some(Kernel { from, to })

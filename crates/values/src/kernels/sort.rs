@@ -6,8 +6,8 @@
 use crate::arguments::Arguments;
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::{has, number_after, position};
-use crate::types::ScalarType;
+use crate::names::{self, has, position};
+use crate::types::{ScalarType, number_after};
 
 /// Elements that are sorted at most.
 const MOST: usize = 1 << 18;
@@ -27,19 +27,19 @@ impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
         // The value of `SortOrder` is a template argument.
-        let descending = has(name, b"9SortOrderE1E");
-        if has(name, b"31DeviceRadixSortSingleTileKernel") {
+        let descending = has(name, names::DESCENDING);
+        if has(name, names::DEVICE_RADIX_SORT_SINGLE_TILE) {
             let (key, value) = key_and_value(name)?;
             return Some(Kernel::Whole { key, value, descending });
         }
-        if has(name, b"29DeviceRadixSortOnesweepKernel") {
+        if has(name, names::DEVICE_RADIX_SORT_ONESWEEP) {
             let (key, value) = key_and_value(name)?;
             return Some(Kernel::Digit { key, value, descending });
         }
         let rows = [
-            b"18radixSortKVInPlaceI".as_slice(),
-            b"20bitonicSortKVInPlaceI",
-            b"21warpMergeSortKVInPlaceI",
+            names::RADIX_SORT_IN_PLACE,
+            names::BITONIC_SORT_IN_PLACE,
+            names::WARP_MERGE_SORT_IN_PLACE,
         ]
         .into_iter()
         .find_map(|part| Some(&name[position(name, part)? + part.len()..]))?;
@@ -113,10 +113,10 @@ impl Kernel {
 
 /// The type of the keys of a kernel of CUB's radix sort, and the bytes of a value.
 fn key_and_value(name: &[u8]) -> Option<(ScalarType, usize)> {
-    const POLICY: &[u8] = b"10policy_hubI";
+    const POLICY: &[u8] = names::POLICY_HUB;
     let key = number_after(name, POLICY)?;
     let value = name.get(position(name, POLICY)? + POLICY.len() + 1..)?;
-    const OPAQUE: &[u8] = b"10OpaqueTypeILi";
+    const OPAQUE: &[u8] = names::OPAQUE_TYPE;
     let opaque = || {
         let at = value.windows(OPAQUE.len()).take(40).position(|it| it == OPAQUE)? + OPAQUE.len();
         match value.get(at..)? {
@@ -127,7 +127,7 @@ fn key_and_value(name: &[u8]) -> Option<(ScalarType, usize)> {
     let width = match value.first()? {
         b'l' | b'm' => 8,
         b'i' | b'j' => 4,
-        _ if value.starts_with(b"NS0_8NullTypeE") => 0,
+        _ if value.starts_with(names::NULL_TYPE_OF_CUB) => 0,
         _ => opaque()?,
     };
     Some((key, width))

@@ -6,7 +6,7 @@
 use crate::arguments::{Arguments, Structure};
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::{has, position};
+use crate::names::{self, has, position};
 
 /// Elements of a tensor that are computed at most: a count is one.
 const MOST: u64 = 1;
@@ -24,8 +24,8 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        const FUNCTOR: &[u8] = b"21BinaryOpScalarFunctorI";
-        if !has(name, b"25multi_tensor_apply_kernel") || !has(name, b"18TensorListMetadataILi1E") {
+        const FUNCTOR: &[u8] = names::BINARY_OP_SCALAR;
+        if !has(name, names::MULTI_TENSOR_APPLY) || !has(name, names::TENSOR_LIST_OF_ONE) {
             return None;
         }
         let rest = &name[position(name, FUNCTOR)? + FUNCTOR.len()..];
@@ -34,7 +34,7 @@ impl Kernel {
             b'd' => true,
             _ => return None,
         };
-        let adds = rest[1..].starts_with(b"Li1ELi1ELi0E") && has(rest, b"St4plusI");
+        let adds = rest[1..].starts_with(b"Li1ELi1ELi0E") && has(rest, names::STD_PLUS);
         adds.then_some(Kernel { double })
     }
 

@@ -4,7 +4,8 @@
 use crate::arguments::{Arguments, TensorInfo};
 use crate::memory::Known;
 use crate::memory::writes::Write;
-use crate::names::{number_after, position};
+use crate::names::{self, position};
+use crate::types::number_after;
 
 /// `triu_tril_kernel`, of elements of so many bytes, with positions of 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +27,7 @@ struct Tensor {
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        const NAME: &[u8] = b"16triu_tril_kernelI";
+        const NAME: &[u8] = names::TRIU_TRIL;
         let element = number_after(name, NAME)?;
         let rest = name.get(position(name, NAME)? + NAME.len() + 1..)?;
         let upper = rest.starts_with(b"iLb1E");

@@ -4,8 +4,8 @@
 use crate::arguments::Arguments;
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
-use crate::names::{has, letter_after, number_after};
-use crate::types::ScalarType;
+use crate::names::{self, has};
+use crate::types::{ScalarType, letter_after, number_after};
 
 /// A kernel of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,23 +23,23 @@ pub(crate) enum Kernel {
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        if has(name, b"12_UniqueCub_cu") {
-            if let Some(key) = number_after(name, b"26adjacent_difference_kernelIPK") {
+        if has(name, names::UNIQUE_CUB_FILE) {
+            if let Some(key) = number_after(name, names::ADJACENT_DIFFERENCE) {
                 return Some(Kernel::Differs { key });
             }
-            if has(name, b"14scatter_kernelElPKl") {
+            if has(name, names::UNIQUE_SCATTER) {
                 return Some(Kernel::Scatters);
             }
         }
-        if has(name, b"23DeviceReduceByKeyKernel") {
+        if has(name, names::DEVICE_REDUCE_BY_KEY) {
             // The type of the counts, then that of what is counted.
-            let key = letter_after(name, b"3rle6encode10policy_hubIl")?;
+            let key = letter_after(name, names::RUN_LENGTH_POLICY_LONG)?;
             return Some(Kernel::CountsRuns { key });
         }
-        (has(name, b"23DeviceSelectSweepKernel") && has(name, b"8equal_toI")).then_some(())?;
+        (has(name, names::DEVICE_SELECT_SWEEP) && has(name, names::EQUAL_TO)).then_some(())?;
         // Truth values are read as numbers of 32 bits.
         let of_bool = has(name, b"10LoadBoolOp").then_some(ScalarType::Bool);
-        let key = of_bool.or_else(|| number_after(name, b"10policy_hubI"))?;
+        let key = of_bool.or_else(|| number_after(name, names::POLICY_HUB))?;
         Some(Kernel::LeavesOutEqual { key })
     }
 

@@ -3,6 +3,8 @@
 
 pub(crate) mod halves;
 
+use crate::names::{self, position};
+
 /// An element's type, as `c10::ScalarType` numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarType {
@@ -41,12 +43,12 @@ impl ScalarType {
     pub(crate) fn of_name(name: &[u8]) -> Option<(Self, usize)> {
         let of = |part: &[u8], kind| {
             let begin = name.get(..name.len().min(20))?;
-            let at = begin.windows(part.len()).position(|it| it == part)?;
+            let at = position(begin, part)?;
             let is_name = matches!(&name[..at], b"N3c10") || name.starts_with(b"NS") && at < 7;
             is_name.then_some((kind, at + part.len()))
         };
         match *name.first()? {
-            b'N' => of(b"4HalfE", Self::Half).or_else(|| of(b"8BFloat16E", Self::Brain)),
+            b'N' => of(names::HALF, Self::Half).or_else(|| of(names::BRAIN, Self::Brain)),
             letter => Some((Self::of_letter(letter).or_else(|| Self::of_float(letter))?, 1)),
         }
     }
@@ -174,6 +176,23 @@ impl ScalarType {
         let value = if self == Self::Bool { i64::from(value != 0) } else { value };
         out.extend_from_slice(&value.to_le_bytes()[..self.width()]);
     }
+}
+
+/// The type whose letter follows `part` in a mangled name: a template's first argument, where it is one of whole numbers.
+pub(crate) fn letter_after(name: &[u8], part: &[u8]) -> Option<ScalarType> {
+    let at = position(name, part)? + part.len();
+    ScalarType::of_letter(*name.get(at)?)
+}
+
+/// Likewise, of whole numbers or floats.
+pub(crate) fn number_after(name: &[u8], part: &[u8]) -> Option<ScalarType> {
+    let letter = *name.get(position(name, part)? + part.len())?;
+    ScalarType::of_letter(letter).or_else(|| ScalarType::of_float(letter))
+}
+
+/// Likewise, of halves, too.
+pub(crate) fn element_after(name: &[u8], part: &[u8]) -> Option<ScalarType> {
+    Some(ScalarType::of_name(name.get(position(name, part)? + part.len()..)?)?.0)
 }
 
 /// The float that these bits are.
