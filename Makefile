@@ -11,6 +11,9 @@ SHELL := /bin/bash
 EXAMPLES := finetune_gpt2.py train_resnet50.py
 CARDS := rtx4060-8g rtx3090
 PLIMSOLL := $(or $(CARGO_TARGET_DIR),target)/release/plimsoll
+# What cargo builds for the tests: with checks of overflow, and without what only a debugger reads.
+TESTED := $(or $(CARGO_TARGET_DIR),target)/debug/plimsoll
+FOR_TESTS := CARGO_PROFILE_DEV_DEBUG=line-tables-only
 
 .PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check screenshots clean
 
@@ -54,7 +57,8 @@ test-setup:
 
 # A test of Rust says on its line how long it took; only libtest reads RUSTC_BOOTSTRAP here, and nothing is compiled with it.
 test-rust:
-	@cargo fmt --all --check
+	@export $(FOR_TESTS)
+	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='env RUSTC_BOOTSTRAP=1' \
 	  cargo test --workspace --lib --bins --tests --examples -- -Z unstable-options --report-time | tee target/test-rust.log
@@ -65,11 +69,12 @@ test-rust:
 	sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$$/\2 s  \1/p' target/test-rust.log | sort -rn | sed 10q
 
 # Training scripts on the phantom, and the commands that the manual shows.
-test-python: build
-	@python=$$(tools/python-with-torch tests/requirements.txt)
+test-python:
+	@$(FOR_TESTS) cargo build --package plimsoll
+	python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)
 	export PLIMSOLL_CHROMIUM
-	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet --durations=10 --durations-min=0 tests
+	PLIMSOLL_BIN=$$(realpath $(TESTED)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet --durations=10 tests
 
 # Before a release: all that `make test` runs, each script in a process of its own, and what it leaves out because it takes
 # long. It begins by saying what that is.
@@ -77,7 +82,7 @@ soak: build
 	@python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)
 	export PLIMSOLL_CHROMIUM PLIMSOLL_COLD=1
-	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --quiet --durations=10 -m '' tests
+	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --durations=10 -m '' tests
 
 # The Python package: the source distribution, the wheel that is made from it, and both looked into and tried. Needs no
 # torch. Minutes: the program is built once more, as maturin builds it.

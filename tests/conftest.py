@@ -11,6 +11,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+SOAK = """What `make soak` runs:
+  every script of `make test` in a process of its own, with the release build;
+  three processes that share a batch, and ranks that are spawned;
+  deep convolutional networks in double precision, with remedies and without;
+  plans for loops of public texts on 8 GB, with the change written into a script whose parameters are in groups;
+  a recording of three million events in the viewer;
+  other versions of torch and Python, if PLIMSOLL_OTHER_PYTHONS names some."""
+
+
+def pytest_report_header(config):
+    return SOAK if config.getoption("markexpr") != "not soak" else None
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")

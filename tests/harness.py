@@ -22,10 +22,12 @@ WARM = None if os.environ.get("PLIMSOLL_COLD") else Warm(tempfile.mkdtemp(prefix
 PYTHON = WARM.python if WARM else COLD
 
 
-def warm_up(cache):
-    """Before a command that may start PYTHON."""
-    if WARM and not WARM.is_running:
-        WARM.start(Unpacked.ask(cache, ("--gpu", "h200")).environment(Path(WARM.folder, "session")))
+def warm_up(cache, bare=False):
+    """Before a command that may start PYTHON on the phantom, or without one."""
+    if WARM and not WARM.is_running("phantom"):
+        WARM.start("phantom", Unpacked.ask(cache, ("--gpu", "h200")).environment(Path(WARM.folder, "session")))
+    if WARM and bare and not WARM.is_running("bare"):
+        WARM.start("bare", clean_environment())
 
 
 @atexit.register
@@ -101,7 +103,7 @@ class Plimsoll:
     def start(self, *arguments, environment=None, **options):
         """The process, for tests that do something to it."""
         if str(arguments[0]) in ("predict", "fit", "run"):
-            warm_up(self.cache)
+            warm_up(self.cache, bare="--no-gpu" in arguments)
         words = [binary(), *map(str, arguments)]
         options = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) | options
         return subprocess.Popen(words, cwd=self.folder, env=environment or self.environment(), text=True, **options)

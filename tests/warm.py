@@ -5,6 +5,8 @@ each of several hundred small scripts. So a process that has done it (`serve`, b
 and `python3` is a small program (CLIENT) that hands over its arguments, its environment and its standard streams, waits,
 and ends as the child did. What starts it sees a Python that is quick.
 
+There are two: one with the libraries of the phantom, and a bare one for what runs without.
+
 A child is as fresh as a process of its own, but for what torch read from the environment while it was imported: nothing
 has touched the device before the fork, and the agent is installed after it, as a child of `plimsoll fit`'s own nursery
 installs it. A command whose start is looked at itself (options of Python, `sitecustomize`, another torch, signals) names
@@ -14,6 +16,7 @@ COLD, the interpreter. `PLIMSOLL_COLD=1` makes every Python of the tests a cold 
 import ast
 import atexit
 import gc
+import glob
 import json
 import os
 import runpy
@@ -31,7 +34,7 @@ HEAVY = ("torchvision", "transformers", "lightning", "accelerate")
 
 CLIENT = """#!{cold} -IS
 import os, re, signal, sys
-COLD, SOCKET = {cold!r}, {socket!r}
+COLD, SOCKETS = {cold!r}, {socket!r}
 # What has torch is worth handing over: scripts, modules of one's own, and text.
 WORTH = re.compile(r"^\\s*(?:import|from)\\s.*\\b(?:torch|{heavy}|plimsoll)\\b|plimsoll_agent.nursery", re.MULTILINE)
 
@@ -43,15 +46,15 @@ def order(words):
         if words and not words[0].startswith("-"):
             kind, text = "script", open(words[0]).read()
         elif words[:1] == ["-m"] and len(words) > 1:
-            kind, text = "module", open(words[1].replace(".", "/") + ".py").read()
             words = words[1:]
+            is_theirs = words[0].startswith(("torch.", "plimsoll."))
+            kind, text = "module", "import torch" if is_theirs else open(words[0].replace(".", "/") + ".py").read()
         elif words[:1] == ["-c"] and len(words) > 1 and "--multiprocessing-fork" not in words:
             kind, text = "text", words[1]
             words = words[1:]
     except (OSError, UnicodeDecodeError):
         return None
-    on_phantom = "libcuda.so.1" in os.environ.get("LD_PRELOAD", "")
-    if kind is None or not on_phantom or not WORTH.search(text):
+    if kind is None or not WORTH.search(text):
         return None
     here = os.path.dirname(words[0]) if kind == "script" else ""
     for folder in [here or ".", *os.environ.get("PYTHONPATH", "").split(":")]:
@@ -63,11 +66,12 @@ def order(words):
 def main():
     words = sys.argv[1:]
     given = order(words)
-    if given is None:
+    path = SOCKETS + ("/phantom" if "libcuda.so.1" in os.environ.get("LD_PRELOAD", "") else "/bare")
+    if given is None or not os.path.exists(path):
         os.execv(COLD, [COLD, *words])
     import json, socket, struct
     server = socket.socket(socket.AF_UNIX)
-    server.connect(SOCKET)
+    server.connect(path)
     text = json.dumps(given).encode()
     socket.send_fds(server, [struct.pack("<I", len(text))], [0, 1, 2])
     server.sendall(text)
@@ -88,36 +92,37 @@ main()
 
 
 class Warm:
-    """The server of this process, started when a command first needs it, and the `python3` that asks it."""
+    """The servers of this process, started when a command first needs them, and the `python3` that asks them."""
 
     def __init__(self, folder, cold):
         self.folder, self.cold = folder, cold
         self.python = os.path.join(folder, "python3")
-        self.socket = os.path.join(folder, "socket")
-        self._process = None
+        self._processes = {}
         with open(self.python, "w") as file:
-            file.write(CLIENT.format(cold=cold, socket=self.socket, heavy="|".join(HEAVY)))
+            file.write(CLIENT.format(cold=cold, socket=folder, heavy="|".join(HEAVY)))
         os.chmod(self.python, 0o755)
 
-    @property
-    def is_running(self):
-        assert self._process is None or self._process.poll() is None, "the warm Python is gone"
-        return self._process is not None
+    def is_running(self, name):
+        process = self._processes.get(name)
+        assert process is None or process.poll() is None, "the warm Python is gone"
+        return process is not None
 
-    def start(self, environment):
-        """In the environment of a process on the phantom: its libraries are loaded once, for all."""
+    def start(self, name, environment):
+        """`phantom` in the environment of a process on the phantom, whose libraries are loaded once, for all; `bare` in
+        one without it."""
         import subprocess
 
         # A name that is nobody's file: its frames are not the user's, for the agent and for the report.
         text = f"exec(compile(open({__file__!r}).read(), '<frozen warm>', 'exec'))"
-        words = [self.cold, "-c", text, "serve", self.socket, self.python]
-        self._process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout.readline() == "ready\n", "the warm Python did not start"
+        words = [self.cold, "-c", text, "serve", os.path.join(self.folder, name), self.python]
+        process = subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "ready\n", "the warm Python did not start"
+        self._processes[name] = process
 
     def end(self):
-        if self._process is not None:
-            self._process.stdin.close()
-            self._process.wait(30)
+        for process in self._processes.values():
+            process.stdin.close()
+            process.wait(30)
 
 
 def serve(path, python):
@@ -253,6 +258,8 @@ def imports_of(order):
             text = open(os.path.join(order["cwd"], text)).read()
         elif order["kind"] == "module":
             text = open(os.path.join(order["cwd"], text.replace(".", "/") + ".py")).read()
+        elif "plimsoll_agent.nursery" in text:  # Which is told its script later; here it lies in the folder.
+            text = "\n".join(open(it).read() for it in glob.glob(os.path.join(order["cwd"], "*.py")))
         nodes = [it for it in ast.walk(ast.parse(text)) if isinstance(it, (ast.Import, ast.ImportFrom))]
     except (OSError, SyntaxError, ValueError):
         return []

@@ -61,7 +61,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.soak)])
 def test_ranks_have_recordings_of_their_own(run, method):
     r = run(RANKS % method)
     assert (r.returncode, r.stdout) == (0, "joined\n"), r.stderr

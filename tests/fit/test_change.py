@@ -86,7 +86,7 @@ CASES = [
     ("autocast-fp16", FUNCTION, "t4", 0.8),
     ("checkpoint", FUNCTION, "t4", 0.5),
     ("checkpoint", MODULE, "t4", 0.5),
-    ("checkpoint", GROUPS, "t4", 0.5),
+    pytest.param("checkpoint", GROUPS, "t4", 0.5, marks=pytest.mark.soak),
     ("sgd", WIDE, "t4", 0.7),
 ]
 

@@ -9,6 +9,7 @@ import pytest
 from harness import PYTHON, ROOT, binary
 
 CARD = ("--gpu", "rtx4060-8g")
+pytestmark = pytest.mark.soak
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ def test_the_same_losses_norms_and_weights(trainer, id, loss):
         assert worst(plain, one) < 1e-9
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("id", SPREAD)
 def test_sums_accumulation_and_closures_in_three_processes(trainer, id):
     """The last batch, of one sample, is for nobody alone: each process runs it."""
@@ -40,6 +41,7 @@ def test_sums_accumulation_and_closures_in_three_processes(trainer, id):
             assert worst(plain, one) < 1e-9
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("id", SPREAD)
 def test_a_loss_from_the_model_is_weighted_by_the_labels_that_count(trainer, id):
     """With weights that two layers share, and blocks that run again."""

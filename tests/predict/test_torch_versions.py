@@ -20,7 +20,7 @@ def interpreter(given):
 
 
 PYTHONS = [interpreter(it) for it in os.environ.get("PLIMSOLL_OTHER_PYTHONS", "").split(os.pathsep) if it]
-pytestmark = pytest.mark.skipif(not PYTHONS, reason="PLIMSOLL_OTHER_PYTHONS names no other Python")
+pytestmark = [pytest.mark.soak, pytest.mark.skipif(not PYTHONS, reason="PLIMSOLL_OTHER_PYTHONS names no other Python")]
 
 
 @pytest.fixture(params=PYTHONS, ids=lambda it: it.parents[1].name)

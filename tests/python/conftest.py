@@ -37,7 +37,7 @@ class Program:
         return self.start(*python, name, *arguments, environment=environment, timeout=timeout)
 
     def start(self, *words, environment=None, timeout=600, **options):
-        warm_up(self._cache)
+        warm_up(self._cache, bare=True)
         options = dict(stdin=subprocess.DEVNULL) | options
         return subprocess.run(
             list(map(str, words)), cwd=self.folder, env=environment or self.environment(), capture_output=True, text=True,

@@ -10,6 +10,7 @@ from harness import ROOT
 from viewer import settled, viewing
 
 EVENTS = 3_000_000
+pytestmark = pytest.mark.soak
 
 
 @pytest.fixture(scope="module")
