@@ -15,7 +15,7 @@ SOAK = """What `make soak` runs:
   every script of `make test` in a process of its own, with the release build;
   three processes that share a batch, and ranks that are spawned;
   deep convolutional networks in double precision, with remedies and without;
-  plans for loops of public texts on 8 GB, with the change written into a script whose parameters are in groups;
+  plans for loops of public texts on 8 GB, one that gives cached memory back, and the change written into a script whose parameters are in groups;
   a recording of three million events in the viewer;
   other versions of torch and Python, if PLIMSOLL_OTHER_PYTHONS names some."""
 
