@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT", str(HERE.parents[1] / "agent"))]
+sys.path[:0] = [str(HERE), os.environ.get("PLIMSOLL_AGENT") or os.popen("plimsoll agent").read().strip()]
 
 import steps  # noqa: E402
 

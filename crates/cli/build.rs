@@ -1,4 +1,5 @@
-//! Puts the phantom and the agent into the binary, so that one file installs everything.
+//! Puts the phantom and the agent into the binary, so that one file installs everything. What the agent has to know of
+//! each remedy is written here, from the table that core reads.
 //!
 //! The phantom is a library for somebody else's process, so it is built here as a release whatever the
 //! profile of the command is, with a target folder of its own (cargo holds a lock on the outer one). It is beside
@@ -47,6 +48,10 @@ fn run() -> Result<(), String> {
         let name = path.strip_prefix(&agent).map_err(|error| error.to_string())?;
         files.push((format!("agent/{}", name.display()), path));
     }
+    let table = out.join("table.py");
+    fs::write(&table, remedies())
+        .map_err(|error| format!("cannot write {}: {error}", table.display()))?;
+    files.push(("agent/plimsoll_agent/remedies/table.py".to_owned(), table));
     write_table(&out.join("bundle.rs"), &files)
         .map_err(|error| format!("cannot write the table of bundled files: {error}"))
 }
@@ -109,6 +114,25 @@ fn python_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the agent knows of the remedies, as a Python module.
+fn remedies() -> String {
+    let mut rows = String::new();
+    for it in plimsoll_remedies::inwards() {
+        let (id, is_applied) = (it.id, if it.is_applied() { "True" } else { "False" });
+        rows += &format!(
+            "    {id:?}: Kind({is_applied}, \"{:?}\", \"{:?}\", \"{:?}\"),\n",
+            it.devices, it.bears, it.of
+        );
+    }
+    format!(
+        "\"\"\"Every remedy, from the outermost inwards where they meet at the same call.\n\n\
+         Made when the binary is built, from crates/remedies, which says what the words mean.\n\"\"\"\n\n\
+         from collections import namedtuple\n\n\
+         Kind = namedtuple(\"Kind\", \"is_applied devices bears of\")\n\n\
+         REMEDIES = {{\n{rows}}}\n"
+    )
 }
 
 fn write_table(path: &Path, files: &[(String, PathBuf)]) -> io::Result<()> {

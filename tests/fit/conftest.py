@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 import pytest
-from harness import COLD, ROOT, clean_environment
+from harness import COLD, binary, clean_environment
 
 FORKS = """
 import ast, json, os, sys, traceback
@@ -64,8 +64,11 @@ class Trainer:
 
     def __init__(self, folder):
         self.folder = folder
+        # The agent of the binary: building it makes the table of remedies.
+        unpacking = clean_environment() | {"PLIMSOLL_CACHE": str(folder / "cache")}
+        agent = subprocess.run([binary(), "agent"], env=unpacking, check=True, capture_output=True, text=True).stdout.strip()
         environment = clean_environment() | {
-            "PYTHONPATH": str(ROOT / "agent"),
+            "PYTHONPATH": agent,
             "PLIMSOLL_SESSION": str(folder),
             "PLIMSOLL_MODE": "nursery",
             "PLIMSOLL_STOP": "until-exit",

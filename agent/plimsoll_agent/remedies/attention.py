@@ -8,7 +8,7 @@ random numbers are drawn.
 import weakref
 
 from plimsoll_agent.remedies.support.ways import is_exact
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def suits(torch, model):
@@ -30,15 +30,16 @@ def apply(torch, parameters, hooks, note):
                 switched.append(True)
                 hooks.recording.write("exact", remedy="attention", exact=is_exact(torch, module))
             if not switched and hooks.is_training(module):
-                raise CannotApply(
-                    "plimsoll: the remedy attention does not suit %s: nothing in it is a model of transformers with "
-                    'attn_implementation="eager" that knows "sdpa"; in code of your own, call '
-                    "torch.nn.functional.scaled_dot_product_attention" % type(module).__name__
+                raise unsuited(
+                    "attention",
+                    '%s: nothing in it is a model of transformers with attn_implementation="eager" that knows "sdpa"; '
+                    "in code of your own, call torch.nn.functional.scaled_dot_product_attention" % type(module).__name__
                 )
         if kwargs.get("output_attentions"):
-            raise CannotApply(
-                "plimsoll: the remedy attention does not suit this script: it asks for the attention's weights "
-                "(output_attentions), which only the written-out one has"
+            raise unsuited(
+                "attention",
+                "this script: it asks for the attention's weights (output_attentions), which only the written-out one "
+                "has"
             )
         return call(*args, **kwargs)
 

@@ -10,7 +10,7 @@ Changes the numbers: float16 has 11 bits of mantissa and a small range. Weights 
 import functools
 
 from plimsoll_agent.remedies import autocast
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 FIRST_SCALE = 65536.0
 PATIENCE = 2000
@@ -26,9 +26,7 @@ def apply(torch, parameters, hooks, note):
     @functools.wraps(make_scaler)
     def __init__(self, *args, **kwargs):
         if kwargs.get("enabled", True):
-            raise CannotApply(
-                "plimsoll: the remedy autocast-fp16 does not suit this script: it has a GradScaler of its own"
-            )
+            raise unsuited("autocast-fp16", "this script: it has a GradScaler of its own")
         make_scaler(self, *args, **kwargs)  # One that is switched off does nothing.
 
     torch.amp.GradScaler.__init__ = __init__

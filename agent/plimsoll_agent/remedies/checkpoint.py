@@ -17,7 +17,7 @@ from plimsoll_agent.remedies.support.block_costs import BlockCosts
 from plimsoll_agent.remedies.support.blocks import blocks_of
 from plimsoll_agent.remedies.support.rerun import as_before, is_cache, without_cache
 from plimsoll_agent.run.nested import tensors_in
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def apply(torch, parameters, hooks, note):
@@ -82,9 +82,9 @@ class Checkpointed:
             )
             if any(it._version != version for it, version in inputs):
                 # Backward does not always notice.
-                raise CannotApply(
-                    "plimsoll: the remedy checkpoint does not suit %s: it writes into its input, from which it would run "
-                    "again" % kind.__name__
+                raise unsuited(
+                    "checkpoint",
+                    "%s: it writes into its input, from which it would run again" % kind.__name__
                 )
             return result
 

@@ -9,7 +9,7 @@ import weakref
 
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.run import nested
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 _NAMES = ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "Hardtanh", "Threshold", "RReLU")
 """Their backward needs the result only. (SiLU and GELU need the input, and would keep a copy of it.)"""
@@ -28,9 +28,9 @@ def apply(torch, parameters, hooks, note):
             prepared.add(module)
             chosen = _safe(torch, module, call, args, kwargs)
             if not chosen:
-                raise CannotApply(
-                    "plimsoll: the remedy inplace-activations does not suit %s: it has no activation of its own module "
-                    "whose input nobody reads afterwards" % type(module).__name__
+                raise unsuited(
+                    "inplace-activations",
+                    "%s: it has no activation of its own module whose input nobody reads afterwards" % type(module).__name__
                 )
             for it in chosen:
                 it.inplace = True

@@ -26,7 +26,7 @@ from plimsoll_agent.remedies.support import rerun, split
 from plimsoll_agent.remedies.support.rerun import as_before, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
 from plimsoll_agent.run import nested
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import CannotApply, unsuited
 
 _HALF_SCALE = 1024.0
 """Gradients of half precision are computed at this scale, so that small ones do not vanish."""
@@ -201,10 +201,7 @@ def _with_gradients(torch, made={}):
         def backward(ctx, grad):
             gradients, ctx.holder.gradients = ctx.holder.gradients, None
             if gradients is None:
-                raise CannotApply(
-                    "plimsoll: the remedy micro-batches does not suit this script: it runs backward twice through the "
-                    "same loss"
-                )
+                raise unsuited("micro-batches", "this script: it runs backward twice through the same loss")
             for i, gradient in enumerate(gradients):
                 if gradient is not None:
                     gradients[i] = gradient.mul_(grad.to(gradient.dtype))
@@ -233,9 +230,9 @@ def _way(torch, module, call, args, kwargs, whole):
         return found
     if isinstance(error, CannotApply):
         raise error
-    raise CannotApply(
-        "plimsoll: the remedy micro-batches does not suit %s: it does not run with two samples of its batch (%s: %s)"
-        % (type(module).__name__, type(error).__name__, error)
+    raise unsuited(
+        "micro-batches",
+        "%s: it does not run with two samples of its batch (%s: %s)" % (type(module).__name__, type(error).__name__, error)
     ) from error
 
 
@@ -267,14 +264,15 @@ def _refuse_writers(torch, module, call, args, kwargs, whole, along):
     inputs = [(it, it._version) for it in nested.tensors_in(torch, (part_args, part_kwargs)) if not it.is_inference()]
     name = split.written_by(torch, module, lambda: call(*part_args, **part_kwargs))
     if any(it._version != version for it, version in inputs):
-        raise CannotApply(
-            "plimsoll: the remedy micro-batches does not suit %s: it writes into its input, from which parts of it would "
-            "run again" % type(module).__name__
+        raise unsuited(
+            "micro-batches",
+            "%s: it writes into its input, from which parts of it would run again" % type(module).__name__
         )
     if name is not None:
-        raise CannotApply(
-            "plimsoll: the remedy micro-batches does not suit %s: each call of it writes into its `%s`, and parts would "
-            "do so more often than the whole batch" % (type(module).__name__, name)
+        raise unsuited(
+            "micro-batches",
+            "%s: each call of it writes into its `%s`, and parts would do so more often than the whole batch"
+            % (type(module).__name__, name)
         )
 
 

@@ -12,7 +12,7 @@ import os
 from plimsoll_agent.imitate import phantom, ranks
 from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
 from plimsoll_agent.run import nested
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import CannotApply, unsuited
 
 
 def apply(torch, parameters, hooks, note):
@@ -26,9 +26,9 @@ def apply(torch, parameters, hooks, note):
         blocks = [block for _, block in blocks_of(torch, module)]
         home = next(module.parameters()).device
         if len(blocks) < world:
-            raise CannotApply(
-                "plimsoll: the remedy model-parallel does not suit %s: it has %d repeated blocks for %d devices"
-                % (type(module).__name__, len(blocks), world)
+            raise unsuited(
+                "model-parallel",
+                "%s: it has %d repeated blocks for %d devices" % (type(module).__name__, len(blocks), world)
             )
         if home.type == "cuda":
             # Before devices are counted, so that the phantom is told in time.

@@ -7,7 +7,7 @@ optimizer's step does.
 
 import weakref
 
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def apply(torch, parameters, hooks, note):
@@ -35,9 +35,10 @@ def apply(torch, parameters, hooks, note):
                 if own:
                     seen.discard(module)
                 if own and not own & with_gradients:
-                    raise CannotApply(
-                        "plimsoll: the remedy no-grad-evaluation does not suit this script: it trains %s in evaluation mode; "
-                        "call its train() before training, if that is not on purpose" % type(module).__name__
+                    raise unsuited(
+                        "no-grad-evaluation",
+                        "this script: it trains %s in evaluation mode; call its train() before training, if that is "
+                        "not on purpose" % type(module).__name__
                     )
 
     hooks.around_call(around)

@@ -10,7 +10,7 @@ import importlib
 import inspect
 import weakref
 
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def apply(torch, parameters, hooks, note):
@@ -20,9 +20,7 @@ def apply(torch, parameters, hooks, note):
 
     def hook_up(optimizer):
         if isinstance(optimizer, torch.optim.LBFGS):
-            raise CannotApply(
-                "plimsoll: the remedy optimizer-in-backward does not suit this script: L-BFGS needs all gradients at once"
-            )
+            raise unsuited("optimizer-in-backward", "this script: L-BFGS needs all gradients at once")
         groups = optimizer.param_groups
         for group in groups:
             for parameter in group["params"]:
@@ -35,9 +33,10 @@ def apply(torch, parameters, hooks, note):
         if optimizer is None:
             return
         if id(parameter) in stepped_since:
-            raise CannotApply(
-                "plimsoll: the remedy optimizer-in-backward does not suit this script: it runs backward more than "
-                "once before a step (accumulation, or parameters used by several losses)"
+            raise unsuited(
+                "optimizer-in-backward",
+                "this script: it runs backward more than once before a step (accumulation, or parameters used by "
+                "several losses)"
             )
         stepped_since.add(id(parameter))
         everything = optimizer.param_groups
@@ -59,9 +58,9 @@ def apply(torch, parameters, hooks, note):
 
     def refuse(name):
         def refused(*args, **kwargs):
-            raise CannotApply(
-                "plimsoll: the remedy optimizer-in-backward does not suit this script: it calls %s, which needs all "
-                "gradients at once" % name
+            raise unsuited(
+                "optimizer-in-backward",
+                "this script: it calls %s, which needs all gradients at once" % name
             )
 
         return refused

@@ -15,7 +15,7 @@ from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
 from plimsoll_agent.remedies.support.host import Host
 from plimsoll_agent.remedies.support.optimizers import update_in_chunks
 from plimsoll_agent.run import nested
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def apply(torch, parameters, hooks, note):
@@ -25,10 +25,7 @@ def apply(torch, parameters, hooks, note):
         blocks = blocks_of(torch, module)
         hooks.recording.write("blocks", names=[name for name, _ in blocks])
         if not blocks:
-            raise CannotApply(
-                "plimsoll: the remedy parameter-offload does not suit %s: no repeated blocks were found in it"
-                % type(module).__name__
-            )
+            raise unsuited("parameter-offload", "%s: no repeated blocks were found in it" % type(module).__name__)
         for block, its_own in own_parameters(module, [block for _, block in blocks]):
             away.add(block, its_own)
 

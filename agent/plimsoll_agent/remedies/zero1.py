@@ -10,7 +10,7 @@ Parameters: `gpus`, how many devices.
 import functools
 
 from plimsoll_agent.remedies.support.spread import spread
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def apply(torch, parameters, hooks, note):
@@ -57,7 +57,7 @@ def _share_steps(torch, it):
         @functools.wraps(step)
         def stepped(optimizer, closure=None):
             if isinstance(optimizer, torch.optim.LBFGS):
-                raise CannotApply("plimsoll: the remedy zero1 does not suit L-BFGS, whose state is one whole")
+                raise unsuited("zero1", "L-BFGS, whose state is one whole")
             loss = None
             if closure is not None:
                 with torch.enable_grad():

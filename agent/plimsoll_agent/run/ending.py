@@ -12,6 +12,7 @@ import time
 from plimsoll_agent import FORMAT
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import failed
+from plimsoll_agent.run.refusal import behind
 
 
 class Ending:
@@ -95,6 +96,9 @@ class Ending:
 
     def _write_end(self, error, began):
         steps = self._steps
+        refusal = behind(error)
+        if refusal is not None:
+            self._recording.write("refused", id=refusal.remedy, why=refusal.whom)
         why, exit_code = _why(error, self._torch)
         if error is None and self._stopping.requested:
             why, exit_code = steps.why or "steps", 0

@@ -3,3 +3,24 @@
 
 class CannotApply(RuntimeError):
     """The plan does not suit this program; the sentence says why."""
+
+    remedy = whom = None
+    """The remedy that refuses a script or a model, and which one with the reason; None where it is about the whole plan."""
+
+
+def unsuited(remedy, whom):
+    """To be raised: `remedy` does not suit `whom`, which says why behind a colon."""
+    error = CannotApply("plimsoll: the remedy %s does not suit %s" % (remedy, whom))
+    error.remedy, error.whom = remedy, whom
+    return error
+
+
+def behind(error):
+    """The refusal that an exception is, or came from; None if there is none."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, CannotApply) and error.remedy is not None:
+            return error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return None

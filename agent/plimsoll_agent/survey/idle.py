@@ -8,13 +8,14 @@ that is named would have done nothing. Where the calls of models are not seen (`
 import functools
 import weakref
 
-from plimsoll_agent.remedies import attention, channels_last, chunked_loss, inplace_activations, optimizer_8bit
+from plimsoll_agent.remedies import channels_last, chunked_loss, module_of, optimizer_8bit
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.blocks import blocks_of
+from plimsoll_agent.remedies.table import REMEDIES
 from plimsoll_agent.run.guard import guarded
 
-SOME_MODELS = {"attention": attention, "channels-last": channels_last, "inplace-activations": inplace_activations}
-"""Remedies that not every model has a use for."""
+SOME_MODELS = {id: module_of(id) for id, kind in REMEDIES.items() if kind.of == "SomeModels"}
+"""Remedies that not every model has a use for, and what says which have."""
 
 
 class Idle:

@@ -3,7 +3,7 @@
 import functools
 import weakref
 
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def made_optimizers(torch):
@@ -48,7 +48,7 @@ def update_in_chunks(torch, remedy, parameters, here):
         @functools.wraps(step)
         def stepped(optimizer, closure=None):
             if isinstance(optimizer, torch.optim.LBFGS):
-                raise CannotApply("plimsoll: the remedy %s does not suit L-BFGS, whose state is one whole" % remedy)
+                raise unsuited(remedy, "L-BFGS, whose state is one whole")
             loss = None
             if closure is not None:
                 with torch.enable_grad():

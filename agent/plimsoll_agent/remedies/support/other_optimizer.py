@@ -4,7 +4,7 @@ The script's call of the class gives an object of another class, with what both 
 decay, groups. Subclasses that somebody wrote are left alone.
 """
 
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def make_instead(torch, remedy, replaced, maker, note):
@@ -29,9 +29,10 @@ def make_instead(torch, remedy, replaced, maker, note):
 
     def before_step(optimizer, args, kwargs):
         if not made:
-            raise CannotApply(
-                "plimsoll: the remedy %s does not suit this script: its optimizer is %s, and only %s are replaced"
-                % (remedy, type(optimizer).__name__, ", ".join(sorted(it.__name__ for it in replaced)))
+            raise unsuited(
+                remedy,
+                "this script: its optimizer is %s, and only %s are replaced"
+                % (type(optimizer).__name__, ", ".join(sorted(it.__name__ for it in replaced)))
             )
 
     from torch.optim import optimizer

@@ -12,7 +12,7 @@ from plimsoll_agent.remedies.support import rerun
 from plimsoll_agent.remedies.support.rerun import HostRandom, statistics_kept
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.nested import tensors_in
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 
 def batch_size(torch, args, kwargs, axis=0):
@@ -76,9 +76,10 @@ def together(torch, outputs, sizes, axis=0):
     if isinstance(first, torch.Tensor):
         dimension = next((it for it in (axis, 0) if has_samples(it)), None)
         if dimension is None:
-            raise CannotApply(
-                "plimsoll: the remedy micro-batches does not suit this model: an output of shape %s has not one entry "
-                "for each of %d samples" % (tuple(first.shape), sizes[0])
+            raise unsuited(
+                "micro-batches",
+                "this model: an output of shape %s has not one entry for each of %d samples"
+                % (tuple(first.shape), sizes[0])
             )
         return torch.cat(outputs, dimension)
     if isinstance(first, dict):
@@ -92,9 +93,10 @@ def together(torch, outputs, sizes, axis=0):
         parts = [nested.fields_of(it) for it in outputs]
         return nested.with_fields(first, {key: together(torch, [it[key] for it in parts], sizes, axis) for key in parts[0]})
     if tensors_in(torch, dict(getattr(first, "__dict__", {}))):
-        raise CannotApply(
-            "plimsoll: the remedy micro-batches does not suit this model: its output is a %s, of which it is not known how "
-            "to put the parts of a batch together" % type(first).__name__
+        raise unsuited(
+            "micro-batches",
+            "this model: its output is a %s, of which it is not known how to put the parts of a batch together"
+            % type(first).__name__
         )
     return first
 

@@ -31,7 +31,7 @@ from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.rerun import without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of
 from plimsoll_agent.run import nested
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import CannotApply, unsuited
 
 BUCKET = 25 << 20
 """Gradients of so many bytes are sent together."""
@@ -223,9 +223,10 @@ class Spread:
     def _gathered(self, tensor, whole):
         start, end = bounds(whole, self.world, self.rank)
         if tensor.dim() == 0 or tensor.size(0) != end - start:
-            raise CannotApply(
-                "plimsoll: the remedy %s does not suit this model: an output of shape %s has not one entry for each of %d "
-                "samples" % (self.remedy, tuple(tensor.shape), end - start)
+            raise unsuited(
+                self.remedy,
+                "this model: an output of shape %s has not one entry for each of %d samples"
+                % (tuple(tensor.shape), end - start)
             )
         return self._together(tensor, whole)
 
@@ -270,10 +271,10 @@ class Spread:
         torch.distributed.all_reduce(both, torch.distributed.ReduceOp.MAX)
         most, least = both.chunk(2)
         if (most + least).abs().max().item() != 0.0:
-            raise CannotApply(
-                "plimsoll: the remedy %s does not suit this script: its processes have different batches, so the script "
-                "draws random numbers that are not seeded; seed them (torch.manual_seed, random.seed, "
-                "numpy.random.default_rng(0))" % self.remedy
+            raise unsuited(
+                self.remedy,
+                "this script: its processes have different batches, so the script draws random numbers that are not "
+                "seeded; seed them (torch.manual_seed, random.seed, numpy.random.default_rng(0))"
             )
 
     def _say(self, module):
@@ -336,9 +337,10 @@ class Spread:
         def wrapped(outputs, inputs, *args, **kwargs):
             asked = [inputs] if isinstance(inputs, self.torch.Tensor) else list(inputs)
             if any(id(it) in self._mine for it in asked):
-                raise CannotApply(
-                    "plimsoll: the remedy %s does not suit this script: it calls torch.autograd.grad for weights, whose "
-                    "gradients are here those of a share of the batch" % self.remedy
+                raise unsuited(
+                    self.remedy,
+                    "this script: it calls torch.autograd.grad for weights, whose gradients are here those of a share "
+                    "of the batch"
                 )
             return grad(outputs, asked, *args, **kwargs)
 

@@ -3,7 +3,7 @@
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.rerun import HostRandom
 from plimsoll_agent.run.nested import tensors_in
-from plimsoll_agent.run.refusal import CannotApply
+from plimsoll_agent.run.refusal import unsuited
 
 KEPT_BYTES = 64 << 20
 """Outputs beside the loss are handed out if they are no larger."""
@@ -53,17 +53,19 @@ def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
             got = split.together(torch, [one, other], [1, 1], axis)
             for a, b in zip(tensors_in(torch, got), tensors_in(torch, both)):
                 if a.is_floating_point() and not split.close(torch, a, b):
-                    raise CannotApply(
-                        "plimsoll: the remedy %s does not suit %s: two samples of its input give something "
-                        "else together than apart; is their first dimension the batch?" % (remedy, type(module).__name__)
+                    raise unsuited(
+                        remedy,
+                        "%s: two samples of its input give something else together than apart; is their first "
+                        "dimension the batch?" % type(module).__name__
                     )
             way = Way(False, along=along if axis else None)
             way.is_doubtful = is_doubtful
             return way
         if axis:
-            raise CannotApply(
-                "plimsoll: the remedy %s does not suit %s: it computes its loss itself, and the first dimension of its inputs "
-                "is not the batch" % (remedy, type(module).__name__)
+            raise unsuited(
+                remedy,
+                "%s: it computes its loss itself, and the first dimension of its inputs is not the batch"
+                % type(module).__name__
             )
         loss = found[1]
         losses = [split.loss_in(torch, it)[1] for it in (one, other)]
@@ -74,9 +76,9 @@ def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
             expected = losses[0] * weights[0] + losses[1] * weights[1]
             if split.close(torch, expected, loss):
                 return Way(True, rule)
-    raise CannotApply(
-        "plimsoll: the remedy %s does not suit %s: its loss of two samples is neither the sum nor an average "
-        "of their losses" % (remedy, type(module).__name__)
+    raise unsuited(
+        remedy,
+        "%s: its loss of two samples is neither the sum nor an average of their losses" % type(module).__name__
     )
 
 

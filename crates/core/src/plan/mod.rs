@@ -6,13 +6,13 @@ mod change;
 mod drift;
 mod file;
 pub mod largest;
-mod remedies;
 mod time;
 
 pub use change::{Change, Sites, Sources, change};
 pub use drift::{Drift, drift};
 pub use file::PlanError;
-pub use remedies::{CATALOGUE, Kind, Numbers, Offer, find};
+pub use plimsoll_remedies as remedies;
+pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, find};
 pub use time::{FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, seconds};
 
 use serde_json::json;
@@ -93,7 +93,7 @@ impl Remedy {
     /// What a person would write for it, in plain PyTorch.
     pub fn snippet(&self) -> String {
         match (self.id, self.text("settings")) {
-            ("allocator", Some(it)) => format!("export PYTORCH_CUDA_ALLOC_CONF={it}"),
+            (remedies::ALLOCATOR, Some(it)) => format!("export PYTORCH_CUDA_ALLOC_CONF={it}"),
             _ => find(self.id).map_or_else(String::new, |it| it.snippet().to_owned()),
         }
     }
@@ -159,12 +159,14 @@ impl Plan {
 
     /// How many processes run the script, a device each; none for the one that the command starts.
     pub fn gpus(&self) -> Option<u32> {
-        let several = self.remedies.iter().filter(|it| matches!(it.id, "zero1" | "fsdp2"));
+        let is_shared =
+            |it: &&Remedy| find(it.id).is_some_and(|it| it.devices == remedies::Devices::Shares);
+        let several = self.remedies.iter().filter(is_shared);
         several.filter_map(|it| u32::try_from(it.number("gpus")?).ok()).find(|it| 1 < *it)
     }
 
     /// What PyTorch's allocator is told (`PYTORCH_CUDA_ALLOC_CONF`), if the plan says so.
     pub fn alloc_conf(&self) -> Option<&str> {
-        self.remedies.iter().find(|it| it.id == "allocator")?.text("settings")
+        self.remedies.iter().find(|it| it.id == remedies::ALLOCATOR)?.text("settings")
     }
 }

@@ -117,6 +117,8 @@ note_kinds! {
     NotImitated = "not_imitated",
     /// A remedy that was applied.
     Remedy = "remedy",
+    /// A remedy that does not suit the script, of which the process ended.
+    Refused = "refused",
     /// The repeated blocks of a model.
     Blocks = "blocks",
     /// What blocks hold, measured in a step.

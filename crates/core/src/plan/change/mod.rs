@@ -1,18 +1,18 @@
 //! The change that a person would make to their script instead of letting a plan be applied: a unified diff, where the
-//! places are known with certainty. Each remedy says its own edits; what no edit is known for stays to be done by hand.
+//! places are known with certainty. What no edit is known for stays to be done by hand.
 
 mod edit;
+mod edits;
 mod sites;
 
-pub(crate) use edit::Edit;
 pub use sites::Sites;
-pub(crate) use sites::{Place, Site, Span};
 
 use std::collections::BTreeMap;
 
 use similar::TextDiff;
 
-use super::{Plan, find};
+use self::{edit::Edit, sites::Place};
+use super::Plan;
 
 /// The source of each file, by its path.
 pub type Sources = BTreeMap<String, String>;
@@ -31,13 +31,12 @@ pub fn change(plan: &Plan, sites: &Sites, sources: &Sources, folder: &str) -> Ch
     let mut res = Change::default();
     let mut edits: Vec<Edit> = Vec::new();
     for remedy in &plan.remedies {
-        let Some(kind) = find(remedy.id) else { continue };
-        let wanted = (kind.change)(remedy, &Place { sites, sources });
+        let wanted = edits::edits(remedy, &Place { sites, sources });
         // All of a remedy or nothing, and never in the way of another.
         let together = wanted.map(|it| edits.iter().cloned().chain(it).collect::<Vec<_>>());
         match together.filter(|it| edited(it, sources).is_some()) {
             Some(it) => edits = it,
-            None => res.by_hand.push(kind.id),
+            None => res.by_hand.push(remedy.id),
         }
     }
     for (file, text) in edited(&edits, sources).unwrap_or_default() {
