@@ -4,7 +4,8 @@
 //! and change nothing; everything about pinned host memory, which is read and checked by name only.
 
 use crate::{
-    replay::config::{Config, TorchVersion},
+    replay::{Config, TorchVersion},
+    trace::Settings,
     units::Bytes,
 };
 
@@ -69,8 +70,42 @@ const KEYS: [(&str, u8); 20] = [
     ("throw_on_cudamalloc_oom", 12),
 ];
 
+impl Config {
+    /// What a recording says that it ran under. What the recorder does not repeat is read out of the
+    /// text of the variable; what is not known there is left as torch has it.
+    pub fn of_recording(settings: &Settings, torch: TorchVersion) -> Config {
+        let mut res = Config::of_torch(torch);
+        read_known(&settings.text, &mut res);
+        res.max_split_size = settings.max_split_size;
+        res.garbage_collection_threshold = settings.garbage_collection_threshold;
+        res.expandable_segments = settings.expandable_segments;
+        res.roundup_power2_divisions = settings.roundup_power2_divisions;
+        res
+    }
+
+    /// What the settings of a recording mean for another `torch` than the one that made it.
+    ///
+    /// # Errors
+    ///
+    /// When that one does not have what was set, or would refuse it.
+    pub fn of_recording_for(settings: &Settings, torch: TorchVersion) -> Result<Config, ConfError> {
+        read(&settings.text, &mut Config::of_torch(torch))?;
+        if settings.expandable_segments {
+            read("expandable_segments:True", &mut Config::of_torch(torch))?;
+        }
+        Ok(Config::of_recording(settings, torch))
+    }
+
+    /// What `text`, a value of `PYTORCH_CUDA_ALLOC_CONF`, means for `torch`.
+    pub fn of_alloc_conf(text: &str, torch: TorchVersion) -> Result<Config, ConfError> {
+        let mut res = Config::of_torch(torch);
+        read(text, &mut res)?;
+        Ok(res)
+    }
+}
+
 /// Puts what `text` sets into `config`; stops at the first thing that torch would refuse.
-pub(super) fn read(text: &str, config: &mut Config) -> Result<(), ConfError> {
+fn read(text: &str, config: &mut Config) -> Result<(), ConfError> {
     for item in items(text) {
         let (key, value) =
             item.split_once(':').ok_or_else(|| ConfError::NoValue { given: item.clone() })?;
@@ -93,7 +128,7 @@ pub(super) fn read(text: &str, config: &mut Config) -> Result<(), ConfError> {
 
 /// As [`read`], but passes over what it does not understand: a recording's text was good enough for
 /// the torch that wrote it.
-pub(super) fn read_known(text: &str, config: &mut Config) {
+fn read_known(text: &str, config: &mut Config) {
     for item in items(text) {
         if let Some((key, value)) = item.split_once(':') {
             let _ = set(key, value, config);

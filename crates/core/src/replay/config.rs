@@ -1,24 +1,10 @@
 //! The settings that an allocator runs under. There is no default: every constructor says whose settings
 //! they are.
 
-use std::{fmt, str::FromStr};
-
 use crate::{
-    replay::{conf, rounding},
-    trace::Settings,
+    replay::{TorchVersion, sizes},
     units::Bytes,
 };
-
-pub use crate::replay::conf::ConfError;
-
-/// A release of torch, as far as its allocator differs from others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TorchVersion {
-    /// 2 in 2.13.
-    pub major: u8,
-    /// 13 in 2.13.
-    pub minor: u8,
-}
 
 /// What one allocator may take, and how it goes about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,39 +37,6 @@ pub struct Config {
     pub throw_on_cudamalloc_oom: bool,
 }
 
-/// How equal blocks in the free set are ordered (allocator.md, A.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TieBreak {
-    /// The lowest address first.
-    Address,
-    /// The block object that was made first.
-    BlockMade,
-    /// The segment that was made first, then the lowest address.
-    SegmentMade,
-}
-
-impl TorchVersion {
-    /// The newest release that the model was compared with.
-    pub const NEWEST: TorchVersion = TorchVersion { major: 2, minor: 15 };
-    /// The oldest release that records events.
-    pub const OLDEST: TorchVersion = TorchVersion { major: 2, minor: 0 };
-
-    /// Version 2 of torch, release `minor`.
-    pub const fn two(minor: u8) -> TorchVersion {
-        TorchVersion { major: 2, minor }
-    }
-
-    pub(super) fn tie_break(self) -> TieBreak {
-        if self < TorchVersion::two(12) {
-            TieBreak::Address
-        } else if self < TorchVersion::two(13) {
-            TieBreak::BlockMade
-        } else {
-            TieBreak::SegmentMade
-        }
-    }
-}
-
 impl Config {
     /// What torch does when nobody sets anything, on a device that always has more.
     pub fn of_torch(torch: TorchVersion) -> Config {
@@ -99,41 +52,9 @@ impl Config {
             expandable_segments: false,
             expandable_segments_reserve: 1.125,
             roundup_power2_divisions: [0; 16],
-            large_segment_size: rounding::LARGE_BUFFER,
+            large_segment_size: sizes::LARGE_BUFFER,
             throw_on_cudamalloc_oom: false,
         }
-    }
-
-    /// What a recording says that it ran under. What the recorder does not repeat is read out of the
-    /// text of the variable; what is not known there is left as torch has it.
-    pub fn of_recording(settings: &Settings, torch: TorchVersion) -> Config {
-        let mut res = Config::of_torch(torch);
-        conf::read_known(&settings.text, &mut res);
-        res.max_split_size = settings.max_split_size;
-        res.garbage_collection_threshold = settings.garbage_collection_threshold;
-        res.expandable_segments = settings.expandable_segments;
-        res.roundup_power2_divisions = settings.roundup_power2_divisions;
-        res
-    }
-
-    /// What the settings of a recording mean for another `torch` than the one that made it.
-    ///
-    /// # Errors
-    ///
-    /// When that one does not have what was set, or would refuse it.
-    pub fn of_recording_for(settings: &Settings, torch: TorchVersion) -> Result<Config, ConfError> {
-        conf::read(&settings.text, &mut Config::of_torch(torch))?;
-        if settings.expandable_segments {
-            conf::read("expandable_segments:True", &mut Config::of_torch(torch))?;
-        }
-        Ok(Config::of_recording(settings, torch))
-    }
-
-    /// What `text`, a value of `PYTORCH_CUDA_ALLOC_CONF`, means for `torch`.
-    pub fn of_alloc_conf(text: &str, torch: TorchVersion) -> Result<Config, ConfError> {
-        let mut res = Config::of_torch(torch);
-        conf::read(text, &mut res)?;
-        Ok(res)
     }
 
     /// On a device that gives `capacity` to this allocator and no more.
@@ -204,40 +125,6 @@ impl Config {
         let Some(card) = self.card.or(self.capacity) else { return 1 << 40 };
         let share = self.expandable_segments_reserve.clamp(0.0, 1.125);
         (card.0 as f64 * share) as u64
-    }
-}
-
-impl fmt::Display for TorchVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
-
-/// A text that is no version of torch whose allocator we know.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "cannot read {given:?} as a version of torch: expected one from {} to {}, as in `2.13`",
-    TorchVersion::OLDEST,
-    TorchVersion::NEWEST
-)]
-pub struct ParseVersionError {
-    /// What was given.
-    pub given: String,
-}
-
-impl FromStr for TorchVersion {
-    type Err = ParseVersionError;
-
-    /// Reads `2.13`, `2.13.1` and `2.13.0+cu130`.
-    fn from_str(given: &str) -> Result<TorchVersion, ParseVersionError> {
-        let mut parts = given.trim().trim_start_matches('v').split(['.', '+']);
-        let mut number = || parts.next().and_then(|it| it.parse().ok());
-        match (number(), number()) {
-            (Some(major), Some(minor)) => Some(TorchVersion { major, minor }),
-            _ => None,
-        }
-        .filter(|it| (TorchVersion::OLDEST..=TorchVersion::NEWEST).contains(it))
-        .ok_or_else(|| ParseVersionError { given: given.to_owned() })
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_addresses::Addresses;
 
 use crate::{
-    replay::heap::{Heap, Slot},
+    replay::{heap::Heap, slot::Slot},
     trace::PoolId,
 };
 

@@ -5,8 +5,9 @@ use crate::{
     replay::{
         allocator::{Allocator, Params},
         driver::Driver,
-        heap::{Slot, State},
+        heap::State,
         rounding::SMALL_BUFFER,
+        slot::Slot,
     },
     trace::SizeClass,
 };

@@ -2,7 +2,7 @@
 //! searched first. A step moves a few hundred bytes at most, whatever the number of blocks, and allocates
 //! next to never; a tree would follow pointers and allocate.
 
-use crate::replay::heap::Slot;
+use crate::replay::slot::Slot;
 
 /// A block's place in the free set: its size, and what comes before what of equal sizes, as one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,45 +1,47 @@
 //! What the allocator did with what the program asked, and what it would have done under other settings.
 //!
 //! One model of the allocator (`allocator`, `expandable`, `release`) runs against one of two drivers.
-//! *Checked* ([`checked`], [`follow`]), the driver is the recording: it gives what was given then, and
+//! *Checked* ([`checked`], [`follow()`]), the driver is the recording: it gives what was given then, and
 //! every choice of the model is compared with the recorded one. *What-if* ([`what_if`]), it is a device
 //! with a capacity, and the model runs freely over what the program asked for.
 
 mod allocator;
-mod checked;
 mod conf;
 mod config;
-mod doubt;
 mod driver;
 mod expandable;
+mod follow;
 mod free_set;
 mod heap;
 mod initial;
 mod known;
-mod lessons;
-mod operation;
+mod malloc;
 mod program;
-mod readings;
 mod recorded;
 mod recorder;
 mod release;
 pub mod rounding;
+mod sizes;
+mod slot;
 mod stats;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod torch_version;
 mod undo;
 mod what_if;
 mod without;
 
-pub use checked::{checked, follow, follow_best};
-pub use config::{ConfError, Config, ParseVersionError, TorchVersion};
+pub use conf::ConfError;
+pub use config::Config;
+pub use follow::{checked, follow, follow_best};
 pub use program::Program;
 pub use recorder::Recorder;
 pub use stats::{Stat, StatArray, Stats};
 pub use sweep::{Candidate, candidates};
+pub use torch_version::{ParseVersionError, TorchVersion};
 pub use what_if::{RanOut, WhatIf, what_if, what_if_seen};
-pub use without::{Change, Failure, Held, what_if_without, would_fit_without};
+pub use without::{Change, Failure, what_if_without, would_fit_without};
 
 use crate::{
     trace::{Action, EventId, Events},
@@ -107,6 +109,16 @@ pub struct BlockLife {
     pub alloc: EventId,
     /// The event that gave it back; none if it lived to the end.
     pub free: Option<EventId>,
+}
+
+/// One allocation, as [`Replay`] lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Held {
+    /// One that was there before the first event: its index in
+    /// [`Replay::initial`].
+    Before(u32),
+    /// One that the recording made.
+    Made(BlockId),
 }
 
 /// A block given back.
@@ -265,6 +277,14 @@ impl Replay {
             }
             (id, levels)
         })
+    }
+}
+
+impl Peak {
+    fn rise(&mut self, bytes: Bytes, event: EventId) {
+        if self.bytes < bytes {
+            *self = Peak { bytes, event };
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use crate::{
     replay::{
         Mismatch, Mismatches,
         driver::{Choice, Driver},
-        heap::{Block, Heap, Slot, State},
+        heap::{Block, Heap, State},
+        slot::Slot,
     },
     trace::{Action, Event, EventId, Events, PoolId},
 };

@@ -6,7 +6,7 @@ use crate::{
         allocator::{Allocator, Params},
         driver::Driver,
         free_set::FreeKey,
-        heap::Slot,
+        slot::Slot,
     },
     trace::{PoolId, SizeClass},
     units::Bytes,

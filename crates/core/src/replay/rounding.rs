@@ -1,21 +1,14 @@
 //! How much the allocator takes for a request. Function and constant names are PyTorch's
 //! (`c10/cuda/CUDACachingAllocator.cpp`), so that whoever has its source open finds the same thing.
 
-use crate::{replay::Config, replay::config::TorchVersion, units::Bytes};
+use crate::{
+    replay::{Config, TorchVersion},
+    units::Bytes,
+};
 
-/// `kMinBlockSize`: every block is a multiple of this.
-pub const MIN_BLOCK: Bytes = Bytes(512);
-/// `kSmallSize`: the largest rounded size that the small pool serves, and the largest rest of a block
-/// of the large pool that is not split off.
-pub const SMALL_SIZE: Bytes = Bytes::mib(1);
-/// `kSmallBuffer`: the size of a segment of the small pool, and its granule of mapping.
-pub const SMALL_BUFFER: Bytes = Bytes::mib(2);
-/// `kMinLargeAlloc`: smaller requests of the large pool take a segment of `kLargeBuffer`.
-pub const MIN_LARGE_ALLOC: Bytes = Bytes::mib(10);
-/// `kLargeBuffer`, unless `large_segment_size_mb` says otherwise.
-pub const LARGE_BUFFER: Bytes = Bytes::mib(20);
-/// `kRoundLarge`: what the driver is asked for is a multiple of this.
-pub const ROUND_LARGE: Bytes = Bytes::mib(2);
+pub use crate::replay::sizes::{
+    LARGE_BUFFER, MIN_BLOCK, MIN_LARGE_ALLOC, ROUND_LARGE, SMALL_BUFFER, SMALL_SIZE,
+};
 
 /// `round_size`: the block that a request of `size` asks for.
 pub fn round_size(size: Bytes, config: &Config) -> Bytes {

@@ -5,26 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     replay::{
-        BlockId, Config, Program, WhatIf,
+        Config, Held, Program, WhatIf,
         allocator::{Allocator, Request},
-        checked,
         driver::FreeDriver,
-        heap::{Slot, State},
+        follow,
+        heap::State,
         program::Op,
+        slot::Slot,
         what_if,
     },
     trace::{EventId, Trace},
 };
-
-/// One allocation, as [`Replay`](crate::replay::Replay) lists it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Held {
-    /// One that was there before the first event: its index in
-    /// [`Replay::initial`](crate::replay::Replay::initial).
-    Before(u32),
-    /// One that the recording made.
-    Made(BlockId),
-}
 
 /// What is to be other than it was recorded, of one allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +59,7 @@ impl Failure {
     ///
     /// None when there is no such event, or when it is no failed request.
     pub fn at(trace: &Trace, index: usize, config: &Config, event: EventId) -> Option<Failure> {
-        let stopped = checked::follow_until(trace, index, config.clone(), event)?;
+        let stopped = follow::follow_until(trace, index, config.clone(), event)?;
         let capacity = config.capacity.map_or(u64::MAX, |it| it.0);
         let taken = stopped.model.heap.whole_segments();
         let mapped = stopped.model.reserved() - taken.values().sum::<u64>();

@@ -8,7 +8,9 @@ use std::{
 
 use crate::{
     replay::{
-        Config, Program, Replay, TorchVersion, checked::follower, doubt::Doubt, known::Known,
+        Config, Program, Replay, TorchVersion,
+        follow::follower::{Doubt, Follower, UNNAMED_POOLS},
+        known::Known,
         recorded::Goal,
     },
     trace::{DeviceTrace, PoolId},
@@ -27,9 +29,6 @@ const OLDEST_OF: usize = 3;
 /// How many events are followed again in all: a long recording is followed again less often, and one that is
 /// longer than this never.
 const MOST_EVENTS_AGAIN: usize = 3_000_000;
-
-/// Where the ids of pools begin that recordings do not name: beyond all that they can.
-pub(super) const UNNAMED_POOLS: u32 = 1 << 16;
 
 /// Follows `device`, more than once where it teaches above which level garbage is collected, which no recording
 /// says.
@@ -134,11 +133,11 @@ impl Attempt<'_> {
         whole: &BTreeSet<PoolId>,
         goal: Option<Goal>,
     ) -> ((Replay, Program), Option<Goal>, Option<Doubt>) {
-        let mut follower = follower(self.device, self.config.clone(), self.known);
+        let mut follower = Follower::new(self.device, self.config.clone(), self.known);
         follower.learn(pools, whole, goal);
         follower.follow();
         let goal = follower.model.driver.goal;
-        let doubt = follower.doubt.take();
+        let doubt = follower.doubt.first.take();
         (follower.finish(), goal.most.map(|_| goal), doubt)
     }
 
@@ -152,9 +151,9 @@ impl Attempt<'_> {
     /// Follows it up to its first mismatch; none when there is none.
     fn doubt(&self, pools: &Pools) -> Option<Doubt> {
         let first = |whole: &BTreeSet<PoolId>, goal| {
-            let mut follower = follower(self.device, self.config.clone(), self.known);
+            let mut follower = Follower::new(self.device, self.config.clone(), self.known);
             follower.learn(pools, whole, goal);
-            follower.stops_in_doubt = true;
+            follower.doubt.stops = true;
             follower.follow();
             let goal = follower.model.driver.goal;
             (follower.doubt_at_end(), goal.most.map(|_| goal))

@@ -8,88 +8,20 @@ use crate::{
     replay::{
         BlockId, BlockLife, Levels, Mismatch,
         allocator::{OutOfMemory, Request},
-        checked::Follower,
         driver::DriverCall,
-        heap::{Slot, State},
+        follow::follower::Follower,
+        heap::State,
         id_of,
         program::Op,
         recorded::Live,
         rounding::{allocation_size, round_size},
+        slot::Slot,
     },
-    trace::{Action, Event, EventId, PoolId, SizeClass, StackId},
+    trace::{Action, Event, EventId, PoolId, SizeClass},
     units::Bytes,
 };
 
-/// The events up to the end of an operation.
-#[derive(Clone, Copy)]
-pub(super) struct Ahead {
-    /// The request that ends it, a `free_requested` that is not of it, or the end of the recording.
-    end: usize,
-    first_gain: Option<usize>,
-    first_loss: Option<usize>,
-}
-
 impl Follower<'_> {
-    /// What comes from event `start` on, up to the request that ends it.
-    fn look_ahead(&mut self, start: usize) -> Ahead {
-        if let Some(ahead) = self.ahead
-            && start <= ahead.end
-            && ahead.first_gain.is_none_or(|it| start <= it)
-            && ahead.first_loss.is_none_or(|it| start <= it)
-        {
-            return ahead;
-        }
-        let mut res = Ahead { end: start, first_gain: None, first_loss: None };
-        while let Some(action) = self.device.events.actions().get(res.end) {
-            match action {
-                Action::Alloc | Action::Oom | Action::FreeRequested => break,
-                Action::SegmentAlloc | Action::SegmentMap => {
-                    res.first_gain.get_or_insert(res.end);
-                }
-                Action::SegmentFree | Action::SegmentUnmap => {
-                    res.first_loss.get_or_insert(res.end);
-                }
-                _ => {}
-            }
-            res.end += 1;
-        }
-        // A run of completions is walked one by one; what comes after it is looked at once.
-        self.ahead = Some(res);
-        res
-    }
-
-    /// Whether the completion at event `at` may be one of those that a request waited for before it asked the
-    /// driver again.
-    pub(super) fn may_be_of_a_retry(&mut self, at: usize) -> bool {
-        let Ahead { end, first_gain, first_loss } = self.look_ahead(at);
-        match self.device.events.actions().get(end) {
-            Some(Action::Oom) => true,
-            Some(Action::Alloc) => {
-                first_loss.is_some_and(|loss| first_gain.is_none_or(|gain| loss < gain))
-            }
-            _ => false,
-        }
-    }
-
-    /// Follows the operation that begins at event `start`; returns the first event after it.
-    pub(super) fn operation(&mut self, start: usize) -> usize {
-        let events = &self.device.events;
-        let Ahead { end, first_gain, first_loss } = self.look_ahead(start);
-        let last = (end < events.len()).then(|| events.get(end));
-        let Some(event) = last.filter(|it| it.action != Action::FreeRequested) else {
-            self.released(start, end);
-            return end;
-        };
-        let loss = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain));
-        let lost_until = first_gain.unwrap_or(end);
-        if loss.is_some() || event.action == Action::Oom {
-            self.ambiguous(start, end, loss.unwrap_or(lost_until), lost_until);
-        } else {
-            self.malloc(start, end, event);
-        }
-        end + 1
-    }
-
     /// The events `start..end` released memory without any request: `empty_cache`, or the end of a pool.
     pub(super) fn released(&mut self, start: usize, end: usize) {
         // Pools that went before the first segment of the default one did went by themselves.
@@ -151,8 +83,8 @@ impl Follower<'_> {
         let served_by = self.pool_of(start, end, event);
         let overflow = self.overflowed(start, end, event, served_by);
         let pool = if overflow.is_some() { PoolId(0) } else { served_by };
-        if fails && self.stop_at == Some(end) {
-            self.stopped = Some(Request { size: event.size, stream: event.stream, pool });
+        if fails && self.halt.before == Some(end) {
+            self.halt.reached = Some(Request { size: event.size, stream: event.stream, pool });
             return;
         }
         let driver = &mut self.model.driver;
@@ -168,8 +100,9 @@ impl Follower<'_> {
             self.program.push(Op::Failed { size, stream, pool }, end);
             let size = round_size(event.size, &self.model.config);
             let asked = allocation_size(size, &self.model.config);
-            let refused = self.levels.reserved + asked;
-            self.least_refused = Some(self.least_refused.map_or(refused, |it| it.min(refused)));
+            let refused = self.totals.levels.reserved + asked;
+            self.limits.least_refused =
+                Some(self.limits.least_refused.map_or(refused, |it| it.min(refused)));
         } else {
             self.program.push(Op::Alloc { size: event.size, stream: event.stream, pool }, end);
             if let Some(lost) = self.model.driver.live.get(&event.address).copied() {
@@ -178,9 +111,9 @@ impl Follower<'_> {
                 self.free_live(end, event.address, lost);
             }
         }
-        self.last_pool = if fails { self.last_pool } else { pool };
-        if (self.has_private_pools || self.names_pools) && !fails && served_by == PoolId(0) {
-            self.default_stacks.insert(event.stack);
+        self.pools.last = if fails { self.pools.last } else { pool };
+        if (self.pools.has_private || self.pools.in_events) && !fails && served_by == PoolId(0) {
+            self.pools.default_stacks.insert(event.stack);
         }
         let request = Request { size: event.size, stream: event.stream, pool };
         // Whatever gave back what it had, somebody owns it.
@@ -208,12 +141,12 @@ impl Follower<'_> {
         let requested = event.size;
         let life = BlockLife { address: event.address, size, requested, alloc: id, free: None };
         self.replay.blocks.push(life);
-        self.levels.allocated += size;
-        self.requested += requested;
-        self.replay.peak_allocated.rise(self.levels.allocated, id);
-        self.replay.peak_requested.rise(self.requested, id);
+        self.totals.levels.allocated += size;
+        self.totals.requested += requested;
+        self.replay.peak_allocated.rise(self.totals.levels.allocated, id);
+        self.replay.peak_requested.rise(self.totals.requested, id);
         if start <= self.replay.peak_reserved.event.index() {
-            let Levels { reserved, allocated } = self.levels;
+            let Levels { reserved, allocated } = self.totals.levels;
             self.replay.slack_at_peak = reserved.saturating_sub(allocated);
         }
     }
@@ -287,33 +220,29 @@ impl Follower<'_> {
                     if self.model.heap.is_twice(address) {
                         self.model.driver.mismatch(Mismatch::SegmentTwice);
                     }
-                    self.made(address, index);
+                    self.segments.note(address, index);
                     self.program.script.push(DriverCall::Malloc { address, size: size.0 });
                 }
                 Action::SegmentMap if self.model.driver.reserved.contains(&address) => {
-                    self.made(address, index);
+                    self.segments.note(address, index);
                 }
                 Action::SegmentFree => self.program.script.push(DriverCall::Free { address }),
                 _ => {}
             }
             match action {
                 Action::SegmentAlloc | Action::SegmentMap => {
-                    self.levels.reserved += size;
-                    self.replay.peak_reserved.rise(self.levels.reserved, EventId(id_of(index)));
+                    self.totals.levels.reserved += size;
+                    self.replay
+                        .peak_reserved
+                        .rise(self.totals.levels.reserved, EventId(id_of(index)));
                 }
                 Action::SegmentFree | Action::SegmentUnmap => {
-                    self.levels.reserved = self.levels.reserved.saturating_sub(size);
+                    self.totals.levels.reserved = self.totals.levels.reserved.saturating_sub(size);
                 }
                 _ => {}
             }
         }
         self.model.driver.reserved.clear();
-    }
-
-    fn made(&mut self, address: u64, index: usize) {
-        if let Some(before) = self.segments_made.insert(address, index).filter(|it| *it != index) {
-            self.segments_made_before.insert(address, before);
-        }
     }
 
     /// Makes the model's segments what the recording says.
@@ -354,80 +283,5 @@ impl Follower<'_> {
                 }
             }
         }
-    }
-
-    /// Whose memory a request is served from: the recording's word, or else what lies there. A request that
-    /// failed lies nowhere; it is the pool's that serves the requests before and after it.
-    pub(super) fn pool_of(&self, start: usize, end: usize, event: Event) -> PoolId {
-        if let Some(pool) = self.pool_of_failed {
-            return pool;
-        }
-        if self.names_pools || !self.has_private_pools {
-            return event.pool;
-        }
-        if event.action != Action::Oom {
-            return self.pool_served(start, end, event.address);
-        }
-        if event.stack != StackId::EMPTY && self.default_stacks.contains(&event.stack) {
-            return PoolId(0);
-        }
-        let actions = self.device.events.actions();
-        let next = (end..actions.len()).find(|it| actions[*it] == Action::Alloc);
-        let next = next.map(|it| self.pool_served(end, it, self.device.events.get(it).address));
-        next.filter(|it| *it == self.last_pool).unwrap_or(PoolId(0))
-    }
-
-    /// The private pool that served the request at events `start..=end` though the default one was asked,
-    /// which had nothing and would have been refused more (`MemPool(use_on_oom=True)`): a request to the pool
-    /// itself looks the same but for its stack, which no request has that the default pool served.
-    fn overflowed(
-        &mut self,
-        start: usize,
-        end: usize,
-        event: Event,
-        served_by: PoolId,
-    ) -> Option<PoolId> {
-        let may_be = served_by != PoolId(0)
-            && event.action == Action::Alloc
-            && event.stack != StackId::EMPTY
-            && self.default_stacks.contains(&event.stack)
-            && !self.model.traits.graphs.contains(&served_by);
-        let actions = &self.device.events.actions()[start..end];
-        if !may_be
-            || actions.iter().any(|it| matches!(it, Action::SegmentAlloc | Action::SegmentMap))
-        {
-            return None;
-        }
-        let Event { size, stream, .. } = event;
-        let params = self.model.params(Request { size, stream, pool: PoolId(0) });
-        let refused = self.most_granted < self.levels.reserved + Bytes(params.alloc_size);
-        let served = refused && self.model.get_free_block(&params).is_none();
-        served.then_some(served_by)
-    }
-
-    /// The pool that `address`, handed out at event `end`, belongs to; segments may come from `start` on.
-    fn pool_served(&self, start: usize, end: usize, address: u64) -> PoolId {
-        if let Some((_, known)) = self.pools.range(start..end).next_back() {
-            return *known;
-        }
-        let gains = (start..end).map(|it| self.device.events.get(it));
-        let mut gains =
-            gains.filter(|it| matches!(it.action, Action::SegmentAlloc | Action::SegmentMap));
-        let pool = match gains.next() {
-            None => self.pool_at(address),
-            // A range grows where its unmapped addresses begin; anywhere else a new one begins.
-            Some(gain) => self.model.heap.find(gain.address).and_then(|it| {
-                let block = self.model.heap.block(it);
-                let grows = block.state == State::Unmapped
-                    && block.address == gain.address
-                    && gain.action == Action::SegmentMap;
-                grows.then(|| self.model.heap.arena_of(it).pool)
-            }),
-        };
-        pool.unwrap_or_default()
-    }
-
-    pub(super) fn pool_at(&self, address: u64) -> Option<PoolId> {
-        self.model.heap.find(address).map(|it| self.model.heap.arena_of(it).pool)
     }
 }

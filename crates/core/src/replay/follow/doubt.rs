@@ -5,27 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     replay::{
         Mismatch,
-        checked::Follower,
-        heap::{Slot, State},
+        follow::follower::{Doubt, Follower},
+        heap::State,
         rounding::SMALL_BUFFER,
+        slot::Slot,
     },
-    trace::{Action, BlockState, Event, PoolId, StackId},
+    trace::{Action, BlockState, Event, StackId},
     units::Bytes,
 };
 
 /// At how many places of a release it is tried whether another pool's begins.
 const MOST_BREAKS: usize = 6;
-
-/// Where a recording first disagrees with the model, and whose the memory may be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Doubt {
-    /// The event.
-    pub(super) event: usize,
-    /// Groups of segments, by the events that made them, any of which may be another pool's.
-    pub(super) groups: Vec<Vec<usize>>,
-    /// The pool that served last.
-    pub(super) near: PoolId,
-}
 
 impl Follower<'_> {
     /// What may be another pool's than thought, when events `start..end` are the first that disagree.
@@ -44,7 +34,7 @@ impl Follower<'_> {
                     // The driver may have given the same address again.
                     let made = self.made_at(event.address).filter(|it| *it < start);
                     let made =
-                        made.or_else(|| self.segments_made_before.get(&event.address).copied());
+                        made.or_else(|| self.segments.made_before.get(&event.address).copied());
                     lost.extend(made);
                     losses.extend(made.map(|made| (index, made)));
                 }
@@ -60,7 +50,9 @@ impl Follower<'_> {
         groups.extend(blamed.iter().take(4).map(|it| vec![*it]));
         groups.extend(self.lost_apart(&losses));
         groups.extend(self.same_stack(end));
-        let is_open = |it: &usize| !self.pools.contains_key(it) || self.thought_of.contains(it);
+        let is_open = |it: &usize| {
+            !self.pools.of_segments.contains_key(it) || self.pools.thought_of.contains(it)
+        };
         for group in &mut groups {
             group.retain(is_open);
             group.sort_unstable();
@@ -69,7 +61,7 @@ impl Follower<'_> {
         groups.retain(|it| !it.is_empty());
         let mut seen = BTreeSet::new();
         groups.retain(|it| seen.insert(it.clone()));
-        Doubt { event: start, groups, near: self.last_pool }
+        Doubt { event: start, groups, near: self.pools.last }
     }
 
     /// What was lost by one pool, perhaps: PyTorch walks the halves of a pool one after the other, each in the
@@ -118,20 +110,20 @@ impl Follower<'_> {
         let is_held = |it: &Slot| heap.block(*it).state != State::Unmapped;
         let start = match heap.find(address).filter(is_held) {
             Some(_) => heap.segments.range(..=(address, Slot::NONE)).next_back()?.0,
-            None => *self.segments_made.range(..=address).next_back()?.0,
+            None => *self.segments.made.range(..=address).next_back()?.0,
         };
-        self.segments_made.get(&start).copied()
+        self.segments.made.get(&start).copied()
     }
 
     /// The first mismatch, if there is one, also where only the end is another.
     pub(super) fn doubt_at_end(mut self) -> Option<Doubt> {
-        if self.doubt.is_none() {
+        if self.doubt.first.is_none() {
             self.compare_with_end();
         }
         let n_events = self.device.events.len();
         let at_end = (self.model.driver.mismatches.n != 0)
             .then(|| Doubt { event: n_events, ..Doubt::default() });
-        self.doubt.or(at_end)
+        self.doubt.first.or(at_end)
     }
 
     /// The recorder's own account of the end, block by block.

@@ -3,10 +3,9 @@
 
 use crate::{
     replay::{
-        Levels, Peak,
+        Peak,
         allocator::{Allocator, Request},
-        checked::Follower,
-        lessons::UNNAMED_POOLS,
+        follow::follower::{Follower, Totals, UNNAMED_POOLS},
         recorded::Recorded,
     },
     trace::{Action, Event, PoolId, StackId},
@@ -36,8 +35,7 @@ struct Saved<'a> {
     model: Allocator<Recorded<'a>>,
     peaks: [Peak; 3],
     slack_at_peak: Bytes,
-    levels: Levels,
-    requested: Bytes,
+    totals: Totals,
     least_refused: Option<Bytes>,
     last_pool: PoolId,
     n_ops: usize,
@@ -66,7 +64,7 @@ impl<'a> Follower<'a> {
         }
         let mut tries: Vec<(Reading, Option<PoolId>)> =
             readings.iter().map(|it| (*it, None)).collect();
-        if !self.names_pools && self.device.events.actions()[end] == Action::Oom {
+        if !self.pools.in_events && self.device.events.actions()[end] == Action::Oom {
             // A failed request shows no memory that would tell whose it was.
             let private = self.model.heap.private_pools().into_iter().take(MOST_POOLS);
             let empty = PoolId(UNNAMED_POOLS - 1);
@@ -102,7 +100,7 @@ impl<'a> Follower<'a> {
         until: usize,
     ) {
         let event = self.device.events.get(end);
-        self.pool_of_failed = pool;
+        self.pools.of_failed = pool;
         match reading {
             Reading::Request => {
                 self.complete(start, loss);
@@ -124,17 +122,7 @@ impl<'a> Follower<'a> {
                 self.malloc(until, end, event);
             }
         }
-        self.pool_of_failed = None;
-    }
-
-    /// Whose segment goes back at event `at`; none when nothing does.
-    pub(super) fn pool_lost_at(&self, at: usize) -> Option<PoolId> {
-        let event = self.device.events.get(at);
-        let is_loss = matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
-        is_loss.then(|| match self.has_private_pools && !self.names_pools {
-            true => self.pool_at(event.address).unwrap_or(event.pool),
-            false => event.pool,
-        })
+        self.pools.of_failed = None;
     }
 
     fn save(&self) -> Saved<'a> {
@@ -143,10 +131,9 @@ impl<'a> Follower<'a> {
             model: self.model.clone(),
             peaks: [replay.peak_allocated, replay.peak_reserved, replay.peak_requested],
             slack_at_peak: replay.slack_at_peak,
-            levels: self.levels,
-            requested: self.requested,
-            least_refused: self.least_refused,
-            last_pool: self.last_pool,
+            totals: self.totals,
+            least_refused: self.limits.least_refused,
+            last_pool: self.pools.last,
             n_ops: program.ops.len(),
             n_calls: program.script.len(),
             n_blocks: replay.blocks.len(),
@@ -158,10 +145,9 @@ impl<'a> Follower<'a> {
         self.model.clone_from(&saved.model);
         [replay.peak_allocated, replay.peak_reserved, replay.peak_requested] = saved.peaks;
         replay.slack_at_peak = saved.slack_at_peak;
-        self.levels = saved.levels;
-        self.requested = saved.requested;
-        self.least_refused = saved.least_refused;
-        self.last_pool = saved.last_pool;
+        self.totals = saved.totals;
+        self.limits.least_refused = saved.least_refused;
+        self.pools.last = saved.last_pool;
         program.ops.truncate(saved.n_ops);
         program.events.truncate(saved.n_ops);
         program.script.truncate(saved.n_calls);
@@ -198,7 +184,7 @@ impl<'a> Follower<'a> {
         let freed = (loss..until).filter(is_free).map(|it| events.get(it).address);
         let losses_are_garbage = || !freed.eq(self.model.releasable(PoolId(0)));
         let is_own = |it: Event| {
-            let made = self.segments_made.get(&it.address);
+            let made = self.segments.made.get(&it.address);
             made.is_some_and(|made| events.get(*made).stack == it.stack)
         };
         if event.stack != StackId::EMPTY && (self.frees_have_stacks || !losses.all(is_own)) {
@@ -209,17 +195,18 @@ impl<'a> Follower<'a> {
             return true;
         }
         // What the device would have given, nobody had to give back.
-        let asked = self.levels.reserved + Bytes(params.alloc_size);
-        if event.action != Action::Oom && self.device_gives.is_some_and(|it| asked <= it) {
+        let asked = self.totals.levels.reserved + Bytes(params.alloc_size);
+        if event.action != Action::Oom && self.limits.device_gives.is_some_and(|it| asked <= it) {
             return false;
         }
         if event.action == Action::Oom
-            || self.most_granted.0 < self.levels.reserved.0 + params.alloc_size
+            || self.limits.most_granted.0 < self.totals.levels.reserved.0 + params.alloc_size
         {
             return true;
         }
         // A limit is compared with what is asked for; the device with what would be mapped.
         self.model.expandable_active(pool)
-            && self.most_held.0 < self.levels.reserved.0 + self.model.would_map(&params)
+            && self.limits.most_held.0
+                < self.totals.levels.reserved.0 + self.model.would_map(&params)
     }
 }
