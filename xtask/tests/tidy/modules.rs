@@ -163,12 +163,14 @@ impl Tree {
             return Some(Place::Module(module));
         };
         let here = self.modules.get(&module)?;
-        if here.items.contains(first) {
-            return Some(Place::Item((module, first.clone())));
-        }
         let mut child = module.clone();
         child.push(first.clone());
-        if self.modules.contains_key(&child) {
+        let is_module = self.modules.contains_key(&child);
+        // A function may have the name of a module; what has a path behind it is the module.
+        if here.items.contains(first) && !(is_module && !rest.is_empty()) {
+            return Some(Place::Item((module, first.clone())));
+        }
+        if is_module {
             return self.walk(child, rest, true, steps_left);
         }
         let led_on = |it: &[String]| {

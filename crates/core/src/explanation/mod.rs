@@ -18,7 +18,7 @@ pub use verdict::{Oom, Shape};
 
 use crate::{
     failures::{self, Failure},
-    findings::{self, Case, Finding, Window},
+    findings::{self, Finding, Window},
     prediction::device_run::DeviceRun,
     recording::Recording,
     replay::TorchVersion,
@@ -148,7 +148,7 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
     for run in runs {
         let evidence = run.evidence();
         res.devices.push(ranks::of_run(name, res.rank, run, &evidence));
-        let case = Case::new(run, &evidence);
+        let case = findings::case(run, &evidence);
         let found = findings::find(&case);
         if let Some(oom) = verdict::of_case(&case, &found, messages) {
             res.ooms.push(oom);

@@ -109,7 +109,8 @@ pub(crate) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(crate) fn new(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
+    /// All but what grows, which is found in the case itself.
+    pub(super) fn new(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
         let window = Window::of(run);
         let mut res = Case {
             run,
@@ -127,7 +128,6 @@ impl<'a> Case<'a> {
         };
         res.levels();
         res.live = res.live_after(res.peak.event);
-        res.growth = Growth::all(&res);
         res
     }
 

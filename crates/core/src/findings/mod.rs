@@ -4,12 +4,13 @@
 //!
 //! A code never changes its meaning, because people search for it.
 
+mod accumulation;
 mod began_late;
 mod case;
-mod clock;
 mod double_buffer;
 mod dynamic_shapes;
 mod eval_without_no_grad;
+mod finding;
 mod first_step;
 mod foreach;
 mod fragmentation;
@@ -22,8 +23,6 @@ mod one_allocation;
 mod outside;
 mod peak;
 mod per_step;
-mod refilled;
-mod remade;
 mod results_kept;
 mod ring;
 mod streams;
@@ -34,60 +33,12 @@ mod workspaces;
 pub(crate) use case::Case;
 pub use case::Window;
 
+pub use finding::{Finding, Rule, Weight};
+pub(crate) use finding::{category_name, place};
+
 use std::cmp::Reverse;
 
-use crate::{prediction::Category, recording::CodeLine, replay::BlockId, units::Bytes};
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
-    /// Something is wrong.
-    Problem,
-    /// Nothing is wrong, but memory can be had back.
-    Chance,
-    /// Good to know.
-    Fact,
-}
-
-/// One thing that was found.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    /// Its stable code, such as `leak/graph-retained`.
-    pub code: &'static str,
-    /// How much it matters.
-    pub weight: Weight,
-    /// One sentence with the numbers.
-    pub title: String,
-    /// What fixing it would give back at the peak.
-    pub bytes: Bytes,
-    /// How many blocks, steps or requests it is about.
-    pub count: u64,
-    /// The line of code.
-    pub at: Option<CodeLine>,
-    /// The step it is about or began in, from 1.
-    pub step: Option<u32>,
-    /// What speaks for it, one sentence each.
-    pub evidence: Vec<String>,
-    /// What to change.
-    pub remedy: String,
-    /// The blocks that would be gone at the worst moment, where a rule can name them: a replay without them
-    /// says what that gives.
-    pub blocks: Vec<BlockId>,
-    /// The process and device it is of.
-    pub device: usize,
-}
-
-/// One kind of problem.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    /// Its stable code.
-    pub code: &'static str,
-    /// What it is, in a few words.
-    pub title: &'static str,
-    /// The manual page, in Markdown.
-    pub page: &'static str,
-    find: fn(&Case<'_>) -> Vec<Finding>,
-}
+use crate::prediction::{categories::Evidence, device_run::DeviceRun};
 
 /// Every kind, in the order of the manual.
 pub const RULES: &[Rule] = &[
@@ -118,6 +69,13 @@ pub fn rule(code: &str) -> Option<&'static Rule> {
     RULES.iter().find(|it| it.code == code)
 }
 
+/// What the rules read of one device of a recording.
+pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
+    let mut res = Case::new(run, evidence);
+    res.growth = accumulation::growths(&res);
+    res
+}
+
 /// Everything that the rules find, what would give back the most first.
 pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
     let mut res: Vec<Finding> = RULES.iter().flat_map(|it| (it.find)(case)).collect();
@@ -131,47 +89,6 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
 /// What would give back the most first; of equals, what matters more.
 pub(crate) fn sort(findings: &mut [Finding]) {
     findings.sort_by_key(|it| (it.weight == Weight::Fact, Reverse(it.bytes), it.weight, it.code));
-}
-
-impl Rule {
-    /// A finding of this kind, to be filled in.
-    fn finding(&self, weight: Weight, bytes: Bytes, title: impl Into<String>) -> Finding {
-        Finding {
-            code: self.code,
-            weight,
-            title: title.into(),
-            bytes,
-            count: 0,
-            at: None,
-            step: None,
-            evidence: Vec::new(),
-            remedy: String::new(),
-            blocks: Vec::new(),
-            device: 0,
-        }
-    }
-}
-
-impl Weight {
-    /// A stable word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Weight::Problem => "problem",
-            Weight::Chance => "chance",
-            Weight::Fact => "fact",
-        }
-    }
-}
-
-/// A category in words.
-pub(crate) fn category_name(category: Category) -> &'static str {
-    category.name()
-}
-
-/// `file.py:12`, as people find it.
-pub(crate) fn place(line: &CodeLine) -> String {
-    let name = line.file.rsplit(['/', '\\']).next().unwrap_or_default();
-    format!("{name}:{}", line.line)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Workspaces of cuBLAS and cuDNN at the peak.
 
 use crate::{
-    findings::{Case, Finding, Rule, Weight},
+    findings::{Case, Finding, Rule, Weight, place},
     prediction::Category,
     units::Bytes,
 };
@@ -26,7 +26,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         case.live.iter().filter(|it| it.category == Category::Workspaces).collect();
     of.sort_by_key(|it| std::cmp::Reverse(it.size));
     for it in of.iter().take(4) {
-        let at = case.line(it.block).map_or("autograd".to_owned(), |it| super::place(&it));
+        let at = case.line(it.block).map_or("autograd".to_owned(), |it| place(&it));
         res.evidence.push(format!("{} taken at {at}", it.size));
     }
     res.at = of.first().and_then(|it| case.line(it.block));

@@ -1,5 +1,5 @@
-//! Which step, or which pass, each event belongs to: the optimizer's steps, and after the last one, or
-//! in programs without any, forward passes.
+//! The iteration that each event belongs to: the optimizer's steps, and after the last one, or in programs without any,
+//! forward passes.
 
 use crate::{
     findings::Case,
@@ -11,8 +11,8 @@ use crate::{
 /// Fewer optimizer steps than this are no measure.
 const LEAST_STEPS: usize = 3;
 
-/// The steps as a clock.
-pub(super) struct Clock {
+/// When iterations begin and end.
+pub(super) struct Iterations {
     step_ends: Vec<EventId>,
     /// Where each forward pass begins.
     passes: Vec<EventId>,
@@ -20,8 +20,8 @@ pub(super) struct Clock {
     from: EventId,
 }
 
-impl Clock {
-    pub(super) fn of(case: &Case<'_>) -> Clock {
+impl Iterations {
+    pub(super) fn of(case: &Case<'_>) -> Iterations {
         let timeline = &case.run.timeline;
         let notes = &case.run.recording.notes;
         let mut passes: Vec<EventId> = if timeline.marked {
@@ -40,9 +40,10 @@ impl Clock {
         } else {
             EventId(0)
         };
-        Clock { step_ends, passes, from }
+        Iterations { step_ends, passes, from }
     }
 
+    /// The number of the iteration that `event` belongs to, from 0.
     pub(super) fn at(&self, event: EventId) -> u32 {
         let count = |of: &[EventId]| {
             u32::try_from(of.partition_point(|it| *it <= event)).unwrap_or(u32::MAX)
@@ -61,9 +62,7 @@ impl Clock {
             passes_before(event)
         }
     }
-}
 
-impl Clock {
     /// Whether steps count at `event`, and not passes.
     pub(super) fn is_in_steps(&self, event: EventId) -> bool {
         LEAST_STEPS <= self.step_ends.len() && event < self.from

@@ -1,15 +1,14 @@
-//! A tensor that is made anew, larger each time: `cat` in a loop, a cache of keys and values. And what has a
-//! workspace's size and is made too often to be one.
+//! A tensor that is made anew, larger each time: `cat` in a loop, a cache of keys and values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     findings::{
         Case,
-        clock::Clock,
-        growth::{Group, Growth, Key, Kind, LEAST, is_cache, key},
+        accumulation::look::{Group, Key, Look},
+        growth::{Growth, Kind},
     },
-    prediction::{Category, stacks::Signs},
+    prediction::stacks::Signs,
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -161,11 +160,8 @@ fn remembers(case: &Case<'_>, series: &BTreeMap<StackId, Series>, stack: StackId
 
 /// The stacks that make a cache's parts, which the same function joins again for each pass: what it reads
 /// grows although nothing of that stays. Results are not read by the pass that made them.
-pub(super) fn pages(
-    case: &Case<'_>,
-    clock: &Clock,
-    groups: &BTreeMap<Key, Group>,
-) -> BTreeSet<StackId> {
+pub(super) fn pages(look: &Look<'_>, groups: &BTreeMap<Key, Group>) -> BTreeSet<StackId> {
+    let Look { case, iterations, .. } = look;
     let function = |stack: StackId| case.line_of(stack).map(|it| (it.file, it.function));
     let in_pass = |stack: StackId| case.run.stacks.signs(stack).has(Signs::MODULE);
     // Keys and values, or layers: several blocks of one size in a step.
@@ -186,7 +182,7 @@ pub(super) fn pages(
     let mut read: BTreeMap<StackId, Series> = BTreeMap::new();
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
         let stack = case.stack(block);
-        if life.free.is_some() && in_pass(stack) && clock.at(life.alloc) != 0 {
+        if life.free.is_some() && in_pass(stack) && iterations.at(life.alloc) != 0 {
             read.entry(stack).or_default().add(case, block);
         }
     }
@@ -198,18 +194,10 @@ pub(super) fn pages(
     kept.into_iter().filter(|(place, _)| is_read(place)).flat_map(|(_, it)| it).collect()
 }
 
-/// What has the size of a workspace and is made too often to be one: those are made once and stay.
-pub(super) fn repeated(case: &Case<'_>, moments: &BTreeSet<EventId>) -> BTreeSet<Key> {
-    let mut res = BTreeSet::new();
-    for moment in moments {
-        let mut counts: BTreeMap<Key, usize> = BTreeMap::new();
-        let blocks = (0..).map(BlockId).zip(&case.run.replay.blocks);
-        for (block, _) in blocks.filter(|(_, it)| it.is_live_after(*moment)) {
-            if case.evidence.category(block) == Category::Workspaces {
-                *counts.entry(key(case, block)).or_default() += 1;
-            }
-        }
-        res.extend(counts.into_iter().filter(|(_, n)| LEAST <= *n).map(|(key, _)| key));
-    }
-    res
+/// Whether names in `stack` say that it makes keys and values.
+pub(super) fn is_cache(case: &Case<'_>, stack: StackId) -> bool {
+    case.stack_says(
+        stack,
+        &["cache_utils", "kv_cache", "kvcache", "past_key", "update_cache", "append_kv"],
+    )
 }

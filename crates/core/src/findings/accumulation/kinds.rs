@@ -1,0 +1,228 @@
+//! What a growth is made of: a graph that is still there, results of passes, a cache, something else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    findings::{
+        Case,
+        accumulation::{
+            bounded::drop_bounded,
+            larger::{is_cache, pages},
+            look::{Group, Groups, Key, Look},
+        },
+        growth::{Growth, Kind},
+    },
+    prediction::timeline::Stage,
+    recording::CodeLine,
+    replay::BlockId,
+    trace::EventId,
+    units::Bytes,
+};
+
+/// Iterations after which a small growth is no accident.
+const LONG: usize = 8;
+/// Iterations of a run that a small growth is measured by.
+pub(super) const A_RUN: u64 = 10_000;
+
+/// By what it is made of, and by line.
+type ByKind = BTreeMap<(Kind, Option<CodeLine>), Groups>;
+
+/// What the groups are together.
+pub(super) fn classify(
+    look: &Look<'_>,
+    moment: EventId,
+    groups: BTreeMap<Key, Group>,
+) -> Vec<Growth> {
+    let case = look.case;
+    let (mut graph, mut rest) = by_stage(look, groups);
+    let passes = Passes::of(look, moment, &graph);
+    // A graph is told though each epoch lets go of its own: it is what a step should not leave.
+    if passes.left_their_graph {
+        passes.move_what_the_graph_holds(&mut rest, &mut graph);
+    } else {
+        drop_bounded(look, moment, &mut graph);
+    }
+    for ((kind, _), groups) in &mut rest {
+        if *kind == Kind::Other {
+            drop_bounded(look, moment, groups);
+        }
+    }
+    let mut res = Vec::new();
+    if passes.left_their_graph {
+        res.extend(growth(look, moment, passes.kind_of_graph(look, &graph), &graph));
+    } else {
+        for (key, group) in graph {
+            rest.entry((Kind::Results, case.line_outside(key.0))).or_default().push((key, group));
+        }
+    }
+    for ((kind, _), groups) in rest.into_iter().filter(|(_, it)| !it.is_empty()) {
+        res.extend(growth(look, moment, kind, &groups));
+    }
+    res
+}
+
+/// What passes made, which may be a graph, and everything else.
+fn by_stage(look: &Look<'_>, groups: BTreeMap<Key, Group>) -> (Groups, ByKind) {
+    let case = look.case;
+    let pages = pages(look, &groups);
+    let mut graph: Groups = Vec::new();
+    let mut rest = ByKind::new();
+    for (key, group) in groups {
+        let stage = group.kept.first().map_or(Stage::Setup, |(_, it)| case.stage(*it));
+        if is_cache(case, key.0) || pages.contains(&key.0) {
+            rest.entry((Kind::KvCache, None)).or_default().push((key, group));
+        } else if in_pass(stage) || stage == Stage::Backward && case.run.stacks.is_autograds(key.0)
+        {
+            graph.push((key, group));
+        } else {
+            rest.entry((Kind::Other, case.line_outside(key.0))).or_default().push((key, group));
+        }
+    }
+    (graph, rest)
+}
+
+fn in_pass(stage: Stage) -> bool {
+    matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation)
+}
+
+/// What is still there of what passes made.
+struct Passes {
+    /// Much of it: their graph is.
+    left_their_graph: bool,
+    /// The iteration before the newest that left most: with `retain_graph` only some do.
+    most: Option<u32>,
+    /// What each iteration left.
+    left: BTreeMap<u32, Bytes>,
+}
+
+impl Passes {
+    fn of(look: &Look<'_>, moment: EventId, graph: &Groups) -> Passes {
+        let Look { case, iterations, .. } = look;
+        let mut left: BTreeMap<u32, Bytes> = BTreeMap::new();
+        for (step, block) in graph.iter().flat_map(|(_, it)| &it.kept) {
+            *left.entry(*step).or_default() += case.life(*block).size;
+        }
+        let newest = iterations.at(moment);
+        let most = left.range(..newest).max_by_key(|(_, it)| **it).map(|(step, _)| *step);
+        let share = most.map_or(0, |it| {
+            let made = made_in(look, moment, it);
+            left[&it].0 * 100 / made.0.max(1)
+        });
+        // Layers of one kind share a stack, so blocks count as well.
+        let n_blocks = most.map_or(0, |most| {
+            graph.iter().flat_map(|(_, it)| &it.kept).filter(|(step, _)| *step == most).count()
+        });
+        let left_their_graph =
+            6 <= graph.len() || 3 <= n_blocks && 25 <= share || 2 <= n_blocks && 50 <= share;
+        Passes { left_their_graph, most, left }
+    }
+
+    /// The graph holds the inputs of its step too, wherever these were made.
+    fn move_what_the_graph_holds(&self, rest: &mut ByKind, graph: &mut Groups) {
+        let most = self.most.map_or(Bytes::ZERO, |it| self.left[&it]);
+        let is_heavy = |step: u32| self.left.get(&step).is_some_and(|it| it.0 * 10 >= most.0);
+        let is_held =
+            |group: &Group| group.kept.iter().all(|(it, _)| is_heavy(*it) || is_heavy(it + 1));
+        for ((kind, _), groups) in rest {
+            if *kind == Kind::Other {
+                let (held, own): (Groups, Groups) =
+                    std::mem::take(groups).into_iter().partition(|(_, it)| is_held(it));
+                *groups = own;
+                graph.extend(held);
+            }
+        }
+    }
+
+    fn kind_of_graph(&self, look: &Look<'_>, graph: &Groups) -> Kind {
+        let Look { case, iterations, .. } = look;
+        let timeline = &case.run.timeline;
+        // Was there a backward pass in the step that left it?
+        let followed = self.most.is_some_and(|step| {
+            timeline.starts(Stage::Backward).any(|it| iterations.at(it) == step)
+        });
+        let evaluates = graph.iter().any(|(_, it)| {
+            it.kept.iter().any(|(_, block)| case.stage(*block) == Stage::Evaluation)
+        });
+        let loss =
+            graph.iter().any(|((stack, _), _)| case.stack_says(*stack, &["loss", "cross_entropy"]));
+        let unmarked = timeline.has(Stage::Backward) && !timeline.marked;
+        if !evaluates && (followed || loss || unmarked && !is_after_training(case, graph)) {
+            Kind::Graph
+        } else {
+            Kind::GraphWithoutBackward
+        }
+    }
+}
+
+/// What passes made in iteration `step`, up to `moment`.
+fn made_in(look: &Look<'_>, moment: EventId, step: u32) -> Bytes {
+    let Look { case, iterations, .. } = look;
+    let made = case.run.replay.blocks.iter().filter(|it| {
+        it.alloc <= moment
+            && in_pass(case.run.timeline.stage(it.alloc))
+            && iterations.at(it.alloc) == step
+    });
+    made.map(|it| it.size).sum()
+}
+
+/// All of it was made after the last optimizer step.
+fn is_after_training(case: &Case<'_>, groups: &[(Key, Group)]) -> bool {
+    let last = case.run.timeline.step_ends.last();
+    last.is_some_and(|last| {
+        groups.iter().flat_map(|(_, it)| &it.kept).all(|(_, it)| *last <= case.life(*it).alloc)
+    })
+}
+
+fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)]) -> Option<Growth> {
+    let Look { case, iterations, .. } = look;
+    let all: Vec<(u32, BlockId)> =
+        groups.iter().flat_map(|(_, it)| it.kept.iter().copied()).collect();
+    let steps: BTreeSet<u32> = all.iter().map(|(step, _)| *step).collect();
+    let newest = iterations.at(moment);
+    // With `retain_graph` in some steps only, the others leave their loss, and that is no graph.
+    let mut by_step: BTreeMap<u32, Bytes> = BTreeMap::new();
+    for (step, block) in &all {
+        *by_step.entry(*step).or_default() += case.life(*block).size;
+    }
+    let most = by_step.values().copied().max().unwrap_or_default();
+    // A prompt's keys and values are many times a token's.
+    let counts = |it: &u32| kind == Kind::KvCache || most.0 / 10 <= by_step[it].0;
+    let steps: BTreeSet<u32> = steps.into_iter().filter(counts).collect();
+    let total: Bytes = all.iter().map(|(_, it)| case.life(*it).size).sum();
+    let bytes: Bytes =
+        all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| case.life(*it).size).sum();
+    let since = all.iter().map(|(_, it)| case.life(*it).alloc).min()?;
+    let first = *steps.first()?;
+    let per_step = Bytes(bytes.0 / (steps.iter().filter(|it| **it < newest).count() as u64).max(1));
+    let is_large = Bytes::mib(1) <= bytes || Bytes::kib(16) <= per_step;
+    // A little in each step is no accident when there are enough of them, and a long run adds it up; some
+    // bytes beside gigabytes are not worth a person's time.
+    let is_sure =
+        LONG <= steps.len() && case.peak.bytes.0 / 100 <= per_step.0.saturating_mul(A_RUN);
+    if !(is_large || is_sure) {
+        return None;
+    }
+    let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
+    for ((stack, _), group) in groups {
+        if let Some(line) = case.line_outside(*stack) {
+            *lines.entry(line).or_default() += group.bytes;
+        }
+    }
+    let at = lines.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line);
+    let largest = all.iter().map(|(_, it)| *it).max_by_key(|it| case.life(*it).size);
+    let at = at.or_else(|| case.line_of_backward(largest?));
+    Some(Growth {
+        kind,
+        at,
+        bytes,
+        blocks: all.len() as u64,
+        steps: steps.len() as u64,
+        of: u64::from(newest - first) + 1,
+        since,
+        per_step,
+        larger_each_time: false,
+        seen_at: moment,
+        held: total,
+        older: all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it).collect(),
+    })
+}

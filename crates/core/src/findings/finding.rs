@@ -1,0 +1,102 @@
+//! What a rule finds, and what a rule is.
+
+use crate::{
+    findings::Case, prediction::Category, recording::CodeLine, replay::BlockId, units::Bytes,
+};
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// Something is wrong.
+    Problem,
+    /// Nothing is wrong, but memory can be had back.
+    Chance,
+    /// Good to know.
+    Fact,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Its stable code, such as `leak/graph-retained`.
+    pub code: &'static str,
+    /// How much it matters.
+    pub weight: Weight,
+    /// One sentence with the numbers.
+    pub title: String,
+    /// What fixing it would give back at the peak.
+    pub bytes: Bytes,
+    /// How many blocks, steps or requests it is about.
+    pub count: u64,
+    /// The line of code.
+    pub at: Option<CodeLine>,
+    /// The step it is about or began in, from 1.
+    pub step: Option<u32>,
+    /// What speaks for it, one sentence each.
+    pub evidence: Vec<String>,
+    /// What to change.
+    pub remedy: String,
+    /// The blocks that would be gone at the worst moment, where a rule can name them: a replay without them
+    /// says what that gives.
+    pub blocks: Vec<BlockId>,
+    /// The process and device it is of.
+    pub device: usize,
+}
+
+/// One kind of problem.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Its stable code.
+    pub code: &'static str,
+    /// What it is, in a few words.
+    pub title: &'static str,
+    /// The manual page, in Markdown.
+    pub page: &'static str,
+    pub(super) find: fn(&Case<'_>) -> Vec<Finding>,
+}
+
+impl Rule {
+    /// A finding of this kind, to be filled in.
+    pub(super) fn finding(
+        &self,
+        weight: Weight,
+        bytes: Bytes,
+        title: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            code: self.code,
+            weight,
+            title: title.into(),
+            bytes,
+            count: 0,
+            at: None,
+            step: None,
+            evidence: Vec::new(),
+            remedy: String::new(),
+            blocks: Vec::new(),
+            device: 0,
+        }
+    }
+}
+
+impl Weight {
+    /// A stable word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Weight::Problem => "problem",
+            Weight::Chance => "chance",
+            Weight::Fact => "fact",
+        }
+    }
+}
+
+/// A category in words.
+pub(crate) fn category_name(category: Category) -> &'static str {
+    category.name()
+}
+
+/// `file.py:12`, as people find it.
+pub(crate) fn place(line: &CodeLine) -> String {
+    let name = line.file.rsplit(['/', '\\']).next().unwrap_or_default();
+    format!("{name}:{}", line.line)
+}
