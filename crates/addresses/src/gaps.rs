@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::CHUNK;
-
 /// What the kernel hands out address space in.
 const PAGE: u64 = 4096;
 
@@ -58,3 +56,6 @@ pub(crate) fn join(ranges: &mut BTreeMap<u64, u64>, mut at: u64, mut bytes: u64)
     ranges.insert(at, bytes);
     bytes
 }
+
+/// What the driver takes address space in.
+pub(crate) const CHUNK: u64 = 32 << 20;

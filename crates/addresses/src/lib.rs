@@ -20,12 +20,10 @@ mod gaps;
 
 use std::collections::BTreeMap;
 
-use gaps::Gaps;
+use gaps::{CHUNK, Gaps};
 
 /// What the driver maps memory in: every allocation is a multiple of it.
 pub const GRANULE: u64 = 2 << 20;
-/// What the driver takes address space in.
-const CHUNK: u64 = 32 << 20;
 
 /// The address space of one device for `cudaMalloc`.
 #[derive(Clone, Debug)]

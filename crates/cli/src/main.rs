@@ -7,6 +7,7 @@ compile_error!(
 );
 
 mod assumption;
+mod atomic_output;
 mod cache;
 mod cli;
 mod commands;
@@ -23,11 +24,10 @@ mod python;
 mod ranks;
 mod record;
 mod recordings;
+mod requested_file;
 mod server;
-mod sink;
 mod ticker;
 mod trials;
-mod whole;
 mod worst_sequence;
 
 use std::{

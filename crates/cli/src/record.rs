@@ -13,7 +13,7 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 use crate::{
     cache::session::ProcessFolder,
     launch::{End, Ended},
-    sink::Sink,
+    requested_file::RequestedFile,
 };
 
 /// The version of the layout of the zip file; the notes in it have their own.
@@ -33,7 +33,7 @@ pub(crate) fn write(
     what: What<'_>,
     ended: &Ended,
     folders: &[ProcessFolder],
-    sink: Sink,
+    file: RequestedFile,
 ) -> anyhow::Result<()> {
     let command: Vec<_> = what.command.iter().map(|it| it.to_string_lossy()).collect();
     let (exit_code, signal) = match ended.end {
@@ -76,5 +76,5 @@ pub(crate) fn write(
         }
     }
     let bytes = zip.finish()?.into_inner();
-    sink.write(&bytes, &mut std::io::stdout())
+    file.write(&bytes, &mut std::io::stdout())
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use plimsoll_core::{
+    failures::Failure,
     recording::Recording,
-    sources::{self, ReadError, snapshot},
+    sources::{self, ReadError, oom_text, snapshot},
 };
 
 use crate::{
@@ -146,4 +147,16 @@ pub(crate) fn shown(path: &Path) -> String {
 /// What to call a file in a sentence.
 pub(crate) fn file_name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { ranks::name(path) }
+}
+
+/// The failures that the messages of a recording tell of.
+pub(crate) fn messages(recording: &Recording) -> Vec<Failure> {
+    let texts = recording.notes.ooms.iter().flat_map(|it| {
+        let mut found = oom_text::read(&it.message);
+        for failure in &mut found {
+            failure.device = failure.device.or(u32::try_from(it.device).ok());
+        }
+        found
+    });
+    texts.collect()
 }

@@ -18,10 +18,9 @@ use crate::{
 
 /// How many files of a crate, and how many entries of its folders, stand in circles still. Only ever lowered; a crate
 /// that is not named has none.
-const KNOWN: [(&str, usize, usize); 4] = [
-    ("crates/addresses", 2, 0),
-    ("crates/cli", 29, 32),
-    ("crates/core", 127, 129),
+const KNOWN: [(&str, usize, usize); 3] = [
+    ("crates/cli", 11, 11),
+    ("crates/core", 55, 57),
     ("crates/phantom", 39, 0),
 ];
 

@@ -16,7 +16,7 @@ use crate::{
     cli::{Color, DiffArgs},
     exit::Exit,
     recordings::{self, Process},
-    sink::Sink,
+    requested_file::RequestedFile,
     ticker::Ticker,
 };
 
@@ -25,7 +25,7 @@ const WIDTHS: (u16, u16) = (70, 140);
 const USUAL: u16 = 100;
 
 pub(crate) fn run(args: &DiffArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let wanted = wanted(args)?;
     let _ticker = Ticker::start("comparing".to_owned());
     let (difference, ranks) = match &wanted[..] {
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DiffArgs, color: Color, out: &mut dyn Write) -> anyhow:
         [a, b] => (between(a, b)?, None),
         _ => anyhow::bail!("expected one or two inputs, found {}", wanted.len()),
     };
-    let is_quiet = json.as_ref().is_some_and(Sink::is_stdout);
+    let is_quiet = json.as_ref().is_some_and(RequestedFile::is_stdout);
     if let Some(sink) = json {
         sink.write(views::diff::wire(&difference, ranks.as_ref()).as_bytes(), out)?;
     }

@@ -8,7 +8,6 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     explanation::{self, Explanation},
-    failures::Failure,
     findings,
     recording::Recording,
     sources::{self, chrome_trace, oom_text, snapshot},
@@ -19,8 +18,8 @@ use crate::{
     cli::{Color, ExplainArgs},
     exit::Exit,
     open::{self, Opened, Stream},
-    ranks,
-    sink::Sink,
+    ranks, recordings,
+    requested_file::RequestedFile,
 };
 
 /// Widths that a report is made for.
@@ -40,7 +39,7 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         super::write(out, rule.page)?;
         return Ok(Exit::Fits);
     }
-    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let paths = paths(&args.files)?;
     let mut found: Vec<Explanation> = Vec::new();
     let mut unread = Vec::new();
@@ -60,9 +59,9 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         None => found[0].notes.extend(unread),
     }
     let nothing = found.iter().all(Explanation::is_empty);
-    let is_quiet = json.as_ref().is_some_and(Sink::is_stdout);
-    if let Some(sink) = json {
-        sink.write(explain_wire::explanations(&found, comparison.as_ref()).as_bytes(), out)?;
+    let is_quiet = json.as_ref().is_some_and(RequestedFile::is_stdout);
+    if let Some(file) = json {
+        file.write(explain_wire::explanations(&found, comparison.as_ref()).as_bytes(), out)?;
     }
     if !is_quiet {
         let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
@@ -91,8 +90,8 @@ pub(super) fn report(path: &Path, width: usize) -> anyhow::Result<String> {
 }
 
 fn list(args: &ExplainArgs, styles: Styles, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    match args.json.as_deref().map(Sink::open).transpose()? {
-        Some(sink) => sink.write(explain_wire::rules().as_bytes(), out)?,
+    match args.json.as_deref().map(RequestedFile::open).transpose()? {
+        Some(file) => file.write(explain_wire::rules().as_bytes(), out)?,
         None => super::write(out, &explain_text::rules(styles).to_string())?,
     }
     Ok(Exit::Fits)
@@ -150,20 +149,8 @@ fn heed(it: &mut Explanation, warnings: &[sources::Warning]) {
     it.heed(warnings.iter().map(ToString::to_string), is_damaged);
 }
 
-/// The failures that the messages of a recording tell of.
-pub(super) fn messages(recording: &Recording) -> Vec<Failure> {
-    let texts = recording.notes.ooms.iter().flat_map(|it| {
-        let mut found = oom_text::read(&it.message);
-        for failure in &mut found {
-            failure.device = failure.device.or(u32::try_from(it.device).ok());
-        }
-        found
-    });
-    texts.collect()
-}
-
 fn of_recording(name: &str, recording: &Recording) -> Explanation {
-    explanation::of_recording(name, recording, &messages(recording))
+    explanation::of_recording(name, recording, &recordings::messages(recording))
 }
 
 /// What it is, its content says.

@@ -29,7 +29,7 @@ use crate::{
     },
     phantom_run::{self, Left, Run, Runner},
     record,
-    sink::Sink,
+    requested_file::RequestedFile,
     worst_sequence::WorstSequence,
 };
 
@@ -54,9 +54,9 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let card = phantom_run::card(args.gpu.as_deref(), args.memory, &args.command)?;
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
     let command = ScriptCommand::resolve(&args.command)?;
-    let json = args.json.as_deref().map(Sink::open).transpose()?;
-    let record = args.record.as_deref().map(Sink::open).transpose()?;
-    let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
+    let record = args.record.as_deref().map(RequestedFile::open).transpose()?;
+    let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
     let runner = Runner::new(Cache::open()?)?;
     let script = Script { args, card, ranks, command, runner };
 

@@ -20,7 +20,7 @@ use crate::{
     exit::Exit,
     open::{self, Opened},
     recordings,
-    sink::Sink,
+    requested_file::RequestedFile,
     ticker::Ticker,
 };
 
@@ -32,8 +32,8 @@ const LENDERS: &str = "whether a MemPool was made with use_on_oom=True stands in
     otherwise; a recording with stacks would show it";
 
 pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let json = args.json.as_deref().map(Sink::open).transpose()?;
-    let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
+    let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
 
     let _ticker = Ticker::start(format!("replaying {}", recordings::file_name(&args.file)));
     let (trace, mut notes) = read(&args.file)?;

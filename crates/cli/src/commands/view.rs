@@ -14,13 +14,12 @@ use plimsoll_core::{
 
 use crate::{
     cli::ViewArgs,
-    commands::explain,
     exit::Exit,
     launch::signals::Signals,
     open::{self, Opened},
     recordings::{self, Process},
+    requested_file::RequestedFile,
     server::{Server, answers::Gallery, assets},
-    sink::Sink,
 };
 
 /// A recording and what belongs to it.
@@ -32,11 +31,11 @@ struct Loaded {
 }
 
 pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let html = args.html.as_deref().map(Sink::open).transpose()?;
+    let html = args.html.as_deref().map(RequestedFile::open).transpose()?;
     let loaded = load_all(&args.files)?;
-    if let Some(sink) = html {
+    if let Some(file) = html {
         let page = with_gallery(&loaded, |gallery| Ok(assets::one_file(gallery)))?;
-        sink.write(page.as_bytes(), out)?;
+        file.write(page.as_bytes(), out)?;
     } else {
         serve(&loaded, args.port, !args.no_open, out)?;
     }
@@ -57,7 +56,7 @@ pub(super) fn open_recordings(
     let used = recordings.into_iter().filter(|it| it.trace.is_some());
     let loaded: Vec<Loaded> = used
         .map(|recording| {
-            let messages = explain::messages(&recording);
+            let messages = recordings::messages(&recording);
             Loaded { name: name.to_owned(), recording, messages, notes: Vec::new() }
         })
         .collect();
@@ -135,7 +134,7 @@ fn nothing_to_show(path: &Path, error: anyhow::Error) -> anyhow::Error {
 }
 
 fn loaded(process: Process) -> Loaded {
-    let messages = explain::messages(&process.recording);
+    let messages = recordings::messages(&process.recording);
     Loaded { name: process.name, recording: process.recording, messages, notes: process.warnings }
 }
 

@@ -3,6 +3,7 @@
 
 mod command;
 mod descendants;
+mod end;
 mod nursery;
 mod processes;
 mod progress;
@@ -28,6 +29,7 @@ use nix::{
 use self::processes::Processes;
 pub(crate) use self::{
     command::{ScriptCommand, no_such_script, python},
+    end::{End, Ended},
     nursery::{Nursery, Order},
     progress::Progress,
     ranks::Ranks,
@@ -88,26 +90,6 @@ pub(crate) enum ScriptOutput {
     Nowhere,
     /// Into a file of the session, both of them: one of many runs.
     InSession,
-}
-
-/// How the command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Code(i32),
-    Signal(i32),
-}
-
-/// What is known of a run that is over.
-#[derive(Clone, Debug)]
-pub(crate) struct Ended {
-    pub(crate) end: End,
-    pub(crate) seconds: f64,
-    /// The signal by which somebody asked us to stop.
-    pub(crate) interrupted: Option<Signal>,
-    /// Processes that the command left running, and that we ended.
-    pub(crate) n_left_running: usize,
-    /// The kernel killed somebody for memory while the script ran.
-    pub(crate) host_ran_out: bool,
 }
 
 /// A run that can begin.

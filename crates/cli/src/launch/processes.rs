@@ -13,7 +13,7 @@ use nix::{
     unistd::Pid,
 };
 
-use super::End;
+use super::end::End;
 
 /// How long the others may go on when one has failed, which they wait for in vain: first to say what they have to
 /// say, then to stop.

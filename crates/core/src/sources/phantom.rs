@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::{
     recording::{Approximated, NotImitated, PhantomDevice, PhantomReport, contract::ProcessFile},
-    sources::{Warning, agent::for_each_line},
+    sources::{Warning, json_lines::for_each_line},
     units::Bytes,
 };
 

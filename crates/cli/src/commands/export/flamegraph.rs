@@ -2,7 +2,7 @@
 
 use plimsoll_core::views::flamegraph;
 
-use super::{Content, Made, Target};
+use super::target::{Content, Made, Target};
 use crate::{cli::ExportArgs, recordings::Process};
 
 pub(super) const TARGET: Target =

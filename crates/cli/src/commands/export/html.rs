@@ -4,11 +4,10 @@ use std::slice;
 
 use plimsoll_core::scene::Scenes;
 
-use super::{Content, Made, Target};
+use super::target::{Content, Made, Target};
 use crate::{
     cli::ExportArgs,
-    commands::explain,
-    recordings::Process,
+    recordings::{self, Process},
     server::{answers::Gallery, assets},
 };
 
@@ -16,7 +15,7 @@ pub(super) const TARGET: Target = Target { word: "html", ending: ".html", is_fol
 
 fn make(process: &Process, args: &ExportArgs) -> anyhow::Result<Made> {
     let scenes = Scenes::of_device(&process.name, &process.recording, args.device)?;
-    let told = vec![(explain::messages(&process.recording), process.warnings.clone())];
+    let told = vec![(recordings::messages(&process.recording), process.warnings.clone())];
     let gallery = Gallery::new(slice::from_ref(&scenes), told);
     let page = assets::one_file(&gallery);
     Ok(Made { content: Content::File(page.into_bytes()), notes: Vec::new() })

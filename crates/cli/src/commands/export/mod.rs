@@ -4,6 +4,7 @@ mod flamegraph;
 mod html;
 mod parquet;
 mod perfetto;
+mod target;
 
 use std::{
     io::{self, IsTerminal as _, Write},
@@ -13,36 +14,14 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::explanation::At;
 
+use self::target::{Content, Made, Target};
 use crate::{
+    atomic_output::AtomicOutput,
     cli::{ExportArgs, ExportTarget},
     exit::{self, Exit},
-    recordings::{self, Process},
+    recordings,
     ticker::Ticker,
-    whole::Whole,
 };
-
-/// What a target makes of a recording, and sentences for people.
-struct Made {
-    content: Content,
-    notes: Vec<String>,
-}
-
-enum Content {
-    /// One file.
-    File(Vec<u8>),
-    /// A folder of files, which are written when it is known where.
-    Folder(Fill),
-}
-
-type Fill = Box<dyn FnOnce(&Process, &Whole, &Path) -> anyhow::Result<()>>;
-
-/// A target: the ending of its file, and what it makes.
-struct Target {
-    word: &'static str,
-    ending: &'static str,
-    is_folder: bool,
-    make: fn(&Process, &ExportArgs) -> anyhow::Result<Made>,
-}
 
 fn target(of: ExportTarget) -> &'static Target {
     match of {
@@ -77,12 +56,12 @@ pub(crate) fn run(args: &ExportArgs, out: &mut dyn Write) -> anyhow::Result<Exit
         match (content, place) {
             (Content::File(bytes), None) => stdout(out, &bytes)?,
             (Content::File(bytes), Some(place)) => {
-                Whole::open(&place, args.force)?.file(&bytes)?;
+                AtomicOutput::open(&place, args.force)?.file(&bytes)?;
                 super::write(out, &format!("{}\n", place.display()))?;
             }
             (Content::Folder(fill), Some(place)) => {
-                let whole = Whole::open(&place, args.force)?;
-                whole.folder(target.ending, |whole, folder| fill(process, whole, folder))?;
+                let output = AtomicOutput::open(&place, args.force)?;
+                output.folder(target.ending, |output, folder| fill(process, output, folder))?;
                 super::write(out, &format!("{}\n", place.display()))?;
             }
             (Content::Folder(_), None) => anyhow::bail!("{} is a folder of files", target.word),
@@ -131,7 +110,7 @@ fn places(args: &ExportArgs, targets: &[&Target]) -> anyhow::Result<Vec<Option<P
             "{} is what is read; -o writes elsewhere",
             place.display()
         );
-        Whole::check(&place, args.force)?;
+        AtomicOutput::check(&place, args.force)?;
         res.push(Some(place));
     }
     Ok(res)

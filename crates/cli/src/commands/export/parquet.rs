@@ -16,8 +16,8 @@ use parquet::{
 };
 use plimsoll_core::views::tables::{Column, Kind, Table, Tables, Value};
 
-use super::{Content, Made, Target};
-use crate::{cli::ExportArgs, recordings::Process, whole::Whole};
+use super::target::{Content, Made, Target};
+use crate::{atomic_output::AtomicOutput, cli::ExportArgs, recordings::Process};
 
 pub(super) const TARGET: Target =
     Target { word: "parquet", ending: ".parquet", is_folder: true, make };
@@ -29,11 +29,11 @@ const GROUP: usize = 1 << 17;
 
 fn make(_: &Process, args: &ExportArgs) -> anyhow::Result<Made> {
     let device = args.device;
-    let fill = move |process: &Process, whole: &Whole, folder: &Path| {
+    let fill = move |process: &Process, output: &AtomicOutput, folder: &Path| {
         let tables = Tables::of(&process.recording, device)?;
         for table in tables.all() {
             let path = folder.join(format!("{}.parquet", table.name));
-            write(&table, &path, whole, process)
+            write(&table, &path, output, process)
                 .with_context(|| format!("cannot write {}.parquet", table.name))?;
         }
         Ok(())
@@ -41,7 +41,12 @@ fn make(_: &Process, args: &ExportArgs) -> anyhow::Result<Made> {
     Ok(Made { content: Content::Folder(Box::new(fill)), notes: Vec::new() })
 }
 
-fn write(table: &Table<'_>, path: &Path, whole: &Whole, process: &Process) -> anyhow::Result<()> {
+fn write(
+    table: &Table<'_>,
+    path: &Path,
+    output: &AtomicOutput,
+    process: &Process,
+) -> anyhow::Result<()> {
     let columns = table.columns.iter().map(field).collect::<anyhow::Result<Vec<_>>>()?;
     let schema = Type::group_type_builder(table.name).with_fields(columns).build()?;
     let about = |key: &str, value: &str| KeyValue::new(format!("plimsoll.{key}"), value.to_owned());
@@ -60,7 +65,7 @@ fn write(table: &Table<'_>, path: &Path, whole: &Whole, process: &Process) -> an
         let mut group = writer.next_row_group()?;
         let mut index = 0;
         while let Some(mut column) = group.next_column()? {
-            whole.go_on()?;
+            output.go_on()?;
             fill(&mut column, table, index, from..to)?;
             column.close()?;
             index += 1;

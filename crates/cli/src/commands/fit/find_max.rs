@@ -19,7 +19,7 @@ use crate::{
     cli::FitArgs,
     exit::Exit,
     launch::{Setting, Stop},
-    sink::Sink,
+    requested_file::RequestedFile,
     trials::{self, Trial, Trials},
     worst_sequence::WorstSequence,
 };
@@ -42,7 +42,7 @@ pub(super) fn run(
             "the command has no {{{name}}}; write it where the value is to stand, as in `--batch-size {{{name}}}`"
         );
     }
-    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let (what, most) = limit(args, &card);
     let mut settings = trials::limit_reserved(args.limit_reserved);
     settings.extend(args.worst_seq.map(WorstSequence::setting));

@@ -29,7 +29,7 @@ use crate::{
     cli::FitArgs,
     exit::Exit,
     launch::{Setting, Stop},
-    sink::Sink,
+    requested_file::RequestedFile,
     trials::{GIVE_UP_ABOVE, Trial, Trials},
 };
 
@@ -47,8 +47,8 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let device = args.measure.then(measure::device).transpose()?;
-    let json = args.json.as_deref().map(Sink::open).transpose()?;
-    let json_on_stdout = json.as_ref().is_some_and(Sink::is_stdout);
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
+    let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
     let (what, most) = limit(args, &card);
     let words = template.words();
     let started = Instant::now();

@@ -8,7 +8,7 @@ use std::{
 
 use plimsoll_core::recording::Recording;
 
-use crate::{cache::session::ProcessFolder, launch::Ended, record, sink::Sink};
+use crate::{cache::session::ProcessFolder, launch::Ended, record, requested_file::RequestedFile};
 
 /// Where a recording goes that nobody asked for, because memory ran out.
 const AFTER_OOM: &str = "plimsoll-oom.zip";
@@ -32,7 +32,7 @@ pub(super) fn after_oom() -> PathBuf {
 
 /// Writes the recordings, and says where. `sink` is that of `path`.
 pub(super) fn write(
-    (path, sink): (&Path, Sink),
+    (path, sink): (&Path, RequestedFile),
     command: &[OsString],
     ended: &Ended,
     folders: Vec<ProcessFolder>,
@@ -50,7 +50,7 @@ pub(super) fn write(
         match rank {
             Some(rank) => {
                 let path = of_rank(path, rank);
-                record::write(what, ended, &[folder], Sink::open(&path)?)?;
+                record::write(what, ended, &[folder], RequestedFile::open(&path)?)?;
                 res.push(path);
             }
             // A launcher has nothing to tell; another process that used a GPU has.

@@ -34,7 +34,7 @@ use crate::{
         self, Device, End, Launch, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
     },
     phantom_run,
-    sink::Sink,
+    requested_file::RequestedFile,
 };
 
 /// How wide an explanation is: it goes to standard error, between what the script writes.
@@ -54,8 +54,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     }
     let command = ScriptCommand::resolve(&args.command)?;
     let path = args.record.as_deref().map(kept::asked_for);
-    let record = path.as_deref().map(Sink::open).transpose()?;
-    let json = args.json.as_deref().map(Sink::open).transpose()?;
+    let record = path.as_deref().map(RequestedFile::open).transpose()?;
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let plan = match (&args.plan, args.fit) {
         (_, true) => match fitted::plan(args)? {
             Ok(plan) => plan,
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         (Some(path), Some(sink)) => Some((path, sink)),
         _ if ran_out => {
             let path = kept::after_oom();
-            Sink::open(&path).ok().map(|sink| (path, sink))
+            RequestedFile::open(&path).ok().map(|sink| (path, sink))
         }
         _ => None,
     };

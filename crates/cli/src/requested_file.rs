@@ -13,7 +13,7 @@ use crate::{cache::reason, exit};
 
 /// Where it goes.
 #[derive(Debug)]
-pub(crate) struct Sink {
+pub(crate) struct RequestedFile {
     path: PathBuf,
     target: Target,
 }
@@ -28,9 +28,9 @@ enum Target {
     New,
 }
 
-impl Sink {
+impl RequestedFile {
     /// Makes sure that `path` can be written, without changing what is there; `-` is standard output.
-    pub(crate) fn open(path: &Path) -> anyhow::Result<Sink> {
+    pub(crate) fn open(path: &Path) -> anyhow::Result<RequestedFile> {
         let target = if path == Path::new("-") {
             Target::Stdout
         } else {
@@ -42,7 +42,7 @@ impl Sink {
             })?;
             if is_new && fs::remove_file(path).is_ok() { Target::New } else { Target::Open(file) }
         };
-        Ok(Sink { path: path.to_owned(), target })
+        Ok(RequestedFile { path: path.to_owned(), target })
     }
 
     pub(crate) fn is_stdout(&self) -> bool {

@@ -15,14 +15,14 @@ use crate::{cache::reason, launch::Signals};
 
 /// A place to write to.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub(crate) struct AtomicOutput {
     target: PathBuf,
     replaces: bool,
     /// Until everything is written, Ctrl-C waits.
     signals: Signals,
 }
 
-impl Whole {
+impl AtomicOutput {
     /// Refuses a `target` that exists, unless it `replaces` what is there.
     pub(crate) fn check(target: &Path, replaces: bool) -> anyhow::Result<()> {
         let shown = target.display();
@@ -41,10 +41,10 @@ impl Whole {
         Ok(())
     }
 
-    pub(crate) fn open(target: &Path, replaces: bool) -> anyhow::Result<Whole> {
-        Whole::check(target, replaces)?;
+    pub(crate) fn open(target: &Path, replaces: bool) -> anyhow::Result<AtomicOutput> {
+        AtomicOutput::check(target, replaces)?;
         let signals = Signals::hold().context("cannot hold signals")?;
-        Ok(Whole { target: target.to_owned(), replaces, signals })
+        Ok(AtomicOutput { target: target.to_owned(), replaces, signals })
     }
 
     /// An error when somebody wants us to stop.
@@ -84,7 +84,7 @@ impl Whole {
     pub(crate) fn folder(
         self,
         ending: &str,
-        fill: impl FnOnce(&Whole, &Path) -> anyhow::Result<()>,
+        fill: impl FnOnce(&AtomicOutput, &Path) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let shown = self.target.display();
         if self.replaces && self.target.symlink_metadata().is_ok() {
@@ -141,17 +141,18 @@ mod tests {
     fn what_fails_leaves_nothing_and_what_is_there_stays() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out.svg");
-        Whole::open(&target, false).unwrap().file(b"one").unwrap();
-        let refused = Whole::open(&target, false).unwrap_err().to_string();
+        AtomicOutput::open(&target, false).unwrap().file(b"one").unwrap();
+        let refused = AtomicOutput::open(&target, false).unwrap_err().to_string();
         assert!(refused.contains("--force"), "{refused}");
-        Whole::open(&target, true).unwrap().file(b"two").unwrap();
+        AtomicOutput::open(&target, true).unwrap().file(b"two").unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"two");
 
         let target = folder.path().join("tables");
-        let failing = Whole::open(&target, false).unwrap().folder(".parquet", |_, folder| {
-            fs::write(folder.join("a.parquet"), "half")?;
-            anyhow::bail!("the disk is full")
-        });
+        let failing =
+            AtomicOutput::open(&target, false).unwrap().folder(".parquet", |_, folder| {
+                fs::write(folder.join("a.parquet"), "half")?;
+                anyhow::bail!("the disk is full")
+            });
         assert_eq!(failing.unwrap_err().to_string(), "the disk is full");
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "{left:?}");
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn an_interrupt_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let whole = Whole::open(&folder.path().join("tables"), false).unwrap();
+        let whole = AtomicOutput::open(&folder.path().join("tables"), false).unwrap();
         let interrupted = whole.folder(".parquet", |whole, folder| {
             fs::write(folder.join("a.parquet"), "half")?;
             // To this thread, which holds it back.
@@ -175,11 +176,12 @@ mod tests {
     fn a_folder_of_other_files_is_never_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("tables");
-        let fill = |_: &Whole, folder: &Path| Ok(fs::write(folder.join("a.parquet"), "x")?);
-        Whole::open(&target, false).unwrap().folder(".parquet", fill).unwrap();
-        Whole::open(&target, true).unwrap().folder(".parquet", fill).unwrap();
+        let fill = |_: &AtomicOutput, folder: &Path| Ok(fs::write(folder.join("a.parquet"), "x")?);
+        AtomicOutput::open(&target, false).unwrap().folder(".parquet", fill).unwrap();
+        AtomicOutput::open(&target, true).unwrap().folder(".parquet", fill).unwrap();
         fs::write(target.join("thesis.tex"), "").unwrap();
-        let refused = Whole::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
+        let refused =
+            AtomicOutput::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
         assert!(refused.to_string().contains("thesis.tex"), "{refused}");
         assert!(target.join("thesis.tex").exists());
     }

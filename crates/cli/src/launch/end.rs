@@ -1,0 +1,23 @@
+//! How a run ended.
+
+use nix::sys::signal::Signal;
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Code(i32),
+    Signal(i32),
+}
+
+/// What is known of a run that is over.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) end: End,
+    pub(crate) seconds: f64,
+    /// The signal by which somebody asked us to stop.
+    pub(crate) interrupted: Option<Signal>,
+    /// Processes that the command left running, and that we ended.
+    pub(crate) n_left_running: usize,
+    /// The kernel killed somebody for memory while the script ran.
+    pub(crate) host_ran_out: bool,
+}
