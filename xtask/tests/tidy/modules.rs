@@ -167,7 +167,7 @@ impl Tree {
         child.push(first.clone());
         let is_module = self.modules.contains_key(&child);
         // A function may have the name of a module; what has a path behind it is the module.
-        if here.items.contains(first) && !(is_module && !rest.is_empty()) {
+        if here.items.contains(first) && (rest.is_empty() || !is_module) {
             return Some(Place::Item((module, first.clone())));
         }
         if is_module {
