@@ -192,10 +192,7 @@ def _mode_class(torch):
         def __init__(self, take, gone):
             super().__init__()
             self.is_over = False
-            self._take, self._gone = take, gone
-            self._to_copy = torch.ops.aten._to_copy.default
-            self._copy = torch.ops.aten.copy_.default
-            self._pin = torch.ops.aten._pin_memory.default
+            self._operations = _Operations(torch, take, gone)
             self._kinds = {}
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -208,144 +205,156 @@ def _mode_class(torch):
             if kind == "real":
                 return func(*args, **kwargs)
             try:
-                done, result = self._ghostly(kind, func, args, kwargs)
+                done, result = self._operations.done(kind, func, args, kwargs)
             except Exception as error:
                 failed("ghosts.%s" % func, error)
                 done = False
             return result if done else func(*args, **kwargs)
 
-        def _ghostly(self, kind, func, args, kwargs):
-            """(whether we did it, what came of it)"""
-            if kind == "factory":
-                return self._made(func, args, kwargs)
-            tensors = list(_tensors(torch, args, kwargs))
-            if any(type(it) not in (torch.Tensor, torch.nn.Parameter) for it in tensors):
-                return False, None
-            if not any(_is_large(it) for it in tensors):
-                return self._to_host(func, tensors, kwargs)
-            devices = {it.device.type for it in tensors}
-            if devices != {"cpu"}:
-                return self._across(func, args, kwargs, devices)
-            target = kwargs.get("device")
-            if target is not None and torch.device(target).type != "cpu":
-                return self._to_device(func, args, kwargs)
-            if kind == "fills":
-                return self._filled(func, args, kwargs)
-            if func is self._pin:
-                it = args[0]
-                return True, torch.empty_strided(it.size(), it.stride(), dtype=it.dtype, pin_memory=True)
-            return self._computed(func, args, kwargs)
-
-        # New tensors.
-
-        def _made(self, func, args, kwargs):
-            device = kwargs.get("device")
-            if device is not None and torch.device(device).type != "cpu":
-                return False, None
-            if device is None and torch._C._get_default_device() != "cpu":
-                return False, None
-            options = dict(kwargs, device="meta", pin_memory=False)
-            options.pop("generator", None)
-            shape = func(*args, **options)
-            if not _is_large(shape, "meta"):
-                return False, None
-            if kwargs.get("pin_memory"):
-                return True, torch.empty_strided(shape.size(), shape.stride(), dtype=shape.dtype, pin_memory=True)
-            return True, self._ghost(shape)
-
-        def _ghost(self, like):
-            """A tensor on the host with the shape of `like`, over memory that is not there."""
-            span = sum((n - 1) * step for n, step in zip(like.size(), like.stride())) + 1
-            size = span * like.element_size()
-            start = self._take(size)
-            if not start:
-                raise MemoryError("no address space for a ghost of %d bytes" % size)
-            memory = (ctypes.c_char * size).from_address(start)
-            weakref.finalize(memory, self._gone, start).atexit = False
-            storage = torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
-            made = torch.empty(0, dtype=like.dtype)
-            return made.set_(storage, 0, like.size(), like.stride())
-
-        # Between host and device.
-
-        def _to_host(self, func, tensors, kwargs):
-            """A large copy from the device needs a ghost to arrive in."""
-            if func is not self._to_copy or tensors[0].device.type != "cuda":
-                return False, None
-            if torch.device(kwargs.get("device") or "cuda").type != "cpu":
-                return False, None
-            source, dtype = tensors[0], kwargs.get("dtype") or tensors[0].dtype
-            shape = torch.empty_like(source, dtype=dtype, device="meta")
-            if not _is_large(shape, "meta"):
-                return False, None
-            if kwargs.get("pin_memory"):
-                arrived = torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, pin_memory=True)
-            else:
-                arrived = self._ghost(shape)
-            return True, arrived.copy_(source, non_blocking=bool(kwargs.get("non_blocking")))
-
-        def _across(self, func, args, kwargs, devices):
-            """The host's part of a copy to the device is done for nothing, the device's for real."""
-            if func is not self._copy or devices != {"cpu", "cuda"}:
-                return False, None
-            to, source = args[:2]
-            if to.device.type != "cuda" or to.dtype == source.dtype:
-                return False, None
-            return True, self._converted_into(to, bool(args[2:] and args[2] or kwargs.get("non_blocking")))
-
-        def _to_device(self, func, args, kwargs):
-            dtype = kwargs.get("dtype")
-            if func is not self._to_copy or dtype in (None, args[0].dtype):
-                return False, None
-            shape = func(_on_meta(torch, args[0]), **dict(kwargs, device="meta", pin_memory=None))
-            to = torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, device=kwargs["device"])
-            return True, self._converted_into(to, bool(kwargs.get("non_blocking")))
-
-        def _converted_into(self, to, non_blocking):
-            """PyTorch converts on the host, and needs a target in one piece, as `copy_kernel_cuda` has it."""
-            piece = to if to.is_contiguous() else torch.empty_like(to, memory_format=torch.contiguous_format)
-            piece.copy_(self._ghost(torch.empty_like(piece, device="meta")), non_blocking=non_blocking)
-            return to if piece is to else to.copy_(piece, non_blocking=non_blocking)
-
-        # On the host.
-
-        def _filled(self, func, args, kwargs):
-            """An operation that writes its arguments, if those are what would be ghosts."""
-            written = []
-            for position, argument in enumerate(func._schema.arguments):
-                value = args[position] if position < len(args) else kwargs.get(argument.name)
-                if argument.alias_info is not None and argument.alias_info.is_write and value is not None:
-                    written.append(value)
-            flat = list(_tensors(torch, written, {}))
-            if not any(_is_large(it) for it in flat):
-                return False, None
-            returned = [it for it in written if isinstance(it, torch.Tensor)]
-            count = len(func._schema.returns)
-            return True, None if count == 0 else returned[0] if count == 1 else tuple(returned[:count])
-
-        def _computed(self, func, args, kwargs):
-            """What comes out has the shape that PyTorch says, and no values."""
-            meta = functools.partial(_on_meta, torch)
-            options = {name: meta(value) for name, value in kwargs.items()}
-            if options.get("device") is not None:
-                options["device"] = "meta"
-            options.pop("pin_memory", None)
-            try:
-                shapes = func(*[meta(it) for it in args], **options)
-            except (NotImplementedError, RuntimeError):
-                return False, None  # Its shape, or what it says, depends on the values.
-            return True, self._from_meta(shapes)
-
-        def _from_meta(self, it):
-            if isinstance(it, torch.Tensor):
-                if LARGE <= it.numel() * it.element_size():
-                    return self._ghost(it)
-                return torch.empty_strided(it.size(), it.stride(), dtype=it.dtype).zero_()
-            if isinstance(it, (list, tuple)):
-                return type(it)(self._from_meta(part) for part in it)
-            return it
-
     return GhostMode
+
+
+class _Operations:
+    """What comes of operations on tensors of which some are, or will be, ghosts. `take` gives an address for so many bytes,
+    and `gone` gets it back."""
+
+    def __init__(self, torch, take, gone):
+        self._torch = torch
+        self._take, self._gone = take, gone
+        self._to_copy = torch.ops.aten._to_copy.default
+        self._copy = torch.ops.aten.copy_.default
+        self._pin = torch.ops.aten._pin_memory.default
+
+    def done(self, kind, func, args, kwargs):
+        """(whether we did it, what came of it); `kind` is the operation's, see `_kind`."""
+        if kind == "factory":
+            return self._made(func, args, kwargs)
+        tensors = list(_tensors(self._torch, args, kwargs))
+        if any(type(it) not in (self._torch.Tensor, self._torch.nn.Parameter) for it in tensors):
+            return False, None
+        if not any(_is_large(it) for it in tensors):
+            return self._to_host(func, tensors, kwargs)
+        devices = {it.device.type for it in tensors}
+        if devices != {"cpu"}:
+            return self._across(func, args, kwargs, devices)
+        target = kwargs.get("device")
+        if target is not None and self._torch.device(target).type != "cpu":
+            return self._to_device(func, args, kwargs)
+        if kind == "fills":
+            return self._filled(func, args, kwargs)
+        if func is self._pin:
+            it = args[0]
+            return True, self._torch.empty_strided(it.size(), it.stride(), dtype=it.dtype, pin_memory=True)
+        return self._computed(func, args, kwargs)
+
+    # New tensors.
+
+    def _made(self, func, args, kwargs):
+        device = kwargs.get("device")
+        if device is not None and self._torch.device(device).type != "cpu":
+            return False, None
+        if device is None and self._torch._C._get_default_device() != "cpu":
+            return False, None
+        options = dict(kwargs, device="meta", pin_memory=False)
+        options.pop("generator", None)
+        shape = func(*args, **options)
+        if not _is_large(shape, "meta"):
+            return False, None
+        if kwargs.get("pin_memory"):
+            return True, self._torch.empty_strided(shape.size(), shape.stride(), dtype=shape.dtype, pin_memory=True)
+        return True, self._ghost(shape)
+
+    def _ghost(self, like):
+        """A tensor on the host with the shape of `like`, over memory that is not there."""
+        span = sum((n - 1) * step for n, step in zip(like.size(), like.stride())) + 1
+        size = span * like.element_size()
+        start = self._take(size)
+        if not start:
+            raise MemoryError("no address space for a ghost of %d bytes" % size)
+        memory = (ctypes.c_char * size).from_address(start)
+        weakref.finalize(memory, self._gone, start).atexit = False
+        storage = self._torch.frombuffer(memory, dtype=self._torch.uint8).untyped_storage()
+        made = self._torch.empty(0, dtype=like.dtype)
+        return made.set_(storage, 0, like.size(), like.stride())
+
+    # Between host and device.
+
+    def _to_host(self, func, tensors, kwargs):
+        """A large copy from the device needs a ghost to arrive in."""
+        if func is not self._to_copy or tensors[0].device.type != "cuda":
+            return False, None
+        if self._torch.device(kwargs.get("device") or "cuda").type != "cpu":
+            return False, None
+        source, dtype = tensors[0], kwargs.get("dtype") or tensors[0].dtype
+        shape = self._torch.empty_like(source, dtype=dtype, device="meta")
+        if not _is_large(shape, "meta"):
+            return False, None
+        if kwargs.get("pin_memory"):
+            arrived = self._torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, pin_memory=True)
+        else:
+            arrived = self._ghost(shape)
+        return True, arrived.copy_(source, non_blocking=bool(kwargs.get("non_blocking")))
+
+    def _across(self, func, args, kwargs, devices):
+        """The host's part of a copy to the device is done for nothing, the device's for real."""
+        if func is not self._copy or devices != {"cpu", "cuda"}:
+            return False, None
+        to, source = args[:2]
+        if to.device.type != "cuda" or to.dtype == source.dtype:
+            return False, None
+        return True, self._converted_into(to, bool(args[2:] and args[2] or kwargs.get("non_blocking")))
+
+    def _to_device(self, func, args, kwargs):
+        dtype = kwargs.get("dtype")
+        if func is not self._to_copy or dtype in (None, args[0].dtype):
+            return False, None
+        shape = func(_on_meta(self._torch, args[0]), **dict(kwargs, device="meta", pin_memory=None))
+        to = self._torch.empty_strided(shape.size(), shape.stride(), dtype=dtype, device=kwargs["device"])
+        return True, self._converted_into(to, bool(kwargs.get("non_blocking")))
+
+    def _converted_into(self, to, non_blocking):
+        """PyTorch converts on the host, and needs a target in one piece, as `copy_kernel_cuda` has it."""
+        piece = to if to.is_contiguous() else self._torch.empty_like(to, memory_format=self._torch.contiguous_format)
+        piece.copy_(self._ghost(self._torch.empty_like(piece, device="meta")), non_blocking=non_blocking)
+        return to if piece is to else to.copy_(piece, non_blocking=non_blocking)
+
+    # On the host.
+
+    def _filled(self, func, args, kwargs):
+        """An operation that writes its arguments, if those are what would be ghosts."""
+        written = []
+        for position, argument in enumerate(func._schema.arguments):
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            if argument.alias_info is not None and argument.alias_info.is_write and value is not None:
+                written.append(value)
+        flat = list(_tensors(self._torch, written, {}))
+        if not any(_is_large(it) for it in flat):
+            return False, None
+        returned = [it for it in written if isinstance(it, self._torch.Tensor)]
+        count = len(func._schema.returns)
+        return True, None if count == 0 else returned[0] if count == 1 else tuple(returned[:count])
+
+    def _computed(self, func, args, kwargs):
+        """What comes out has the shape that PyTorch says, and no values."""
+        meta = functools.partial(_on_meta, self._torch)
+        options = {name: meta(value) for name, value in kwargs.items()}
+        if options.get("device") is not None:
+            options["device"] = "meta"
+        options.pop("pin_memory", None)
+        try:
+            shapes = func(*[meta(it) for it in args], **options)
+        except (NotImplementedError, RuntimeError):
+            return False, None  # Its shape, or what it says, depends on the values.
+        return True, self._from_meta(shapes)
+
+    def _from_meta(self, it):
+        if isinstance(it, self._torch.Tensor):
+            if LARGE <= it.numel() * it.element_size():
+                return self._ghost(it)
+            return self._torch.empty_strided(it.size(), it.stride(), dtype=it.dtype).zero_()
+        if isinstance(it, (list, tuple)):
+            return type(it)(self._from_meta(part) for part in it)
+        return it
 
 
 def _kind(torch, func):
