@@ -1,4 +1,4 @@
-"""HF Trainer: resumes from hf_out/checkpoint-10, saves every two steps, keeps two checkpoints (deletes the older), saves the model."""
+"""HF Trainer: resumes from hf_out/checkpoint-10, saves every five steps and at the end, keeps two checkpoints, saves the model."""
 import os
 
 import torch
@@ -19,7 +19,7 @@ arguments = TrainingArguments(
     "hf_out",
     per_device_train_batch_size=4,
     max_steps=18,
-    save_steps=2,
+    save_steps=5,
     save_total_limit=2,
     logging_steps=1,
     report_to=[],
@@ -31,7 +31,7 @@ trainer.save_model("hf_out/final")
 trainer.save_state()
 
 assert trainer.state.global_step == 18
-assert sorted(os.listdir("hf_out")) == ["checkpoint-16", "checkpoint-18", "final", "trainer_state.json"], os.listdir("hf_out")
+assert sorted(os.listdir("hf_out")) == ["checkpoint-15", "checkpoint-18", "final", "trainer_state.json"], os.listdir("hf_out")
 again = GPT2LMHeadModel.from_pretrained("hf_out/final")
 assert again.state_dict().keys() == model.state_dict().keys()
 print("READ BACK OK")
