@@ -12,12 +12,12 @@ from torch import nn
 
 @functools.lru_cache(maxsize=16)
 def table(shift):
-    return torch.eye(1024, device="cuda").roll(shift, 0)
+    return torch.randn(1024, 1024, device="cuda") / (1 + shift)
 
 
 model = nn.Linear(1024, 1024, bias=False).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-for step in range(2000):
+for step in range(300):
     x = torch.randn(2048, 1024, device="cuda") @ table(step % 40)
     loss = (model(x) - x).pow(2).mean()
     optimizer.zero_grad()
