@@ -110,6 +110,14 @@ def world(folder, name):
     return res
 
 
+def clear_beside(name):
+    """What an earlier run of this script left outside of its world, if one went through."""
+    for place in BESIDE:
+        for entry in list(os.scandir(place)):
+            if entry.name.startswith(f"harm-{name}-") or entry.name == f"harm-{name}.bin":
+                shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
+
+
 def changes(before, after, top):
     """One short line for each name that is not as it was, and how many were touched and put back."""
     lines, touched = [], 0
@@ -227,6 +235,7 @@ def one(args, name, path, template, top, cache):
     mark = f"{os.getpid()}-{name}"
     environment = own_environment(folder, cache, mark, args.way)
     marked = f"{MARK}={mark}\0".encode()
+    clear_beside(name)
     before = world(folder, name)
     res = {"script": name, "way": args.way, "command": args.command, "does": purpose(path), "runs": []}
     lines, touched = [], 0
@@ -260,6 +269,7 @@ def one(args, name, path, template, top, cache):
             break
     res |= {"changed": lines, "touched": touched}
     res["problems"] = problems(args, res)
+    clear_beside(name)
     if not args.keep and not res["problems"]:
         subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False)
         shutil.rmtree(folder, ignore_errors=True)
