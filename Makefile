@@ -57,7 +57,8 @@ test-setup:
 
 # A test of Rust says on its line how long it took; only libtest reads RUSTC_BOOTSTRAP here, and nothing is compiled with it.
 test-rust:
-	@export $(FOR_TESTS)
+	@mkdir -p target
+	export $(FOR_TESTS)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='env RUSTC_BOOTSTRAP=1' \

@@ -154,7 +154,7 @@ class Server:
 
     def run(self):
         gc.collect()
-        gc.freeze()
+        gc.freeze()  # Or each child's collector would write into, and so copy, all that is here.
         while True:
             for fd, _ in self.poll.poll():
                 if fd == self.life:
@@ -210,6 +210,7 @@ class Server:
                     exec(statement, {})
                 except BaseException:
                     pass  # The script will meet it.
+                gc.freeze()
         client, *streams = fds
         pid = os.fork()
         if pid == 0:

@@ -13,7 +13,7 @@ import pytest
 from harness import COLD, binary, clean_environment
 
 FORKS = """
-import ast, json, os, sys, traceback
+import ast, gc, json, os, sys, traceback
 import torch, torch._dynamo  # Which the first optimizer would import, in each child.
 torch.set_num_threads(1)
 known = set()
@@ -32,6 +32,7 @@ for line in sys.stdin:
     order = json.loads(line)
     for text in (order["program"], order["arguments"].get("script", "")):
         import_what_it_imports(text)
+    gc.freeze()  # Or each child's collector would write into, and so copy, all that is here.
     children = []
     for rank, result in enumerate(order["results"]):
         children.append(os.fork())

@@ -8,6 +8,7 @@ Reads one JSON object a line from standard input, answers each with one on stand
 """
 
 import ctypes
+import gc
 import json
 import os
 import runpy
@@ -21,6 +22,8 @@ def main():
     import torch
 
     assert not torch.cuda.is_initialized()
+    gc.collect()
+    gc.freeze()  # Or each child's collector would write into, and so copy, all that is here.
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()

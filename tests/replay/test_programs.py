@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import PYTHON
+from harness import PYTHON, warm_up
 
-# Each worker imports torch once, and runs some; the last drop pools on the way, which nothing names then.
+# Each process runs some; the last drop pools on the way, which nothing names then.
 CHUNKS = [(0, 12, ["--named-pools"]), (12, 24, ["--named-pools"]), (24, 36, ["--named-pools"]), (518, 530, [])]
 # Pools that are gone: a segment among the default one's that go together, a line that asks several pools, garbage
 # that agrees for long with the wrong pool, and another pool's end in the middle of a retry.
@@ -37,6 +37,7 @@ def differences(name, plimsoll, folder, device):
 def test_every_event_and_statistic_is_pytorch_s(plimsoll, unpack, first, last, options):
     folder = plimsoll.folder / "programs"
     folder.mkdir()
+    warm_up(plimsoll.cache)
     environment = unpack(*CARD).environment(plimsoll.folder / "session")
     words = [PYTHON, Path(__file__).with_name("programs.py"), folder, str(first), str(last), *options]
     subprocess.run(words, env=environment, check=True, timeout=300)
