@@ -4,7 +4,7 @@
     bench/cudnn/skyline.py
 
 Needs a GPU that has clusters, and cuDNN 9.19: the list is read from the handle, at `Layout::skylines` of
-crates/phantom/src/dnn.rs. Behind it stands for how many clusters of 1, 2, ... 16 multiprocessors there is room at once.
+crates/phantom/src/border/dnn.rs. Behind it stands for how many clusters of 1, 2, ... 16 multiprocessors there is room at once.
 """
 
 import ctypes

@@ -13,6 +13,8 @@ pub(crate) enum Assumption {
     Overflows(u32),
     /// So many proposals of a detector show each object.
     Objects(u32),
+    /// Nothing is known of what kernels compute. For the bench, which asks what that is worth; people are not told of it.
+    NoValues,
 }
 
 /// What a share can be assumed of.
@@ -21,6 +23,8 @@ const OPERATIONS: [&str; 2] = ["nonzero", "unique"];
 const OVERFLOW: &str = "overflow";
 /// Or of proposals.
 const OBJECTS: &str = "objects";
+/// What switches off the imitation of results.
+const NO_VALUES: &str = "values=off";
 
 impl Assumption {
     /// As a line of `phantom.conf`.
@@ -31,6 +35,7 @@ impl Assumption {
             }
             Assumption::Overflows(steps) => format!("assumed_overflows = {steps}\n"),
             Assumption::Objects(proposals) => format!("assumed_objects = {proposals}\n"),
+            Assumption::NoValues => "values = off\n".to_owned(),
         }
     }
 }
@@ -45,6 +50,7 @@ impl fmt::Display for Assumption {
             }
             Assumption::Overflows(steps) => write!(f, "{OVERFLOW}={steps}"),
             Assumption::Objects(proposals) => write!(f, "{OBJECTS}={proposals}"),
+            Assumption::NoValues => f.write_str(NO_VALUES),
         }
     }
 }
@@ -53,6 +59,9 @@ impl FromStr for Assumption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Assumption, String> {
+        if text == NO_VALUES {
+            return Ok(Assumption::NoValues);
+        }
         let (operation, share) = text.split_once('=').unwrap_or((text, ""));
         if operation == OVERFLOW {
             let steps = share.parse().map_err(|_| {
@@ -115,7 +124,9 @@ mod tests {
         assert_eq!(overflow.conf_line(), "assumed_overflows = 3\n");
         let objects: Assumption = "objects=6".parse().unwrap();
         assert_eq!(objects.conf_line(), "assumed_objects = 6\n");
-        for it in [unique, overflow, objects] {
+        let no_values: Assumption = "values=off".parse().unwrap();
+        assert_eq!(no_values.conf_line(), "values = off\n");
+        for it in [unique, overflow, objects, no_values] {
             assert_eq!(it.to_string().parse(), Ok(it));
         }
     }

@@ -3,10 +3,10 @@
 
 use plimsoll_values::Values;
 
-use crate::ghosts;
 use crate::launch::with_values;
 use crate::machine;
-use crate::report;
+use crate::machine::ghosts;
+use crate::machine::report;
 
 /// Copies `size` bytes between any two places.
 ///

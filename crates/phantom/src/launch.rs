@@ -10,9 +10,9 @@ use plimsoll_values::{
     Arguments, Contents, Kernel, Launch, Memory, Room, Settings, Thread, Values,
 };
 
-use crate::card;
 use crate::machine::Machine;
-use crate::report;
+use crate::machine::card;
+use crate::machine::report;
 
 /// All kernels, by the address of their stub.
 static KERNELS: RwLock<BTreeMap<u64, Registered>> = RwLock::new(BTreeMap::new());

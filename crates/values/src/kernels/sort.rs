@@ -3,7 +3,7 @@
 //! (`DeviceRadixSortOnesweepKernel`); short vectors take one kernel; rows are sorted where they are
 //! (`aten/src/ATen/native/cuda/SortUtils.cuh`).
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, TensorInfo};
 use crate::memory::Known;
 use crate::memory::writes::Write;
 use crate::names::{self, has, position};
@@ -88,10 +88,16 @@ impl Kernel {
                 let (keys, values) = (arguments.tensor_address(0)?, arguments.tensor_address(4)?);
                 let (rows, length) = (few(1)?, few(2)?);
                 let apart = [arguments.count(3)?, arguments.count(5)?];
+                let dense = apart == [1, 1] || length == Some(1);
                 let sorted_rows = || {
                     let (rows, length) = (rows?, length?);
-                    (apart == [1, 1] || length == 1).then_some(())?;
                     (rows.checked_mul(length)? <= MOST).then_some(())?;
+                    if !dense {
+                        let (keys, values) = (arguments.tensor(0)?, arguments.tensor(4)?);
+                        let keys = Slices { tensor: keys, rows, length, apart: apart[0] };
+                        let values = Slices { tensor: values, rows, length, apart: apart[1] };
+                        return apart_sorted(key, descending, &keys, &values, known);
+                    }
                     let mut writes = Vec::new();
                     for row in 0..rows {
                         let at = |from: u64, width: usize| {
@@ -109,6 +115,78 @@ impl Kernel {
             }
         }
     }
+}
+
+/// Rows of a tensor whose elements lie apart: a sort along another dimension than the last one.
+struct Slices<'a> {
+    /// With a size of one in the dimension that is sorted.
+    tensor: TensorInfo<'a>,
+    rows: usize,
+    length: usize,
+    /// From one element of a row to the next, in elements.
+    apart: usize,
+}
+
+impl Slices<'_> {
+    /// Where the elements of each row lie, in elements.
+    fn places(&self) -> Option<Vec<Vec<usize>>> {
+        let wide = |it: u32| usize::try_from(it).ok();
+        let dims = self.tensor.dims()?;
+        let begin = |mut row: usize| {
+            let mut at = 0_usize;
+            for dim in (0..dims).rev() {
+                let size = wide(self.tensor.size(dim)?)?.max(1);
+                let index = if dim == 0 { row } else { row % size };
+                at = at.checked_add(index.checked_mul(wide(self.tensor.stride(dim)?)?)?)?;
+                row /= size;
+            }
+            Some(at)
+        };
+        let place = |begin: usize, i: usize| begin.checked_add(i.checked_mul(self.apart)?);
+        let row = |row| {
+            let begin = begin(row)?;
+            (0..self.length).map(|i| place(begin, i)).collect()
+        };
+        (0..self.rows).map(row).collect()
+    }
+
+    /// All that lies between the first element and the last one, of so many bytes each.
+    fn span(&self, places: &[Vec<usize>], width: usize, known: Known<'_>) -> Option<Vec<u8>> {
+        let last = places.iter().flatten().max()?.checked_add(1)?;
+        known(self.tensor.address()?, last.checked_mul(width).filter(|&it| it <= 8 * MOST)?)
+    }
+}
+
+/// Rows whose elements lie apart, sorted where they are, with values of 64 bits.
+fn apart_sorted(
+    key: ScalarType,
+    descending: bool,
+    keys: &Slices<'_>,
+    values: &Slices<'_>,
+    known: Known<'_>,
+) -> Option<Vec<Write>> {
+    let width = key.width();
+    let (key_places, value_places) = (keys.places()?, values.places()?);
+    let old_keys = keys.span(&key_places, width, known)?;
+    let old_values = values.span(&value_places, 8, known)?;
+    let (mut new_keys, mut new_values) = (old_keys.clone(), old_values.clone());
+    for (key_places, value_places) in key_places.iter().zip(&value_places) {
+        let mut order: Vec<usize> = (0..keys.length).collect();
+        order.sort_by_key(|&i| {
+            let it = key.ordered(&old_keys[key_places[i] * width..]);
+            if descending { !it } else { it }
+        });
+        for (to, from) in order.into_iter().enumerate() {
+            let put = |new: &mut Vec<u8>, old: &[u8], places: &[usize], width: usize| {
+                let (to, from) = (places[to] * width, places[from] * width);
+                new[to..to + width].copy_from_slice(&old[from..from + width]);
+            };
+            put(&mut new_keys, &old_keys, key_places, width);
+            put(&mut new_values, &old_values, value_places, 8);
+        }
+    }
+    let (to, values_to) = (keys.tensor.address()?, values.tensor.address()?);
+    Some(vec![Write::Known(to, new_keys), Write::Known(values_to, new_values)])
 }
 
 /// The type of the keys of a kernel of CUB's radix sort, and the bytes of a value.
@@ -177,6 +255,7 @@ fn written(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::made::{Launch, Made};
 
     #[test]
     fn kernels_are_told_by_their_mangled_names() {
@@ -193,6 +272,38 @@ mod tests {
         assert_eq!(of(rows), Some(Kernel::Rows { key, descending: None }));
         let compared = "_ZN2at6native20bitonicSortKVInPlaceILi2ELin1ELi16ELi16EflNS0_4GTOpIfLb1EEEjEEvNS_4cuda6detail10TensorInfoIT3_T6_EES8_";
         assert_eq!(of(compared), Some(Kernel::Rows { key, descending: Some(true) }));
+    }
+
+    #[test]
+    fn columns_are_sorted_where_they_are() {
+        // Two columns of three; a row's elements are two apart.
+        let words = |it: &[u64]| it.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>();
+        let info = |address: u64| {
+            let mut bytes = words(&[address]);
+            let mut numbers = [0_u32; 51];
+            (numbers[0], numbers[25], numbers[50]) = (2, 1, 1);
+            bytes.extend(numbers.iter().flat_map(|it| it.to_le_bytes()));
+            bytes
+        };
+        let (keys, values) = (info(4096), info(8192));
+        let launch = Launch::of(&[
+            Made::Structure("at::cuda::detail::TensorInfo<long, unsigned int>", &keys),
+            Made::Unsigned(2),
+            Made::Unsigned(3),
+            Made::Unsigned(2),
+            Made::Structure("at::cuda::detail::TensorInfo<long, unsigned int>", &values),
+            Made::Unsigned(2),
+            Made::Flag(false),
+        ]);
+        let known =
+            |at, _| Some(words(if at == 4096 { &[3, 1, 0, 5, 2, 4] } else { &[0, 0, 1, 1, 2, 2] }));
+        let kernel = Kernel::Rows { key: ScalarType::Long, descending: None };
+        let writes = kernel.writes(launch.arguments(), &known).unwrap();
+        let expected = [
+            Write::Known(4096, words(&[0, 1, 2, 4, 3, 5])),
+            Write::Known(8192, words(&[1, 0, 2, 2, 0, 1])),
+        ];
+        assert_eq!(writes, expected);
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! What the agent in the training process calls: see `docs/recording-format.md`.
+
+use std::ffi::{c_char, c_int};
+
+use plimsoll_values::Values;
+
+use crate::border::dnn::trials;
+use crate::border::nccl;
+use crate::launch;
+use crate::machine;
+use crate::machine::report::{self, Asked};
+
+/// The version of this interface.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_abi() -> c_int {
+    1
+}
+
+/// Writes the report as JSON into `out`, at most `room` bytes, and returns its whole length.
+///
+/// # Safety
+///
+/// `out` must be valid for `room` bytes, or `room` zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) -> usize {
+    let (mut devices, hurried) =
+        machine::lock().map(|it| (it.report(), it.hurried())).unwrap_or_default();
+    for (ordinal, it) in devices.iter_mut().enumerate() {
+        it.more_elsewhere = nccl::more_elsewhere(ordinal);
+    }
+    let hurried = if nccl::has_ranks() { hurried } else { 0 };
+    let asked = Asked {
+        hurried,
+        overflows: launch::with_values(|it, _| it.overflows_asked()),
+        trials: trials::count(),
+    };
+    let json = report::json(&devices, asked);
+    if !out.is_null() {
+        let length = json.len().min(room);
+        // SAFETY: at most `room` bytes, which the caller vouches for.
+        unsafe { std::ptr::copy_nonoverlapping(json.as_ptr(), out.cast::<u8>(), length) };
+    }
+    json.len()
+}
+
+/// The program has finished `steps` more training steps; very many when it ends.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_steps(steps: u64) {
+    machine::finish_steps(steps);
+    launch::with_values(|it, _| it.progress());
+}
+
+/// From now on something (the gradient buckets of `DistributedDataParallel`) holds memory until `PyTorch`'s
+/// watchdog thread has seen that a collective is done.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_watchdog_holds() {
+    machine::watchdog_holds();
+}
+
+/// How many collectives that thread has to look at now, if somebody is to let go of memory then.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_unseen() -> usize {
+    machine::lock().map_or(0, |it| it.unseen())
+}
+
+/// Sets the function that is called, on the reading thread, when the program copies bytes to the
+/// host that are not known. Null for none.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_on_unknown_read(callback: Option<extern "C" fn(u64, u64)>) {
+    report::on_unknown_read(callback);
+}
+
+/// From now on, filters of unknown values let this share through on this thread, in millionths; -1: what they always do;
+/// -2: everything, and that is known. Returns what they did until now.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_keep(millionths: c_int) -> c_int {
+    launch::with_values(|_, thread| Values::keep(thread, millionths))
+}
+
+/// From now on something is minimized on this thread whose losses have `width` bytes, and nothing if that is zero.
+/// It goes on by every test, until it is `still`.
+#[unsafe(no_mangle)]
+pub extern "C" fn plimsoll_phantom_descends(width: c_int, still: c_int) {
+    let width = usize::try_from(width).unwrap_or(0);
+    launch::with_values(|it, thread| it.descends(thread, width, still != 0));
+}

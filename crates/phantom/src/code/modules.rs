@@ -1,0 +1,94 @@
+//! What programs register before they begin: the modules that their kernels are in, and variables.
+
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::code::fatbin::{self, Wrapper};
+use crate::machine::card::Card;
+
+/// Modules that were registered, as addresses of their [`Wrapper`]s. The first ones are enough: a
+/// `PyTorch` is built for the same capabilities throughout.
+static MODULES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+const ENOUGH_MODULES: usize = 64;
+
+/// The capability (86 for 8.6) whose machine code the kernels of this program run with on `card`;
+/// `None` if they have none for it.
+pub fn code_for(card: &Card) -> Option<i32> {
+    static CODE: OnceLock<Option<i32>> = OnceLock::new();
+    *CODE.get_or_init(|| {
+        let modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut available = BTreeSet::new();
+        for &module in modules.iter() {
+            // SAFETY: the compiler's own wrappers, which live as long as their libraries.
+            available.append(&mut unsafe { fatbin::architectures(module as *const Wrapper) });
+        }
+        if available.is_empty() {
+            return Some(card.sm_version());
+        }
+        fatbin::best_for(card.sm_version(), &available)
+    })
+}
+
+/// A module of kernels: its handle is opaque to the compiler's code that asks for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFatBinary(image: *mut c_void) -> *mut c_void {
+    let mut modules = MODULES.lock().unwrap_or_else(PoisonError::into_inner);
+    if modules.len() < ENOUGH_MODULES {
+        modules.push(image as usize);
+    }
+    image
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterFatBinaryEnd(_module: *mut c_void) {}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaUnregisterFatBinary(_module: *mut c_void) {}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaInitModule(_module: *mut c_void) -> c_char {
+    1
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterVar(
+    _module: *mut c_void,
+    _host: *mut c_char,
+    _device: *mut c_char,
+    _name: *const c_char,
+    _external: c_int,
+    _size: usize,
+    _constant: c_int,
+    _global: c_int,
+) {
+}
+
+/// A managed variable is read and written by the host through this pointer: it gets zeroed memory
+/// for good.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cudaRegisterManagedVar(
+    _module: *mut c_void,
+    host: *mut *mut c_void,
+    _device: *mut c_char,
+    _name: *const c_char,
+    _external: c_int,
+    size: usize,
+    _constant: c_int,
+    _global: c_int,
+) {
+    let memory: &'static mut [u8] = Box::leak(vec![0; size.max(1)].into_boxed_slice());
+    if !host.is_null() {
+        // SAFETY: not null; the compiler passes the variable's own pointer.
+        unsafe { host.write(memory.as_mut_ptr().cast()) };
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn __cudaRegisterHostVar(
+    _module: *mut c_void,
+    _name: *const c_char,
+    _host: *mut c_char,
+    _size: usize,
+) {
+}

@@ -1,0 +1,314 @@
+//! The memory of one device: capacity counted in granules, addresses, contents, and the driver's
+//! virtual memory management (what expandable segments are made of). Safe and without C: the
+//! entry points in `runtime` and `driver` are a rim around it.
+
+use std::collections::BTreeMap;
+
+use crate::addresses::{Addresses, GRANULE};
+use crate::machine::resident::Resident;
+use plimsoll_values::Contents;
+
+/// The card is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// A handle, an address or a range that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown;
+
+/// Memory of one device.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    /// What all allocations together may take: the card's total less the CUDA context.
+    limit: u64,
+    used: u64,
+    peak: u64,
+    /// The most that was taken beside the caching allocator, once that has said what it holds.
+    other_peak: Option<u64>,
+    /// What was taken beside it when it last said so, and what libraries have taken since.
+    other: u64,
+    addresses: Addresses,
+    resident: Resident,
+    /// Bytes that the program copied to the device and that we know.
+    pub contents: Contents,
+    /// Physical memory made by `cuMemCreate`.
+    physical: BTreeMap<u64, Physical>,
+    /// Where it is mapped: address to size and handle.
+    mapped: BTreeMap<u64, (u64, u64)>,
+    /// Where other processes' memory is: address by process and address there, and how often it was opened.
+    foreign: BTreeMap<(u64, u64), (u64, u32)>,
+    next_handle: u64,
+}
+
+#[derive(Debug)]
+struct Physical {
+    bytes: u64,
+    /// The handle itself and every mapping hold it; the memory goes with the last.
+    references: u32,
+    released: bool,
+}
+
+impl DeviceMemory {
+    /// A device whose allocations may take `limit` bytes, at addresses in `floor..ceiling`.
+    pub fn new(limit: u64, floor: u64, ceiling: u64) -> DeviceMemory {
+        let mut addresses = Addresses::new(floor, ceiling);
+        let resident = Resident::new(&mut addresses);
+        DeviceMemory {
+            limit,
+            used: 0,
+            peak: 0,
+            other_peak: None,
+            other: 0,
+            addresses,
+            resident,
+            contents: Contents::default(),
+            physical: BTreeMap::new(),
+            mapped: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+            next_handle: 1,
+        }
+    }
+
+    /// Bytes that are taken now.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// The most that was ever taken, in bytes.
+    pub fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// The most that was taken by anybody but `PyTorch`'s caching allocator, in bytes.
+    pub fn other_peak(&self) -> u64 {
+        self.other_peak.unwrap_or(self.peak)
+    }
+
+    /// The caching allocator holds `reserved` bytes now; the rest is somebody else's.
+    pub fn allocator_holds(&mut self, reserved: u64) {
+        self.other = self.used.saturating_sub(reserved);
+        self.other_peak = Some(self.other_peak.unwrap_or(0).max(self.other));
+    }
+
+    /// What the context takes of this program, where most take `usual` bytes.
+    pub fn context(&self, usual: u64) -> u64 {
+        let (more, less) = self.resident.beside();
+        (usual + more).saturating_sub(less)
+    }
+
+    /// Bytes that can still be taken.
+    pub fn free(&self) -> u64 {
+        let (more, _) = self.resident.beside();
+        (self.limit - self.used).saturating_sub(more)
+    }
+
+    /// The driver or a library puts something on the device for itself: an address more is taken, and
+    /// memory that the card's context has already.
+    pub fn reside(&mut self, what: impl FnOnce(&mut Resident, &mut Addresses)) {
+        what(&mut self.resident, &mut self.addresses);
+    }
+
+    /// `cudaMalloc`.
+    pub fn allocate(&mut self, bytes: u64) -> Result<u64, Full> {
+        let whole = bytes.max(1).checked_next_multiple_of(GRANULE).ok_or(Full)?;
+        if self.free() < whole {
+            return Err(Full);
+        }
+        let at = self.addresses.take(whole).ok_or(Full)?;
+        self.take(whole);
+        Ok(at)
+    }
+
+    /// `cudaFree`.
+    pub fn release(&mut self, at: u64) -> Result<(), Unknown> {
+        if self.foreign.values().any(|it| it.0 == at) {
+            return Err(Unknown);
+        }
+        let bytes = self.addresses.give_back(at).ok_or(Unknown)?;
+        self.contents.forget(at, bytes);
+        self.used -= bytes;
+        Ok(())
+    }
+
+    /// `cudaIpcOpenMemHandle`: `bytes` at `there` of another process get an address here, the same one each
+    /// time. They are taken where they were made.
+    pub fn open_foreign(&mut self, process: u64, there: u64, bytes: u64) -> Result<u64, Full> {
+        if let Some((at, times)) = self.foreign.get_mut(&(process, there)) {
+            *times += 1;
+            return Ok(*at);
+        }
+        let whole = bytes.max(1).checked_next_multiple_of(GRANULE).ok_or(Full)?;
+        let at = self.addresses.take(whole).ok_or(Full)?;
+        self.foreign.insert((process, there), (at, 1));
+        Ok(at)
+    }
+
+    /// `cudaIpcCloseMemHandle`: the address goes when it was closed as often as it was opened.
+    pub fn close_foreign(&mut self, at: u64) -> Result<(), Unknown> {
+        let (&key, (_, times)) = self.foreign.iter_mut().find(|it| it.1.0 == at).ok_or(Unknown)?;
+        *times -= 1;
+        if *times == 0 {
+            self.foreign.remove(&key);
+            let bytes = self.addresses.give_back(at).ok_or(Unknown)?;
+            self.contents.forget(at, bytes);
+        }
+        Ok(())
+    }
+
+    /// The allocation or mapping that `address` lies in: start and size.
+    pub fn range_of(&self, address: u64) -> Option<(u64, u64)> {
+        self.addresses.range_of(address).or_else(|| {
+            let (&at, &(bytes, _)) = self.mapped.range(..=address).next_back()?;
+            (address < at + bytes).then_some((at, bytes))
+        })
+    }
+
+    /// `cuMemCreate`: physical memory without an address.
+    pub fn create(&mut self, bytes: u64) -> Result<u64, Full> {
+        let whole = bytes.max(1).checked_next_multiple_of(GRANULE).ok_or(Full)?;
+        if self.free() < whole {
+            return Err(Full);
+        }
+        self.take(whole);
+        let handle = self.next_handle;
+        self.next_handle += 1;
+        self.physical.insert(handle, Physical { bytes: whole, references: 1, released: false });
+        Ok(handle)
+    }
+
+    /// Physical memory that a library makes, and not the caching allocator; as [`DeviceMemory::create`].
+    pub fn create_for_library(&mut self, bytes: u64) -> Result<u64, Full> {
+        let before = self.used;
+        let handle = self.create(bytes)?;
+        self.other += self.used - before;
+        self.other_peak = self.other_peak.map(|it| it.max(self.other));
+        Ok(handle)
+    }
+
+    /// `cuMemRelease`: the memory goes once it is mapped nowhere.
+    pub fn release_handle(&mut self, handle: u64) -> Result<(), Unknown> {
+        let physical = self.physical.get_mut(&handle).filter(|it| !it.released).ok_or(Unknown)?;
+        physical.released = true;
+        self.drop_reference(handle);
+        Ok(())
+    }
+
+    /// `cuMemMap`.
+    pub fn map(&mut self, at: u64, bytes: u64, handle: u64) -> Result<(), Unknown> {
+        let physical = self.physical.get_mut(&handle).ok_or(Unknown)?;
+        physical.references += 1;
+        self.mapped.insert(at, (bytes, handle));
+        Ok(())
+    }
+
+    /// `cuMemUnmap`: every mapping in the range.
+    pub fn unmap(&mut self, at: u64, bytes: u64) -> Result<(), Unknown> {
+        let end = at.saturating_add(bytes);
+        let inside: Vec<(u64, u64)> =
+            self.mapped.range(at..end).map(|(&at, &(_, handle))| (at, handle)).collect();
+        if inside.is_empty() {
+            return Err(Unknown);
+        }
+        self.contents.forget(at, bytes);
+        for (at, handle) in inside {
+            self.mapped.remove(&at);
+            self.drop_reference(handle);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: u64) {
+        self.used += bytes;
+        self.peak = self.peak.max(self.used);
+    }
+
+    fn drop_reference(&mut self, handle: u64) {
+        let Some(physical) = self.physical.get_mut(&handle) else { return };
+        physical.references -= 1;
+        if physical.references == 0 {
+            self.used -= physical.bytes;
+            self.physical.remove(&handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn device() -> DeviceMemory {
+        DeviceMemory::new(100 * MIB, 0x7000_0000_0000, 0x7f00_0000_0000)
+    }
+
+    #[test]
+    fn capacity_is_counted_in_granules() {
+        let mut device = device();
+        let a = device.allocate(1).expect("room");
+        assert_eq!(device.used(), 2 * MIB);
+        assert_eq!(device.allocate(99 * MIB), Err(Full));
+        assert!(device.allocate(98 * MIB).is_ok());
+        assert_eq!(device.free(), 0);
+        assert_eq!(device.release(a), Ok(()));
+        assert_eq!(device.release(a), Err(Unknown));
+        assert_eq!((device.used(), device.peak()), (98 * MIB, 100 * MIB));
+        assert_eq!(device.allocate(u64::MAX), Err(Full));
+    }
+
+    #[test]
+    fn what_libraries_take_is_room_no_more() {
+        let mut device = device();
+        assert_eq!((device.free(), device.context(400 * MIB)), (100 * MIB, 250 * MIB));
+        for _ in 0..3 {
+            device.reside(Resident::blas);
+        }
+        assert_eq!((device.free(), device.context(400 * MIB)), (36 * MIB, 444 * MIB));
+        assert_eq!(device.allocate(38 * MIB), Err(Full));
+        assert!(device.allocate(36 * MIB).is_ok());
+    }
+
+    #[test]
+    fn another_process_s_memory_has_an_address_and_takes_nothing() {
+        let mut device = device();
+        let at = device.open_foreign(7, 0x10_0000, 200 * MIB).expect("addresses");
+        assert_eq!(device.open_foreign(7, 0x10_0000, 200 * MIB), Ok(at));
+        assert_ne!(device.open_foreign(8, 0x10_0000, 2 * MIB), Ok(at));
+        assert_eq!((device.used(), device.peak()), (0, 0));
+        assert_eq!(device.range_of(at + 5), Some((at, 200 * MIB)));
+        assert_eq!(device.release(at), Err(Unknown), "it is not ours to free");
+        assert_eq!((device.close_foreign(at), device.close_foreign(at)), (Ok(()), Ok(())));
+        assert_eq!((device.close_foreign(at), device.range_of(at)), (Err(Unknown), None));
+    }
+
+    #[test]
+    fn what_the_allocator_does_not_hold_is_others() {
+        let mut device = device();
+        device.allocate(20 * MIB).expect("room");
+        assert_eq!(device.other_peak(), 20 * MIB, "there is no allocator");
+        device.allocator_holds(20 * MIB);
+        assert_eq!(device.other_peak(), 0);
+        let nccl = device.allocate(6 * MIB).expect("room");
+        device.allocator_holds(20 * MIB);
+        device.release(nccl).expect("allocated");
+        device.allocator_holds(20 * MIB);
+        assert_eq!(device.other_peak(), 6 * MIB);
+        device.create_for_library(8 * MIB).expect("room");
+        assert_eq!(device.other_peak(), 8 * MIB, "whether or not the allocator comes again");
+    }
+
+    #[test]
+    fn physical_memory_lives_as_long_as_its_handle_or_a_mapping() {
+        let mut device = device();
+        let handle = device.create(20 * MIB).expect("room");
+        device.map(0x1000_0000, 20 * MIB, handle).expect("a handle");
+        device.release_handle(handle).expect("a handle");
+        assert_eq!(device.used(), 20 * MIB, "still mapped");
+        assert_eq!(device.release_handle(handle), Err(Unknown), "released twice");
+        assert_eq!(device.range_of(0x1000_0005), Some((0x1000_0000, 20 * MIB)));
+        device.unmap(0x1000_0000, 20 * MIB).expect("a mapping");
+        assert_eq!(device.used(), 0);
+        assert_eq!(device.unmap(0x1000_0000, 20 * MIB), Err(Unknown));
+        assert_eq!(device.create(101 * MIB), Err(Full));
+    }
+}
