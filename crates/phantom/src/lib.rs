@@ -3,10 +3,10 @@
 //! `PyTorch` with its real caching allocator runs on it. Memory has addresses and capacity; streams, events and graphs
 //! have an order; no kernel runs.
 //!
-//! [`border`] has the C signatures, a folder or a file for each of NVIDIA's libraries. What is answered how is one table,
-//! `entry_points.txt`; what is `imitated` there is a function of that name in the border. It asks the [`machine`], which is
-//! safe Rust but for the addresses that it reserves; [`code`] reads the modules that the program loads; and what a program
-//! launches and copies goes through [`launch`] and [`copy`], which know the guest: what a kernel would have computed, and what
+//! `border` has the C signatures, a folder or a file for each of NVIDIA's libraries. What is answered how is one table,
+//! `entry_points.txt`; what is `imitated` there is a function of that name in the border. It asks the `machine`, which is
+//! safe Rust but for the addresses that it reserves; `code` reads the modules that the program loads; and what a program
+//! launches and copies goes through `launch` and `copy`, which know the guest: what a kernel would have computed, and what
 //! a byte is *for*, is the business of `plimsoll_values` alone.
 #![expect(unreachable_pub, reason = "a C function is reached by its symbol, not by its path")]
 #![cfg_attr(
