@@ -2,30 +2,10 @@
 
 use crate::{
     cards::Card,
-    prediction::{Note, OtherEnd},
+    prediction::{Note, OtherEnd, ScriptExit},
     recording::{CodeLine, Exception, FirstStep, Phase},
     units::Bytes,
 };
-
-/// What the CLI knows about a run and the recordings do not.
-#[derive(Clone, Debug)]
-pub struct RunFacts {
-    /// How the script ended.
-    pub exit: ScriptExit,
-    /// How long it ran on the phantom, in seconds.
-    pub seconds: f64,
-    /// The most that it may take (`--max`).
-    pub max: Option<Bytes>,
-}
-
-/// How the user's script ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScriptExit {
-    /// By itself, with this code.
-    Code(i32),
-    /// By this signal.
-    Signal(i32),
-}
 
 /// What came of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 mod answer;
 pub(crate) mod categories;
 pub(crate) mod device_run;
+mod facts;
+mod note;
 mod notes;
 pub(crate) mod origins;
 mod other_end;
@@ -17,9 +19,10 @@ mod verdict;
 
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, LineShare, ModuleShare, Moment, OomPlace, Origin,
-    Outcome, Peaks, Prediction, Rank, RunFacts, ScriptExit, StepPeaks, Verdict,
+    Outcome, Peaks, Prediction, Rank, StepPeaks, Verdict,
 };
-pub use notes::Note;
+pub use facts::{RunFacts, ScriptExit};
+pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use tuning::{Tuned, Tuning, tunings};
@@ -160,4 +163,24 @@ fn categories_at_peak(
     let is_own = |it: &CategoryShare| it.category < Category::Slack;
     res.sort_by_key(|it| (!is_own(it), Reverse(it.bytes), it.category));
     res
+}
+
+impl Prediction {
+    /// Takes in what the same script did at the other end: whatever took more decides.
+    pub fn cover(&mut self, end: OtherEnd, other: &Prediction) {
+        match other.outcome {
+            Outcome::ScriptFailed => return,
+            Outcome::OutOfMemory => {
+                self.outcome = Outcome::OutOfMemory;
+                self.oom.clone_from(&other.oom);
+            }
+            Outcome::Fits => {}
+        }
+        self.others.push((end, other.peak));
+        self.safe = self.safe.max(other.safe);
+        let (this, other) = (self.peak.device, other.peak.device);
+        if this != other {
+            self.notes.push(Note::OtherEnd { end, this, other });
+        }
+    }
 }

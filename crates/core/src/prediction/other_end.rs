@@ -1,10 +1,7 @@
 //! Runs whose memory depends on what differs from one real run to the next, or on values that nobody knows: the
 //! phantom shows one end of it, and another run with another setting the other end.
 
-use crate::{
-    prediction::{Note, Outcome, Prediction},
-    recording::{PhantomReport, Recording},
-};
+use crate::recording::{PhantomReport, Recording};
 
 /// What a run may depend on, where the phantom chose one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +35,4 @@ impl OtherEnd {
 pub fn found_nothing(recording: &Recording) -> bool {
     let assumed = recording.phantom.as_ref().is_some_and(|it| it.assumed_sizes != 0);
     assumed && recording.notes.ooms.is_empty()
-}
-
-impl Prediction {
-    /// Takes in what the same script did at the other end: whatever took more decides.
-    pub fn cover(&mut self, end: OtherEnd, other: &Prediction) {
-        match other.outcome {
-            Outcome::ScriptFailed => return,
-            Outcome::OutOfMemory => {
-                self.outcome = Outcome::OutOfMemory;
-                self.oom.clone_from(&other.oom);
-            }
-            Outcome::Fits => {}
-        }
-        self.others.push((end, other.peak));
-        self.safe = self.safe.max(other.safe);
-        let (this, other) = (self.peak.device, other.peak.device);
-        if this != other {
-            self.notes.push(Note::OtherEnd { end, this, other });
-        }
-    }
 }

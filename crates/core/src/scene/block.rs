@@ -1,7 +1,7 @@
 //! Everything that is known of one block.
 
 use crate::{
-    scene::{Grouping, LifeId, Line, Position, Scene, moment::name_of},
+    scene::{Grouping, LifeId, Line, Position, Scene, line::name_of},
     trace::TextId,
     units::Bytes,
 };

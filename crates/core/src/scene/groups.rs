@@ -5,34 +5,13 @@ use std::{cmp::Reverse, collections::BTreeMap};
 use crate::{
     findings::category_name,
     prediction::{Category, device_run::DeviceRun},
-    scene::{moment::line_of, pools::Pools},
+    scene::{Group, Grouping, line::line_of, pools::Pools},
     trace::{FrameId, StackId},
     units::Bytes,
 };
 
 /// The lines that get a group of their own: more colours nobody can tell apart.
 const LINES: usize = 16;
-
-/// How to put blocks into groups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Grouping {
-    /// By what they are for.
-    #[default]
-    Category,
-    /// By the line of the user's code that asked.
-    Line,
-    /// By the pool and the stream that they came out of.
-    Pool,
-}
-
-/// Blocks that are drawn alike.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// A stable word, for colours.
-    pub key: &'static str,
-    /// What people call it.
-    pub name: String,
-}
 
 /// From the bottom of a picture to its top: what stays lies under what comes and goes.
 const ORDER: [Option<Category>; 10] = [
@@ -137,10 +116,7 @@ fn by_line(run: &DeviceRun<'_>, before: &[StackId]) -> (Vec<u8>, Vec<Group>) {
     lines.truncate(LINES);
     let mut groups: Vec<Group> = lines
         .iter()
-        .map(|(line, _)| Group {
-            key: "line",
-            name: super::moment::name_of(run, *line).to_string(),
-        })
+        .map(|(line, _)| Group { key: "line", name: super::line::name_of(run, *line).to_string() })
         .collect();
     let others = number(groups.len());
     if n_others != 0 {
@@ -155,7 +131,7 @@ fn by_line(run: &DeviceRun<'_>, before: &[StackId]) -> (Vec<u8>, Vec<Group>) {
         };
         groups.push(Group { key: "nobody", name: name.to_owned() });
     }
-    let group_of: Vec<u8> = (0..super::count(by_stack.len()))
+    let group_of: Vec<u8> = (0..super::position::count(by_stack.len()))
         .map(|stack| match line_of(run, StackId(stack)) {
             None => without,
             Some(line) => lines.iter().position(|it| it.0 == line).map_or(others, number),

@@ -52,7 +52,7 @@ impl Levels {
 
     /// The position after the last.
     pub(super) fn end(&self) -> Position {
-        super::count(self.allocated.len())
+        super::position::count(self.allocated.len())
     }
 
     pub(super) fn allocated(&self, position: Position) -> Bytes {
@@ -102,7 +102,7 @@ impl Levels {
         }
         self.extremes[first..last].iter().for_each(|it| consider(*it));
         if last * CHUNK < to {
-            let position = super::count(last * CHUNK);
+            let position = super::position::count(last * CHUNK);
             consider(extremes_of(&self.allocated[last * CHUNK..to], position));
         }
         res
@@ -120,7 +120,7 @@ impl Levels {
 
     /// The first position that is not before `micros` after the first event.
     pub(super) fn position_at(&self, micros: u64) -> Position {
-        super::count(self.micros.partition_point(|it| *it < micros))
+        super::position::count(self.micros.partition_point(|it| *it < micros))
     }
 
     /// The position at a time of the recorder's clock.
@@ -140,7 +140,7 @@ fn extremes_of(levels: &[Bytes], first: Position) -> (Position, Position) {
             res.1 = at;
         }
     }
-    (first + super::count(res.0), first + super::count(res.1))
+    (first + super::position::count(res.0), first + super::position::count(res.1))
 }
 
 /// When the recorder's clock began, and each position's time since then.

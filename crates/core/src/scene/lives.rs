@@ -3,10 +3,7 @@
 
 use crate::{
     prediction::device_run::DeviceRun,
-    scene::{
-        LifeId, Position, count,
-        groups::{Grouping, Groups},
-    },
+    scene::{Grouping, LifeId, Position, count, groups::Groups},
     units::Bytes,
 };
 

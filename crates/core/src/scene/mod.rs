@@ -5,22 +5,29 @@
 //! out of the same replay and the same rules as `explain`'s; nothing here knows how it will be drawn.
 
 mod block;
+mod group;
 mod groups;
 mod levels;
+mod line;
 mod lives;
+mod map;
 mod moment;
 mod pools;
+mod position;
 mod program;
 mod search;
 mod segments;
 mod window;
 
 pub use block::BlockFacts;
-pub use groups::{Group, Grouping};
-pub use moment::{Change, Line, Moment, Row, Tree, TreeNode};
+pub use group::{Group, Grouping};
+pub use line::Line;
+pub use map::{Map, MapBlock, MapSegment, MapState};
+pub use moment::{Change, Moment, Row, Tree, TreeNode};
+pub use position::{LifeId, Position};
+use position::{count, event_of};
 pub use program::Counterfactual;
 pub use search::{Hit, Hits};
-pub use segments::{Map, MapBlock, MapSegment, MapState};
 pub use window::{Column, Piece, Window, WindowRequest};
 
 use std::collections::BTreeMap;
@@ -32,17 +39,17 @@ use crate::{
     prediction::{Category, device_run::DeviceRun, steps, timeline::Stage},
     recording::{Phase, Recording},
     replay::BlockId,
-    scene::{groups::Groups, levels::Levels, lives::Lives, pools::Pools, segments::Segments},
-    trace::{Action, EventId, StackId},
+    scene::{
+        groups::Groups,
+        levels::Levels,
+        line::{line_of, name_of},
+        lives::Lives,
+        pools::Pools,
+        segments::Segments,
+    },
+    trace::{Action, StackId},
     units::Bytes,
 };
-
-/// A moment of a device: 0 is before the first event, `p` is after the `p`-th.
-pub type Position = u32;
-
-/// A block from its allocation to its free: first those from before the recording, then the others in
-/// the order of allocation.
-pub type LifeId = u32;
 
 /// What to count along the horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -333,6 +340,11 @@ impl<'a> Scene<'a> {
         self.run.replay.blocks.len()
     }
 
+    /// The line that `stack` comes from.
+    pub(super) fn line(&self, stack: StackId) -> Option<Line> {
+        line_of(&self.run, stack).map(|it| name_of(&self.run, it))
+    }
+
     fn n_before(&self) -> usize {
         self.run.replay.initial.len()
     }
@@ -361,15 +373,6 @@ impl<'a> Scene<'a> {
             }
         }
     }
-}
-
-/// The event that leads to `position`; the first one for what was before.
-fn event_of(position: Position) -> EventId {
-    EventId(position.saturating_sub(1))
-}
-
-fn count(n: usize) -> u32 {
-    u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 /// The stacks of blocks from before the recording: the final state knows those of the ones that are

@@ -1,11 +1,14 @@
 //! What was live at a moment: by what it is for, by line of code, by stack and by module; and what
 //! changed between two.
 
-use std::{cmp::Reverse, collections::BTreeMap, fmt};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
-    prediction::device_run::DeviceRun,
-    scene::{Grouping, LifeId, Position, Scene, lives::Life},
+    scene::{
+        Grouping, LifeId, Line, Position, Scene,
+        line::{line_of, name_of},
+        lives::Life,
+    },
     trace::{FrameId, StackId},
     units::Bytes,
 };
@@ -49,17 +52,6 @@ pub struct Row {
     pub largest: LifeId,
 }
 
-/// A line of code.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Line {
-    /// The file.
-    pub file: String,
-    /// The line, from 1; 0 when unknown.
-    pub line: u32,
-    /// The function.
-    pub function: String,
-}
-
 /// A tree of sums. Parents come before their children; the first node is the whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
@@ -95,17 +87,6 @@ pub struct Change {
 
 /// Bytes and blocks.
 type Sum = (Bytes, u64);
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.file.rsplit(['/', '\\']).next().unwrap_or_default();
-        match self.line {
-            _ if name.is_empty() || name == "??" => write!(f, "{}", self.function),
-            0 => write!(f, "{name} in {}", self.function),
-            line => write!(f, "{name}:{line} in {}", self.function),
-        }
-    }
-}
 
 impl Scene<'_> {
     /// What was live at `position`.
@@ -170,11 +151,6 @@ impl Scene<'_> {
         res
     }
 
-    /// The line that `stack` comes from.
-    pub(super) fn line(&self, stack: StackId) -> Option<Line> {
-        line_of(&self.run, stack).map(|it| name_of(&self.run, it))
-    }
-
     fn stack_tree(&self, lives: &[Life]) -> Tree {
         let table = &self.run.trace.stacks;
         let mut sums = vec![(Bytes::ZERO, 0_u64); table.n_nodes()];
@@ -186,7 +162,7 @@ impl Scene<'_> {
         let own = sums[0];
         // Callers come before what they call, so the way back meets every node before its caller.
         for node in (1..sums.len()).rev() {
-            let caller = table.caller(StackId(super::count(node))).index();
+            let caller = table.caller(StackId(super::position::count(node))).index();
             let (bytes, blocks) = sums[node];
             sums[caller].0 += bytes;
             sums[caller].1 += blocks;
@@ -197,7 +173,7 @@ impl Scene<'_> {
         places[0] = Some(0);
         let mut small: BTreeMap<u32, (Bytes, u64)> = BTreeMap::new();
         for node in 1..sums.len() {
-            let id = StackId(super::count(node));
+            let id = StackId(super::position::count(node));
             let Some(parent) = places[table.caller(id).index()] else { continue };
             let sum = sums[node];
             if sum.1 == 0 {
@@ -276,7 +252,7 @@ impl Tree {
     }
 
     fn add(&mut self, parent: u32, name: String, (bytes, blocks): (Bytes, u64)) -> u32 {
-        let place = super::count(self.nodes.len());
+        let place = super::position::count(self.nodes.len());
         self.nodes.push(TreeNode { parent, name, bytes, blocks });
         place
     }
@@ -285,19 +261,5 @@ impl Tree {
         for (parent, sum) in small {
             self.add(parent, "smaller ones".to_owned(), sum);
         }
-    }
-}
-
-/// The user's own line of `stack`; where there is none, the innermost.
-pub(super) fn line_of(run: &DeviceRun<'_>, stack: StackId) -> Option<FrameId> {
-    run.stacks.user_frame(stack).or_else(|| run.trace.stacks.frame_ids(stack).next())
-}
-
-pub(super) fn name_of(run: &DeviceRun<'_>, frame: FrameId) -> Line {
-    let frame = run.trace.stacks.frame_of(frame);
-    Line {
-        file: run.trace.text(frame.file).to_owned(),
-        line: frame.line,
-        function: run.trace.text(frame.function).to_owned(),
     }
 }

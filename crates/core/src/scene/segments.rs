@@ -1,10 +1,10 @@
-//! Where memory lay at a moment: segments, the blocks in them and the holes between.
+//! The segments of a device: what changes them, and how they look in the end.
 
 use std::collections::BTreeMap;
 
 use crate::{
     prediction::device_run::DeviceRun,
-    scene::{LifeId, Position, Scene},
+    scene::Position,
     trace::{Action, Event, SizeClass, Trace},
     units::Bytes,
 };
@@ -15,7 +15,7 @@ pub(super) struct Segments {
     pub(super) changes: Vec<(Position, Event)>,
     pub(super) last: BTreeMap<u64, Extent>,
     /// Blocks that the program gave back while another stream was still using them.
-    pending: Vec<Pending>,
+    pub(super) pending: Vec<Pending>,
 }
 
 /// A piece of memory got from the driver.
@@ -24,64 +24,16 @@ pub(super) struct Extent {
     pub(super) end: u64,
     pub(super) stream: i64,
     pub(super) pool: (i64, i64),
-    is_small: bool,
-    expandable: bool,
+    pub(super) is_small: bool,
+    pub(super) expandable: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pending {
-    address: u64,
-    size: Bytes,
-    from: Position,
-    to: Position,
-}
-
-/// The address space at a moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Map {
-    /// Which moment.
-    pub position: Position,
-    /// By address.
-    pub segments: Vec<MapSegment>,
-}
-
-/// A contiguous piece of device memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MapSegment {
-    /// Where it begins.
-    pub address: u64,
-    /// How much of it is mapped.
-    pub size: Bytes,
-    /// The raw handle of the stream that it serves.
-    pub stream: i64,
-    /// The pool that owns it; `(0, 0)` is the default one.
-    pub pool: (i64, i64),
-    /// For blocks of at most 1 MiB.
-    pub is_small: bool,
-    /// It grows by mapping.
-    pub expandable: bool,
-    /// The blocks in it, by address; what lies between is free.
-    pub blocks: Vec<MapBlock>,
-}
-
-/// A block in a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapBlock {
-    /// Where it begins.
-    pub address: u64,
-    /// What it occupies.
-    pub size: Bytes,
-    /// Who has it.
-    pub state: MapState,
-}
-
-/// Who has a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MapState {
-    /// The program.
-    Live(LifeId),
-    /// The program gave it back, and another stream may still be using it.
-    Pending,
+pub(super) struct Pending {
+    pub(super) address: u64,
+    pub(super) size: Bytes,
+    pub(super) from: Position,
+    pub(super) to: Position,
 }
 
 impl Extent {
@@ -121,7 +73,7 @@ impl Segments {
     }
 
     /// The extents at `position`: those of the end, with what came later undone.
-    fn at(&self, position: Position, trace: &Trace) -> BTreeMap<u64, Extent> {
+    pub(super) fn at(&self, position: Position, trace: &Trace) -> BTreeMap<u64, Extent> {
         let mut res = self.last.clone();
         for (_, event) in self.changes.iter().rev().take_while(|it| position < it.0) {
             Segments::undo(&mut res, event, trace);
@@ -192,9 +144,9 @@ fn pending(run: &DeviceRun<'_>) -> Vec<Pending> {
     }
     let mut open: BTreeMap<u64, Pending> = BTreeMap::new();
     let mut res = Vec::new();
-    let end = super::count(events.len() + 1);
+    let end = super::position::count(events.len() + 1);
     for (at, action) in actions.iter().enumerate() {
-        let position = super::count(at + 1);
+        let position = super::position::count(at + 1);
         match action {
             Action::FreeRequested => {
                 let at_once = actions.get(at + 1) == Some(&Action::FreeCompleted)
@@ -216,46 +168,4 @@ fn pending(run: &DeviceRun<'_>) -> Vec<Pending> {
     }
     res.extend(open.into_values());
     res
-}
-
-impl Scene<'_> {
-    /// The address space at `position`.
-    pub fn map(&self, position: Position) -> Map {
-        let position = position.min(self.end() - 1);
-        let trace = self.run.trace;
-        let extents = self.segments.at(position, trace);
-        let mut blocks: Vec<MapBlock> = self
-            .lives
-            .at(position)
-            .into_iter()
-            .map(|it| {
-                let (address, size) = self.extent(it.id);
-                MapBlock { address, size, state: MapState::Live(it.id) }
-            })
-            .collect();
-        let waits = |it: &&Pending| it.from <= position && position < it.to;
-        let pending = self.segments.pending.iter().filter(waits);
-        blocks.extend(pending.map(|it| MapBlock {
-            address: it.address,
-            size: it.size,
-            state: MapState::Pending,
-        }));
-        blocks.sort_by_key(|it| it.address);
-        let mut blocks = blocks.into_iter().peekable();
-        let segments = extents.into_iter().map(|(address, extent)| {
-            // A block outside all segments is one that the recording contradicts itself about.
-            while blocks.next_if(|it| it.address < address).is_some() {}
-            let inside = std::iter::from_fn(|| blocks.next_if(|it| it.address < extent.end));
-            MapSegment {
-                address,
-                size: Bytes(extent.end - address),
-                stream: extent.stream,
-                pool: extent.pool,
-                is_small: extent.is_small,
-                expandable: extent.expandable,
-                blocks: inside.collect(),
-            }
-        });
-        Map { position, segments: segments.collect() }
-    }
 }

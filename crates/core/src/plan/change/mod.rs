@@ -5,7 +5,7 @@ mod edit;
 mod edits;
 mod sites;
 
-pub use sites::Sites;
+pub use sites::{Sites, Sources};
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,6 @@ use similar::TextDiff;
 
 use self::{edit::Edit, sites::Place};
 use super::Plan;
-
-/// The source of each file, by its path.
-pub type Sources = BTreeMap<String, String>;
 
 /// What a person would change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::Sources;
-
 /// First line and byte, last line and the byte after it; lines from 1, bytes from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -151,3 +149,6 @@ fn span(it: &Value) -> Option<Span> {
 fn number(it: &Value) -> Option<u32> {
     u32::try_from(it.as_u64()?).ok()
 }
+
+/// The source of each file, by its path.
+pub type Sources = BTreeMap<String, String>;

@@ -1,0 +1,292 @@
+//! What a reader has to know to trust a prediction: typed, and put into words by [`Note`]'s `Display`, so that every view says
+//! the same.
+
+use std::fmt;
+
+use crate::{
+    prediction::{OtherEnd, ScriptExit},
+    recording::{CodeLine, Exception},
+    units::Bytes,
+};
+
+/// One thing to know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Note {
+    /// This Python or torch cannot be predicted; the agent's sentence.
+    Unsupported(String),
+    /// No process left anything: torch was never imported.
+    NothingRecorded,
+    /// torch was imported, and no GPU memory was ever used.
+    NoGpuUse,
+    /// The script ended by itself before it had shown enough.
+    ScriptFailed {
+        /// How.
+        exit: ScriptExit,
+        /// The exception that ended it, if it was one.
+        exception: Option<Exception>,
+    },
+    /// Ctrl-C.
+    Interrupted,
+    /// What the prediction rests on.
+    Steps {
+        /// Steps that were seen.
+        seen: u32,
+        /// Memory was the same in the last two.
+        steady: bool,
+        /// We ended the script then: what it does later was not seen.
+        stopped: bool,
+    },
+    /// No step of any kind was seen: what the report shows is all that the script did.
+    NoSteps,
+    /// The script caught out-of-memory errors and went on.
+    OomCaught {
+        /// How many.
+        count: usize,
+        /// Where the first was.
+        at: Option<CodeLine>,
+    },
+    /// The allocator gave all its free memory back and tried again, as it does when a card is nearly
+    /// full.
+    Retries(u64),
+    /// Several processes used a device; the report is about the one that took most.
+    SeveralProcesses(usize),
+    /// The program read values which the phantom does not know and got zeros: sizes that depend on
+    /// data may differ.
+    UnknownReads {
+        /// How often.
+        count: u64,
+        /// The lines, most frequent first, and how often each.
+        lines: Vec<(CodeLine, u64)>,
+    },
+    /// A call that the phantom does not imitate.
+    NotImitated {
+        /// The function.
+        name: String,
+        /// What the program got.
+        answer: String,
+        /// How often.
+        count: u64,
+    },
+    /// Something that the phantom does only nearly; its own sentence.
+    Approximated(String),
+    /// The recording does not begin at the beginning.
+    RecordingIncomplete {
+        /// Reserved before its first event.
+        before: Bytes,
+    },
+    /// Events that the allocator would not have produced.
+    Mismatches(u64),
+    /// No phases were marked; categories come from stacks and lifetimes alone.
+    NoPhases,
+    /// Much of the peak could not be explained.
+    MuchUnknown {
+        /// How much.
+        bytes: Bytes,
+    },
+    /// The size of the card's CUDA context was not measured.
+    ContextDerived {
+        /// What was assumed.
+        context: Bytes,
+    },
+    /// What the process takes depends on what a phantom cannot know.
+    OtherEnd {
+        /// On what.
+        end: OtherEnd,
+        /// The peak of the run that is shown.
+        this: Bytes,
+        /// The peak at the other end.
+        other: Bytes,
+    },
+    /// Something that could not be read, in words.
+    Unread(String),
+    /// A sentence from the agent, with its code.
+    Remark {
+        /// The agent's code, such as `torch-compile`.
+        code: String,
+        /// The sentence.
+        text: String,
+    },
+}
+
+impl Note {
+    /// A stable word for the kind of note.
+    pub fn code(&self) -> &str {
+        match self {
+            Note::Unsupported(_) => "unsupported",
+            Note::NothingRecorded => "nothing-recorded",
+            Note::NoGpuUse => "no-gpu-use",
+            Note::ScriptFailed { .. } => "script-failed",
+            Note::Interrupted => "interrupted",
+            Note::Steps { .. } => "steps",
+            Note::NoSteps => "no-steps",
+            Note::OomCaught { .. } => "oom-caught",
+            Note::Retries(_) => "retries",
+            Note::SeveralProcesses(_) => "several-processes",
+            Note::UnknownReads { .. } => "unknown-reads",
+            Note::NotImitated { .. } => "not-imitated",
+            Note::Approximated(_) => "approximated",
+            Note::RecordingIncomplete { .. } => "recording-incomplete",
+            Note::Mismatches(_) => "mismatches",
+            Note::NoPhases => "no-phases",
+            Note::MuchUnknown { .. } => "much-unknown",
+            Note::ContextDerived { .. } => "context-derived",
+            Note::OtherEnd { end: OtherEnd::Late, .. } => "order",
+            Note::OtherEnd { end: OtherEnd::Overflow, .. } => "overflow",
+            Note::OtherEnd { end: OtherEnd::Workspaces, .. } => "cudnn-benchmark",
+            Note::Unread(_) => "unread",
+            Note::Remark { code, .. } => code,
+        }
+    }
+
+    /// Whether it casts doubt on the numbers, rather than saying what they rest on.
+    pub fn is_doubt(&self) -> bool {
+        !matches!(
+            self,
+            Note::Steps { steady: true, .. }
+                | Note::ContextDerived { .. }
+                | Note::SeveralProcesses(_)
+        )
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Unsupported(text) | Note::Approximated(text) | Note::Unread(text) => {
+                f.write_str(text)
+            }
+            Note::NothingRecorded => f.write_str(
+                "the command never imported torch in a Python that plimsoll can see into, so there is nothing to predict",
+            ),
+            Note::NoGpuUse => f.write_str(
+                "the script ended without using the GPU: does it choose the device by itself?",
+            ),
+            Note::ScriptFailed { exit, exception: None } => {
+                write!(f, "the script {exit} before it had shown enough")
+            }
+            Note::ScriptFailed { exit: _, exception: Some(exception) } => {
+                write!(f, "the script failed: {exception}")
+            }
+            Note::Interrupted => f.write_str("interrupted before the script had shown enough"),
+            Note::Steps { seen: 1, .. } => f.write_str(
+                "only 1 training step was seen: later steps often take more (optimizer state)",
+            ),
+            Note::Steps { seen, steady: true, stopped } => {
+                write!(f, "{seen} training steps were seen; memory was the same in the last two")?;
+                f.write_str(if *stopped {
+                    ", and the script was stopped there: --until-exit also shows what comes later, such as an evaluation"
+                } else {
+                    ""
+                })
+            }
+            Note::Steps { seen, steady: false, .. } => write!(
+                f,
+                "{seen} training steps were seen, and memory was still changing: later steps may take more"
+            ),
+            Note::NoSteps => f.write_str(
+                "no training step was seen; the numbers cover everything that the script did",
+            ),
+            Note::OomCaught { count, at } => {
+                write!(f, "the script caught {} and went on", errors(*count))?;
+                match at {
+                    Some(at) => write!(f, " (first at {at})"),
+                    None => Ok(()),
+                }
+            }
+            Note::Retries(count) => write!(
+                f,
+                "{count} times the card was full and the allocator gave its free memory back: it fits, but slowly"
+            ),
+            Note::SeveralProcesses(count) => write!(
+                f,
+                "{count} processes used a GPU; the numbers are those of the one that took most"
+            ),
+            Note::UnknownReads { count, lines } => {
+                write!(
+                    f,
+                    "{} of the GPU's results were read back and are zeros on a phantom; if sizes depend on them, they may differ",
+                    times(*count)
+                )?;
+                for (i, (line, count)) in lines.iter().enumerate() {
+                    let before = if i == 0 { ": " } else { ", " };
+                    write!(f, "{before}{line} ({count}x)")?;
+                }
+                Ok(())
+            }
+            Note::NotImitated { name, answer, count } => write!(
+                f,
+                "{name} is not imitated by the phantom; the program got {answer} ({count}x)"
+            ),
+            Note::RecordingIncomplete { before } => write!(
+                f,
+                "the recording does not begin at the beginning: {before} were reserved before it"
+            ),
+            Note::Mismatches(count) => write!(
+                f,
+                "{count} events of the recording are not what the allocator would have done; numbers may be off"
+            ),
+            Note::OtherEnd { end: OtherEnd::Late, this, other } => write!(
+                f,
+                "what the process takes depends on when PyTorch's threads and the GPU are done, a race on real GPUs: {this} \
+                 if soon, {other} if late; the safe number covers both"
+            ),
+            Note::OtherEnd { end: OtherEnd::Overflow, this, other } => write!(
+                f,
+                "a GradScaler skips its first steps if their gradients overflow, which a phantom cannot always know: \
+                 {this} as shown here, {other} if only the first is skipped; the safe number covers both, and --assume overflow=N says how many"
+            ),
+            Note::OtherEnd { end: OtherEnd::Workspaces, this, other } => write!(
+                f,
+                "torch.backends.cudnn.benchmark times algorithms and keeps the fastest, which a phantom cannot know: {this} \
+                 with those that cuDNN puts first, {other} with those that need the largest workspaces; the safe number \
+                 covers both"
+            ),
+            Note::NoPhases => f.write_str(
+                "the agent marked no phases: categories are derived from stacks and lifetimes",
+            ),
+            Note::MuchUnknown { bytes } => {
+                write!(f, "{bytes} of the peak are live for reasons that nobody names")
+            }
+            Note::ContextDerived { context } => write!(
+                f,
+                "the CUDA context of this card ({context}) is derived from other cards, not measured"
+            ),
+            Note::Remark { text, .. } => f.write_str(text),
+        }
+    }
+}
+
+fn errors(count: usize) -> String {
+    match count {
+        1 => "an out-of-memory error".to_owned(),
+        _ => format!("{count} out-of-memory errors"),
+    }
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "1 value".to_owned(),
+        _ => format!("{count} values"),
+    }
+}
+
+impl fmt::Display for CodeLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.file.rsplit(['/', '\\']).next().unwrap_or_default();
+        write!(f, "{name}:{}", self.line)
+    }
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let message = self.message.lines().next().unwrap_or_default();
+        f.write_str(&self.class)?;
+        if !message.is_empty() {
+            write!(f, ": {message}")?;
+        }
+        match &self.user_frame {
+            Some(line) => write!(f, " ({line})"),
+            None => Ok(()),
+        }
+    }
+}
