@@ -1,9 +1,10 @@
 //! What a plan costs in time: an estimate, from what a step computes and moves and what the card is able to.
 //!
-//! Operations are counted on the phantom, recomputation and copies included. On the GPU each takes as long as the
-//! slower of its arithmetic and its bytes, at a share of a card's data sheet, and at least a launch; beside it the
-//! host needs its time to start each. The slower side is the step, and a part of the other, as each waits for the other
-//! now and then. Only the ratio of two such sums is told, with a range: how fast the host is, is assumed.
+//! Operations are counted on the phantom, recomputation and copies included. On the GPU each takes as long as its
+//! arithmetic or its bytes, whichever is slower, at a share of what the card's data sheet says. It takes a launch at least.
+//! Meanwhile the host takes its time to start each. A step takes as long as the slower of the two sides, and a part of the other,
+//! because each waits for the other now and then. Only the ratio of two such sums is told, with a range: the speed of the
+//! host is assumed.
 //!
 //! The shares are found from steps of many models on H200s with different hosts, by bench/fit/step_times.rs and in no
 //! other way; bench/RESULTS.md tells the error on models that they were not found from. On other cards they are carried over.
@@ -13,16 +14,28 @@ use crate::cards::Card;
 /// One kind of operation in one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
-    /// `matmul`, and `matmul-by-4` and `matmul-by-2` where rows of halves begin at multiples of so many bytes only;
-    /// `convolution`, and `convolution-last` with the channels last; `attention`; `recurrent` (one time step of one
-    /// layer); `depthwise` convolution, and `depthwise-last`; `batch-norm`, and `native-batch-norm` where cuDNN has none and channels are in front; `pointwise` for all
-    /// that only moves, `segment` for memory that is given back to the device and asked for again; `link` for copies
-    /// between device and host, `network` for what goes to other devices; `look` for what makes no kernel at all; `few-blocks`
-    /// for what has fewer blocks of threads than the device has room for, its bytes being those of one block. Five
-    /// are the host's alone: `hook`, a function around a tensor that autograd keeps, `around`, a part of a model that has such
-    /// functions, each time that it is gone through, `listed`, a tensor in a list that one
-    /// operation takes (`foreach`), `sorted`, an operation that sorts indices before it adds up what belongs to each, and
-    /// `sharded`, one of FSDP2's copies into or out of what it sends.
+    /// What it does, by one of these words.
+    ///
+    /// On the device:
+    /// - `matmul`; `matmul-by-4` or `matmul-by-2` where rows of halves begin at multiples of so many bytes only;
+    /// - `convolution`; `convolution-last` with the channels last;
+    /// - `depthwise` convolution; `depthwise-last` with the channels last;
+    /// - `attention`;
+    /// - `recurrent`: one time step of one layer;
+    /// - `batch-norm`; `native-batch-norm` where cuDNN has none and channels are in front;
+    /// - `pointwise`: all that only moves;
+    /// - `segment`: memory that is given back to the device and asked for again;
+    /// - `link`: a copy between device and host;
+    /// - `network`: what goes to other devices;
+    /// - `few-blocks`: fewer blocks of threads than the device has room for; its bytes are those of one block;
+    /// - `look`: what makes no kernel at all.
+    ///
+    /// On the host alone:
+    /// - `hook`: a function around a tensor that autograd keeps;
+    /// - `around`: a part of a model that has such functions, each time that it is gone through;
+    /// - `listed`: a tensor in a list that one operation takes (`foreach`);
+    /// - `sorted`: an operation that sorts indices before it adds up what belongs to each;
+    /// - `sharded`: one of FSDP2's copies into or out of what it sends.
     pub op: String,
     /// The type that it computes with; `tf32` for float32 products that may use it.
     pub dtype: String,
