@@ -83,6 +83,17 @@ fn only_the_wire_serializes() {
     }
 }
 
+/// Data leaves as a type that is declared in wire.rs, or as an object that its own view writes; a plan writes its own file.
+#[test]
+fn only_views_and_plans_write_json() {
+    for (path, text) in rust_files("crates/core/src") {
+        let writes =
+            path.starts_with("crates/core/src/views") || path.starts_with("crates/core/src/plan");
+        let shipped = text.split("#[cfg(test)]").next().unwrap();
+        assert!(writes || !shipped.contains("json!"), "{}: belongs in a view", path.display());
+    }
+}
+
 #[test]
 fn only_sources_know_formats() {
     for (path, text) in rust_files("crates/core/src") {
