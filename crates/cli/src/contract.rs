@@ -5,8 +5,6 @@
 //! A variable is put into the environment in `launch/`, whoever asks for it with a [`Setting`]. Nothing else in Rust spells one of these
 //! names, and a test holds the agent, the phantom and the Python package against this file.
 
-#![expect(dead_code, reason = "trials, fit and run spell some of these names themselves, still")]
-
 use std::ffi::OsString;
 
 /// A variable of the script's environment, and its value.

@@ -20,6 +20,7 @@ mod launch;
 mod nvidia_smi;
 mod open;
 mod phantom_run;
+mod plan_settings;
 mod python;
 mod ranks;
 mod record;

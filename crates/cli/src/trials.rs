@@ -1,36 +1,27 @@
 //! Many runs of one script on one phantom: each with its own arguments and settings, each read as a prediction.
 //! From the second run on they come out of a nursery where that is possible, and cost no imports.
 
-use std::{ffi::OsString, io, mem};
+use std::{ffi::OsString, io};
 
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
 use plimsoll_core::{
     cards::Card,
     prediction::{self, OtherEnd, Outcome, Prediction},
-    recording::Recording,
+    recording::{Recording, contract::NoteKind},
     units::Bytes,
 };
 
 use crate::{
     assumption::Assumption,
     cache::Cache,
+    contract::{self, Setting},
     diagnosis,
     ghost_weights::GhostWeights,
-    launch::{
-        self, Device, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
-    },
+    launch::{self, Device, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
     phantom_run::{self, Left, Run, Runner, World},
+    plan_settings::ALLOC_CONF,
 };
-
-/// The variable that holds the allocator's settings.
-pub(crate) const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
-/// The variable that holds the limit of the allocator.
-pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
-
-/// The variable that holds how many bytes allocated are more than can ever fit: such a run is ended.
-pub(crate) const GIVE_UP_ABOVE: &str = "PLIMSOLL_HOPELESS";
-const HOPELESS: &str = "hopeless";
 
 /// Steps by which two runs are compared.
 const EARLY: u32 = 2;
@@ -39,11 +30,8 @@ const UNLIKE: u32 = 3;
 
 /// Where trials are made.
 pub(crate) struct Trials {
-    card: Card,
     /// What the user takes for granted.
     assumed: Vec<Assumption>,
-    /// What the phantom is told beside the card and that.
-    more: &'static str,
     runner: Runner,
     // In this order: the nursery ends before the signals are let go.
     nursery: Option<Kept>,
@@ -53,6 +41,22 @@ pub(crate) struct Trials {
     may_ghost: Option<bool>,
     n_unlike: u32,
     pub(crate) n_runs: u64,
+}
+
+/// What a trial runs on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Phantom<'a> {
+    pub(crate) card: &'a Card,
+    /// At the other end of what it decides by itself.
+    pub(crate) end: Option<OtherEnd>,
+}
+
+impl Phantom<'_> {
+    fn conf(&self, assumed: &[Assumption]) -> String {
+        let assumed: String = assumed.iter().map(|it| it.conf_line()).collect();
+        let end = self.end.map_or("", phantom_run::conf_line);
+        self.card.phantom_conf(1) + &assumed + end
+    }
 }
 
 /// A nursery, the command that it is for, and the world that it waits in.
@@ -91,26 +95,8 @@ pub(crate) struct Trial {
 
 impl Trial {
     /// The agent's last line of this kind: `blocks`, `work`, `split`.
-    pub(crate) fn noted(&self, kind: &str) -> Option<&serde_json::Value> {
-        self.notes.iter().rev().find(|it| it["kind"] == kind)
-    }
-
-    /// What was done to the batches (`--worst-seq`), in one sentence.
-    pub(crate) fn what_was_done(&self) -> Option<String> {
-        let noted = self.noted("worst")?;
-        let length = noted["length"].as_u64()?;
-        let where_ = match noted["how"].as_str()? {
-            "loader" => "the DataLoader gives",
-            _ => "the model is called with",
-        };
-        let tensors: Vec<&str> =
-            noted["tensors"].as_array()?.iter().filter_map(serde_json::Value::as_str).collect();
-        Some(match tensors.as_slice() {
-            [] => format!(
-                "every batch that {where_} is at least {length} long already: none was made longer"
-            ),
-            all => format!("every batch that {where_} is made {length} long: {}", all.join(", ")),
-        })
+    pub(crate) fn noted(&self, kind: NoteKind) -> Option<&serde_json::Value> {
+        self.notes.iter().rev().find(|it| it["kind"] == kind.word())
     }
 
     /// Whether both asked for the same memory, step by step. Two runs of the very same script may differ by
@@ -127,23 +113,16 @@ impl Trial {
             && processes.all(|(a, b)| a.is_empty() == b.is_empty() && a.iter().zip(b).all(same))
             && (&self.failure, self.n_ooms) == (&other.failure, other.n_ooms)
     }
-
-    /// Whether it ran at least one step, and never out of memory.
-    pub(crate) fn fits(&self) -> bool {
-        self.failure.is_none() && self.n_ooms == 0 && self.prediction.outcome == Outcome::Fits
-    }
 }
 
 impl Trials {
-    pub(crate) fn new(card: Card, assumed: &[Assumption]) -> anyhow::Result<Trials> {
+    pub(crate) fn new(assumed: &[Assumption]) -> anyhow::Result<Trials> {
         let runner = Runner::new(Cache::open()?)?;
         let signals = Signals::hold().context("cannot hold signals")?;
         let (may_nurse, may_ghost, n_unlike, n_runs) = (true, None, 0, 0);
         let nursery = None;
         Ok(Trials {
-            card,
             assumed: assumed.to_vec(),
-            more: "",
             runner,
             nursery,
             signals,
@@ -154,17 +133,13 @@ impl Trials {
         })
     }
 
-    /// What every run has: the card.
-    pub(crate) fn card(&self) -> &Card {
-        &self.card
-    }
-
     /// Runs `words` with `settings` in their environment.
     pub(crate) fn run(
         &mut self,
         words: &[OsString],
         settings: &[Setting],
         stop: Stop,
+        phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
         let command = ScriptCommand::resolve(words)?;
         let script = command.is_python().then(|| command.python_words().1).flatten();
@@ -177,19 +152,19 @@ impl Trials {
             *name == ALLOC_CONF && value.to_string_lossy().contains("backend")
         });
         if needs_own_process {
-            return self.run_alone(&command, settings, stop);
+            return self.alone(&command, settings, stop, phantom);
         }
         if self.may_nurse && !self.nursery.as_ref().is_some_and(|it| serves(it, &command)) {
-            self.nursery = self.start(&command)?;
+            self.nursery = self.start(&command, phantom)?;
             self.may_nurse = self.nursery.is_some();
         }
         let ghosts = self.may_ghost == Some(true);
-        if let Some(trial) = self.run_in_nursery(&command, settings, stop, ghosts)? {
+        if let Some(trial) = self.run_in_nursery(&command, settings, stop, phantom, ghosts)? {
             if self.may_ghost.is_none() && trial.interrupted.is_none() {
                 let before = self.n_unlike;
                 // They are compared by their first steps.
                 let few = if matches!(stop, Stop::Steady) { Stop::Steps(EARLY) } else { stop };
-                let again = self.run_in_nursery(&command, settings, few, true)?;
+                let again = self.run_in_nursery(&command, settings, few, phantom, true)?;
                 // Runs of some scripts differ by themselves, now and then.
                 self.n_unlike += u32::from(!again.is_some_and(|it| it.is_like(&trial)));
                 self.may_ghost = match self.n_unlike {
@@ -200,7 +175,7 @@ impl Trials {
             }
             return Ok(trial);
         }
-        self.run_alone(&command, settings, stop)
+        self.alone(&command, settings, stop, phantom)
     }
 
     /// Runs it in the nursery; nothing if there is none for it. With `ghosts`, large tensors on the host have no
@@ -210,9 +185,10 @@ impl Trials {
         command: &ScriptCommand,
         settings: &[Setting],
         stop: Stop,
+        phantom: Phantom<'_>,
         ghosts: bool,
     ) -> anyhow::Result<Option<Trial>> {
-        let conf = self.conf();
+        let conf = phantom.conf(&self.assumed);
         let Some(kept) = self.nursery.as_mut().filter(|it| serves(it, command)) else {
             return Ok(None);
         };
@@ -220,11 +196,11 @@ impl Trials {
         let arguments = command.script_arguments().1;
         let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
         let mut settings = settings.to_vec();
-        settings.push(("PLIMSOLL_GHOST_WEIGHTS", when.word().into()));
+        settings.push((contract::GHOST_WEIGHTS, when.word().into()));
         let order = Order { arguments, session: &world.session, stop, settings: &settings };
         if let Some(ended) = kept.nursery.run(order, &self.signals)? {
             let left = self.runner.left(world, ended)?;
-            return Ok(Some(self.read(command, left)));
+            return Ok(Some(self.read(command, left, phantom)));
         }
         // It died with the run, or cannot do it: the run is made again, by itself.
         self.nursery = None;
@@ -232,44 +208,17 @@ impl Trials {
         Ok(None)
     }
 
-    /// Runs `words` once on another card, as a process of its own; the phantom is told `more`.
-    pub(crate) fn run_on(
+    /// Runs `words` once as a process of its own.
+    pub(crate) fn run_alone(
         &mut self,
-        card: &Card,
         words: &[OsString],
         settings: &[Setting],
         stop: Stop,
-        more: &'static str,
+        phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
         self.n_runs += 1;
         let command = ScriptCommand::resolve(words)?;
-        self.with(card, more, |it| it.run_alone(&command, settings, stop))
-    }
-
-    /// The same without a process of its own where there is a nursery.
-    pub(crate) fn run_again_on(
-        &mut self,
-        card: &Card,
-        words: &[OsString],
-        settings: &[Setting],
-        stop: Stop,
-        more: &'static str,
-    ) -> anyhow::Result<Trial> {
-        self.with(card, more, |it| it.run(words, settings, stop))
-    }
-
-    /// What `run` gives on another card, whose phantom is told `more`.
-    fn with<T>(
-        &mut self,
-        card: &Card,
-        more: &'static str,
-        run: impl FnOnce(&mut Trials) -> T,
-    ) -> T {
-        let usual = mem::replace(&mut self.card, card.clone());
-        self.more = more;
-        let res = run(self);
-        (self.card, self.more) = (usual, "");
-        res
+        self.alone(&command, settings, stop, phantom)
     }
 
     /// Runs `words` for so many steps on the machine's own device, or on so many of them, and has the steps measured.
@@ -279,27 +228,25 @@ impl Trials {
         settings: &[Setting],
         steps: u32,
         devices: Option<u32>,
+        card: &Card,
     ) -> anyhow::Result<Trial> {
         let settings: Vec<Setting> = settings.iter().cloned().chain(MEASURED.map(own)).collect();
         let ranks = devices.map_or(Ranks::All, |world| Ranks::Several { world });
         let command = ScriptCommand::resolve(words)?;
-        self.launch(&command, &settings, Stop::Steps(steps), ranks, Device::Measured)
-    }
-
-    fn conf(&self) -> String {
-        let assumed: String = self.assumed.iter().map(|it| it.conf_line()).collect();
-        self.card.phantom_conf(1) + &assumed + self.more
+        let phantom = Phantom { card, end: None };
+        self.launch(&command, &settings, Stop::Steps(steps), ranks, Device::Measured, phantom)
     }
 
     /// Runs `command` as a process of its own.
-    fn run_alone(
+    fn alone(
         &mut self,
         command: &ScriptCommand,
         settings: &[Setting],
         stop: Stop,
+        phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
         let ranks = Ranks::OfLauncher { rank: 0 };
-        self.launch(command, settings, stop, ranks, Device::Phantom)
+        self.launch(command, settings, stop, ranks, Device::Phantom, phantom)
     }
 
     fn launch(
@@ -309,8 +256,9 @@ impl Trials {
         stop: Stop,
         ranks: Ranks,
         device: Device,
+        phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
-        let conf = self.conf();
+        let conf = phantom.conf(&self.assumed);
         let run = Run {
             command,
             conf: &conf,
@@ -325,21 +273,21 @@ impl Trials {
         // would take it for one that cannot be used, and so would every run after that.
         self.nursery = None;
         let left = self.runner.run(run, &self.signals, None)?;
-        Ok(self.read(command, left))
+        Ok(self.read(command, left, phantom))
     }
 
-    fn start(&self, command: &ScriptCommand) -> io::Result<Option<Kept>> {
-        let Ok(world) = self.runner.world(&self.conf()) else { return Ok(None) };
+    fn start(&self, command: &ScriptCommand, phantom: Phantom<'_>) -> io::Result<Option<Kept>> {
+        let Ok(world) = self.runner.world(&phantom.conf(&self.assumed)) else { return Ok(None) };
         let nursery = Nursery::start(command, self.runner.bundle(), &world.session, &self.signals)?;
         Ok(nursery.map(|it| Kept { nursery: it, command: command.clone(), _world: world }))
     }
 
-    fn read(&self, command: &ScriptCommand, left: Left) -> Trial {
+    fn read(&self, command: &ScriptCommand, left: Left, phantom: Phantom<'_>) -> Trial {
         let Left { ended, folders, last_words } = left;
         let (recordings, _) = phantom_run::read(&folders);
         let ended = &diagnosis::without_a_late_crash(ended, &recordings);
         let facts = phantom_run::facts(ended, None);
-        let prediction = prediction::predict(&recordings, &self.card, facts);
+        let prediction = prediction::predict(&recordings, phantom.card, facts);
         let ends = phantom_run::left_open(&recordings, &self.assumed);
         let ran = prediction.outcome != Outcome::OutOfMemory;
         let raised =
@@ -352,7 +300,7 @@ impl Trials {
         let lines = folders.iter().flat_map(|it| it.notes.split(|it| *it == b'\n'));
         let notes = lines.filter(|it| is_ours(it)).filter_map(|it| serde_json::from_slice(it).ok());
         let notes: Vec<serde_json::Value> = notes.collect();
-        let was_cut = notes.iter().any(|it| it["kind"] == HOPELESS);
+        let was_cut = notes.iter().any(|it| it["kind"] == NoteKind::Hopeless.word());
         let failure = failure.or_else(|| {
             let nothing = ran && prediction.steps_seen == 0 && !was_cut;
             nothing.then(|| "it ended without a training step".to_owned())
@@ -381,7 +329,7 @@ impl Trials {
 
 /// What a run has in its environment whose steps are measured: a recorder that costs as little as it can.
 const MEASURED: [(&str, &str); 3] =
-    [("PLIMSOLL_MEASURE", "1"), ("PLIMSOLL_STACKS", "none"), ("PLIMSOLL_EVENTS", "1000")];
+    [(contract::MEASURE, "1"), (contract::STACKS, "none"), (contract::EVENTS, "1000")];
 
 fn own((name, value): (&'static str, &str)) -> Setting {
     (name, value.into())
@@ -397,14 +345,20 @@ fn serves(kept: &Kept, command: &ScriptCommand) -> bool {
     program(&kept.command) == program(command)
 }
 
-/// The limit of the allocator, as the agent reads it.
-pub(crate) fn limit_reserved(limit: Option<Bytes>) -> Vec<Setting> {
-    limit.map(|it| (LIMIT_RESERVED, it.0.to_string().into())).into_iter().collect()
-}
+/// What the agent notes of plans.
+const OF_PLANS: [NoteKind; 9] = [
+    NoteKind::Blocks,
+    NoteKind::BlockMemory,
+    NoteKind::BlockWork,
+    NoteKind::Work,
+    NoteKind::Split,
+    NoteKind::Exact,
+    NoteKind::Worst,
+    NoteKind::Sites,
+    NoteKind::Hopeless,
+];
 
 /// Whether a line of the agent's notes is about a plan: most are long and about something else.
 fn is_ours(line: &[u8]) -> bool {
-    ["blocks", "block-memory", "block-work", "work", "split", "exact", "worst", "sites", HOPELESS]
-        .iter()
-        .any(|it| line.starts_with(format!("{{\"kind\":\"{it}\"").as_bytes()))
+    OF_PLANS.iter().any(|it| line.starts_with(format!("{{\"kind\":\"{}\"", it.word()).as_bytes()))
 }

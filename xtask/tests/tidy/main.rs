@@ -25,7 +25,7 @@ const MAY_USE: [(&str, &[&str]); 13] = [
         "explanation",
         &["failures", "findings", "prediction", "recording", "replay", "trace", "units"],
     ),
-    ("plan", &["cards", "recording", "units"]),
+    ("plan", &["cards", "prediction", "recording", "units"]),
     (
         "scene",
         &[

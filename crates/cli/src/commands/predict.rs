@@ -22,7 +22,7 @@ use crate::{
     assumption::Assumption,
     cache::Cache,
     cli::{Color, PredictArgs},
-    diagnosis,
+    contract, diagnosis,
     exit::Exit,
     launch::{
         self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
@@ -48,7 +48,7 @@ const USUAL: u16 = 80;
 
 pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
     // Everything that can be wrong before the run is found before the run.
-    if env::var_os("PLIMSOLL_SESSION").is_some_and(|it| Path::new(&it).is_dir()) {
+    if env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir()) {
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
     }
     let card = phantom_run::card(args.gpu.as_deref(), args.memory, &args.command)?;

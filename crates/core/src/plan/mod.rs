@@ -6,6 +6,7 @@ mod change;
 mod drift;
 mod file;
 pub mod largest;
+pub mod search;
 mod time;
 
 pub use change::{Change, Sites, Sources, change};

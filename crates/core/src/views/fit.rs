@@ -5,8 +5,10 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::{
-    plan::{Factor, Plan, largest::Tried},
-    prediction::Peaks,
+    plan::{
+        largest::Tried,
+        search::{FoundValue, ValueRun, WithRemedies},
+    },
     units::Bytes,
 };
 
@@ -24,134 +26,75 @@ pub struct FindMax {
     pub what: &'static str,
     /// How much of it there is.
     pub limit: Bytes,
-    /// The value; none if nothing fits.
-    pub found: Option<u64>,
     /// The end of the range.
     pub highest: u64,
-    /// The value above, and what came of it; none at the end of the range.
-    pub above: Option<(u64, Tried)>,
-    /// Values that ran out of memory although a larger one fits.
-    pub out_of_order: Vec<u64>,
-    /// Only multiples of this were looked at, because others do not run.
-    pub multiples_of: Option<u64>,
-    /// Whether the value gets through with a little less memory, too; asked where it went through retries.
-    pub with_less: Option<WithLess>,
-    /// The largest value with each set of remedies, the script as it is first; empty unless asked for.
-    pub by_remedies: Vec<WithRemedies>,
-    /// Somebody stopped the search before its end.
-    pub interrupted: bool,
-    /// Somebody stopped after it, before every set of remedies had its row.
-    pub rows_interrupted: bool,
-    /// Every run of the script as it is, in order.
-    pub runs: Vec<Run>,
+    /// What came of the search.
+    pub result: FoundValue,
     /// How long all of it took.
     pub seconds: f64,
 }
 
-/// The largest value that fits with a set of remedies.
-#[derive(Clone, Debug)]
-pub struct WithRemedies {
-    /// The set; without a remedy for the script as it is.
-    pub plan: Plan,
-    /// The value; none if nothing fits.
-    pub found: Option<u64>,
-    /// What it takes there.
-    pub peak: Option<Peaks>,
-    /// How much longer a step takes there than one of the script as it is, at its own largest value; none if that was
-    /// not counted.
-    pub time: Option<Factor>,
-    /// Runs that it took.
-    pub n_runs: usize,
-}
-
-/// Runs under a limit that is a little lower than asked.
-#[derive(Clone, Copy, Debug)]
-pub struct WithLess {
-    /// How much lower.
-    pub less: Bytes,
-    /// The largest value from the answer downwards that gets through; none if no value that was tried does.
-    pub holds: Option<u64>,
-}
-
-/// One run.
-#[derive(Clone, Debug)]
-pub struct Run {
-    /// The value.
-    pub value: u64,
-    /// What came of it.
-    pub tried: Tried,
-    /// What it took, as far as it came.
-    pub peak: Option<Peaks>,
-    /// How often the allocator was full, gave its free memory back and went on.
-    pub retries: u64,
-    /// How long it took.
-    pub seconds: f64,
-}
-
-impl FindMax {
-    /// What is true of the answer and easily overlooked.
-    fn remarks(&self) -> Vec<String> {
-        let mut res = Vec::new();
-        if self.interrupted {
-            res.push("the search was interrupted; a larger value may fit".to_owned());
-        } else if self.rows_interrupted {
-            res.push("interrupted: sets of remedies are missing from the table".to_owned());
-        }
-        if !self.out_of_order.is_empty() {
-            let values: Vec<String> = self.out_of_order.iter().map(u64::to_string).collect();
-            res.push(format!(
-                "memory does not simply grow with the value: {} ran out although {} fits",
-                values.join(", "),
-                self.found.unwrap_or_default(),
-            ));
-        }
-        if let Some(run) = self.runs.iter().find(|run| Some(run.value) == self.found)
-            && run.retries != 0
-        {
-            let easy =
-                self.runs.iter().filter(|it| it.retries == 0 && matches!(it.tried, Tried::Fits(_)));
-            let easy = easy.map(|it| it.value).max();
-            res.push(format!(
-                "at {} the allocator was full {} times, gave its free memory back and went on: it runs, but slower{}",
-                run.value,
-                run.retries,
-                easy.map_or_else(String::new, |it| format!("; {it} ran without that")),
-            ));
-        }
-        if let (Some(found), Some(it)) = (self.found, self.with_less)
-            && it.holds != self.found
-        {
-            let instead = it
-                .holds
-                .map_or_else(String::new, |it| format!("; {it} gets through with that, too"));
-            res.push(format!(
-                "{found} only just fits: with {} less memory it runs out{instead}. What can be given back depends on \
-                 where the driver puts each segment",
-                it.less
-            ));
-        }
-        if let Some(step) = self.multiples_of {
-            res.push(format!(
-                "values beside the multiples of {step} did not run, so only those were tried"
-            ));
-        }
-        if let Some((value, Tried::Fails(why))) = &self.above {
-            res.push(format!("{value} is not a question of memory: {why}"));
-        }
-        if let Some(Run { value, tried: Tried::Fails(why), .. }) = self.runs.last()
-            && self.found.is_none()
-        {
-            res.push(format!("{value} does not run: {why}"));
-        }
-        res
+/// What is true of the answer and easily overlooked.
+fn remarks(found: &FoundValue) -> Vec<String> {
+    let mut res = Vec::new();
+    if found.interrupted {
+        res.push("the search was interrupted; a larger value may fit".to_owned());
+    } else if found.rows_interrupted {
+        res.push("interrupted: sets of remedies are missing from the table".to_owned());
     }
+    if !found.out_of_order.is_empty() {
+        let values: Vec<String> = found.out_of_order.iter().map(u64::to_string).collect();
+        res.push(format!(
+            "memory does not simply grow with the value: {} ran out although {} fits",
+            values.join(", "),
+            found.found.unwrap_or_default(),
+        ));
+    }
+    if let Some(run) = found.runs.iter().find(|run| Some(run.value) == found.found)
+        && run.retries != 0
+    {
+        let easy =
+            found.runs.iter().filter(|it| it.retries == 0 && matches!(it.tried, Tried::Fits(_)));
+        let easy = easy.map(|it| it.value).max();
+        res.push(format!(
+            "at {} the allocator was full {} times, gave its free memory back and went on: it runs, but slower{}",
+            run.value,
+            run.retries,
+            easy.map_or_else(String::new, |it| format!("; {it} ran without that")),
+        ));
+    }
+    if let (Some(value), Some(it)) = (found.found, found.with_less)
+        && it.holds != found.found
+    {
+        let instead =
+            it.holds.map_or_else(String::new, |it| format!("; {it} gets through with that, too"));
+        res.push(format!(
+            "{value} only just fits: with {} less memory it runs out{instead}. What can be given back depends on \
+             where the driver puts each segment",
+            it.less
+        ));
+    }
+    if let Some(step) = found.multiples_of {
+        res.push(format!(
+            "values beside the multiples of {step} did not run, so only those were tried"
+        ));
+    }
+    if let Some((value, Tried::Fails(why))) = &found.above {
+        res.push(format!("{value} is not a question of memory: {why}"));
+    }
+    if let Some(ValueRun { value, tried: Tried::Fails(why), .. }) = found.runs.last()
+        && found.found.is_none()
+    {
+        res.push(format!("{value} does not run: {why}"));
+    }
+    res
 }
 
 /// For people.
 pub fn text(it: &FindMax) -> String {
     let mut res = String::new();
     let FindMax { name, card, what, limit, .. } = it;
-    let _ = match (it.found, &it.above) {
+    let _ = match (it.result.found, &it.result.above) {
         (None, _) => {
             writeln!(res, "no value of {name} that was tried fits {limit} {what} ({card})")
         }
@@ -166,24 +109,24 @@ pub fn text(it: &FindMax) -> String {
             )
         }
     };
-    if let Some(run) = it.runs.iter().find(|run| Some(run.value) == it.found)
+    if let Some(run) = it.result.runs.iter().find(|run| Some(run.value) == it.result.found)
         && let Tried::Fits(peak) = run.tried
     {
         let spare = limit.saturating_sub(peak);
         let _ = writeln!(res, "it takes {peak} {what}, {spare} to spare");
     }
-    for remark in it.remarks() {
+    for remark in remarks(&it.result) {
         let _ = writeln!(res, "  - {remark}");
     }
-    let n_runs: usize = it.by_remedies.iter().skip(1).map(|it| it.n_runs).sum();
+    let n_runs: usize = it.result.by_remedies.iter().skip(1).map(|it| it.n_runs).sum();
     table(&mut res, it);
-    let _ = writeln!(res, "{} runs, {:.1} s", it.runs.len() + n_runs, it.seconds);
+    let _ = writeln!(res, "{} runs, {:.1} s", it.result.runs.len() + n_runs, it.seconds);
     res
 }
 
 /// One line for each set of remedies.
 fn table(res: &mut String, it: &FindMax) {
-    let Some(plain) = it.by_remedies.first() else { return };
+    let Some(plain) = it.result.by_remedies.first() else { return };
     let name = &it.name;
     let width = name.chars().count().max(6);
     let (limited, each) = (it.what, format!("per {name}"));
@@ -193,7 +136,7 @@ fn table(res: &mut String, it: &FindMax) {
         "\n  {name:>width$}  {limited:>13}  {:>16}  {each:>each_width$}  {:<20} with",
         "step time", "numbers"
     );
-    for row in &it.by_remedies {
+    for row in &it.result.by_remedies {
         let value = row.found.map_or_else(|| "none".to_owned(), |it| it.to_string());
         let peak = row.peak.filter(|_| row.found.is_some());
         let peak = peak.map(|peak| if limited == "reserved" { peak.reserved } else { peak.device });
@@ -204,7 +147,7 @@ fn table(res: &mut String, it: &FindMax) {
             None if is_plain => "1.00x".to_owned(),
             None => "not counted".to_owned(),
         };
-        let per = row.per_value(plain).map_or_else(String::new, |it| format!("{it:.2}x"));
+        let per = per_value(row, plain).map_or_else(String::new, |it| format!("{it:.2}x"));
         let numbers = row.plan.numbers().shown();
         let _ = writeln!(
             res,
@@ -218,13 +161,11 @@ fn table(res: &mut String, it: &FindMax) {
     );
 }
 
-impl WithRemedies {
-    /// A step's time divided by the value, against that of `plain`.
-    fn per_value(&self, plain: &WithRemedies) -> Option<f64> {
-        let estimate = if std::ptr::eq(self, plain) { 1.0 } else { self.time?.estimate };
-        let number = |it: Option<u64>| Some(f64::from(u32::try_from(it?).ok()?));
-        Some(estimate * number(plain.found)? / number(self.found)?)
-    }
+/// A step's time divided by the value, against that of `plain`.
+fn per_value(row: &WithRemedies, plain: &WithRemedies) -> Option<f64> {
+    let estimate = if std::ptr::eq(row, plain) { 1.0 } else { row.time?.estimate };
+    let number = |it: Option<u64>| Some(f64::from(u32::try_from(it?).ok()?));
+    Some(estimate * number(plain.found)? / number(row.found)?)
 }
 
 /// For programs: one JSON object.
@@ -234,7 +175,7 @@ pub fn json(it: &FindMax) -> String {
         Tried::TooMuch => "out_of_memory",
         Tried::Fails(_) => "failed",
     };
-    let tried = it.runs.iter().map(|run| {
+    let tried = it.result.runs.iter().map(|run| {
         let peak = run.peak;
         json!({
             "value": run.value,
@@ -247,7 +188,7 @@ pub fn json(it: &FindMax) -> String {
             "seconds": run.seconds,
         })
     });
-    let by_remedies = it.by_remedies.iter().map(|row| {
+    let by_remedies = it.result.by_remedies.iter().map(|row| {
         json!({
             "remedies": row.plan.remedies.iter().map(crate::plan::Remedy::shown).collect::<Vec<_>>(),
             "found": row.found,
@@ -257,28 +198,31 @@ pub fn json(it: &FindMax) -> String {
             "numbers": row.plan.numbers().shown(),
             "time_factor": row.time.map(|it| it.estimate),
             "time_factor_range": row.time.map(|it| [it.low, it.high]),
-            "time_factor_per_value": it.by_remedies.first().and_then(|plain| row.per_value(plain)),
+            "time_factor_per_value": it.result.by_remedies.first().and_then(|plain| per_value(row, plain)),
             "runs": row.n_runs,
         })
     });
     let by_remedies: Vec<Value> = by_remedies.collect();
     let name = it.name.clone();
-    let above =
-        it.above.as_ref().map(|(value, it)| json!({ "value": value, "outcome": outcome(it) }));
-    let found = it.found.map(|value| Value::from_iter([(name, Value::from(value))]));
+    let above = it
+        .result
+        .above
+        .as_ref()
+        .map(|(value, it)| json!({ "value": value, "outcome": outcome(it) }));
+    let found = it.result.found.map(|value| Value::from_iter([(name, Value::from(value))]));
     let res = json!({
         "version": VERSION,
         "found": found,
         "next": above,
-        "with_less": it.with_less.map(|it| json!({ "less_bytes": it.less.0, "holds": it.holds })),
+        "with_less": it.result.with_less.map(|it| json!({ "less_bytes": it.less.0, "holds": it.holds })),
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "gpu": it.card,
-        "runs": it.runs.len(),
+        "runs": it.result.runs.len(),
         "seconds": it.seconds,
-        "interrupted": it.interrupted || it.rows_interrupted,
+        "interrupted": it.result.interrupted || it.result.rows_interrupted,
         "tried": tried.collect::<Vec<_>>(),
         "by_remedies": by_remedies,
-        "notes": it.remarks(),
+        "notes": remarks(&it.result),
     });
     format!("{res:#}\n")
 }
@@ -286,29 +230,33 @@ pub fn json(it: &FindMax) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::search::WithLess;
 
     #[test]
     fn a_value_that_only_just_fits_says_which_one_has_room() {
-        let run = |value, tried, retries| Run { value, tried, peak: None, retries, seconds: 1.0 };
+        let run =
+            |value, tried, retries| ValueRun { value, tried, peak: None, retries, seconds: 1.0 };
         let mut it = FindMax {
             name: "batch".to_owned(),
             card: "NVIDIA H200".to_owned(),
             what: "reserved",
             limit: Bytes::gib(8),
-            found: Some(26),
             highest: 2048,
-            above: Some((27, Tried::TooMuch)),
-            out_of_order: Vec::new(),
-            multiples_of: None,
-            with_less: Some(WithLess { less: Bytes::mib(102), holds: Some(25) }),
-            by_remedies: Vec::new(),
-            interrupted: false,
-            rows_interrupted: false,
-            runs: vec![
-                run(27, Tried::TooMuch, 55),
-                run(24, Tried::Fits(Bytes::mib(7_600)), 0),
-                run(26, Tried::Fits(Bytes::mib(8_104)), 2),
-            ],
+            result: FoundValue {
+                found: Some(26),
+                above: Some((27, Tried::TooMuch)),
+                out_of_order: Vec::new(),
+                multiples_of: None,
+                with_less: Some(WithLess { less: Bytes::mib(102), holds: Some(25) }),
+                by_remedies: Vec::new(),
+                interrupted: false,
+                rows_interrupted: false,
+                runs: vec![
+                    run(27, Tried::TooMuch, 55),
+                    run(24, Tried::Fits(Bytes::mib(7_600)), 0),
+                    run(26, Tried::Fits(Bytes::mib(8_104)), 2),
+                ],
+            },
             seconds: 3.0,
         };
         expect_test::expect![[r"
@@ -319,7 +267,7 @@ mod tests {
             3 runs, 3.0 s
         "]]
         .assert_eq(&text(&it));
-        it.with_less = Some(WithLess { less: Bytes::mib(102), holds: Some(26) });
+        it.result.with_less = Some(WithLess { less: Bytes::mib(102), holds: Some(26) });
         assert!(!text(&it).contains("only just"), "it has room");
     }
 }

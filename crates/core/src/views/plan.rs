@@ -5,8 +5,10 @@ use std::fmt::Write;
 use serde_json::json;
 
 use crate::{
-    plan::{Change, Factor, Numbers, Plan, Remedy, find},
-    prediction::Peaks,
+    plan::{
+        Change, Remedy, find,
+        search::{Advice, Measured, Row, Seen},
+    },
     units::Bytes,
 };
 
@@ -50,88 +52,32 @@ pub struct Proposal {
     pub measured_on: Option<String>,
 }
 
-/// How much of a script a run went through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Training steps.
-    pub steps: u32,
-    /// The model was called in evaluation mode or without gradients.
-    pub evaluation: bool,
-    /// It ran to its end.
-    pub until_exit: bool,
-}
-
-impl Seen {
-    /// For people: what was not seen, above all.
-    fn shown(self) -> String {
-        let steps = match self.steps {
-            1 => "1 training step".to_owned(),
-            n => format!("{n} training steps"),
-        };
-        match self {
-            Seen { until_exit: true, .. } => format!("seen to its end: {steps}"),
-            Seen { evaluation: true, .. } => format!(
-                "seen: {steps} and an evaluation; what comes later is not, --until-exit runs the script to its end"
-            ),
-            Seen { .. } => format!(
-                "seen: {steps} and no evaluation; a validation or larger batches that come later are not, --until-exit \
-                 runs the script to its end"
-            ),
-        }
+/// For people: what was not seen, above all.
+fn shown(seen: Seen) -> String {
+    let steps = match seen.steps {
+        1 => "1 training step".to_owned(),
+        n => format!("{n} training steps"),
+    };
+    match seen {
+        Seen { until_exit: true, .. } => format!("seen to its end: {steps}"),
+        Seen { evaluation: true, .. } => format!(
+            "seen: {steps} and an evaluation; what comes later is not, --until-exit runs the script to its end"
+        ),
+        Seen { .. } => format!(
+            "seen: {steps} and no evaluation; a validation or larger batches that come later are not, --until-exit \
+             runs the script to its end"
+        ),
     }
 }
 
-/// One plan that was run.
-#[derive(Clone, Debug)]
-pub struct Row {
-    /// The plan.
-    pub plan: Plan,
-    /// What it took.
-    pub peak: Peaks,
-    /// What of the limit it needs, allowance included.
-    pub needs: Bytes,
-    /// What it does to the numbers.
-    pub numbers: Numbers,
-    /// What it costs in time; none if that was not counted.
-    pub time: Option<Factor>,
-    /// What its steps took on a real device; none if that was not measured.
-    pub measured: Option<Measured>,
-}
-
-/// Steps on a real device.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
-    /// Of a step, the middle one.
-    pub seconds: f64,
-    /// A tenth of the steps took less,
-    pub low: f64,
-    /// and a tenth more.
-    pub high: f64,
-    /// How much longer than a step of the script as it is; none if that was not measured.
-    pub factor: Option<f64>,
-}
-
-impl Row {
-    /// Measured or estimated, for a table.
-    fn step_time(&self) -> String {
-        match (self.measured, self.time) {
-            (Some(Measured { factor: Some(factor), .. }), _) => format!("{factor:.2}x measured"),
-            (Some(it), _) => format!("{:.4} s", it.seconds),
-            (None, Some(it)) => format!("{:.2}x ({:.2}-{:.2})", it.estimate, it.low, it.high),
-            (None, None) => "not counted".to_owned(),
-        }
+/// Measured or estimated, for a table.
+fn step_time(row: &Row) -> String {
+    match (row.measured, row.time) {
+        (Some(Measured { factor: Some(factor), .. }), _) => format!("{factor:.2}x measured"),
+        (Some(it), _) => format!("{:.4} s", it.seconds),
+        (None, Some(it)) => format!("{:.2}x ({:.2}-{:.2})", it.estimate, it.low, it.high),
+        (None, None) => "not counted".to_owned(),
     }
-}
-
-/// Another model or other data, as it ran on the phantom.
-#[derive(Clone, Debug)]
-pub struct Advice {
-    /// Remedies that are done by hand.
-    pub ids: Vec<&'static str>,
-    /// What of the limit the script would need with them, allowance included.
-    pub needs: Bytes,
-    /// Whether that is there.
-    pub fits: bool,
 }
 
 /// For people.
@@ -146,7 +92,7 @@ pub fn text(it: &Proposal) -> String {
              no plan is needed; for the largest batch, see --find-max\n{}\n\n\
              To have its first step on the GPU compared with this run:\n    {}",
             as_it_is.needs,
-            it.seen.shown(),
+            shown(it.seen),
             it.run_line,
         );
         if let Some(sentence) = measured(it) {
@@ -180,7 +126,7 @@ pub fn text(it: &Proposal) -> String {
     );
     for row in &it.plans {
         let spare = limit.saturating_sub(row.needs);
-        let time = row.step_time();
+        let time = step_time(row);
         let (needs, spare) = (row.needs.to_string(), spare.to_string());
         let numbers = row.numbers.shown();
         let _ = writeln!(
@@ -192,7 +138,7 @@ pub fn text(it: &Proposal) -> String {
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
-    let _ = writeln!(res, "\n{}", it.seen.shown());
+    let _ = writeln!(res, "\n{}", shown(it.seen));
     let _ = writeln!(res, "\nThe first one, without touching the script:\n    {}", it.run_line);
     if !it.change.diff.is_empty() {
         let _ = writeln!(res, "\nOr in the script ({}):", it.patch_line);
@@ -338,6 +284,10 @@ pub fn json(it: &Proposal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        plan::{Factor, Numbers, Plan},
+        prediction::Peaks,
+    };
 
     fn row(plan: Plan, measured: Option<Measured>) -> Row {
         let time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });

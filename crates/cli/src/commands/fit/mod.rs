@@ -1,34 +1,24 @@
-//! `plimsoll fit`: makes a script fit, by the largest value of a number in its command, or by a plan.
+//! `plimsoll fit`: makes a script fit, by the largest value of a number in its command, or by a plan. What to run is
+//! said by a search of the core; here it is run, and what was found is shown and written.
 
-mod advice;
-mod blocks;
-mod by_remedies;
+mod driver;
 mod find_max;
-mod free;
-mod ladder;
-mod left_out;
-mod measure;
-mod nearest;
 mod plans;
-mod proof;
-mod ranking;
 mod template;
-mod tuning;
+mod told;
 
 use std::io::Write;
 
 use plimsoll_core::{
     cards::Card,
-    plan::{CATALOGUE, Numbers, Offer, find},
-    units::Bytes,
+    plan::{CATALOGUE, find, search::Rules},
 };
 
 use self::template::Template;
-pub(crate) use self::tuning::settings;
 use crate::{cli::FitArgs, exit::Exit, phantom_run};
 
 pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let card = card(args)?;
+    let rules = rules(args, card(args)?);
     for id in args.allow.iter().chain(&args.forbid) {
         if find(id).is_none() {
             let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
@@ -37,8 +27,8 @@ pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     }
     let template = Template::new(&args.command, &args.set)?;
     match &args.find_max {
-        Some(range) => find_max::run(args, &range.parse()?, &template, card, out),
-        None => plans::run(args, &template, card, out),
+        Some(range) => find_max::run(args, template::range(range)?, &template, rules, out),
+        None => plans::run(args, &template, rules, out),
     }
 }
 
@@ -59,23 +49,18 @@ fn card(args: &FitArgs) -> anyhow::Result<Card> {
     phantom_run::card(args.gpu.as_deref(), Some(budget), &args.command)
 }
 
-/// Whether the options leave this remedy to the search.
-fn is_allowed(args: &FitArgs, id: &str) -> bool {
-    let Some(kind) = find(id) else { return false };
-    let is_named = args.allow.iter().any(|it| it == id);
-    let is_offered = match kind.offer {
-        Offer::Usual => args.allow.is_empty() || is_named,
-        Offer::Asked => is_named,
-        Offer::ByHand => false,
-    };
-    let keeps = kind.numbers < Numbers::Precision;
-    is_offered && !args.forbid.iter().any(|it| it == id) && (keeps || !args.keep_numerics)
-}
-
-/// What is limited, for people, and how much of it there is.
-fn limit(args: &FitArgs, card: &Card) -> (&'static str, Bytes) {
-    match args.limit_reserved {
-        Some(limit) => ("reserved", limit),
-        None => ("on the device", card.total),
+/// What the options ask of a search.
+fn rules(args: &FitArgs, card: Card) -> Rules {
+    Rules {
+        card,
+        limit_reserved: args.limit_reserved,
+        is_whole_card: args.budget.is_none() && args.limit_reserved.is_none(),
+        gpus: args.gpus,
+        allow: args.allow.clone(),
+        forbid: args.forbid.clone(),
+        keep_numerics: args.keep_numerics,
+        until_exit: args.until_exit,
+        advice: args.advice,
+        measure_in: None,
     }
 }

@@ -1,23 +1,15 @@
 //! A command with places for values: `python train.py --batch-size {batch}`.
 
-use std::{collections::BTreeMap, ffi::OsString, path::Path, str::FromStr};
+use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use anyhow::{Context as _, bail};
+use plimsoll_core::plan::search::Range;
 
 /// The command and the values that are given for some of its places.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     words: Vec<OsString>,
     given: BTreeMap<String, String>,
-}
-
-/// The place whose largest value is wanted, and where to look.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Range {
-    pub(crate) name: String,
-    pub(crate) lowest: u64,
-    pub(crate) highest: u64,
-    pub(crate) step: u64,
 }
 
 impl Template {
@@ -69,30 +61,27 @@ impl Template {
     }
 }
 
-impl FromStr for Range {
-    type Err = anyhow::Error;
-
-    fn from_str(given: &str) -> anyhow::Result<Range> {
-        let error = || {
-            format!(
-                "cannot read --find-max {given}: expected a name and a range, as in `batch=1..2048` or `seq=128..8192:128`"
-            )
-        };
-        let (name, range) = given.split_once('=').with_context(error)?;
-        let (range, step) = range.split_once(':').unwrap_or((range, "1"));
-        let (lowest, highest) = range.split_once("..").with_context(error)?;
-        let number = |it: &str| it.trim().replace('_', "").parse::<u64>().ok().with_context(error);
-        let res = Range {
-            name: name.trim().to_owned(),
-            lowest: number(lowest)?,
-            highest: number(highest.trim_start_matches('='))?,
-            step: number(step)?,
-        };
-        if res.name.is_empty() || res.step == 0 || res.highest < res.lowest {
-            bail!(error());
-        }
-        Ok(res)
+/// The place whose largest value is wanted, and where to look, as in `seq=128..8192:128`.
+pub(super) fn range(given: &str) -> anyhow::Result<Range> {
+    let error = || {
+        format!(
+            "cannot read --find-max {given}: expected a name and a range, as in `batch=1..2048` or `seq=128..8192:128`"
+        )
+    };
+    let (name, range) = given.split_once('=').with_context(error)?;
+    let (range, step) = range.split_once(':').unwrap_or((range, "1"));
+    let (lowest, highest) = range.split_once("..").with_context(error)?;
+    let number = |it: &str| it.trim().replace('_', "").parse::<u64>().ok().with_context(error);
+    let res = Range {
+        name: name.trim().to_owned(),
+        lowest: number(lowest)?,
+        highest: number(highest.trim_start_matches('='))?,
+        step: number(step)?,
+    };
+    if res.name.is_empty() || res.step == 0 || res.highest < res.lowest {
+        bail!(error());
     }
+    Ok(res)
 }
 
 /// The command that trains with the plan at `plan`, as somebody would type it.
@@ -130,7 +119,7 @@ mod tests {
 
     #[test]
     fn reads_ranges() {
-        let read = |it: &str| it.parse::<Range>().map(|it| (it.lowest, it.highest, it.step)).ok();
+        let read = |it: &str| range(it).map(|it| (it.lowest, it.highest, it.step)).ok();
         assert_eq!(read("batch=1..2048"), Some((1, 2048, 1)));
         assert_eq!(read("seq=128..8_192:128"), Some((128, 8192, 128)));
         assert_eq!(read("n=1..=9"), Some((1, 9, 1)));

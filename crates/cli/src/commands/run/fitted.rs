@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use plimsoll_core::{cards, plan::Plan, units::Bytes};
 use serde_json::Value;
 
-use super::{read_plan, say};
+use super::{plan_file::read_plan, say::say};
 use crate::{cli::RunArgs, devices, phantom_run};
 
 /// What a plan is made for.

@@ -3,10 +3,12 @@
 
 mod fitted;
 mod kept;
+mod plan_file;
+mod say;
 mod watch;
 
 use std::{
-    env, fs,
+    env,
     io::{self, Write as _},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -22,18 +24,18 @@ use plimsoll_core::{
     views::run as view,
 };
 
-use self::watch::Watch;
-use super::{explain, fit};
+use self::{plan_file::read_plan, say::say, watch::Watch};
+use super::explain;
 use crate::{
-    cache::{self, Cache, bundle::Bundle, session::Session},
+    cache::{Cache, bundle::Bundle, session::Session},
     cli::RunArgs,
-    devices,
+    contract, devices,
     exit::Exit,
     ghost_weights::GhostWeights,
     launch::{
         self, Device, End, Launch, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
     },
-    phantom_run,
+    phantom_run, plan_settings,
     requested_file::RequestedFile,
 };
 
@@ -41,8 +43,8 @@ use crate::{
 const WIDTH: usize = 100;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
-    let is_predicted = env::var_os("PLIMSOLL_MODE").is_some_and(|it| it != "run")
-        && env::var_os("PLIMSOLL_SESSION").is_some_and(|it| Path::new(&it).is_dir());
+    let is_predicted = env::var_os(contract::MODE).is_some_and(|it| it != "run")
+        && env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir());
     if is_predicted {
         return step_aside(args);
     }
@@ -132,17 +134,17 @@ fn step_aside(args: &RunArgs) -> anyhow::Result<Exit> {
     let plan = args.plan.as_deref().filter(|_| !args.fit).map(read_plan).transpose()?;
     let command = ScriptCommand::resolve(&args.command)?;
     let mut process = Command::new(&command.program);
-    process.args(&command.arguments).envs(fit::settings(&plan.unwrap_or_default()));
+    process.args(&command.arguments).envs(plan_settings::settings(&plan.unwrap_or_default()));
     Err(command.cannot_start(&process.exec()))
 }
 
 /// What the script's environment has more than the agent needs.
 fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
-    let mut res = fit::settings(plan);
-    res.push(("PLIMSOLL_EVENTS", args.events.to_string().into()));
-    res.push(("PLIMSOLL_STACKS", args.stacks.word().into()));
+    let mut res = plan_settings::settings(plan);
+    res.push((contract::EVENTS, args.events.to_string().into()));
+    res.push((contract::STACKS, args.stacks.word().into()));
     if args.measure {
-        res.push(("PLIMSOLL_MEASURE", "1".into()));
+        res.push((contract::MEASURE, "1".into()));
     }
     res
 }
@@ -165,14 +167,6 @@ fn ranks(args: &RunArgs, plan: &Plan, command: &ScriptCommand) -> anyhow::Result
 
 fn has_gpu() -> bool {
     Path::new("/dev/nvidiactl").exists() || Path::new("/dev/dxg").exists() || devices::are_there()
-}
-
-fn read_plan(path: &Path) -> anyhow::Result<Plan> {
-    let shown = path.display();
-    let text = fs::read_to_string(path).map_err(|error| {
-        anyhow::anyhow!("cannot read the plan {shown}: {}", cache::reason(&error))
-    })?;
-    Plan::parse(&text).with_context(|| format!("cannot read the plan {shown}"))
 }
 
 /// The plan knows what will be reserved; what others hold may leave less than that.
@@ -261,8 +255,4 @@ fn say_step_times(recordings: &[Recording]) {
     if nothing {
         say("too few steps were seen to say how long one takes");
     }
-}
-
-fn say(sentence: &str) {
-    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
 }

@@ -1,12 +1,28 @@
 //! The order in which remedies and their combinations are tried: from the mildest on.
 
-use plimsoll_core::{
+use crate::{
     cards::Card,
-    plan::{CATALOGUE, Offer, Plan, Remedy, Value},
+    plan::{CATALOGUE, Offer, Plan, Remedy, Value, remedies},
 };
 
 /// Cards from this compute capability on have bfloat16 in their tensor cores.
 const BFLOAT16: (u32, u32) = (8, 0);
+
+/// They cost no time worth telling.
+pub(super) const FREE: [&str; 7] = [
+    remedies::FUSED,
+    remedies::FOREACH,
+    remedies::SET_TO_NONE,
+    remedies::CHUNKED_LOSS,
+    remedies::INPLACE_ACTIVATIONS,
+    remedies::ATTENTION,
+    remedies::BUCKET_VIEW,
+];
+
+/// Whether it costs no time worth telling.
+pub(super) fn is_free(id: &str) -> bool {
+    FREE.contains(&id)
+}
 
 /// What is added to the free remedies, step by step, of what may be used, on so many devices. `suits`: what there
 /// is something for to do, of the remedies that are not for every program.
@@ -18,39 +34,39 @@ pub(super) fn rungs(
 ) -> Vec<Vec<&'static str>> {
     let all: [&[&'static str]; 19] = [
         &[],
-        &["channels-last"],
-        &["autocast"],
-        &["autocast", "channels-last"],
-        &["micro-batches"],
-        &["optimizer-in-backward"],
-        &["optimizer-8bit"],
-        &["checkpoint"],
-        &["autocast", "micro-batches"],
-        &["autocast", "checkpoint"],
-        &["micro-batches", "checkpoint"],
-        &["autocast", "micro-batches", "checkpoint"],
-        &["optimizer-in-backward", "checkpoint"],
-        &["optimizer-in-backward", "autocast", "checkpoint"],
-        &["optimizer-offload", "checkpoint"],
-        &["parameter-offload", "optimizer-in-backward", "checkpoint"],
-        &["parameter-offload", "optimizer-offload", "checkpoint"],
-        &["offload"],
-        &["autocast", "offload"],
+        &[remedies::CHANNELS_LAST],
+        &[remedies::AUTOCAST],
+        &[remedies::AUTOCAST, remedies::CHANNELS_LAST],
+        &[remedies::MICRO_BATCHES],
+        &[remedies::OPTIMIZER_IN_BACKWARD],
+        &[remedies::OPTIMIZER_8BIT],
+        &[remedies::CHECKPOINT],
+        &[remedies::AUTOCAST, remedies::MICRO_BATCHES],
+        &[remedies::AUTOCAST, remedies::CHECKPOINT],
+        &[remedies::MICRO_BATCHES, remedies::CHECKPOINT],
+        &[remedies::AUTOCAST, remedies::MICRO_BATCHES, remedies::CHECKPOINT],
+        &[remedies::OPTIMIZER_IN_BACKWARD, remedies::CHECKPOINT],
+        &[remedies::OPTIMIZER_IN_BACKWARD, remedies::AUTOCAST, remedies::CHECKPOINT],
+        &[remedies::OPTIMIZER_OFFLOAD, remedies::CHECKPOINT],
+        &[remedies::PARAMETER_OFFLOAD, remedies::OPTIMIZER_IN_BACKWARD, remedies::CHECKPOINT],
+        &[remedies::PARAMETER_OFFLOAD, remedies::OPTIMIZER_OFFLOAD, remedies::CHECKPOINT],
+        &[remedies::OFFLOAD],
+        &[remedies::AUTOCAST, remedies::OFFLOAD],
     ];
     // Who has several devices wants them used.
     let several: [&[&'static str]; 12] = [
-        &["zero1"],
-        &["fsdp2"],
-        &["zero1", "micro-batches"],
-        &["fsdp2", "autocast"],
-        &["fsdp2", "micro-batches"],
-        &["fsdp2", "checkpoint"],
-        &["zero1", "micro-batches", "checkpoint"],
-        &["fsdp2", "autocast", "checkpoint"],
-        &["fsdp2", "autocast", "micro-batches", "checkpoint"],
-        &["fsdp2", "autocast", "offload"],
-        &["model-parallel"],
-        &["model-parallel", "checkpoint"],
+        &[remedies::ZERO1],
+        &[remedies::FSDP2],
+        &[remedies::ZERO1, remedies::MICRO_BATCHES],
+        &[remedies::FSDP2, remedies::AUTOCAST],
+        &[remedies::FSDP2, remedies::MICRO_BATCHES],
+        &[remedies::FSDP2, remedies::CHECKPOINT],
+        &[remedies::ZERO1, remedies::MICRO_BATCHES, remedies::CHECKPOINT],
+        &[remedies::FSDP2, remedies::AUTOCAST, remedies::CHECKPOINT],
+        &[remedies::FSDP2, remedies::AUTOCAST, remedies::MICRO_BATCHES, remedies::CHECKPOINT],
+        &[remedies::FSDP2, remedies::AUTOCAST, remedies::OFFLOAD],
+        &[remedies::MODEL_PARALLEL],
+        &[remedies::MODEL_PARALLEL, remedies::CHECKPOINT],
     ];
     let several = several.into_iter().filter(|_| 1 < gpus);
     let one = all.into_iter();
@@ -60,7 +76,7 @@ pub(super) fn rungs(
         *it = for_card(card, it);
     }
     // What somebody asked for by name comes before everything else, and again in company.
-    let asked = CATALOGUE.iter().filter(|it| it.offer == Offer::Asked && it.id != "tf32");
+    let asked = CATALOGUE.iter().filter(|it| it.offer == Offer::Asked && it.id != remedies::TF32);
     for it in asked.filter(|it| may(it.id)) {
         let company: Vec<Vec<_>> =
             res.iter().skip(1).map(|rest| [&[it.id], rest.as_slice()].concat()).collect();
@@ -74,7 +90,7 @@ pub(super) fn rungs(
 /// The remedy in the form that suits the card.
 pub(super) fn for_card(card: &Card, id: &'static str) -> &'static str {
     match id {
-        "autocast" if card.compute_capability < BFLOAT16 => "autocast-fp16",
+        remedies::AUTOCAST if card.compute_capability < BFLOAT16 => remedies::AUTOCAST_FP16,
         id => id,
     }
 }
@@ -82,8 +98,8 @@ pub(super) fn for_card(card: &Card, id: &'static str) -> &'static str {
 /// `plan` with the parameters that its remedies need to run.
 pub(super) fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
     let remedies = plan.remedies.iter().map(|it| match it.id {
-        "micro-batches" => Remedy::plain(it.id).with("parts", Value::Number(parts)),
-        "zero1" | "fsdp2" | "model-parallel" => {
+        remedies::MICRO_BATCHES => Remedy::plain(it.id).with("parts", Value::Number(parts)),
+        remedies::ZERO1 | remedies::FSDP2 | remedies::MODEL_PARALLEL => {
             Remedy::plain(it.id).with("gpus", Value::Number(gpus.into()))
         }
         _ => it.clone(),
@@ -93,7 +109,7 @@ pub(super) fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::{cards, plan::find};
+    use crate::{cards, plan::find};
 
     use super::*;
 

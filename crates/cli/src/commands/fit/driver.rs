@@ -1,0 +1,157 @@
+//! Makes the runs that a search asks for, tells it what came of them, and says to people how it goes.
+
+use std::{
+    ffi::OsString,
+    io::{self, Write as _},
+    time::Instant,
+};
+
+use plimsoll_core::{
+    cards::Card,
+    plan::{
+        Sites,
+        search::{Look, Measure, Next, On, Ran, Run, Said, Search, Steps, Until},
+    },
+    prediction,
+    recording::{Recording, contract::NoteKind},
+    units::Bytes,
+};
+
+use super::told;
+use crate::{
+    cli::FitArgs,
+    contract::{self, Setting},
+    launch::Stop,
+    plan_settings,
+    trials::{Phantom, Trials},
+    worst_sequence::WorstSequence,
+};
+
+/// More than any card: what a run takes is to be seen, not where it ends.
+const ROOMY: Bytes = Bytes::gib(512);
+
+/// Makes runs.
+pub(super) struct Driver<'a> {
+    args: &'a FitArgs,
+    trials: Trials,
+    card: Card,
+    roomy: Card,
+    /// The command, with a value in its place.
+    words: &'a dyn Fn(Option<u64>) -> Vec<OsString>,
+    /// Where in the script a person would change something, once a run has looked for that.
+    pub(super) sites: Sites,
+    /// What the last run recorded.
+    recordings: Vec<Recording>,
+}
+
+impl<'a> Driver<'a> {
+    pub(super) fn new(
+        args: &'a FitArgs,
+        card: &Card,
+        words: &'a dyn Fn(Option<u64>) -> Vec<OsString>,
+    ) -> anyhow::Result<Driver<'a>> {
+        Ok(Driver {
+            args,
+            trials: Trials::new(&args.assume)?,
+            card: card.clone(),
+            roomy: card.clone().with_total(ROOMY),
+            words,
+            sites: Sites::default(),
+            recordings: Vec::new(),
+        })
+    }
+
+    /// Does what the search wants until it has found something.
+    pub(super) fn drive<T>(&mut self, mut search: Search<T>) -> anyhow::Result<T> {
+        let mut told = Instant::now();
+        loop {
+            search = match search.next() {
+                Next::Say(said, search) => {
+                    self.say(&said, told);
+                    search
+                }
+                Next::Run(it, waiting) => {
+                    let ran = self.run(&it)?;
+                    told = Instant::now();
+                    waiting.tell(ran)
+                }
+                Next::Replay(it, waiting) => {
+                    waiting.tell(prediction::tunings(&self.recordings, it.limit, it.card))
+                }
+                Next::Measure(it, waiting) => waiting.tell(self.measure(&it)?),
+                Next::Found(found) => return Ok(found),
+            };
+        }
+    }
+
+    /// How many runs on a phantom that took.
+    pub(super) fn n_runs(&self) -> u64 {
+        self.trials.n_runs
+    }
+
+    fn run(&mut self, run: &Run) -> anyhow::Result<Ran> {
+        let began = Instant::now();
+        let (words, settings, stop) =
+            ((self.words)(run.value), self.settings(run), stop(run.until));
+        let card = if run.on == On::Roomy { &self.roomy } else { &self.card };
+        let phantom = Phantom { card, end: run.end };
+        let trial = match run.on {
+            On::Roomy | On::Card => self.trials.run(&words, &settings, stop, phantom)?,
+            On::CardAlone => self.trials.run_alone(&words, &settings, stop, phantom)?,
+        };
+        if run.look == Some(Look::Sites) {
+            self.sites = trial.noted(NoteKind::Sites).and_then(Sites::read).unwrap_or_default();
+        }
+        let (ran, recordings) = told::ran(trial, began.elapsed().as_secs_f64());
+        self.recordings = recordings;
+        Ok(ran)
+    }
+
+    fn measure(&mut self, it: &Measure) -> anyhow::Result<Steps> {
+        let mut settings = plan_settings::settings(&it.plan);
+        settings.extend(self.args.worst_seq.map(WorstSequence::setting));
+        let (words, devices) = ((self.words)(None), it.plan.gpus());
+        Ok(told::steps(&self.trials.measure(&words, &settings, it.steps, devices, &self.roomy)?))
+    }
+
+    /// What the environment of a run has more; of two values of one variable the later one holds.
+    fn settings(&self, run: &Run) -> Vec<Setting> {
+        let mut res = plan_settings::settings(&run.plan);
+        res.extend(self.args.worst_seq.map(WorstSequence::setting));
+        if run.half_as_long {
+            res.push((contract::WORST_SEQ, "half".into()));
+        }
+        let bytes = |it: Bytes| OsString::from(it.0.to_string());
+        res.extend(run.limit_reserved.map(|it| (contract::LIMIT_RESERVED, bytes(it))));
+        res.extend(run.give_up_above.map(|it| (contract::HOPELESS, bytes(it))));
+        res.extend(run.rank.map(|it| (contract::RANK, it.to_string().into())));
+        res.extend(run.look.map(|it| match it {
+            Look::Sites => (contract::SITES, "1".into()),
+            Look::Work => (contract::METER, "1".into()),
+        }));
+        res
+    }
+
+    /// Progress, for people; `since`: when a run was over last.
+    fn say(&self, said: &Said, since: Instant) {
+        if self.args.quiet {
+            return;
+        }
+        let _ = match said {
+            Said::Plain(sentence) => writeln!(io::stderr(), "plimsoll: {sentence}"),
+            Said::Computed(sentence) => {
+                let took = since.elapsed().as_secs_f64() * 1e3;
+                writeln!(io::stderr(), "plimsoll: {sentence}; solved in {took:.1} ms")
+            }
+        };
+    }
+}
+
+fn stop(until: Until) -> Stop {
+    match until {
+        Until::Steady => Stop::Steady,
+        Until::Validation => Stop::Validation,
+        Until::Steps(n) => Stop::Steps(n),
+        Until::Exit => Stop::UntilExit,
+    }
+}

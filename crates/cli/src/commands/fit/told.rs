@@ -1,0 +1,140 @@
+//! What a trial tells, in the words of a search.
+
+use plimsoll_core::{
+    plan::{
+        Sites, Work,
+        blocks::{At, Reading},
+        search::{Noted, Ran, Split, Steps, Took},
+    },
+    recording::{MarkKind, Phase, Recording, contract::NoteKind},
+    units::Bytes,
+};
+use serde_json::Value;
+
+use crate::trials::Trial;
+
+/// What came of a run that took so many seconds, and what it recorded.
+pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
+    let noted = noted(&trial);
+    let marks = trial.recordings.iter().flat_map(|it| &it.notes.marks);
+    let evaluates = marks.filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation)).count() != 0;
+    let refused = trial.failure.as_deref().and_then(refused).map(str::to_owned);
+    let ran = Ran {
+        outcome: trial.prediction.outcome,
+        took: Took::of(trial.prediction),
+        failure: trial.failure,
+        refused: refused.into_iter().collect(),
+        n_ooms: trial.n_ooms,
+        interrupted: trial.interrupted.is_some(),
+        was_cut: trial.was_cut,
+        n_retries: trial.n_retries,
+        ends: trial.ends,
+        evaluates,
+        noted,
+        seconds,
+    };
+    (ran, trial.recordings)
+}
+
+/// What came of measuring.
+pub(super) fn steps(trial: &Trial) -> Steps {
+    let times = trial.recordings.iter().filter_map(|it| it.notes.step_times);
+    Steps {
+        each: times.map(|it| it.device.unwrap_or(it.host)).collect(),
+        failure: trial.failure.clone(),
+        interrupted: trial.interrupted.is_some(),
+    }
+}
+
+/// The remedy that a run failed of, because it does not suit the program.
+fn refused(failure: &str) -> Option<&str> {
+    let (_, named) = failure.split_once("plimsoll: the remedy ")?;
+    Some(named.split_once(" does not suit ")?.0)
+}
+
+fn noted(trial: &Trial) -> Noted {
+    let sites = trial.noted(NoteKind::Sites);
+    let idle = sites.and_then(|it| it["idle"].as_object());
+    let idle = idle.map(|it| {
+        it.iter().map(|(id, why)| (id.clone(), why.as_str().map(str::to_owned))).collect()
+    });
+    let names = trial.noted(NoteKind::Blocks).and_then(|it| it["names"].as_array());
+    let split = trial.noted(NoteKind::Split);
+    let work = trial.noted(NoteKind::Work);
+    let memory = trial.noted(NoteKind::BlockMemory);
+    let block_work = trial.noted(NoteKind::BlockWork);
+    Noted {
+        idle,
+        is_distributed: sites.and_then(Sites::read).is_some_and(|it| it.has("distributed")),
+        batches: batches(trial),
+        n_blocks: names.and_then(|it| u64::try_from(it.len()).ok()),
+        split: split
+            .map(|it| Split { exact: it["exact"] == true, samples: it["samples"].as_u64() }),
+        exact: trial.noted(NoteKind::Exact).map(|it| it["exact"] == true),
+        work: work.map(|it| operations(&it["ops"])).unwrap_or_default(),
+        readings: memory.map(|it| each(&it["readings"], reading)).unwrap_or_default(),
+        block_work: block_work
+            .map(|it| each(&it["blocks"], |it| Some(operations(it))))
+            .unwrap_or_default(),
+    }
+}
+
+/// What was done to the batches (`--worst-seq`), in one sentence.
+fn batches(trial: &Trial) -> Option<String> {
+    let noted = trial.noted(NoteKind::Worst)?;
+    let length = noted["length"].as_u64()?;
+    let where_ = match noted["how"].as_str()? {
+        "loader" => "the DataLoader gives",
+        _ => "the model is called with",
+    };
+    let tensors: Vec<&str> =
+        noted["tensors"].as_array()?.iter().filter_map(serde_json::Value::as_str).collect();
+    Some(match tensors.as_slice() {
+        [] => format!(
+            "every batch that {where_} is at least {length} long already: none was made longer"
+        ),
+        all => format!("every batch that {where_} is made {length} long: {}", all.join(", ")),
+    })
+}
+
+/// Counted operations, as the agent writes them.
+fn operations(ops: &Value) -> Vec<Work> {
+    each(ops, |it| {
+        let number = |key: &str| it[key].as_f64();
+        Some(Work {
+            op: it["op"].as_str()?.to_owned(),
+            dtype: it["dtype"].as_str()?.to_owned(),
+            count: number("count")?,
+            flops: number("flops")?,
+            bytes: number("bytes")?,
+        })
+    })
+}
+
+fn reading(it: &Value) -> Option<Reading> {
+    let number = |i: usize| it[i].as_u64();
+    let block = usize::try_from(number(1)?).ok()?;
+    let at = match it[0].as_str()? {
+        "enter" => At::Enter(block),
+        "leave" => At::Leave(block),
+        "back" => At::Back(block),
+        _ => At::End,
+    };
+    Some(Reading { at, current: Bytes(number(2)?), peak: Bytes(number(3)?) })
+}
+
+fn each<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Vec<T> {
+    list.as_array().into_iter().flatten().filter_map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_refuses_is_named() {
+        assert_eq!(refused("RuntimeError: CUDA error"), None);
+        let why = "CannotApply: plimsoll: the remedy micro-batches does not suit MoCo: it writes";
+        assert_eq!(refused(why), Some("micro-batches"));
+    }
+}

@@ -1,0 +1,229 @@
+//! What a search asks for, and what it is told of it.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    plan::{Plan, Work, blocks::Reading},
+    prediction::{OtherEnd, Outcome, Peaks, Prediction, StepPeaks},
+    recording::{FirstStep, Spread},
+    units::Bytes,
+};
+
+/// One run of the script on a phantom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What stands in the place of the command whose largest value is wanted; none where that is not looked for.
+    pub value: Option<u64>,
+    /// With these remedies.
+    pub plan: Plan,
+    /// When it has shown enough.
+    pub until: Until,
+    /// On which card.
+    pub on: On,
+    /// At the other end of what a phantom decides by itself.
+    pub end: Option<OtherEnd>,
+    /// The most that PyTorch's allocator may reserve.
+    pub limit_reserved: Option<Bytes>,
+    /// Who has allocated more than this can never fit: the run is ended there.
+    pub give_up_above: Option<Bytes>,
+    /// The rank that runs, of a plan for several devices; none for the first.
+    pub rank: Option<u32>,
+    /// What is looked at beside memory.
+    pub look: Option<Look>,
+    /// Every batch is made half as long.
+    pub half_as_long: bool,
+}
+
+/// When a run has shown enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Memory is steady.
+    Steady,
+    /// The same, and a validation or what else comes later went by.
+    Validation,
+    /// So many optimizer steps are over.
+    Steps(u32),
+    /// The script ends.
+    Exit,
+}
+
+/// Which card a run is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// The card with more memory than any card has: what a run takes is to be seen, not where it ends.
+    Roomy,
+    /// The card itself.
+    Card,
+    /// The card itself, and the run is a process of its own, as the real one will be.
+    CardAlone,
+}
+
+/// What a run can be asked to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// The places in the script where a person would change something, and what remedies have nothing to do.
+    Sites,
+    /// The operations of a step.
+    Work,
+}
+
+/// The question which changes of the allocator alone would have let the last run through: its recording is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// The most that may be reserved.
+    pub limit: Bytes,
+    /// All of the device's memory, if the process has it to itself.
+    pub card: Option<Bytes>,
+}
+
+/// Steps on the machine's own device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measure {
+    /// With these remedies.
+    pub plan: Plan,
+    /// So many steps.
+    pub steps: u32,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The memory that it took.
+    pub took: Took,
+    /// Whether it got through.
+    pub outcome: Outcome,
+    /// Why it gave no answer, in one sentence.
+    pub failure: Option<String>,
+    /// The remedies that refused the program, by id.
+    pub refused: Vec<String>,
+    /// Out-of-memory errors, those that the script caught included.
+    pub n_ooms: usize,
+    /// Somebody asked us to stop.
+    pub interrupted: bool,
+    /// It was ended because it took more than can ever fit: what it took is less than it would have taken.
+    pub was_cut: bool,
+    /// How often the allocator was full, gave its free memory back and went on.
+    pub n_retries: u64,
+    /// What the phantom decided by itself and the user did not say.
+    pub ends: Vec<OtherEnd>,
+    /// An evaluation went by.
+    pub evaluates: bool,
+    /// What the agent noted of the plan and of what was looked at.
+    pub noted: Noted,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+}
+
+/// The memory that a run took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// The most.
+    pub peak: Peaks,
+    /// What a device must have, with the allowance for what a phantom cannot know.
+    pub safe: Bytes,
+    /// Optimizer steps that were seen.
+    pub steps_seen: u32,
+    /// Of each step.
+    pub steps: Vec<StepPeaks>,
+    /// Of the first one, and what it depends on.
+    pub first_step: Option<FirstStep>,
+}
+
+/// What the agent noted.
+#[derive(Clone, Debug, Default)]
+pub struct Noted {
+    /// Remedies that have nothing to do, each with why where a person may wonder; none if that was not looked at.
+    pub idle: Option<BTreeMap<String, Option<String>>>,
+    /// The program wraps its model for several devices.
+    pub is_distributed: bool,
+    /// What was done to the batches, in a sentence.
+    pub batches: Option<String>,
+    /// How many blocks the model has.
+    pub n_blocks: Option<u64>,
+    /// How batches are split.
+    pub split: Option<Split>,
+    /// Nothing in the model draws random numbers or keeps statistics.
+    pub exact: Option<bool>,
+    /// The operations of a step.
+    pub work: Vec<Work>,
+    /// The memory at the borders of blocks.
+    pub readings: Vec<Reading>,
+    /// The operations of each block.
+    pub block_work: Vec<Vec<Work>>,
+}
+
+/// How micro-batches split a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Nothing in the model draws random numbers or keeps statistics.
+    pub exact: bool,
+    /// How many samples a batch has.
+    pub samples: Option<u64>,
+}
+
+/// What came of measuring.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    /// The seconds of a step, of each device.
+    pub each: Vec<Spread>,
+    /// Why there are none, in one sentence.
+    pub failure: Option<String>,
+    /// Somebody asked us to stop.
+    pub interrupted: bool,
+}
+
+impl Run {
+    /// One that nothing is special about.
+    pub(super) fn of(plan: &Plan, until: Until, on: On) -> Run {
+        Run {
+            value: None,
+            plan: plan.clone(),
+            until,
+            on,
+            end: None,
+            limit_reserved: None,
+            give_up_above: None,
+            rank: None,
+            look: None,
+            half_as_long: false,
+        }
+    }
+}
+
+impl Ran {
+    /// What comes of a run that is not made any more, since somebody asked us to stop.
+    pub(super) fn not_made() -> Ran {
+        Ran {
+            took: Took::default(),
+            outcome: Outcome::ScriptFailed,
+            failure: Some("interrupted".to_owned()),
+            refused: Vec::new(),
+            n_ooms: 0,
+            interrupted: true,
+            was_cut: false,
+            n_retries: 0,
+            ends: Vec::new(),
+            evaluates: false,
+            noted: Noted::default(),
+            seconds: 0.0,
+        }
+    }
+
+    /// Whether it ran at least one step, and never out of memory.
+    pub fn fits(&self) -> bool {
+        self.failure.is_none() && self.n_ooms == 0 && self.outcome == Outcome::Fits
+    }
+
+    /// Whether it failed for another reason than memory.
+    pub(super) fn is_strange(&self) -> bool {
+        self.failure.is_some() && self.n_ooms == 0
+    }
+}
+
+impl Took {
+    /// What a search has to know of a prediction.
+    pub fn of(it: Prediction) -> Took {
+        let Prediction { peak, safe, steps_seen, steps, first_step_facts: first_step, .. } = it;
+        Took { peak, safe, steps_seen, steps, first_step }
+    }
+}

@@ -1,0 +1,91 @@
+//! A plan that was run, and which of two is better: less added time, then less change to the numbers, then fewer
+//! remedies.
+
+use super::ask::Took;
+use crate::{
+    plan::{Factor, Numbers, Plan},
+    prediction::{OtherEnd, Peaks, Tuned},
+    units::Bytes,
+};
+
+/// Differences in time below this share are none: the estimate is not finer.
+const TIME_CLASS: f64 = 0.05;
+
+/// A plan that was run.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// The plan.
+    pub plan: Plan,
+    /// What its hungriest run took.
+    pub took: Took,
+    /// What of the limit it needs, with the allowance for what a phantom cannot know.
+    pub needs: Bytes,
+    /// Whether that is there.
+    pub fits: bool,
+    /// What it does to the numbers.
+    pub numbers: Numbers,
+    /// How much longer a step takes, by an estimate; none if that was not counted.
+    pub time: Option<Factor>,
+    /// What its steps took on the machine's own device, if somebody asked for that.
+    pub measured: Option<Measured>,
+    /// How much slower than the script as it is, by that.
+    pub(super) slower: Option<f64>,
+    /// Its run was ended early, since it took more than can fit; how many steps it had made then. What it needs is more.
+    pub(super) cut_after: Option<u32>,
+    /// Changes of the allocator under which it would fit, by a replay, if it does not.
+    pub(super) tunings: Vec<Tuned>,
+    /// What a phantom decided by itself in its run.
+    pub(super) ends: Vec<OtherEnd>,
+}
+
+/// One plan that was run, as a table shows it.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The plan.
+    pub plan: Plan,
+    /// What it took.
+    pub peak: Peaks,
+    /// What of the limit it needs, allowance included.
+    pub needs: Bytes,
+    /// What it does to the numbers.
+    pub numbers: Numbers,
+    /// What it costs in time; none if that was not counted.
+    pub time: Option<Factor>,
+    /// What its steps took on a real device; none if that was not measured.
+    pub measured: Option<Measured>,
+}
+
+/// Steps on a real device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Of a step, the middle one.
+    pub seconds: f64,
+    /// A tenth of the steps took less,
+    pub low: f64,
+    /// and a tenth more.
+    pub high: f64,
+    /// How much longer than a step of the script as it is; none if that was not measured.
+    pub factor: Option<f64>,
+}
+
+impl Candidate {
+    /// The smaller, the better.
+    pub(super) fn rank(&self) -> (u32, Numbers, usize, Bytes) {
+        let factor = self.slower.or(self.time.map(|it| it.estimate)).unwrap_or(1.0);
+        let added = (factor - 1.0).max(0.0);
+        let class = (0..1000_u32).find(|it| added < (f64::from(*it) + 0.5) * TIME_CLASS);
+        (class.unwrap_or(1000), self.numbers, self.plan.remedies.len(), self.needs)
+    }
+
+    /// What the table shows of it.
+    pub fn row(&self) -> Row {
+        Row {
+            plan: self.plan.clone(),
+            peak: self.took.peak,
+            needs: self.needs,
+            numbers: self.numbers,
+            time: self.time,
+            measured: self.measured,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The search for a plan: candidates from the mildest to the strongest, each run on the phantom, until some fit; then as
+//! little of each as is needed.
+
+use super::{
+    advice::{self, Advice},
+    ask::{Look, Run, Took, Until},
+    candidate::Candidate,
+    dialogue::Search,
+    free::free,
+    ladder::{is_free, rungs, settled},
+    measure, nearest,
+    program::Program,
+    proof::{self, Seen},
+    rules::Rules,
+    tuning::tuned,
+    weakest::weakest,
+};
+use crate::{
+    plan::{self, Numbers, Plan, Remedy, remedies},
+    prediction::StepPeaks,
+    units::Bytes,
+};
+
+/// The most parts that a batch is split into.
+const MOST_PARTS: u64 = 64;
+/// So many plans that fit are enough to choose from.
+const ENOUGH: usize = 3;
+
+/// What came of a search for a plan.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The script as it is, and whether it fits.
+    pub plain: Candidate,
+    /// Plans that fit, the best first.
+    pub plans: Vec<Candidate>,
+    /// What came nearest, if nothing fits.
+    pub closest: Option<Candidate>,
+    /// What only a person can decide.
+    pub advice: Vec<Advice>,
+    /// What the last run of what is proposed went through.
+    pub seen: Seen,
+    /// Somebody stopped the search before its end.
+    pub interrupted: bool,
+}
+
+/// The search for the cheapest plan that fits; or for why the script as it is does not run.
+pub fn plans(rules: Rules) -> Search<Result<Found, String>> {
+    Search::new(|line| async move { find(&mut Program::new(rules, line)).await })
+}
+
+async fn find(program: &mut Program) -> Result<Found, String> {
+    let mut plain = program.as_it_is().await?;
+    program.pace.first_steps = steps_to_the_peak(&plain.took);
+    let mut seen = Seen { steps: plain.took.steps_seen, ..Seen::default() };
+    if plain.fits && !program.interrupted {
+        // One that does not get through on the card itself needs a plan, too.
+        let proven = proof::proves(program, &mut plain).await;
+        plain.fits = proven.is_some();
+        seen = proven.unwrap_or(seen);
+        if !plain.fits && program.pace.until == Until::Validation {
+            // What it takes with its validation; on the card itself it ran out before.
+            plain = program.run_through(&Plan::default()).await.unwrap_or(plain);
+            program.known.plain_needs = plain.needs;
+        }
+    }
+    let mut plans = Vec::new();
+    if !plain.fits {
+        if let Some(it) = program.what_is_left_out() {
+            program.line.say(it);
+        }
+        let proven;
+        (plans, proven) = proven_plans(program).await;
+        seen = proven.unwrap_or(seen);
+    }
+    if let Some(free) = program.rules.measure_in {
+        measure::measure(program, free, &mut plain, &mut plans, &mut seen).await;
+    }
+    let nothing_fits = !plain.fits && plans.is_empty();
+    let closest = if nothing_fits { nearest::nearest(program).await } else { None };
+    let is_wanted = program.rules.advice || nothing_fits;
+    let advice = if is_wanted { advice::advice(program).await } else { Vec::new() };
+    let interrupted = program.interrupted;
+    Ok(Found { plain, plans, closest, advice, seen, interrupted })
+}
+
+/// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
+/// to stop.
+async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Option<Seen>) {
+    loop {
+        let sees_validation = program.pace.until == Until::Validation;
+        let mut found = fitting_plans(program).await;
+        estimate_time(program, &mut found).await;
+        found.sort_by_key(Candidate::rank);
+        while let (false, Some(best)) = (program.interrupted, found.first_mut()) {
+            if let Some(seen) = proof::proves(program, best).await {
+                return (found, Some(seen));
+            }
+            found.remove(0);
+        }
+        if sees_validation || program.interrupted || program.pace.until != Until::Validation {
+            return (found, None);
+        }
+        let why = if program.pace.validates {
+            "a validation takes more than training does; once more, with one in each run"
+        } else {
+            "what comes later takes more than the first steps; once more, with later ones in each run"
+        };
+        program.line.say(why.to_owned());
+    }
+}
+
+/// Plans that fit, from the mildest on; each as small as it can be.
+async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
+    let free = free(program).await;
+    let Rules { card, gpus, .. } = &program.rules;
+    for stronger in rungs(card, *gpus, |it| program.suits(it), |it| program.may(it)) {
+        let is_enough = ENOUGH <= found.len()
+            || !found.is_empty() && stronger.contains(&remedies::OFFLOAD)
+            || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
+        if program.interrupted || is_enough {
+            break;
+        }
+        // One that refused meanwhile.
+        if !stronger.iter().all(|it| program.suits(it)) {
+            continue;
+        }
+        // What was already enough alone needs no company.
+        let done = |it: &Candidate| {
+            let mut strong = it.plan.remedies.iter().filter(|it| !is_free(it.id));
+            strong.all(|it| stronger.contains(&it.id))
+        };
+        if found.iter().any(done) {
+            continue;
+        }
+        let mut remedies = free.clone();
+        remedies.extend(stronger.iter().map(|id| Remedy::plain(id)));
+        let plan = Plan::of(remedies);
+        while let Some(it) = strong_enough(program, &plan).await {
+            let mut it = weakest(program, it).await;
+            // Two rungs may end at the same one, without what neither needs.
+            let is_new = !found.iter().any(|other| other.plan == it.plan);
+            if is_new && proof::fits_again(program, &mut it).await {
+                found.push(it);
+            } else if is_new && !program.interrupted && program.pace.first_steps.take().is_some() {
+                program.line.say(
+                    "a later step takes more than the first ones; from now on all are run"
+                        .to_owned(),
+                );
+                program.forget_what_fits();
+                continue;
+            }
+            break;
+        }
+    }
+    found
+}
+
+/// `plan` with as many parts as it takes to fit; none if no number of them is enough.
+async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> {
+    let gpus = program.rules.gpus;
+    if !plan.remedies.iter().any(|it| it.id == remedies::MICRO_BATCHES) {
+        let it = program.run(&settled(plan, 1, gpus)).await?;
+        return tuned(program, it).await;
+    }
+    let (mut parts, mut before): (u64, Option<(Bytes, Option<bool>)>) = (2, None);
+    while parts <= MOST_PARTS.min(program.known.n_samples.unwrap_or(MOST_PARTS))
+        && !program.interrupted
+    {
+        let it = program.run(&settled(plan, parts, gpus)).await?;
+        // Runs that were ended before their first step was over, or after, are of one kind each.
+        let (needs, kind) = (it.needs, it.cut_after.map(|it| it == 0));
+        if let Some(it) = tuned(program, it).await {
+            return Some(it);
+        }
+        // More parts no longer help: what is left is not the batch's.
+        if before.is_some_and(|(it, other)| kind == other && it.0 / 100 * 98 < needs.0) {
+            return None;
+        }
+        before = Some((needs, kind));
+        parts *= 2;
+    }
+    None
+}
+
+/// One metered step each.
+async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
+    if found.is_empty() || program.interrupted {
+        return;
+    }
+    let metered = |program: &Program, plan: &Plan| Run {
+        look: Some(Look::Work),
+        ..program.roomy(plan, Until::Steps(2))
+    };
+    let plain = metered(program, &Plan::default());
+    let plain = program.trial(plain).await.noted.work;
+    for it in found {
+        if program.interrupted {
+            break;
+        }
+        let changed = metered(program, &it.plan);
+        let changed = program.trial(changed).await.noted.work;
+        it.time = plan::factor(&plain, &changed, &program.rules.card);
+    }
+}
+
+/// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there.
+fn steps_to_the_peak(it: &Took) -> Option<u32> {
+    let highest = |of: fn(&StepPeaks) -> Bytes| {
+        let most = it.steps.iter().map(of).max()?;
+        it.steps.iter().find(|it| of(it) == most).map(|it| it.step)
+    };
+    Some(highest(|it| it.allocated)?.max(highest(|it| it.reserved)?).max(2))
+}

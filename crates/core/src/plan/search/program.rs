@@ -1,0 +1,261 @@
+//! The script that a search is about: runs plans of it, each once, and remembers what they told.
+
+use super::{
+    ask::{Look, On, Ran, Replay, Run, Took, Until},
+    candidate::Candidate,
+    dialogue::Line,
+    ladder,
+    left_out::LeftOut,
+    rules::Rules,
+};
+use crate::{
+    plan::{Numbers, Plan, remedies},
+    prediction::{Peaks, Tuned},
+    units::Bytes,
+};
+
+/// The script, what it may be made of, and what is known of it.
+pub(super) struct Program {
+    pub(super) rules: Rules,
+    pub(super) line: Line,
+    pub(super) known: Known,
+    pub(super) pace: Pace,
+    tried: Vec<Candidate>,
+    /// Somebody asked us to stop.
+    pub(super) interrupted: bool,
+}
+
+/// What runs have told of it.
+#[derive(Default)]
+pub(super) struct Known {
+    /// What it needs as it is.
+    pub(super) plain_needs: Bytes,
+    /// The blocks of the model, once it was seen to have any.
+    pub(super) n_blocks: Option<u64>,
+    /// The samples of a batch, once one was split.
+    pub(super) n_samples: Option<u64>,
+    /// What has nothing to do in it, or does not suit it.
+    pub(super) left_out: LeftOut,
+    /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
+    exact: bool,
+    /// It wraps its model for several devices.
+    is_distributed: bool,
+}
+
+/// How far a run goes.
+pub(super) struct Pace {
+    /// When a run has shown enough: later once what comes later was seen to take more than the first steps.
+    pub(super) until: Until,
+    /// And that was a validation.
+    pub(super) validates: bool,
+    /// So many steps show what the script takes as it is: candidates are tried with as many, and the plans that are
+    /// found run on. None once later steps were seen to take more.
+    pub(super) first_steps: Option<u32>,
+}
+
+impl Program {
+    pub(super) fn new(rules: Rules, line: Line) -> Program {
+        let pace = Pace { until: Until::Steady, validates: false, first_steps: None };
+        let known = Known::default();
+        Program { rules, line, known, pace, tried: Vec::new(), interrupted: false }
+    }
+
+    /// The script as it is, and what it says of itself; why it does not run, if it does not.
+    pub(super) async fn as_it_is(&mut self) -> Result<Candidate, String> {
+        let plan = Plan::default();
+        let run = Run { look: Some(Look::Sites), ..self.roomy(&plan, Until::Steady) };
+        let ran = self.trial(run).await;
+        self.known.left_out = LeftOut::seen(&ran.noted);
+        self.known.is_distributed = ran.noted.is_distributed;
+        if let Some(it) = &ran.noted.batches {
+            self.line.say(it.clone());
+        }
+        let mut plain = self.candidate(plan, &ran);
+        plain.tunings = self.tunings(&plain.plan, &ran, plain.needs).await;
+        self.known.plain_needs = plain.needs;
+        if let Some(why) = ran.failure {
+            return Err(why);
+        }
+        if ran.n_ooms == 0 && !self.interrupted {
+            self.tried.push(plain.clone());
+        }
+        self.line.say(format!("the script as it is: needs {}", plain.needs));
+        Ok(plain)
+    }
+
+    /// Runs `plan`; nothing if the script does not bear it.
+    pub(super) async fn run(&mut self, plan: &Plan) -> Option<Candidate> {
+        let beside = self.rules.limit_reserved.map_or(self.rules.card.context, |_| Bytes::ZERO);
+        let most = self.rules.most().saturating_sub(beside);
+        self.run_up_to(plan, Some(most)).await
+    }
+
+    /// The same, and what it takes is seen even if that is far too much.
+    pub(super) async fn run_through(&mut self, plan: &Plan) -> Option<Candidate> {
+        self.tried.retain(|it| it.plan != *plan || it.cut_after.is_none());
+        self.run_up_to(plan, None).await
+    }
+
+    async fn run_up_to(&mut self, plan: &Plan, most: Option<Bytes>) -> Option<Candidate> {
+        if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
+            return Some(it.clone());
+        }
+        if self.interrupted {
+            return None;
+        }
+        let until = match (self.pace.until, self.pace.first_steps) {
+            (Until::Steady, Some(n)) => Until::Steps(n),
+            (until, _) => until,
+        };
+        let run = Run { give_up_above: most, ..self.roomy(plan, until) };
+        let ran = self.trial(run).await;
+        self.known.takes_in(plan, &ran);
+        let mut it = self.candidate(plan.clone(), &ran);
+        it.tunings = self.tunings(plan, &ran, it.needs).await;
+        it.cut_after = ran.was_cut.then_some(ran.took.steps_seen);
+        let said = match &ran.failure {
+            Some(why) => why.clone(),
+            None if it.fits => format!("fits, needs {}", it.needs),
+            None if ran.was_cut => format!("needs more than {}", self.rules.most()),
+            None => format!("needs {}", it.needs),
+        };
+        self.line.say(format!("{}: {said} ({:.1} s)", plan.shown(), ran.seconds));
+        let runs = ran.failure.is_none() && ran.n_ooms == 0;
+        let keeps = !self.rules.keep_numerics || it.numbers == Numbers::Same;
+        if !runs || !keeps || self.interrupted {
+            return None;
+        }
+        self.tried.push(it.clone());
+        Some(it)
+    }
+
+    /// A run on a card with room, under what the plan's own settings of the allocator want.
+    pub(super) fn roomy(&self, plan: &Plan, until: Until) -> Run {
+        // Garbage is collected only below a limit.
+        let collects = plan.alloc_conf().is_some_and(|it| it.contains("garbage_collection"));
+        let limit_reserved = collects.then_some(Bytes(self.rules.most().0 / 100 * 99));
+        Run { limit_reserved, ..Run::of(plan, until, On::Roomy) }
+    }
+
+    /// Makes one run; none after somebody asked us to stop.
+    pub(super) async fn trial(&mut self, run: Run) -> Ran {
+        if self.interrupted {
+            return Ran::not_made();
+        }
+        let ran = self.line.run(run).await;
+        self.interrupted |= ran.interrupted;
+        ran
+    }
+
+    /// Takes in one more run of a candidate; false if it did not get through.
+    pub(super) fn takes_in(&self, it: &mut Candidate, ran: Ran) -> bool {
+        if !ran.fits() {
+            return false;
+        }
+        let needs = self.needs(&ran.took);
+        if it.needs < needs {
+            (it.took, it.needs, it.fits) = (ran.took, needs, needs <= self.rules.most());
+        }
+        it.fits
+    }
+
+    /// What it needs of what is limited, with the allowance for what a phantom cannot know.
+    pub(super) fn needs(&self, took: &Took) -> Bytes {
+        let beside = took.peak.device.saturating_sub(took.peak.reserved);
+        match self.rules.limit_reserved {
+            Some(_) => took.safe.saturating_sub(beside),
+            None => took.safe,
+        }
+    }
+
+    /// Every plan that was run and that the script bears.
+    pub(super) fn tried(&self) -> &[Candidate] {
+        &self.tried
+    }
+
+    /// What was tried up to now says nothing.
+    pub(super) fn forget(&mut self) {
+        self.tried.clear();
+    }
+
+    /// What fitted up to now may not.
+    pub(super) fn forget_what_fits(&mut self) {
+        self.tried.retain(|it| !it.fits);
+    }
+
+    /// Whether a plan may use this remedy.
+    pub(super) fn may(&self, id: &str) -> bool {
+        // Where a validation takes more than training does, it is the first thing to think of.
+        let is_for_it = id == remedies::NO_GRAD_EVALUATION && self.pace.validates;
+        self.rules.allow(id) || is_for_it && self.rules.allow.is_empty() && !self.rules.forbids(id)
+    }
+
+    /// Whether it has a use for this remedy.
+    pub(super) fn suits(&self, id: &str) -> bool {
+        let has_place = id != remedies::BUCKET_VIEW || self.known.is_distributed;
+        has_place && !self.known.left_out.has(id)
+    }
+
+    /// For people: what they may have expected in a plan.
+    pub(super) fn what_is_left_out(&self) -> Option<String> {
+        let suits_card = |id: &str| {
+            let is_autocast = [remedies::AUTOCAST, remedies::AUTOCAST_FP16].contains(&id);
+            !is_autocast || id == ladder::for_card(&self.rules.card, remedies::AUTOCAST)
+        };
+        self.known.left_out.shown(|id| self.may(id) && suits_card(id))
+    }
+
+    fn candidate(&self, plan: Plan, ran: &Ran) -> Candidate {
+        let needs = self.needs(&ran.took);
+        let numbers = match plan.numbers() {
+            Numbers::Statistics if self.known.exact => Numbers::Same,
+            other => other,
+        };
+        Candidate {
+            fits: needs <= self.rules.most(),
+            plan,
+            took: ran.took.clone(),
+            needs,
+            numbers,
+            time: None,
+            measured: None,
+            slower: None,
+            cut_after: None,
+            tunings: Vec::new(),
+            ends: ran.ends.clone(),
+        }
+    }
+
+    /// What of the allocator would have made this run fit, by a replay; nothing where no replay can: what is not
+    /// allocated is all that an allocator can save.
+    async fn tunings(&self, plan: &Plan, ran: &Ran, needs: Bytes) -> Vec<Tuned> {
+        let Peaks { allocated, reserved, .. } = ran.took.peak;
+        let most = self.rules.most();
+        let of_allocator = [remedies::ALLOCATOR, remedies::EMPTY_CACHE];
+        let is_changed = plan.remedies.iter().any(|it| of_allocator.contains(&it.id));
+        let least = needs.saturating_sub(reserved.saturating_sub(allocated));
+        let may = of_allocator.iter().any(|it| self.may(it));
+        if is_changed || !may || needs <= most || most < least || ran.n_ooms != 0 {
+            return Vec::new();
+        }
+        let beside = needs.saturating_sub(reserved);
+        let card = self.rules.is_whole_card.then_some(most);
+        self.line.replay(Replay { limit: most.saturating_sub(beside), card }).await
+    }
+}
+
+impl Known {
+    fn takes_in(&mut self, plan: &Plan, ran: &Ran) {
+        let noted = &ran.noted;
+        if let Some(n) = noted.n_blocks {
+            self.n_blocks = Some(n).filter(|it| 1 < *it);
+        }
+        if let Some(split) = noted.split {
+            (self.exact, self.n_samples) = (split.exact, split.samples);
+        }
+        if let Some(exact) = noted.exact {
+            self.exact = exact;
+        }
+        self.left_out.learns(plan, ran);
+    }
+}

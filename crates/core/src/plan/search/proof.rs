@@ -1,0 +1,101 @@
+//! Runs of what is proposed that are only there to refute it: again, at its limit, on the card itself.
+
+use super::{
+    ask::{On, Ran, Run, Until},
+    candidate::Candidate,
+    program::Program,
+};
+use crate::prediction::Peaks;
+
+/// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
+const REPEATS: u32 = 2;
+/// Of so many devices each is looked at, of more the first ones.
+const MOST_RANKS: u32 = 8;
+
+/// How much of a script a run went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Training steps.
+    pub steps: u32,
+    /// The model was called in evaluation mode or without gradients.
+    pub evaluation: bool,
+    /// It ran to its end.
+    pub until_exit: bool,
+}
+
+/// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took.
+pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> bool {
+    let Peaks { device, reserved, .. } = it.took.peak;
+    let beside = device.saturating_sub(reserved);
+    let rules = &program.rules;
+    let limit = rules.limit_reserved.unwrap_or(rules.most().saturating_sub(beside));
+    // Of several devices the first has the largest share of most things, and each of some.
+    let gpus = it.plan.gpus().unwrap_or(1);
+    for rank in (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(|it| it % gpus) {
+        let run = program.roomy(&it.plan, program.pace.until);
+        let run = Run { limit_reserved: Some(limit), rank: Some(rank), ..run };
+        let ran = program.trial(run).await;
+        if program.interrupted {
+            return it.fits;
+        }
+        if !program.takes_in(it, ran) {
+            return false;
+        }
+    }
+    it.fits
+}
+
+/// Runs the plan on the card itself, in a process of its own, and at the other end of what a phantom decides by itself.
+/// What was seen; none if it does not fit after all.
+pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<Seen> {
+    let mut until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
+    let limit_reserved = program.rules.limit_reserved;
+    let plan = it.plan.clone();
+    let run = |until: Until, on: On| Run { limit_reserved, ..Run::of(&plan, until, on) };
+    // A run of its own ends what makes runs cheap: what can come out of that comes before.
+    let mut early = Vec::new();
+    for end in it.ends.clone() {
+        let ran = program.trial(Run { end: Some(end), ..run(until, On::Card) }).await;
+        if program.interrupted {
+            let steps = it.took.steps_seen;
+            return it.fits.then_some(Seen { steps, ..Seen::default() });
+        }
+        early.extend((!ran.is_strange()).then_some((end, ran)));
+    }
+    let mut ran = program.trial(run(until, On::CardAlone)).await;
+    if until == Until::Validation && ran.is_strange() && !ran.interrupted {
+        // Not every loop bears an epoch that ends early.
+        until = Until::Steady;
+        early.clear();
+        ran = program.trial(run(until, On::CardAlone)).await;
+    }
+    let seen = Seen { until_exit: program.rules.until_exit, ..seen(&ran) };
+    let ends = ran.ends.clone();
+    if program.interrupted {
+        return it.fits.then_some(seen);
+    }
+    if !program.takes_in(it, ran) {
+        if until == Until::Validation {
+            // What was tried without a validation, or before a larger batch, says nothing.
+            program.pace.until = until;
+            program.pace.validates = seen.evaluation;
+            program.forget();
+        }
+        return None;
+    }
+    for end in ends {
+        let ran = match early.iter().position(|it| it.0 == end) {
+            Some(at) => early.swap_remove(at).1,
+            None => program.trial(Run { end: Some(end), ..run(until, On::CardAlone) }).await,
+        };
+        if !program.interrupted && !program.takes_in(it, ran) {
+            return None;
+        }
+    }
+    Some(seen)
+}
+
+/// What went by in a run.
+fn seen(ran: &Ran) -> Seen {
+    Seen { steps: ran.took.steps_seen, evaluation: ran.evaluates, until_exit: false }
+}

@@ -1,0 +1,222 @@
+//! The script as it is.
+
+use expect_test::expect;
+
+use super::made::{Made, evaluates, fails, out_of_memory, takes};
+use crate::{
+    plan::search::{Noted, On, Ran, Run, Until},
+    prediction::OtherEnd,
+};
+
+/// Nothing that would help may be used.
+const NOTHING: &[&str] = &["detach-losses"];
+
+#[test]
+fn it_fits_and_is_run_once_more_on_the_card_itself() {
+    let made = Made::new(8_000, |run| {
+        if run.until == Until::Validation { evaluates(4_000) } else { takes(4_000) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, alone on the card -> 4.39 GiB
+        as it is: fits, needs 4.39 GiB
+        seen: 3 steps, an evaluation
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn it_does_not_run() {
+    let made = Made::new(8_000, |_| fails("the script raised KeyError: 'lr'"));
+    expect![[r#"
+        the script as it is, steady, sites -> the script raised KeyError: 'lr'
+        does not run: the script raised KeyError: 'lr'
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn it_is_run_to_its_end_if_that_is_asked_for() {
+    let made = Made::new(8_000, |_| takes(4_000)).rules(|it| it.until_exit = true);
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, the end, alone on the card -> 4.39 GiB
+        as it is: fits, needs 4.39 GiB
+        seen: 3 steps, its end
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn a_loop_that_does_not_bear_an_early_end_of_an_epoch_is_run_until_steady() {
+    let made = Made::new(8_000, |run| {
+        if run.until == Until::Validation { fails("no metrics") } else { takes(4_000) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, alone on the card -> no metrics
+        the script as it is, steady, alone on the card -> 4.39 GiB
+        as it is: fits, needs 4.39 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn it_runs_out_on_the_card_itself_and_its_validation_is_why() {
+    let made = Made::new(8_000, |run| {
+        if run.until == Until::Validation { evaluates(9_000) } else { takes(4_000) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, alone on the card -> out of memory
+        the script as it is, a validation -> 9.28 GiB
+        detach-losses, a validation -> cut
+        detach-losses, a validation -> 9.28 GiB
+        as it is: does not fit, needs 9.28 GiB
+        nearest: the script as it is, needs 9.28 GiB
+    "#]]
+    .assert_eq(&made.allow(NOTHING).plans());
+}
+
+/// One whose phantom decides when queued work is done, and whether the first step overflows.
+fn with_other_ends(late: u64) -> Made {
+    Made::new(8_000, move |run| {
+        let mib = if run.end == Some(OtherEnd::Late) { late } else { 4_000 };
+        Ran { ends: vec![OtherEnd::Late, OtherEnd::Overflow], ..takes(mib) }
+    })
+}
+
+#[test]
+fn both_ends_of_what_a_phantom_decides_are_run_and_the_hungriest_counts() {
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, on the card, late -> 5.37 GiB
+        the script as it is, a validation, on the card, overflowing -> 4.39 GiB
+        the script as it is, a validation, alone on the card -> 4.39 GiB
+        as it is: fits, needs 5.37 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&with_other_ends(5_000).plans());
+}
+
+#[test]
+fn the_other_end_does_not_fit() {
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, on the card, late -> out of memory
+        the script as it is, a validation, on the card, overflowing -> 4.39 GiB
+        the script as it is, a validation, alone on the card -> 4.39 GiB
+        the script as it is, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        the script as it is, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        the script as it is, 2 steps, work -> 4.39 GiB
+        the script as it is, 2 steps, work -> 4.39 GiB
+        the script as it is, a validation, on the card, late -> out of memory
+        the script as it is, a validation, on the card, overflowing -> 4.39 GiB
+        the script as it is, a validation, alone on the card -> 4.39 GiB
+        as it is: does not fit, needs 4.39 GiB
+        nearest: the script as it is, needs 4.39 GiB
+    "#]]
+    .assert_eq(&with_other_ends(9_000).allow(NOTHING).plans());
+}
+
+#[test]
+fn an_end_that_is_seen_late_is_run_by_itself() {
+    let made = Made::new(8_000, |run| {
+        let ends = if run.on == On::CardAlone { vec![OtherEnd::Workspaces] } else { Vec::new() };
+        Ran { ends, ..takes(4_000) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, alone on the card -> 4.39 GiB
+        the script as it is, a validation, alone on the card, largest workspaces -> 4.39 GiB
+        as it is: fits, needs 4.39 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn another_end_that_fails_by_itself_is_run_again_in_a_process_of_its_own() {
+    let made = Made::new(8_000, |run: &Run| match (run.end, run.on) {
+        (Some(_), On::Card) => fails("a worker died"),
+        _ => Ran { ends: vec![OtherEnd::Late], ..takes(4_000) },
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, on the card, late -> a worker died
+        the script as it is, a validation, alone on the card -> 4.39 GiB
+        the script as it is, a validation, alone on the card, late -> 4.39 GiB
+        as it is: fits, needs 4.39 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+/// A known miss: what is run again is run where there is room, and that decides.
+#[test]
+fn one_that_fits_with_room_and_runs_out_on_the_card_is_said_to_fit() {
+    let made = Made::new(8_000, |run| match run.on {
+        On::Roomy => takes(4_000),
+        _ => out_of_memory(),
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, alone on the card -> out of memory
+        the script as it is, a validation -> 4.39 GiB
+        as it is: fits, needs 4.39 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(NOTHING).plans());
+}
+
+#[test]
+fn what_was_done_to_the_batches_is_said_first() {
+    let made = Made::new(8_000, |_| {
+        let batches =
+            Some("every batch that the DataLoader gives is made 512 long: ids".to_owned());
+        Ran { noted: Noted { batches, ..Noted::default() }, ..takes(4_000) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " every batch that the DataLoader gives is made 512 long: ids
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, alone on the card -> 4.39 GiB
+        as it is: fits, needs 4.39 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn a_limit_on_what_is_reserved_leaves_out_what_is_beside() {
+    // It needs 4.4 GiB of the device, and 3.9 of what is limited.
+    let limit = crate::units::Bytes::mib(4_000);
+    let made = Made::new(40_000, |_| takes(4_000)).rules(|it| it.limit_reserved = Some(limit));
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 3.91 GiB
+        the script as it is, a validation, alone on the card, reserves up to 3.91 GiB -> 4.39 GiB
+        as it is: fits, needs 3.91 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+    let made = Made::new(40_000, |_| takes(4_001)).rules(|it| it.limit_reserved = Some(limit));
+    expect![[r#"
+        the script as it is, steady, sites -> 4.40 GiB
+        " the script as it is: needs 3.91 GiB
+        detach-losses, 2 steps -> cut
+        as it is: does not fit, needs 3.91 GiB
+        nearest: the script as it is, needs 3.91 GiB
+    "#]]
+    .assert_eq(&made.allow(NOTHING).plans());
+}
