@@ -88,7 +88,7 @@ pub(crate) struct Trial {
     /// What was recorded of each process.
     pub(crate) recordings: Vec<Recording>,
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
-    notes: Vec<serde_json::Value>,
+    pub(crate) notes: Vec<serde_json::Value>,
     /// Where memory was at each mark of the first steps, of each process.
     early: Vec<Vec<Early>>,
 }
@@ -346,7 +346,8 @@ fn serves(kept: &Kept, command: &ScriptCommand) -> bool {
 }
 
 /// What the agent notes of plans.
-const OF_PLANS: [NoteKind; 9] = [
+const OF_PLANS: [NoteKind; 10] = [
+    NoteKind::Refused,
     NoteKind::Blocks,
     NoteKind::BlockMemory,
     NoteKind::BlockWork,

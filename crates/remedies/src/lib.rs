@@ -79,7 +79,7 @@ mod tests {
                 "Saved: offload",
                 "Blocks: checkpoint parameter-offload",
                 "Functions: chunked-loss detach-losses tf32",
-                "Options: fused set-to-none foreach bucket-view",
+                "Options: fused foreach set-to-none bucket-view",
                 "Optimizer: optimizer-8bit optimizer-offload adafactor sgd",
                 "Step: optimizer-in-backward",
                 "Outside: allocator",

@@ -45,6 +45,8 @@ const fn plain(id: &'static str, what: &'static str, page: &'static str) -> Kind
 remedies! {
     FUSED = "fused", Free, Same, Options:
         "the optimizer updates many parameters in one kernel and needs no temporaries of their size";
+    FOREACH = "foreach", Free, Same, Options:
+        "the optimizer updates one parameter at a time and needs no temporaries of the size of all";
     SET_TO_NONE = "set-to-none", Free, Same, Options:
         "zero_grad gives gradients back instead of filling them with zeros";
     CHUNKED_LOSS = "chunked-loss", Free, Same, Functions:
@@ -59,8 +61,6 @@ remedies! {
         "the forward pass runs in mixed precision";
     AUTOCAST_FP16 = "autocast-fp16", Rung, Precision, Forward { bears: Bears::NoShares }:
         "the forward pass runs in mixed precision with float16, the loss is scaled";
-    FOREACH = "foreach", Free, Same, Options:
-        "the optimizer updates one parameter at a time and needs no temporaries of the size of all";
     BUCKET_VIEW = "bucket-view", Free, Same, Options:
         "DistributedDataParallel keeps gradients once, as views of what it sends";
     NO_GRAD_EVALUATION = "no-grad-evaluation", Asked, Same, Loop:

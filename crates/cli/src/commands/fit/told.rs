@@ -18,12 +18,12 @@ pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
     let noted = noted(&trial);
     let marks = trial.recordings.iter().flat_map(|it| &it.notes.marks);
     let evaluates = marks.filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation)).count() != 0;
-    let refused = trial.failure.as_deref().and_then(refused).map(str::to_owned);
+    let refused = refused(&trial.notes);
     let ran = Ran {
         outcome: trial.prediction.outcome,
         took: Took::of(trial.prediction),
         failure: trial.failure,
-        refused: refused.into_iter().collect(),
+        refused,
         n_ooms: trial.n_ooms,
         interrupted: trial.interrupted.is_some(),
         was_cut: trial.was_cut,
@@ -46,10 +46,10 @@ pub(super) fn steps(trial: &Trial) -> Steps {
     }
 }
 
-/// The remedy that a run failed of, because it does not suit the program.
-fn refused(failure: &str) -> Option<&str> {
-    let (_, named) = failure.split_once("plimsoll: the remedy ")?;
-    Some(named.split_once(" does not suit ")?.0)
+/// The remedies that a run ended of, because they do not suit the program.
+fn refused(notes: &[Value]) -> Vec<String> {
+    let lines = notes.iter().filter(|it| it["kind"] == NoteKind::Refused.word());
+    lines.filter_map(|it| Some(it["id"].as_str()?.to_owned())).collect()
 }
 
 fn noted(trial: &Trial) -> Noted {
@@ -129,12 +129,15 @@ fn each<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn who_refuses_is_named() {
-        assert_eq!(refused("RuntimeError: CUDA error"), None);
-        let why = "CannotApply: plimsoll: the remedy micro-batches does not suit MoCo: it writes";
-        assert_eq!(refused(why), Some("micro-batches"));
+        let applied = json!({ "kind": "remedy", "id": "checkpoint" });
+        let why = "MoCo: each call of it writes into its `queue`";
+        let line = json!({ "kind": "refused", "id": "micro-batches", "why": why });
+        assert_eq!(refused(&[applied, line]), ["micro-batches"]);
     }
 }

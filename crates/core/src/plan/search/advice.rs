@@ -6,19 +6,18 @@ use super::{
     program::Program,
 };
 use crate::{
-    plan::{Plan, Remedy, remedies},
+    plan::{
+        CATALOGUE, Plan, Remedy,
+        remedies::{self, Role},
+    },
     units::Bytes,
 };
 
 /// What is tried, each with what goes with it.
-const ALL: [&[&str]; 6] = [
-    &[remedies::SHORTER_SEQUENCE],
-    &[remedies::LORA],
-    &[remedies::LORA, remedies::QUANTIZATION],
-    &[remedies::SMALLER_MODEL],
-    &[remedies::DEPTHWISE],
-    &[remedies::PRUNING],
-];
+fn all() -> impl Iterator<Item = Vec<&'static str>> {
+    let advice = CATALOGUE.iter().filter(|it| it.role == Role::Advice);
+    advice.map(|it| it.beside.into_iter().chain([it.id]).collect())
+}
 
 /// Another model or other data, as it ran on the phantom.
 #[derive(Clone, Debug)]
@@ -34,7 +33,7 @@ pub struct Advice {
 /// What the script would need with each change that it bears.
 pub(super) async fn advice(program: &mut Program) -> Vec<Advice> {
     let mut res = Vec::new();
-    for ids in ALL {
+    for ids in all() {
         if program.interrupted {
             break;
         }
@@ -50,7 +49,7 @@ pub(super) async fn advice(program: &mut Program) -> Vec<Advice> {
         let needs = program.needs(&ran.took);
         program.line.say(format!("advice {}: needs {needs}", ids.join(" + ")));
         let fits = needs <= program.rules.most();
-        res.push(Advice { ids: ids.to_vec(), needs, fits });
+        res.push(Advice { ids, needs, fits });
     }
     res
 }

@@ -1,7 +1,7 @@
 //! Remedies that cost no time and next to nothing in the numbers: all that suit a program are used from the start, and
 //! those go again that are not needed.
 
-use super::{ladder::FREE, program::Program};
+use super::{ladder, program::Program};
 use crate::plan::{Plan, Remedy, remedies};
 
 /// Those of them that this program bears. All at once, since most programs bear them; one by one only where that does
@@ -32,7 +32,7 @@ pub(super) async fn free(program: &mut Program) -> Vec<Remedy> {
         return together;
     }
     let mut res: Vec<Remedy> = Vec::new();
-    for id in suit(program, &FREE) {
+    for id in suit(program, &ladder::free()) {
         let other_form = id == remedies::FOREACH && res.iter().any(|it| it.id == remedies::FUSED);
         if other_form || program.interrupted {
             continue;

@@ -2,26 +2,23 @@
 
 use crate::{
     cards::Card,
-    plan::{CATALOGUE, Offer, Plan, Remedy, Value, remedies},
+    plan::{
+        CATALOGUE, Offer, Plan, Remedy, Value, find,
+        remedies::{self, Devices, Role},
+    },
 };
 
 /// Cards from this compute capability on have bfloat16 in their tensor cores.
 const BFLOAT16: (u32, u32) = (8, 0);
 
-/// They cost no time worth telling.
-pub(super) const FREE: [&str; 7] = [
-    remedies::FUSED,
-    remedies::FOREACH,
-    remedies::SET_TO_NONE,
-    remedies::CHUNKED_LOSS,
-    remedies::INPLACE_ACTIVATIONS,
-    remedies::ATTENTION,
-    remedies::BUCKET_VIEW,
-];
+/// Those that cost no time worth telling.
+pub(super) fn free() -> Vec<&'static str> {
+    CATALOGUE.iter().filter(|it| it.role == Role::Free).map(|it| it.id).collect()
+}
 
 /// Whether it costs no time worth telling.
 pub(super) fn is_free(id: &str) -> bool {
-    FREE.contains(&id)
+    find(id).is_some_and(|it| it.role == Role::Free)
 }
 
 /// What is added to the free remedies, step by step, of what may be used, on so many devices. `suits`: what there
@@ -68,10 +65,15 @@ pub(super) fn rungs(
         &[remedies::MODEL_PARALLEL],
         &[remedies::MODEL_PARALLEL, remedies::CHECKPOINT],
     ];
+    let mentioned = [all.concat(), several.concat()].concat();
     let several = several.into_iter().filter(|_| 1 < gpus);
     let one = all.into_iter();
     let all = one.clone().take(1).chain(several).chain(one.skip(1));
     let mut res: Vec<Vec<&'static str>> = all.map(<[_]>::to_vec).collect();
+    // A new one that nobody has put between the others yet.
+    let is_missing = |id: &str| id != remedies::AUTOCAST_FP16 && !mentioned.contains(&id);
+    let missing = CATALOGUE.iter().filter(|it| it.role == Role::Rung && is_missing(it.id));
+    res.extend(missing.map(|it| vec![it.id]));
     for it in res.iter_mut().flatten() {
         *it = for_card(card, it);
     }
@@ -99,8 +101,8 @@ pub(super) fn for_card(card: &Card, id: &'static str) -> &'static str {
 pub(super) fn settled(plan: &Plan, parts: u64, gpus: u32) -> Plan {
     let remedies = plan.remedies.iter().map(|it| match it.id {
         remedies::MICRO_BATCHES => Remedy::plain(it.id).with("parts", Value::Number(parts)),
-        remedies::ZERO1 | remedies::FSDP2 | remedies::MODEL_PARALLEL => {
-            Remedy::plain(it.id).with("gpus", Value::Number(gpus.into()))
+        id if find(id).is_some_and(|it| it.devices != Devices::One) => {
+            Remedy::plain(id).with("gpus", Value::Number(gpus.into()))
         }
         _ => it.clone(),
     });

@@ -7,15 +7,12 @@ use super::{
     ask::{Noted, Ran},
     ladder::is_free,
 };
-use crate::plan::{Plan, remedies};
+use crate::plan::{CATALOGUE, Kind, Plan, remedies::Use};
 
 /// Only some programs have a use for these: where the agent says nothing, none has.
-const OF_SOME: [&str; 4] = [
-    remedies::OPTIMIZER_8BIT,
-    remedies::CHANNELS_LAST,
-    remedies::INPLACE_ACTIVATIONS,
-    remedies::ATTENTION,
-];
+fn of_some() -> impl Iterator<Item = &'static Kind> {
+    CATALOGUE.iter().filter(|it| it.of != Use::Every)
+}
 
 /// What is left out, and why, where a person may wonder.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +23,7 @@ pub(super) struct LeftOut {
 impl LeftOut {
     /// As a run of the script as it is shows it.
     pub(super) fn seen(noted: &Noted) -> LeftOut {
-        let nothing_said = || OF_SOME.map(|it| (it.to_owned(), None)).into_iter().collect();
+        let nothing_said = || of_some().map(|it| (it.id.to_owned(), None)).collect();
         LeftOut { all: noted.idle.clone().unwrap_or_else(nothing_said) }
     }
 
