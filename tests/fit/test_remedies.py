@@ -483,6 +483,7 @@ result = []
 
 COMPARES_SAMPLES = """
 import torch
+torch.manual_seed(0)  # With some weights the loss of two samples is the average of their losses by chance.
 class Contrastive(torch.nn.Module):
     def __init__(self):
         super().__init__()
