@@ -83,6 +83,11 @@ def answer(side, script, args):
         except (OSError, ValueError):
             return {"failed": ran.stderr.strip().splitlines()[-1:]}, seconds
     result = {key: said[key] for key in MEMORY if key in said}
+    for it in result.get("ranks", []):
+        it.pop("pid", None)
+    for it in result.get("top_lines", []):
+        if "/torchinductor" in str(it.get("file")) or "/inductor/" in str(it.get("file")):
+            it["file"] = "compiled"  # It has a name of its own in each run.
     result["notes"] = sorted(it.get("code", "") if isinstance(it, dict) else str(it) for it in said.get("notes", []))
     return result, seconds
 
