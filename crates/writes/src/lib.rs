@@ -1,0 +1,53 @@
+//! A run that leaves no trace: the command sees the file system as it is, and what it writes goes into a
+//! layer of its own. It reads back what it wrote, from any process that it starts; when the layer goes,
+//! nothing of the user's has changed.
+//!
+//! There are three [ways](Way), and [`Layers::find`] takes the first that holds on this machine, by going it:
+//!
+//! | | needs | costs a run | cannot |
+//! |---|---|---|---|
+//! | mounts | to be root of the machine | some 20 ms | write files on which something is mounted (`/etc/hosts` in a container) |
+//! | user namespace | Linux 5.12, not forbidden | some 40 ms | the same; change files that belong to others or to another group; `sudo` |
+//! | traced | ptrace and seccomp | some microseconds for each call that names a file | be debugged; `sudo`; mount |
+//!
+//! What is not covered is there read-only, so what was overlooked is refused and not harmed. `/dev`, `/proc`, `/run` and
+//! `/sys` are the machine's and stay as they are, shared memory and sockets among them; so does the cache, in which a
+//! session's recordings are written. Descriptors that the command is given, such as a file that a shell opened for its
+//! output, write where they did.
+//!
+//! A layer is bounded ([`Ask::max_bytes`], [`Layer::is_full`]). Files of zeros that nobody has open are turned into holes
+//! before it is called full; `plimsoll-writes-preload` makes them holes as they are written.
+//!
+//! A file that was opened for reading before another descriptor changes it for the first time goes on showing what was
+//! there (`overlayfs.rst`, "Non-standard behavior"), under each way.
+//!
+//! ```no_run
+//! # use std::{path::Path, process::Command};
+//! # use plimsoll_writes::{Ask, Layers};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let layers = Layers::find(Ask::new(Path::new("/home/me/.cache/plimsoll")))?;
+//! let mut layer = layers.fresh()?; // One for each trial: each begins with the same world.
+//! let mut command = Command::new("python3");
+//! command.arg("train.py");
+//! layer.attach(&mut command)?;
+//! command.spawn()?.wait()?;
+//! for it in layer.written()? {
+//!     println!("{} {}", it.kind.word(), it.path.display());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod layers;
+mod mounts;
+mod namespaces;
+mod plan;
+mod sys;
+mod traced;
+mod tree;
+mod written;
+
+pub use layers::{Ask, Layer, Layers, NoWay, TRACER, Way};
+pub use traced::{refuse_namespaces, trace};
+pub use written::{Kind, Written};

@@ -1,0 +1,315 @@
+//! Which mounts make a world of its own: worked out before the process is forked that makes them, because
+//! that one may no longer allocate. Everything that is not covered by an overlay is there read-only: a
+//! place that was overlooked refuses to be written and is not harmed.
+
+use std::{
+    ffi::CString,
+    fs, io,
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink},
+    },
+    path::{Path, PathBuf},
+};
+
+use nix::unistd::{AccessFlags, access, getegid, geteuid};
+
+use crate::mounts::Mounts;
+
+/// One mount to be made.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The folder `source` seen at `target`, what is written to it in `upper`. `work` is overlayfs's own.
+    Overlay { source: CString, target: CString, upper: CString, work: CString },
+    /// `source` itself at `target`.
+    Bind { source: CString, target: CString, recursive: bool, read_only: bool },
+}
+
+/// Whose mounts may be covered how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Mounts as a whole, each with an overlay: needs to be root of the machine.
+    Mounts,
+    /// The largest folders that have no mount below them: in a user namespace the mounts below a folder
+    /// are locked to it, and the kernel refuses to take the folder without them (mount_namespaces(7)).
+    Folders,
+}
+
+/// A folder with an overlay, and where what was written into it lies.
+#[derive(Clone, Debug)]
+pub(crate) struct Covered {
+    pub(crate) place: PathBuf,
+    pub(crate) upper: PathBuf,
+}
+
+/// A folder that was built anew, because other things are mounted below it: its own files are copies.
+#[derive(Clone, Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) place: PathBuf,
+    pub(crate) copy: PathBuf,
+}
+
+/// The mounts, in the order in which they are made, and where the new root is put together.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) root: CString,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) covered: Vec<Covered>,
+    pub(crate) rebuilt: Vec<Rebuilt>,
+}
+
+/// Files up to this size are copied into a folder that is built anew; larger ones are there read-only.
+const COPIED_BYTES: u64 = 1 << 20;
+/// Sockets are looked for so deep below the temporary folder, and among so many entries.
+const SOCKET_DEPTH: usize = 3;
+const SOCKET_ENTRIES: usize = 5_000;
+
+impl Plan {
+    /// `layer` is an empty folder of ours; `through` are the folders that the world writes to in truth.
+    pub(crate) fn make(layer: &Path, through: &[PathBuf], depth: Depth) -> io::Result<Plan> {
+        let mounts = Mounts::read()?;
+        let root = layer.join("root");
+        fs::create_dir(&root)?;
+        let mut it = Planner {
+            mounts: &mounts,
+            layer,
+            plan: Plan {
+                root: c_path(&root)?,
+                steps: Vec::new(),
+                covered: Vec::new(),
+                rebuilt: Vec::new(),
+            },
+            root,
+        };
+        match depth {
+            Depth::Mounts => it.all_mounts()?,
+            Depth::Folders => {
+                it.bind(Path::new("/"), true, true)?;
+                it.folder(Path::new("/"), true)?;
+            }
+        }
+        for path in through {
+            it.bind(path, false, false)?;
+        }
+        for path in sockets() {
+            let is_reached =
+                mounts.is_no_files(&path) || through.iter().any(|it| path.starts_with(it));
+            if !is_reached {
+                it.bind(&path, false, false)?;
+            }
+        }
+        if depth == Depth::Folders {
+            for place in
+                [std::env::current_dir().ok(), std::env::home_dir(), Some(std::env::temp_dir())]
+            {
+                it.take_over(&place.unwrap_or_default())?;
+            }
+        }
+        Ok(it.plan)
+    }
+}
+
+/// Whether overlayfs can copy this up in a user namespace in which only we are somebody: it refuses what belongs
+/// to others, also to another group (`ovl_copy_up_one`: "Value too large for defined data type").
+pub(crate) fn is_foreign(meta: &fs::Metadata) -> bool {
+    meta.uid() != geteuid().as_raw() || meta.gid() != getegid().as_raw()
+}
+
+struct Planner<'a> {
+    mounts: &'a Mounts,
+    layer: &'a Path,
+    root: PathBuf,
+    plan: Plan,
+}
+
+impl Planner<'_> {
+    fn all_mounts(&mut self) -> io::Result<()> {
+        let mounts = self.mounts;
+        let mut whole: Option<&Path> = None;
+        for mount in mounts.iter() {
+            let place = mount.place.as_path();
+            if whole.is_some_and(|it| place.starts_with(it)) {
+                continue;
+            }
+            // Hidden by what was mounted above it later.
+            let Ok(meta) = fs::symlink_metadata(place) else { continue };
+            if mounts.is_no_files(place) {
+                self.bind(place, true, false)?;
+                whole = Some(place);
+            } else if mount.read_only || !meta.is_dir() {
+                self.bind(place, false, true)?;
+            } else {
+                self.overlay(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Covers `dir` and all below it. `is_there`: the new root shows it already, read-only.
+    fn folder(&mut self, dir: &Path, is_there: bool) -> io::Result<()> {
+        let mounts = self.mounts;
+        if dir != Path::new("/") && mounts.is_no_files(dir) {
+            return self.bind(dir, true, false);
+        }
+        let read_only = mounts.of(dir).is_some_and(|it| it.read_only);
+        if !mounts.has_below(dir) {
+            return if read_only { self.bind_if(!is_there, dir) } else { self.overlay(dir) };
+        }
+        let Ok(entries) = fs::read_dir(dir) else { return self.bind_if(!is_there, dir) };
+        let mut entries: Vec<_> = entries.flatten().collect();
+        entries.sort_by_key(fs::DirEntry::file_name);
+        if read_only || access(dir, AccessFlags::W_OK).is_err() {
+            self.bind_if(!is_there, dir)?;
+            for entry in entries {
+                if entry.file_type().is_ok_and(|it| it.is_dir()) {
+                    self.folder(&entry.path(), true)?;
+                }
+            }
+            return Ok(());
+        }
+        self.rebuild(dir, &entries)
+    }
+
+    fn bind_if(&mut self, condition: bool, dir: &Path) -> io::Result<()> {
+        if condition { self.bind(dir, true, true) } else { Ok(()) }
+    }
+
+    /// A folder that can be written to and has mounts below it.
+    fn rebuild(&mut self, dir: &Path, entries: &[fs::DirEntry]) -> io::Result<()> {
+        let copy = self.layer.join(format!("rebuilt-{}", self.plan.rebuilt.len()));
+        fs::create_dir(&copy)?;
+        let (source, target) = (c_path(&copy)?, self.target(dir)?);
+        self.plan.steps.push(Step::Bind { source, target, recursive: false, read_only: false });
+        self.plan.rebuilt.push(Rebuilt { place: dir.to_owned(), copy: copy.clone() });
+        for entry in entries {
+            let (path, new) = (entry.path(), copy.join(entry.file_name()));
+            let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+            let kind = meta.file_type();
+            if kind.is_symlink() {
+                symlink(fs::read_link(&path)?, &new)?;
+            } else if kind.is_dir() {
+                fs::create_dir(&new)?;
+                self.folder(&path, false)?;
+            } else {
+                let is_mount = self.mounts.iter().any(|it| it.place == path);
+                let is_small = kind.is_file() && meta.len() <= COPIED_BYTES && !is_mount;
+                if !is_small || copy_file(&path, &new, &meta).is_err() {
+                    fs::File::create(&new)?;
+                    self.bind(&path, false, kind.is_file())?;
+                }
+            }
+        }
+        like(dir, &copy)
+    }
+
+    fn overlay(&mut self, dir: &Path) -> io::Result<()> {
+        let number = self.plan.covered.len();
+        let (upper, work) =
+            (self.layer.join(format!("upper-{number}")), self.layer.join(format!("work-{number}")));
+        fs::create_dir(&upper)?;
+        fs::create_dir(&work)?;
+        like(dir, &upper)?;
+        let step = Step::Overlay {
+            source: c_path(dir)?,
+            target: self.target(dir)?,
+            upper: c_path(&upper)?,
+            work: c_path(&work)?,
+        };
+        self.plan.steps.push(step);
+        self.plan.covered.push(Covered { place: dir.to_owned(), upper });
+        Ok(())
+    }
+
+    /// Folders of others on the way to `place` have a folder of ours in the upper layer from the start.
+    fn take_over(&mut self, place: &Path) -> io::Result<()> {
+        let of = self.plan.covered.iter().filter(|it| place.starts_with(&it.place));
+        let Some(covered) = of.max_by_key(|it| it.place.as_os_str().len()) else { return Ok(()) };
+        let Ok(rest) = place.strip_prefix(&covered.place) else { return Ok(()) };
+        let (mut theirs, mut ours) = (covered.place.clone(), covered.upper.clone());
+        let mut folders = Vec::new();
+        for name in rest {
+            theirs.push(name);
+            ours.push(name);
+            match fs::symlink_metadata(&theirs) {
+                Ok(meta) if meta.is_dir() => {
+                    folders.push((theirs.clone(), ours.clone(), is_foreign(&meta)));
+                }
+                _ => break,
+            }
+        }
+        while folders.pop_if(|it| !it.2).is_some() {}
+        for (theirs, ours, _) in folders.iter().filter(|it| !it.1.exists()) {
+            fs::create_dir(ours)?;
+            like(theirs, ours)?;
+        }
+        Ok(())
+    }
+
+    fn bind(&mut self, place: &Path, recursive: bool, read_only: bool) -> io::Result<()> {
+        let (source, target) = (c_path(place)?, self.target(place)?);
+        self.plan.steps.push(Step::Bind { source, target, recursive, read_only });
+        Ok(())
+    }
+
+    /// Where `place` is while the new root is put together.
+    fn target(&self, place: &Path) -> io::Result<CString> {
+        c_path(&self.root.join(place.strip_prefix("/").unwrap_or(place)))
+    }
+}
+
+/// Makes `ours` look as `dir` does, and allow no more to us: the topmost folder of an overlay is judged by its
+/// upper layer, which belongs to us even where `dir` does not.
+fn like(dir: &Path, ours: &Path) -> io::Result<()> {
+    let meta = fs::metadata(dir)?;
+    let mut mode = meta.mode() & 0o7777;
+    if std::os::unix::fs::chown(ours, Some(meta.uid()), Some(meta.gid())).is_err() {
+        for (flag, bits) in
+            [(AccessFlags::R_OK, 0o444), (AccessFlags::W_OK, 0o222), (AccessFlags::X_OK, 0o111)]
+        {
+            if access(dir, flag).is_err() {
+                mode &= !bits;
+            }
+        }
+    }
+    fs::set_permissions(ours, fs::Permissions::from_mode(mode))
+}
+
+fn copy_file(from: &Path, to: &Path, meta: &fs::Metadata) -> io::Result<()> {
+    fs::copy(from, to)?;
+    let _ = std::os::unix::fs::chown(to, Some(meta.uid()), Some(meta.gid()));
+    fs::set_permissions(to, fs::Permissions::from_mode(meta.mode() & 0o7777))?;
+    let times = fs::FileTimes::new().set_modified(meta.modified()?);
+    fs::OpenOptions::new().append(true).open(to).or_else(|_| fs::File::open(to))?.set_times(times)
+}
+
+/// Sockets of other programs that the run may want to reach: an overlay shows the file, but nobody listens
+/// behind it. Those in the temporary folder, and those that a variable of the environment names.
+fn sockets() -> Vec<PathBuf> {
+    let is_socket = |it: &Path| fs::symlink_metadata(it).is_ok_and(|it| it.file_type().is_socket());
+    let mut res: Vec<PathBuf> = std::env::vars_os()
+        .map(|(_, value)| PathBuf::from(value))
+        .filter(|it| it.is_absolute() && is_socket(it))
+        .collect();
+    let mut left = SOCKET_ENTRIES;
+    let mut places = vec![(std::env::temp_dir(), 0)];
+    places.push((PathBuf::from("/").join("tmp"), 0));
+    while let Some((dir, depth)) = places.pop() {
+        let Ok(entries) = fs::read_dir(dir) else { continue };
+        for entry in entries.flatten().take(left) {
+            left = left.saturating_sub(1);
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_socket() {
+                res.push(entry.path());
+            } else if kind.is_dir() && depth < SOCKET_DEPTH {
+                places.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    res.sort();
+    res.dedup();
+    res
+}
+
+pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}

@@ -1,0 +1,243 @@
+//! The system calls that have no safe wrapper, and the three places where a process is forked or
+//! prepared for its program. All `unsafe` of the crate is here.
+#![expect(unsafe_code, reason = "this is the one file for it")]
+
+use std::{
+    ffi::{CStr, CString},
+    io,
+    os::{
+        fd::{AsRawFd, BorrowedFd, RawFd},
+        unix::process::CommandExt as _,
+    },
+    process::Command,
+};
+
+use nix::{
+    errno::Errno,
+    unistd::{ForkResult, Pid, fork},
+};
+
+/// Forks; the child runs `work` and ends, whatever comes of it.
+///
+/// `work` must not allocate, nor take a lock that another thread may hold: the other threads are gone.
+pub(crate) fn fork_to(work: impl FnOnce()) -> io::Result<Pid> {
+    // SAFETY: the child does system calls on values that were made before, which is what `work` promises,
+    // and never returns from here.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => Ok(child),
+        ForkResult::Child => {
+            work();
+            // SAFETY: ends this process without running anything of the parent's.
+            unsafe { libc::_exit(0) }
+        }
+    }
+}
+
+/// Runs `work` in the child between fork and exec. The same promise.
+pub(crate) fn before_exec(
+    command: &mut Command,
+    work: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
+) {
+    // SAFETY: `work` makes system calls on values that were made before.
+    unsafe {
+        command.pre_exec(work);
+    }
+}
+
+/// Makes a mount read-only, with those below it if `recursive` (mount_setattr(2), Linux 5.12).
+pub(crate) fn set_read_only(target: &CStr, recursive: bool) -> io::Result<()> {
+    let attr = libc::mount_attr {
+        attr_set: libc::MOUNT_ATTR_RDONLY,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    let flags = if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path ends in a zero byte and `attr` is of the size that is said.
+    let res = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            libc::AT_FDCWD,
+            target.as_ptr(),
+            flags,
+            &raw const attr,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if res == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A descriptor of this process that its owner keeps open for as long as the program runs.
+pub(crate) fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
+    debug_assert!(0 <= fd);
+    // SAFETY: every caller holds the owner in the value from which it took the number.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// The number of a descriptor, for a closure that must not own it.
+pub(crate) fn number(fd: &impl AsRawFd) -> RawFd {
+    fd.as_raw_fd()
+}
+
+/// An extended attribute of a file (getxattr(2)), if it has it.
+pub(crate) fn attribute(path: &[u8], name: &str) -> Option<Vec<u8>> {
+    let (path, name) = (CString::new(path).ok()?, CString::new(name).ok()?);
+    let mut res = vec![0u8; 4096];
+    // SAFETY: both texts end in a zero byte, and no more than the buffer is written.
+    let n = unsafe {
+        libc::lgetxattr(path.as_ptr(), name.as_ptr(), res.as_mut_ptr().cast(), res.len())
+    };
+    res.truncate(usize::try_from(n).ok()?);
+    Some(res)
+}
+
+/// Why a traced task stands still (ptrace(2), "Stopped states").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It has ended.
+    Gone,
+    /// Before a system call that the filter picked.
+    Call,
+    /// After a system call.
+    CallDone,
+    /// It has started this process, with its own memory or a copy.
+    Forked(Pid),
+    /// It runs another program; it had this number until now.
+    Executed(Pid),
+    /// It was asked to stop, by Ctrl-Z or SIGSTOP.
+    Held,
+    /// It is new.
+    Began,
+    /// It is about to get a signal.
+    Signal(i32),
+    Other,
+}
+
+/// What a wait for traced tasks ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Stop(Pid, Stop),
+    /// Somebody has an order.
+    Interrupted,
+    /// Nothing is traced.
+    Nobody,
+}
+
+/// Makes SIGUSR1 end a wait, and do nothing else.
+pub(crate) fn let_orders_interrupt() -> io::Result<()> {
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+    extern "C" fn nothing(_: libc::c_int) {}
+    let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::empty(), SigSet::empty());
+    // SAFETY: the handler does nothing.
+    unsafe { sigaction(Signal::SIGUSR1, &action) }?;
+    Ok(SigSet::from(Signal::SIGUSR1).thread_unblock()?)
+}
+
+/// Waits for the next traced task that stands still.
+pub(crate) fn next_stop() -> io::Result<Next> {
+    let mut status = 0;
+    // SAFETY: `status` is where one number is written.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+    if pid < 0 {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ECHILD) => Ok(Next::Nobody),
+            Some(libc::EINTR) => Ok(Next::Interrupted),
+            _ => Err(error),
+        };
+    }
+    let pid = Pid::from_raw(pid);
+    if !libc::WIFSTOPPED(status) {
+        return Ok(Next::Stop(pid, Stop::Gone));
+    }
+    let message = || nix::sys::ptrace::getevent(pid).ok().and_then(|it| i32::try_from(it).ok());
+    let process = || message().map_or(pid, Pid::from_raw);
+    let signal = libc::WSTOPSIG(status);
+    let stop = match status >> 16 {
+        libc::PTRACE_EVENT_SECCOMP => Stop::Call,
+        libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => Stop::Forked(process()),
+        libc::PTRACE_EVENT_EXEC => Stop::Executed(process()),
+        libc::PTRACE_EVENT_STOP => match signal {
+            libc::SIGTRAP => Stop::Began,
+            _ => Stop::Held,
+        },
+        0 if signal == libc::SIGTRAP | 0x80 => Stop::CallDone,
+        0 => Stop::Signal(signal),
+        _ => Stop::Other,
+    };
+    Ok(Next::Stop(pid, stop))
+}
+
+/// Lets a task go on until the filter picks a call, with this signal.
+pub(crate) fn go_on(task: Pid, signal: Option<i32>) -> Result<(), Errno> {
+    resume(libc::PTRACE_CONT, task, signal.unwrap_or(0))
+}
+
+/// Lets a task go on until its system call is done.
+pub(crate) fn go_on_to_end_of_call(task: Pid) -> Result<(), Errno> {
+    resume(libc::PTRACE_SYSCALL, task, 0)
+}
+
+/// Leaves a task stopped, as it was asked to be, until it is asked to go on.
+pub(crate) fn stay(task: Pid) -> Result<(), Errno> {
+    resume(libc::PTRACE_LISTEN, task, 0)
+}
+
+fn resume(request: libc::c_uint, task: Pid, signal: i32) -> Result<(), Errno> {
+    // SAFETY: these requests read and write no memory of ours.
+    let res = unsafe { libc::ptrace(request, task.as_raw(), 0usize, i64::from(signal)) };
+    Errno::result(res).map(drop)
+}
+
+/// Where only parents may trace (Yama), this process may be traced by that one.
+pub(crate) fn allow_tracing_by(tracer: Pid) {
+    // SAFETY: sets a number. Where there is no Yama it fails, and need not succeed.
+    unsafe {
+        libc::prctl(libc::PR_SET_PTRACER, i64::from(tracer.as_raw()), 0, 0, 0);
+    }
+}
+
+/// A process that is killed when its parent ends.
+pub(crate) fn end_with_parent() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?)
+}
+
+/// This process, and all that it starts, has the filter from now on (seccomp(2)). Programs that gain rights when they
+/// start do not: else the filter could be used against them.
+pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
+    nix::sys::prctl::set_no_new_privs()?;
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(io::Error::other)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    // SAFETY: the kernel reads as many instructions as `len` says, and keeps no pointer.
+    let res = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    };
+    if res == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has a file to ourselves until it is closed; fails where somebody else has it open (fcntl(2), "Leases"). Who opens it
+/// meanwhile waits, and we would be told by a signal, for which SIGURG does nothing.
+pub(crate) fn lease(file: &std::fs::File) -> io::Result<()> {
+    /// `asm-generic/fcntl.h`; not among libc's names.
+    const F_SETSIG: libc::c_int = 10;
+    let fd = file.as_raw_fd();
+    // SAFETY: both calls take numbers only.
+    let res = unsafe {
+        libc::fcntl(fd, F_SETSIG, libc::SIGURG);
+        libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK)
+    };
+    if res == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives up the rights that a process gets with a user namespace, which it would lose with its next program anyway
+/// (capset(2), version 3).
+pub(crate) fn give_up_rights() -> io::Result<()> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = [VERSION_3, 0];
+    let none = [0u32; 6];
+    // SAFETY: the header asks for two sets of three words, and `none` is as long.
+    let res = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+    if res == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

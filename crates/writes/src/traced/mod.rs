@@ -1,0 +1,265 @@
+//! The second way, for machines where nobody may mount: every system call that names a file stops at a tracer,
+//! which gives it another name. No program can go around it, whatever it is written in and linked with: the
+//! filter is the kernel's, is passed on to children, and cannot be taken off.
+//!
+//! Why not a preloaded library: about 150 functions of libc name files, many more call them from within where no
+//! library can step between (`fopen`, `opendir`, `posix_spawn`), and static programs, Go and a cleared environment
+//! go around it; Landlock would have to catch what slips through, and does not know `chmod` or `utime`. Here it is 58
+//! system calls, and one process knows the state of the layer, so none of it is on the disk and locked.
+//! Why not seccomp's notifications: they can hand out descriptors, but change neither a folder nor a
+//! program's name. Containers allow what this needs: Docker's filter has `ptrace` since kernel 4.8, `seccomp` always.
+//!
+//! What it costs: some microseconds for each such call. What it does not allow: a debugger inside the run, and
+//! programs that gain rights when they start (`sudo`).
+
+mod after;
+mod arguments;
+mod calls;
+mod filter;
+mod memory;
+mod paths;
+mod renames;
+mod report;
+mod sockets;
+mod view;
+mod watch;
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    os::{fd::AsFd as _, unix::fs::MetadataExt as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+};
+
+use nix::unistd::Pid;
+
+pub use self::filter::refuse_namespaces;
+use self::{
+    renames::Disks,
+    view::View,
+    watch::{Doors, Job, REPORT, Watcher},
+};
+use crate::{namespaces::World, sys, written::Written};
+
+/// The argument of a tracer's command that says: try whether you hold.
+const TRY: &str = "--try";
+/// And: help with renames. The disks and places follow in pairs.
+const RENAMES: &str = "--renames";
+
+/// How long an order may wait before it is said again, in milliseconds.
+const PATIENCE_MS: u16 = 5;
+
+/// The process that answers, seen from its parent.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    process: Child,
+    doors: Arc<Mutex<Handles>>,
+    report: PathBuf,
+    filter: fn() -> Vec<libc::sock_filter>,
+}
+
+#[derive(Debug)]
+struct Handles {
+    orders: File,
+    answers: File,
+}
+
+impl Tracer {
+    /// `layer` is an empty folder of ours; `program` and its arguments are this program, which then calls
+    /// [`trace`].
+    pub(crate) fn start(
+        layer: &Path,
+        through: &[PathBuf],
+        program: &[OsString],
+    ) -> Result<Tracer, String> {
+        fs::create_dir(layer.join("up")).map_err(|error| error.to_string())?;
+        let mut command = again(program)?;
+        command.arg(layer).args(through).current_dir("/");
+        Tracer::spawn(command, layer.join("written"), filter::program)
+    }
+
+    /// One that lives in `world` and helps with what its overlays cannot rename.
+    pub(crate) fn of_renames(world: &World, program: &[OsString]) -> Result<Tracer, String> {
+        let mut command = again(program)?;
+        command.arg(RENAMES).current_dir("/");
+        for place in world.places() {
+            if let Ok(meta) = fs::metadata(place) {
+                command.arg(meta.dev().to_string()).arg(place);
+            }
+        }
+        world.attach(&mut command).map_err(|error| error.to_string())?;
+        let res = Tracer::spawn(command, PathBuf::new(), filter::program_of_renames)?;
+        // Where it may not trace, the command could not start.
+        let mut nothing = again(program)?;
+        nothing.arg(TRY);
+        world.attach(&mut nothing).map_err(|error| error.to_string())?;
+        res.attach(&mut nothing).map_err(|error| error.to_string())?;
+        match nothing.status() {
+            Ok(it) if it.success() => Ok(res),
+            _ => Err("the kernel does not let it trace what it starts".to_owned()),
+        }
+    }
+
+    fn spawn(
+        mut command: Command,
+        report: PathBuf,
+        filter: fn() -> Vec<libc::sock_filter>,
+    ) -> Result<Tracer, String> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        sys::before_exec(&mut command, sys::end_with_parent);
+        let mut process = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
+        let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err("it has no pipes".to_owned());
+        };
+        let orders = File::from(std::os::fd::OwnedFd::from(orders));
+        let mut answers = File::from(std::os::fd::OwnedFd::from(answers));
+        // Before it is ready, the signal that interrupts it would end it.
+        answers
+            .read_exact(&mut [0; 4])
+            .map_err(|_| "this program, started again, did not become a tracer".to_owned())?;
+        let doors = Arc::new(Mutex::new(Handles { orders, answers }));
+        Ok(Tracer { process, doors, report, filter })
+    }
+
+    /// Runs a program that writes a file and reads it, and sees that the file is not there. The layer is
+    /// not a fresh one afterwards.
+    pub(crate) fn try_out(&self, program: &[OsString]) -> Result<(), String> {
+        let file = std::env::temp_dir().join(format!(".plimsoll-tries-{}", self.process.id()));
+        let mut command = again(program)?;
+        command.arg(TRY).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+        self.attach(&mut command).map_err(|error| error.to_string())?;
+        let status = command.status().map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => "the kernel does not let it trace what it starts".to_owned(),
+            Some(libc::EINVAL) => "the kernel has no seccomp filters".to_owned(),
+            _ => error.to_string(),
+        })?;
+        let is_outside = fs::remove_file(&file).is_ok();
+        if status.success() && !is_outside {
+            return Ok(());
+        }
+        Err("it does not keep apart what a program writes".to_owned())
+    }
+
+    pub(crate) fn attach(&self, command: &mut Command) -> io::Result<()> {
+        use std::os::fd::AsRawFd as _;
+        let doors = Arc::clone(&self.doors);
+        let (orders, answers) = {
+            let it = doors.lock().map_err(|_| io::Error::other("a thread has died"))?;
+            (it.orders.as_raw_fd(), it.answers.as_raw_fd())
+        };
+        let tracer = self.pid()?;
+        let program = (self.filter)();
+        sys::before_exec(command, move || {
+            // Held, not used: another thread may have it locked.
+            let _ = &doors;
+            sys::allow_tracing_by(tracer);
+            let own = nix::unistd::getpid().as_raw();
+            nix::unistd::write(sys::borrow(orders), &own.to_ne_bytes())?;
+            let mut answer = [0; 4];
+            wake(tracer, answers)?;
+            if nix::unistd::read(sys::borrow(answers), &mut answer)? != answer.len() {
+                return Err(io::Error::from_raw_os_error(libc::EPERM));
+            }
+            match i32::from_ne_bytes(answer) {
+                0 => sys::install_filter(&program),
+                error => Err(io::Error::from_raw_os_error(error)),
+            }
+        });
+        Ok(())
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn pid(&self) -> io::Result<Pid> {
+        Ok(Pid::from_raw(i32::try_from(self.process.id()).map_err(io::Error::other)?))
+    }
+
+    pub(crate) fn written(&self) -> io::Result<Vec<Written>> {
+        let doors = self.doors.lock().map_err(|_| io::Error::other("a thread has died"))?;
+        (&doors.orders).write_all(&REPORT.to_ne_bytes())?;
+        let mut answer = [0; 4];
+        wake(self.pid()?, sys::number(&doors.answers))?;
+        (&doors.answers).read_exact(&mut answer)?;
+        match i32::from_ne_bytes(answer) {
+            0 => report::read_report(&self.report),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+/// This program, to be started again as a tracer.
+fn again(program: &[OsString]) -> Result<Command, String> {
+    let [first, rest @ ..] = program else { return Err("there is no tracer".to_owned()) };
+    let mut command = Command::new(first);
+    command.args(rest);
+    Ok(command)
+}
+
+/// Makes the tracer look for orders until it answers: a single signal could come just before it waits.
+fn wake(tracer: Pid, answers: std::os::fd::RawFd) -> io::Result<()> {
+    use nix::{
+        poll::{PollFd, PollFlags, poll},
+        sys::signal::{Signal, kill},
+    };
+    loop {
+        kill(tracer, Signal::SIGUSR1)?;
+        let mut fds = [PollFd::new(sys::borrow(answers), PollFlags::POLLIN)];
+        if 0 < poll(&mut fds, PATIENCE_MS)? {
+            return Ok(());
+        }
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The tracer's whole program: `arguments` are those behind [`crate::TRACER`]. Its exit code.
+pub fn trace(arguments: impl Iterator<Item = OsString>) -> u8 {
+    let arguments: Vec<OsString> = arguments.collect();
+    let done = match arguments.as_slice() {
+        [first] if first == TRY => Ok(()),
+        [first, file] if first == TRY => try_writing(Path::new(file)),
+        [first, disks @ ..] if first == RENAMES => watch_renames(disks),
+        [layer, through @ ..] => watch(Path::new(layer), through),
+        [] => Err(io::Error::other("there is no layer")),
+    };
+    u8::from(done.is_err())
+}
+
+fn try_writing(file: &Path) -> io::Result<()> {
+    fs::write(file, "written")?;
+    let is_read_back = fs::read(file)? == b"written";
+    if is_read_back { Ok(()) } else { Err(io::Error::other("it reads something else")) }
+}
+
+fn watch(layer: &Path, through: &[OsString]) -> io::Result<()> {
+    // Kept from the world's umask: folders of the layer are made with the modes that they are to have.
+    nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+    let through = through.iter().map(PathBuf::from).collect();
+    let view = View::new(&layer.join("up"), through);
+    Watcher::new(Job::Names(Box::new(view)), doors()?).run(&layer.join("written"))
+}
+
+fn watch_renames(disks: &[OsString]) -> io::Result<()> {
+    nix::sys::stat::umask(nix::sys::stat::Mode::empty());
+    let of_pair = |pair: &[OsString]| match pair {
+        [disk, place] => Some((PathBuf::from(place), disk.to_str()?.parse().ok()?)),
+        _ => None,
+    };
+    let disks = Disks(disks.chunks(2).filter_map(of_pair).collect());
+    Watcher::new(Job::Renames(disks), doors()?).run(Path::new(""))
+}
+
+fn doors() -> io::Result<Doors> {
+    let duplicate = |it: std::os::fd::BorrowedFd<'_>| it.try_clone_to_owned().map(File::from);
+    Ok(Doors { orders: duplicate(io::stdin().as_fd())?, answers: duplicate(io::stdout().as_fd())? })
+}

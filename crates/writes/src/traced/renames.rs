@@ -1,0 +1,82 @@
+//! What an overlay in a user namespace cannot do: rename a folder that was there before, or carry a file from one overlay
+//! to another that lies on the same disk in truth. Both fail with `EXDEV` ("overlayfs.rst", "renaming directories"), which
+//! scripts do not expect inside their own folder. The tracer, which lives in the world too, then copies and removes.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use nix::{errno::Errno, unistd::Pid};
+
+use super::{after::After, arguments::Names, calls::Verdict, view::errno};
+use crate::tree;
+
+/// The covered folders, each with the number of the disk that it lies on in truth.
+#[derive(Debug)]
+pub(super) struct Disks(pub(super) Vec<(PathBuf, u64)>);
+
+impl Disks {
+    fn of(&self, path: &Path) -> Option<u64> {
+        let holding = self.0.iter().filter(|it| path.starts_with(&it.0));
+        Some(holding.max_by_key(|it| it.0.as_os_str().len())?.1)
+    }
+
+    /// A rename is let go, and looked at afterwards if the kernel could have refused what a disk would do.
+    pub(super) fn decide(&self, names: &Names) -> Verdict {
+        let Some((from, to)) = names.of_rename() else { return Verdict::Go };
+        let here = |it: &Path| self.of(&fs::canonicalize(it.parent()?).ok()?);
+        match (here(&from), here(&to)) {
+            (Some(a), Some(b)) if a == b => {
+                Verdict::Instead(Box::new(names.registers), After::Renamed { from, to })
+            }
+            _ => Verdict::Go,
+        }
+    }
+}
+
+/// The answer of a rename that the kernel answered with `res`.
+pub(super) fn rename_by_copy(from: &Path, to: &Path, res: i64) -> i64 {
+    if res != -i64::from(Errno::EXDEV as i32) {
+        return res;
+    }
+    match copy_and_remove(from, to) {
+        Ok(()) => 0,
+        Err(error) => -i64::from(errno(&error) as i32),
+    }
+}
+
+fn copy_and_remove(from: &Path, to: &Path) -> std::io::Result<()> {
+    let source = fs::symlink_metadata(from)?;
+    if let Ok(target) = fs::symlink_metadata(to) {
+        // The kernel looks at these first on one disk.
+        match (source.is_dir(), target.is_dir()) {
+            (true, true) => fs::remove_dir(to)?,
+            (true, false) => return Err(Errno::ENOTDIR.into()),
+            (false, true) => return Err(Errno::EISDIR.into()),
+            (false, false) if source.ino() == target.ino() => return Ok(()),
+            (false, false) => fs::remove_file(to)?,
+        }
+    }
+    tree::copy(from, to)?;
+    tree::remove(from)
+}
+
+/// The order of a rename's arguments, for each of the three calls.
+pub(super) fn texts(number: i64) -> Option<[(Option<usize>, usize); 2]> {
+    match number {
+        libc::SYS_rename => Some([(None, 0), (None, 1)]),
+        libc::SYS_renameat | libc::SYS_renameat2 => Some([(Some(0), 1), (Some(2), 3)]),
+        _ => None,
+    }
+}
+
+/// How a task's path is named from outside of it.
+pub(super) fn seen_from_here(task: Pid, folder: Option<i32>, text: PathBuf) -> PathBuf {
+    match folder.filter(|it| *it != libc::AT_FDCWD) {
+        _ if text.is_absolute() => text,
+        None => PathBuf::from(format!("/proc/{task}/cwd")).join(text),
+        Some(it) => PathBuf::from(format!("/proc/{task}/fd/{it}")).join(text),
+    }
+}

@@ -1,0 +1,65 @@
+//! Sockets with names (unix(7)): made where a file would be made, and found where it was made. An address holds 108 bytes,
+//! so a folder far down in the layer needs a short name.
+
+use std::{os::unix::ffi::OsStrExt as _, path::PathBuf};
+
+use nix::errno::Errno;
+
+use super::{
+    after::After,
+    arguments::name,
+    calls::{Call, Verdict},
+    memory,
+    view::{Place, path_of},
+};
+
+impl Call<'_> {
+    /// `bind` or `connect`.
+    pub(super) fn socket(&mut self, is_made: bool) -> Result<Verdict, Errno> {
+        const LONGEST: usize = 108;
+        let length = usize::try_from(self.argument(2)).unwrap_or_default().min(LONGEST + 2);
+        let Ok(address) = memory::read_bytes(self.task, self.argument(1), length) else {
+            return Ok(Verdict::Go);
+        };
+        let is_unix = address.get(..2) == Some(&1u16.to_ne_bytes());
+        let text = address.get(2..).unwrap_or_default();
+        let end = text.iter().position(|it| *it == 0).unwrap_or(text.len());
+        if !is_unix || end == 0 {
+            return Ok(Verdict::Go); // Another kind, or a name that is no file's.
+        }
+        let text = path_of(text[..end].to_vec());
+        let folder = self.folder_of(name(None, 0, false))?;
+        let from = self.view.named(&folder);
+        let found = self.view.resolve(self.task, &from, &text, !is_made)?;
+        let is_natural =
+            found.is_natural && (text.is_absolute() || self.view.is_disks_own(&folder));
+        if matches!(found.place, Place::Through(_)) && is_natural {
+            return Ok(Verdict::Go);
+        }
+        let place = match (is_made, &found.meta) {
+            (true, Some(_)) => return Err(Errno::EADDRINUSE),
+            (true, None) => self.view.open_folder_of(&found.path)?,
+            (false, None) => return Err(Errno::ENOENT),
+            (false, Some(_)) if is_natural => return Ok(Verdict::Go),
+            (false, Some(_)) => found.place.path().to_owned(),
+        };
+        let mut bytes = 1u16.to_ne_bytes().to_vec();
+        let short = |call: &mut Self| -> Option<PathBuf> {
+            Some((call.short)(place.parent()?)?.join(place.file_name()?))
+        };
+        let place = if LONGEST <= place.as_os_str().len() {
+            short(self).ok_or(Errno::ENAMETOOLONG)?
+        } else {
+            place
+        };
+        bytes.extend(place.as_os_str().as_bytes());
+        bytes.push(0);
+        if LONGEST + 2 < bytes.len() {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        memory::write_bytes(self.task, self.scratch, &bytes)?;
+        let mut registers = self.registers;
+        (registers.rsi, registers.rdx) = (self.scratch, bytes.len() as u64);
+        Ok(Verdict::Instead(Box::new(registers), After::Nothing))
+    }
+}

@@ -1,0 +1,425 @@
+//! The file system as a traced command sees it: folders and files of the layer before those of the disk.
+//!
+//! A folder that nothing was written into is the disk's. One that was is *complete*: `up` holds a folder for it
+//! with every name that it has. A name in there is either ours, or it *stands for* something on the disk: an empty
+//! file or folder whose contents are looked for there. So listing is the kernel's work, deleting is deleting, and
+//! renaming what is on the disk is renaming what stands for it. Links are copied at once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::{OsStr, OsString},
+    fs::{self, File, Metadata},
+    io,
+    os::unix::{
+        ffi::OsStringExt as _,
+        fs::{
+            DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
+        },
+    },
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    unistd::{AccessFlags, access, geteuid},
+};
+
+use super::paths::Found;
+use crate::tree;
+
+/// Folders of the machine, not of its users.
+const OF_THE_MACHINE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
+
+/// Where something lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the layer.
+    Ours(PathBuf),
+    /// On the disk, not to be written to.
+    Theirs(PathBuf),
+    /// Where the run reads and writes in truth.
+    Through(PathBuf),
+}
+
+impl Place {
+    pub(super) fn path(&self) -> &Path {
+        let (Place::Ours(it) | Place::Theirs(it) | Place::Through(it)) = self;
+        it
+    }
+
+    fn join(&self, name: &OsStr) -> Place {
+        match self {
+            Place::Ours(it) => Place::Ours(it.join(name)),
+            Place::Theirs(it) => Place::Theirs(it.join(name)),
+            Place::Through(it) => Place::Through(it.join(name)),
+        }
+    }
+}
+
+/// The layer and what is known of it. One per layer; the tracer's.
+#[derive(Debug)]
+pub(super) struct View {
+    up: PathBuf,
+    through: Vec<PathBuf>,
+    /// Names in `up` without contents of their own, by the command's path, and what they stand for.
+    pub(super) stands_for: BTreeMap<PathBuf, PathBuf>,
+    /// What was renamed, by the disk's path, and the command's.
+    renamed: BTreeMap<PathBuf, PathBuf>,
+    /// Folders of the disk that became complete, and how they looked.
+    grown: BTreeMap<PathBuf, Metadata>,
+    /// Complete but for what cannot be listed: whoever may enter a folder may not always read it.
+    unlisted: BTreeMap<PathBuf, PathBuf>,
+    /// Folders of the disk that are known to be no links.
+    pub(super) plain: BTreeSet<PathBuf>,
+}
+
+impl View {
+    /// `up` is a folder of ours, empty.
+    pub(super) fn new(up: &Path, through: Vec<PathBuf>) -> View {
+        let root = PathBuf::from("/");
+        View {
+            up: up.to_owned(),
+            through,
+            stands_for: BTreeMap::from([(root.clone(), root)]),
+            renamed: BTreeMap::new(),
+            grown: BTreeMap::new(),
+            unlisted: BTreeMap::new(),
+            plain: BTreeSet::new(),
+        }
+    }
+
+    /// Nothing was written yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.stands_for.contains_key(Path::new("/"))
+    }
+
+    /// How the command would name what the kernel names so.
+    pub(super) fn named(&self, real: &Path) -> PathBuf {
+        if let Ok(rest) = real.strip_prefix(&self.up) {
+            return Path::new("/").join(rest);
+        }
+        for folder in real.ancestors() {
+            if let Some(to) = self.renamed.get(folder) {
+                return match real.strip_prefix(folder) {
+                    Ok(rest) if !rest.as_os_str().is_empty() => to.join(rest),
+                    _ => to.clone(),
+                };
+            }
+        }
+        real.to_owned()
+    }
+
+    /// Whether the kernel's name for it is the command's.
+    pub(super) fn is_disks_own(&self, real: &Path) -> bool {
+        !real.starts_with(&self.up) && self.named(real) == real
+    }
+
+    pub(super) fn is_in_layer(&self, real: &Path) -> bool {
+        real.starts_with(&self.up)
+    }
+
+    fn is_through(&self, path: &Path) -> bool {
+        OF_THE_MACHINE.iter().any(|it| path.starts_with(it))
+            || self.through.iter().any(|it| path.starts_with(it))
+    }
+
+    fn root(&self) -> Place {
+        match self.stands_for.get(Path::new("/")) {
+            Some(_) => Place::Theirs("/".into()),
+            None => Place::Ours(self.up.clone()),
+        }
+    }
+
+    pub(super) fn child(&self, folder: &Place, path: &Path, name: &OsStr) -> Place {
+        match folder {
+            Place::Through(_) => folder.join(name),
+            _ if self.is_through(path) => Place::Through(path.to_owned()),
+            Place::Theirs(_) => folder.join(name),
+            Place::Ours(_) => match self.stands_for.get(path) {
+                Some(real) => Place::Theirs(real.clone()),
+                None => {
+                    let ours = folder.join(name);
+                    let unlisted = path.parent().and_then(|it| self.unlisted.get(it));
+                    match unlisted.filter(|_| fs::symlink_metadata(ours.path()).is_err()) {
+                        Some(theirs) => Place::Theirs(theirs.join(name)),
+                        None => ours,
+                    }
+                }
+            },
+        }
+    }
+
+    /// Where `path`, which has no links in it, lies.
+    pub(super) fn place_of(&self, path: &Path) -> Place {
+        let mut at = PathBuf::from("/");
+        let mut place = self.root();
+        for name in path.iter().skip(1) {
+            at.push(name);
+            place = self.child(&place, &at, name);
+        }
+        place
+    }
+
+    /// Makes the folder of `path` complete, if a name in it may be made or taken away; where that name is then.
+    pub(super) fn open_folder_of(&mut self, path: &Path) -> Result<PathBuf, Errno> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::EBUSY);
+        };
+        if let Place::Theirs(it) = self.place_of(folder) {
+            access(&it, AccessFlags::W_OK | AccessFlags::X_OK)?;
+        }
+        Ok(self.complete(folder)?.join(name))
+    }
+
+    /// Makes a folder complete: where it is in the layer.
+    pub(super) fn complete(&mut self, folder: &Path) -> Result<PathBuf, Errno> {
+        if let Place::Ours(it) = self.place_of(folder) {
+            return Ok(it);
+        }
+        let ours = match folder.parent() {
+            None => self.up.clone(),
+            Some(parent) => {
+                let name = folder.file_name().ok_or(Errno::EINVAL)?;
+                self.complete(parent)?.join(name)
+            }
+        };
+        let theirs = match self.stands_for.get(folder) {
+            Some(it) => it.clone(),
+            None => match self.place_of(folder) {
+                Place::Theirs(it) => {
+                    fs::create_dir(&ours).map_err(|it| errno(&it))?;
+                    self.stands_for.insert(folder.to_owned(), it.clone());
+                    it
+                }
+                Place::Ours(it) => return Ok(it),
+                Place::Through(_) => return Err(Errno::EXDEV),
+            },
+        };
+        let filled = self.fill(folder, &ours, &theirs);
+        filled.map_err(|it| errno(&it))?;
+        self.stands_for.remove(folder);
+        Ok(ours)
+    }
+
+    fn fill(&mut self, folder: &Path, ours: &Path, theirs: &Path) -> io::Result<()> {
+        let meta = fs::metadata(theirs)?;
+        fs::set_permissions(ours, fs::Permissions::from_mode(0o700))?;
+        let entries = match fs::read_dir(theirs) {
+            Ok(it) => Some(it),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.unlisted.insert(folder.to_owned(), theirs.to_owned());
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        for entry in entries.into_iter().flatten() {
+            let entry = entry?;
+            let (path, new) = (folder.join(entry.file_name()), ours.join(entry.file_name()));
+            let kind = entry.file_type()?;
+            if kind.is_symlink() {
+                symlink(fs::read_link(entry.path())?, &new)?;
+                if let Ok(meta) = entry.metadata() {
+                    let _ = std::os::unix::fs::lchown(&new, Some(meta.uid()), Some(meta.gid()));
+                }
+                continue;
+            }
+            if kind.is_dir() {
+                fs::DirBuilder::new().mode(0o700).create(&new)?;
+            } else {
+                fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            }
+            self.stands_for.insert(path, entry.path());
+        }
+        // Ours by owner: it must not allow us more than theirs does.
+        tree::dress(&meta, ours)?;
+        if !geteuid().is_root() && access(theirs, AccessFlags::W_OK).is_err() {
+            fs::set_permissions(ours, fs::Permissions::from_mode(meta.mode() & 0o7555))?;
+        }
+        self.grown.insert(folder.to_owned(), meta);
+        Ok(())
+    }
+
+    /// Makes something on the disk ours, to be changed; `with_contents` if they will be looked at.
+    pub(super) fn copy_up(&mut self, path: &Path, with_contents: bool) -> Result<PathBuf, Errno> {
+        let theirs = match self.place_of(path) {
+            Place::Ours(it) => return Ok(it),
+            Place::Through(it) => return Ok(it),
+            Place::Theirs(it) => it,
+        };
+        let meta = fs::symlink_metadata(&theirs).map_err(|it| errno(&it))?;
+        if meta.is_dir() {
+            return self.complete(path);
+        }
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::EBUSY);
+        };
+        let ours = self.complete(folder)?.join(name);
+        if !meta.is_file() {
+            return Ok(ours); // A link was copied with its folder.
+        }
+        let copied = (|| {
+            let to = fs::OpenOptions::new().write(true).open(&ours)?;
+            if with_contents {
+                tree::copy_bytes(&File::open(&theirs)?, &to)?;
+            }
+            tree::dress(&meta, &ours)
+        })();
+        if let Err(error) = copied {
+            // It stands for theirs again.
+            let _ = File::create(&ours);
+            return Err(errno(&error));
+        }
+        self.stands_for.remove(path);
+        Ok(ours)
+    }
+
+    /// Removes a file or an empty folder.
+    pub(super) fn remove(&mut self, found: &Found, is_folder: bool) -> Result<(), Errno> {
+        match (is_folder, found.is_folder()) {
+            (true, false) => return Err(Errno::ENOTDIR),
+            (false, true) => return Err(Errno::EISDIR),
+            _ => (),
+        }
+        if is_folder {
+            self.must_be_empty(found)?;
+        }
+        let ours = self.open_folder_of(&found.path)?;
+        let removed = if is_folder { fs::remove_dir(&ours) } else { fs::remove_file(&ours) };
+        removed.map_err(|it| errno(&it))?;
+        self.forget(&found.path);
+        Ok(())
+    }
+
+    fn must_be_empty(&self, found: &Found) -> Result<(), Errno> {
+        match &found.place {
+            Place::Theirs(it) if found.is_folder() => {
+                let is_empty = fs::read_dir(it).map_err(|it| errno(&it))?.next().is_none();
+                if is_empty { Ok(()) } else { Err(Errno::ENOTEMPTY) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nothing of what was known of `path` and below holds any more.
+    fn forget(&mut self, path: &Path) {
+        let below = below(&self.stands_for, path);
+        for it in below {
+            if let Some(theirs) = self.stands_for.remove(&it) {
+                self.renamed.remove(&theirs);
+            }
+        }
+        for it in below_all(&self.grown, path) {
+            self.grown.remove(&it);
+        }
+    }
+
+    /// rename(2), and renameat2(2) with `RENAME_NOREPLACE` and `RENAME_EXCHANGE`.
+    pub(super) fn rename(&mut self, from: &Found, to: &Found, flags: u32) -> Result<(), Errno> {
+        let exchange = flags & libc::RENAME_EXCHANGE != 0;
+        if from.meta.is_none() || (exchange && to.meta.is_none()) {
+            return Err(Errno::ENOENT);
+        }
+        if flags & libc::RENAME_NOREPLACE != 0 && to.meta.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if from.path == to.path {
+            return Ok(());
+        }
+        if to.path.starts_with(&from.path) {
+            return Err(Errno::EINVAL);
+        }
+        if !exchange && from.is_folder() && to.is_folder() {
+            self.must_be_empty(to)?;
+        }
+        let ours_from = self.open_folder_of(&from.path)?;
+        let ours_to = self.open_folder_of(&to.path)?;
+        if exchange {
+            nix::fcntl::renameat2(
+                nix::fcntl::AT_FDCWD,
+                &ours_from,
+                nix::fcntl::AT_FDCWD,
+                &ours_to,
+                nix::fcntl::RenameFlags::RENAME_EXCHANGE,
+            )?;
+            let (a, b) = (self.take(&from.path), self.take(&to.path));
+            self.put(&from.path, &to.path, a);
+            self.put(&to.path, &from.path, b);
+            return Ok(());
+        }
+        fs::rename(&ours_from, &ours_to).map_err(|it| errno(&it))?;
+        self.forget(&to.path);
+        let known = self.take(&from.path);
+        self.put(&from.path, &to.path, known);
+        Ok(())
+    }
+
+    fn take(&mut self, path: &Path) -> Known {
+        let stands_for = below(&self.stands_for, path)
+            .into_iter()
+            .filter_map(|it| self.stands_for.remove_entry(&it));
+        let stands_for = stands_for.collect();
+        let grown =
+            below_all(&self.grown, path).into_iter().filter_map(|it| self.grown.remove_entry(&it));
+        Known { stands_for, grown: grown.collect() }
+    }
+
+    fn put(&mut self, from: &Path, to: &Path, known: Known) {
+        let moved = |it: &Path| match it.strip_prefix(from) {
+            Ok(rest) if !rest.as_os_str().is_empty() => to.join(rest),
+            _ => to.to_owned(),
+        };
+        for (path, theirs) in known.stands_for {
+            let path = moved(&path);
+            if path == theirs {
+                self.renamed.remove(&theirs);
+            } else {
+                self.renamed.insert(theirs.clone(), path.clone());
+            }
+            self.stands_for.insert(path, theirs);
+        }
+        for (path, meta) in known.grown {
+            self.grown.insert(moved(&path), meta);
+        }
+    }
+
+    /// How a complete folder looked on the disk.
+    pub(super) fn looked(&self, path: &Path) -> Option<&Metadata> {
+        self.grown.get(path)
+    }
+
+    /// Its mode or owner was set: it looks as ours does from now on.
+    pub(super) fn has_own_looks(&mut self, path: &Path) {
+        self.grown.remove(path);
+    }
+}
+
+/// What was known of a path and all below it.
+struct Known {
+    stands_for: Vec<(PathBuf, PathBuf)>,
+    grown: Vec<(PathBuf, Metadata)>,
+}
+
+fn below(map: &BTreeMap<PathBuf, PathBuf>, path: &Path) -> Vec<PathBuf> {
+    map.range(path.to_owned()..)
+        .map(|it| it.0)
+        .take_while(|it| it.starts_with(path))
+        .cloned()
+        .collect()
+}
+
+fn below_all(map: &BTreeMap<PathBuf, Metadata>, path: &Path) -> Vec<PathBuf> {
+    map.range(path.to_owned()..)
+        .map(|it| it.0)
+        .take_while(|it| it.starts_with(path))
+        .cloned()
+        .collect()
+}
+
+pub(super) fn errno(error: &io::Error) -> Errno {
+    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// Bytes that a program gave, as a path.
+pub(super) fn path_of(bytes: Vec<u8>) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes))
+}

@@ -1,0 +1,275 @@
+//! The tracer's loop: what stops, why, and how it goes on (ptrace(2)). It knows nothing of files.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{Read as _, Write as _},
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+};
+
+use libc::user_regs_struct;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::ptrace::{self, Options},
+    unistd::Pid,
+};
+
+use super::{
+    after::{After, finish},
+    arguments::Names,
+    calls::{Call, SCRATCH, Verdict, only_looks},
+    renames::Disks,
+    report::write_report,
+    view::View,
+};
+use crate::sys::{self, Next, Stop};
+
+/// Where commands' processes say that they are there, and are answered.
+pub(super) struct Doors {
+    pub(super) orders: File,
+    pub(super) answers: File,
+}
+
+/// What is known of a task between two stops.
+#[derive(Debug, Default)]
+struct Task {
+    /// Memory in it that is ours.
+    scratch: Option<u64>,
+    /// It runs a program of its own: what its parent's memory was like means nothing.
+    has_program: bool,
+    /// A call that the kernel is in.
+    inside: Option<Inside>,
+}
+
+#[derive(Debug)]
+enum Inside {
+    /// Gets memory for us; then the program's call is made again.
+    GettingScratch(Box<user_regs_struct>),
+    /// A changed call: the program's registers, and what is left to do.
+    Changed(Box<user_regs_struct>, After),
+}
+
+/// What the stopped calls are asked for.
+pub(super) enum Job {
+    /// All names are looked up in a layer.
+    Names(Box<View>),
+    /// A world of overlays keeps the layer; renames are helped.
+    Renames(Disks),
+}
+
+/// All tasks, what is done for them, and the parent.
+pub(super) struct Watcher {
+    job: Job,
+    doors: Doors,
+    tasks: BTreeMap<Pid, Task>,
+    /// Folders held open so that they have a short name.
+    held: BTreeMap<PathBuf, File>,
+}
+
+/// The order to write the report, instead of a process.
+pub(super) const REPORT: i32 = 0;
+
+impl Watcher {
+    pub(super) fn new(job: Job, doors: Doors) -> Watcher {
+        Watcher { job, doors, tasks: BTreeMap::new(), held: BTreeMap::new() }
+    }
+
+    /// Until the parent and everything that was traced are gone. `report` is where the report goes.
+    pub(super) fn run(&mut self, report: &Path) -> std::io::Result<()> {
+        sys::let_orders_interrupt()?;
+        self.doors.answers.write_all(&0i32.to_ne_bytes())?;
+        let mut has_parent = true;
+        loop {
+            // Orders are rare and stops are many: who orders interrupts this wait, until there is an answer.
+            let is_waiting = match sys::next_stop()? {
+                Next::Stop(task, stop) => {
+                    self.stopped(task, stop);
+                    continue;
+                }
+                Next::Interrupted => PollTimeout::ZERO,
+                Next::Nobody => PollTimeout::NONE,
+            };
+            if !has_parent && self.tasks.is_empty() {
+                return Ok(());
+            }
+            let mut fds = [PollFd::new(self.doors.orders.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, is_waiting) {
+                Ok(_) | Err(Errno::EINTR) => (),
+                Err(error) => return Err(error.into()),
+            }
+            if has_parent && fds[0].any().unwrap_or(false) {
+                has_parent = self.obey(report)?;
+            }
+        }
+    }
+
+    /// One order; false when there will be none any more.
+    fn obey(&mut self, report: &Path) -> std::io::Result<bool> {
+        let mut word = [0; 4];
+        if self.doors.orders.read_exact(&mut word).is_err() {
+            return Ok(false);
+        }
+        let error = match i32::from_ne_bytes(word) {
+            REPORT => match &self.job {
+                Job::Names(view) if write_report(report, &view.written()).is_ok() => 0,
+                _ => libc::EIO,
+            },
+            pid => {
+                let pid = Pid::from_raw(pid);
+                let options = Options::PTRACE_O_TRACESYSGOOD
+                    | Options::PTRACE_O_TRACESECCOMP
+                    | Options::PTRACE_O_TRACEFORK
+                    | Options::PTRACE_O_TRACEVFORK
+                    | Options::PTRACE_O_TRACECLONE
+                    | Options::PTRACE_O_TRACEEXEC
+                    | Options::PTRACE_O_EXITKILL;
+                match ptrace::seize(pid, options) {
+                    Ok(()) => {
+                        self.tasks.insert(pid, Task::default());
+                        0
+                    }
+                    Err(error) => error as i32,
+                }
+            }
+        };
+        self.doors.answers.write_all(&error.to_ne_bytes())?;
+        Ok(true)
+    }
+
+    /// Whatever fails here fails because the task is gone meanwhile: it was killed.
+    fn stopped(&mut self, task: Pid, stop: Stop) {
+        let _ = match stop {
+            Stop::Gone => {
+                self.tasks.remove(&task);
+                Ok(())
+            }
+            Stop::Call => self.enter(task),
+            Stop::CallDone => self.leave(task),
+            // A process has its parent's memory, as it was or together with it, until it has its own program.
+            Stop::Forked(child) => {
+                let scratch = self.tasks.get(&task).and_then(|it| it.scratch);
+                let known = self.tasks.entry(child).or_default();
+                if !known.has_program {
+                    known.scratch = known.scratch.or(scratch);
+                }
+                sys::go_on(task, None)
+            }
+            Stop::Executed(before) => {
+                self.tasks.remove(&before);
+                self.tasks.insert(task, Task { has_program: true, ..Task::default() });
+                sys::go_on(task, None)
+            }
+            Stop::Held => sys::stay(task),
+            Stop::Began | Stop::Other => {
+                self.tasks.entry(task).or_default();
+                sys::go_on(task, None)
+            }
+            Stop::Signal(signal) => sys::go_on(task, Some(signal)),
+        };
+    }
+
+    fn enter(&mut self, task: Pid) -> Result<(), Errno> {
+        let registers = ptrace::getregs(task)?;
+        let view = match &mut self.job {
+            Job::Names(view) if view.is_untouched() && only_looks(&registers) => {
+                return sys::go_on(task, None);
+            }
+            Job::Names(view) => view,
+            Job::Renames(disks) => {
+                let verdict = disks.decide(&Names { task, registers });
+                return self.carry_out(task, &registers, verdict);
+            }
+        };
+        let known = self.tasks.entry(task).or_default();
+        let Some(scratch) = known.scratch else {
+            let mut getting = registers;
+            let (readable, ours) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            getting.orig_rax = libc::SYS_mmap.unsigned_abs();
+            (getting.rdi, getting.rsi) = (0, SCRATCH);
+            (getting.rdx, getting.r10) =
+                (readable.unsigned_abs().into(), ours.unsigned_abs().into());
+            (getting.r8, getting.r9) = (u64::MAX, 0);
+            known.inside = Some(Inside::GettingScratch(Box::new(registers)));
+            ptrace::setregs(task, getting)?;
+            return sys::go_on_to_end_of_call(task);
+        };
+        let held = &mut self.held;
+        let mut short = |folder: &Path| short_name(held, folder);
+        let call = Call { view, task, registers, scratch, short: &mut short };
+        let verdict = call.decide();
+        self.carry_out(task, &registers, verdict)
+    }
+
+    fn carry_out(
+        &mut self,
+        task: Pid,
+        registers: &user_regs_struct,
+        verdict: Verdict,
+    ) -> Result<(), Errno> {
+        match verdict {
+            Verdict::Go => sys::go_on(task, None),
+            Verdict::Return(res) => {
+                let mut answered = *registers;
+                answered.orig_rax = u64::MAX;
+                answered.rax = u64::from_ne_bytes(res.to_ne_bytes());
+                ptrace::setregs(task, answered)?;
+                sys::go_on(task, None)
+            }
+            Verdict::Instead(changed, after) => {
+                let known = self.tasks.entry(task).or_default();
+                known.inside = Some(Inside::Changed(Box::new(*registers), after));
+                ptrace::setregs(task, *changed)?;
+                sys::go_on_to_end_of_call(task)
+            }
+        }
+    }
+
+    fn leave(&mut self, task: Pid) -> Result<(), Errno> {
+        let now = ptrace::getregs(task)?;
+        let res = i64::from_ne_bytes(now.rax.to_ne_bytes());
+        let known = self.tasks.entry(task).or_default();
+        match known.inside.take() {
+            None => (),
+            Some(Inside::GettingScratch(mut before)) => {
+                const FAILED: i64 = -4096;
+                if res < 0 && FAILED < res {
+                    before.rax = now.rax;
+                } else {
+                    known.scratch = Some(now.rax);
+                    // Once more, from the instruction that made the call, which is two bytes long.
+                    before.rip -= 2;
+                    before.rax = before.orig_rax;
+                }
+                ptrace::setregs(task, *before)?;
+            }
+            Some(Inside::Changed(before, after)) => {
+                let view = match &self.job {
+                    Job::Names(view) => Some(&**view),
+                    Job::Renames(_) => None,
+                };
+                let res = finish(view, task, &after, res);
+                let mut own = *before;
+                own.rax = u64::from_ne_bytes(res.to_ne_bytes());
+                (own.rip, own.rcx, own.r11) = (now.rip, now.rcx, now.r11);
+                ptrace::setregs(task, own)?;
+            }
+        }
+        sys::go_on(task, None)
+    }
+}
+
+/// A name for a folder that fits into a socket's address: our own descriptor of it.
+fn short_name(held: &mut BTreeMap<PathBuf, File>, folder: &Path) -> Option<PathBuf> {
+    use std::os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _};
+    if !held.contains_key(folder) {
+        let mut how = File::options();
+        let file =
+            how.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(folder).ok()?;
+        held.insert(folder.to_owned(), file);
+    }
+    let number = held.get(folder)?.as_raw_fd();
+    Some(PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id())))
+}
