@@ -4,45 +4,17 @@
 use std::{
     fs::Metadata,
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
-    path::PathBuf,
 };
 
 use nix::{errno::Errno, unistd::Pid};
 
 use super::{
+    arguments::{After, Buffer},
     memory,
+    place::path_of,
     renames::rename_by_copy,
-    view::{View, path_of},
+    view::View,
 };
-
-/// What is left to do when the kernel has done it.
-#[derive(Debug)]
-pub(super) enum After {
-    Nothing,
-    /// A complete folder looks as the disk's did: programs notice when a folder becomes another one.
-    Looks {
-        folder: PathBuf,
-        buffer: u64,
-        kind: Buffer,
-    },
-    /// Our name is taken out of a link's text.
-    Named {
-        buffer: u64,
-        size: u64,
-    },
-    /// An overlay may have refused what a disk would do.
-    Renamed {
-        from: PathBuf,
-        to: PathBuf,
-    },
-}
-
-/// The form in which a file's looks are told.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Buffer {
-    Stat,
-    Statx,
-}
 
 /// Does what is left of a call whose answer is `res`; the answer that the program gets.
 pub(super) fn finish(view: Option<&View>, task: Pid, after: &After, res: i64) -> i64 {

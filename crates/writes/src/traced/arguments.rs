@@ -1,4 +1,5 @@
-//! The arguments of a system call: numbers, and names that are read from the task's memory and replaced there.
+//! A system call of a stopped task: its arguments, which are numbers, and names that are read from the task's memory and
+//! replaced there; and what can become of it.
 
 use std::{
     os::unix::ffi::OsStrExt as _,
@@ -8,13 +9,62 @@ use std::{
 use libc::user_regs_struct;
 use nix::{errno::Errno, unistd::Pid};
 
-use super::{
-    after::After,
-    calls::{Call, SECOND, Verdict},
-    memory,
-    paths::Found,
-    renames::{seen_from_here, texts},
-};
+use super::{memory, place::Found, view::View};
+
+/// The scratch page of a task holds two paths.
+pub(super) const SCRATCH: u64 = 8192;
+pub(super) const SECOND: u64 = 4096;
+
+/// What the kernel is to do.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// As asked.
+    Go,
+    /// Nothing; the program gets this.
+    Return(i64),
+    /// This instead; afterwards the program has its own registers again.
+    Instead(Box<user_regs_struct>, After),
+}
+
+/// One system call of a task that is stopped.
+pub(super) struct Call<'a> {
+    pub(super) view: &'a mut View,
+    pub(super) task: Pid,
+    pub(super) registers: user_regs_struct,
+    /// Memory of the task that is ours.
+    pub(super) scratch: u64,
+    /// Whether something may be listening below this folder: a short name for long ones.
+    pub(super) short: &'a mut dyn FnMut(&Path) -> Option<PathBuf>,
+}
+
+/// What is left to do when the kernel has done it.
+#[derive(Debug)]
+pub(super) enum After {
+    Nothing,
+    /// A complete folder looks as the disk's did: programs notice when a folder becomes another one.
+    Looks {
+        folder: PathBuf,
+        buffer: u64,
+        kind: Buffer,
+    },
+    /// Our name is taken out of a link's text.
+    Named {
+        buffer: u64,
+        size: u64,
+    },
+    /// An overlay may have refused what a disk would do.
+    Renamed {
+        from: PathBuf,
+        to: PathBuf,
+    },
+}
+
+/// The form in which a file's looks are told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Buffer {
+    Stat,
+    Statx,
+}
 
 /// A name among the arguments: of the folder from which it starts, and of the text.
 #[derive(Clone, Copy)]
@@ -136,4 +186,22 @@ impl Names {
 fn low_half(register: u64) -> i32 {
     let [a, b, c, d, ..] = register.to_ne_bytes();
     i32::from_ne_bytes([a, b, c, d])
+}
+
+/// The order of a rename's arguments, for each of the three calls.
+fn texts(number: i64) -> Option<[(Option<usize>, usize); 2]> {
+    match number {
+        libc::SYS_rename => Some([(None, 0), (None, 1)]),
+        libc::SYS_renameat | libc::SYS_renameat2 => Some([(Some(0), 1), (Some(2), 3)]),
+        _ => None,
+    }
+}
+
+/// How a task's path is named from outside of it.
+fn seen_from_here(task: Pid, folder: Option<i32>, text: PathBuf) -> PathBuf {
+    match folder.filter(|it| *it != libc::AT_FDCWD) {
+        _ if text.is_absolute() => text,
+        None => PathBuf::from(format!("/proc/{task}/cwd")).join(text),
+        Some(it) => PathBuf::from(format!("/proc/{task}/fd/{it}")).join(text),
+    }
 }

@@ -1,10 +1,7 @@
 //! What becomes of one system call that names a file: it goes its way, it is given another name, or it is answered.
 //! The meaning of arguments is that of the manual's section 2.
 
-use std::{
-    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
-    path::{Path, PathBuf},
-};
+use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
 
 use libc::user_regs_struct;
 use nix::{
@@ -13,38 +10,10 @@ use nix::{
 };
 
 use super::{
-    after::{After, Buffer},
-    arguments::{Name, name},
+    arguments::{After, Buffer, Call, Name, SECOND, Verdict, name},
     memory,
-    paths::Found,
-    view::{Place, View},
+    place::{Found, Place},
 };
-
-/// The scratch page of a task holds two paths.
-pub(super) const SCRATCH: u64 = 8192;
-pub(super) const SECOND: u64 = 4096;
-
-/// What the kernel is to do.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    /// As asked.
-    Go,
-    /// Nothing; the program gets this.
-    Return(i64),
-    /// This instead; afterwards the program has its own registers again.
-    Instead(Box<user_regs_struct>, After),
-}
-
-/// One system call of a task that is stopped.
-pub(super) struct Call<'a> {
-    pub(super) view: &'a mut View,
-    pub(super) task: Pid,
-    pub(super) registers: user_regs_struct,
-    /// Memory of the task that is ours.
-    pub(super) scratch: u64,
-    /// Whether something may be listening below this folder: a short name for long ones.
-    pub(super) short: &'a mut dyn FnMut(&Path) -> Option<PathBuf>,
-}
 
 impl Call<'_> {
     pub(super) fn decide(mut self) -> Verdict {

@@ -11,7 +11,7 @@ use nix::{
     unistd::Pid,
 };
 
-use super::view::path_of;
+use super::place::path_of;
 
 const PAGE: usize = 4096;
 

@@ -18,6 +18,7 @@ mod calls;
 mod filter;
 mod memory;
 mod paths;
+mod place;
 mod renames;
 mod report;
 mod sockets;

@@ -10,34 +10,13 @@ use std::{
 
 use nix::{errno::Errno, unistd::Pid};
 
-use super::view::{Place, View, errno};
+use super::{
+    place::{Found, Place, errno},
+    view::View,
+};
 
 /// Links are followed so often in one path, as the kernel does.
 const LINKS: usize = 40;
-
-/// A path, with its links followed.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    /// As the command would name it; no link, dot or double dot is left in it.
-    pub(super) path: PathBuf,
-    pub(super) place: Place,
-    /// What is there; nothing if there is nothing, in a folder that exists.
-    pub(super) meta: Option<Metadata>,
-    /// The path ended in the descriptor of this process and this number.
-    pub(super) descriptor: Option<(Pid, i32)>,
-    /// The kernel would come to the same, starting from an absolute path or a folder that is its own.
-    pub(super) is_natural: bool,
-}
-
-impl Found {
-    pub(super) fn is_folder(&self) -> bool {
-        self.meta.as_ref().is_some_and(Metadata::is_dir)
-    }
-
-    pub(super) fn is_file(&self) -> bool {
-        self.meta.as_ref().is_some_and(Metadata::is_file)
-    }
-}
 
 impl View {
     /// Follows `path`, said by `task`, from the folder `from`; the last link only if `follow`.

@@ -8,9 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nix::{errno::Errno, unistd::Pid};
+use nix::errno::Errno;
 
-use super::{after::After, arguments::Names, calls::Verdict, view::errno};
+use super::{
+    arguments::{After, Names, Verdict},
+    place::errno,
+};
 use crate::tree;
 
 /// The covered folders, each with the number of the disk that it lies on in truth.
@@ -61,22 +64,4 @@ fn copy_and_remove(from: &Path, to: &Path) -> std::io::Result<()> {
     }
     tree::copy(from, to)?;
     tree::remove(from)
-}
-
-/// The order of a rename's arguments, for each of the three calls.
-pub(super) fn texts(number: i64) -> Option<[(Option<usize>, usize); 2]> {
-    match number {
-        libc::SYS_rename => Some([(None, 0), (None, 1)]),
-        libc::SYS_renameat | libc::SYS_renameat2 => Some([(Some(0), 1), (Some(2), 3)]),
-        _ => None,
-    }
-}
-
-/// How a task's path is named from outside of it.
-pub(super) fn seen_from_here(task: Pid, folder: Option<i32>, text: PathBuf) -> PathBuf {
-    match folder.filter(|it| *it != libc::AT_FDCWD) {
-        _ if text.is_absolute() => text,
-        None => PathBuf::from(format!("/proc/{task}/cwd")).join(text),
-        Some(it) => PathBuf::from(format!("/proc/{task}/fd/{it}")).join(text),
-    }
 }

@@ -6,11 +6,9 @@ use std::{os::unix::ffi::OsStrExt as _, path::PathBuf};
 use nix::errno::Errno;
 
 use super::{
-    after::After,
-    arguments::name,
-    calls::{Call, Verdict},
+    arguments::{After, Call, Verdict, name},
     memory,
-    view::{Place, path_of},
+    place::{Place, path_of},
 };
 
 impl Call<'_> {

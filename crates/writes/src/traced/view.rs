@@ -7,14 +7,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs::{self, File, Metadata},
     io,
-    os::unix::{
-        ffi::OsStringExt as _,
-        fs::{
-            DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
-        },
+    os::unix::fs::{
+        DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
     },
     path::{Path, PathBuf},
 };
@@ -24,37 +21,11 @@ use nix::{
     unistd::{AccessFlags, access, geteuid},
 };
 
-use super::paths::Found;
+use super::place::{Found, Place, errno};
 use crate::tree;
 
 /// Folders of the machine, not of its users.
 const OF_THE_MACHINE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
-
-/// Where something lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In the layer.
-    Ours(PathBuf),
-    /// On the disk, not to be written to.
-    Theirs(PathBuf),
-    /// Where the run reads and writes in truth.
-    Through(PathBuf),
-}
-
-impl Place {
-    pub(super) fn path(&self) -> &Path {
-        let (Place::Ours(it) | Place::Theirs(it) | Place::Through(it)) = self;
-        it
-    }
-
-    fn join(&self, name: &OsStr) -> Place {
-        match self {
-            Place::Ours(it) => Place::Ours(it.join(name)),
-            Place::Theirs(it) => Place::Theirs(it.join(name)),
-            Place::Through(it) => Place::Through(it.join(name)),
-        }
-    }
-}
 
 /// The layer and what is known of it. One per layer; the tracer's.
 #[derive(Debug)]
@@ -413,13 +384,4 @@ fn below_all(map: &BTreeMap<PathBuf, Metadata>, path: &Path) -> Vec<PathBuf> {
         .take_while(|it| it.starts_with(path))
         .cloned()
         .collect()
-}
-
-pub(super) fn errno(error: &io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
-}
-
-/// Bytes that a program gave, as a path.
-pub(super) fn path_of(bytes: Vec<u8>) -> PathBuf {
-    PathBuf::from(OsString::from_vec(bytes))
 }

@@ -17,9 +17,9 @@ use nix::{
 };
 
 use super::{
-    after::{After, finish},
-    arguments::Names,
-    calls::{Call, SCRATCH, Verdict, only_looks},
+    after::finish,
+    arguments::{After, Call, Names, SCRATCH, Verdict},
+    calls::only_looks,
     renames::Disks,
     report::write_report,
     view::View,
