@@ -80,7 +80,8 @@ test-python:
 # Before a release: all that `make test` runs, each script in a process of its own, and what it leaves out because it takes
 # long. It begins by saying what that is.
 soak: build
-	@python=$$(tools/python-with-torch tests/requirements.txt)
+	@cargo test --package plimsoll-writes -- --ignored
+	python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)
 	export PLIMSOLL_CHROMIUM PLIMSOLL_COLD=1
 	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) PLIMSOLL_PYTHON="$$python" "$$python" -m pytest --durations=10 -m '' tests

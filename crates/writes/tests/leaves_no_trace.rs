@@ -376,6 +376,7 @@ fn programs()
 
 /// What is expected below is what these programs print without us.
 #[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
 fn the_table_is_true() {
     let user = if is_root() { As::Root } else { As::User };
     for (interpreter, (what, script, expected)) in programs() {
@@ -431,37 +432,44 @@ fn check(user: As, way: &str) {
 }
 
 #[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
 fn as_root_in_a_mount_namespace() {
     check(As::Root, "mounts");
 }
 
 #[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
 fn as_root_in_a_user_namespace() {
     check(As::Root, "user");
 }
 
 #[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
 fn as_root_traced() {
     check(As::Root, "traced");
 }
 
 #[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
 fn as_a_user_in_a_user_namespace() {
     check(As::User, "user");
 }
 
 #[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
 fn as_a_user_traced() {
     check(As::User, "traced");
 }
 
 #[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
 fn in_a_container_traced() {
     check(As::RootInContainer, "traced");
     check(As::UserInContainer, "traced");
 }
 
 #[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
 fn a_container_has_no_namespaces() {
     for user in [As::RootInContainer, As::UserInContainer] {
         let place = Place::new(user);
