@@ -63,7 +63,6 @@ test-rust:
 	cargo clippy --workspace --all-targets -- -D warnings
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='env RUSTC_BOOTSTRAP=1' \
 	  cargo test --workspace --lib --bins --tests --examples -- -Z unstable-options --report-time | tee target/test-rust.log
-	cargo test --workspace --doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	if command -v cargo-deny >/dev/null; then cargo deny check; else echo 'cargo-deny is not installed: licences and advisories were not checked'; fi
 	printf '\nThe ten slowest tests in Rust:\n'
@@ -71,7 +70,8 @@ test-rust:
 
 # Training scripts on the phantom, and the commands that the manual shows.
 test-python:
-	@$(FOR_TESTS) cargo build --package plimsoll
+	@# As the tests in Rust had it: another choice of packages would build their dependencies again, with other features.
+	$(FOR_TESTS) cargo test --quiet --workspace --lib --bins --tests --examples --no-run
 	python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)
 	export PLIMSOLL_CHROMIUM
@@ -81,6 +81,7 @@ test-python:
 # long. It begins by saying what that is.
 soak: build
 	@cargo test --package plimsoll-writes -- --ignored
+	cargo test --workspace --doc
 	python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)
 	export PLIMSOLL_CHROMIUM PLIMSOLL_COLD=1
