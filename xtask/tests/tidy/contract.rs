@@ -21,14 +21,6 @@ const FILE: &str = r#"["'/]([a-z]+(?:\.jsonl|\.pickle|\.conf)|manifest\.json)["'
 /// The kind of a line that somebody writes: what a `write` of the recording is given first, or a key of JSON.
 const NOTE: &str = r#"(?:recording\.write\(\s*|self\.write\(|"kind": ?)"([a-z_-]+)"(?:,|, |\s|\})"#;
 
-/// Files of cli that spell names of the contract themselves. Only ever made shorter.
-const SPELLED: [&str; 4] = [
-    "crates/cli/src/commands/fit/",
-    "crates/cli/src/commands/predict.rs",
-    "crates/cli/src/commands/run/",
-    "crates/cli/src/trials.rs",
-];
-
 #[test]
 fn what_passes_between_processes_is_called_as_the_contract_says() {
     let contract = text_of(OF_RECORDINGS) + &text_of(OF_RUNS);
@@ -63,7 +55,6 @@ fn only_the_contract_spells_the_names() {
             wrong.insert(format!("{path}: {names:?}"));
         }
     }
-    wrong.retain(|it| !SPELLED.iter().any(|known| it.starts_with(known)));
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

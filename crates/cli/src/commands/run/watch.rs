@@ -10,7 +10,7 @@ use std::{
 
 use plimsoll_core::{
     plan::{Drift, drift},
-    recording::{FirstStep, OomNote},
+    recording::{FirstStep, OomNote, contract::ProcessFile},
     sources::{self, ProcessFiles},
 };
 
@@ -106,7 +106,7 @@ impl launch::Watch for Watch {
     fn tick(&mut self, session: &Session) {
         for (_, folder) in session.process_paths() {
             // A file that is not there yet will be.
-            let _ = self.look(folder.join("agent.jsonl"));
+            let _ = self.look(folder.join(ProcessFile::Notes.name()));
         }
     }
 }
