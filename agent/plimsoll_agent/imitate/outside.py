@@ -1,0 +1,242 @@
+"""What a script does outside this machine: experiment trackers and uploads, kept off while it runs on a phantom.
+
+A run on a phantom is a question, not an experiment. It must not appear on somebody's dashboard, and its weights, which nobody
+trained, must not reach a hub. Each package is asked in its own way to stay off: by a mode that it has itself, so that what a
+script reads of it (`run.id`, `run.url`) is what the package gives in that mode. What reads from outside goes on: a script may
+download its model.
+
+    wandb, neptune   a mode of theirs that does nothing
+    comet_ml         experiments are disabled
+    clearml, mlflow  offline, with files of their own that lie in the run's private layer
+    aim              a remote repository becomes a local one
+    huggingface_hub  what would change something there answers and sends nothing
+
+`--offline` does more: it takes the network away.
+"""
+
+import functools
+import importlib.machinery
+import os
+import sys
+
+ENVIRONMENT = {
+    "WANDB_MODE": "disabled",
+    "NEPTUNE_MODE": "debug",
+    "CLEARML_OFFLINE_MODE": "1",
+    "COMET_START_ONLINE": "0",
+}
+"""For processes that we do not reach otherwise, a launcher's or a program's without this agent."""
+
+CHANGING = (
+    "accept_ add_ batch_ cancel_ change_ comment_ copy_ create_ delete_ disable_ duplicate_ edit_ enable_ grant_ hide_ "
+    "merge_ move_ pause_ permanently_ preupload_ reject_ rename_ request_ rerun_ restart_ resume_ run_job run_uv_job scale_ "
+    "set_ super_squash suspend_ sync_ trigger_ unlike update_ upload_"
+).split()
+"""How the names of those functions of huggingface_hub begin that change something on the hub."""
+
+_kept_off = []
+_tell = None
+
+
+def watch():
+    """From now on the packages stay off, whenever they are imported. Called once, at start-up."""
+    os.environ.update(ENVIRONMENT)
+    for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"):
+        if _is_remote(os.environ.get(variable)):
+            os.environ[variable] = _local_mlflow()
+            _off("mlflow")
+    sys.meta_path.insert(0, _Finder())
+
+
+def report_to(note):
+    """Who is told what was kept off: `note(code, text)`. What was kept off before is told now."""
+    global _tell
+    _tell = note
+    for name in _kept_off:
+        _say(name)
+
+
+def _off(name):
+    if name not in _kept_off:
+        _kept_off.append(name)
+        if _tell is not None:
+            _say(name)
+
+
+def _say(name):
+    what = "nothing was uploaded" if name == "huggingface_hub" else "nothing was logged"
+    _tell("kept-off", "%s was kept off while this ran on a phantom: %s" % (name, what))
+
+
+class _Finder:
+    """Finds what would have been found anyway, and changes it once it has been loaded."""
+
+    def find_spec(self, name, path=None, target=None):
+        change = CHANGES.get(name)
+        if change is None:
+            return None
+        for finder in sys.meta_path:
+            find_spec = getattr(finder, "find_spec", None)
+            if finder is self or find_spec is None:
+                continue
+            spec = find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, change)
+                return spec
+        return None
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """A module's own loader, with a change behind it."""
+
+    def __init__(self, loader, change):
+        self._loader, self._change = loader, change
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        try:
+            self._change(module)
+        except Exception as error:
+            # A version that we do not know: without it the script would write outside.
+            raise ImportError("plimsoll cannot keep %s off: %r" % (module.__name__, error)) from error
+
+
+def _with(function, name, **settings):
+    """`function` with these arguments, whatever the caller says of them."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        _off(name)
+        kwargs.update(settings)
+        return function(*args, **kwargs)
+
+    return wrapped
+
+
+def _wandb(module):
+    module.init = _with(module.init, "wandb", mode="disabled")
+    module.login = lambda *args, **kwargs: _off("wandb") or True
+
+
+def _wandb_init(module):
+    # `wandb.init` is this one under another name; integrations import it from here.
+    module.init = _with(module.init, "wandb", mode="disabled")
+
+
+def _neptune(module):
+    for name in ("init_run", "init_model", "init_model_version", "init_project"):
+        if hasattr(module, name):
+            setattr(module, name, _with(getattr(module, name), "neptune", mode="debug"))
+    module.Run.__init__ = _with(module.Run.__init__, "neptune", mode="debug")
+
+
+def _comet(module):
+    module.start = _with(module.start, "comet_ml", online=False)
+    module.login = module.init = lambda *args, **kwargs: _off("comet_ml")
+    for name in ("Experiment", "ExistingExperiment"):
+        kind = getattr(module, name)
+        kind.__init__ = _with(kind.__init__, "comet_ml", disabled=True)
+
+
+def _clearml(module):
+    own = module.Task.init.__func__
+
+    @functools.wraps(own)
+    def init(cls, *args, **kwargs):
+        _off("clearml")
+        cls.set_offline(True)
+        return own(cls, *args, **kwargs)
+
+    module.Task.init = classmethod(init)
+
+
+def _mlflow(module):
+    own = module.set_tracking_uri
+
+    @functools.wraps(own)
+    def set_tracking_uri(uri):
+        if _is_remote(uri):
+            _off("mlflow")
+            uri = _local_mlflow()
+        return own(uri)
+
+    module.set_tracking_uri = set_tracking_uri
+
+
+def _aim(module):
+    own = module.Repo.__init__
+
+    @functools.wraps(own)
+    def __init__(self, path, *args, **kwargs):
+        if _is_remote(path):
+            _off("aim")
+            path, kwargs["init"] = os.getcwd(), True
+        own(self, path, *args, **kwargs)
+
+    module.Repo.__init__ = __init__
+
+
+def _is_remote(address):
+    scheme, is_there, _ = str(address or "").partition("://")
+    return bool(is_there) and scheme not in ("file", "sqlite") or scheme.startswith("databricks")
+
+
+def _local_mlflow():
+    return "sqlite:///" + os.path.join(os.getcwd(), "mlflow.db")
+
+
+def _hub(module):
+    """Functions of the hub's interface: as methods, and bound to one instance as functions of the module."""
+    for name in [it for it in vars(module.HfApi) if any(it.startswith(begin) for begin in CHANGING)]:
+        own = getattr(module.HfApi, name)
+        if not callable(own):
+            continue
+        instead = functools.wraps(own)(_answer(module, name))
+        setattr(module.HfApi, name, instead)
+        if hasattr(module, name):
+            setattr(module, name, functools.wraps(own)(functools.partial(instead, module.api)))
+
+
+def _answer(module, name):
+    def answer(self, *args, run_as_future=False, **kwargs):
+        _off("huggingface_hub")
+        repo = kwargs.get("repo_id") or next((it for it in args if isinstance(it, str)), "plimsoll/phantom")
+        repo = repo if "/" in repo else "plimsoll/" + repo
+        address = "%s/%s" % (self.endpoint, repo)
+        if name == "create_repo":
+            result = module.RepoUrl(address)
+        elif name.startswith(("create_commit", "upload_", "delete_file", "delete_folder")):
+            sent_nothing = dict(commit_message="not sent", commit_description="", oid="0" * 40)
+            result = module.CommitInfo(commit_url="%s/commit/%s" % (address, "0" * 40), **sent_nothing)
+        else:
+            result = None
+        if not run_as_future:
+            return result
+        from concurrent.futures import Future
+
+        done = Future()
+        done.set_result(result)
+        return done
+
+    return answer
+
+
+CHANGES = {
+    "wandb": _wandb,
+    "wandb.sdk.wandb_init": _wandb_init,
+    "neptune": _neptune,
+    "comet_ml": _comet,
+    "clearml": _clearml,
+    "mlflow.tracking._tracking_service.utils": _mlflow,
+    "aim.sdk.repo": _aim,
+    "huggingface_hub.hf_api": _hub,
+}
+"""What is changed once a module has been loaded."""

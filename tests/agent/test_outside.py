@@ -1,0 +1,60 @@
+"""Trackers and hubs are kept off: packages with the names that people's have, which say how they were called."""
+
+import subprocess
+import sys
+import textwrap
+
+from harness import ROOT
+
+SAYS = """
+def init(project=None, mode="online"):
+    return "wandb %s %s" % (project, mode)
+def login():
+    raise SystemExit("asked for a password")
+"""
+HUB = """
+class RepoUrl(str): pass
+class CommitInfo:
+    def __init__(self, commit_url, **more): self.commit_url = commit_url
+class HfApi:
+    endpoint = "https://hub"
+    def create_repo(self, repo_id): raise SystemExit("sent")
+    def upload_folder(self, *, repo_id, run_as_future=False): raise SystemExit("sent")
+    def model_info(self, repo_id): return "read " + repo_id
+api = HfApi()
+create_repo, upload_folder, model_info = api.create_repo, api.upload_folder, api.model_info
+"""
+SCRIPT = """
+import sys
+sys.path[:0] = [AGENT, HERE]
+from plimsoll_agent.imitate import outside
+outside.watch()
+outside.report_to(lambda code, text: print(code, text))
+import wandb
+print(wandb.login(), wandb.init(project="mine", mode="online"))
+from huggingface_hub.hf_api import HfApi, create_repo, model_info, upload_folder
+print(create_repo("me/model"))
+print(upload_folder(repo_id="me/model").commit_url)
+print(HfApi().upload_folder(repo_id="me/model", run_as_future=True).result().commit_url)
+print(model_info("me/model"))
+"""
+
+
+def test_nothing_is_sent_and_what_reads_goes_on(tmp_path):
+    (tmp_path / "wandb.py").write_text(SAYS)
+    (tmp_path / "huggingface_hub").mkdir()
+    (tmp_path / "huggingface_hub" / "__init__.py").write_text("")
+    (tmp_path / "huggingface_hub" / "hf_api.py").write_text(HUB)
+    script = "AGENT, HERE = %r, %r\n" % (str(ROOT / "agent"), str(tmp_path)) + SCRIPT
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.stdout == textwrap.dedent(
+        """\
+        kept-off wandb was kept off while this ran on a phantom: nothing was logged
+        True wandb mine disabled
+        kept-off huggingface_hub was kept off while this ran on a phantom: nothing was uploaded
+        https://hub/me/model
+        https://hub/me/model/commit/0000000000000000000000000000000000000000
+        https://hub/me/model/commit/0000000000000000000000000000000000000000
+        read me/model
+        """
+    ), ran
