@@ -4,7 +4,7 @@ import json
 import signal
 
 import pytest
-from harness import PYTHON
+from harness import COLD, PYTHON
 from test_remedies import LANGUAGE_MODEL, LOOP, worst
 
 SPREAD = ["zero1", "fsdp2"]
@@ -305,7 +305,8 @@ def test_run_starts_a_process_for_each_and_ends_as_they_do(plimsoll, who):
     """One that fails ends all; nobody says twice what one says."""
     plimsoll.script(FAILS)
     (plimsoll.folder / "plan.toml").write_text('version = 1\n[[remedy]]\nid = "zero1"\ngpus = 2\n')
-    ran = plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", PYTHON, "train.py", who)
+    # Which of two ends first is seen by when its process ends: each has to be one of its own.
+    ran = plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", COLD, "train.py", who)
     assert ran.code == (7 if who == 1 else 0), ran
     assert ran.stdout.count("hello") == 1, ran
     plimsoll.assert_nothing_left()
