@@ -641,3 +641,22 @@ def test_a_loop_that_ends_by_a_limit_reaches_it(phantom):
     )
     assert ran.values == [2000, 40_000]
     assert not any("the program waits for" in it for it in ran.approximated)
+
+
+def test_what_is_small_and_new_is_known_beside_much_that_is_large(phantom):
+    """DDP reads the shapes of a model back that it has just copied there, beside all of the model's weights."""
+    ran = phantom(
+        """
+        import json, torch
+        def reads():
+            return torch.arange(500).cuda()[7].item()
+        kept, out = [torch.arange(500).cuda()], [reads()]
+        for make in (lambda: torch.zeros(4608 * 768), lambda: torch.randn(230_000), lambda: torch.randn(768), lambda: torch.zeros(4608 * 768)):
+            kept += [make().cuda() for _ in range(40)]
+            out.append(reads())
+        print(json.dumps(out + [kept[0][9].item()]))
+        """
+    )
+    assert ran.values == 5 * [7] + [9]
+    [forgot] = [it for it in ran.approximated if "forgotten" in it]
+    assert "the largest 13.5 MiB" in forgot

@@ -33,6 +33,7 @@ pub use crate::kernel::Kernel;
 pub use crate::kernels::collective;
 pub use crate::kernels::matmul::Matrix;
 pub use crate::memory::Memory;
+pub use crate::memory::budget::Dropped;
 pub use crate::memory::contents::Contents;
 pub use crate::room::Room;
 pub use crate::signature::Signature;

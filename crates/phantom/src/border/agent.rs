@@ -23,8 +23,8 @@ pub extern "C" fn plimsoll_phantom_abi() -> c_int {
 /// `out` must be valid for `room` bytes, or `room` zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) -> usize {
-    let (mut devices, hurried) =
-        machine::lock().map(|it| (it.report(), it.hurried())).unwrap_or_default();
+    let (mut devices, hurried, forgotten) =
+        machine::lock().map(|it| (it.report(), it.hurried(), it.forgotten())).unwrap_or_default();
     for (ordinal, it) in devices.iter_mut().enumerate() {
         it.more_elsewhere = nccl::more_elsewhere(ordinal);
     }
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
         overflows: launch::with_values(|it, _| it.overflows_asked()),
         trials: trials::count(),
     };
-    let json = report::json(&devices, asked);
+    let json = report::json(&devices, asked, forgotten);
     if !out.is_null() {
         let length = json.len().min(room);
         // SAFETY: at most `room` bytes, which the caller vouches for.

@@ -12,6 +12,7 @@ use crate::machine::completion::{Completion, Mark, Order};
 use crate::machine::memory::DeviceMemory;
 use crate::machine::report::{self, DeviceReport};
 use crate::machine::resident::Resident;
+use plimsoll_values::Dropped;
 
 /// What a kernel takes. Not a figure of the card: programs that repeat a kernel until they have timed
 /// it for long enough shall be done soon.
@@ -379,6 +380,11 @@ impl Machine {
     pub fn collective(&mut self, stream: u64) {
         self.work(stream);
         self.collectives.insert(stream);
+    }
+
+    /// Known values that were forgotten because they were too many.
+    pub fn forgotten(&self) -> Dropped {
+        self.devices.iter().fold(Dropped::default(), |all, it| all.and(it.contents.dropped()))
     }
 
     /// What the devices have to report; what other ranks take is not known here.

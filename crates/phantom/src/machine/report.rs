@@ -8,6 +8,8 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use plimsoll_values::Dropped;
+
 /// Kernels launched, by whichever way.
 pub static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 static ASSUMED_SIZES: AtomicU64 = AtomicU64::new(0);
@@ -104,7 +106,7 @@ pub struct Asked {
 }
 
 /// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
-pub fn json(devices: &[DeviceReport], asked: Asked) -> String {
+pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> String {
     let Asked { hurried, overflows, trials } = asked;
     let mut out = String::from(r#"{"devices":["#);
     for (i, it) in devices.iter().enumerate() {
@@ -136,6 +138,11 @@ pub fn json(devices: &[DeviceReport], asked: Asked) -> String {
         let comma = if i == 0 { "" } else { "," };
         let _ = write!(out, r#"{comma}{{"what":"{what}","count":{count}}}"#);
     }
+    if forgotten.count != 0 {
+        let comma = if approximations.is_empty() { "" } else { "," };
+        let (what, count) = (forgot(forgotten), forgotten.count);
+        let _ = write!(out, r#"{comma}{{"what":"{what}","count":{count}}}"#);
+    }
     let _ = write!(
         out,
         r#"],"unknown_reads":{{"count":{},"bytes":{}}}}}"#,
@@ -143,6 +150,23 @@ pub fn json(devices: &[DeviceReport], asked: Asked) -> String {
         UNKNOWN_BYTES.load(Ordering::Relaxed)
     );
     out
+}
+
+/// What was forgotten, in a sentence for people.
+fn forgot(it: Dropped) -> String {
+    let mib = |bytes: u64| {
+        let tenths = bytes.saturating_mul(10).div_ceil(1 << 20);
+        format!("{}.{} MiB", tenths / 10, tenths % 10)
+    };
+    let (tensors, them) = if it.count == 1 { ("tensor", "it") } else { ("tensors", "them") };
+    format!(
+        "the script put more known values on the GPU than plimsoll remembers (128 MiB of copies, 384 MiB of what follows from \
+         them), so the largest and oldest were forgotten: {} {tensors}, {} together, the largest {}; a script that reads \
+         {them} back reads zeros",
+        it.count,
+        mib(it.bytes),
+        mib(it.largest),
+    )
 }
 
 /// The process uses a device: its folder exists from now on.
@@ -182,7 +206,12 @@ mod tests {
                 more_elsewhere: 0,
             }],
             Asked { hurried: 3, overflows: 4, trials: 5 },
+            Dropped { count: 14, bytes: 189 << 20, largest: 27 << 19 },
         );
+        assert!(json.contains(
+            "the largest and oldest were forgotten: 14 tensors, 189.0 MiB together, the largest 13.5 MiB; a script that \
+             reads them back reads zeros\",\"count\":14}"
+        ));
         assert!(json.contains(
             r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
         ));

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::budget::{Budget, Dropped, Place, Room};
 use super::lazy::{Lazy, Open, Source, Span};
 use super::origin::Origin;
 
@@ -13,7 +14,7 @@ use super::origin::Origin;
 const KEEP: u64 = 1 << 20;
 /// But by large tables of indices, such as the neighbours of each node.
 const KEEP_INDICES: u64 = 16 << 20;
-/// What all kept bytes together may cost on the host, before another copy is kept.
+/// What all copies that are kept may cost on the host together. What goes then is the [`Budget`]'s affair.
 const BUDGET: u64 = 128 << 20;
 /// Likewise of what is computed, which is small numbers taken in pairs: the overlap of each box with each, the distance of
 /// each point to each.
@@ -26,11 +27,16 @@ const BUDGET_LAZY: u64 = 1 << 28;
 const LARGE: u64 = 1 << 16;
 
 /// Known bytes by address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Contents {
     /// Invariant: no two overlap, none is empty.
     spans: BTreeMap<u64, Span>,
-    kept: u64,
+    /// Where each span stands in its account.
+    places: BTreeMap<u64, (Account, Place)>,
+    /// What the program copied to the device.
+    copied: Budget,
+    /// What came of it there.
+    made: Budget,
     /// Elements that were computed because somebody read them.
     read_lazily: Cell<u64>,
     /// Where spans begin that were computed: a kernel that we do not follow may change them.
@@ -39,6 +45,28 @@ pub struct Contents {
     origins: BTreeMap<u64, Origin>,
     /// Where truth values are that nobody knows, and of which a program gathers more and more.
     gathered: BTreeSet<u64>,
+}
+
+/// Who pays for a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Account {
+    Copied,
+    Made,
+}
+
+impl Default for Contents {
+    fn default() -> Contents {
+        Contents {
+            spans: BTreeMap::new(),
+            places: BTreeMap::new(),
+            copied: Budget::new(BUDGET),
+            made: Budget::new(BUDGET_COMPUTED),
+            read_lazily: Cell::new(0),
+            computed: BTreeSet::new(),
+            origins: BTreeMap::new(),
+            gathered: BTreeSet::new(),
+        }
+    }
 }
 
 /// How long this is, as an address difference.
@@ -56,29 +84,62 @@ impl Contents {
     pub fn write(&mut self, at: u64, bytes: &[u8]) {
         let size = length(bytes);
         let are_indices = KEEP < size && size <= KEEP_INDICES && are_indices(bytes);
-        self.put(at, bytes, (if are_indices { KEEP_INDICES } else { KEEP }, BUDGET));
+        let most = if are_indices { KEEP_INDICES } else { KEEP };
+        self.put(at, bytes, most, Account::Copied);
     }
 
-    /// Likewise, if it is no longer than the first number and all together do not become more than the second.
-    fn put(&mut self, at: u64, bytes: &[u8], (most, budget): (u64, u64)) {
+    /// Likewise, if it is no longer than `most` and has room.
+    fn put(&mut self, at: u64, bytes: &[u8], most: u64, account: Account) {
         let size = length(bytes);
         self.forget(at, size);
-        if size == 0 || most < size || budget < self.kept + size {
-            return;
+        if size != 0 && size <= most && self.make_room(size, account) {
+            self.insert(at, Span::Bytes(bytes.to_vec()), account);
         }
-        self.insert(at, Span::Bytes(bytes.to_vec()));
     }
 
-    /// Nothing may be known of where it lies.
-    fn insert(&mut self, at: u64, span: Span) {
-        self.kept += span.held();
+    fn budget(&mut self, account: Account) -> &mut Budget {
+        match account {
+            Account::Copied => &mut self.copied,
+            Account::Made => &mut self.made,
+        }
+    }
+
+    /// Whether something new of `size` bytes has room, once others have gone.
+    fn make_room(&mut self, size: u64, account: Account) -> bool {
+        loop {
+            match self.budget(account).room(size) {
+                Room::Is => return true,
+                Room::None => {
+                    self.budget(account).drop(size);
+                    return false;
+                }
+                Room::After(at) => {
+                    self.computed.remove(&at);
+                    self.origins.remove(&at);
+                    let gone = self.remove(at).map_or(0, |it| it.0.held());
+                    self.budget(account).drop(gone);
+                }
+            }
+        }
+    }
+
+    /// Nothing may be known of where it lies, and there must be room.
+    fn insert(&mut self, at: u64, span: Span, account: Account) {
+        let place = self.budget(account).keep(at, span.held());
+        self.places.insert(at, (account, place));
         self.spans.insert(at, span);
     }
 
-    fn remove(&mut self, at: u64) -> Option<Span> {
+    fn remove(&mut self, at: u64) -> Option<(Span, Account, Place)> {
         let span = self.spans.remove(&at)?;
-        self.kept -= span.held();
-        Some(span)
+        let (account, place) = self.places.remove(&at)?;
+        self.budget(account).let_go(place, span.held());
+        Some((span, account, place))
+    }
+
+    /// What was known and is not any more, because it was too much together.
+    pub fn dropped(&self) -> Dropped {
+        self.copied.dropped().and(self.made.dropped())
     }
 
     /// What `open` makes is at `at` now, if all that it is made of is known.
@@ -87,9 +148,13 @@ impl Contents {
         let operands = open.operands.iter().map(|&(from, size)| self.source(from, size));
         let lazy = operands.collect::<Option<_>>().and_then(|it| Lazy::of(open, it));
         self.forget(at, size);
-        let span = lazy.map(|it| Span::Lazy { of: Arc::new(it), from: 0, size });
-        let Some(span) = span.filter(|it| self.kept + it.held() <= BUDGET_COMPUTED) else { return };
-        self.insert(at, span);
+        let Some(span) = lazy.map(|it| Span::Lazy { of: Arc::new(it), from: 0, size }) else {
+            return;
+        };
+        if !self.make_room(span.held(), Account::Made) {
+            return;
+        }
+        self.insert(at, span, Account::Made);
         self.computed.insert(at);
         origin.into_iter().for_each(|it| self.mark(at, it));
     }
@@ -129,7 +194,7 @@ impl Contents {
         }
         let own = self.spans.get(&at).is_some_and(|it| it.size() == length(bytes))
             && !self.computed.contains(&at);
-        self.put(at, bytes, (KEEP_COMPUTED, BUDGET_COMPUTED));
+        self.put(at, bytes, KEEP_COMPUTED, Account::Made);
         if self.spans.contains_key(&at) && !own {
             self.computed.insert(at);
         }
@@ -270,10 +335,10 @@ impl Contents {
             .collect();
         self.forget(to, size);
         for (offset, span, origin) in pieces {
-            if BUDGET_COMPUTED < self.kept + span.held() {
+            if !self.make_room(span.held(), Account::Made) {
                 continue;
             }
-            self.insert(to + offset, span);
+            self.insert(to + offset, span, Account::Made);
             if let Some(origin) = origin {
                 self.mark(to + offset, origin);
             }
@@ -286,13 +351,16 @@ impl Contents {
         self.gathered.retain(|it| !(at..end).contains(it));
         let touched: Vec<u64> = self.overlapping(at, end).map(|(&start, _)| start).collect();
         for start in touched {
-            let Some(span) = self.remove(start) else { continue };
+            let Some((span, account, place)) = self.remove(start) else { continue };
             let was_computed = self.computed.remove(&start);
             let origin = self.origins.remove(&start);
             let last = start + span.size();
             for (from, to) in [(start, at), (end, last)] {
                 if from < to && start <= from && to <= last {
-                    self.insert(from, span.part(from - start, to - start));
+                    let part = span.part(from - start, to - start);
+                    let place = self.budget(account).keep_as(place, from, part.held());
+                    self.places.insert(from, (account, place));
+                    self.spans.insert(from, part);
                     if was_computed {
                         self.computed.insert(from);
                     }
@@ -445,7 +513,7 @@ mod tests {
         let mut contents = Contents::default();
         contents.write(1000, &[5; 16]);
         contents.write(0, &vec![1; index(KEEP) + 1]);
-        assert_eq!(contents.kept, 0);
+        assert_eq!(contents.copied.held(), 0);
         assert_eq!(read(&contents, 1000, 4), (vec![0; 4], 4));
         contents.fill(0, 3, KEEP);
         assert_eq!(read(&contents, KEEP - 2, 2), (vec![3; 2], 0));
@@ -457,8 +525,27 @@ mod tests {
         for i in 0..200 {
             contents.fill(i * KEEP, 1, KEEP);
         }
-        assert_eq!(contents.kept, BUDGET);
+        assert_eq!(contents.copied.held(), BUDGET);
+        assert_eq!(contents.dropped(), Dropped { count: 72, bytes: 72 * KEEP, largest: KEEP });
+        assert_eq!(read(&contents, 199 * KEEP, 2), (vec![1; 2], 0), "the newest");
         contents.forget(0, u64::MAX);
-        assert_eq!(contents.kept, 0);
+        assert_eq!(contents.copied.held(), 0);
+    }
+
+    #[test]
+    fn what_is_small_is_known_beside_all_that_is_large() {
+        let mut contents = Contents::default();
+        contents.write(1 << 40, &[7; 4096]);
+        let zeros = vec![0; index(KEEP_INDICES)];
+        for i in 0..20 {
+            contents.write(i * KEEP_INDICES, &zeros);
+        }
+        contents.write(1 << 41, &[9; 4000]);
+        for i in 20..30 {
+            contents.write(i * KEEP_INDICES, &zeros);
+        }
+        assert_eq!(read(&contents, 1 << 40, 1), (vec![7], 0));
+        assert_eq!(read(&contents, 1 << 41, 1), (vec![9], 0));
+        assert!(contents.copied.held() <= BUDGET);
     }
 }

@@ -1,5 +1,6 @@
 //! What is known of device memory.
 
+pub(crate) mod budget;
 pub(crate) mod contents;
 pub(crate) mod lazy;
 pub(crate) mod origin;
