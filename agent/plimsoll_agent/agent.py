@@ -13,6 +13,7 @@ replaced in PyTorch, all of it:
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
     OutOfMemoryError.__init__                oom
+    os._exit, os.kill, os.killpg, signal.raise_signal, signal.alarm, signal.setitimer   sudden_end
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
 
@@ -40,6 +41,7 @@ from plimsoll_agent.run.recording import Recording
 from plimsoll_agent.run.sampling import Sampling
 from plimsoll_agent.run.stopping import Stopping
 from plimsoll_agent.run.stopwatch import Stopwatch
+from plimsoll_agent.run.sudden_end import SuddenEnd
 from plimsoll_agent.run.tensors import Tensors
 from plimsoll_agent.run.training_steps import Steps
 
@@ -92,7 +94,9 @@ class Agent:
         self._memory = memory = Memory(torch, recording.note)
         self._owners = Owners()
         self._phases = phases = Phases(memory, recording)
-        self._stopping = Stopping(self._finish, recording.note)
+        # Somebody's training on the machine's own devices, with ranks that are there.
+        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
+        self._stopping = Stopping(self._finish, recording, self._is_real)
         self._steps = steps = Steps(memory, phases, recording, self._stopping, _goal(recording))
         self._tensors = Tensors(torch, memory, recording, self._owners, steps.optimizers)
         self._oom = OutOfMemory(torch, memory, recording, phases, self._tensors)
@@ -112,8 +116,7 @@ class Agent:
             lambda: self.live,
             detectors.Kept,
         )
-        # Somebody's training on the machine's own devices, with ranks that are there.
-        self._is_real = os.environ.get("PLIMSOLL_MODE") == "run"
+        self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
         # A training always goes to its end; what is measured of a plan does not.
         is_trial = steps.goal != "until-exit" if self._is_real else phantom.is_here()
         self._checkpoints = Checkpoints(torch, recording.note) if is_trial else None
@@ -141,6 +144,7 @@ class Agent:
         # never use it, and a process that has initialised CUDA cannot fork workers that do.
         torch.cuda._lazy_call(self._cuda_starts)
         for part in (
+            self._watch_sudden_ends,
             self._memory.take_over,
             self._modules.install,
             self._sampling.install,
@@ -220,6 +224,8 @@ class Agent:
         from multiprocessing import util
 
         util.Finalize(None, self._finish, exitpriority=-100)
+        if not self._is_real:
+            self._sudden_end.terminated_by_its_parent()
 
     def _finish(self):
         self.live = False
@@ -227,6 +233,15 @@ class Agent:
         if self._stopwatch is not None and self._recording.is_open:
             self._stopwatch.write()
         self._ending.finish()
+
+    def _watch_sudden_ends(self):
+        if not self._is_real:
+            self._sudden_end.install()
+
+    def _finish_by(self, signal):
+        """The process ends now, by this signal of its own or, with None, by `os._exit`."""
+        self._ending.signal = signal
+        self._finish()
 
     def _forked(self):
         """In the child: silent, unless it initialises CUDA itself."""

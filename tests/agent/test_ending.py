@@ -1,7 +1,9 @@
 """However a run ends, it ends as without us, and says how."""
 
+import time
+
 import pytest
-from harness import PYTHON
+from harness import COLD, PYTHON
 from test_steps import MODEL
 
 FAILING = {
@@ -130,3 +132,107 @@ def test_a_process_that_never_uses_the_gpu(run):
 def test_a_session_that_is_gone_does_not_stop_the_script(run):
     r = run(MODEL + "import os, shutil\nshutil.rmtree(os.environ['PLIMSOLL_SESSION'])\nnet(batch()[0])\nprint('ran')")
     assert (r.returncode, r.stdout) == (0, "ran\n")
+
+
+TRAINS = (
+    MODEL
+    + """
+import os, signal, threading, time
+opt = torch.optim.SGD(net.parameters(), 0.1)
+def train(steps):
+    for _ in range(steps):
+        x, y = batch()
+        opt.zero_grad(); F.cross_entropy(net(x), y).backward(); opt.step()
+"""
+)
+
+WAITING = {
+    "a thread for the end": """
+done = threading.Event()
+threading.Thread(target=done.wait).start()
+train(100)
+done.set()
+""",
+    "an atexit function for a thread": """
+import atexit
+done = threading.Event()
+thread = threading.Thread(target=done.wait)
+thread.start()
+atexit.register(thread.join)
+train(100)
+done.set()
+""",
+    "a finally": """
+try:
+    train(100)
+finally:
+    time.sleep(1000)
+""",
+    "the main thread for a result": """
+import queue
+results = queue.Queue()
+threading.Thread(target=lambda: results.put(train(100)), daemon=True).start()
+results.get()
+""",
+    "a thread that works on and on": """
+def works():
+    while True: pass
+threading.Thread(target=works).start()
+train(100)
+""",
+}
+
+
+@pytest.mark.parametrize("who", sorted(WAITING))
+def test_who_waits_for_the_end_is_not_waited_for(run, who):
+    began = time.monotonic()
+    r = run(TRAINS + WAITING[who])
+    assert time.monotonic() - began < 30  # Of which 5 s are the end.
+    assert (r.returncode, r.stderr) == (0, "")
+    assert (r.process.end["why"], r.process.end["steps"], r.process.notes) == ("steady", 3, [])
+    assert r.process.one("stats")["allocs"] and r.process.trace()
+
+
+SUDDEN = {
+    "os._exit": ("os._exit(7)", 7, None),
+    "a signal to itself": ("os.kill(os.getpid(), signal.SIGTERM)", -15, 15),
+    "a signal that nobody survives": ("os.kill(os.getpid(), signal.SIGKILL)", -9, 9),
+    "a raised signal": ("signal.raise_signal(signal.SIGHUP)", -1, 1),
+    "an alarm": ("signal.alarm(1); time.sleep(100)", -14, 14),
+    "a timer": ("signal.setitimer(signal.ITIMER_REAL, 0.1); time.sleep(100)", -14, 14),
+}
+
+
+@pytest.mark.parametrize("how", sorted(SUDDEN))
+def test_the_last_words_are_said_before_a_sudden_end(run, how):
+    end, code, signal = SUDDEN[how]
+    r = run.command([COLD, run.file("ends.py", TRAINS + "train(2)\n%s\n" % end)])
+    assert r.returncode == code
+    assert (r.process.end["why"], r.process.end["steps"], r.process.end["signal"]) == ("exit", 2, signal)
+    assert r.process.one("stats")["allocs"] and r.process.trace()
+
+
+def test_signals_that_end_nothing_are_as_without_us(run):
+    script = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+os.kill(os.getpid(), signal.SIGTERM)
+os.kill(os.getpid(), 0)
+os.kill(os.getpid(), signal.SIGCHLD)
+signal.signal(signal.SIGALRM, lambda *_: print("rang"))
+signal.alarm(1); time.sleep(2)
+for wrong in (lambda: os.kill(1), lambda: signal.alarm("x"), lambda: os.kill(os.getpid(), 1000)):
+    try:
+        wrong()
+    except (TypeError, OSError) as error:
+        print(type(error).__name__)
+child = os.fork()
+if child == 0:
+    os._exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+train(2)
+"""
+    path = run.file("goes_on.py", TRAINS + script)
+    r = run.command([COLD, path])
+    assert (r.returncode, r.stdout) == (0, "handled\nrang\nTypeError\nTypeError\nOSError\n5\n")
+    assert (r.process.end["steps"], r.process.end["signal"]) == (2, None)

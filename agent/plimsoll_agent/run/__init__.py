@@ -21,4 +21,5 @@
     stopwatch       how long steps take on the device
     meter           what a step computes and moves, in runs made for that
     ending          the last words of a process
+    sudden_end      says them where Python would not: os._exit, a signal that the process sends itself
 """

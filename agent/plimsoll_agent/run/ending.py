@@ -7,6 +7,7 @@ ended the main program into `sys.last_value`; reading it there, instead of wrapp
 
 import os
 import sys
+import threading
 import time
 
 from plimsoll_agent import FORMAT
@@ -28,20 +29,33 @@ class Ending:
         self._phantom = phantom
         self._stopping = stopping
         self._pid = os.getpid()
-        self._finished = False
-        self.error = None
+        self._begin()
+
+    def _begin(self):
+        self._finished = self.is_finishing = False
+        # Whoever ends the process from another thread waits for what this one is writing.
+        self._writing = threading.RLock()
+        self.error = self.signal = None
 
     def forked(self):
         """In a forked child: nothing has been said yet."""
         self._pid = os.getpid()
-        self._finished = False
-        self.error = None
+        self._begin()
 
     def finish(self):
-        """Everything that is still to be said. Each part is tried, whatever happened to the others."""
-        if self._finished or os.getpid() != self._pid or not self._recording.is_open:
+        """Everything that is still to be said, once. Returns when it is written, whichever thread does it."""
+        if os.getpid() != self._pid or not self._recording.is_open:
             return  # A worker that never used the GPU leaves nothing.
-        self._finished = True
+        with self._writing:
+            if not self._finished:
+                self._finished = self.is_finishing = True
+                try:
+                    self._finish()
+                finally:
+                    self.is_finishing = False
+
+    def _finish(self):
+        """Each part is tried, whatever happened to the others."""
         began = time.time()
         error = self._what_ended_it()
         for part in (
@@ -108,6 +122,7 @@ class Ending:
             steps=steps.done,
             steady=steps.steady,
             exit_code=exit_code,
+            signal=self.signal,
             exception=_described(error),
             used_cuda=self._memory.started,
             seconds_imports=self._recording.seconds_imports,

@@ -65,6 +65,13 @@ class Recording:
         shutil.copyfile(os.path.join(self.folder, "agent.jsonl"), os.path.join(copy.folder, "agent.jsonl"))
         return copy
 
+    def was_asked_to_stop(self):
+        """For whoever started the run: from now on it has no business but to end."""
+        try:
+            open(os.path.join(self.session, "asked-to-stop"), "a").close()
+        except OSError:
+            pass
+
     def withdraw(self):
         """This process had nothing to say after all: what it wrote so far goes."""
         if self._fd is not None:

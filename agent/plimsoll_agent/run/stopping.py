@@ -3,30 +3,50 @@
 `raise SystemExit` from inside a hook: `finally` blocks and `atexit` functions run, nothing is
 printed, the exit code is 0. A program that swallows it (a bare `except:` around its loop) gets it
 again at the next hook; one that swallows it again and again is ended after its `atexit` functions.
+
+Then somebody may wait for what will never come: a thread or a child for the end of the training, the main program for a
+result. So the process has a few seconds to end, and fewer while it computes nothing. A `finally` that saves a checkpoint is
+cut short by this, on a phantom: what it would write has learned nothing.
 """
 
 import atexit
 import os
 import threading
+import time
 
 ATTEMPTS = 4
-LONGEST_FAREWELL = 120.0
-"""Seconds that `finally` and `atexit` may take, saving a checkpoint for example, before we insist."""
+FAREWELL = 4.0
+"""Seconds from our request to the end of a process on a phantom, at most."""
+
+WAITING = 1.5
+"""Seconds without work, within that time, that show that the process only waits."""
+
+FAREWELL_OF_A_REAL_RUN = 120.0
+"""The same on the machine's own device, where a checkpoint is worth its time."""
+
+PAUSE = 0.25
+LITTLE_WORK = 0.02
+"""Seconds of processor time within a pause that count as none."""
 
 
 class Stopping:
     """Whether the run is to end, and how often it was told."""
 
-    def __init__(self, finish, note):
+    def __init__(self, finish, recording, is_real):
         self._finish = finish
-        self._note = note
+        self._recording = recording
+        self._is_real = is_real
         self._told = 0
         self.requested = False
         self._pid = os.getpid()
 
     def request(self):
         """The run shall end at the next place where it can."""
-        self.requested = True
+        if not self.requested:
+            self.requested = True
+            if not self._is_real:
+                self._recording.was_asked_to_stop()
+            threading.Thread(target=self._watch, name="plimsoll-stopping", daemon=True).start()
 
     def forked(self):
         """In a forked child: the parent's end is not the child's."""
@@ -43,26 +63,31 @@ class Stopping:
         if not self.requested or thread not in (None, threading.get_ident()):
             return
         self._told += 1
-        if self._told == 1:
-            self._watch()
         if self._told < ATTEMPTS:
             # Not a subclass: a thread is silent about `SystemExit` itself only.
             raise SystemExit(0)
-        self._insist("the script caught plimsoll's request to end %d times, so it was ended" % (ATTEMPTS - 1))
+        text = "the script caught plimsoll's request to end %d times, so it was ended" % (ATTEMPTS - 1)
+        self._recording.note("stop-ignored", text)
+        self._insist()
 
     def _watch(self):
-        timer = threading.Timer(
-            LONGEST_FAREWELL,
-            self._insist,
-            ["the script had not ended %d s after plimsoll's request, so it was ended" % LONGEST_FAREWELL],
-        )
-        timer.daemon = True
-        timer.start()
+        """On a thread of its own: waits for the end of the process, and brings it about."""
+        began = worked = time.monotonic()
+        before = time.process_time()
+        longest = FAREWELL_OF_A_REAL_RUN if self._is_real else FAREWELL
+        while time.monotonic() - began < longest:
+            time.sleep(PAUSE)
+            now = time.process_time()
+            if LITTLE_WORK < now - before:
+                worked = time.monotonic()
+            elif not self._is_real and WAITING <= time.monotonic() - worked:
+                break
+            before = now
+        self._insist()
 
-    def _insist(self, text):
+    def _insist(self):
         if os.getpid() != self._pid:
             return
-        self._note("stop-ignored", text)
         try:
             self._finish()
             if threading.current_thread() is threading.main_thread():

@@ -79,6 +79,8 @@ mod others {
 
 /// What a script prints that nobody is to see now. The script and the nursery's child write it.
 pub(crate) const OUTPUT: &str = "output.txt";
+/// Empty; there from the moment when the agent of a process asked it to end. The agent writes it.
+pub(crate) const ASKED_TO_STOP: &str = "asked-to-stop";
 /// Held for as long as the session lives; the kernel lets go of it when the binary dies.
 pub(crate) const LOCK: &str = "lock";
 /// A folder of programs that the script finds first: our `nvidia-smi`.

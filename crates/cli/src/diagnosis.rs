@@ -4,7 +4,7 @@
 use std::env;
 
 use nix::sys::signal::Signal;
-use plimsoll_core::recording::{CodeLine, Exception, ReadNote, Recording};
+use plimsoll_core::recording::{self, CodeLine, Exception, ReadNote, Recording};
 
 use crate::{
     launch::{self, End, Ended, ScriptCommand},
@@ -15,11 +15,17 @@ use crate::{
 const HOST_MEMORY: &str = "what the script keeps on the CPU takes real memory here: use a machine with \
                            more, or fewer DataLoader workers";
 
-/// `ended`, or a quiet end where the program had already said its last word without an error, and crashed
-/// only when Python took itself apart: a thread of C++ that wants to enter Python then, as those of process
-/// groups that nobody destroyed may, is ended by `std::terminate`. That says nothing of its memory.
-pub(crate) fn without_a_late_crash(ended: Ended, recordings: &[Recording]) -> Ended {
-    let is_abort = killed_by(ended.end) == Some(Signal::SIGABRT);
+/// `ended`, or a quiet end where the signal that ended the program says nothing of its memory: one that it sent itself when
+/// all was done, an alarm included; or a crash after its last word, when Python took itself apart. A thread of C++ that wants
+/// to enter Python then, as those of process groups that nobody destroyed may, is ended by `std::terminate`.
+pub(crate) fn without_a_late_signal(ended: Ended, recordings: &[Recording]) -> Ended {
+    let killed_by = killed_by(ended.end);
+    let is_abort = killed_by == Some(Signal::SIGABRT);
+    let sent_itself =
+        |it: &recording::End| it.signal.is_some() && it.signal == killed_by.map(|it| it as i32);
+    if recordings.iter().any(|it| it.notes.end.as_ref().is_some_and(sent_itself)) {
+        return Ended { end: End::Code(0), ..ended };
+    }
     let said_its_last = |it: &Recording| {
         it.notes.end.as_ref().is_some_and(|it| it.exception.is_none() && it.exit_code == Some(0))
     };
@@ -244,8 +250,8 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
 }
 
 fn left_no_recording() -> String {
-    "the script used the GPU, but ended in a way that left no recording: os._exit, or a limit on the size of files \
-     (ulimit -f); let it end normally, or give --steps"
+    "the script used the GPU, but ended in a way that left no recording: a limit on the size of files (ulimit -f), \
+     or a library that ends the process; let it end normally, or give --steps"
         .to_owned()
 }
 
@@ -298,7 +304,7 @@ fn killed_by(end: End) -> Option<Signal> {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::{
-        recording::{self, Approximated, Notes, PhantomReport},
+        recording::{Approximated, Notes, PhantomReport},
         trace::Trace,
     };
 
@@ -328,6 +334,33 @@ mod tests {
     }
 
     #[test]
+    fn a_signal_that_a_program_sends_itself_says_nothing_of_its_memory() {
+        let ended = |end: End| Ended {
+            end,
+            seconds: 1.0,
+            interrupted: None,
+            n_left_running: 0,
+            host_ran_out: false,
+        };
+        let recording = |signal: Option<i32>| {
+            let end = recording::End { signal, ..Default::default() };
+            Recording {
+                notes: Notes { end: Some(end), ..Notes::default() },
+                ..Recording::default()
+            }
+        };
+        let after = |end: End, signal: Option<i32>| {
+            without_a_late_signal(ended(end), &[recording(signal)]).end
+        };
+        assert_eq!(after(End::Signal(14), Some(14)), End::Code(0));
+        // A shell in between.
+        assert_eq!(after(End::Code(128 + 14), Some(14)), End::Code(0));
+        assert_eq!(after(End::Signal(15), Some(14)), End::Signal(15));
+        assert_eq!(after(End::Signal(15), None), End::Signal(15));
+        assert_eq!(after(End::Code(3), None), End::Code(3));
+    }
+
+    #[test]
     fn a_crash_after_the_last_word_is_none() {
         let ended = |signal: Signal| Ended {
             end: End::Signal(signal as i32),
@@ -344,7 +377,7 @@ mod tests {
         };
         let after = |signal, exit_codes: &[Option<i32>]| {
             let recordings: Vec<Recording> = exit_codes.iter().map(|it| recording(*it)).collect();
-            without_a_late_crash(ended(signal), &recordings).end
+            without_a_late_signal(ended(signal), &recordings).end
         };
         assert_eq!(after(Signal::SIGABRT, &[Some(0)]), End::Code(0));
         for (signal, exit_codes) in [

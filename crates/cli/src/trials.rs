@@ -285,7 +285,7 @@ impl Trials {
     fn read(&self, command: &ScriptCommand, left: Left, phantom: Phantom<'_>) -> Trial {
         let Left { ended, folders, last_words } = left;
         let (recordings, _) = phantom_run::read(&folders);
-        let ended = &diagnosis::without_a_late_crash(ended, &recordings);
+        let ended = &diagnosis::without_a_late_signal(ended, &recordings);
         let facts = phantom_run::facts(ended, None);
         let prediction = prediction::predict(&recordings, phantom.card, facts);
         let ends = phantom_run::left_open(&recordings, &self.assumed);

@@ -81,6 +81,11 @@ impl Session {
         self.folder.path()
     }
 
+    /// Whether the run has shown enough, and a process of it was asked to end.
+    pub(crate) fn was_asked_to_stop(&self) -> bool {
+        self.path().join(contract::ASKED_TO_STOP).exists()
+    }
+
     /// What a script prints that nobody is to see now.
     pub(crate) fn output(&self) -> PathBuf {
         self.path().join(contract::OUTPUT)

@@ -204,7 +204,7 @@ impl Script<'_> {
 
     fn read(&self, left: Left) -> Seen {
         let (recordings, unread) = phantom_run::read(&left.folders);
-        let ended = diagnosis::without_a_late_crash(left.ended, &recordings);
+        let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
         let facts = phantom_run::facts(&ended, self.args.max);
         let prediction = prediction::predict(&recordings, &self.card, facts);
         Seen { prediction, recordings, ended, unread }

@@ -21,26 +21,39 @@ const BY_ITSELF: Duration = Duration::from_secs(1);
 const AFTER_SIGNAL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// A process that runs.
+struct Process {
+    pid: i32,
+    parent: i32,
+    /// Ticks of the kernel's clock that it has worked, with its children that ended.
+    worked: u64,
+}
+
 /// The processes below us that still run, children before grandchildren or not.
 pub(crate) fn running() -> Vec<Pid> {
+    below_us().into_iter().map(|it| Pid::from_raw(it.pid)).collect()
+}
+
+/// The same, and how much they have worked in all, in ticks of the kernel's clock (1/100 s).
+pub(super) fn work() -> (BTreeSet<Pid>, u64) {
+    let below = below_us();
+    let worked = below.iter().map(|it| it.worked).sum();
+    (below.into_iter().map(|it| Pid::from_raw(it.pid)).collect(), worked)
+}
+
+fn below_us() -> Vec<Process> {
     let own = getpid().as_raw();
-    let parents: Vec<(i32, i32)> = processes();
+    let all = processes();
     let mut found = BTreeSet::from([own]);
     loop {
         let before = found.len();
-        found.extend(
-            parents
-                .iter()
-                .filter(|(_, it)| found.contains(it))
-                .map(|(pid, _)| *pid)
-                .collect::<Vec<_>>(),
-        );
+        let children = all.iter().filter(|it| found.contains(&it.parent)).map(|it| it.pid);
+        found.extend(children.collect::<Vec<_>>());
         if found.len() == before {
             break;
         }
     }
-    found.remove(&own);
-    found.into_iter().map(Pid::from_raw).collect()
+    all.into_iter().filter(|it| it.pid != own && found.contains(&it.pid)).collect()
 }
 
 /// Sends `signal` to everything that still runs.
@@ -100,8 +113,8 @@ fn reap_orphans() {
     }
 }
 
-/// (process, its parent) of everything that runs; zombies do not run.
-fn processes() -> Vec<(i32, i32)> {
+/// Everything that runs; zombies do not.
+fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let of_entry = |entry: fs::DirEntry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
@@ -112,7 +125,9 @@ fn processes() -> Vec<(i32, i32)> {
         let mut fields = rest.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        (state != "Z" && state != "X").then_some((pid, parent))
+        // utime, stime, cutime and cstime are fields 14 to 17; the parent is field 4 (proc(5)).
+        let worked = fields.skip(9).take(4).filter_map(|it| it.parse::<u64>().ok()).sum();
+        (state != "Z" && state != "X").then_some(Process { pid, parent, worked })
     };
     entries.flatten().filter_map(of_entry).collect()
 }

@@ -9,6 +9,7 @@ mod processes;
 mod progress;
 mod ranks;
 pub(crate) mod signals;
+mod standstill;
 
 use std::{
     env,
@@ -26,7 +27,6 @@ use nix::{
     unistd::Pid,
 };
 
-use self::processes::Processes;
 pub(crate) use self::{
     command::{ScriptCommand, no_such_script, python},
     end::{End, Ended},
@@ -35,6 +35,7 @@ pub(crate) use self::{
     ranks::Ranks,
     signals::Signals,
 };
+use self::{processes::Processes, standstill::Standstill};
 pub(crate) use crate::contract::Setting;
 use crate::{
     cache::{bundle::Bundle, session::Session},
@@ -150,7 +151,7 @@ pub(crate) fn run(
             watch.tick(launch.session);
         }
     };
-    let waited = wait(&mut processes, signals, launch.device, &mut tick);
+    let waited = wait(&mut processes, signals, launch, &mut tick);
     let seconds = started.elapsed().as_secs_f64();
     if launch.device == Device::Real {
         tick();
@@ -259,16 +260,21 @@ struct Asked {
 }
 
 /// Waits until the script is over. Ctrl-C reaches the script by itself, since it is in our process group;
-/// other requests are passed on. A second request, or patience running out, ends everything.
+/// other requests are passed on. A second request, or patience running out, ends everything. So does a standstill after the
+/// run has shown enough, which is an end like any other.
 fn wait(
     processes: &mut Processes,
     signals: &Signals,
-    device: Device,
+    launch: Launch<'_>,
     tick: &mut dyn FnMut(),
 ) -> io::Result<(End, Option<Signal>)> {
+    let device = launch.device;
     let mut asked: Option<Asked> = None;
+    let mut standstill = Standstill::default();
+    let mut given_up: Option<Instant> = None;
     loop {
         if let Some(end) = processes.reap()? {
+            let end = if given_up.is_some() { End::Code(0) } else { end };
             return Ok((end, asked.map(|it| it.signal)));
         }
         match signals.next(TICK)? {
@@ -292,6 +298,14 @@ fn wait(
         match &mut asked {
             Some(asked) => pursue(asked, processes, device),
             None => tick(),
+        }
+        match given_up {
+            None if asked.is_none() && standstill.is_here(launch.session) => {
+                descendants::signal_all(Signal::SIGTERM);
+                given_up = Some(Instant::now());
+            }
+            Some(at) if LAST_CALL <= at.elapsed() => descendants::signal_all(Signal::SIGKILL),
+            _ => (),
         }
     }
 }

@@ -23,7 +23,10 @@ use nix::{
 };
 use serde_json::{Value, json};
 
-use super::{End, Ended, ScriptCommand, Signals, Stop, environment, oom_kills};
+use super::{
+    End, Ended, ScriptCommand, Signals, Stop, TICK, descendants, environment, oom_kills,
+    standstill::Standstill,
+};
 use crate::{
     cache::{bundle::Bundle, session::Session},
     contract::{self, Setting},
@@ -58,6 +61,8 @@ enum Waited {
     Answer(Value),
     Gone,
     Asked(Signal),
+    /// The run had shown enough, and stood still; it was ended.
+    GivenUp,
 }
 
 impl Nursery {
@@ -101,7 +106,7 @@ impl Nursery {
         }
         let mut nursery = Nursery { process, orders, answers, unread: Vec::new(), n_orders: 0 };
         // Imports that take minutes would take them in every run, too.
-        match nursery.wait(signals)? {
+        match nursery.wait(signals, None)? {
             Waited::Answer(it) if it["ready"] == true => Ok(Some(nursery)),
             Waited::Asked(signal) => {
                 // Whoever runs the script without a nursery now has to hear of it.
@@ -138,9 +143,10 @@ impl Nursery {
         if writeln!(self.orders, "{line}").is_err() {
             return Ok(None);
         }
-        let (end, interrupted) = match self.wait(signals)? {
+        let (end, interrupted) = match self.wait(signals, Some(order.session))? {
             Waited::Gone => return Ok(None),
             Waited::Asked(signal) => (End::Signal(signal as i32), Some(signal)),
+            Waited::GivenUp => (End::Code(0), None),
             Waited::Answer(answer) => {
                 let number = |key: &str| i32::try_from(answer[key].as_i64()?).ok();
                 let signal = number("signal").map(End::Signal);
@@ -156,14 +162,26 @@ impl Nursery {
         }))
     }
 
-    fn wait(&mut self, signals: &Signals) -> io::Result<Waited> {
+    /// Waits for an answer, and ends what stands still in the run of `session`.
+    fn wait(&mut self, signals: &Signals, session: Option<&Session>) -> io::Result<Waited> {
+        let mut standstill = Standstill::default();
+        let mut looked = Instant::now();
+        let mut given_up = false;
         loop {
             if let Some(end) = self.unread.iter().position(|it| *it == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
                 return Ok(match serde_json::from_slice(&line) {
+                    Ok(_) if given_up => Waited::GivenUp,
                     Ok(answer) => Waited::Answer(answer),
                     Err(_) => Waited::Gone,
                 });
+            }
+            if let Some(session) = session.filter(|_| TICK <= looked.elapsed()) {
+                looked = Instant::now();
+                if standstill.is_here(session) {
+                    given_up = true;
+                    self.end_the_run();
+                }
             }
             let mut some = [0; 4096];
             match self.answers.read(&mut some) {
@@ -184,6 +202,18 @@ impl Nursery {
     }
 }
 
+impl Nursery {
+    /// Ends all that the run has started; the nursery itself goes on.
+    fn end_the_run(&self) {
+        let own = i32::try_from(self.process.id()).ok().map(Pid::from_raw);
+        for pid in descendants::running() {
+            if Some(pid) != own {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+        }
+    }
+}
+
 impl Drop for Nursery {
     fn drop(&mut self) {
         // With its input at an end it ends its children and itself; whoever stays is ended.
@@ -191,7 +221,7 @@ impl Drop for Nursery {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         let _ = self.process.wait();
-        let _ = super::descendants::end_all(false);
+        let _ = descendants::end_all(false);
     }
 }
 

@@ -292,6 +292,8 @@ pub struct End {
     pub steady: bool,
     /// The code it meant to exit with.
     pub exit_code: Option<i32>,
+    /// The signal by which it ended itself.
+    pub signal: Option<i32>,
     /// The exception that ended it.
     pub exception: Option<Exception>,
     /// Seconds that went into imports.

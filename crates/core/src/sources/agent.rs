@@ -283,6 +283,7 @@ struct EndLine {
     #[serde(deserialize_with = "or_default")]
     steady: bool,
     exit_code: Option<i32>,
+    signal: Option<i32>,
     exception: Option<ExceptionLine>,
     #[serde(deserialize_with = "or_default")]
     seconds_imports: f64,
@@ -454,6 +455,7 @@ impl From<EndLine> for End {
             steps: it.steps,
             steady: it.steady,
             exit_code: it.exit_code,
+            signal: it.signal,
             exception: it.exception.map(|it| Exception {
                 class: it.class,
                 message: it.message,

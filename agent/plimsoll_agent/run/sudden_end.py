@@ -1,0 +1,91 @@
+"""Ends that run nothing of Python's: `os._exit`, a signal that a process sends itself, an alarm that nobody handles.
+
+Nothing would be left of such a run, though all of it was seen. So the last words are said before: in front of the call, or in a
+handler that then does what the signal would have done. Signals that others send are left alone, but for a child of
+multiprocessing that uses the device: `terminate()` is how its parent ends it.
+"""
+
+import functools
+import os
+import signal
+import threading
+
+HARMLESS = {"SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU"}
+"""What does not end a process that does not handle it."""
+
+CRASHES = {"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP", "SIGSYS"}
+"""What says that something went wrong, whoever sends it."""
+
+ENDING = {it for it in signal.Signals if it.name not in HARMLESS | CRASHES}
+OF_TIMER = {signal.ITIMER_REAL: signal.SIGALRM, signal.ITIMER_VIRTUAL: signal.SIGVTALRM, signal.ITIMER_PROF: signal.SIGPROF}
+
+
+class SuddenEnd:
+    """Says the last words of this process; `finish(signal)` writes them, `is_finishing()` is true meanwhile."""
+
+    def __init__(self, finish, is_finishing):
+        self._finish, self._is_finishing = finish, is_finishing
+        self._kill = os.kill
+
+    def install(self):
+        """Takes the place of what ends a process."""
+        os._exit = self._before(os._exit, lambda code: [None])
+        os.kill = self._before(os.kill, self._kills)
+        os.killpg = self._before(os.killpg, lambda group, number: self._kills(-group, number))
+        signal.raise_signal = self._before(signal.raise_signal, lambda number: self._kills(os.getpid(), number))
+        signal.alarm = self._watching_for(signal.alarm, lambda seconds: (signal.SIGALRM, seconds))
+        signal.setitimer = self._watching_for(
+            signal.setitimer, lambda which, seconds, interval=0.0: (OF_TIMER.get(which), seconds)
+        )
+
+    def terminated_by_its_parent(self):
+        """From now on SIGTERM says the last words, too."""
+        self._handle(signal.SIGTERM)
+
+    def _before(self, call, ends):
+        """`call`, with the last words before it where `ends` of its arguments is [the signal, or None]."""
+
+        @functools.wraps(call)
+        def wrapped(*args, **kwargs):
+            try:
+                how = ends(*args, **kwargs)
+            except Exception:  # `call` says what is wrong with them.
+                how = []
+            if how:
+                self._finish(how[0])
+            return call(*args, **kwargs)
+
+        return wrapped
+
+    def _kills(self, pid, number):
+        is_ours = pid in (os.getpid(), 0, -os.getpgrp())
+        if not is_ours or number not in ENDING:
+            return []
+        is_fatal = number == signal.SIGKILL or signal.getsignal(number) in (signal.SIG_DFL, self._dies)
+        return [int(number)] if is_fatal else []
+
+    def _watching_for(self, call, timer):
+        @functools.wraps(call)
+        def wrapped(*args, **kwargs):
+            try:
+                number, seconds = timer(*args, **kwargs)
+            except Exception:
+                number, seconds = None, 0
+            if number is not None and seconds:
+                self._handle(number)
+            return call(*args, **kwargs)
+
+        return wrapped
+
+    def _handle(self, number):
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, self._dies)
+
+    def _dies(self, number, _frame):
+        if self._is_finishing():
+            return
+        # Who is terminated did not do it.
+        self._finish(None if number == signal.SIGTERM else int(number))
+        signal.signal(number, signal.SIG_DFL)
+        self._kill(os.getpid(), number)
