@@ -71,6 +71,8 @@ mod others {
     const PHANTOM_CONF: &str = "PLIMSOLL_PHANTOM_CONF";
     /// The binary that the Python package starts. People say it to the package.
     const BIN: &str = "PLIMSOLL_BIN";
+    /// What each process of a session holds on each device: a file in the session's folder that all of them map. The phantom's.
+    const DEVICES_TABLE: &str = "devices.table";
     /// `1`: the script is a function that the Python package was given. The package says it to itself.
     const CALL: &str = "PLIMSOLL_CALL";
 }

@@ -17,8 +17,8 @@ use plimsoll_core::{
     cards,
     prediction::{Carries, Origin, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, predict},
     recording::{
-        Begin, CodeLine, End, EndReason, Mark, MarkKind, NamedTensor, Notes, OomNote,
-        PhantomReport, Phase, Place, Recording, Role, Tensors,
+        Begin, CodeLine, End, EndReason, Holder, Mark, MarkKind, NamedTensor, Notes, OomNote,
+        PhantomDevice, PhantomReport, Phase, Place, Recording, Role, Tensors,
     },
     trace::{Action, DeviceTrace, Event, Frame, PoolId, StackId, StreamId, TextId, Trace},
     units::Bytes,
@@ -567,6 +567,31 @@ fn the_process_that_takes_most_speaks_for_all() {
     assert_eq!(prediction.peak.allocated, Bytes::mib(90));
     assert_eq!(prediction.ranks.iter().map(|it| it.pid).collect::<Vec<_>>(), [8, 7]);
     assert!(prediction.notes.iter().any(|it| it.code() == "several-processes"));
+}
+
+#[test]
+fn processes_that_share_a_device_need_room_together() {
+    let with = |pid, program, together, beside: &[(u32, u64)]| {
+        let mut it = recording(program);
+        it.pid = pid;
+        let holder = |&(pid, mib)| Holder { pid, bytes: Bytes::mib(mib) };
+        let ran_out_beside = beside.iter().map(holder).collect();
+        let together = Bytes::mib(together);
+        let device = PhantomDevice { together, ran_out_beside, ..PhantomDevice::default() };
+        it.phantom = Some(PhantomReport { devices: vec![device], ..PhantomReport::default() });
+        it
+    };
+    let fits = "alloc a 90MiB\nstep\nstep";
+    let alone = predicted(&[with(7, fits, 0, &[])], 0);
+    let both = predicted(&[with(7, fits, 0, &[]), with(8, "alloc a 8MiB", 3000, &[])], 0);
+    assert_eq!(both.peak, alone.peak, "what is shown is one of them");
+    assert_eq!(both.safe - alone.safe, Bytes::mib(3000) - alone.peak.device);
+    let note = both.notes.iter().find(|it| it.code() == "together").unwrap();
+    expect!["several processes share the GPU and hold 2.93 GiB of it together, contexts included: the safe number and the list of cards cover all of them"].assert_eq(&note.to_string());
+
+    let full = with(8, "alloc a 8MiB\noom 200GiB", 3000, &[(7, 1000), (9, 2000)]);
+    let full = predicted(&[full], 1);
+    expect!["when memory ran out, other processes held 2.93 GiB of the card's 139.80 GiB: process 9 1.95 GiB, process 7 1000.0 MiB"].assert_eq(&full.notes[0].to_string());
 }
 
 #[test]

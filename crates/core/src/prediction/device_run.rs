@@ -105,6 +105,12 @@ impl<'a> DeviceRun<'a> {
         self.phantom().map_or(Bytes::ZERO, |it| it.more_elsewhere)
     }
 
+    /// What other processes held on the same device when all of them held most, beyond what this one takes at most.
+    pub(crate) fn beside(&self, recordings: &[Recording], card: &Card) -> Bytes {
+        let together = self.phantom().map_or(Bytes::ZERO, |it| together(recordings, it.ordinal));
+        together.saturating_sub(self.peaks(card).device)
+    }
+
     pub(crate) fn steps_seen(&self) -> u32 {
         let in_trace = u32::try_from(self.timeline.step_ends.len()).unwrap_or(u32::MAX);
         self.recording.notes.end.as_ref().map_or(in_trace, |it| it.steps.max(in_trace))
@@ -143,4 +149,11 @@ impl<'a> DeviceRun<'a> {
         live.map(|(block, it)| Live { block, size: it.size, category: evidence.category(block) })
             .collect()
     }
+}
+
+/// The most that all processes held on a device of the machine at once; zero if there was never more than one.
+pub(crate) fn together(recordings: &[Recording], ordinal: u32) -> Bytes {
+    let devices = recordings.iter().filter_map(|it| it.phantom.as_ref()).flat_map(|it| &it.devices);
+    let there = devices.filter(|it| it.ordinal == ordinal).map(|it| it.together);
+    there.max().unwrap_or(Bytes::ZERO)
 }

@@ -87,7 +87,8 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
     let live = run.live_at_peak(&evidence);
     let categories = categories_at_peak(&live, peak, other, context);
     let unknowns = Unknowns::of(run, card, evidence.largest_scratch());
-    let safe = safe_bytes(peak, &unknowns);
+    let beside = run.beside(recordings, card);
+    let safe = safe_bytes(peak, &unknowns) + beside;
     let lines =
         origins::by_line(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks), &live);
     let with_card = |it: steps::Highest| Peaks {
@@ -121,7 +122,7 @@ pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Predic
         cards: verdict::cards(
             card,
             (peak, evidence.allocated_without_scratch()),
-            other,
+            other + beside,
             (outcome, oom.as_ref()),
             &run.recording.notes.architectures,
         ),

@@ -5,9 +5,12 @@ use std::fmt;
 
 use crate::{
     prediction::{OtherEnd, ScriptExit},
-    recording::{CodeLine, Exception},
+    recording::{CodeLine, Exception, Holder},
     units::Bytes,
 };
+
+/// How many processes a note names.
+const NAMED_HOLDERS: usize = 4;
 
 /// One thing to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +53,18 @@ pub enum Note {
     Retries(u64),
     /// Several processes used a device; the report is about the one that took most.
     SeveralProcesses(usize),
+    /// Several processes held memory of one device at once.
+    Together {
+        /// All of them, at most.
+        bytes: Bytes,
+    },
+    /// Memory ran out on a device that other processes used, too.
+    RanOutBeside {
+        /// Who held what there then.
+        holders: Vec<Holder>,
+        /// What the card has.
+        total: Bytes,
+    },
     /// The program read values which the phantom does not know and got zeros: sizes that depend on
     /// data may differ.
     UnknownReads {
@@ -122,6 +137,8 @@ impl Note {
             Note::OomCaught { .. } => "oom-caught",
             Note::Retries(_) => "retries",
             Note::SeveralProcesses(_) => "several-processes",
+            Note::Together { .. } => "together",
+            Note::RanOutBeside { .. } => "ran-out-beside",
             Note::UnknownReads { .. } => "unknown-reads",
             Note::NotImitated { .. } => "not-imitated",
             Note::Approximated(_) => "approximated",
@@ -145,6 +162,8 @@ impl Note {
             Note::Steps { steady: true, .. }
                 | Note::ContextDerived { .. }
                 | Note::SeveralProcesses(_)
+                | Note::Together { .. }
+                | Note::RanOutBeside { .. }
         )
     }
 }
@@ -201,6 +220,23 @@ impl fmt::Display for Note {
                 f,
                 "{count} processes used a GPU; the numbers are those of the one that took most"
             ),
+            Note::Together { bytes } => write!(
+                f,
+                "several processes share the GPU and hold {bytes} of it together, contexts included: the safe number and \
+                 the list of cards cover all of them"
+            ),
+            Note::RanOutBeside { holders, total } => {
+                let together = holders.iter().fold(Bytes::ZERO, |sum, it| sum + it.bytes);
+                write!(f, "when memory ran out, other processes held {together} of the card's {total}: ")?;
+                for (i, Holder { pid, bytes }) in holders.iter().take(NAMED_HOLDERS).enumerate() {
+                    let before = if i == 0 { "" } else { ", " };
+                    write!(f, "{before}process {pid} {bytes}")?;
+                }
+                match holders.len().saturating_sub(NAMED_HOLDERS) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
             Note::UnknownReads { count, lines } => {
                 write!(
                     f,

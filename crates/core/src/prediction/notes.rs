@@ -1,7 +1,10 @@
 //! Which notes a run calls for.
 
+use std::cmp::Reverse;
+
 use crate::{
     cards::{Card, Knowledge},
+    prediction::device_run::together,
     prediction::{
         Category, CategoryShare, DeviceRun, Note, Outcome, Peaks, RunFacts, ScriptExit, verdict,
     },
@@ -40,6 +43,9 @@ pub(super) fn notes(
             res.push(Note::NoGpuUse);
         }
     }
+    if outcome == Outcome::OutOfMemory {
+        res.extend(ran_out_beside(recordings, card));
+    }
     if let Some(run) = runs.first() {
         let seen = run.steps_seen();
         let end = run.recording.notes.end.as_ref();
@@ -74,6 +80,11 @@ pub(super) fn notes(
     if 1 < pids.len() {
         res.push(Note::SeveralProcesses(pids.len()));
     }
+    let ordinal = runs.first().and_then(|it| it.phantom()).map(|it| it.ordinal);
+    let bytes = ordinal.map_or(Bytes::ZERO, |it| together(recordings, it));
+    if bytes != Bytes::ZERO {
+        res.push(Note::Together { bytes });
+    }
     res.extend(unknown_reads(recordings));
     for report in recordings.iter().filter_map(|it| it.phantom.as_ref()) {
         for it in &report.not_imitated {
@@ -107,6 +118,15 @@ pub(super) fn notes(
         res.push(Note::ContextDerived { context: card.context });
     }
     res
+}
+
+/// Who else held something on the device on which a process ended for lack of memory.
+fn ran_out_beside(recordings: &[Recording], card: &Card) -> Option<Note> {
+    let ended = recordings.iter().filter(|it| it.ended_out_of_memory());
+    let devices = ended.filter_map(|it| it.phantom.as_ref()).flat_map(|it| &it.devices);
+    let mut holders = devices.map(|it| &it.ran_out_beside).find(|it| !it.is_empty())?.clone();
+    holders.sort_by_key(|it| (Reverse(it.bytes), it.pid));
+    Some(Note::RanOutBeside { holders, total: card.total })
 }
 
 fn unknown_reads(recordings: &[Recording]) -> Option<Note> {

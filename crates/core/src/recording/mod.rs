@@ -14,7 +14,7 @@ pub use notes::{
     NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread, StacksNote,
     StepTimes, Tensors, Unsupported,
 };
-pub use phantom::{Approximated, NotImitated, PhantomDevice, PhantomReport};
+pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 
 use crate::trace::{Action, Trace};
 

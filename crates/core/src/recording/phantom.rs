@@ -29,8 +29,14 @@ pub struct PhantomReport {
 }
 
 /// One device of the phantom.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhantomDevice {
+    /// Its number in the machine; the process may count its devices otherwise.
+    pub ordinal: u32,
+    /// The most that all processes held on it at once, contexts included; zero if there was never more than one.
+    pub together: Bytes,
+    /// Who else held something when this process last ran out, if anybody did.
+    pub ran_out_beside: Vec<Holder>,
     /// Its capacity.
     pub total: Bytes,
     /// What its context took from the capacity at first use.
@@ -43,6 +49,15 @@ pub struct PhantomDevice {
     pub other_peak: Bytes,
     /// What another rank of the job takes at most where this one takes less.
     pub more_elsewhere: Bytes,
+}
+
+/// A process, and what it held on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process id.
+    pub pid: u32,
+    /// How much, with its context.
+    pub bytes: Bytes,
 }
 
 /// A call that we do not imitate.

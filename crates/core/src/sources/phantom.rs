@@ -5,7 +5,9 @@
 use serde::Deserialize;
 
 use crate::{
-    recording::{Approximated, NotImitated, PhantomDevice, PhantomReport, contract::ProcessFile},
+    recording::{
+        Approximated, Holder, NotImitated, PhantomDevice, PhantomReport, contract::ProcessFile,
+    },
     sources::{Warning, json_lines::for_each_line},
     units::Bytes,
 };
@@ -80,6 +82,16 @@ struct DeviceLine {
     peak_bytes: u64,
     other_peak_bytes: u64,
     more_elsewhere_bytes: u64,
+    ordinal: u32,
+    together_bytes: u64,
+    ran_out_beside: Vec<HolderLine>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct HolderLine {
+    pid: u32,
+    bytes: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -107,6 +119,7 @@ struct ReadsLine {
 
 impl From<ReportLine> for PhantomReport {
     fn from(it: ReportLine) -> PhantomReport {
+        let holder = |it: HolderLine| Holder { pid: it.pid, bytes: Bytes(it.bytes) };
         let device = |it: DeviceLine| PhantomDevice {
             total: Bytes(it.total_bytes),
             context: Bytes(it.context_bytes),
@@ -114,6 +127,9 @@ impl From<ReportLine> for PhantomReport {
             peak: Bytes(it.peak_bytes),
             other_peak: Bytes(it.other_peak_bytes),
             more_elsewhere: Bytes(it.more_elsewhere_bytes),
+            ordinal: it.ordinal,
+            together: Bytes(it.together_bytes),
+            ran_out_beside: it.ran_out_beside.into_iter().map(holder).collect(),
         };
         let not_imitated = |it: NotImitatedLine| {
             let NotImitatedLine { name, library, answer, count } = it;

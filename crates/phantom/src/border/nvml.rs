@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use crate::border::runtime::{pci_bus_id, write_text};
 use crate::machine;
 use crate::machine::card;
+use crate::machine::neighbours::{Holder, together};
 
 const SUCCESS: i32 = 0;
 const UNINITIALIZED: i32 = 1;
@@ -153,10 +154,25 @@ pub extern "C" fn nvmlDeviceGetIndex(handle: u64, index: *mut c_uint) -> i32 {
 fn used_and_total(ordinal: u32) -> Option<(u64, u64)> {
     let machine = machine::lock()?;
     let visible = machine.ordinals.iter().position(|&it| it == ordinal);
-    // As `cudaMemGetInfo` has it, which is also what still fits.
+    let others = together(&machine.others(ordinal));
     let total = machine.card.total_bytes;
-    let used = visible.map_or(0, |it| total.saturating_sub(machine.devices[it].free()));
-    Some((used, total))
+    let used = match visible.map(|it| &machine.devices[it]) {
+        None => others,
+        // Who only looks has no context.
+        Some(device) if others != 0 && device.held() == 0 => others,
+        // As `cudaMemGetInfo` has it, which is also what still fits.
+        Some(device) => total.saturating_sub(device.free()),
+    };
+    Some((used.min(total), total))
+}
+
+/// Who holds something on a device: this process first, if it sees the device.
+fn holders(ordinal: u32) -> Option<Vec<Holder>> {
+    let (used, _) = used_and_total(ordinal)?;
+    let others = machine::lock()?.others(ordinal);
+    let own = Holder { pid: std::process::id(), bytes: used.saturating_sub(together(&others)) };
+    let is_own = others.is_empty() || own.bytes != 0;
+    Some(is_own.then_some(own).into_iter().chain(others).collect())
 }
 
 #[unsafe(no_mangle)]
@@ -203,19 +219,22 @@ pub struct ProcessInfoV3 {
     instances: [c_uint; 2],
 }
 
-/// This process is the only one on the device.
-fn running<T>(handle: u64, count: *mut c_uint, out: *mut T, info: impl Fn(u64) -> T) -> i32 {
-    let Some((used, _)) = ordinal(handle).and_then(used_and_total) else { return INVALID_ARGUMENT };
+fn running<T>(handle: u64, count: *mut c_uint, out: *mut T, info: impl Fn(Holder) -> T) -> i32 {
+    let Some(holders) = ordinal(handle).and_then(holders) else { return INVALID_ARGUMENT };
     if count.is_null() {
         return INVALID_ARGUMENT;
     }
     // SAFETY: not null; on input it is the room behind `out`.
-    if out.is_null() || unsafe { count.read() } == 0 {
-        put(count, 1);
+    let room = usize::try_from(unsafe { count.read() }).unwrap_or(usize::MAX);
+    put(count, c_uint::try_from(holders.len()).unwrap_or(c_uint::MAX));
+    if out.is_null() || room < holders.len() {
         return INSUFFICIENT_SIZE;
     }
-    put(count, 1);
-    put(out, info(used))
+    for (i, it) in holders.into_iter().enumerate() {
+        // SAFETY: there is room for as many.
+        unsafe { out.add(i).write(info(it)) };
+    }
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -224,7 +243,7 @@ pub extern "C" fn nvmlDeviceGetComputeRunningProcesses(
     count: *mut c_uint,
     out: *mut ProcessInfo,
 ) -> i32 {
-    running(handle, count, out, |used| ProcessInfo { pid: std::process::id(), used })
+    running(handle, count, out, |it| ProcessInfo { pid: it.pid, used: it.bytes })
 }
 
 #[unsafe(no_mangle)]
@@ -233,8 +252,8 @@ pub extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     count: *mut c_uint,
     out: *mut ProcessInfoV3,
 ) -> i32 {
-    let pid = std::process::id();
-    running(handle, count, out, |used| ProcessInfoV3 { pid, used, instances: [u32::MAX; 2] })
+    let instances = [u32::MAX; 2];
+    running(handle, count, out, |it| ProcessInfoV3 { pid: it.pid, used: it.bytes, instances })
 }
 
 #[unsafe(no_mangle)]

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::machine::card::{self, Card};
 use crate::machine::completion::{Completion, Mark, Order};
 use crate::machine::memory::DeviceMemory;
+use crate::machine::neighbours::{Holder, Seat, Table};
 use crate::machine::report::{self, DeviceReport};
 use crate::machine::resident::Resident;
 use plimsoll_values::Dropped;
@@ -43,6 +45,8 @@ pub struct Machine {
     pub ordinals: Vec<u32>,
     /// One per visible device.
     pub devices: Vec<DeviceMemory>,
+    /// Where the other processes of the session are found, and this one's seat there.
+    table: Option<(Table, usize)>,
     /// Memory that the program pinned: address to size.
     pub pinned: BTreeMap<u64, u64>,
     /// Managed memory, which is host memory here: address to size.
@@ -105,7 +109,12 @@ pub fn lock() -> Option<MutexGuard<'static, Machine>> {
             return None;
         }
         report::begin();
-        Some(Mutex::new(Machine::new(card, ordinals)))
+        let mut machine = Machine::new(card, ordinals);
+        let session = std::env::var_os("PLIMSOLL_SESSION");
+        if let Some(table) = session.and_then(|it| Table::of_session(Path::new(&it))) {
+            machine.share(table);
+        }
+        Some(Mutex::new(machine))
     });
     Some(machine.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -154,6 +163,7 @@ impl Machine {
             card,
             ordinals,
             devices,
+            table: None,
             pinned: BTreeMap::new(),
             managed: BTreeMap::new(),
             reserved: BTreeMap::new(),
@@ -168,6 +178,23 @@ impl Machine {
             next_handle: 0x5500_0000_1000,
             clock: Duration::ZERO,
         }
+    }
+
+    /// Other processes use the same devices.
+    pub fn share(&mut self, table: Table) {
+        let Some(number) = table.sit() else { return };
+        self.table = Some((table, number));
+        for (&ordinal, device) in self.ordinals.iter().zip(&mut self.devices) {
+            if let Some(seat) = Seat::new(table, number, ordinal) {
+                device.share(seat, self.card.context_bytes);
+            }
+        }
+    }
+
+    /// The other processes that hold something on a device of the machine, whether or not this one sees it.
+    pub fn others(&self, ordinal: u32) -> Vec<Holder> {
+        let seat = self.table.and_then(|(table, number)| Seat::new(table, number, ordinal));
+        seat.map(|it| it.others()).unwrap_or_default()
     }
 
     /// The memory of the calling thread's device.
@@ -391,7 +418,11 @@ impl Machine {
     pub fn report(&self) -> Vec<DeviceReport> {
         self.devices
             .iter()
-            .map(|it| DeviceReport {
+            .zip(&self.ordinals)
+            .map(|(it, &ordinal)| DeviceReport {
+                ordinal,
+                most_together: it.most_together(),
+                ran_out: it.ran_out().to_vec(),
                 total: self.card.total_bytes,
                 context: it.context(self.card.context_bytes),
                 used: it.used(),

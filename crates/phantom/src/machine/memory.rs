@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::addresses::{Addresses, GRANULE};
+use crate::machine::neighbours::{Holder, Seat, together};
 use crate::machine::resident::Resident;
 use plimsoll_values::Contents;
 
@@ -21,6 +22,13 @@ pub struct Unknown;
 pub struct DeviceMemory {
     /// What all allocations together may take: the card's total less the CUDA context.
     limit: u64,
+    /// Where other processes on the same device are found, and what a context takes; `None` if there are no others.
+    shared: Option<(Seat, u64)>,
+    /// Whether the process has a context on it, and what it was last said to hold.
+    begun: bool,
+    told: u64,
+    /// Who else held something when it last ran out, if anybody did.
+    ran_out: Vec<Holder>,
     used: u64,
     peak: u64,
     /// The most that was taken beside the caching allocator, once that has said what it holds.
@@ -55,6 +63,10 @@ impl DeviceMemory {
         let resident = Resident::new(&mut addresses);
         DeviceMemory {
             limit,
+            shared: None,
+            begun: false,
+            told: 0,
+            ran_out: Vec::new(),
             used: 0,
             peak: 0,
             other_peak: None,
@@ -66,6 +78,80 @@ impl DeviceMemory {
             mapped: BTreeMap::new(),
             foreign: BTreeMap::new(),
             next_handle: 1,
+        }
+    }
+
+    /// Other processes use it, too; a context takes `context` bytes of it.
+    pub fn share(&mut self, seat: Seat, context: u64) {
+        self.shared = Some((seat, context));
+    }
+
+    /// The process has a context there from now on, as every call that asks the device for something makes one.
+    pub fn begin(&mut self) {
+        self.begun = true;
+        self.tell();
+    }
+
+    /// Who else holds something on it.
+    pub fn others(&self) -> Vec<Holder> {
+        self.shared.as_ref().map(|it| it.0.others()).unwrap_or_default()
+    }
+
+    /// What this process holds, as the others count it; zero if it has no context there.
+    pub fn held(&self) -> u64 {
+        let context = self.shared.as_ref().map_or(0, |it| it.1);
+        if self.begun { context + self.resident.beside().0 + self.used } else { 0 }
+    }
+
+    /// The most that all processes held at once, context included; zero if there was never more than one.
+    pub fn most_together(&self) -> u64 {
+        self.shared.as_ref().map_or(0, |it| it.0.most_together())
+    }
+
+    /// Who else held something when it last ran out.
+    pub fn ran_out(&self) -> &[Holder] {
+        &self.ran_out
+    }
+
+    /// Says what this process holds, if that has changed.
+    fn tell(&mut self) {
+        let held = self.held();
+        if let Some((seat, _)) = &self.shared
+            && self.told != held
+        {
+            seat.hold(held);
+            self.told = held;
+        }
+    }
+
+    /// Takes `whole` bytes more, if there is room.
+    fn take_room(&mut self, whole: u64) -> Result<(), Full> {
+        self.begun = true;
+        let alone = self.free_alone();
+        let Some((seat, context)) = &self.shared else {
+            if alone < whole {
+                return Err(Full);
+            }
+            self.take(whole);
+            return Ok(());
+        };
+        let taken = if alone < whole {
+            Err(seat.others())
+        } else {
+            seat.take(self.held() + whole, self.limit + context)
+        };
+        match taken {
+            Ok(()) => {
+                self.take(whole);
+                self.told = self.held();
+                Ok(())
+            }
+            Err(others) => {
+                self.ran_out = others;
+                // Its context stays.
+                self.tell();
+                Err(Full)
+            }
         }
     }
 
@@ -98,6 +184,11 @@ impl DeviceMemory {
 
     /// Bytes that can still be taken.
     pub fn free(&self) -> u64 {
+        self.free_alone().saturating_sub(together(&self.others()))
+    }
+
+    /// Likewise, if there were no other process.
+    fn free_alone(&self) -> u64 {
         let (more, _) = self.resident.beside();
         (self.limit - self.used).saturating_sub(more)
     }
@@ -106,16 +197,19 @@ impl DeviceMemory {
     /// memory that the card's context has already.
     pub fn reside(&mut self, what: impl FnOnce(&mut Resident, &mut Addresses)) {
         what(&mut self.resident, &mut self.addresses);
+        self.begun = true;
+        self.tell();
     }
 
     /// `cudaMalloc`.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, Full> {
         let whole = bytes.max(1).checked_next_multiple_of(GRANULE).ok_or(Full)?;
-        if self.free() < whole {
+        self.take_room(whole)?;
+        let Some(at) = self.addresses.take(whole) else {
+            self.used -= whole;
+            self.tell();
             return Err(Full);
-        }
-        let at = self.addresses.take(whole).ok_or(Full)?;
-        self.take(whole);
+        };
         Ok(at)
     }
 
@@ -127,6 +221,7 @@ impl DeviceMemory {
         let bytes = self.addresses.give_back(at).ok_or(Unknown)?;
         self.contents.forget(at, bytes);
         self.used -= bytes;
+        self.tell();
         Ok(())
     }
 
@@ -166,10 +261,7 @@ impl DeviceMemory {
     /// `cuMemCreate`: physical memory without an address.
     pub fn create(&mut self, bytes: u64) -> Result<u64, Full> {
         let whole = bytes.max(1).checked_next_multiple_of(GRANULE).ok_or(Full)?;
-        if self.free() < whole {
-            return Err(Full);
-        }
-        self.take(whole);
+        self.take_room(whole)?;
         let handle = self.next_handle;
         self.next_handle += 1;
         self.physical.insert(handle, Physical { bytes: whole, references: 1, released: false });
@@ -228,6 +320,7 @@ impl DeviceMemory {
         if physical.references == 0 {
             self.used -= physical.bytes;
             self.physical.remove(&handle);
+            self.tell();
         }
     }
 }

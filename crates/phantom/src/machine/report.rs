@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use plimsoll_values::Dropped;
 
+use crate::machine::neighbours::Holder;
+
 /// Kernels launched, by whichever way.
 pub static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 static ASSUMED_SIZES: AtomicU64 = AtomicU64::new(0);
@@ -78,8 +80,14 @@ pub fn on_unknown_read(callback: Option<extern "C" fn(u64, u64)>) {
 }
 
 /// What one device has to report, in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct DeviceReport {
+    /// Its number in the machine.
+    pub ordinal: u32,
+    /// The most that all processes held on it at once, contexts included; zero if there was never more than one.
+    pub most_together: u64,
+    /// Who else held something when this process last ran out, if anybody did.
+    pub ran_out: Vec<Holder>,
     /// The card's total.
     pub total: u64,
     /// The CUDA context.
@@ -113,9 +121,21 @@ pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> Strin
         let comma = if i == 0 { "" } else { "," };
         let _ = write!(
             out,
-            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{},"other_peak_bytes":{},"more_elsewhere_bytes":{}}}"#,
-            it.total, it.context, it.used, it.peak, it.other_peak, it.more_elsewhere
+            r#"{comma}{{"total_bytes":{},"context_bytes":{},"used_bytes":{},"peak_bytes":{},"other_peak_bytes":{},"more_elsewhere_bytes":{},"ordinal":{},"together_bytes":{},"ran_out_beside":["#,
+            it.total,
+            it.context,
+            it.used,
+            it.peak,
+            it.other_peak,
+            it.more_elsewhere,
+            it.ordinal,
+            it.most_together
         );
+        for (i, Holder { pid, bytes }) in it.ran_out.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            let _ = write!(out, r#"{comma}{{"pid":{pid},"bytes":{bytes}}}"#);
+        }
+        out.push_str("]}");
     }
     let _ = write!(
         out,
@@ -198,6 +218,9 @@ mod tests {
         approximate("events are always complete");
         let json = json(
             &[DeviceReport {
+                ordinal: 0,
+                most_together: 9,
+                ran_out: vec![Holder { pid: 12, bytes: 5 }],
                 total: 10,
                 context: 2,
                 used: 4,
@@ -216,7 +239,7 @@ mod tests {
             r#"{"name":"cudaIpcGetMemHandle","library":"cudart","answer":"error 801","count":2}"#
         ));
         assert!(
-            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1,"more_elsewhere_bytes":0}"#)
+            json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1,"more_elsewhere_bytes":0,"ordinal":0,"together_bytes":9,"ran_out_beside":[{"pid":12,"bytes":5}]}"#)
         );
         assert!(json.contains(r#""hurried":3,"overflows_asked":4,"trials":5,"#));
         assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));

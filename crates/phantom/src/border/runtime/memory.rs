@@ -97,7 +97,9 @@ pub extern "C" fn cudaFreeAsync(pointer: *mut c_void, _stream: u64) -> i32 {
 pub unsafe extern "C" fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> i32 {
     let mut machine = machine!();
     let all = usize::try_from(machine.card.total_bytes).unwrap_or(usize::MAX);
-    let left = usize::try_from(machine.current().free()).unwrap_or(usize::MAX);
+    let device = machine.current();
+    device.begin();
+    let left = usize::try_from(device.free()).unwrap_or(usize::MAX);
     // SAFETY: the caller's pointers; either may be null.
     unsafe {
         if !free.is_null() {
