@@ -18,7 +18,7 @@ from plimsoll._calls import CannotReach, FunctionFailed
 from plimsoll._fit import Fitted, fit
 from plimsoll._predict import predict
 from plimsoll._record import Recorder, record
-from plimsoll._results import Finding, Line, OutOfMemory, Prediction
+from plimsoll._results import Finding, Growth, Line, OutOfMemory, Prediction
 from plimsoll._sizes import Size
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "Finding",
     "Fitted",
     "FunctionFailed",
+    "Growth",
     "Line",
     "OutOfMemory",
     "PlimsollError",

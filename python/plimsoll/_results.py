@@ -34,6 +34,19 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True)
+class Growth:
+    """Memory that grows with the steps."""
+
+    per_step: Size
+    """What each step leaves behind."""
+    runs_out_at_step: int
+    """The step in which the card runs out, from 1."""
+    file: Optional[str]
+    """Where that is made."""
+    line: Optional[int]
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that is worth knowing of the run's memory; `plimsoll explain --code CODE` has its manual page."""
 
@@ -63,18 +76,20 @@ class Prediction:
     """`torch.cuda.max_memory_allocated()`."""
     peak_reserved: Size
     """`torch.cuda.max_memory_reserved()`."""
-    safe: Size
-    """What to give the job so that it runs: the peak and an allowance for what a phantom cannot know."""
+    safe: Optional[Size]
+    """What to give the job so that it runs: the peak and an allowance for what a phantom cannot know. None if it grows."""
     steps: int
-    """Training steps that were seen."""
+    """Training steps that were seen; of a function without an optimizer, backward or forward passes."""
     steady: bool
     """Whether memory was the same in the last two steps."""
     categories: Mapping[str, Size]
-    """The peak by what it is for; the sizes sum to `peak`."""
+    """The peak by what it is for, the sizes sum to `peak`; or where memory ran out, that moment."""
     lines: Tuple[Line, ...]
     """The lines of code that hold most at the peak."""
     out_of_memory: Optional[OutOfMemory]
     """Where memory ran out, if it did."""
+    growth: Optional[Growth]
+    """How memory grows with the steps, if it does; then it fits no card for long."""
     findings: Tuple[Finding, ...]
     """What `plimsoll explain` finds in the recording."""
     carried_by: Tuple[str, ...]
@@ -89,10 +104,16 @@ class Prediction:
     @property
     def headroom(self) -> Optional[Size]:
         """What is left of the card; None if it does not fit."""
-        return Size(max(0, self.total - self.peak)) if self.out_of_memory is None else None
+        fits = self.out_of_memory is None and self.growth is None
+        return Size(max(0, self.total - self.peak)) if fits else None
 
     def __str__(self) -> str:
         """One sentence."""
+        if self.growth is not None:
+            grows = self.growth
+            where = f" at {grows.file}:{grows.line}" if grows.file else ""
+            when = f"runs out near step {grows.runs_out_at_step:,} of {self.gpu_name} ({self.total})"
+            return f"grows {grows.per_step} a step{where}: {when}"
         if self.out_of_memory is not None:
             at = self.out_of_memory
             where = f" at {at.file}:{at.line}" if at.file else ""
@@ -111,12 +132,13 @@ def prediction(report: Dict[str, Any], findings: List[Finding], output: str) -> 
         peak=Size(report["peak_device_bytes"]),
         peak_allocated=Size(report["peak_allocated_bytes"]),
         peak_reserved=Size(report["peak_reserved_bytes"]),
-        safe=Size(report["safe_bytes"]),
+        safe=_size(report["safe_bytes"]),
         steps=report["steps_seen"],
         steady=report["steady"],
         categories={name: Size(size) for name, size in report["categories"].items() if size},
         lines=tuple(_line(it) for it in report["top_lines"] if it.get("file")),
         out_of_memory=_oom(report.get("oom")),
+        growth=_growth(report),
         findings=tuple(findings),
         carried_by=tuple(it["id"] for it in report["cards"] if it["carries"] in ("yes", "tight")),
         notes=tuple(it["text"] for it in report["notes"]),
@@ -127,6 +149,18 @@ def prediction(report: Dict[str, Any], findings: List[Finding], output: str) -> 
 
 def _line(it: Dict[str, Any]) -> Line:
     return Line(it["file"], it["line"], it["function"], Size(it["bytes"]), it["category"])
+
+
+def _size(bytes_: Optional[int]) -> Optional[Size]:
+    return None if bytes_ is None else Size(bytes_)
+
+
+def _growth(report: Mapping[str, Any]) -> Optional[Growth]:
+    per_step = report.get("growth_bytes_per_step")
+    if per_step is None:
+        return None
+    at = report.get("growth_at") or {}
+    return Growth(Size(per_step), report["runs_out_at_step"], at.get("file"), at.get("line"))
 
 
 def _oom(it: Optional[Dict[str, Any]]) -> Optional[OutOfMemory]:

@@ -35,7 +35,7 @@ class Budget:
         """
         __tracebackhide__ = True
         answer = predict(function, *args, gpu=gpu, **kwargs)
-        if answer.out_of_memory is not None:
+        if answer.out_of_memory is not None or answer.safe is None:
             pytest.fail(str(answer), pytrace=False)
         if self.size < answer.safe:
             most = "".join(f"\n  {line.size!s:>12}  {line.file}:{line.line} {line.category}" for line in answer.lines[:5])

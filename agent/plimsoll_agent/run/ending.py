@@ -121,6 +121,7 @@ class Ending:
             why=why,
             steps=steps.done,
             steady=steps.steady,
+            has_optimizer=steps.has_optimizer,
             exit_code=exit_code,
             signal=self.signal,
             exception=_described(error),

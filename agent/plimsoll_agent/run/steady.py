@@ -2,6 +2,9 @@
 
 Steady means: the last step allocated as often and as much as the one before, left the same bytes in
 the same number of blocks, and moved neither peak. It knows counters, not what they count.
+
+Some memory rises for a while and then stays: a cache, a buffer of fixed length, what a first epoch keeps. Some rises for
+ever. Nobody can tell them apart but by seeing more steps, so a run in which memory rises goes on, for a bounded time.
 """
 
 import time
@@ -9,6 +12,13 @@ import time
 FEWEST_STEPS = 3
 MOST_STEPS = 30
 MOST_SECONDS = 120.0
+
+MOST_STEPS_RISING = 400
+MOST_SECONDS_RISING = 20.0
+"""A run that still rises after `MOST_STEPS` goes on until so many steps, or for so long."""
+
+QUIET = 8
+"""Steps without a rise that end one; twice as many as lay between two rises, if that is more."""
 
 
 class Steadiness:
@@ -20,6 +30,9 @@ class Steadiness:
         self.steps = 0
         self.steady = False
         self._third_step_at = None
+        self._rising_since = None
+        # What lived after each step, and the steps after which more lived than ever before.
+        self._lived, self._rises = [], []
 
     def step_ended(self, place):
         """Takes in the end of one more step."""
@@ -36,6 +49,10 @@ class Steadiness:
         self._previous, self._before = place, made
         if self.steps == FEWEST_STEPS:
             self._third_step_at = time.monotonic()
+        lives = sum(size for _, size in place.live)
+        if self.steps <= FEWEST_STEPS or lives > max(self._lived):
+            self._rises = self._rises[-1:] + [self.steps]
+        self._lived.append(lives)
 
     def has_moved(self, place):
         """Whether anything was allocated since the last step."""
@@ -46,7 +63,25 @@ class Steadiness:
         """Whether the run went on for so long without becoming steady that it should end."""
         if self._third_step_at is None:
             return False
-        return self.steps >= MOST_STEPS or self.seconds_since_third_step() >= MOST_SECONDS
+        if self.steps < MOST_STEPS and self.seconds_since_third_step() < MOST_SECONDS:
+            return False
+        return not (self._rises_on() and self._may_go_on())
+
+    def has_settled(self):
+        """Whether what rose after the first steps, if anything did, has stopped rising, as far as anybody waits for that."""
+        if self._rises and self._rises[-1] > FEWEST_STEPS:
+            quiet = max(QUIET, 2 * (self._rises[-1] - self._rises[0]))
+            return self.steps - self._rises[-1] >= quiet or not self._may_go_on()
+        return True
+
+    def _may_go_on(self):
+        self._rising_since = self._rising_since or time.monotonic()
+        return self.steps < MOST_STEPS_RISING and time.monotonic() - self._rising_since < MOST_SECONDS_RISING
+
+    def _rises_on(self):
+        """Whether the least that lived in the last third of the steps is more than in the third before."""
+        third = len(self._lived) // 3
+        return min(self._lived[-2 * third : -third]) < min(self._lived[-third:])
 
     def seconds_since_third_step(self):
         """0.0 before the third step."""

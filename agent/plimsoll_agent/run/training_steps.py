@@ -259,7 +259,7 @@ class Steps:
             if counted.steps < self.goal:
                 return
             self.why = "steps"
-        elif counted.steady and steady_counts:
+        elif counted.steady and steady_counts and counted.has_settled():
             self.why = "steady"
         elif counted.gave_up():
             self.why = "steps"

@@ -175,8 +175,8 @@ Examples:
 
 Exit codes:
   0  it fits
-  1  it does not fit, or it takes more than --max
-  2  could not tell: the script failed, there is no torch, it was interrupted, bad arguments
+  1  it does not fit, it grows until it does not, or it takes more than --max
+  2  could not tell: the script failed or never trained, there is no torch, it was interrupted, bad arguments
 
 Environment:
   PLIMSOLL_PYTHON  the Python that runs a script given without one

@@ -7,7 +7,7 @@ use std::{io, process::ExitCode};
 pub(crate) enum Exit {
     /// It fits; or there was nothing to decide and all went well. 0.
     Fits,
-    /// It does not fit the card, or not under `--max`; or there was nothing to explain. 1.
+    /// It does not fit the card, grows until it does not, or not under `--max`; or there was nothing to explain. 1.
     DoesNotFit,
     /// Could not tell: wrong arguments, the script failed, no torch, unsupported, interrupted. 2.
     CouldNotTell,

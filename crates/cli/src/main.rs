@@ -27,6 +27,7 @@ mod record;
 mod recordings;
 mod requested_file;
 mod server;
+mod shown_command;
 mod ticker;
 mod trials;
 mod worst_sequence;

@@ -106,7 +106,7 @@ impl Trial {
         let close = |a: &Bytes, b: &Bytes| a.0.abs_diff(b.0) <= a.0.max(1 << 30) / 1000;
         let same =
             |(a, b): (&Early, &Early)| a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| close(a, b));
-        let steps = |it: &Trial| it.prediction.steps_seen.min(EARLY);
+        let steps = |it: &Trial| it.prediction.seen.steps.min(EARLY);
         let mut processes = self.early.iter().zip(&other.early);
         self.early.len() == other.early.len()
             && steps(self) == steps(other)
@@ -302,7 +302,7 @@ impl Trials {
         let notes: Vec<serde_json::Value> = notes.collect();
         let was_cut = notes.iter().any(|it| it["kind"] == NoteKind::Hopeless.word());
         let failure = failure.or_else(|| {
-            let nothing = ran && prediction.steps_seen == 0 && !was_cut;
+            let nothing = ran && prediction.seen.steps == 0 && !was_cut;
             nothing.then(|| "it ended without a training step".to_owned())
         });
         let n_ooms = recordings.iter().map(|it| it.notes.ooms.len()).sum();

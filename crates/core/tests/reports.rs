@@ -29,30 +29,30 @@ fn prediction_of(name: &str, code: i32, card: &str, max: Option<Bytes>) -> Predi
 
 fn check_text(prediction: &Prediction, expect: expect_test::ExpectFile) {
     for width in [76, 80, 132] {
-        let text = text::prediction(prediction, Styles::default(), width).to_string();
+        let text = text::prediction(prediction.into(), Styles::default(), width).to_string();
         for line in text.lines() {
             assert!(line.chars().count() <= width, "wider than {width}: {line}");
             assert_eq!(line.trim_end(), line, "blanks at the end");
         }
         assert!(!text.contains('\u{1b}'));
     }
-    let coloured = text::prediction(prediction, Styles::COLOR, 80).to_string();
+    let coloured = text::prediction(prediction.into(), Styles::COLOR, 80).to_string();
     assert_eq!(coloured.matches("\x1b[0m").count() * 2, coloured.matches('\x1b').count());
-    expect.assert_eq(&text::prediction(prediction, Styles::default(), 80).to_string());
+    expect.assert_eq(&text::prediction(prediction.into(), Styles::default(), 80).to_string());
 }
 
 #[test]
 fn a_run_that_fits() {
     let prediction = prediction_of("train", 0, "rtx4090", None);
     check_text(&prediction, expect_file!["reports/train.txt"]);
-    expect_file!["reports/train.json"].assert_eq(&wire::prediction(&prediction));
+    expect_file!["reports/train.json"].assert_eq(&wire::prediction((&prediction).into()));
 }
 
 #[test]
 fn a_run_that_does_not() {
     let prediction = prediction_of("oom", 1, "h200", None);
     check_text(&prediction, expect_file!["reports/oom.txt"]);
-    expect_file!["reports/oom.json"].assert_eq(&wire::prediction(&prediction));
+    expect_file!["reports/oom.json"].assert_eq(&wire::prediction((&prediction).into()));
 }
 
 #[test]
@@ -80,9 +80,12 @@ fn the_numbers_are_the_allocators_own() {
 fn categories_sum_to_the_peak() {
     for (name, code) in [("train", 0), ("oom", 1)] {
         let prediction = prediction_of(name, code, "h200", None);
-        let json: serde_json::Value = serde_json::from_str(&wire::prediction(&prediction)).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&wire::prediction((&prediction).into())).unwrap();
         let sum: u64 =
             json["categories"].as_object().unwrap().values().map(|it| it.as_u64().unwrap()).sum();
-        assert_eq!(Some(sum), json["peak_device_bytes"].as_u64());
+        assert_eq!(Some(sum), json["categories_bytes"].as_u64());
+        // Of one that died, the moment counts in which it did.
+        assert_eq!(code == 0, json["categories_bytes"] == json["peak_device_bytes"]);
     }
 }

@@ -9,10 +9,12 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     cards::Card,
-    prediction::{self, Note, Outcome, Prediction, Verdict},
+    findings,
+    prediction::{self, Note, Outcome, Prediction, Runs, Verdict},
     recording::Recording,
     units::Bytes,
     views::{
+        answer::Answer,
         text::{self, Styles},
         wire,
     },
@@ -30,6 +32,7 @@ use crate::{
     phantom_run::{self, Left, Run, Runner},
     record,
     requested_file::RequestedFile,
+    shown_command,
     worst_sequence::WorstSequence,
 };
 
@@ -69,6 +72,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         record::write(what, &left.ended, &left.folders, sink)?;
     }
     let Seen { mut prediction, recordings, ended, unread } = script.read(left);
+    let findings = findings::of_runs(&Runs::of(&recordings, &script.card));
     prediction.notes.extend(unread);
     if !told.is_empty() {
         prediction.notes.push(remark("masks-half", MASKS_HALF));
@@ -79,14 +83,19 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     }
     let failure = diagnosis::diagnose(&script.command, &ended, &recordings);
     let failure = failure.map(|it| tell_failure(&mut prediction, it));
+    let unclear =
+        || (prediction.outcome == Outcome::ScriptFailed).then_some(prediction.notes.first());
+    let failure = failure.or_else(|| unclear().flatten().map(ToString::to_string));
+    let next = shown_command::next(args, &prediction);
+    let answer = Answer { prediction: &prediction, findings: &findings, next: next.as_deref() };
 
     if let Some(sink) = json {
-        sink.write(wire::prediction(&prediction).as_bytes(), out)?;
+        sink.write(wire::prediction(answer).as_bytes(), out)?;
     }
     if let Some(sentence) = failure {
         say(&sentence);
     } else if !args.quiet && !json_on_stdout {
-        show(&prediction, color, out)?;
+        show(answer, color, out)?;
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
         let processes = if n == 1 { "process" } else { "processes" };
@@ -97,7 +106,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     }
     Ok(match prediction.verdict() {
         Verdict::Fits => Exit::Fits,
-        Verdict::DoesNotFit | Verdict::OverMax => Exit::DoesNotFit,
+        Verdict::Grows | Verdict::DoesNotFit | Verdict::OverMax => Exit::DoesNotFit,
         Verdict::CouldNotTell => Exit::CouldNotTell,
     })
 }
@@ -240,10 +249,10 @@ fn remark(code: &str, text: &str) -> Note {
 }
 
 /// The report for people.
-fn show(prediction: &Prediction, color: Color, out: &mut dyn Write) -> anyhow::Result<()> {
+fn show(answer: Answer<'_>, color: Color, out: &mut dyn Write) -> anyhow::Result<()> {
     let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
     let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
     let width = usize::from(width.clamp(NARROW, WIDE));
     // The script has written to the same terminal.
-    super::write(out, &format!("\n{}", text::prediction(prediction, styles, width)))
+    super::write(out, &format!("\n{}", text::prediction(answer, styles, width)))
 }

@@ -239,12 +239,7 @@ impl<'a> Case<'a> {
 
     /// The user's line that called the outermost module: what is kept, is kept by the loop around it.
     pub(crate) fn line_outside(&self, stack: StackId) -> Option<CodeLine> {
-        let mut outer = stack;
-        while self.run.stacks.signs(outer).has(Signs::MODULE) {
-            outer = self.run.trace.stacks.caller(outer);
-        }
-        let has_line = self.run.stacks.user_frame(outer).is_some();
-        self.line_of(if has_line { outer } else { stack })
+        origins::line_outside(self.run.trace, &self.run.stacks, stack)
     }
 
     /// The line that called the backward pass that made `block`, or the forward pass that it belongs to.

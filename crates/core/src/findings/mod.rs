@@ -38,7 +38,7 @@ pub(crate) use finding::{category_name, place};
 
 use std::cmp::Reverse;
 
-use crate::prediction::{categories::Evidence, device_run::DeviceRun};
+use crate::prediction::{Runs, categories::Evidence, device_run::DeviceRun};
 
 /// Every kind, in the order of the manual.
 pub const RULES: &[Rule] = &[
@@ -81,6 +81,18 @@ pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
     let mut res: Vec<Finding> = RULES.iter().flat_map(|it| (it.find)(case)).collect();
     for it in &mut res {
         it.device = case.run.index;
+    }
+    sort(&mut res);
+    res
+}
+
+/// What is wrong with a run, or could be had back: what is only good to know is left out.
+pub fn of_runs(runs: &Runs<'_>) -> Vec<Finding> {
+    let mut res = Vec::new();
+    for run in &runs.runs {
+        let evidence = run.evidence();
+        let found = find(&case(run, &evidence)).into_iter();
+        res.extend(found.filter(|it| it.weight != Weight::Fact));
     }
     sort(&mut res);
     res

@@ -2,7 +2,7 @@
 
 use crate::{
     cards::Card,
-    prediction::{Note, OtherEnd, ScriptExit},
+    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen},
     recording::{CodeLine, Exception, FirstStep, Phase},
     units::Bytes,
 };
@@ -12,6 +12,8 @@ use crate::{
 pub enum Outcome {
     /// It ran within the card.
     Fits,
+    /// Each step leaves more behind than the one before: it runs out, sooner or later.
+    Grows,
     /// It asked for more than the card has.
     OutOfMemory,
     /// It did not get far enough to tell; a note says why.
@@ -23,6 +25,8 @@ pub enum Outcome {
 pub enum Verdict {
     /// It fits.
     Fits,
+    /// It grows with the steps, until it does not fit.
+    Grows,
     /// It does not fit the card.
     DoesNotFit,
     /// It fits the card, but not what `--max` allows.
@@ -42,6 +46,8 @@ pub struct Prediction {
     pub max: Option<Bytes>,
     /// The largest of everything that was seen.
     pub peak: Peaks,
+    /// How memory grows with the steps, if that is what came of the run.
+    pub growth: Option<StepGrowth>,
     /// Up to the end of the first step; none if it was not reached.
     pub first_step: Option<Peaks>,
     /// The same as the agent saw it, with what it depends on: for comparing with another run.
@@ -54,16 +60,20 @@ pub struct Prediction {
     pub context: Bytes,
     /// Device memory that libraries took outside PyTorch's allocator.
     pub other: Bytes,
-    /// What to give the job so that it runs; see [`safe_bytes`](super::safe_bytes).
-    pub safe: Bytes,
-    /// Optimizer steps that were seen.
-    pub steps_seen: u32,
+    /// What to give the job so that it runs, if it does; see [`Prediction::safe`].
+    pub with_allowance: Bytes,
+    /// What the run went through.
+    pub seen: Seen,
     /// Memory was the same in the last two steps.
     pub steady: bool,
-    /// The process's peak by what it is for, largest first; they sum to `peak.device` exactly.
-    pub categories: Vec<CategoryShare>,
     /// When allocated memory was largest.
     pub peak_moment: Option<Moment>,
+    /// The moment that is broken down: where memory ran out, or the one when allocated memory was largest.
+    pub shown_moment: Option<Moment>,
+    /// What the process had of the device then.
+    pub shown: Bytes,
+    /// That by what it is for, largest first; they sum to it exactly.
+    pub categories: Vec<CategoryShare>,
     /// The largest contributors at that moment by line of the user's code, largest first.
     pub top_lines: Vec<LineShare>,
     /// The same by module, largest first.
@@ -173,6 +183,29 @@ pub struct CategoryShare {
     pub blocks: u64,
 }
 
+/// Memory that grows with the steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepGrowth {
+    /// What each step leaves.
+    pub per_step: Bytes,
+    /// The line that made it, as its loop called it.
+    pub at: Option<CodeLine>,
+    /// Steps that were seen.
+    pub seen: u32,
+    /// What they are.
+    pub counted: Counted,
+    /// The step in which the card runs out, from 1; the one in which it did, if it did.
+    pub runs_out_at: u64,
+    /// It did run out.
+    pub has_run_out: bool,
+    /// What PyTorch reserves more in each step.
+    pub(crate) reserves: Bytes,
+    /// What it had reserved in the last step.
+    pub(crate) reserved: Bytes,
+    /// By how much it had grown by then.
+    pub(crate) grown: Bytes,
+}
+
 /// A place in the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
@@ -265,6 +298,8 @@ pub struct CardFit {
     pub card: &'static Card,
     /// The answer.
     pub carries: Carries,
+    /// The step in which it runs out there, of a script that grows.
+    pub runs_out_at: Option<u64>,
 }
 
 /// Whether a card carries the run.
@@ -278,6 +313,8 @@ pub enum Carries {
     Tight,
     /// What was allocated at one moment, scratch memory left out, does not fit.
     No,
+    /// It begins there, and grows until it runs out.
+    Grows,
     /// The run stopped too early to tell.
     Unknown,
     /// The PyTorch of the run has no kernels for the card's compute capability.
@@ -302,10 +339,17 @@ impl Prediction {
     pub fn verdict(&self) -> Verdict {
         match self.outcome {
             Outcome::ScriptFailed => Verdict::CouldNotTell,
+            Outcome::Grows => Verdict::Grows,
             Outcome::OutOfMemory => Verdict::DoesNotFit,
             Outcome::Fits if self.max.is_some_and(|max| max < self.peak.device) => Verdict::OverMax,
             Outcome::Fits => Verdict::Fits,
         }
+    }
+
+    /// What to give the job so that it runs; see [`safe_bytes`](super::safe_bytes). None if nothing is enough, or nothing
+    /// that was seen.
+    pub fn safe(&self) -> Option<Bytes> {
+        (self.outcome != Outcome::Grows).then_some(self.with_allowance)
     }
 
     /// How much of the card would be left at the peak; none when it does not fit.
@@ -321,8 +365,9 @@ impl Prediction {
             Origin::Line(line) | Origin::BackwardOf(line) => Some(line),
             Origin::Backward | Origin::NoStack => None,
         });
+        let growth = self.growth.iter_mut().filter_map(|it| it.at.as_mut());
         let oom = self.oom.iter_mut().filter_map(|it| it.at.as_mut());
         let exception = self.exception.iter_mut().filter_map(|it| it.user_frame.as_mut());
-        top.chain(oom).chain(exception)
+        top.chain(growth).chain(oom).chain(exception)
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     cards::Card,
     prediction::{
-        Moment, Peaks, Rank,
+        Counted, Moment, Peaks, Rank,
         categories::Evidence,
         origins::Live,
         stacks::Stacks,
@@ -116,6 +116,16 @@ impl<'a> DeviceRun<'a> {
         self.recording.notes.end.as_ref().map_or(in_trace, |it| it.steps.max(in_trace))
     }
 
+    /// What its steps are.
+    pub(crate) fn counted(&self) -> Counted {
+        let has = |code: &str| self.recording.notes.remarks.iter().any(|it| it.code == code);
+        match (has("steps-by-forward"), has("steps-by-backward")) {
+            (true, _) => Counted::ForwardPasses,
+            (false, true) => Counted::BackwardPasses,
+            (false, false) => Counted::Steps,
+        }
+    }
+
     pub(crate) fn moment(&self, event: EventId) -> Moment {
         let stage = self.timeline.stage(event);
         let step = if stage == Stage::Setup { 0 } else { self.timeline.steps_before(event) + 1 };
@@ -142,10 +152,10 @@ impl<'a> DeviceRun<'a> {
         )
     }
 
-    pub(crate) fn live_at_peak(&self, evidence: &Evidence<'_>) -> Vec<Live> {
-        let peak = self.replay.peak_allocated.event;
+    /// What was live after `event`, and what for.
+    pub(crate) fn live_after(&self, event: EventId, evidence: &Evidence<'_>) -> Vec<Live> {
         let blocks = (0..).map(BlockId).zip(&self.replay.blocks);
-        let live = blocks.filter(|(_, it)| it.is_live_after(peak));
+        let live = blocks.filter(|(_, it)| it.is_live_after(event));
         live.map(|(block, it)| Live { block, size: it.size, category: evidence.category(block) })
             .collect()
     }

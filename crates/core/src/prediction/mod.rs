@@ -6,11 +6,13 @@ mod answer;
 pub(crate) mod categories;
 pub(crate) mod device_run;
 mod facts;
+mod growth;
 mod note;
 mod notes;
 pub(crate) mod origins;
 mod other_end;
 mod safe;
+mod seen;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 pub(crate) mod timeline;
@@ -19,129 +21,220 @@ mod verdict;
 
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, LineShare, ModuleShare, Moment, OomPlace, Origin,
-    Outcome, Peaks, Prediction, Rank, StepPeaks, Verdict,
+    Outcome, Peaks, Prediction, Rank, StepGrowth, StepPeaks, Verdict,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
+pub use seen::{Counted, Seen};
 pub use tuning::{Tuned, Tuning, tunings};
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
     cards::Card,
-    prediction::{device_run::DeviceRun, origins::Live},
+    prediction::{categories::Evidence, device_run::DeviceRun, origins::Live},
     recording::Recording,
+    trace::EventId,
     units::Bytes,
 };
 
+/// So many steps show what a run takes, as far as it is the same in each.
+const FEWEST: u32 = 2;
+
+/// The devices that a run used, worked out once: for a prediction, and for what explains it.
+pub struct Runs<'a> {
+    recordings: &'a [Recording],
+    /// The one that took most first.
+    pub(crate) runs: Vec<DeviceRun<'a>>,
+    card: Card,
+}
+
 /// Reads the recordings of one run on `card` as a prediction.
 pub fn predict(recordings: &[Recording], card: &Card, facts: RunFacts) -> Prediction {
-    let mut runs: Vec<DeviceRun<'_>> = recordings.iter().flat_map(DeviceRun::all).collect();
-    runs.sort_by_key(|it| (Reverse(it.peaks(card).device), it.recording.pid, it.index));
-    let outcome = verdict::outcome(recordings, &runs, card, &facts);
-    let oom = verdict::oom(recordings, &runs).filter(|_| outcome == Outcome::OutOfMemory);
-    let ranks = runs.iter().map(|it| it.rank(card)).collect();
-    let mut notes = notes::notes(recordings, &runs, card, &facts, outcome);
-    let exception = recordings.iter().find_map(|it| it.notes.end.as_ref()?.exception.clone());
-    let end = |it: &Recording| it.notes.end.clone().unwrap_or_default();
-    let Some(run) = runs.first() else {
-        let nothing = Peaks { device: card.context, ..Peaks::default() };
-        return Prediction {
+    Runs::of(recordings, card).predict(facts)
+}
+
+impl<'a> Runs<'a> {
+    /// Those of the recordings of one run on `card`.
+    pub fn of(recordings: &'a [Recording], card: &Card) -> Runs<'a> {
+        let mut runs: Vec<DeviceRun<'_>> = recordings.iter().flat_map(DeviceRun::all).collect();
+        runs.sort_by_key(|it| (Reverse(it.peaks(card).device), it.recording.pid, it.index));
+        Runs { recordings, runs, card: card.clone() }
+    }
+
+    /// What they say about the real thing.
+    pub fn predict(&self, facts: RunFacts) -> Prediction {
+        let Runs { recordings, runs, card } = self;
+        let growths =
+            || runs.iter().filter_map(|it| growth::of(it, card, it.beside(recordings, card)));
+        let mut growth = growths().find(StepGrowth::matters);
+        let oom = verdict::oom(recordings, runs);
+        let outcome =
+            verdict::outcome(recordings, runs, (growth.as_ref(), oom.as_ref()), card, &facts);
+        let oom = oom.filter(|_| matches!(outcome, Outcome::OutOfMemory | Outcome::Grows));
+        if let Some((it, oom)) = growth.as_mut().zip(oom.as_ref()) {
+            let step = oom.step.max(it.seen + 1);
+            (it.runs_out_at, it.has_run_out) = (u64::from(step), true);
+        }
+        let growth = growth.filter(|_| outcome == Outcome::Grows);
+        let slow = growths().find(|it| !it.matters()).filter(|_| outcome == Outcome::Fits);
+        let ranks = runs.iter().map(|it| it.rank(card)).collect();
+        let mut notes = notes::notes(recordings, runs, card, &facts, outcome);
+        notes.extend(slow.map(|it| Note::GrowsSlowly { per_step: it.per_step, at: it.at }));
+        let exception = recordings.iter().find_map(|it| it.notes.end.as_ref()?.exception.clone());
+        let end = |it: &Recording| it.notes.end.clone().unwrap_or_default();
+        let Some(run) = runs.first() else {
+            let nothing = Peaks { device: card.context, ..Peaks::default() };
+            return Prediction {
+                card: card.clone(),
+                outcome,
+                max: facts.max,
+                peak: nothing,
+                growth,
+                first_step: None,
+                first_step_facts: None,
+                steady_state: None,
+                others: Vec::new(),
+                context: card.context,
+                other: Bytes::ZERO,
+                with_allowance: nothing.device,
+                seen: Seen {
+                    steps: recordings.iter().map(|it| end(it).steps).max().unwrap_or(0),
+                    whole: true,
+                    ..Seen::default()
+                },
+                steady: false,
+                categories: vec![CategoryShare {
+                    category: Category::Context,
+                    bytes: card.context,
+                    blocks: 0,
+                }],
+                peak_moment: None,
+                shown_moment: None,
+                shown: nothing.device,
+                top_lines: Vec::new(),
+                top_modules: Vec::new(),
+                steps: Vec::new(),
+                oom,
+                cards: Vec::new(),
+                ranks,
+                notes,
+                exception,
+                exit: facts.exit,
+                seconds: facts.seconds,
+            };
+        };
+        let peak = run.peaks(card);
+        let context = run.context(card);
+        let other = run.other();
+        let evidence = run.evidence();
+        let unknowns = Unknowns::of(run, card, evidence.largest_scratch());
+        // What other processes hold of the device meanwhile.
+        let beside = run.beside(recordings, card);
+        let with_allowance = safe_bytes(peak, &unknowns) + beside;
+        let with_card = |it: steps::Highest| Peaks {
+            allocated: it.allocated,
+            reserved: it.reserved,
+            device: it.reserved + other + context,
+        };
+        let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
+        let seen = verdict::seen(recordings, run);
+        let has_peak = peak.allocated != Bytes::ZERO;
+        let peak_event = run.replay.peak_allocated.event;
+        // Of a run that died the moment counts in which it did, on the device that was full.
+        let died = |it: &&DeviceRun<'_>| oom.is_some() && it.oom.is_some();
+        let shown_run = runs.iter().find(died).unwrap_or(run);
+        let died_at = shown_run.oom.filter(|_| oom.is_some());
+        let shown = if std::ptr::eq(shown_run, run) {
+            Shown::of(run, &evidence, card, died_at)
+        } else {
+            Shown::of(shown_run, &shown_run.evidence(), card, died_at)
+        };
+        notes.extend(notes::about_categories(&shown.categories, shown.peaks));
+        Prediction {
             card: card.clone(),
             outcome,
             max: facts.max,
-            peak: nothing,
-            first_step: None,
-            first_step_facts: None,
-            steady_state: None,
+            peak,
+            first_step: curve.first.map(with_card),
+            first_step_facts: run.recording.largest_first_step().cloned(),
+            steady_state: curve.later.map(with_card),
             others: Vec::new(),
-            context: card.context,
-            other: Bytes::ZERO,
-            safe: nothing.device,
-            steps_seen: recordings.iter().map(|it| end(it).steps).max().unwrap_or(0),
-            steady: false,
-            categories: vec![CategoryShare {
-                category: Category::Context,
-                bytes: card.context,
-                blocks: 0,
-            }],
-            peak_moment: None,
-            top_lines: Vec::new(),
-            top_modules: Vec::new(),
-            steps: Vec::new(),
+            context,
+            other,
+            with_allowance,
+            seen,
+            steady: end(run.recording).steady,
+            peak_moment: has_peak.then(|| run.moment(peak_event)),
+            shown_moment: died_at
+                .map(|it| shown_run.moment(it))
+                .or_else(|| has_peak.then(|| run.moment(peak_event))),
+            shown: shown.peaks.device,
+            categories: shown.categories,
+            top_lines: shown.lines,
+            top_modules: shown.modules,
+            steps: curve.steps,
+            cards: verdict::cards(
+                card,
+                (peak, evidence.allocated_without_scratch()),
+                other + beside,
+                (outcome, oom.as_ref(), growth.as_ref()),
+                &run.recording.notes.architectures,
+            ),
+            growth,
             oom,
-            cards: Vec::new(),
             ranks,
             notes,
             exception,
             exit: facts.exit,
             seconds: facts.seconds,
-        };
-    };
-    let peak = run.peaks(card);
-    let context = run.context(card);
-    let other = run.other();
-    let evidence = run.evidence();
-    let live = run.live_at_peak(&evidence);
-    let categories = categories_at_peak(&live, peak, other, context);
-    let unknowns = Unknowns::of(run, card, evidence.largest_scratch());
-    let beside = run.beside(recordings, card);
-    let safe = safe_bytes(peak, &unknowns) + beside;
-    let lines =
-        origins::by_line(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks), &live);
-    let with_card = |it: steps::Highest| Peaks {
-        allocated: it.allocated,
-        reserved: it.reserved,
-        device: it.reserved + other + context,
-    };
-    let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
-    let has_peak = peak.allocated != Bytes::ZERO;
-    let peak_event = run.replay.peak_allocated.event;
-    notes.extend(notes::about_categories(&categories, peak));
-    Prediction {
-        card: card.clone(),
-        outcome,
-        max: facts.max,
-        peak,
-        first_step: curve.first.map(with_card),
-        first_step_facts: run.recording.largest_first_step().cloned(),
-        steady_state: curve.later.map(with_card),
-        others: Vec::new(),
-        context,
-        other,
-        safe,
-        steps_seen: run.steps_seen(),
-        steady: end(run.recording).steady,
-        categories,
-        peak_moment: has_peak.then(|| run.moment(peak_event)),
-        top_lines: lines,
-        top_modules: origins::by_module(run.trace, run.device, &run.replay, &evidence, &live),
-        steps: curve.steps,
-        cards: verdict::cards(
-            card,
-            (peak, evidence.allocated_without_scratch()),
-            other + beside,
-            (outcome, oom.as_ref()),
-            &run.recording.notes.architectures,
-        ),
-        oom,
-        ranks,
-        notes,
-        exception,
-        exit: facts.exit,
-        seconds: facts.seconds,
+        }
+    }
+}
+
+/// One moment, broken down.
+struct Shown {
+    peaks: Peaks,
+    categories: Vec<CategoryShare>,
+    lines: Vec<LineShare>,
+    modules: Vec<ModuleShare>,
+}
+
+impl Shown {
+    /// The one at which memory ran out, or the peak.
+    fn of(
+        run: &DeviceRun<'_>,
+        evidence: &Evidence<'_>,
+        card: &Card,
+        died_at: Option<EventId>,
+    ) -> Shown {
+        let event = died_at.unwrap_or(run.replay.peak_allocated.event);
+        let live = run.live_after(event, evidence);
+        let (context, other) = (run.context(card), run.other());
+        let peaks = died_at.map_or_else(
+            || run.peaks(card),
+            |it| {
+                let at = steps::curve(run.device, &run.replay, &run.timeline, Some(it)).at;
+                let device = at.reserved + other + context;
+                // What was there before a recording that began late has no blocks of its own.
+                let allocated = live.iter().map(|it| it.size).sum::<Bytes>().min(at.allocated);
+                Peaks { allocated, reserved: at.reserved, device }
+            },
+        );
+        let parts = (&run.replay, &run.timeline, &run.stacks);
+        Shown {
+            peaks,
+            categories: categories_of(&live, peaks, other, context),
+            lines: origins::by_line(run.trace, run.device, parts, &live),
+            modules: origins::by_module(run.trace, run.device, &run.replay, evidence, &live),
+        }
     }
 }
 
 /// Every byte of the process, once.
-fn categories_at_peak(
-    live: &[Live],
-    peak: Peaks,
-    other: Bytes,
-    context: Bytes,
-) -> Vec<CategoryShare> {
+fn categories_of(live: &[Live], peak: Peaks, other: Bytes, context: Bytes) -> Vec<CategoryShare> {
     let mut sums: BTreeMap<Category, (Bytes, u64)> = BTreeMap::new();
     for it in live {
         let (bytes, blocks) = sums.entry(it.category).or_default();
@@ -167,18 +260,27 @@ fn categories_at_peak(
 }
 
 impl Prediction {
-    /// Takes in what the same script did at the other end: whatever took more decides.
+    /// Takes in what the same script did at the other end: whatever took more decides. A run that did not get as far
+    /// says nothing about it.
     pub fn cover(&mut self, end: OtherEnd, other: &Prediction) {
         match other.outcome {
-            Outcome::ScriptFailed => return,
-            Outcome::OutOfMemory => {
-                self.outcome = Outcome::OutOfMemory;
+            Outcome::ScriptFailed => {
+                self.notes.push(Note::OtherEndUnseen { end });
+                return;
+            }
+            Outcome::OutOfMemory | Outcome::Grows => {
+                self.outcome = other.outcome;
                 self.oom.clone_from(&other.oom);
+                self.growth.clone_from(&other.growth);
+            }
+            Outcome::Fits if other.seen.steps < self.seen.steps.min(FEWEST) => {
+                self.notes.push(Note::OtherEndUnseen { end });
+                return;
             }
             Outcome::Fits => {}
         }
         self.others.push((end, other.peak));
-        self.safe = self.safe.max(other.safe);
+        self.with_allowance = self.with_allowance.max(other.with_allowance);
         let (this, other) = (self.peak.device, other.peak.device);
         if this != other {
             self.notes.push(Note::OtherEnd { end, this, other });

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::{
-    prediction::{OtherEnd, ScriptExit},
+    prediction::{Counted, OtherEnd, ScriptExit, Seen},
     recording::{CodeLine, Exception, Holder},
     units::Bytes,
 };
@@ -32,12 +32,29 @@ pub enum Note {
     Interrupted,
     /// What the prediction rests on.
     Steps {
-        /// Steps that were seen.
-        seen: u32,
-        /// Memory was the same in the last two.
+        /// What the run went through.
+        seen: Seen,
+        /// Memory was the same in the last two steps.
         steady: bool,
-        /// We ended the script then: what it does later was not seen.
-        stopped: bool,
+    },
+    /// What was not reached and may take more, in words.
+    NotSeen(&'static str),
+    /// The script has an optimizer, and came to its end without one training step.
+    NeverTrained {
+        /// How often a model was called without gradients.
+        evaluations: u64,
+    },
+    /// So little grows with the steps that no training is long enough to run out of it.
+    GrowsSlowly {
+        /// What each step leaves.
+        per_step: Bytes,
+        /// The line that made it.
+        at: Option<CodeLine>,
+    },
+    /// A run at another end of what the run depends on did not get as far as this one.
+    OtherEndUnseen {
+        /// Of what.
+        end: OtherEnd,
     },
     /// No step of any kind was seen: what the report shows is all that the script did.
     NoSteps,
@@ -134,6 +151,10 @@ impl Note {
             Note::Interrupted => "interrupted",
             Note::Steps { .. } => "steps",
             Note::NoSteps => "no-steps",
+            Note::NotSeen(_) => "not-seen",
+            Note::NeverTrained { .. } => "never-trained",
+            Note::GrowsSlowly { .. } => "grows-slowly",
+            Note::OtherEndUnseen { .. } => "other-end-unseen",
             Note::OomCaught { .. } => "oom-caught",
             Note::Retries(_) => "retries",
             Note::SeveralProcesses(_) => "several-processes",
@@ -187,20 +208,37 @@ impl fmt::Display for Note {
                 write!(f, "the script failed: {exception}")
             }
             Note::Interrupted => f.write_str("interrupted before the script had shown enough"),
-            Note::Steps { seen: 1, .. } => f.write_str(
-                "only 1 training step was seen: later steps often take more (optimizer state)",
-            ),
-            Note::Steps { seen, steady: true, stopped } => {
-                write!(f, "{seen} training steps were seen; memory was the same in the last two")?;
-                f.write_str(if *stopped {
-                    ", and the script was stopped there: --until-exit also shows what comes later, such as an evaluation"
-                } else {
-                    ""
-                })
+            Note::NotSeen(missing) => {
+                write!(f, "not seen: {missing}; --until-exit runs the script to its end")
             }
-            Note::Steps { seen, steady: false, .. } => write!(
+            Note::Steps { seen, steady } => steps(f, *seen, *steady),
+            Note::NeverTrained { evaluations: 0 } => f.write_str(
+                "the script has an optimizer and ended without a training step: it caught an error, or there was nothing \
+                 left to do; what it printed says which",
+            ),
+            Note::NeverTrained { evaluations } => write!(
                 f,
-                "{seen} training steps were seen, and memory was still changing: later steps may take more"
+                "the script has an optimizer and ended without a training step, after {} without gradients: it caught an \
+                 error, or there was nothing left to do; what it printed says which",
+                Counted::ForwardPasses.times(u32::try_from(*evaluations).unwrap_or(u32::MAX)),
+            ),
+            Note::GrowsSlowly { per_step, at } => {
+                let many = Bytes(per_step.0.saturating_mul(10_000));
+                write!(f, "each step leaves {per_step} behind, {many} in 10,000 steps")?;
+                match at {
+                    Some(at) => write!(f, " ({at})"),
+                    None => Ok(()),
+                }
+            }
+            Note::OtherEndUnseen { end } => write!(
+                f,
+                "what the process takes depends on {}; the other case was run, too, and did not get as far, so the safe \
+                 number does not cover it",
+                match end {
+                    OtherEnd::Late => "when PyTorch's threads and the GPU are done, a race on real GPUs",
+                    OtherEnd::Overflow => "whether the first steps of a GradScaler overflow",
+                    OtherEnd::Workspaces => "which algorithm torch.backends.cudnn.benchmark finds to be the fastest",
+                }
             ),
             Note::NoSteps => f.write_str(
                 "no training step was seen; the numbers cover everything that the script did",
@@ -289,6 +327,30 @@ impl fmt::Display for Note {
             ),
             Note::Remark { text, .. } => f.write_str(text),
         }
+    }
+}
+
+fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {
+    let times = seen.counted.times(seen.steps);
+    let whole = if seen.whole { "the script came to its end after" } else { "seen:" };
+    match (seen.steps, seen.counted) {
+        (1, Counted::Steps) if !seen.whole => {
+            return f.write_str(
+                "only 1 training step was seen: later steps often take more (optimizer state)",
+            );
+        }
+        _ => write!(f, "{whole} {times}")?,
+    }
+    if seen.evaluation && seen.counted != Counted::ForwardPasses {
+        f.write_str(" and an evaluation")?;
+    }
+    if seen.counted != Counted::Steps {
+        f.write_str("; it has no optimizer, so no training step was expected")?;
+    }
+    match (steady, seen.whole) {
+        (true, _) => f.write_str("; memory was the same in the last two"),
+        (false, true) => Ok(()),
+        (false, false) => f.write_str("; memory was still changing: later steps may take more"),
     }
 }
 

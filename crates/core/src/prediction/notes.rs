@@ -8,7 +8,7 @@ use crate::{
     prediction::{
         Category, CategoryShare, DeviceRun, Note, Outcome, Peaks, RunFacts, ScriptExit, verdict,
     },
-    recording::{CodeLine, EndReason, Recording},
+    recording::{CodeLine, EndReason, MarkKind, Phase, Recording},
     units::Bytes,
 };
 
@@ -37,6 +37,9 @@ pub(super) fn notes(
         } else if facts.exit != ScriptExit::Code(0) {
             let exception = all().find_map(|it| it.end.as_ref()?.exception.clone());
             res.push(Note::ScriptFailed { exit: facts.exit, exception });
+        } else if verdict::never_trained(recordings) {
+            let evaluations = runs.iter().map(evaluations).max().unwrap_or(0);
+            res.push(Note::NeverTrained { evaluations });
         } else if recordings.is_empty() {
             res.push(Note::NothingRecorded);
         } else {
@@ -47,16 +50,17 @@ pub(super) fn notes(
         res.extend(ran_out_beside(recordings, card));
     }
     if let Some(run) = runs.first() {
-        let seen = run.steps_seen();
-        let end = run.recording.notes.end.as_ref();
-        let steady = end.is_some_and(|it| it.steady);
-        let stopped = end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps));
+        let seen = verdict::seen(recordings, run);
+        let steady = run.recording.notes.end.as_ref().is_some_and(|it| it.steady);
         match outcome {
-            Outcome::Fits if seen == 0 => res.push(Note::NoSteps),
-            Outcome::Fits => res.push(Note::Steps { seen, steady, stopped }),
-            Outcome::OutOfMemory | Outcome::ScriptFailed => {}
+            Outcome::Fits if seen.steps == 0 => res.push(Note::NoSteps),
+            Outcome::Fits => {
+                res.extend(seen.missing().map(Note::NotSeen));
+                res.push(Note::Steps { seen, steady });
+            }
+            Outcome::Grows | Outcome::OutOfMemory | Outcome::ScriptFailed => {}
         }
-        if !run.timeline.marked && seen != 0 {
+        if !run.timeline.marked && seen.steps != 0 {
             res.push(Note::NoPhases);
         }
         if run.replay.reserved_before != Bytes::ZERO {
@@ -108,7 +112,9 @@ pub(super) fn notes(
             }
         }
     }
-    for it in all().flat_map(|it| &it.remarks) {
+    // What counts as a step is said with the steps.
+    let counted = ["steps-by-forward", "steps-by-backward"];
+    for it in all().flat_map(|it| &it.remarks).filter(|it| !counted.contains(&it.code.as_str())) {
         let note = Note::Remark { code: it.code.clone(), text: it.text.clone() };
         if !res.contains(&note) {
             res.push(note);
@@ -127,6 +133,12 @@ fn ran_out_beside(recordings: &[Recording], card: &Card) -> Option<Note> {
     let mut holders = devices.map(|it| &it.ran_out_beside).find(|it| !it.is_empty())?.clone();
     holders.sort_by_key(|it| (Reverse(it.bytes), it.pid));
     Some(Note::RanOutBeside { holders, total: card.total })
+}
+
+/// How often a model was called without gradients.
+fn evaluations(run: &DeviceRun<'_>) -> u64 {
+    let marks = run.recording.notes.marks.iter();
+    marks.filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation)).count() as u64
 }
 
 fn unknown_reads(recordings: &[Recording]) -> Option<Note> {

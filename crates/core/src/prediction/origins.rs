@@ -166,6 +166,16 @@ pub(crate) fn line_of(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<
     })
 }
 
+/// The user's line that called the outermost module: what is kept, is kept by the loop around it.
+pub(crate) fn line_outside(trace: &Trace, stacks: &Stacks, stack: StackId) -> Option<CodeLine> {
+    let mut outer = stack;
+    while stacks.signs(outer).has(Signs::MODULE) {
+        outer = trace.stacks.caller(outer);
+    }
+    let has_line = stacks.user_frame(outer).is_some();
+    line_of(trace, stacks, if has_line { outer } else { stack })
+}
+
 /// The stack that called the `backward()` in which each block was allocated, by block. Autograd's
 /// threads have no Python stack, but the thread that called them allocates the first gradient (the 1
 /// that a loss begins with) inside `torch.autograd`, just before.

@@ -1,20 +1,23 @@
 //! What came of the run, where it ran out, and which cards would carry it.
 
+use std::collections::BTreeSet;
+
 use crate::{
     cards::{self, Card},
     prediction::{
-        CardFit, Carries, DeviceRun, Moment, OomPlace, Outcome, Peaks, RunFacts, ScriptExit,
-        origins, steps,
+        CardFit, Carries, DeviceRun, Moment, OomPlace, Outcome, Peaks, RunFacts, ScriptExit, Seen,
+        StepGrowth, origins, steps,
     },
-    recording::{EndReason, Recording},
+    recording::{End, EndReason, MarkKind, Phase, Recording},
     replay::Levels,
     units::Bytes,
 };
 
-/// What came of the run.
+/// What came of the run. This is the one place that decides.
 pub(super) fn outcome(
     recordings: &[Recording],
     runs: &[DeviceRun<'_>],
+    (growth, oom): (Option<&StepGrowth>, Option<&OomPlace>),
     card: &Card,
     facts: &RunFacts,
 ) -> Outcome {
@@ -22,20 +25,62 @@ pub(super) fn outcome(
         return Outcome::ScriptFailed;
     }
     if recordings.iter().any(Recording::ended_out_of_memory) {
-        return Outcome::OutOfMemory;
+        // Without what it had grown by it would have gone on.
+        let room = |it: &StepGrowth| card.total + it.grown;
+        let is_why = growth.zip(oom).is_some_and(|(growth, oom)| {
+            runs.first().is_some_and(|run| {
+                let beside = run.context(card) + run.other();
+                oom.allocated + oom.requested + beside <= room(growth)
+            })
+        });
+        return if is_why { Outcome::Grows } else { Outcome::OutOfMemory };
     }
     // The agent ended it because it had seen enough; what the script makes of that is its affair.
     let seen_enough = recordings.iter().any(|it| {
         let end = it.notes.end.as_ref();
         end.is_some_and(|it| matches!(it.why, EndReason::Steady | EndReason::Steps))
     });
-    if !seen_enough && facts.exit != ScriptExit::Code(0) || runs.is_empty() {
+    let failed = !seen_enough && facts.exit != ScriptExit::Code(0);
+    if failed || runs.is_empty() || never_trained(recordings) {
         return Outcome::ScriptFailed;
     }
     // The phantom refuses what the card does not have. A recording from elsewhere had another card.
     let has_capacity = recordings.iter().any(|it| it.phantom.is_some());
     let over = runs.first().is_some_and(|it| card.total < it.peaks(card).device);
-    if over && !has_capacity { Outcome::OutOfMemory } else { Outcome::Fits }
+    if over && !has_capacity {
+        return Outcome::OutOfMemory;
+    }
+    if growth.is_some() { Outcome::Grows } else { Outcome::Fits }
+}
+
+/// Whether a script that has an optimizer came to its end without one training step: it caught an error, or there was
+/// nothing left to do. What it took says nothing of the training.
+pub(super) fn never_trained(recordings: &[Recording]) -> bool {
+    let ends = || recordings.iter().filter_map(|it| it.notes.end.as_ref());
+    let mut training = ends().filter(|it| it.has_optimizer).peekable();
+    let came_to_its_end = |it: &End| it.why == EndReason::Exit;
+    ends().any(came_to_its_end) && training.peek().is_some() && training.all(|it| it.steps == 0)
+}
+
+/// How much of the script the run went through, as the process saw it that took most.
+pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
+    let stopped = |it: &Recording| {
+        let end = it.notes.end.as_ref();
+        end.is_some_and(|it| {
+            matches!(it.why, EndReason::Steady | EndReason::Steps | EndReason::Hopeless)
+        })
+    };
+    let steps = run.steps_seen();
+    // A teacher is called in each step.
+    let with_one: BTreeSet<u32> = (run.recording.notes.marks.iter())
+        .filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation))
+        .map(|it| it.step)
+        .collect();
+    let n = u32::try_from(with_one.len()).unwrap_or(u32::MAX);
+    let evaluation = 0 < n && n <= steps / 2 + 1;
+    let was_cut_short = |it: &Recording| stopped(it) || it.ended_out_of_memory();
+    let whole = !recordings.iter().any(was_cut_short);
+    Seen { steps, counted: run.counted(), whole, evaluation }
 }
 
 /// Where memory ran out.
@@ -84,7 +129,7 @@ pub(super) fn cards(
     imitated: &Card,
     (peak, unavoidable): (Peaks, Bytes),
     other: Bytes,
-    (outcome, oom): (Outcome, Option<&OomPlace>),
+    (outcome, oom, growth): (Outcome, Option<&OomPlace>, Option<&StepGrowth>),
     architectures: &[u32],
 ) -> Vec<CardFit> {
     // Machine code runs on its own major version, from its own minor version on.
@@ -103,8 +148,17 @@ pub(super) fn cards(
         let fixed = other + card.context;
         let allocated = unavoidable.max(needed);
         let is_no_larger = too_little.is_some_and(|it| left(card) <= it);
+        // What grows has no peak to compare with.
+        let runs_out_at =
+            growth.filter(|_| outcome == Outcome::Grows).map(|it| match it.runs_out_at {
+                // It knows what this one's context takes, and when it died.
+                known if card.id == imitated.id && card.total == imitated.total => known,
+                _ => it.runs_out_with(card.total.saturating_sub(fixed)),
+            });
         let carries = if !has_kernels(card) {
             Carries::NoKernels
+        } else if let Some(step) = runs_out_at {
+            if step <= 1 { Carries::No } else { Carries::Grows }
         } else if card.total < allocated + fixed || is_no_larger {
             Carries::No
         } else if outcome != Outcome::Fits {
@@ -114,7 +168,8 @@ pub(super) fn cards(
         } else {
             Carries::Yes
         };
-        CardFit { card, carries }
+        let runs_out_at = runs_out_at.filter(|_| carries == Carries::Grows);
+        CardFit { card, carries, runs_out_at }
     };
     let mut res: Vec<CardFit> = cards::catalogue().iter().map(fit).collect();
     res.sort_by_key(|it| (it.card.total, &it.card.id));

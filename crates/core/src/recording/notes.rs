@@ -290,6 +290,8 @@ pub struct End {
     pub steps: u32,
     /// Peak and live memory were equal over two steps.
     pub steady: bool,
+    /// It made an optimizer of `torch.optim`.
+    pub has_optimizer: bool,
     /// The code it meant to exit with.
     pub exit_code: Option<i32>,
     /// The signal by which it ended itself.
@@ -309,6 +311,8 @@ pub enum EndReason {
     Steady,
     /// We ended it: the steps asked for were done.
     Steps,
+    /// We ended it: it took more than can ever fit.
+    Hopeless,
     /// It ran to its end, or called `sys.exit`.
     #[default]
     Exit,

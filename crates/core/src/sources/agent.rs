@@ -282,6 +282,8 @@ struct EndLine {
     steps: u32,
     #[serde(deserialize_with = "or_default")]
     steady: bool,
+    #[serde(deserialize_with = "or_default")]
+    has_optimizer: bool,
     exit_code: Option<i32>,
     signal: Option<i32>,
     exception: Option<ExceptionLine>,
@@ -447,6 +449,7 @@ impl From<EndLine> for End {
             why: match it.why.as_str() {
                 "steady" => EndReason::Steady,
                 "steps" => EndReason::Steps,
+                "hopeless" => EndReason::Hopeless,
                 "exception" => EndReason::Exception,
                 "oom" => EndReason::Oom,
                 "interrupt" => EndReason::Interrupt,
@@ -454,6 +457,7 @@ impl From<EndLine> for End {
             },
             steps: it.steps,
             steady: it.steady,
+            has_optimizer: it.has_optimizer,
             exit_code: it.exit_code,
             signal: it.signal,
             exception: it.exception.map(|it| Exception {

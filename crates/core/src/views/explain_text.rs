@@ -45,6 +45,16 @@ pub fn explanations(
     })
 }
 
+/// One finding, as every report has it.
+pub(super) fn finding(
+    f: &mut Formatter<'_>,
+    finding: &Finding,
+    styles: Styles,
+    width: usize,
+) -> fmt::Result {
+    Report { styles, width }.finding(f, finding)
+}
+
 #[derive(Clone, Copy)]
 struct Report {
     styles: Styles,

@@ -90,7 +90,7 @@ fn window(it: &Window) -> Value {
     })
 }
 
-fn finding(it: &Finding) -> Value {
+pub(super) fn finding(it: &Finding) -> Value {
     json!({
         "code": it.code,
         "title": it.title,
@@ -163,7 +163,7 @@ fn other(it: &Failure) -> Value {
     })
 }
 
-fn line(it: Option<&CodeLine>) -> Value {
+pub(super) fn line(it: Option<&CodeLine>) -> Value {
     it.map_or(
         Value::Null,
         |it| json!({ "file": it.file, "line": it.line, "function": it.function, "text": it.text }),

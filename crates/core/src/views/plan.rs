@@ -7,9 +7,10 @@ use serde_json::json;
 use crate::{
     plan::{
         Change, Remedy, find,
-        search::{Advice, Measured, Row, Seen},
+        search::{Advice, Grows, Measured, Row, Seen},
     },
     units::Bytes,
+    views::{explain_wire, style},
 };
 
 /// The version of the JSON.
@@ -28,6 +29,8 @@ pub struct Proposal {
     pub as_it_is: Row,
     /// It fits without any.
     pub fits_as_it_is: bool,
+    /// It leaves more behind with each step.
+    pub grows: Option<Grows>,
     /// Plans that fit, the best first.
     pub plans: Vec<Row>,
     /// What only a person can decide, with what it would take.
@@ -99,6 +102,21 @@ pub fn text(it: &Proposal) -> String {
             let _ = writeln!(res, "\n{sentence}");
         }
         advice(&mut res, &it.advice);
+        return res;
+    }
+    if let Some(Grows { growth, runs_out_at }) = &it.grows {
+        let at = growth.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
+        let (per_step, one) = (growth.per_step, growth.counted.one());
+        let _ = writeln!(
+            res,
+            "GROWS {per_step} a {one}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
+             no plan mends that: what is kept there has to go, then fit again. `plimsoll predict` with the same command \
+             says what it is\nseen: {}\n{} runs, {:.1} s",
+            style::grouped(*runs_out_at),
+            growth.counted.times(growth.seen),
+            it.runs,
+            it.seconds,
+        );
         return res;
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
@@ -256,6 +274,7 @@ pub fn json(it: &Proposal) -> String {
         })
     };
     let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
+        _ if it.grows.is_some() => "grows",
         (true, ..) => "fits",
         (false, false, _) => "fits_with_plan",
         (false, true, true) => "interrupted",
@@ -269,6 +288,9 @@ pub fn json(it: &Proposal) -> String {
         "as_it_is": row(&it.as_it_is),
         "plans": it.plans.iter().map(row).collect::<Vec<_>>(),
         "advice": it.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
+        "growth_bytes_per_step": it.grows.as_ref().map(|it| it.growth.per_step.0),
+        "growth_at": it.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
+        "runs_out_at_step": it.grows.as_ref().map(|it| it.runs_out_at),
         "closest": it.closest.as_ref().map(row),
         "run": it.run_line,
         "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },
@@ -302,6 +324,7 @@ mod tests {
             limit: Bytes::gib(22),
             as_it_is: row(Plan::default(), as_it_is),
             fits_as_it_is: false,
+            grows: None,
             plans: vec![row(Plan::of(vec![Remedy::plain("checkpoint")]), of_plan)],
             advice: Vec::new(),
             closest: None,

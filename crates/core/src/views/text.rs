@@ -5,32 +5,40 @@ use std::fmt::{self, Display, Formatter};
 
 pub use crate::views::style::{Style, Styles};
 use crate::{
+    findings::{Finding, Weight},
     prediction::{
-        CardFit, Carries, Category, LineShare, ModuleShare, Moment, OomPlace, Origin, Outcome,
-        Peaks, Prediction, Verdict,
+        CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
+        Origin, Outcome, Peaks, Prediction, StepGrowth, Verdict,
     },
     recording::{CodeLine, Phase},
     units::{Bytes, percent},
     views::{
-        by_rank,
+        answer::Answer,
+        by_rank, explain_text, style,
         wrap::{self, clipped},
     },
 };
 
 /// Steps that the curve shows; of more, the first and the last ones.
 const SHOWN_STEPS: usize = 8;
+/// Findings that are told in full.
+const SHOWN_FINDINGS: usize = 3;
 /// The column where the place of a contributor begins.
 const PLACE_AT: usize = 21;
 
-/// `prediction` as text of at most `width` columns, but no less than 76.
-pub fn prediction(prediction: &Prediction, styles: Styles, width: usize) -> impl Display {
-    let report = Report { prediction, styles, width: width.max(76) };
+/// `answer` as text of at most `width` columns, but no less than 76; only the next command, which somebody copies, stands
+/// in one line.
+pub fn prediction(answer: Answer<'_>, styles: Styles, width: usize) -> impl Display {
+    let Answer { prediction, findings, next } = answer;
+    let report = Report { prediction, findings, next, styles, width: width.max(76) };
     fmt::from_fn(move |f| report.write(f))
 }
 
 #[derive(Clone, Copy)]
 struct Report<'a> {
     prediction: &'a Prediction,
+    findings: &'a [Finding],
+    next: Option<&'a str>,
     styles: Styles,
     width: usize,
 }
@@ -39,6 +47,10 @@ impl Report<'_> {
     fn write(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
         self.verdict(f)?;
+        self.next(f)?;
+        if p.outcome != Outcome::ScriptFailed {
+            self.findings(f)?;
+        }
         if p.peak.allocated != Bytes::ZERO && p.outcome != Outcome::ScriptFailed {
             self.peaks(f)?;
             by_rank::table(f, &p.ranks, self.styles)?;
@@ -55,11 +67,24 @@ impl Report<'_> {
         let Report { prediction: p, styles, .. } = self;
         let card = format!("{} ({})", p.card.id, p.card.total);
         let needs = p.peak.device;
+        let limits = p.seen.missing().map(|missing| (missing, p.seen.counted.limits()));
+        let of_what = limits.map_or_else(String::new, |it| format!(" for the {}", it.1));
         match p.verdict() {
             Verdict::Fits => {
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
-                self.said(f, styles.good, "FITS", &format!("{card}: needs {needs}{left}"))?;
+                self.said(
+                    f,
+                    styles.good,
+                    "FITS",
+                    &format!("{card}{of_what}: needs {needs}{left}"),
+                )?;
+                if let Some((missing, _)) = limits {
+                    let text =
+                        format!("not seen: {missing}; --until-exit runs the script to its end");
+                    self.wrapped(f, &text, 0, 2)?;
+                }
             }
+            Verdict::Grows => return self.grows(f, &card),
             Verdict::OverMax => {
                 let max = p.max.unwrap_or_default();
                 let over = needs.saturating_sub(max);
@@ -70,27 +95,88 @@ impl Report<'_> {
             }
             Verdict::DoesNotFit => {
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
-                match &p.oom {
-                    Some(oom) => self.ran_out(f, oom)?,
-                    None => writeln!(f, "  needs {needs}")?,
-                }
-                return Ok(());
+                return match &p.oom {
+                    Some(oom) => self.ran_out(f, oom),
+                    None => writeln!(f, "  needs {needs}"),
+                };
             }
             Verdict::CouldNotTell => {
                 let why = p.notes.first().map(ToString::to_string).unwrap_or_default();
                 return self.said(f, styles.bad, "COULD NOT TELL:", &why);
             }
         }
-        write!(f, "give the job {} to be safe", styles.heading.of(p.safe))?;
-        if p.card.total < p.safe {
+        if p.seen.counted == Counted::ForwardPasses {
+            let times = p.seen.counted.times(p.seen.steps);
+            writeln!(f, "{times}; the script has no optimizer, so no training step was expected")?;
+        }
+        let Some(safe) = p.safe() else { return Ok(()) };
+        write!(f, "give the job {} to be safe{of_what}", styles.heading.of(safe))?;
+        if p.card.total < safe {
             write!(f, ": {}", styles.warn.of("more than this card has, so it is close"))?;
         }
         writeln!(f)
     }
 
+    fn grows(self, f: &mut Formatter<'_>, card: &str) -> fmt::Result {
+        let Some(growth) = &self.prediction.growth else { return writeln!(f, "{card}") };
+        let StepGrowth { per_step, at, seen, counted, runs_out_at, has_run_out, .. } = growth;
+        let place = at.as_ref().map_or_else(String::new, |it| format!(" at {}", Line(it)));
+        let (one, step) = (counted.one(), style::grouped(*runs_out_at));
+        let when = if *has_run_out { "ran out in" } else { "runs out near" };
+        let text = format!("{per_step} a {one}{place}: {when} {one} {step} of {card}");
+        self.said(f, self.styles.bad, "GROWS", &text)?;
+        if let Some(line) = at.as_ref().filter(|it| !it.text.is_empty()) {
+            writeln!(f, "    {}", clipped(&line.text, self.width - 4))?;
+        }
+        let text = if *has_run_out {
+            format!(
+                "it was seen: {} left that much behind, until there was no more",
+                counted.times(*seen)
+            )
+        } else {
+            format!(
+                "seen: {}, each of the later ones left that much behind; what only fills up and ends after more {} than \
+                 that looks the same. No size is safe",
+                counted.times(*seen),
+                counted.limits(),
+            )
+        };
+        self.wrapped(f, &text, 0, 0)?;
+        match &self.prediction.oom {
+            Some(oom) => self.ran_out(f, oom),
+            None => Ok(()),
+        }
+    }
+
+    /// What to type next; in one line, so that it can be copied.
+    fn next(self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.next {
+            Some(command) => writeln!(f, "to find what makes it fit:\n    {command}"),
+            None => Ok(()),
+        }
+    }
+
+    /// What is wrong; and where it does not fit, what could be had back.
+    fn findings(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let fits = self.prediction.outcome == Outcome::Fits;
+        let counts = |it: &&Finding| it.weight == Weight::Problem || !fits;
+        let found: Vec<&Finding> = self.findings.iter().filter(counts).collect();
+        if found.is_empty() {
+            return Ok(());
+        }
+        self.heading(f, "What was found, by what it would give back")?;
+        for it in found.iter().take(SHOWN_FINDINGS) {
+            explain_text::finding(f, it, self.styles, self.width)?;
+        }
+        match found.len().saturating_sub(SHOWN_FINDINGS) {
+            0 => Ok(()),
+            n => writeln!(f, "  ... {n} more in the JSON"),
+        }
+    }
+
     fn ran_out(self, f: &mut Formatter<'_>, oom: &OomPlace) -> fmt::Result {
         let moment = Moment { step: oom.step, phase: oom.phase };
-        write!(f, "runs out {}", When(moment))?;
+        write!(f, "runs out {}", When(moment, self.prediction.seen.counted))?;
         match &oom.at {
             Some(line) => {
                 writeln!(f, ", at {}", self.styles.heading.of(Line(line)))?;
@@ -145,10 +231,22 @@ impl Report<'_> {
 
     fn categories(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
-        let when = p.peak_moment.map(|it| format!(" ({})", When(it))).unwrap_or_default();
-        self.heading(f, &format!("What the {} are for, at the peak{when}", p.peak.device))?;
+        let when = p.shown_moment.map(|it| When(it, p.seen.counted));
+        let when = when.map(|it| format!(" ({it})")).unwrap_or_default();
+        let title = if p.oom.is_some() {
+            format!("What the {} were for when it ran out{when}", p.shown)
+        } else {
+            format!("What the {} are for, at the peak{when}", p.shown)
+        };
+        self.heading(f, &title)?;
+        if let Some(oom) = &p.oom {
+            let place = oom.at.as_ref().map_or_else(String::new, |it| Line(it).to_string());
+            let row =
+                format!("  {:<16} {:>10}  was asked for and refused  {place}", "", oom.requested);
+            writeln!(f, "{}", self.styles.bad.of(row.trim_end()))?;
+        }
         for share in &p.categories {
-            let part = share.bytes.share_of(p.peak.device);
+            let part = share.bytes.share_of(p.shown);
             let blocks = match share.blocks {
                 0 => String::new(),
                 1 => "1 block".to_owned(),
@@ -221,7 +319,7 @@ impl Report<'_> {
         writeln!(
             f,
             "  {bytes:>10} {:>6}  {:<room$}  {}",
-            percent(bytes.share_of(self.prediction.peak.device)),
+            percent(bytes.share_of(self.prediction.shown)),
             clipped_left(place, room),
             self.styles.faint.of(what),
         )
@@ -232,9 +330,12 @@ impl Report<'_> {
         if steps.is_empty() {
             return Ok(());
         }
-        self.heading(f, "Step by step")?;
+        let is_step = self.prediction.seen.counted == Counted::Steps;
+        let (title, each) =
+            if is_step { ("Step by step", "step") } else { ("Pass by pass", "pass") };
+        self.heading(f, title)?;
         let head =
-            format!("  {:<6} {:>10} {:>12} {:>12}", "step", "allocated", "reserved", "kept after");
+            format!("  {each:<6} {:>10} {:>12} {:>12}", "allocated", "reserved", "kept after");
         writeln!(f, "{}", self.styles.faint.of(head))?;
         let most = steps.iter().map(|it| it.allocated).max().unwrap_or_default();
         let left_out = steps.len().saturating_sub(SHOWN_STEPS);
@@ -269,6 +370,7 @@ impl Report<'_> {
         let groups = [
             (Carries::Yes, "fits", self.styles.good),
             (Carries::Tight, "tight", self.styles.warn),
+            (Carries::Grows, "runs out", self.styles.warn),
             (Carries::No, "too small", self.styles.bad),
             (Carries::Unknown, "not known", self.styles.faint),
             (Carries::NoKernels, "no kernels", self.styles.faint),
@@ -278,13 +380,16 @@ impl Report<'_> {
         if cards.iter().all(says_nothing) {
             return Ok(());
         }
-        self.heading(f, "Which cards carry it")?;
+        let grows = cards.iter().any(|it| it.carries == Carries::Grows);
+        let title = if grows { "On other cards, and the step" } else { "Which cards carry it" };
+        self.heading(f, title)?;
         for (carries, title, style) in groups {
-            let ids: Vec<&str> = cards
-                .iter()
-                .filter(|it: &&CardFit| it.carries == carries)
-                .map(|it| it.card.id.as_str())
-                .collect();
+            let told = |it: &CardFit| match it.runs_out_at {
+                Some(step) => format!("{} at {}", it.card.id, style::grouped(step)),
+                None => it.card.id.clone(),
+            };
+            let ids: Vec<String> =
+                cards.iter().filter(|it| it.carries == carries).map(told).collect();
             if !ids.is_empty() {
                 let mut ids = ids.join(", ");
                 if carries == Carries::NoKernels {
@@ -301,7 +406,11 @@ impl Report<'_> {
         let notes = &self.prediction.notes;
         // The first one was the verdict's reason.
         let told = usize::from(self.prediction.verdict() == Verdict::CouldNotTell);
-        let Some(notes) = notes.get(told..).filter(|it| !it.is_empty()) else { return Ok(()) };
+        let notes: Vec<&Note> =
+            notes.iter().skip(told).filter(|it| !matches!(it, Note::NotSeen(_))).collect();
+        if notes.is_empty() {
+            return Ok(());
+        }
         self.heading(f, "Good to know")?;
         for note in notes {
             let style = if note.is_doubt() { self.styles.warn } else { self.styles.faint };
@@ -328,16 +437,16 @@ impl Report<'_> {
 }
 
 /// A moment in words.
-struct When(Moment);
+struct When(Moment, Counted);
 
 impl Display for When {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Moment { step, phase } = self.0;
         match step {
             0 => f.write_str("before training")?,
-            _ => write!(f, "in step {step}")?,
+            _ => write!(f, "in {} {step}", self.1.one())?,
         }
-        match phase {
+        match phase.filter(|_| self.1 != Counted::ForwardPasses) {
             Some(Phase::Forward) => f.write_str(", forward"),
             Some(Phase::Backward) => f.write_str(", backward"),
             Some(Phase::Optimizer) => f.write_str(", optimizer"),

@@ -9,21 +9,21 @@ use serde::Serialize;
 
 use crate::{
     prediction::{
-        CardFit, Carries, Category, LineShare, ModuleShare, Moment, Note, OomPlace, Origin,
-        OtherEnd, Outcome, Peaks, Prediction, Rank, ScriptExit, StepPeaks, Verdict,
+        CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
+        Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, StepPeaks, Verdict,
     },
     recording::{CodeLine, Exception, Phase},
     replay::{Candidate, RanOut, WhatIf},
     trace::{Frame, StackId, Trace},
-    views::replay::ReplayReport,
+    views::{answer::Answer, explain_wire, replay::ReplayReport},
 };
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
 
-/// `prediction` as one JSON document, with a line feed at its end.
-pub fn prediction(prediction: &Prediction) -> String {
-    let mut res = serde_json::to_string_pretty(&PredictionWire::from(prediction))
+/// `answer` as one JSON document, with a line feed at its end.
+pub fn prediction(answer: Answer<'_>) -> String {
+    let mut res = serde_json::to_string_pretty(&PredictionWire::from(answer))
         .expect("the wire has only strings for keys");
     res.push('\n');
     res
@@ -32,9 +32,9 @@ pub fn prediction(prediction: &Prediction) -> String {
 #[derive(Debug, Serialize)]
 struct PredictionWire<'a> {
     version: u32,
-    /// `fits`, `out_of_memory` or `script_failed`.
+    /// `fits`, `grows`, `out_of_memory` or `script_failed`.
     outcome: &'static str,
-    /// `fits`, `does_not_fit`, `over_max` or `could_not_tell`: with `--max` taken into account.
+    /// `fits`, `grows`, `does_not_fit`, `over_max` or `could_not_tell`: with `--max` taken into account.
     verdict: &'static str,
     /// The card's id.
     gpu: &'a str,
@@ -42,14 +42,22 @@ struct PredictionWire<'a> {
     gpu_total_bytes: u64,
     max_bytes: Option<u64>,
     steps_seen: u32,
+    /// What a step is: `steps`, `backward_passes` or `forward_passes`.
+    counted: &'static str,
+    seen: SeenWire,
     steady: bool,
+    /// Of a script that grows: what each step leaves, the line that made it, and the step in which the card runs out.
+    growth_bytes_per_step: Option<u64>,
+    growth_at: Option<CodeWire<'a>>,
+    runs_out_at_step: Option<u64>,
     peak_allocated_bytes: u64,
     peak_reserved_bytes: u64,
     peak_device_bytes: u64,
     context_bytes: u64,
     /// Device memory of libraries outside PyTorch's allocator.
     other_bytes: u64,
-    safe_bytes: u64,
+    /// Null where nothing is enough.
+    safe_bytes: Option<u64>,
     headroom_bytes: Option<u64>,
     first_step: Option<PeaksWire>,
     steady_state: Option<PeaksWire>,
@@ -63,7 +71,11 @@ struct PredictionWire<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     workspaces: Option<PeaksWire>,
     peak_at: Option<MomentWire>,
-    /// Sums to `peak_device_bytes`.
+    /// The moment that is broken down: the one in which memory ran out, else that of the peak.
+    categories_at: Option<MomentWire>,
+    /// What the process had of the device then: `peak_device_bytes`, if memory did not run out.
+    categories_bytes: u64,
+    /// Sums to `categories_bytes`.
     categories: BTreeMap<&'static str, u64>,
     top_lines: Vec<LineWire<'a>>,
     top_modules: Vec<ModuleWire<'a>>,
@@ -72,7 +84,11 @@ struct PredictionWire<'a> {
     cards: Vec<CardWire>,
     process: ProcessWire<'a>,
     ranks: Vec<RankWire>,
+    /// As in `plimsoll explain --json`.
+    findings: Vec<serde_json::Value>,
     notes: Vec<NoteWire<'a>>,
+    /// The command that helps where it does not fit.
+    next_command: Option<&'a str>,
     seconds: f64,
 }
 
@@ -81,6 +97,15 @@ struct PeaksWire {
     allocated_bytes: u64,
     reserved_bytes: u64,
     device_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct SeenWire {
+    /// The script came to its end by itself.
+    whole: bool,
+    evaluation: bool,
+    /// In words.
+    missing: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -145,8 +170,10 @@ struct CardWire {
     name: &'static str,
     total_bytes: u64,
     context_bytes: u64,
-    /// `yes`, `tight`, `no` or `unknown`.
+    /// `yes`, `tight`, `grows`, `no`, `unknown` or `no_kernels`.
     carries: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runs_out_at_step: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -178,8 +205,9 @@ struct NoteWire<'a> {
     text: String,
 }
 
-impl<'a> From<&'a Prediction> for PredictionWire<'a> {
-    fn from(it: &'a Prediction) -> PredictionWire<'a> {
+impl<'a> From<Answer<'a>> for PredictionWire<'a> {
+    fn from(answer: Answer<'a>) -> PredictionWire<'a> {
+        let it = answer.prediction;
         let mut categories: BTreeMap<&'static str, u64> =
             Category::ALL.into_iter().map(|it| (category(it), 0)).collect();
         for share in &it.categories {
@@ -195,11 +223,13 @@ impl<'a> From<&'a Prediction> for PredictionWire<'a> {
             version: VERSION,
             outcome: match it.outcome {
                 Outcome::Fits => "fits",
+                Outcome::Grows => "grows",
                 Outcome::OutOfMemory => "out_of_memory",
                 Outcome::ScriptFailed => "script_failed",
             },
             verdict: match it.verdict() {
                 Verdict::Fits => "fits",
+                Verdict::Grows => "grows",
                 Verdict::DoesNotFit => "does_not_fit",
                 Verdict::OverMax => "over_max",
                 Verdict::CouldNotTell => "could_not_tell",
@@ -208,14 +238,27 @@ impl<'a> From<&'a Prediction> for PredictionWire<'a> {
             gpu_name: &it.card.name,
             gpu_total_bytes: it.card.total.0,
             max_bytes: it.max.map(|it| it.0),
-            steps_seen: it.steps_seen,
+            steps_seen: it.seen.steps,
+            counted: match it.seen.counted {
+                Counted::Steps => "steps",
+                Counted::BackwardPasses => "backward_passes",
+                Counted::ForwardPasses => "forward_passes",
+            },
+            seen: SeenWire {
+                whole: it.seen.whole,
+                evaluation: it.seen.evaluation,
+                missing: it.seen.missing(),
+            },
             steady: it.steady,
+            growth_bytes_per_step: it.growth.as_ref().map(|it| it.per_step.0),
+            growth_at: it.growth.as_ref().and_then(|it| it.at.as_ref()).map(CodeWire::from),
+            runs_out_at_step: it.growth.as_ref().map(|it| it.runs_out_at),
             peak_allocated_bytes: it.peak.allocated.0,
             peak_reserved_bytes: it.peak.reserved.0,
             peak_device_bytes: it.peak.device.0,
             context_bytes: it.context.0,
             other_bytes: it.other.0,
-            safe_bytes: it.safe.0,
+            safe_bytes: it.safe().map(|it| it.0),
             headroom_bytes: it.headroom().map(|it| it.0),
             first_step: it.first_step.map(PeaksWire::from),
             steady_state: it.steady_state.map(PeaksWire::from),
@@ -223,6 +266,8 @@ impl<'a> From<&'a Prediction> for PredictionWire<'a> {
             overflow: other(OtherEnd::Overflow),
             workspaces: other(OtherEnd::Workspaces),
             peak_at: it.peak_moment.map(MomentWire::from),
+            categories_at: it.shown_moment.map(MomentWire::from),
+            categories_bytes: it.shown.0,
             categories,
             top_lines: it.top_lines.iter().map(LineWire::from).collect(),
             top_modules: it.top_modules.iter().map(ModuleWire::from).collect(),
@@ -241,7 +286,9 @@ impl<'a> From<&'a Prediction> for PredictionWire<'a> {
                 exception: it.exception.as_ref().map(ExceptionWire::from),
             },
             ranks: ranks.iter().map(RankWire::from).collect(),
+            findings: answer.findings.iter().map(explain_wire::finding).collect(),
             notes: it.notes.iter().map(NoteWire::from).collect(),
+            next_command: answer.next,
             seconds: it.seconds,
         }
     }
@@ -328,10 +375,12 @@ impl From<&CardFit> for CardWire {
             carries: match it.carries {
                 Carries::Yes => "yes",
                 Carries::Tight => "tight",
+                Carries::Grows => "grows",
                 Carries::No => "no",
                 Carries::Unknown => "unknown",
                 Carries::NoKernels => "no_kernels",
             },
+            runs_out_at_step: it.runs_out_at,
         }
     }
 }

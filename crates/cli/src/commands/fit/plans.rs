@@ -35,7 +35,7 @@ pub(super) fn run(
     let same_words = |_| words.clone();
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
     let found = driver.drive(search::plans(rules))?.map_err(|why| anyhow::anyhow!("{why}"))?;
-    let Found { plain, plans, closest, advice, seen, interrupted } = &found;
+    let Found { plain, plans, closest, advice, seen, grows, interrupted } = &found;
     let change = plans.first().map(|it| change(&it.plan, &driver.sites)).unwrap_or_default();
     let patch = args.plan.with_extension("diff");
     let proposal = Proposal {
@@ -46,6 +46,7 @@ pub(super) fn run(
         limit,
         as_it_is: plain.row(),
         fits_as_it_is: plain.fits,
+        grows: grows.clone(),
         plans: plans.iter().map(Candidate::row).collect(),
         advice: advice.clone(),
         closest: closest.as_ref().map(Candidate::row),

@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, ffi::OsString, path::Path};
 use anyhow::{Context as _, bail};
 use plimsoll_core::plan::search::Range;
 
+use crate::shown_command;
+
 /// The command and the values that are given for some of its places.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
@@ -86,17 +88,7 @@ pub(super) fn range(given: &str) -> anyhow::Result<Range> {
 
 /// The command that trains with the plan at `plan`, as somebody would type it.
 pub(super) fn run_line(plan: &Path, words: &[OsString]) -> String {
-    let quoted = |it: &OsString| {
-        let text = it.to_string_lossy();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        if !text.is_empty() && text.chars().all(plain) {
-            text.into_owned()
-        } else {
-            format!("'{}'", text.replace('\'', r"'\''"))
-        }
-    };
-    let words: Vec<String> = words.iter().map(quoted).collect();
-    format!("plimsoll run --plan {} -- {}", plan.display(), words.join(" "))
+    format!("plimsoll run --plan {} -- {}", plan.display(), shown_command::shown(words))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     plan::{Plan, Work, blocks::Reading},
-    prediction::{OtherEnd, Outcome, Peaks, Prediction, StepPeaks},
+    prediction::{OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks},
     recording::{FirstStep, Spread},
     units::Bytes,
 };
@@ -127,6 +127,17 @@ pub struct Took {
     pub steps: Vec<StepPeaks>,
     /// Of the first one, and what it depends on.
     pub first_step: Option<FirstStep>,
+    /// How it grows with the steps, if it does.
+    pub growth: Option<StepGrowth>,
+}
+
+/// A script that grows, under the limit that was asked for.
+#[derive(Clone, Debug)]
+pub struct Grows {
+    /// How.
+    pub growth: StepGrowth,
+    /// The step in which it runs out of what there is.
+    pub runs_out_at: u64,
 }
 
 /// What the agent noted.
@@ -223,7 +234,8 @@ impl Ran {
 impl Took {
     /// What a search has to know of a prediction.
     pub fn of(it: Prediction) -> Took {
-        let Prediction { peak, safe, steps_seen, steps, first_step_facts: first_step, .. } = it;
-        Took { peak, safe, steps_seen, steps, first_step }
+        let Prediction { peak, with_allowance: safe, seen, steps, growth, .. } = it;
+        let first_step = it.first_step_facts;
+        Took { peak, safe, steps_seen: seen.steps, steps, first_step, growth }
     }
 }

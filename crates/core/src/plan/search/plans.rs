@@ -3,7 +3,7 @@
 
 use super::{
     advice::{self, Advice},
-    ask::{Look, Run, Took, Until},
+    ask::{Grows, Look, Run, Took, Until},
     candidate::Candidate,
     dialogue::Search,
     free::free,
@@ -39,6 +39,8 @@ pub struct Found {
     pub advice: Vec<Advice>,
     /// What the last run of what is proposed went through.
     pub seen: Seen,
+    /// The script leaves more behind with each step: no plan mends that.
+    pub grows: Option<Grows>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
 }
@@ -52,16 +54,24 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let mut plain = program.as_it_is().await?;
     program.pace.first_steps = steps_to_the_peak(&plain.took);
     let mut seen = Seen { steps: plain.took.steps_seen, ..Seen::default() };
-    if plain.fits && !program.interrupted {
+    if plain.fits && !program.interrupted && program.known.growth.is_none() {
         // One that does not get through on the card itself needs a plan, too.
         let proven = proof::proves(program, &mut plain).await;
         plain.fits = proven.is_some();
         seen = proven.unwrap_or(seen);
-        if !plain.fits && program.pace.until == Until::Validation {
+        if !plain.fits && program.known.growth.is_none() && program.pace.until == Until::Validation
+        {
             // What it takes with its validation; on the card itself it ran out before.
             plain = program.run_through(&Plan::default()).await.unwrap_or(plain);
             program.known.plain_needs = plain.needs;
         }
+    }
+    if let Some(growth) = program.known.growth.clone() {
+        plain.fits = false;
+        let grows = Some(program.grows(growth, &plain));
+        let interrupted = program.interrupted;
+        let (plans, closest, advice) = (Vec::new(), None, Vec::new());
+        return Ok(Found { plain, plans, closest, advice, seen, grows, interrupted });
     }
     let mut plans = Vec::new();
     if !plain.fits {
@@ -80,7 +90,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let is_wanted = program.rules.advice || nothing_fits;
     let advice = if is_wanted { advice::advice(program).await } else { Vec::new() };
     let interrupted = program.interrupted;
-    Ok(Found { plain, plans, closest, advice, seen, interrupted })
+    Ok(Found { plain, plans, closest, advice, seen, grows: None, interrupted })
 }
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us

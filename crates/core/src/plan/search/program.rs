@@ -1,7 +1,7 @@
 //! The script that a search is about: runs plans of it, each once, and remembers what they told.
 
 use super::{
-    ask::{Look, On, Ran, Replay, Run, Took, Until},
+    ask::{Grows, Look, On, Ran, Replay, Run, Took, Until},
     candidate::Candidate,
     dialogue::Line,
     ladder,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     plan::{Numbers, Plan, remedies},
-    prediction::{Peaks, Tuned},
+    prediction::{Peaks, StepGrowth, Tuned},
     units::Bytes,
 };
 
@@ -34,6 +34,8 @@ pub(super) struct Known {
     pub(super) n_blocks: Option<u64>,
     /// The samples of a batch, once one was split.
     pub(super) n_samples: Option<u64>,
+    /// How it grows with its steps as it is, if it was seen to.
+    pub(super) growth: Option<StepGrowth>,
     /// What has nothing to do in it, or does not suit it.
     pub(super) left_out: LeftOut,
     /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
@@ -142,9 +144,21 @@ impl Program {
         if self.interrupted {
             return Ran::not_made();
         }
+        let as_it_is = run.plan.remedies.is_empty();
         let ran = self.line.run(run).await;
         self.interrupted |= ran.interrupted;
+        if as_it_is && ran.took.growth.is_some() {
+            self.known.growth.clone_from(&ran.took.growth);
+        }
         ran
+    }
+
+    /// When `growth` runs out of what there is.
+    pub(super) fn grows(&self, growth: StepGrowth, plain: &Candidate) -> Grows {
+        let Peaks { device, reserved, .. } = plain.took.peak;
+        let beside = device.saturating_sub(reserved);
+        let room = self.rules.limit_reserved.unwrap_or(self.rules.most().saturating_sub(beside));
+        Grows { runs_out_at: growth.runs_out_with(room), growth }
     }
 
     /// Takes in one more run of a candidate; false if it did not get through.

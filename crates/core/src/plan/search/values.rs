@@ -161,6 +161,11 @@ impl Values {
                 device
             });
         }
+        if let Some(it) = &ran.took.growth {
+            let at = it.at.as_ref().map_or_else(String::new, |it| format!(" at {it}"));
+            let (per_step, one) = (it.per_step, it.counted.one());
+            return Tried::Fails(format!("it leaves {per_step} more behind in each {one}{at}"));
+        }
         match &ran.failure {
             Some(why) if ran.n_ooms == 0 => Tried::Fails(why.clone()),
             _ => Tried::TooMuch,

@@ -4,8 +4,9 @@ use expect_test::expect;
 
 use super::made::{Made, evaluates, fails, out_of_memory, takes};
 use crate::{
-    plan::search::{Noted, On, Ran, Run, Until},
-    prediction::OtherEnd,
+    plan::search::{Noted, On, Ran, Run, Took, Until},
+    prediction::{OtherEnd, Outcome, StepGrowth},
+    units::Bytes,
 };
 
 /// Nothing that would help may be used.
@@ -22,6 +23,24 @@ fn it_fits_and_is_run_once_more_on_the_card_itself() {
         the script as it is, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps, an evaluation
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn it_grows_and_no_plan_is_looked_for() {
+    let growth = StepGrowth::made_up(Bytes::mib(8), 400, Bytes::mib(4_000));
+    let grows = move |growth: &StepGrowth| Ran {
+        took: Took { growth: Some(growth.clone()), ..takes(4_000).took },
+        outcome: Outcome::Grows,
+        ..takes(4_000)
+    };
+    let made = Made::new(8_000, move |_| grows(&growth));
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        as it is: does not fit, needs 4.39 GiB
+        grows 8.0 MiB a step, runs out at 838
     "#]]
     .assert_eq(&made.plans());
 }

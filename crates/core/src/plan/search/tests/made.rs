@@ -140,6 +140,10 @@ impl Made {
                     let end = if until_exit { ", its end" } else { "" };
                     writeln!(res, "seen: {steps} steps{evaluation}{end}").unwrap();
                 }
+                if let Some(it) = &found.grows {
+                    let (per_step, step) = (it.growth.per_step, it.runs_out_at);
+                    writeln!(res, "grows {per_step} a step, runs out at {step}").unwrap();
+                }
                 if found.interrupted {
                     res += "interrupted\n";
                 }
@@ -266,6 +270,7 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
         steps_seen: 3,
         steps: vec![step(1, Bytes::mib(1)), step(2, Bytes::ZERO), step(3, Bytes::ZERO)],
         first_step: None,
+        growth: None,
     }
 }
 

@@ -1,0 +1,58 @@
+//! Commands as somebody would type them, to be copied from a report.
+
+use std::ffi::{OsStr, OsString};
+
+use plimsoll_core::{prediction::Prediction, prediction::Verdict};
+
+use crate::{assumption::Assumption, cli::PredictArgs};
+
+/// `words` in one line for a shell.
+pub(crate) fn shown(words: &[OsString]) -> String {
+    words.iter().map(|it| quoted(it)).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let text = word.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// What to run where it does not fit: the search for a plan, with what the user told `predict`.
+pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String> {
+    let mut words: Vec<OsString> = ["plimsoll", "fit"].map(OsString::from).to_vec();
+    let mut add = |name: &str, value: String| words.extend([name.into(), value.into()]);
+    add("--gpu", args.gpu.clone().unwrap_or_else(|| prediction.card.id.clone()));
+    match (prediction.verdict(), args.max, args.memory) {
+        (Verdict::OverMax, Some(max), _) => add("--budget", max.to_string().replace(' ', "")),
+        (Verdict::DoesNotFit, _, memory) => {
+            if let Some(memory) = memory {
+                add("--memory", memory.to_string().replace(' ', ""));
+            }
+        }
+        _ => return None,
+    }
+    if let Some(it) = args.worst_seq {
+        add("--worst-seq", it.to_string());
+    }
+    for it in &args.assume {
+        add("--assume", Assumption::to_string(it));
+    }
+    words.push("--".into());
+    words.extend(args.command.iter().cloned());
+    Some(shown(&words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_shell_would_take_apart_is_quoted() {
+        let words = ["python", "t.py", "--name=a b", "it's", ""].map(OsString::from);
+        assert_eq!(shown(&words), r"python t.py '--name=a b' 'it'\''s' ''");
+    }
+}

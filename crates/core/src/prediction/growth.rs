@@ -1,0 +1,217 @@
+//! Memory that grows with the steps: what lives after each of them is more and more, to the end of what was seen.
+//!
+//! What ends is no growth. A cache that is full, a buffer of fixed length, the state of an optimizer rise and then stay,
+//! so the last steps are what counts: the second half of them is cut into four, and the least that lives in each part has
+//! to rise from part to part, at about one pace. What makes it rise has to be what earlier steps left; or one tensor that
+//! is made anew, larger in each step. Batches of different sizes show neither.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    cards::Card,
+    prediction::{
+        DeviceRun, StepGrowth, StepPeaks,
+        origins::{self, Origins},
+        steps,
+    },
+    recording::{CodeLine, EndReason},
+    replay::BlockId,
+    trace::EventId,
+    units::Bytes,
+};
+
+/// Fewer steps than this show no growth.
+const LEAST: usize = 8;
+/// Parts of the second half that are compared.
+const PARTS: usize = 4;
+/// Less than this in a step is no reason to stop anybody: a million steps leave 16 GiB.
+const LEAST_PER_STEP: Bytes = Bytes::kib(16);
+/// In so many steps an estimate of the pace at which the allocator reserves is no accident.
+const LONG: usize = 64;
+
+/// How the run of one device grows, of which other processes hold `beside`; none if it does not, or if its script came to its end by itself: then all of it was
+/// seen.
+pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowth> {
+    let end = run.recording.notes.end.as_ref();
+    if end.is_some_and(|it| it.why == EndReason::Exit) {
+        return None;
+    }
+    let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
+    let steps: Vec<StepPeaks> = curve.steps.into_iter().filter(|it| !it.unfinished).collect();
+    let last = steps.last()?;
+    let after: Vec<u64> = steps.iter().map(|it| it.allocated_after.0).collect();
+    let half = after.len() / 2;
+    if after.len() < LEAST || !rises_in_each_part(&after[half..]) {
+        return None;
+    }
+    let left = Left::of(run, half);
+    let grown = after.last()?.saturating_sub(after[half]);
+    let is_larger_each_time = 4 * (after.len() - half) <= 5 * rises(&after[half..]);
+    if left.bytes.0 < grown / 2 && !is_larger_each_time {
+        return None;
+    }
+    let per_step = pace(&after[half..]);
+    let reserved: Vec<u64> = steps.iter().map(|it| it.reserved.0).collect();
+    let reserves = if reserved.len() < LONG { per_step } else { pace(&reserved[half..]) };
+    // Pieces that are too small for the next tensor stay behind; a piece that is there is used up first.
+    let reserves = reserves.clamp(per_step, per_step + per_step / 2);
+    let room = card.total.saturating_sub(run.context(card) + run.other() + beside);
+    let more = room.saturating_sub(last.reserved).0.checked_div(reserves)?;
+    Some(StepGrowth {
+        per_step: Bytes(per_step),
+        reserves: Bytes(reserves),
+        at: left.at,
+        seen: last.step,
+        reserved: last.reserved,
+        grown: Bytes(after.last()?.saturating_sub(after[..half].iter().copied().min()?)),
+        runs_out_at: u64::from(last.step) + more + 1,
+        has_run_out: false,
+        counted: run.counted(),
+    })
+}
+
+impl StepGrowth {
+    /// One that somebody wrote down.
+    #[cfg(test)]
+    pub(crate) fn made_up(per_step: Bytes, seen: u32, reserved: Bytes) -> StepGrowth {
+        StepGrowth {
+            per_step,
+            at: None,
+            seen,
+            counted: crate::prediction::Counted::Steps,
+            runs_out_at: 0,
+            has_run_out: false,
+            reserves: per_step,
+            reserved,
+            grown: reserved,
+        }
+    }
+
+    /// Whether any training is long enough to run out of it.
+    pub(super) fn matters(&self) -> bool {
+        LEAST_PER_STEP <= self.per_step
+    }
+
+    /// The step at which it runs out where so much can be reserved.
+    pub(crate) fn runs_out_with(&self, room: Bytes) -> u64 {
+        let more = room.saturating_sub(self.reserved).0 / self.reserves.0.max(1);
+        // Of a smaller card, some steps ago.
+        let less = self.reserved.saturating_sub(room).0.div_ceil(self.reserves.0.max(1));
+        (u64::from(self.seen) + more + 1).saturating_sub(less)
+    }
+}
+
+/// Whether the least of each part is more than that of the part before, at about one pace.
+fn rises_in_each_part(after: &[u64]) -> bool {
+    let border = |part: usize| part * after.len() / PARTS;
+    let floors: Vec<u64> = (0..PARTS)
+        .filter_map(|it| after[border(it)..border(it + 1)].iter().copied().min())
+        .collect();
+    let rises: Vec<u64> = floors.windows(2).map(|it| it[1].saturating_sub(it[0])).collect();
+    let most = rises.iter().copied().max().unwrap_or(0);
+    // The end of the last part counts, too: there it may have stopped.
+    let (first, second) = after.split_at(after.len() - after.len().div_ceil(4 * PARTS));
+    let before = &first[first.len().saturating_sub(second.len())..];
+    let goes_on = before.iter().min() < second.iter().min();
+    floors.len() == PARTS && 0 < most && goes_on && rises.iter().all(|it| most / 3 <= *it)
+}
+
+/// After how many of these steps more lived than after the one before.
+fn rises(after: &[u64]) -> usize {
+    1 + after.windows(2).filter(|it| it[0] < it[1]).count()
+}
+
+/// What one step adds: what most of them add, or the slope of the line that lies nearest.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "bytes of a card are far below what a double counts exactly, and a slope below zero is none"
+)]
+fn pace(levels: &[u64]) -> u64 {
+    let mut differences: Vec<u64> =
+        levels.windows(2).map(|it| it[1].saturating_sub(it[0])).collect();
+    differences.sort_unstable();
+    let middle = differences.get(differences.len() / 2).copied().unwrap_or(0);
+    let same = differences.iter().filter(|it| **it == middle).count();
+    if middle != 0 && differences.len() * 4 <= same * 5 {
+        return middle;
+    }
+    let n = levels.len() as f64;
+    let mean_at = (n - 1.0) / 2.0;
+    let mean = levels.iter().map(|it| *it as f64).sum::<f64>() / n;
+    let pairs =
+        || levels.iter().enumerate().map(|(at, it)| (at as f64 - mean_at, *it as f64 - mean));
+    let slope =
+        pairs().map(|(at, it)| at * it).sum::<f64>() / pairs().map(|(at, _)| at * at).sum::<f64>();
+    slope.max(0.0).round() as u64
+}
+
+/// What the steps of the second half left, but for the newest: whose variables hold its values until the next ones come.
+struct Left {
+    bytes: Bytes,
+    /// The line that most of it was made at; where little was left, the line of the largest tensor there is.
+    at: Option<CodeLine>,
+}
+
+impl Left {
+    fn of(run: &DeviceRun<'_>, half: usize) -> Left {
+        let ends = &run.timeline.step_ends;
+        let (Some(first), Some(last)) =
+            (half.checked_sub(1).and_then(|it| ends.get(it)), ends.last())
+        else {
+            return Left { bytes: Bytes::ZERO, at: None };
+        };
+        let newest = ends.len().checked_sub(3).and_then(|it| ends.get(it)).copied();
+        let newest = newest.unwrap_or(EventId(0));
+        let origins =
+            Origins::new(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks));
+        let mut lines: BTreeMap<Option<CodeLine>, Bytes> = BTreeMap::new();
+        let (mut bytes, mut largest) = (Bytes::ZERO, None);
+        for (block, life) in (0..).map(BlockId).zip(&run.replay.blocks) {
+            let is_there = life.alloc < *last && life.free.is_none_or(|free| *last <= free);
+            if !is_there || life.alloc < *first {
+                continue;
+            }
+            if newest <= life.alloc {
+                largest = largest.max(Some((life.size, block)));
+                continue;
+            }
+            bytes += life.size;
+            let line = origins::line_outside(run.trace, &run.stacks, origins.stack_of(block));
+            *lines.entry(line).or_default() += life.size;
+        }
+        let most = lines.into_iter().max_by_key(|(_, bytes)| *bytes).and_then(|it| it.0);
+        let at = most.or_else(|| {
+            let stack = origins.stack_of(largest?.1);
+            origins::line_outside(run.trace, &run.stacks, stack)
+        });
+        Left { bytes, at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_rises_and_what_is_full_does_not() {
+        let leak: Vec<u64> = (0..15).map(|it| 100 + 7 * it).collect();
+        let full: Vec<u64> = (0..15).map(|it| 100 + 7 * it.min(9)).collect();
+        let stairs: Vec<u64> = (0..200).map(|it| 100 + 7 * (it / 8)).collect();
+        let late: Vec<u64> = (0..200).map(|it| 100 + 7 * (it / 8).min(20)).collect();
+        let noise: Vec<u64> = (0..200).map(|it| 100 + (it * 7919) % 31).collect();
+        assert!(rises_in_each_part(&leak) && rises_in_each_part(&stairs));
+        for it in [full, late, noise, vec![5; 100], vec![0; 4]] {
+            assert!(!rises_in_each_part(&it), "{it:?}");
+        }
+    }
+
+    #[test]
+    fn the_pace_is_what_most_steps_add_or_the_slope() {
+        let even: Vec<u64> = (0..15).map(|it| 100 + 7 * it).collect();
+        assert_eq!(pace(&even), 7);
+        let stairs: Vec<u64> = (0..200).map(|it| 800 * (it / 8)).collect();
+        assert!((99..=101).contains(&pace(&stairs)), "{}", pace(&stairs));
+    }
+}
