@@ -49,20 +49,37 @@ print("done")
     assert (whole.process.end["why"], whole.process.end["steps"], whole.stdout) == ("exit", 7, "done\n")
 
 
-def test_memory_that_never_is_steady_ends_after_thirty_steps(run):
-    r = run(
+def test_memory_that_rises_is_looked_at_for_longer(run):
+    leak = (
         MODEL
         + """
 opt = torch.optim.SGD(net.parameters(), 0.1)
 kept = []
-for i in range(100):
+for i in range(1000):
     x, y = batch()
     opt.zero_grad(); loss = F.cross_entropy(net(x), y); loss.backward(); opt.step()
     kept.append(loss)
 """
     )
-    assert (r.process.end["steps"], r.process.end["steady"], r.process.end["why"]) == (30, False, "steps")
+    r = run(leak)
+    assert (r.process.end["steps"], r.process.end["steady"], r.process.end["why"]) == (400, False, "steps")
     assert r.process.notes == ["not-steady"]
+    # What is full is steady.
+    r = run(leak.replace("kept.append(loss)", "kept[:] = [*kept, loss][-50:]"))
+    assert r.process.end["steady"] and 50 < r.process.end["steps"] < 70
+
+
+def test_memory_that_changes_and_does_not_rise_ends_after_thirty_steps(run):
+    r = run(
+        MODEL
+        + """
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(1000):
+    x = torch.randn(8 + 32 * (i * 7 % 11), 64, device="cuda")
+    opt.zero_grad(); loss = net(x).sum(); loss.backward(); opt.step()
+"""
+    )
+    assert (r.process.end["steps"], r.process.end["steady"], r.process.end["why"]) == (30, False, "steps")
 
 
 def test_gradient_accumulation_counts_optimizer_steps(run):

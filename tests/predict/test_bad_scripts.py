@@ -57,11 +57,24 @@ def test_never_uses_the_gpu(plimsoll):
 
 
 def test_never_trains(plimsoll):
-    script = plimsoll.script(MODEL + "with torch.no_grad(): model(torch.randn(8, 256, device='cuda'))\n")
+    called = "with torch.no_grad(): model(torch.randn(8, 256, device='cuda'))\n"
+    for more in ("", called, "try: model(torch.randn(8, 255, device='cuda'))\nexcept Exception: pass\n"):
+        ran = plimsoll.predict(plimsoll.script(MODEL + more), options=["--gpu", "h200"])
+        ran.assert_sentence("has an optimizer and ended without a training step")
+    # One that has none was not meant to.
+    ran = plimsoll.predict(plimsoll.script(MODEL.replace("optimizer = ", "# ") + called), options=["--gpu", "h200"])
+    assert ran.code == 0 and (ran.report["steps_seen"], ran.report["counted"]) == (1, "forward_passes"), ran
+    assert "1 forward pass; it has no optimizer" in str(ran.report["notes"]), ran
+
+
+def test_grows(plimsoll):
+    script = plimsoll.script(MODEL + "kept = []\nfor _ in range(10**6):\n    step()\n    kept.append(torch.empty(2**20, device='cuda'))\n")
     ran = plimsoll.predict(script, options=["--gpu", "h200"])
-    assert ran.code == 0, ran
-    assert ran.report["steps_seen"] == 0, ran
-    assert "step" in str(ran.report["notes"]), "it is said that no step was seen"
+    assert (ran.code, ran.report["outcome"], ran.report["safe_bytes"]) == (1, "grows", None), ran
+    assert ran.report["growth_bytes_per_step"] == 4 << 20 and 30_000 < ran.report["runs_out_at_step"] < 40_000, ran
+    assert ran.report["growth_at"]["line"] == 12, ran
+    assert ran.report["findings"][0]["code"] == "growth/per-step", ran
+    assert "GROWS 4.0 MiB a step at train.py:12" in ran.stdout, ran
 
 
 def test_never_imports_torch(plimsoll):

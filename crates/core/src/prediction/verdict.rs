@@ -113,7 +113,9 @@ pub(super) fn oom(recordings: &[Recording], runs: &[DeviceRun<'_>]) -> Option<Oo
             };
             moment.phase = note.phase.or(moment.phase);
             // Whatever stage the stacks suggest, a phase belongs to a step.
-            moment.step = moment.step.max(if moment.phase.is_some() { note.step + 1 } else { 0 });
+            let is_before = (note.step, moment.phase) == (0, Some(Phase::Evaluation));
+            let is_of_step = moment.phase.is_some() && !is_before;
+            moment.step = moment.step.max(if is_of_step { note.step + 1 } else { 0 });
             (note.requested, moment, note.user_frame.clone().or(line))
         }
     };

@@ -64,6 +64,9 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
         Ok(())
     });
     modes::settle(&mut notes.marks, &seen_modes);
+    let marks = std::mem::take(&mut notes.marks);
+    notes.ooms.iter_mut().for_each(|it| modes::settle_oom(it, &marks));
+    notes.marks = marks;
     (notes, phantom)
 }
 

@@ -1,7 +1,7 @@
 //! A model that is called in evaluation mode with gradients may be evaluated without `no_grad`, or trained on
 //! purpose: backward tells, and it comes after the mark.
 
-use crate::recording::{Mark, MarkKind, Phase};
+use crate::recording::{Mark, MarkKind, OomNote, Phase, Place};
 
 /// The mode of a model in a forward phase, and the place of the phase's mark among all marks.
 pub(super) struct Mode {
@@ -30,6 +30,19 @@ pub(super) fn settle(marks: &mut [Mark], modes: &[Mode]) {
                 end.kind = MarkKind::End(Phase::Evaluation);
             }
         }
+    }
+}
+
+/// Memory that ran out in a forward pass which was none of training did so in an evaluation.
+pub(super) fn settle_oom(oom: &mut OomNote, marks: &[Mark]) {
+    let so_far = |place: &Place| place.allocs.get(oom.device).copied().unwrap_or(0);
+    let begins = marks.iter().filter(|it| {
+        matches!(it.kind, MarkKind::Begin(Phase::Forward | Phase::Evaluation))
+            && so_far(&it.place) <= so_far(&oom.place)
+    });
+    let last = begins.last().map(|it| it.kind);
+    if (oom.phase, last) == (Some(Phase::Forward), Some(MarkKind::Begin(Phase::Evaluation))) {
+        oom.phase = Some(Phase::Evaluation);
     }
 }
 
@@ -66,6 +79,19 @@ mod tests {
         };
         assert!(ends(Phase::Forward) && ends(Phase::Evaluation));
         notes.marks.iter().filter_map(open).collect()
+    }
+
+    #[test]
+    fn a_pass_that_is_no_training_runs_out_in_an_evaluation() {
+        let phase_in = |mode: &str| {
+            let lines = format!(
+                "{{\"kind\":\"mark\",\"what\":\"phase_begin\",\"phase\":\"forward\",\"mode\":\"{mode}\",\"allocs\":[3]}}\n\
+                 {{\"kind\":\"oom\",\"device\":0,\"phase\":\"forward\",\"allocs\":[5]}}\n"
+            );
+            agent::read(lines.as_bytes(), &mut Vec::new()).0.ooms[0].phase
+        };
+        assert_eq!(phase_in("evaluation"), Some(Phase::Evaluation));
+        assert_eq!(phase_in("training"), Some(Phase::Forward));
     }
 
     #[test]
