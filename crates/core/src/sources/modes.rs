@@ -36,11 +36,11 @@ pub(super) fn settle(marks: &mut [Mark], modes: &[Mode]) {
 /// Memory that ran out in a forward pass which was none of training did so in an evaluation.
 pub(super) fn settle_oom(oom: &mut OomNote, marks: &[Mark]) {
     let so_far = |place: &Place| place.allocs.get(oom.device).copied().unwrap_or(0);
-    let begins = marks.iter().filter(|it| {
+    let is_begin = |it: &&Mark| {
         matches!(it.kind, MarkKind::Begin(Phase::Forward | Phase::Evaluation))
             && so_far(&it.place) <= so_far(&oom.place)
-    });
-    let last = begins.last().map(|it| it.kind);
+    };
+    let last = marks.iter().rfind(is_begin).map(|it| it.kind);
     if (oom.phase, last) == (Some(Phase::Forward), Some(MarkKind::Begin(Phase::Evaluation))) {
         oom.phase = Some(Phase::Evaluation);
     }
