@@ -49,11 +49,41 @@ def test_each_device_is_full_by_itself(phantom):
     assert ran.values == [[22, True], [22, True]]
 
 
+COUNTS = """
+import json, torch
+n = torch.cuda.device_count()
+for i in range(n):
+    torch.ones(1, device=f"cuda:{i}")
+print(json.dumps([torch.cuda.is_available(), n, torch._C._cuda_getDeviceCount() if n else 0]))
+"""
+
+
 def test_visible_devices_are_chosen_as_by_the_driver(phantom):
-    count = "import torch, json; print(json.dumps([torch.cuda.is_available(), torch.cuda.device_count()]))"
-    for value, expected in [("0", 1), ("1", 1), ("0,1", 2), ("1,0", 2), ("", 0), ("-1", 0), ("0,7,1", 1), ("5", 0)]:
-        ran = phantom(count, *TWO, environment={"CUDA_VISIBLE_DEVICES": value})
-        assert ran.values == [0 < expected, expected], value
+    for value, expected in [("0", 1), ("1", 1), ("0,1", 2), ("1,0", 2), ("", 0), ("-1", 0), ("0,7,1", 1)]:
+        ran = phantom(COUNTS, *TWO, environment={"CUDA_VISIBLE_DEVICES": value})
+        assert ran.values == [0 < expected, expected, expected], value
+
+
+def test_devices_of_the_users_machine_are_phantoms(phantom):
+    """A server's fourth GPU, what SLURM gives a job, a GPU by its name."""
+    uuid = "GPU-1a2b3c4d-0000-1111-2222-333344445555"
+    for value, expected in [("3", 1), ("2,3", 2), ("5,6,7", 2), (uuid, 1), (uuid[:12], 1), (f"{uuid},GPU-9", 2), ("MIG-1a2b,MIG-3", 1)]:
+        ran = phantom(COUNTS, *TWO, environment={"CUDA_VISIBLE_DEVICES": value})
+        assert ran.values == [True, expected, expected], value
+        assert ran.report["visible_devices"] == value
+    ran = phantom(
+        "import json, torch; print(json.dumps(str(torch.cuda.get_device_properties(0).uuid)))",
+        environment={"CUDA_VISIBLE_DEVICES": uuid},
+    )
+    assert ran.values == uuid[4:]
+
+
+def test_a_script_may_choose_its_device_itself(phantom):
+    ran = phantom('import os; os.environ["CUDA_VISIBLE_DEVICES"] = "3"\n' + COUNTS)
+    assert ran.values == [True, 1, 1]
+    ran = phantom('import os; os.environ["CUDA_VISIBLE_DEVICES"] = ""\n' + COUNTS)
+    assert ran.values == [False, 0, 0]
+    assert (ran.report["devices"], ran.report["visible_devices"]) == ([], "")
 
 
 def test_streams_and_events(phantom):

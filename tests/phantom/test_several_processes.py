@@ -105,3 +105,20 @@ print(json.dumps([before - free(), used_by_nvml() // 1024]))
         "rtx4090",
     )
     assert ran.values == [0, 4]
+
+
+def test_devices_that_only_the_users_machine_has_are_told_apart(phantom):
+    ran = phantom(
+        HELPERS
+        + """
+before = free()
+others = [other(20 << 10, CUDA_VISIBLE_DEVICES=it) for it in ("1", "2", "GPU-1a2b", "0")]
+out = [it.answer for it in others] + [(before - free()) >> 10]
+for it in others:
+    it.kill(), it.wait()
+print(json.dumps(out))
+""",
+        "--gpu",
+        "rtx4090",
+    )
+    assert ran.values == [0, 0, 0, 0, 20]

@@ -1,8 +1,6 @@
 //! Why a run gave no prediction, in one sentence: what was found, what was expected, what to do. It looks
 //! at how the command ended and at what the agent noted; whether memory fits is not its business.
 
-use std::env;
-
 use nix::sys::signal::Signal;
 use plimsoll_core::recording::{self, CodeLine, Exception, ReadNote, Recording};
 
@@ -102,7 +100,7 @@ pub(crate) fn diagnose(
             let phantom = it.phantom.as_ref();
             phantom.is_some_and(|it| 0 < it.launches) || it.notes.end.is_none() && phantom.is_some()
         });
-        return Some(if used_it { left_no_recording() } else { never_used_the_gpu() });
+        return Some(if used_it { left_no_recording() } else { never_used_the_gpu(recordings) });
     }
     None
 }
@@ -150,6 +148,12 @@ fn ours(recording: &Recording, message: &str) -> Option<String> {
             "; this PyTorch has no kernels for that card, and would fail on a real one, too"
                 .to_owned(),
         );
+    }
+    if let Some(why) = hidden(recording).filter(|_| message.contains("CUDA")) {
+        return Some(format!("; {why}"));
+    }
+    if let Some(why) = too_few_devices(recording, message) {
+        return Some(why);
     }
     if message.to_lowercase().contains("nccl error") {
         return Some(
@@ -255,18 +259,41 @@ fn left_no_recording() -> String {
         .to_owned()
 }
 
-fn never_used_the_gpu() -> String {
-    if let Some(visible) = env::var_os("CUDA_VISIBLE_DEVICES")
-        && visible != "0"
-    {
-        let visible = visible.display();
-        return format!(
-            "the script used no GPU; CUDA_VISIBLE_DEVICES is \"{visible}\", which may hide the phantom: unset it, \
-             or set --gpus to as many devices as it names"
-        );
+fn never_used_the_gpu(recordings: &[Recording]) -> String {
+    if let Some(why) = recordings.iter().find_map(hidden) {
+        return format!("the script used no GPU: {why}");
     }
     "the script ended without using a GPU; does it move its model to \"cuda\" when there is one?"
         .to_owned()
+}
+
+/// Why a process saw no GPU, if it saw none.
+fn hidden(recording: &Recording) -> Option<String> {
+    let phantom = recording.phantom.as_ref().filter(|it| it.devices.is_empty())?;
+    let is = match phantom.visible_devices.as_deref()? {
+        "" => "empty".to_owned(),
+        it => format!("\"{it}\""),
+    };
+    Some(format!("CUDA_VISIBLE_DEVICES is {is}, so PyTorch sees no GPU; set it to 0, or unset it"))
+}
+
+/// Why a process had not as many GPUs as it asked for: the last part of a sentence.
+fn too_few_devices(recording: &Recording, message: &str) -> Option<String> {
+    let phantom = recording.phantom.as_ref()?;
+    // What PyTorch looks at before it asks CUDA.
+    let by_torch = ["invalid device ordinal", "Invalid device id", "on CUDA device "];
+    by_torch.iter().any(|it| message.contains(it)).then_some(())?;
+    let named = message.split_once("on CUDA device ").and_then(|it| {
+        let digits = it.1.split(|it: char| !it.is_ascii_digit()).next()?;
+        Some(digits.parse::<u64>().ok()? + 1)
+    });
+    let seen = u64::try_from(phantom.devices.len().max(1)).unwrap_or(1);
+    let asked = named.unwrap_or(0).max(phantom.devices_asked).max(seen + 1);
+    let gpus = if seen == 1 { "GPU" } else { "GPUs" };
+    Some(format!(
+        "; it asked for cuda:{}, and this machine was given {seen} {gpus}: --gpus {asked} gives it {asked}",
+        asked - 1
+    ))
 }
 
 fn after(steps: u32) -> String {
@@ -304,11 +331,28 @@ fn killed_by(end: End) -> Option<Signal> {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::{
-        recording::{Approximated, Notes, PhantomReport},
+        recording::{Approximated, Notes, PhantomDevice, PhantomReport},
         trace::Trace,
     };
 
     use super::*;
+
+    #[test]
+    fn a_device_too_many_names_the_option() {
+        let seen = |devices_asked, message: &str| {
+            let devices = vec![PhantomDevice::default()];
+            let phantom = PhantomReport { devices, devices_asked, ..PhantomReport::default() };
+            let it = Recording { phantom: Some(phantom), ..Recording::default() };
+            ours(&it, message)
+        };
+        let two = "; it asked for cuda:1, and this machine was given 1 GPU: --gpus 2 gives it 2";
+        assert_eq!(seen(2, "CUDA error: invalid device ordinal").as_deref(), Some(two));
+        assert_eq!(seen(0, "Invalid device id").as_deref(), Some(two));
+        let message =
+            "Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1";
+        assert!(seen(0, message).unwrap().ends_with("--gpus 4 gives it 4"));
+        assert_eq!(seen(2, "mat1 and mat2 shapes cannot be multiplied"), None);
+    }
 
     #[test]
     fn a_size_that_does_not_fit_may_come_of_an_answer_of_ours() {

@@ -596,6 +596,24 @@ fn processes_that_share_a_device_need_room_together() {
 }
 
 #[test]
+fn devices_of_the_users_machine_are_remarked() {
+    let note = |variable: &str, seen| {
+        let mut it = recording("alloc a 90MiB\nstep");
+        it.phantom = Some(PhantomReport {
+            devices: vec![PhantomDevice::default(); seen],
+            visible_devices: Some(variable.to_owned()),
+            ..PhantomReport::default()
+        });
+        let notes = predicted(&[it], 0).notes;
+        notes.iter().find(|it| it.code() == "visible-devices").unwrap().to_string()
+    };
+    assert_eq!(note("3", 1), "CUDA_VISIBLE_DEVICES is \"3\": the phantom stands for that GPU");
+    assert_eq!(note("2,3", 2), "CUDA_VISIBLE_DEVICES is \"2,3\": phantoms stand for these GPUs");
+    let fewer = "CUDA_VISIBLE_DEVICES is \"0,1,2,3\": the script saw 1 of these 4 GPUs; --gpus 4 gives it all of them";
+    assert_eq!(note("0,1,2,3", 1), fewer);
+}
+
+#[test]
 fn nothing_recorded_says_what_to_look_for() {
     let prediction = predicted(&[], 0);
     assert_eq!(prediction.notes[0].code(), "nothing-recorded");

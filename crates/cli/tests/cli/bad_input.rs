@@ -181,9 +181,11 @@ fn uses_no_gpu() {
     let script = place.noting_script("train", &[BEGIN, end], "");
     let script = script.to_str().unwrap();
     place.predict(&[script]).assert_sentence("the script ended without using a GPU");
-    let mut hidden = place.plimsoll(&["predict", script]);
-    let ran = Ran::from(hidden.env("CUDA_VISIBLE_DEVICES", "").output().unwrap());
-    ran.assert_sentence("CUDA_VISIBLE_DEVICES is \"\", which may hide the phantom");
+    let hidden = r#"{"kind":"phantom","devices":[],"visible_devices":""}"#;
+    let script = place.noting_script("train", &[BEGIN, hidden, end], "");
+    place.predict(&[script.to_str().unwrap()]).assert_sentence(
+        "the script used no GPU: CUDA_VISIBLE_DEVICES is empty, so PyTorch sees no GPU; set it to 0, or unset it",
+    );
 }
 
 #[test]

@@ -70,6 +70,13 @@ pub enum Note {
     Retries(u64),
     /// Several processes used a device; the report is about the one that took most.
     SeveralProcesses(usize),
+    /// `CUDA_VISIBLE_DEVICES` names devices of the user's machine, or more than there are.
+    VisibleDevices {
+        /// What it says.
+        variable: String,
+        /// How many the script saw.
+        seen: usize,
+    },
     /// Several processes held memory of one device at once.
     Together {
         /// All of them, at most.
@@ -158,6 +165,7 @@ impl Note {
             Note::OomCaught { .. } => "oom-caught",
             Note::Retries(_) => "retries",
             Note::SeveralProcesses(_) => "several-processes",
+            Note::VisibleDevices { .. } => "visible-devices",
             Note::Together { .. } => "together",
             Note::RanOutBeside { .. } => "ran-out-beside",
             Note::UnknownReads { .. } => "unknown-reads",
@@ -183,6 +191,7 @@ impl Note {
             Note::Steps { steady: true, .. }
                 | Note::ContextDerived { .. }
                 | Note::SeveralProcesses(_)
+                | Note::VisibleDevices { .. }
                 | Note::Together { .. }
                 | Note::RanOutBeside { .. }
         )
@@ -258,6 +267,18 @@ impl fmt::Display for Note {
                 f,
                 "{count} processes used a GPU; the numbers are those of the one that took most"
             ),
+            Note::VisibleDevices { variable, seen } => {
+                write!(f, "CUDA_VISIBLE_DEVICES is \"{variable}\": ")?;
+                let named = variable.split(',').count();
+                match (seen, named) {
+                    (1, 1) => f.write_str("the phantom stands for that GPU"),
+                    _ if *seen < named => write!(
+                        f,
+                        "the script saw {seen} of these {named} GPUs; --gpus {named} gives it all of them"
+                    ),
+                    _ => f.write_str("phantoms stand for these GPUs"),
+                }
+            }
             Note::Together { bytes } => write!(
                 f,
                 "several processes share the GPU and hold {bytes} of it together, contexts included: the safe number and \

@@ -89,6 +89,14 @@ pub(super) fn notes(
     if bytes != Bytes::ZERO {
         res.push(Note::Together { bytes });
     }
+    for it in recordings.iter().filter_map(|it| it.phantom.as_ref()) {
+        if let (Some(variable), seen @ 1..) = (it.visible_devices.clone(), it.devices.len()) {
+            let note = Note::VisibleDevices { variable, seen };
+            if !res.contains(&note) {
+                res.push(note);
+            }
+        }
+    }
     res.extend(unknown_reads(recordings));
     for report in recordings.iter().filter_map(|it| it.phantom.as_ref()) {
         for it in &report.not_imitated {

@@ -18,6 +18,10 @@ pub struct PhantomReport {
     pub trials: u64,
     /// How often a size follows from values that were assumed.
     pub assumed_sizes: u64,
+    /// How many devices the program would have to see for all that it asked for; zero if it asked for none beyond.
+    pub devices_asked: u64,
+    /// `CUDA_VISIBLE_DEVICES`, if it hides devices or names some that only the user's machine has.
+    pub visible_devices: Option<String>,
     /// Calls answered with an error, because we do not imitate them.
     pub not_imitated: Vec<NotImitated>,
     /// Calls answered with something near the truth.

@@ -23,6 +23,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> 
             res.devices = report.devices;
         }
         res.launches = res.launches.max(report.launches);
+        res.devices_asked = res.devices_asked.max(report.devices_asked);
+        res.visible_devices = report.visible_devices.or(res.visible_devices.take());
         res.hurried = res.hurried.max(report.hurried);
         res.assumed_sizes = res.assumed_sizes.max(report.assumed_sizes);
         res.overflows_asked = res.overflows_asked.max(report.overflows_asked);
@@ -68,6 +70,8 @@ pub(super) struct ReportLine {
     overflows_asked: u64,
     trials: u64,
     assumed_sizes: u64,
+    devices_asked: u64,
+    visible_devices: Option<String>,
     not_imitated: Vec<NotImitatedLine>,
     approximated: Vec<ApproximatedLine>,
     unknown_reads: ReadsLine,
@@ -143,6 +147,8 @@ impl From<ReportLine> for PhantomReport {
             overflows_asked: it.overflows_asked,
             trials: it.trials,
             assumed_sizes: it.assumed_sizes,
+            devices_asked: it.devices_asked,
+            visible_devices: it.visible_devices,
             not_imitated: it.not_imitated.into_iter().map(not_imitated).collect(),
             approximated: it.approximated.into_iter().map(approximated).collect(),
             unknown_reads: it.unknown_reads.count,

@@ -30,6 +30,8 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
     }
     let hurried = if nccl::has_ranks() { hurried } else { 0 };
     let asked = Asked {
+        devices: machine::asked_beyond(),
+        visible: machine::remarkable_variable(),
         hurried,
         overflows: launch::with_values(|it, _| it.overflows_asked()),
         trials: trials::count(),

@@ -32,7 +32,7 @@ fn put<T>(out: *mut T, value: T) -> i32 {
 }
 
 fn devices() -> u32 {
-    card::current().map_or(0, |it| it.devices)
+    machine::installed()
 }
 
 fn ordinal(handle: u64) -> Option<u32> {
@@ -116,6 +116,9 @@ pub extern "C" fn nvmlDeviceGetHandleByPciBusId_v2(bus: *const c_char, handle: *
 
 /// A UUID as `nvidia-smi` prints it.
 fn uuid_text(ordinal: u32) -> String {
+    if let Some(named) = machine::uuid_of(ordinal) {
+        return named;
+    }
     let hex: String =
         crate::border::runtime::uuid(ordinal).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
@@ -152,8 +155,9 @@ pub extern "C" fn nvmlDeviceGetIndex(handle: u64, index: *mut c_uint) -> i32 {
 
 /// Bytes in use on a device, and the card's total.
 fn used_and_total(ordinal: u32) -> Option<(u64, u64)> {
-    let machine = machine::lock()?;
-    let visible = machine.ordinals.iter().position(|&it| it == ordinal);
+    // Who sees no device may ask all the same.
+    let Some(machine) = machine::lock() else { return Some((0, card::current()?.total_bytes)) };
+    let visible = machine.visible.iter().position(|it| it.ordinal == ordinal);
     let others = together(&machine.others(ordinal));
     let total = machine.card.total_bytes;
     let used = match visible.map(|it| &machine.devices[it]) {
@@ -169,7 +173,7 @@ fn used_and_total(ordinal: u32) -> Option<(u64, u64)> {
 /// Who holds something on a device: this process first, if it sees the device.
 fn holders(ordinal: u32) -> Option<Vec<Holder>> {
     let (used, _) = used_and_total(ordinal)?;
-    let others = machine::lock()?.others(ordinal);
+    let others = machine::lock().map(|it| it.others(ordinal)).unwrap_or_default();
     let own = Holder { pid: std::process::id(), bytes: used.saturating_sub(together(&others)) };
     let is_own = others.is_empty() || own.bytes != 0;
     Some(is_own.then_some(own).into_iter().chain(others).collect())

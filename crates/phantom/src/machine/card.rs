@@ -245,31 +245,90 @@ pub fn current() -> Option<&'static Card> {
     .as_ref()
 }
 
+/// A device that the program sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visible {
+    /// Its number in the machine.
+    pub ordinal: u32,
+    /// What the user's machine calls it, where `CUDA_VISIBLE_DEVICES` says that in place of a number.
+    pub uuid: Option<String>,
+}
+
+impl Visible {
+    /// The device of this number.
+    pub fn new(ordinal: u32) -> Visible {
+        Visible { ordinal, uuid: None }
+    }
+
+    /// By what other processes know that they use the same device: its number, or one made of its name.
+    pub fn shared(&self) -> u32 {
+        const NUMBERS: u32 = 32;
+        let hash = |text: &String| {
+            text.bytes().fold(0_u32, |it, byte| it.wrapping_mul(31).wrapping_add(byte.into()))
+        };
+        self.uuid.as_ref().map_or(self.ordinal, |it| NUMBERS + hash(it) % NUMBERS)
+    }
+}
+
 /// Which of the machine's devices the program sees, in the order in which it sees them:
 /// `CUDA_VISIBLE_DEVICES` as the CUDA programming guide describes it (the list ends at the first
 /// entry that names no device; a device named twice hides all).
-pub fn visible(devices: u32, variable: Option<&str>) -> Vec<u32> {
-    let Some(variable) = variable else { return (0..devices).collect() };
-    let mut seen = Vec::new();
-    for entry in variable.split(',') {
-        let entry = entry.trim();
-        // A device may also be named by (a prefix of) its UUID; ours end in the ordinal.
-        let ordinal = match entry.strip_prefix("GPU-") {
-            Some(uuid) => uuid.rsplit('-').next().and_then(|it| u32::from_str_radix(it, 16).ok()),
-            None => entry.parse::<u32>().ok(),
-        };
-        match ordinal {
-            Some(it) if it < devices => {
-                if seen.contains(&it) {
-                    return Vec::new();
-                }
-                seen.push(it);
-            }
-            _ => break,
-        }
+///
+/// A list that begins with a device which only the user's machine has, by a higher number or by its UUID, means that one: the machine
+/// has it then, and up to `devices` of the list.
+pub fn visible(devices: u32, variable: Option<&str>) -> Vec<Visible> {
+    let Some(variable) = variable else { return (0..devices).map(Visible::new).collect() };
+    let entries: Vec<&str> = variable.split(',').map(str::trim).collect();
+    let is_name = |it: &str| it.starts_with("GPU-") || it.starts_with("MIG-");
+    let most = usize::try_from(devices).unwrap_or(usize::MAX);
+    let first = entries.first().copied().unwrap_or_default();
+    if is_name(first) && own(first, devices).is_none() {
+        // Of several slices of a GPU, CUDA shows the first.
+        let most = if first.starts_with("MIG-") { 1 } else { most };
+        let names = entries.iter().take_while(|it| is_name(it)).take(most);
+        let named =
+            |(ordinal, &name): (u32, &&str)| Visible { ordinal, uuid: Some(name.to_owned()) };
+        return (0..).zip(names).map(named).collect();
     }
-    seen
+    let devices = match number(first) {
+        // As many as there have to be for the first of the list.
+        Some(it) if devices <= it => {
+            let numbers = entries.iter().map_while(|it| number(it)).take(most);
+            numbers.max().map_or(devices, |it| it + 1)
+        }
+        _ => devices,
+    };
+    let mut seen = Vec::new();
+    for ordinal in entries.iter().map_while(|it| own(it, devices)) {
+        if seen.contains(&ordinal) {
+            return Vec::new();
+        }
+        seen.push(ordinal);
+    }
+    seen.into_iter().map(Visible::new).collect()
 }
+
+/// The number of a device, if that is what it is.
+fn number(entry: &str) -> Option<u32> {
+    /// No machine has more.
+    const MOST: u32 = 256;
+    entry.parse().ok().filter(|&it| it < MOST)
+}
+
+/// One of our devices, of so many: by its number, or by (a prefix of) its UUID; ours end in the number.
+fn own(entry: &str, devices: u32) -> Option<u32> {
+    let ordinal = match entry.strip_prefix("GPU-") {
+        Some(uuid) if uuid.starts_with(OURS) => {
+            uuid.rsplit('-').next().and_then(|it| u32::from_str_radix(it, 16).ok())
+        }
+        Some(_) => None,
+        None => number(entry),
+    };
+    ordinal.filter(|&it| it < devices)
+}
+
+/// How the UUIDs of our devices begin: "plim".
+const OURS: &str = "706c696d";
 
 #[cfg(test)]
 mod tests {
@@ -288,15 +347,37 @@ mod tests {
         assert_eq!(card.attribute(120, 0), Some(0), "no clusters before Hopper");
     }
 
+    fn numbers(devices: u32, variable: &str) -> Vec<u32> {
+        visible(devices, Some(variable)).iter().map(|it| it.ordinal).collect()
+    }
+
     #[test]
     fn visible_devices_follow_the_programming_guide() {
-        assert_eq!(visible(4, None), [0, 1, 2, 3]);
-        assert_eq!(visible(4, Some("2,0")), [2, 0]);
-        assert_eq!(visible(4, Some("1,9,0")), [1], "the list ends at the first bad entry");
-        assert_eq!(visible(4, Some("")), [0; 0]);
-        assert_eq!(visible(4, Some("-1")), [0; 0]);
-        assert_eq!(visible(4, Some("1,1")), [0; 0], "named twice");
-        assert_eq!(visible(4, Some("GPU-706c696d-736f-6c6c-0000-000000000003")), [3]);
+        assert_eq!(visible(2, None), [Visible::new(0), Visible::new(1)]);
+        assert_eq!(numbers(4, "2,0"), [2, 0]);
+        assert_eq!(numbers(4, "1,9,0"), [1], "the list ends at the first bad entry");
+        assert_eq!(numbers(4, ""), [0; 0]);
+        assert_eq!(numbers(4, "-1"), [0; 0]);
+        assert_eq!(numbers(4, "NoDevFiles"), [0; 0]);
+        assert_eq!(numbers(4, "1,1"), [0; 0], "named twice");
+        assert_eq!(numbers(4, "GPU-706c696d-736f-6c6c-0000-000000000003"), [3]);
+    }
+
+    #[test]
+    fn a_device_of_the_users_machine_is_one_of_ours() {
+        assert_eq!(numbers(1, "3"), [3]);
+        assert_eq!(numbers(1, "0,1,2,3"), [0], "so many as there are");
+        assert_eq!(numbers(1, "2,3"), [2]);
+        assert_eq!(numbers(2, "2,3"), [2, 3]);
+        assert_eq!(numbers(2, "5,6,7"), [5, 6]);
+        assert_eq!(numbers(1, "3,2"), [3, 2], "who has a device 3 has a device 2");
+        assert_eq!(numbers(1, "4294967295"), [0; 0]);
+        let named = visible(1, Some("GPU-1a2b3c4d-0000-1111-2222-333344445555,GPU-9"));
+        assert_eq!(named.len(), 1);
+        assert_eq!(named[0].uuid.as_deref(), Some("GPU-1a2b3c4d-0000-1111-2222-333344445555"));
+        assert!(31 < named[0].shared() && named[0].shared() < 64);
+        assert_eq!(visible(2, Some("MIG-1,MIG-2")).len(), 1);
+        assert_eq!(visible(2, Some("GPU-1, GPU-2")).len(), 2);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::machine::card::{self, Card};
+use crate::machine::card::{self, Card, Visible};
 use crate::machine::completion::{Completion, Mark, Order};
 use crate::machine::memory::DeviceMemory;
 use crate::machine::neighbours::{Holder, Seat, Table};
@@ -26,6 +26,8 @@ pub const PRIORITIES: std::ops::RangeInclusive<i32> = -5..=0;
 /// The machine, once a device is asked for.
 static MACHINE: OnceLock<Option<Mutex<Machine>>> = OnceLock::new();
 
+/// See [`asked_beyond`].
+static ASKED_BEYOND: AtomicU64 = AtomicU64::new(0);
 /// Training steps that are over.
 static STEPS: AtomicU64 = AtomicU64::new(0);
 /// Whether something holds memory until a watchdog has seen that a collective is done.
@@ -41,8 +43,8 @@ thread_local! {
 pub struct Machine {
     /// The imitated card.
     pub card: &'static Card,
-    /// Visible devices: each one's number among the machine's.
-    pub ordinals: Vec<u32>,
+    /// Visible devices: each one's place among the machine's.
+    pub visible: Vec<Visible>,
     /// One per visible device.
     pub devices: Vec<DeviceMemory>,
     /// Where the other processes of the session are found, and this one's seat there.
@@ -103,13 +105,12 @@ pub struct Invalid;
 pub fn lock() -> Option<MutexGuard<'static, Machine>> {
     let machine = MACHINE.get_or_init(|| {
         let card = card::current()?;
-        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-        let ordinals = card::visible(card.devices, visible.as_deref());
-        if ordinals.is_empty() {
+        let visible = visible(card);
+        if visible.is_empty() {
             return None;
         }
         report::begin();
-        let mut machine = Machine::new(card, ordinals);
+        let mut machine = Machine::new(card, visible);
         let session = std::env::var_os("PLIMSOLL_SESSION");
         if let Some(table) = session.and_then(|it| Table::of_session(Path::new(&it))) {
             machine.share(table);
@@ -122,8 +123,46 @@ pub fn lock() -> Option<MutexGuard<'static, Machine>> {
 /// How many devices the program sees. Does not begin the use of one.
 pub fn device_count() -> u32 {
     let Some(card) = card::current() else { return 0 };
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    u32::try_from(card::visible(card.devices, visible.as_deref()).len()).unwrap_or(0)
+    u32::try_from(visible(card).len()).unwrap_or(0)
+}
+
+fn visible(card: &Card) -> Vec<Visible> {
+    card::visible(card.devices, std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref())
+}
+
+/// How many devices the machine has, whatever the program sees: all that the command line asked for, and those that
+/// `CUDA_VISIBLE_DEVICES` names. Does not begin the use of one.
+pub fn installed() -> u32 {
+    let Some(card) = card::current() else { return 0 };
+    let named = visible(card).iter().map(|it| it.ordinal + 1).max().unwrap_or(0);
+    named.max(card.devices)
+}
+
+/// What the user's machine calls a device, where `CUDA_VISIBLE_DEVICES` says so. Does not begin the use of one.
+pub fn uuid_of(ordinal: u32) -> Option<String> {
+    let it = visible(card::current()?).into_iter().find(|it| it.ordinal == ordinal);
+    it?.uuid
+}
+
+/// `CUDA_VISIBLE_DEVICES`, if it decides which devices the program sees: if it hides all, or names one that only the user's machine
+/// has.
+pub fn remarkable_variable() -> Option<String> {
+    let variable = std::env::var("CUDA_VISIBLE_DEVICES").ok()?;
+    let devices = card::current()?.devices;
+    let visible = card::visible(devices, Some(&variable));
+    let is_ours = |it: &Visible| it.uuid.is_none() && it.ordinal < devices;
+    let names = variable.split(',').count();
+    (visible.len() < names || !visible.iter().all(is_ours)).then_some(variable)
+}
+
+/// The program asked for the device of this number, which it does not see. Does not begin the use of one.
+pub fn ask_beyond(device: u32) {
+    ASKED_BEYOND.fetch_max(device.saturating_add(1).into(), Ordering::Relaxed);
+}
+
+/// How many devices the program would have to see for all that it asked for; zero if it asked for none beyond.
+pub fn asked_beyond() -> u64 {
+    ASKED_BEYOND.load(Ordering::Relaxed)
 }
 
 /// The program has finished `steps` more training steps. Does not begin the use of a device.
@@ -147,11 +186,11 @@ pub fn set_current_device(device: u32) {
 }
 
 impl Machine {
-    /// A machine whose program sees the devices `ordinals`.
-    pub fn new(card: &'static Card, ordinals: Vec<u32>) -> Machine {
+    /// A machine whose program sees these devices.
+    pub fn new(card: &'static Card, visible: Vec<Visible>) -> Machine {
         // Twice the card's memory and some: freed chunks leave holes.
         let space = card.total_bytes.saturating_mul(2).saturating_add(64 << 30);
-        let devices = ordinals
+        let devices = visible
             .iter()
             .map(|_| {
                 let floor = reserve_addresses(space);
@@ -161,7 +200,7 @@ impl Machine {
             .collect();
         Machine {
             card,
-            ordinals,
+            visible,
             devices,
             table: None,
             pinned: BTreeMap::new(),
@@ -184,8 +223,8 @@ impl Machine {
     pub fn share(&mut self, table: Table) {
         let Some(number) = table.sit() else { return };
         self.table = Some((table, number));
-        for (&ordinal, device) in self.ordinals.iter().zip(&mut self.devices) {
-            if let Some(seat) = Seat::new(table, number, ordinal) {
+        for (it, device) in self.visible.iter().zip(&mut self.devices) {
+            if let Some(seat) = Seat::new(table, number, it.shared()) {
                 device.share(seat, self.card.context_bytes);
             }
         }
@@ -193,7 +232,9 @@ impl Machine {
 
     /// The other processes that hold something on a device of the machine, whether or not this one sees it.
     pub fn others(&self, ordinal: u32) -> Vec<Holder> {
-        let seat = self.table.and_then(|(table, number)| Seat::new(table, number, ordinal));
+        let visible = self.visible.iter().find(|it| it.ordinal == ordinal);
+        let shared = visible.map_or(ordinal, Visible::shared);
+        let seat = self.table.and_then(|(table, number)| Seat::new(table, number, shared));
         seat.map(|it| it.others()).unwrap_or_default()
     }
 
@@ -418,9 +459,9 @@ impl Machine {
     pub fn report(&self) -> Vec<DeviceReport> {
         self.devices
             .iter()
-            .zip(&self.ordinals)
-            .map(|(it, &ordinal)| DeviceReport {
-                ordinal,
+            .zip(&self.visible)
+            .map(|(it, visible)| DeviceReport {
+                ordinal: visible.shared(),
                 most_together: it.most_together(),
                 ran_out: it.ran_out().to_vec(),
                 total: self.card.total_bytes,
@@ -474,7 +515,7 @@ mod tests {
 
     fn machine() -> Machine {
         let card = Box::leak(Box::new(Card { total_bytes: 8 << 30, ..Card::h200() }));
-        Machine::new(card, vec![0, 1])
+        Machine::new(card, vec![Visible::new(0), Visible::new(1)])
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod report;
 pub mod resident;
 
 pub use self::devices::{
-    LAUNCH, Machine, PRIORITIES, current_device, device_count, finish_steps, lock,
-    reserve_addresses, set_current_device, watchdog_holds,
+    LAUNCH, Machine, PRIORITIES, ask_beyond, asked_beyond, current_device, device_count,
+    finish_steps, installed, lock, remarkable_variable, reserve_addresses, set_current_device,
+    uuid_of, watchdog_holds,
 };

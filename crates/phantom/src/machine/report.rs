@@ -103,8 +103,12 @@ pub struct DeviceReport {
 }
 
 /// What the program asked, and might have been told otherwise.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Asked {
+    /// How many devices it would have to see for all that it asked for; zero if it asked for none beyond.
+    pub devices: u64,
+    /// `CUDA_VISIBLE_DEVICES`, if it decides which devices the program sees.
+    pub visible: Option<String>,
     /// How often it was told that work is done before a slower device would say so.
     pub hurried: u64,
     /// How often it read whether its scaled gradients overflowed.
@@ -115,7 +119,7 @@ pub struct Asked {
 
 /// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
 pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> String {
-    let Asked { hurried, overflows, trials } = asked;
+    let Asked { devices: beyond, visible, hurried, overflows, trials } = asked;
     let mut out = String::from(r#"{"devices":["#);
     for (i, it) in devices.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
@@ -139,7 +143,7 @@ pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> Strin
     }
     let _ = write!(
         out,
-        r#"],"launches":{},"hurried":{hurried},"overflows_asked":{overflows},"trials":{trials},"assumed_sizes":{},"not_imitated":["#,
+        r#"],"devices_asked":{beyond},"launches":{},"hurried":{hurried},"overflows_asked":{overflows},"trials":{trials},"assumed_sizes":{},"not_imitated":["#,
         LAUNCHES.load(Ordering::Relaxed),
         ASSUMED_SIZES.load(Ordering::Relaxed)
     );
@@ -163,9 +167,16 @@ pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> Strin
         let (what, count) = (forgot(forgotten), forgotten.count);
         let _ = write!(out, r#"{comma}{{"what":"{what}","count":{count}}}"#);
     }
+    out.push(']');
+    if let Some(visible) = visible {
+        // Whatever stands there, as JSON.
+        let plain = |it: char| it.is_ascii_graphic() && !matches!(it, '"' | '\\') || it == ' ';
+        let visible: String = visible.chars().map(|it| if plain(it) { it } else { '?' }).collect();
+        let _ = write!(out, r#","visible_devices":"{visible}""#);
+    }
     let _ = write!(
         out,
-        r#"],"unknown_reads":{{"count":{},"bytes":{}}}}}"#,
+        r#","unknown_reads":{{"count":{},"bytes":{}}}}}"#,
         UNKNOWN_READS.load(Ordering::Relaxed),
         UNKNOWN_BYTES.load(Ordering::Relaxed)
     );
@@ -228,7 +239,13 @@ mod tests {
                 other_peak: 1,
                 more_elsewhere: 0,
             }],
-            Asked { hurried: 3, overflows: 4, trials: 5 },
+            Asked {
+                devices: 2,
+                visible: Some("3,\"".to_owned()),
+                hurried: 3,
+                overflows: 4,
+                trials: 5,
+            },
             Dropped { count: 14, bytes: 189 << 20, largest: 27 << 19 },
         );
         assert!(json.contains(
@@ -241,6 +258,8 @@ mod tests {
         assert!(
             json.contains(r#"{"total_bytes":10,"context_bytes":2,"used_bytes":4,"peak_bytes":6,"other_peak_bytes":1,"more_elsewhere_bytes":0,"ordinal":0,"together_bytes":9,"ran_out_beside":[{"pid":12,"bytes":5}]}"#)
         );
+        assert!(json.contains(r#""devices_asked":2,"#));
+        assert!(json.contains(r#","visible_devices":"3,?","#));
         assert!(json.contains(r#""hurried":3,"overflows_asked":4,"trials":5,"#));
         assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));
     }

@@ -152,11 +152,21 @@ pub struct DeviceProp {
     reserved: [c_int; 56],
 }
 
-/// The UUID of device `ordinal`: the same in every process, and it ends in the ordinal.
+/// The UUID of device `ordinal`: what the user's machine calls it, or one of ours, which is the same in every process and ends in the
+/// ordinal.
 pub(crate) fn uuid(ordinal: u32) -> [u8; 16] {
+    if let Some(named) = machines::uuid_of(ordinal).and_then(|it| uuid_of_text(&it)) {
+        return named;
+    }
     let mut uuid = *b"plimsoll\0\0\0\0\0\0\0\0";
     uuid[12..].copy_from_slice(&ordinal.to_be_bytes());
     uuid
+}
+
+/// The bytes of a whole UUID, as `GPU-1a2b3c4d-...` writes it.
+fn uuid_of_text(text: &str) -> Option<[u8; 16]> {
+    let hex: String = text.get(4..)?.chars().filter(|it| *it != '-').collect();
+    (hex.len() == 32).then(|| u128::from_str_radix(&hex, 16).ok()).flatten().map(u128::to_be_bytes)
 }
 
 /// `0000:01:00.0` for the machine's first device.
@@ -175,7 +185,7 @@ fn properties(card: &Card, ordinal: u32) -> DeviceProp {
 
 /// The visible device `device`, as its ordinal in the machine.
 fn ordinal(machine: &machines::Machine, device: c_int) -> Option<u32> {
-    machine.ordinals.get(usize::try_from(device).ok()?).copied()
+    Some(machine.visible.get(usize::try_from(device).ok()?)?.ordinal)
 }
 
 #[unsafe(no_mangle)]
@@ -201,6 +211,10 @@ pub extern "C" fn cudaSetDevice(device: c_int) -> i32 {
         Ok(it) if it < machines::device_count() => {
             machines::set_current_device(it);
             SUCCESS
+        }
+        Ok(it) if it < 256 => {
+            machines::ask_beyond(it);
+            fail(INVALID_DEVICE)
         }
         _ => fail(INVALID_DEVICE),
     }
@@ -268,7 +282,8 @@ pub unsafe extern "C" fn cudaDeviceGetByPCIBusId(device: *mut c_int, text: *cons
     }
     // SAFETY: not null; CUDA asks for a terminated string.
     let wanted = unsafe { CStr::from_ptr(text) }.to_string_lossy().to_ascii_uppercase();
-    let found = machine.ordinals.iter().position(|&it| wanted.ends_with(&pci_bus_id(it)[5..]));
+    let found =
+        machine.visible.iter().position(|it| wanted.ends_with(&pci_bus_id(it.ordinal)[5..]));
     match found.and_then(|it| c_int::try_from(it).ok()) {
         // SAFETY: the caller's pointer, checked for null.
         Some(it) => unsafe { answer(device, it) },
