@@ -35,8 +35,8 @@ def predict(
 
     Args:
         function: at the top level of a module or of the script; others need cloudpickle.
-        gpu: a card of `plimsoll cards`, or a file that describes one; without it the largest card is imitated, and
-            `carried_by` says which cards carry the run.
+        gpu: a card of `plimsoll cards`, or a file that describes one; without it this machine's GPU, or else the largest card is
+            imitated, and `carried_by` says which cards carry the run.
         memory: the card's memory, instead of what it has, as in "20GiB".
         max: the answer's `fits` is False above this size on the device, as in "22GiB".
         steps: ends the run after so many optimizer steps.

@@ -74,8 +74,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = PREDICT_EXAMPLES)]
 pub(crate) struct PredictArgs {
-    /// The card to imitate: a name from `plimsoll cards`, or a file that describes one. Without it the
-    /// script runs on the largest card, and the report says which cards carry it.
+    /// The card to imitate: a name from `plimsoll cards`, or a file that describes one. Without it, this
+    /// machine's GPU; without one, the script runs on the largest card, and the report says which cards carry it.
     #[arg(long, value_name = "CARD|FILE.toml")]
     pub(crate) gpu: Option<String>,
 

@@ -35,6 +35,17 @@ impl DeviceNow {
     }
 }
 
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gpu {
+    /// As the driver calls it.
+    pub(crate) name: String,
+    /// `GPU-` and a number.
+    pub(crate) uuid: String,
+    /// All of its memory, if the driver said so.
+    pub(crate) total: Option<Bytes>,
+}
+
 /// Whether there is one at all.
 pub(crate) fn are_there() -> bool {
     open().and_then(|it| Ok(it.device_count()?)).is_ok_and(|it| it != 0)
@@ -43,6 +54,17 @@ pub(crate) fn are_there() -> bool {
 /// How many there are, those that `CUDA_VISIBLE_DEVICES` hides included; none where NVML does not say.
 pub(crate) fn count() -> Option<u32> {
     open().ok()?.device_count().ok()
+}
+
+/// All of them: what each is, in the order in which `nvidia-smi` counts them.
+pub(crate) fn all() -> anyhow::Result<Vec<Gpu>> {
+    let nvml = open()?;
+    let gpu = |index| {
+        let device = nvml.device_by_index(index)?;
+        let total = device.memory_info().ok().map(|it| Bytes(it.total));
+        Ok(Gpu { name: device.name()?, uuid: device.uuid()?, total })
+    };
+    (0..nvml.device_count()?).map(gpu).collect()
 }
 
 fn open() -> anyhow::Result<Nvml> {

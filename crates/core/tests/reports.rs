@@ -10,6 +10,7 @@ use plimsoll_core::{
     sources::{self, ProcessFiles},
     units::Bytes,
     views::{
+        answer::Answer,
         text::{self, Styles},
         wire,
     },
@@ -46,6 +47,17 @@ fn a_run_that_fits() {
     let prediction = prediction_of("train", 0, "rtx4090", None);
     check_text(&prediction, expect_file!["reports/train.txt"]);
     expect_file!["reports/train.json"].assert_eq(&wire::prediction((&prediction).into()));
+}
+
+#[test]
+fn a_card_that_nobody_asked_for_is_not_the_answer() {
+    let prediction = prediction_of("train", 0, "b200", None);
+    let answer = Answer { any_card: true, ..Answer::from(&prediction) };
+    let text = text::prediction(answer, Styles::default(), 100).to_string();
+    let first = text.lines().take(2).collect::<Vec<_>>().join(" ");
+    assert!(first.starts_with("FITS rtx4060-8g, rtx4070-12g, "), "{first}");
+    assert!(first.contains(" with more memory"), "{first}");
+    assert!(!text.contains("to spare"));
 }
 
 #[test]

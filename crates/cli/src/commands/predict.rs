@@ -29,7 +29,7 @@ use crate::{
     launch::{
         self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
     },
-    phantom_run::{self, Left, Run, Runner},
+    phantom_run::{self, Choice, How, Left, Run, Runner},
     record,
     requested_file::RequestedFile,
     shown_command,
@@ -39,9 +39,6 @@ use crate::{
 /// Widths that a report is made for; a terminal between them gets its own.
 const NARROW: u16 = 60;
 const WIDE: u16 = 100;
-/// What the report says without `--gpu`.
-const NO_GPU_CHOSEN: &str = "no --gpu was given, so this ran on the largest card that this PyTorch has kernels for; \
-     the list above says which carry it";
 /// What is assumed of masks once a script has failed because they find nothing, and what the report says then.
 const HALF_IS_FOUND: &str = "assumed_nonzero_millionths = 500000\n";
 const MASKS_HALF: &str = "the script failed while boolean masks of values that nobody computed found nothing, so it ran \
@@ -54,7 +51,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     if env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir()) {
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
     }
-    let card = phantom_run::card(args.gpu.as_deref(), args.memory, &args.command)?;
+    let Choice { card, how } =
+        phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
     let command = ScriptCommand::resolve(&args.command)?;
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
@@ -78,8 +76,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         prediction.notes.push(remark("masks-half", MASKS_HALF));
     }
     script.look_at_other_ends(&mut prediction, &recordings, &told)?;
-    if args.gpu.is_none() {
-        prediction.notes.push(remark("no-gpu-chosen", NO_GPU_CHOSEN));
+    if let Some(How::OfThisMachine(text) | How::Largest(text)) = &how {
+        prediction.notes.push(remark("no-gpu-chosen", text));
     }
     let failure = diagnosis::diagnose(&script.command, &ended, &recordings);
     let failure = failure.map(|it| tell_failure(&mut prediction, it));
@@ -87,7 +85,9 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         || (prediction.outcome == Outcome::ScriptFailed).then_some(prediction.notes.first());
     let failure = failure.or_else(|| unclear().flatten().map(ToString::to_string));
     let next = shown_command::next(args, &prediction);
-    let answer = Answer { prediction: &prediction, findings: &findings, next: next.as_deref() };
+    let any_card = matches!(how, Some(How::Largest(_)));
+    let answer =
+        Answer { prediction: &prediction, findings: &findings, next: next.as_deref(), any_card };
 
     if let Some(sink) = json {
         sink.write(wire::prediction(answer).as_bytes(), out)?;

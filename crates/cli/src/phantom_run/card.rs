@@ -1,4 +1,4 @@
-//! The card to imitate: by name, from a file, or the largest that there are kernels for.
+//! The card to imitate: by name, from a file, that of this machine, or the largest that there are kernels for.
 
 use std::{ffi::OsString, fs};
 
@@ -11,10 +11,54 @@ use plimsoll_core::{
 use crate::{
     cache,
     launch::{self, ScriptCommand},
+    phantom_run::here::{self, Here},
     python,
 };
 
-/// The card to imitate: by name, from a file, or the largest that the command's torch has kernels for.
+/// The card to imitate, and how it was chosen.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    pub(crate) card: Card,
+    /// What the report has to say of that; none if it was named.
+    pub(crate) how: Option<How>,
+}
+
+/// Why a card that nobody named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// This machine has one; the sentence says which.
+    OfThisMachine(String),
+    /// It is the largest, so that the script runs through: whether it fits that one is no answer. The sentence says so.
+    Largest(String),
+}
+
+/// What the report says of the largest card.
+const LARGEST: &str = "no --gpu was given, so this ran on the largest card that this PyTorch has kernels for; the list \
+     above says which carry it";
+
+/// The card to imitate: by name, from a file, that of this machine, or the largest that the command's torch has kernels for.
+pub(crate) fn choice(
+    gpu: Option<&str>,
+    memory: Option<Bytes>,
+    command: &[OsString],
+) -> anyhow::Result<Choice> {
+    let how = match gpu {
+        Some(_) => None,
+        None => match here::look() {
+            Here::Card(found, how) => {
+                let card = card(Some(&found.id), memory, command)?;
+                return Ok(Choice { card, how: Some(How::OfThisMachine(how)) });
+            }
+            Here::Nothing => Some(How::Largest(LARGEST.to_owned())),
+            Here::Unknown(name) => Some(How::Largest(format!(
+                "{LARGEST}. This machine's GPU, {name}, is not in the catalogue (docs/cards.md says how to describe it)"
+            ))),
+        },
+    };
+    Ok(Choice { card: card(gpu, memory, command)?, how })
+}
+
+/// Likewise, where only the card matters; without a name it is the largest.
 pub(crate) fn card(
     gpu: Option<&str>,
     memory: Option<Bytes>,

@@ -3,11 +3,12 @@
 
 mod card;
 mod ends;
+mod here;
 mod reading;
 mod world;
 
 pub(crate) use self::{
-    card::{card, largest, largest_for},
+    card::{Choice, How, card, choice, largest, largest_for},
     ends::{conf_line, left_open},
     reading::{facts, read},
     world::{Left, Runner, World},

@@ -11,10 +11,12 @@ pub struct Answer<'a> {
     pub findings: &'a [Finding],
     /// The command that helps where it does not fit, in full.
     pub next: Option<&'a str>,
+    /// Nobody asked for this card: the answer is which cards carry it.
+    pub any_card: bool,
 }
 
 impl<'a> From<&'a Prediction> for Answer<'a> {
     fn from(prediction: &'a Prediction) -> Answer<'a> {
-        Answer { prediction, findings: &[], next: None }
+        Answer { prediction, findings: &[], next: None, any_card: false }
     }
 }

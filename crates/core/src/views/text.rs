@@ -21,6 +21,8 @@ use crate::{
 
 /// Steps that the curve shows; of more, the first and the last ones.
 const SHOWN_STEPS: usize = 8;
+/// Cards that the first line names.
+const NAMED_CARDS: usize = 6;
 /// Findings that are told in full.
 const SHOWN_FINDINGS: usize = 3;
 /// The column where the place of a contributor begins.
@@ -29,8 +31,8 @@ const PLACE_AT: usize = 21;
 /// `answer` as text of at most `width` columns, but no less than 76; only the next command, which somebody copies, stands
 /// in one line.
 pub fn prediction(answer: Answer<'_>, styles: Styles, width: usize) -> impl Display {
-    let Answer { prediction, findings, next } = answer;
-    let report = Report { prediction, findings, next, styles, width: width.max(76) };
+    let Answer { prediction, findings, next, any_card } = answer;
+    let report = Report { prediction, findings, next, any_card, styles, width: width.max(76) };
     fmt::from_fn(move |f| report.write(f))
 }
 
@@ -39,6 +41,7 @@ struct Report<'a> {
     prediction: &'a Prediction,
     findings: &'a [Finding],
     next: Option<&'a str>,
+    any_card: bool,
     styles: Styles,
     width: usize,
 }
@@ -72,11 +75,13 @@ impl Report<'_> {
         match p.verdict() {
             Verdict::Fits => {
                 let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
+                let (which, left) =
+                    if self.any_card { (self.carrying(), String::new()) } else { (card, left) };
                 self.said(
                     f,
                     styles.good,
                     "FITS",
-                    &format!("{card}{of_what}: needs {needs}{left}"),
+                    &format!("{which}{of_what}: needs {needs}{left}"),
                 )?;
                 if let Some((missing, _)) = limits {
                     let text =
@@ -115,6 +120,18 @@ impl Report<'_> {
             write!(f, ": {}", styles.warn.of("more than this card has, so it is close"))?;
         }
         writeln!(f)
+    }
+
+    /// The cards that carry it, the smallest first.
+    fn carrying(self) -> String {
+        let fits = self.prediction.cards.iter().filter(|it| it.carries == Carries::Yes);
+        let ids: Vec<&str> = fits.map(|it| it.card.id.as_str()).collect();
+        let named = ids.iter().take(NAMED_CARDS).copied().collect::<Vec<_>>().join(", ");
+        match ids.len().saturating_sub(NAMED_CARDS) {
+            _ if ids.is_empty() => self.prediction.card.id.clone(),
+            0 => named,
+            more => format!("{named} and {more} with more memory"),
+        }
     }
 
     fn grows(self, f: &mut Formatter<'_>, card: &str) -> fmt::Result {

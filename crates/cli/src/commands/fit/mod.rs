@@ -7,7 +7,7 @@ mod plans;
 mod template;
 mod told;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use plimsoll_core::{
     cards::Card,
@@ -15,7 +15,11 @@ use plimsoll_core::{
 };
 
 use self::template::Template;
-use crate::{cli::FitArgs, exit::Exit, phantom_run};
+use crate::{
+    cli::FitArgs,
+    exit::Exit,
+    phantom_run::{self, Choice, How},
+};
 
 pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let rules = rules(args, card(args)?);
@@ -34,19 +38,27 @@ pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
 
 /// The card, with the memory that the process may take of it.
 fn card(args: &FitArgs) -> anyhow::Result<Card> {
-    if args.gpu.is_none() && args.budget.is_none() && args.limit_reserved.is_none() {
-        anyhow::bail!(
-            "nothing says what it is to fit; name a card with --gpu, or a size with --budget"
-        );
+    let Choice { card, how } =
+        phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
+    match how {
+        Some(How::Largest(_)) if args.budget.is_none() && args.limit_reserved.is_none() => {
+            anyhow::bail!(
+                "nothing says what it is to fit; name a card with --gpu, or a size with --budget"
+            );
+        }
+        Some(How::OfThisMachine(how)) => {
+            let _ = writeln!(io::stderr(), "plimsoll: {how}");
+        }
+        _ => {}
     }
-    let card = phantom_run::card(args.gpu.as_deref(), args.memory, &args.command)?;
     let Some(budget) = args.budget else { return Ok(card) };
     if card.total < budget {
         let (name, total) = (&card.name, card.total);
         anyhow::bail!("--budget {budget} is more than the {total} of {name}; give less");
     }
     // The phantom refuses what is beyond it, so the allocator sees the budget as it would see a full card.
-    phantom_run::card(args.gpu.as_deref(), Some(budget), &args.command)
+    let gpu = args.gpu.as_deref().unwrap_or(&card.id);
+    phantom_run::card(Some(gpu), Some(budget), &args.command)
 }
 
 /// What the options ask of a search.
