@@ -31,6 +31,7 @@ from plimsoll_agent.remedies.support.hooks import Hooks
 from plimsoll_agent.run import ending, first_step, frames, guard
 from plimsoll_agent.run.epochs import Epochs
 from plimsoll_agent.run.guard import failed, guarded
+from plimsoll_agent.run.later import Later
 from plimsoll_agent.run.memory import Memory
 from plimsoll_agent.run.meter import Meter
 from plimsoll_agent.run.modules import Modules
@@ -123,10 +124,11 @@ class Agent:
         which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
         self._sampling = Sampling(memory, phases, self._modules, recording, which)
         steps.after_step = self._after_step
+        self._epochs = Epochs()
         if steps.goal == "validation":
-            steps.epochs = Epochs(torch, phases, self._stopping, recording.note)
+            steps.later = Later(self._epochs, recording, self._stopping, self._calls_beside_training, self._has_company)
         steps.before_stop = self._tensors.all
-        self._last_named_step = 0
+        self._last_named_step = self._mode_changes = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
 
@@ -429,8 +431,22 @@ class Agent:
             ranks.install(self._torch, self._recording, self._phantom)
 
     def _shorten_epochs(self):
-        if self._steps.epochs is not None:
-            self._steps.epochs.install()
+        if self._steps.later is not None:
+            self._epochs.install()
+            self._modules.watch_modes(self._mode_changed)
+
+    def _mode_changed(self):
+        self._mode_changes += 1
+
+    def _calls_beside_training(self):
+        # What torch.compile made is called past us; that a model goes into evaluation mode is seen.
+        changes = self._mode_changes if self._modules.has_stepped_aside else 0
+        return (*self._phases.calls_beside_training(), changes)
+
+    def _has_company(self):
+        dist = self._torch.distributed
+        is_one_of_several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+        return is_one_of_several and not os.environ.get(ranks.WORLD)
 
     def _keep_checkpoints(self):
         if self._checkpoints is not None:

@@ -8,7 +8,10 @@
     phases          forward, backward, optimizer, zero_grad, evaluation: where each begins and ends
     training_steps  what one training step is, for any number of optimizers
     steady          has memory stopped changing?
-    epochs          end early once it has, so that a validation is seen
+    epochs          end early while they are to
+    later           what comes after the first steps: the end of an epoch, its validation, its checkpoint
+    hints           does the script speak of an evaluation?
+    trainers        those of libraries are asked to validate now
     stopping        ends a run that has shown enough, politely
     modules         which module is running, for the allocations made inside
     owners          which model a module belongs to, and its path there

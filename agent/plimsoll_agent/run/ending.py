@@ -114,6 +114,11 @@ class Ending:
         if refusal is not None:
             self._recording.write("refused", id=refusal.remedy, why=refusal.whom)
         why, exit_code = _why(error, self._torch)
+        later = steps.later
+        if why == "exception" and later is not None and later.is_under_way:
+            # The training steps were seen. What failed may have missed the rest of an epoch that we ended.
+            self._recording.note("failed-later", "after its training steps the script raised %s" % _in_short(error))
+            error, why, exit_code = None, steps.why or "steady", 0
         if error is None and self._stopping.requested:
             why, exit_code = steps.why or "steps", 0
         self._recording.write(
@@ -125,6 +130,7 @@ class Ending:
             exit_code=exit_code,
             signal=self.signal,
             exception=_described(error),
+            later=later.told() if later is not None else None,
             used_cuda=self._memory.started,
             seconds_imports=self._recording.seconds_imports,
             seconds_ending=round(time.time() - began, 6),
@@ -194,6 +200,14 @@ def _why(error, torch):
     if isinstance(error, KeyboardInterrupt):
         return "interrupt", None
     return "exception", 1
+
+
+def _in_short(error):
+    described = _described(error)
+    frame = described["user_frame"]
+    place = " at %s:%d" % (os.path.basename(frame["file"]), frame["line"]) if frame else ""
+    message = described["message"].partition("\n")[0]
+    return "%s%s%s" % (described["type"], ": " + message if message else "", place)
 
 
 def _described(error):

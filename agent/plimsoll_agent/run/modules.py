@@ -102,6 +102,11 @@ class Modules:
             if self._torch.nn.Module.__dict__.get("__call__") is self._wrapper:
                 self._torch.nn.Module.__call__ = self._call
 
+    @property
+    def has_stepped_aside(self):
+        """Whether calls of modules are not seen any more."""
+        return self._stepped_aside
+
     @guarded
     def _registered(self, parent, name, child):
         if not self._torch.compiler.is_compiling():  # Dynamo traces through here, where a program compiles that builds modules.

@@ -30,7 +30,7 @@ class Phases:
         self._thread = None
         self._written = 0
         self._trained = False
-        self.evaluations = 0
+        self.evaluations = self.forwards = self.forwards_in_evaluation = self.backwards = 0
         self.step = 0
 
     @property
@@ -62,8 +62,7 @@ class Phases:
         self._thread = thread
         self._open.append(phase)
         self._marked.append(self.marking)
-        if phase == EVALUATION:
-            self.evaluations += 1
+        self._count(phase, mode)
         if not self.marking:
             return True
         if phase == FORWARD and not self._trained:
@@ -71,6 +70,17 @@ class Phases:
             self._mark("training_begin", None)
         self._mark("phase_begin", phase, mode)
         return True
+
+    def _count(self, phase, mode):
+        self.evaluations += phase == EVALUATION
+        self.forwards += phase == FORWARD
+        self.forwards_in_evaluation += phase == FORWARD and mode == EVALUATION
+        self.backwards += phase == BACKWARD
+
+    def calls_beside_training(self):
+        """How often so far models were called without a backward pass: (without gradients, in evaluation mode, at all).
+        Of the last two, those with a backward pass are the same number in each step."""
+        return self.evaluations, self.forwards_in_evaluation, self.forwards - self.backwards
 
     @guarded
     def end(self, phase):

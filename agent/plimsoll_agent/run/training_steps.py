@@ -40,7 +40,7 @@ class Steps:
         self._stopping = stopping
         self._most = int(os.environ.get("PLIMSOLL_HOPELESS") or 0)
         self.goal = goal
-        self.epochs = None
+        self.later = None
         self._optimizers = {}
         self._made_one = False
         self._covered = {}
@@ -58,6 +58,7 @@ class Steps:
         self._by_forward = Steadiness()
         self._kept_aside = {id(self._by_backward): [], id(self._by_forward): []}
         self.why = None
+        self._was_steady = False
 
     def forked(self):
         """In a forked child: its steps are its own."""
@@ -84,8 +85,8 @@ class Steps:
 
     @property
     def steady(self):
-        """Whether memory was steady at the end of the last step."""
-        return self._counted.steady
+        """Whether memory was steady at the end of the last step, or before what comes later."""
+        return self._counted.steady or self._was_steady
 
     @property
     def has_optimizer(self):
@@ -182,6 +183,8 @@ class Steps:
         counted = self._by_optimizer
         counted.step_ended(place)
         self._phases.end_of_step(counted.steps, place, seconds)
+        if self.later is not None:
+            self.later.step_ended()
         if self.after_step is not None:
             self.after_step(counted.steps)
         self._stop_if_hopeless()
@@ -207,6 +210,8 @@ class Steps:
         counted = self._by_backward
         self._keep_aside(counted, self._memory.place())
         if not self._optimizers:
+            if self.later is not None:
+                self.later.step_ended()
             self._stop_without_optimizer(counted, ENOUGH_BACKWARDS)
         elif counted.steps >= PATIENCE_WITHOUT_STEP and counted.seconds_since_third_step() >= MOST_SECONDS:
             self._stop_if_enough(counted, False)
@@ -250,28 +255,29 @@ class Steps:
     def _stop_if_enough(self, counted, steady_counts):
         if self._stopping.requested or self.goal == "until-exit":
             return
-        epochs = self.epochs
-        if epochs is not None and epochs.step_ended():
-            if not epochs.are_enough():
-                return
-            self.why = "steady"
+        # A program without a backward pass has shown what it does.
+        later = None if counted is self._by_forward else self.later
+        if later is not None and later.is_under_way:
+            pass
         elif isinstance(self.goal, int):
             if counted.steps < self.goal:
                 return
             self.why = "steps"
         elif counted.steady and steady_counts and counted.has_settled():
             self.why = "steady"
+            self._was_steady = True
         elif counted.gave_up():
             self.why = "steps"
+        else:
+            return
+        if later is not None and later.goes_on(self._memory.place(), counted.steps):
+            return
+        if self.why == "steps" and self.goal in ("steady", "validation") and not self.steady:
             self._recording.note(
                 "not-steady",
                 "memory was still changing after %d steps (%.0f s after the third); the run was ended there"
                 % (counted.steps, counted.seconds_since_third_step()),
             )
-        else:
-            return
-        if epochs is not None and epochs.end_early():
-            return
         if self.before_stop is not None:
             self.before_stop()
         self._stopping.request()

@@ -114,12 +114,17 @@ pub(crate) struct PredictArgs {
     )]
     pub(crate) ghost_weights: GhostWeights,
 
-    /// Stop after N optimizer steps, instead of when memory is steady.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "until_exit")]
+    /// When to stop: `steady`, once memory is the same in two steps; `validation`, after that when an evaluation was
+    /// seen, too, or has not come for a while; `exit`, when the script ends by itself.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, hide_possible_values = true)]
+    pub(crate) until: PredictUntil,
+
+    /// Stop after N optimizer steps.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["until", "until_exit"])]
     pub(crate) steps: Option<u32>,
 
-    /// Run the whole script.
-    #[arg(long)]
+    /// Run the whole script: the same as `--until exit`.
+    #[arg(long, conflicts_with = "until")]
     pub(crate) until_exit: bool,
 
     /// Judge it by batches of this sequence length, or by the longest that the data loader shows: every batch is
@@ -160,6 +165,18 @@ pub(crate) struct PredictArgs {
     /// just `train.py ...`.
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// When a run of `predict` ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PredictUntil {
+    /// Memory is steady.
+    Steady,
+    /// An evaluation was seen, too.
+    #[default]
+    Validation,
+    /// The script ends.
+    Exit,
 }
 
 const PREDICT_EXAMPLES: &str = "\

@@ -23,7 +23,7 @@ use plimsoll_core::{
 use crate::{
     assumption::Assumption,
     cache::Cache,
-    cli::{Color, PredictArgs},
+    cli::{Color, PredictArgs, PredictUntil},
     contract, diagnosis,
     exit::Exit,
     launch::{
@@ -189,10 +189,12 @@ impl Script<'_> {
         let Script { args, card, ranks, command, runner } = self;
         // Until the run's world is gone, Ctrl-C waits.
         let signals = Signals::hold().context("cannot hold signals")?;
-        let stop = match (args.until_exit, args.steps) {
-            (true, _) => Stop::UntilExit,
-            (false, Some(n)) => Stop::Steps(n),
-            (false, None) => Stop::Steady,
+        let stop = match (args.steps, args.until) {
+            (Some(n), _) => Stop::Steps(n),
+            (None, _) if args.until_exit => Stop::UntilExit,
+            (None, PredictUntil::Exit) => Stop::UntilExit,
+            (None, PredictUntil::Steady) => Stop::Steady,
+            (None, PredictUntil::Validation) => Stop::Validation,
         };
         let mut progress = (!args.quiet && io::stderr().is_terminal()).then(|| {
             Progress::new(format!("running {} on a phantom {}", command.name(), card.name))

@@ -60,7 +60,7 @@ const LAST_CALL: Duration = Duration::from_secs(2);
 pub(crate) enum Stop {
     /// Once memory is steady.
     Steady,
-    /// Some steps later: from steady memory on epochs end early, so that a validation is seen.
+    /// Some steps later, when a validation was seen: from steady memory on epochs end early.
     Validation,
     /// After so many optimizer steps.
     Steps(u32),

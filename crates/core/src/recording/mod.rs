@@ -10,7 +10,7 @@ mod phantom;
 pub use curve::{Curve, CurveDevice};
 
 pub use notes::{
-    Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Mark, MarkKind,
+    Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark, MarkKind,
     NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread, StacksNote,
     StepTimes, Tensors, Unsupported,
 };

@@ -298,10 +298,25 @@ pub struct End {
     pub signal: Option<i32>,
     /// The exception that ended it.
     pub exception: Option<Exception>,
+    /// What came after memory was steady, if the run went on to see it.
+    pub later: Option<Later>,
     /// Seconds that went into imports.
     pub seconds_imports: f64,
     /// Seconds in all.
     pub seconds: f64,
+}
+
+/// What a run came to that went on once memory was steady.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Later {
+    /// Steps finished before.
+    pub steps_before: u32,
+    /// Models were called otherwise than for a training step: an evaluation, generation.
+    pub evaluation: bool,
+    /// It was not seen to its end: its data loader was ended.
+    pub evaluation_cut: bool,
+    /// Data loaders of training were ended early, so that the end of an epoch came.
+    pub epochs_cut: bool,
 }
 
 /// Why a process ended.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     recording::{
-        Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Mark, MarkKind,
+        Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark, MarkKind,
         NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role, Spread,
         StacksNote, StepTimes, Tensors, Unsupported, contract::ProcessFile,
     },
@@ -290,10 +290,24 @@ struct EndLine {
     exit_code: Option<i32>,
     signal: Option<i32>,
     exception: Option<ExceptionLine>,
+    later: Option<LaterLine>,
     #[serde(deserialize_with = "or_default")]
     seconds_imports: f64,
     #[serde(deserialize_with = "or_default")]
     seconds: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LaterLine {
+    #[serde(deserialize_with = "or_default")]
+    steps_before: u32,
+    #[serde(deserialize_with = "or_default")]
+    evaluation: bool,
+    #[serde(deserialize_with = "or_default")]
+    evaluation_cut: bool,
+    #[serde(deserialize_with = "or_default")]
+    epochs_cut: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -467,6 +481,12 @@ impl From<EndLine> for End {
                 class: it.class,
                 message: it.message,
                 user_frame: it.user_frame.map(CodeLine::from),
+            }),
+            later: it.later.map(|it| Later {
+                steps_before: it.steps_before,
+                evaluation: it.evaluation,
+                evaluation_cut: it.evaluation_cut,
+                epochs_cut: it.epochs_cut,
             }),
             seconds_imports: it.seconds_imports,
             seconds: it.seconds,

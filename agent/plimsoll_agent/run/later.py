@@ -1,0 +1,146 @@
+"""What comes after the first steps: the end of an epoch, its validation, its checkpoint.
+
+Once memory is steady a run with the goal `validation` goes on, in three parts:
+
+    epoch   DataLoaders of training have no more, so what a script does after an epoch comes at once; a trainer of a library
+            is asked to validate
+    on      if that was no evaluation, and the script speaks of one: it goes on as it is, for a validation every 100 steps. It
+            may take as long again as the run took so far. Where the script seems to count steps, or the loader is a stream
+            that may be its only one, this part is the first
+    end     epochs end early again, a few times: a script with few epochs comes to its end, with what it does there
+
+The run ends with the first training step after an evaluation. An evaluation is whatever calls models more often without a
+backward pass than a usual step does: a teacher that is called in each step is none.
+"""
+
+import threading
+import time
+
+from plimsoll_agent.run import trainers
+from plimsoll_agent.run.hints import Hints
+
+MORE_STEPS = 8
+"""Steps, of as many epochs, in the last part."""
+
+FEWEST_SECONDS, MOST_SECONDS = 8.0, 60.0
+"""For the second part: as long as the run took so far, within these."""
+
+MOST_ALLOCATIONS = 500_000
+"""The same, in allocations: each costs time when the recording is written and read."""
+
+AFTER_A_CUT = 2
+"""Steps after an epoch was ended until it is over: a loader that fetches ahead learns of the end before its last batch."""
+
+LONGEST_EVALUATION = 30.0, 120.0
+"""Seconds from steady memory on until no loader has more, so that an evaluation of an hour ends, too: twice the time so far,
+within these."""
+
+LAST_SECONDS = 10.0
+"""After that, until the run is ended wherever it is."""
+
+
+class Later:
+    """How far the run goes on, and what it came to."""
+
+    def __init__(self, epochs, recording, stopping, calls, has_company):
+        """`calls()`: how often so far models were called otherwise than for a training step, as a tuple of counts.
+        `has_company()`: whether other processes train together with this one, and would go on for another time."""
+        self._epochs, self._recording, self._stopping = epochs, recording, stopping
+        self._calls, self._has_company = calls, has_company
+        self._last = None
+        self._intervals = []
+        self._usual = None
+        self._part = None
+        self._began = self._limit = 0.0
+        self._allocations = 0
+        self._steps_in_part = self._steps_after_cut = 0
+        self._steps = 0
+        self.evaluated = self._just_evaluated = self._asked = False
+
+    @property
+    def is_under_way(self):
+        """Whether memory was steady: what comes now is more than the training steps."""
+        return self._part is not None
+
+    def step_ended(self):
+        """A training step is over."""
+        self._epochs.step_ended()
+        calls = self._calls()
+        made = tuple(now - before for now, before in zip(calls, self._last)) if self._last else None
+        self._last = calls
+        if made is None:
+            return  # What comes before the first step: a look whether the validation works at all.
+        if self._usual is None:
+            self._intervals.append(made)
+        elif _is_more(made, self._usual):
+            self.evaluated = self._just_evaluated = True
+
+    def goes_on(self, place, steps):
+        """Memory is steady, or will not be, after so many steps. Whether the run goes on all the same."""
+        epochs = self._epochs
+        if self._part is None:
+            self._begin(place, steps)
+        else:
+            self._steps_in_part += 1
+            self._steps_after_cut += epochs.cut_training
+        if self._just_evaluated:
+            return False
+        is_over = self._steps_after_cut == AFTER_A_CUT or self._steps_in_part == MORE_STEPS
+        if self._part == "epoch" and is_over:
+            self._part = "on"
+        if self._part == "on" and (self.evaluated or not self._has_time(place)):
+            epochs.end_early = True
+            self._part, self._steps_in_part = "end", 0
+        return self._part != "end" or self._steps_in_part < MORE_STEPS and epochs.feed_training
+
+    def _begin(self, place, steps):
+        before = self._intervals[-2:]
+        self._usual = tuple(max(it) for it in zip(*before)) if before else (0,) * len(self._calls())
+        # The first steps may have had one: `if step % 100 == 0`.
+        self.evaluated = any(_is_more(it, self._usual) for it in self._intervals)
+        hints = Hints()
+        validates = trainers.validate_now()
+        self._asked = bool(validates)
+        counts_steps = hints.by_steps or hints.later and self._epochs.are_streams
+        if validates is None and (counts_steps or not self._epochs.feed_training):
+            self._part = "on"
+        else:
+            self._part = "epoch"
+            if not validates:
+                self._epochs.end_this_one()
+        self._began, so_far = time.monotonic(), self._recording.seconds()
+        is_worth_it = (hints.later or hints.by_steps) and validates is None and not self._has_company()
+        self._limit = min(max(so_far, FEWEST_SECONDS), MOST_SECONDS) if is_worth_it else 0.0
+        self._allocations = sum(place.allocs)
+        self._steps = steps
+        least, most = LONGEST_EVALUATION
+        longest = min(max(2 * so_far, least), most)
+        threading.Thread(target=self._watch, args=[longest], name="plimsoll-later", daemon=True).start()
+
+    def _has_time(self, place):
+        is_late = self._limit <= time.monotonic() - self._began
+        return not is_late and sum(place.allocs) - self._allocations < MOST_ALLOCATIONS
+
+    def _watch(self, longest):
+        time.sleep(longest)
+        self._epochs.end_all = True
+        time.sleep(LAST_SECONDS)
+        self._stopping.request()
+
+    def told(self):
+        """For the end of the recording; None if the run did not go on."""
+        if self._part is None:
+            return None
+        calls = self._calls()
+        if self._last and _is_more([now - before for now, before in zip(calls, self._last)], self._usual):
+            self.evaluated = True  # After the last step.
+        return {
+            "steps_before": self._steps,
+            "evaluation": self.evaluated,
+            "evaluation_cut": self._epochs.cut_evaluation,
+            "epochs_cut": self._epochs.cut_training or self._asked,
+        }
+
+
+def _is_more(calls, usual):
+    return any(now > before for now, before in zip(calls, usual))

@@ -1,0 +1,34 @@
+"""Trainers of libraries that decide by themselves when to validate: asked to do it now.
+
+Lightning's decides by the length of a loader, so one that ends early brings no validation; told to stop, it validates, saves
+and ends. The one of transformers validates and saves after the step in which it is asked to.
+"""
+
+import gc
+import sys
+
+LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
+
+
+def validate_now():
+    """Asks every trainer that is training. None if there is none, else whether one of them validates at all."""
+    lightning = tuple(sys.modules[name].Trainer for name in LIGHTNING if hasattr(sys.modules.get(name), "Trainer"))
+    transformers = getattr(sys.modules.get("transformers.trainer"), "Trainer", ())
+    if not lightning and not transformers:
+        return None
+    answers = []
+    for it in gc.get_objects():
+        kind = type(it)
+        if lightning and issubclass(kind, lightning) and it.training:
+            it.should_stop = True
+            answers.append(True)
+        elif transformers and issubclass(kind, transformers) and it.is_in_train:
+            it.control.should_save = _does(it.args, "save_strategy")
+            it.control.should_evaluate = _does(it.args, "eval_strategy") or _does(it.args, "evaluation_strategy")
+            answers.append(it.control.should_evaluate)
+    return any(answers) if answers else None
+
+
+def _does(arguments, name):
+    strategy = getattr(arguments, name, "no")
+    return getattr(strategy, "value", strategy) != "no"

@@ -1,0 +1,211 @@
+"""What comes after the first steps is seen soon: the end of an epoch, its validation, its checkpoint."""
+
+import sys
+
+import pytest
+from harness import ROOT
+from test_steps import MODEL
+
+TRAINS = (
+    MODEL
+    + """
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+opt = torch.optim.AdamW(net.parameters())
+def loader(n):
+    return DataLoader(TensorDataset(torch.randn(n, 64), torch.zeros(n, dtype=torch.long)), 16)
+def step(x, y):
+    opt.zero_grad(); F.cross_entropy(net(x.cuda()), y.cuda()).backward(); opt.step()
+def evaluate():
+    net.eval()
+    with torch.no_grad():
+        kept = [net(torch.randn(1024, 64, device="cuda")) for _ in range(5)]
+    net.train()
+    print("evaluated", flush=True)
+"""
+)
+
+SCRIPTS = {
+    "after an epoch": (
+        """
+for epoch in range(50):
+    for x, y in loader(16_000): step(x, y)
+    evaluate()
+    torch.save(net.state_dict(), "last.pt"); print("saved")
+""",
+        ["evaluated", "saved"],
+        ("steady", 4, True),
+    ),
+    "every so many steps of a loop": (
+        """
+for number in range(1, 100_000):
+    step(*batch())
+    if number % 50 == 0:
+        evaluate()
+""",
+        ["evaluated"],
+        ("steady", 51, True),
+    ),
+    "every so many steps of an only epoch": (
+        """
+number = 0
+for x, y in loader(16_000):
+    step(x, y); number += 1
+    if number % 20 == 0:
+        evaluate()
+print("the end")
+""",
+        ["evaluated"],
+        ("steady", 21, True),
+    ),
+    "without no_grad, in a stream without an end": (
+        """
+class Stream(IterableDataset):
+    def __iter__(self):
+        while True: yield torch.randn(64), 0
+for number, (x, y) in enumerate(DataLoader(Stream(), 16)):
+    step(x, y)
+    if number and number % 32 == 0:
+        net.eval(); kept = net(torch.randn(1024, 64, device="cuda")); net.train()
+        print("evaluated")
+""",
+        ["evaluated"],
+        ("steady", 34, True),
+    ),
+    "while a teacher is called in each step": (
+        """
+import copy
+teacher = copy.deepcopy(net).eval()
+for number in range(1, 100_000):
+    x, y = batch()
+    with torch.no_grad(): teacher(x)
+    step(x, y)
+    if number % 50 == 0:
+        evaluate()
+""",
+        ["evaluated"],
+        ("steady", 51, True),
+    ),
+    "never": (
+        """
+for epoch in range(3):
+    for x, y in loader(16_000): step(x, y)
+print("the end")
+""",
+        ["the end"],
+        ("exit", 6, False),
+    ),
+    "never, in a loop": ("for _ in range(100_000): step(*batch())", [], ("steady", 3, False)),
+}
+
+
+@pytest.mark.parametrize("when", sorted(SCRIPTS))
+def test_an_evaluation_is_seen_soon(run, when):
+    script, printed, expected = SCRIPTS[when]
+    # Of what never comes it does not speak.
+    before = TRAINS.partition("def evaluate")[0] if when.startswith("never") else TRAINS
+    r = run(before + script, stop="validation")
+    assert (r.returncode, r.stdout.split("\n")[:-1], r.stderr) == (0, printed, "")
+    end = r.process.end
+    assert (end["why"], end["steps"], end["later"]["evaluation"]) == expected
+    assert end["steady"] and end["later"]["steps_before"] == 3
+    assert r.process.notes == []
+
+
+def test_what_fails_after_the_training_steps_is_said_and_no_more(run):
+    r = run(
+        TRAINS
+        + """
+batches = loader(16_000)
+for epoch in range(2):
+    n = 0
+    for x, y in batches:
+        step(x, y); n += 1
+    assert n == len(batches), "too few"
+""",
+        stop="validation",
+    )
+    assert r.returncode == 1 and "AssertionError: too few" in r.stderr
+    end = r.process.end
+    assert (end["why"], end["exit_code"], end["exception"], end["steps"]) == ("steady", 0, None, 3)
+    (note,) = r.process.all("note")
+    assert note["code"] == "failed-later" and "AssertionError: too few at script_1.py:" in note["text"]
+
+
+def test_running_out_in_an_evaluation_is_running_out(run):
+    r = run(
+        TRAINS
+        + """
+for epoch in range(2):
+    for x, y in loader(16_000): step(x, y)
+    net.eval()
+    net(torch.empty(1 << 40, 64, device="cuda"))
+""",
+        stop="validation",
+    )
+    assert r.returncode == 1
+    assert (r.process.end["why"], r.process.end["steps"]) == ("oom", 3)
+
+
+def test_trainers_are_asked_to_validate(run):
+    r = run(
+        """
+import torch, lightning as L, torch.nn as nn
+class Module(L.LightningModule):
+    def __init__(self):
+        super().__init__(); self.net = nn.Linear(64, 10)
+    def training_step(self, b, i): return nn.functional.cross_entropy(self.net(b[0]), b[1])
+    def validation_step(self, b, i): nn.functional.cross_entropy(self.net(b[0]), b[1])
+    def on_validation_epoch_end(self): print("validated" if not self.trainer.sanity_checking else "checked")
+    def configure_optimizers(self): return torch.optim.AdamW(self.parameters())
+data = torch.utils.data.TensorDataset(torch.randn(16_000, 64), torch.randint(0, 10, (16_000,)))
+loader = torch.utils.data.DataLoader(data, batch_size=16)
+few = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "limit_val_batches": 4, "enable_model_summary": False}
+L.Trainer(max_epochs=2, accelerator="gpu", devices=1, **few).fit(Module(), loader, loader)
+""",
+        stop="validation",
+    )
+    assert r.returncode == 0 and r.stdout.split() == ["checked", "validated"], r.stderr
+    assert (r.process.end["steps"], r.process.end["later"]["evaluation"]) == (3, True)
+    r = run(
+        """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 400
+    def __getitem__(self, i):
+        ids = torch.randint(0, 500, (64,)); return {"input_ids": ids, "labels": ids}
+net = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=64, n_head=4, vocab_size=500, bos_token_id=0, eos_token_id=1))
+arguments = TrainingArguments("out", per_device_train_batch_size=4, report_to=[], eval_strategy="steps", eval_steps=50, save_strategy="no")
+Trainer(net, arguments, train_dataset=Data(), eval_dataset=Data()).train()
+""",
+        stop="validation",
+        timeout=240,
+    )
+    assert r.returncode == 0 and "eval_loss" in r.stdout, r.stderr
+    assert (r.process.end["steps"], r.process.end["later"]["evaluation"]) == (4, True)
+
+
+SPEAK = {
+    "if step % 100 == 0: print(loss)": (False, False),
+    "loss = train()  # evaluate later": (False, False),
+    "retrieval.run(medieval)": (False, False),
+    "if (step + 1) % args.every == 0:\n    log()\n    evaluate(model)": (True, True),
+    "if epoch % 5 == 0:\n    validate()": (True, False),
+    "model.eval()": (True, False),
+    "Arguments(eval_steps=500)": (True, True),
+    "Arguments(eval_strategy='epoch')": (True, False),
+    "torch.save(model.state_dict(), 'x')": (True, False),
+}
+
+
+@pytest.mark.parametrize("text", sorted(SPEAK))
+def test_what_a_script_speaks_of(tmp_path, monkeypatch, text):
+    monkeypatch.syspath_prepend(str(ROOT / "agent"))
+    monkeypatch.setitem(sys.modules, "__main__", type(sys)("__main__"))
+    sys.modules["__main__"].__file__ = str(tmp_path / "train.py")
+    (tmp_path / "train.py").write_text(text)
+    from plimsoll_agent.run import hints
+
+    monkeypatch.setattr(hints, "_files", lambda main: {main})
+    found = hints.Hints()
+    assert (found.later, found.by_steps) == SPEAK[text]
