@@ -55,7 +55,7 @@ class Later:
         self._allocations = 0
         self._steps_in_part = self._steps_after_cut = 0
         self._steps = 0
-        self.evaluated = self._just_evaluated = self._asked = False
+        self.evaluated = self._just_evaluated = self._asked = self._is_spoken_of = False
 
     @property
     def is_under_way(self):
@@ -99,6 +99,7 @@ class Later:
         # The first steps may have had one: `if step % 100 == 0`.
         self.evaluated = any(_is_more(it, self._usual) for it in self._intervals)
         hints = Hints()
+        self._is_spoken_of = hints.later or hints.by_steps
         validates = trainers.validate_now()
         self._asked = bool(validates)
         counts_steps = hints.by_steps or hints.later and self._epochs.are_streams
@@ -109,7 +110,7 @@ class Later:
             if not validates:
                 self._epochs.end_this_one()
         self._began, so_far = time.monotonic(), self._recording.seconds()
-        is_worth_it = (hints.later or hints.by_steps) and validates is None and not self._has_company()
+        is_worth_it = self._is_spoken_of and validates is None and not self._has_company()
         self._limit = min(max(so_far, FEWEST_SECONDS), MOST_SECONDS) if is_worth_it else 0.0
         self._allocations = sum(place.allocs)
         self._steps = steps
@@ -137,6 +138,7 @@ class Later:
         return {
             "steps_before": self._steps,
             "evaluation": self.evaluated,
+            "spoken_of": self._is_spoken_of,
             "evaluation_cut": self._epochs.cut_evaluation,
             "epochs_cut": self._epochs.cut_training or self._asked,
         }

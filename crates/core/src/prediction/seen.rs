@@ -55,6 +55,10 @@ pub struct Seen {
     pub whole: bool,
     /// A model was called without gradients, and not as a part of each step.
     pub evaluation: bool,
+    /// The run went on for it once memory was steady.
+    pub went_on: bool,
+    /// That took too long and was ended before its end.
+    pub evaluation_cut: bool,
 }
 
 impl Seen {
@@ -64,6 +68,10 @@ impl Seen {
         match self {
             Seen { whole: true, .. } => None,
             Seen { counted: Counted::ForwardPasses, .. } => Some("later forward passes"),
+            Seen { evaluation: true, evaluation_cut: true, .. } => {
+                Some("the end of the evaluation")
+            }
+            Seen { evaluation: true, went_on: true, .. } => None,
             Seen { evaluation: true, .. } => Some("what comes later"),
             Seen { evaluation: false, .. } => {
                 Some("a validation, a checkpoint or what else comes later")

@@ -8,7 +8,7 @@ use crate::{
         CardFit, Carries, DeviceRun, Moment, OomPlace, Outcome, Peaks, RunFacts, ScriptExit, Seen,
         StepGrowth, origins, steps,
     },
-    recording::{End, EndReason, MarkKind, Phase, Recording},
+    recording::{End, EndReason, Later, MarkKind, Phase, Recording},
     replay::Levels,
     units::Bytes,
 };
@@ -80,7 +80,17 @@ pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
     let evaluation = 0 < n && n <= steps / 2 + 1;
     let was_cut_short = |it: &Recording| stopped(it) || it.ended_out_of_memory();
     let whole = !recordings.iter().any(was_cut_short);
-    Seen { steps, counted: run.counted(), whole, evaluation }
+    // A run that went on to see one knows.
+    let later = run.recording.notes.end.as_ref().and_then(|it| it.later);
+    let is_awaited = |it: Later| it.epochs_cut && it.spoken_of && !it.evaluation;
+    Seen {
+        steps,
+        counted: run.counted(),
+        whole: whole && !later.is_some_and(is_awaited),
+        evaluation: later.map_or(evaluation, |it| it.evaluation),
+        went_on: later.is_some(),
+        evaluation_cut: later.is_some_and(|it| it.evaluation_cut),
+    }
 }
 
 /// Where memory ran out.

@@ -317,6 +317,8 @@ pub struct Later {
     pub evaluation_cut: bool,
     /// Data loaders of training were ended early, so that the end of an epoch came.
     pub epochs_cut: bool,
+    /// The script's text speaks of an evaluation or a checkpoint.
+    pub spoken_of: bool,
 }
 
 /// Why a process ended.

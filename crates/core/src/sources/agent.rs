@@ -308,6 +308,8 @@ struct LaterLine {
     evaluation_cut: bool,
     #[serde(deserialize_with = "or_default")]
     epochs_cut: bool,
+    #[serde(deserialize_with = "or_default")]
+    spoken_of: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -487,6 +489,7 @@ impl From<EndLine> for End {
                 evaluation: it.evaluation,
                 evaluation_cut: it.evaluation_cut,
                 epochs_cut: it.epochs_cut,
+                spoken_of: it.spoken_of,
             }),
             seconds_imports: it.seconds_imports,
             seconds: it.seconds,
