@@ -16,6 +16,10 @@ def _arm():
         from plimsoll_agent import torch_import
 
         torch_import.watch()
+        if os.environ.get("PLIMSOLL_MODE") != "run":
+            from plimsoll_agent.imitate import outside
+
+            outside.watch()
     except Exception as error:  # The user's program comes first: without us it still runs.
         import sys
 

@@ -23,7 +23,7 @@ import os
 import sys
 
 from plimsoll_agent import remedies, support
-from plimsoll_agent.imitate import autotune, descent, detectors, phantom, ranks
+from plimsoll_agent.imitate import autotune, descent, detectors, outside, phantom, ranks
 from plimsoll_agent.imitate.checkpoint_files import Checkpoints
 from plimsoll_agent.imitate.ghosts import Ghosts
 from plimsoll_agent.imitate.phantom import Phantom
@@ -137,6 +137,7 @@ class Agent:
         torch = self._torch
         if not _is_a_worker():
             ending.write_begin(self._recording, torch.__version__)
+            outside.report_to(self._recording.note)
         # Before everything else, so that what the plan does is inside what is recorded. Not guarded: a
         # plan that cannot be applied must not look like one that was.
         self._change_the_program()
@@ -204,6 +205,7 @@ class Agent:
         if not self._recording.is_open:
             # A worker that uses the GPU after all: a rank, then, and worth a recording of its own.
             ending.write_begin(self._recording, self._torch.__version__)
+            outside.report_to(self._recording.note)
             self._finish_with_multiprocessing()
         self.live = True
         self._recording.write("architectures", values=_architectures(self._torch))

@@ -49,9 +49,9 @@ def test_nothing_is_sent_and_what_reads_goes_on(tmp_path):
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ran.stdout == textwrap.dedent(
         """\
-        kept-off wandb was kept off while this ran on a phantom: nothing was logged
+        kept-off wandb was kept off: nothing was sent
         True wandb mine disabled
-        kept-off huggingface_hub was kept off while this ran on a phantom: nothing was uploaded
+        kept-off huggingface_hub was kept off: nothing was sent
         https://hub/me/model
         https://hub/me/model/commit/0000000000000000000000000000000000000000
         https://hub/me/model/commit/0000000000000000000000000000000000000000

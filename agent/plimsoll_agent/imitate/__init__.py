@@ -11,5 +11,5 @@
     autotune            what Inductor tries where no time passes
     checkpoint_files    those that were there before stay as they were
     worst_sequence      every batch as long as the longest one that may come
-    outside             trackers and hubs are kept off; no run asks for it yet
+    outside             trackers and hubs are kept off
 """

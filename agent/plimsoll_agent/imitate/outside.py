@@ -64,8 +64,7 @@ def _off(name):
 
 
 def _say(name):
-    what = "nothing was uploaded" if name == "huggingface_hub" else "nothing was logged"
-    _tell("kept-off", "%s was kept off while this ran on a phantom: %s" % (name, what))
+    _tell("kept-off", "%s was kept off: nothing was sent" % name)
 
 
 class _Finder:

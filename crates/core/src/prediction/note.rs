@@ -12,6 +12,9 @@ use crate::{
 /// How many processes a note names.
 const NAMED_HOLDERS: usize = 4;
 
+/// The agent's code for a tracker or a hub that nothing was sent to.
+const KEPT_OFF: &str = "kept-off";
+
 /// One thing to know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
@@ -186,15 +189,17 @@ impl Note {
 
     /// Whether it casts doubt on the numbers, rather than saying what they rest on.
     pub fn is_doubt(&self) -> bool {
-        !matches!(
-            self,
-            Note::Steps { steady: true, .. }
-                | Note::ContextDerived { .. }
-                | Note::SeveralProcesses(_)
-                | Note::VisibleDevices { .. }
-                | Note::Together { .. }
-                | Note::RanOutBeside { .. }
-        )
+        // A tracker that was kept off.
+        !matches!(self, Note::Remark { code, .. } if code == KEPT_OFF)
+            && !matches!(
+                self,
+                Note::Steps { steady: true, .. }
+                    | Note::ContextDerived { .. }
+                    | Note::SeveralProcesses(_)
+                    | Note::VisibleDevices { .. }
+                    | Note::Together { .. }
+                    | Note::RanOutBeside { .. }
+            )
     }
 }
 
