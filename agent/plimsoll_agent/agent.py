@@ -13,6 +13,7 @@ replaced in PyTorch, all of it:
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
     OutOfMemoryError.__init__                oom
+    cuda.mem_get_info, accelerator.get_memory_info, _C._CudaDeviceProperties.total_memory   asked_size
     os._exit, os.kill, os.killpg, signal.raise_signal, signal.alarm, signal.setitimer   sudden_end
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """
@@ -24,6 +25,7 @@ import sys
 
 from plimsoll_agent import remedies, support
 from plimsoll_agent.imitate import autotune, descent, detectors, outside, phantom, ranks
+from plimsoll_agent.imitate.asked_size import AskedSize
 from plimsoll_agent.imitate.checkpoint_files import Checkpoints
 from plimsoll_agent.imitate.ghosts import Ghosts
 from plimsoll_agent.imitate.phantom import Phantom
@@ -102,6 +104,7 @@ class Agent:
         self._tensors = Tensors(torch, memory, recording, self._owners, steps.optimizers)
         self._oom = OutOfMemory(torch, memory, recording, phases, self._tensors)
         self._phantom = Phantom(recording)
+        self._asked_size = AskedSize(torch, recording)
         self._ghosts = Ghosts(torch, recording, steps.optimizers)
         self._ending = ending.Ending(
             torch, recording, memory, steps, self._tensors, self._oom, self._phantom, self._stopping
@@ -161,6 +164,7 @@ class Agent:
             self._ghosts.install,
             self._shorten_epochs,
             self._keep_checkpoints,
+            self._watch_questions,
         ):
             try:
                 part()
@@ -237,6 +241,10 @@ class Agent:
         if self._stopwatch is not None and self._recording.is_open:
             self._stopwatch.write()
         self._ending.finish()
+
+    def _watch_questions(self):
+        if not self._is_real:
+            self._asked_size.install()
 
     def _watch_sudden_ends(self):
         if not self._is_real:

@@ -79,6 +79,11 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "CARD|FILE.toml")]
     pub(crate) gpu: Option<String>,
 
+    /// Runs the script on each of these cards, and says which carry it: for scripts that ask how large the card is.
+    /// The report is of `--gpu`, or of the first of them.
+    #[arg(long, value_name = "CARD,CARD", value_delimiter = ',', conflicts_with = "memory")]
+    pub(crate) cards: Vec<String>,
+
     /// The card's memory, instead of what it has, as in `20GiB`.
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Bytes>,

@@ -91,6 +91,16 @@ impl Question {
     }
 }
 
+impl Question {
+    /// Whether the answer has the memory of devices.
+    fn is_of_memory(&self) -> bool {
+        match &self.fields {
+            Some(fields) => fields.iter().any(|it| it.starts_with("memory")),
+            None => !self.list,
+        }
+    }
+}
+
 fn text(nvml: &Nvml, arguments: &[String]) -> Result<String, String> {
     let question = Question::of(arguments);
     let count = nvml.device_count().map_err(|it| it.to_string())?;
@@ -113,7 +123,7 @@ fn text(nvml: &Nvml, arguments: &[String]) -> Result<String, String> {
     }
     for index in 0..count {
         let device = nvml.device_by_index(index).map_err(|it| it.to_string())?;
-        let facts = Facts::of(&device, index, count, &driver);
+        let facts = Facts::of(&device, index, count, &driver, question.is_of_memory());
         let wanted = question.device.as_deref();
         if wanted.is_some_and(|it| !it.split(',').any(|it| it == facts.index || it == facts.uuid)) {
             continue;
@@ -158,8 +168,9 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(device: &Device<'_>, index: u32, count: u32, driver: &str) -> Facts {
-        let memory = device.memory_info();
+    /// Memory only where it is asked for: the phantom remarks that.
+    fn of(device: &Device<'_>, index: u32, count: u32, driver: &str, with_memory: bool) -> Facts {
+        let memory = if with_memory { device.memory_info().ok() } else { None };
         let (total, used) = memory.map_or((0, 0), |it| (it.total / MIB, it.used.div_ceil(MIB)));
         let capability = device.cuda_compute_capability();
         Facts {

@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    cards::Card,
+    cards::{self, Card},
     findings,
-    prediction::{self, Note, Outcome, Prediction, Runs, Verdict},
+    prediction::{self, CardFit, Carries, Note, Outcome, Prediction, Runs, Verdict},
     recording::Recording,
     units::Bytes,
     views::{
@@ -43,6 +43,9 @@ const WIDE: u16 = 100;
 const HALF_IS_FOUND: &str = "assumed_nonzero_millionths = 500000\n";
 const MASKS_HALF: &str = "the script failed while boolean masks of values that nobody computed found nothing, so it ran \
      again with half of every such mask; say the true share with --assume nonzero=0.25";
+/// What the report says of `--cards`.
+const RAN_ON_EACH: &str =
+    "the script ran on each card of --cards; the numbers above are those of one";
 /// Where the width is not known.
 const USUAL: u16 = 80;
 
@@ -51,8 +54,9 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     if env::var_os(contract::SESSION).is_some_and(|it| Path::new(&it).is_dir()) {
         anyhow::bail!("this is already running on a phantom; start plimsoll once, outside");
     }
-    let Choice { card, how } =
-        phantom_run::choice(args.gpu.as_deref(), args.memory, &args.command)?;
+    let given = args.cards.iter().map(|it| cards::find(it)).collect::<Result<Vec<_>, _>>()?;
+    let gpu = args.gpu.as_deref().or(args.cards.first().map(String::as_str));
+    let Choice { card, how } = phantom_run::choice(gpu, args.memory, &args.command)?;
     let ranks = Ranks::new(args.world_size, args.rank, args.all_ranks, args.gpus)?;
     let command = ScriptCommand::resolve(&args.command)?;
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
@@ -76,6 +80,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         prediction.notes.push(remark("masks-half", MASKS_HALF));
     }
     script.look_at_other_ends(&mut prediction, &recordings, &told)?;
+    script.look_at_larger_cards(&mut prediction, &told)?;
+    script.look_at_cards(&mut prediction, &given, &told)?;
     if let Some(How::OfThisMachine(text) | How::Largest(text)) = &how {
         prediction.notes.push(remark("no-gpu-chosen", text));
     }
@@ -132,8 +138,12 @@ struct Seen {
 impl Script<'_> {
     /// What the phantom is told: the card, how many of it, what the user assumes, and more.
     fn conf(&self, more: &str) -> String {
+        self.conf_of(&self.card, more)
+    }
+
+    fn conf_of(&self, card: &Card, more: &str) -> String {
         let assumed: String = self.args.assume.iter().map(|it| it.conf_line()).collect();
-        self.card.phantom_conf(self.ranks.devices(self.args.gpus)) + &assumed + more
+        card.phantom_conf(self.ranks.devices(self.args.gpus)) + &assumed + more
     }
 
     /// Runs it; and once more if it failed because masks found nothing. Returns what the phantom was told more in the
@@ -185,8 +195,49 @@ impl Script<'_> {
         Ok(())
     }
 
+    /// Where it ran out: runs it on the largest of the cards of which that says nothing, which says something of all of them.
+    fn look_at_larger_cards(&self, prediction: &mut Prediction, told: &str) -> anyhow::Result<()> {
+        let is_unknown = |it: &&CardFit| it.carries == Carries::Unknown;
+        let unknown = prediction.cards.iter().filter(is_unknown).map(|it| it.card);
+        let Some(largest) = unknown.max_by_key(|it| it.total) else { return Ok(()) };
+        if prediction.outcome == Outcome::OutOfMemory && self.args.cards.is_empty() {
+            let left = self.run_on(largest, told, ScriptOutput::Nowhere)?;
+            prediction.learn_of_larger(&self.read_on(largest, left).prediction);
+        }
+        Ok(())
+    }
+
+    /// Runs it on each of `--cards`.
+    fn look_at_cards(
+        &self,
+        prediction: &mut Prediction,
+        given: &[&'static Card],
+        told: &str,
+    ) -> anyhow::Result<()> {
+        if given.is_empty() || prediction.outcome == Outcome::ScriptFailed {
+            return Ok(());
+        }
+        let on = |&card: &&'static Card| {
+            if card.id == self.card.id {
+                return Ok(prediction.on_its_card(card));
+            }
+            let left = self.run_on(card, told, ScriptOutput::Nowhere)?;
+            Ok(self.read_on(card, left).prediction.on_its_card(card))
+        };
+        let mut cards: Vec<CardFit> = given.iter().map(on).collect::<anyhow::Result<_>>()?;
+        cards.sort_by_key(|it| (it.card.total, &it.card.id));
+        prediction.cards = cards;
+        prediction.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
+        prediction.notes.push(remark("cards", RAN_ON_EACH));
+        Ok(())
+    }
+
     fn run_once(&self, told: &str, output: ScriptOutput) -> anyhow::Result<Left> {
-        let Script { args, card, ranks, command, runner } = self;
+        self.run_on(&self.card, told, output)
+    }
+
+    fn run_on(&self, card: &Card, told: &str, output: ScriptOutput) -> anyhow::Result<Left> {
+        let Script { args, card: _, ranks, command, runner } = self;
         // Until the run's world is gone, Ctrl-C waits.
         let signals = Signals::hold().context("cannot hold signals")?;
         let stop = match (args.steps, args.until) {
@@ -202,7 +253,7 @@ impl Script<'_> {
         let settings: Vec<_> = args.worst_seq.map(WorstSequence::setting).into_iter().collect();
         let run = Run {
             command,
-            conf: &self.conf(told),
+            conf: &self.conf_of(card, told),
             stop,
             ranks: *ranks,
             ghost_weights: args.ghost_weights,
@@ -214,10 +265,14 @@ impl Script<'_> {
     }
 
     fn read(&self, left: Left) -> Seen {
+        self.read_on(&self.card, left)
+    }
+
+    fn read_on(&self, card: &Card, left: Left) -> Seen {
         let (recordings, unread) = phantom_run::read(&left.folders);
         let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
         let facts = phantom_run::facts(&ended, self.args.max);
-        let prediction = prediction::predict(&recordings, &self.card, facts);
+        let prediction = prediction::predict(&recordings, card, facts);
         Seen { prediction, recordings, ended, unread }
     }
 }

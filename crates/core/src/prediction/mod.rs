@@ -176,13 +176,17 @@ impl<'a> Runs<'a> {
             top_lines: shown.lines,
             top_modules: shown.modules,
             steps: curve.steps,
-            cards: verdict::cards(
-                card,
-                (peak, evidence.allocated_without_scratch()),
-                other + beside,
-                (outcome, oom.as_ref(), growth.as_ref()),
-                &run.recording.notes.architectures,
-            ),
+            // What a script took that asked how large the card is says nothing of another.
+            cards: match notes::asked_size(recordings) {
+                Some(_) => Vec::new(),
+                None => verdict::cards(
+                    card,
+                    (peak, evidence.allocated_without_scratch()),
+                    other + beside,
+                    (outcome, oom.as_ref(), growth.as_ref()),
+                    &run.recording.notes.architectures,
+                ),
+            },
             growth,
             oom,
             ranks,
@@ -260,6 +264,29 @@ fn categories_of(live: &[Live], peak: Peaks, other: Bytes, context: Bytes) -> Ve
 }
 
 impl Prediction {
+    /// Takes in what the same script did on the largest of the cards of which this run says nothing.
+    pub fn learn_of_larger(&mut self, largest: &Prediction) {
+        let unknown = self.cards.iter_mut().filter(|it| it.carries == Carries::Unknown);
+        for it in unknown {
+            let there = largest.cards.iter().find(|other| other.card.id == it.card.id);
+            if let Some(there) = there.filter(|_| largest.outcome != Outcome::ScriptFailed) {
+                *it = *there;
+            }
+        }
+    }
+
+    /// Whether this card carries the script, by a run on it.
+    pub fn on_its_card(&self, card: &'static Card) -> CardFit {
+        let carries = match self.outcome {
+            Outcome::Fits => Carries::Yes,
+            Outcome::Grows => Carries::Grows,
+            Outcome::OutOfMemory => Carries::No,
+            Outcome::ScriptFailed => Carries::Unknown,
+        };
+        let runs_out_at = self.growth.as_ref().filter(|_| carries == Carries::Grows);
+        CardFit { card, carries, runs_out_at: runs_out_at.map(|it| it.runs_out_at) }
+    }
+
     /// Takes in what the same script did at the other end: whatever took more decides. A run that did not get as far
     /// says nothing about it.
     pub fn cover(&mut self, end: OtherEnd, other: &Prediction) {

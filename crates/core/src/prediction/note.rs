@@ -73,6 +73,13 @@ pub enum Note {
     Retries(u64),
     /// Several processes used a device; the report is about the one that took most.
     SeveralProcesses(usize),
+    /// The script asked how large the card is, so other cards cannot be told from this one.
+    AskedSize {
+        /// What it called.
+        call: String,
+        /// Where, if that is known.
+        at: Option<CodeLine>,
+    },
     /// `CUDA_VISIBLE_DEVICES` names devices of the user's machine, or more than there are.
     VisibleDevices {
         /// What it says.
@@ -168,6 +175,7 @@ impl Note {
             Note::OomCaught { .. } => "oom-caught",
             Note::Retries(_) => "retries",
             Note::SeveralProcesses(_) => "several-processes",
+            Note::AskedSize { .. } => "asked-size",
             Note::VisibleDevices { .. } => "visible-devices",
             Note::Together { .. } => "together",
             Note::RanOutBeside { .. } => "ran-out-beside",
@@ -196,6 +204,7 @@ impl Note {
                 Note::Steps { steady: true, .. }
                     | Note::ContextDerived { .. }
                     | Note::SeveralProcesses(_)
+                    | Note::AskedSize { .. }
                     | Note::VisibleDevices { .. }
                     | Note::Together { .. }
                     | Note::RanOutBeside { .. }
@@ -272,6 +281,15 @@ impl fmt::Display for Note {
                 f,
                 "{count} processes used a GPU; the numbers are those of the one that took most"
             ),
+            Note::AskedSize { call, at } => {
+                write!(f, "the script asks how large the GPU is ({call}")?;
+                if let Some(at) = at {
+                    write!(f, " at {at}")?;
+                }
+                f.write_str(
+                    "), so what it takes here does not say what it takes on another card: --cards a,b,c runs it on each",
+                )
+            }
             Note::VisibleDevices { variable, seen } => {
                 write!(f, "CUDA_VISIBLE_DEVICES is \"{variable}\": ")?;
                 let named = variable.split(',').count();

@@ -8,7 +8,7 @@ use crate::{
     prediction::{
         Category, CategoryShare, DeviceRun, Note, Outcome, Peaks, RunFacts, ScriptExit, verdict,
     },
-    recording::{CodeLine, EndReason, MarkKind, Phase, Recording},
+    recording::{AskedSize, CodeLine, EndReason, MarkKind, Phase, Recording},
     units::Bytes,
 };
 
@@ -89,6 +89,9 @@ pub(super) fn notes(
     if bytes != Bytes::ZERO {
         res.push(Note::Together { bytes });
     }
+    if let Some(AskedSize { call, at }) = asked_size(recordings) {
+        res.push(Note::AskedSize { call, at });
+    }
     for it in recordings.iter().filter_map(|it| it.phantom.as_ref()) {
         if let (Some(variable), seen @ 1..) = (it.visible_devices.clone(), it.devices.len()) {
             let note = Note::VisibleDevices { variable, seen };
@@ -132,6 +135,13 @@ pub(super) fn notes(
         res.push(Note::ContextDerived { context: card.context });
     }
     res
+}
+
+/// Who asked how large the card is: the script, or a program that it ran.
+pub(super) fn asked_size(recordings: &[Recording]) -> Option<AskedSize> {
+    let of_script = recordings.iter().flat_map(|it| it.notes.asked_size.first()).next().cloned();
+    let of_nvml = recordings.iter().filter_map(|it| it.phantom.as_ref()?.asked_size.clone());
+    of_script.or_else(|| of_nvml.map(|call| AskedSize { call, at: None }).next())
 }
 
 /// Who else held something on the device on which a process ended for lack of memory.

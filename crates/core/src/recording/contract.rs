@@ -97,6 +97,8 @@ note_kinds! {
     Oom = "oom",
     /// Values were read back that nobody computed.
     Read = "read",
+    /// The program asked how large the card is.
+    AskedSize = "asked_size",
     /// A sentence for people.
     Note = "note",
     /// The environment cannot be predicted.

@@ -10,9 +10,9 @@ mod phantom;
 pub use curve::{Curve, CurveDevice};
 
 pub use notes::{
-    Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark, MarkKind,
-    NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread, StacksNote,
-    StepTimes, Tensors, Unsupported,
+    AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark,
+    MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread,
+    StacksNote, StepTimes, Tensors, Unsupported,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 

@@ -21,6 +21,8 @@ pub struct Notes {
     pub ooms: Vec<OomNote>,
     /// Lines that read values which the phantom does not know, most frequent first.
     pub reads: Vec<ReadNote>,
+    /// Who asked how large the card is.
+    pub asked_size: Vec<AskedSize>,
     /// Sentences for people.
     pub remarks: Vec<Remark>,
     /// Why this environment cannot be predicted.
@@ -195,6 +197,15 @@ pub struct ReadNote {
     pub count: u64,
     /// How much in all.
     pub bytes: Bytes,
+}
+
+/// A program asked how large the card is, so that it may do otherwise on another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedSize {
+    /// What it called, such as `torch.cuda.mem_get_info`.
+    pub call: String,
+    /// Where, if that is known.
+    pub at: Option<CodeLine>,
 }
 
 /// A sentence for people.

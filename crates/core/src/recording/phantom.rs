@@ -22,6 +22,8 @@ pub struct PhantomReport {
     pub devices_asked: u64,
     /// `CUDA_VISIBLE_DEVICES`, if it hides devices or names some that only the user's machine has.
     pub visible_devices: Option<String>,
+    /// What the program asked NVML for the card's memory with, if it did: `nvidia-smi`, or NVML itself.
+    pub asked_size: Option<String>,
     /// Calls answered with an error, because we do not imitate them.
     pub not_imitated: Vec<NotImitated>,
     /// Calls answered with something near the truth.

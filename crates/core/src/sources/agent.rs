@@ -6,9 +6,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     recording::{
-        Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark, MarkKind,
-        NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role, Spread,
-        StacksNote, StepTimes, Tensors, Unsupported, contract::ProcessFile,
+        AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark,
+        MarkKind, NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role,
+        Spread, StacksNote, StepTimes, Tensors, Unsupported, contract::ProcessFile,
     },
     sources::{
         Problem, Warning,
@@ -47,6 +47,9 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Tensors(it) => notes.tensors.push(it.into()),
             Line::Oom(it) => notes.ooms.push(it.into()),
             Line::Read(it) => notes.reads.push(it.into()),
+            Line::AskedSize { call, at } => {
+                notes.asked_size.push(AskedSize { call, at: Some(at.into()) });
+            }
             Line::Note { code, text } => notes.remarks.push(Remark { code, text }),
             Line::Unsupported { reason, text, torch } => {
                 notes.unsupported = Some(Unsupported { reason, text, torch });
@@ -88,6 +91,12 @@ enum Line {
     },
     Oom(OomLine),
     Read(ReadLine),
+    #[serde(rename = "asked_size")]
+    AskedSize {
+        call: String,
+        #[serde(flatten)]
+        at: CodeText,
+    },
     Note {
         #[serde(default)]
         code: String,

@@ -24,6 +24,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> 
         }
         res.launches = res.launches.max(report.launches);
         res.devices_asked = res.devices_asked.max(report.devices_asked);
+        res.asked_size = report.asked_size.or(res.asked_size.take());
         res.visible_devices = report.visible_devices.or(res.visible_devices.take());
         res.hurried = res.hurried.max(report.hurried);
         res.assumed_sizes = res.assumed_sizes.max(report.assumed_sizes);
@@ -72,6 +73,7 @@ pub(super) struct ReportLine {
     assumed_sizes: u64,
     devices_asked: u64,
     visible_devices: Option<String>,
+    asked_size: Option<String>,
     not_imitated: Vec<NotImitatedLine>,
     approximated: Vec<ApproximatedLine>,
     unknown_reads: ReadsLine,
@@ -149,6 +151,7 @@ impl From<ReportLine> for PhantomReport {
             assumed_sizes: it.assumed_sizes,
             devices_asked: it.devices_asked,
             visible_devices: it.visible_devices,
+            asked_size: it.asked_size,
             not_imitated: it.not_imitated.into_iter().map(not_imitated).collect(),
             approximated: it.approximated.into_iter().map(approximated).collect(),
             unknown_reads: it.unknown_reads.count,

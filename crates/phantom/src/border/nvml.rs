@@ -9,6 +9,7 @@ use crate::border::runtime::{pci_bus_id, write_text};
 use crate::machine;
 use crate::machine::card;
 use crate::machine::neighbours::{Holder, together};
+use crate::machine::report;
 
 const SUCCESS: i32 = 0;
 const UNINITIALIZED: i32 = 1;
@@ -181,6 +182,7 @@ fn holders(ordinal: u32) -> Option<Vec<Holder>> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetMemoryInfo(handle: u64, out: *mut [u64; 3]) -> i32 {
+    report::ask_size();
     match ordinal(handle).and_then(used_and_total) {
         Some((used, total)) => put(out, [total, total - used, used]),
         None => INVALID_ARGUMENT,
@@ -199,6 +201,7 @@ pub struct MemoryV2 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: u64, out: *mut MemoryV2) -> i32 {
+    report::ask_size();
     match ordinal(handle).and_then(used_and_total) {
         Some((used, total)) => {
             let version = 0x0200_0028;

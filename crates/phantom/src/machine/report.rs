@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll_values::Dropped;
@@ -14,6 +14,8 @@ use crate::machine::neighbours::Holder;
 
 /// Kernels launched, by whichever way.
 pub static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+/// Whether the program asked NVML how large the card is.
+static ASKED_SIZE: AtomicBool = AtomicBool::new(false);
 static ASSUMED_SIZES: AtomicU64 = AtomicU64::new(0);
 static UNKNOWN_READS: AtomicU64 = AtomicU64::new(0);
 static UNKNOWN_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -55,6 +57,21 @@ pub fn approximate(what: &'static str) {
 pub fn assume(what: &'static str) {
     ASSUMED_SIZES.fetch_add(1, Ordering::Relaxed);
     approximate(what);
+}
+
+/// The program asked NVML for a device's memory: what it does may depend on how large the card is.
+pub fn ask_size() {
+    if !ASKED_SIZE.swap(true, Ordering::Relaxed) {
+        let by = asked_with();
+        write_line(&format!(r#"{{"kind":"asked_size","asked_size":"{by}"}}"#));
+    }
+}
+
+/// What it asked with.
+fn asked_with() -> &'static str {
+    let program = std::env::args_os().next();
+    let name = program.as_deref().and_then(|it| std::path::Path::new(it).file_name());
+    if name.is_some_and(|it| it == "nvidia-smi") { "nvidia-smi" } else { "NVML" }
 }
 
 /// The program copied bytes to the host, `unknown` of which we do not know. Must be called with no
@@ -173,6 +190,9 @@ pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> Strin
         let plain = |it: char| it.is_ascii_graphic() && !matches!(it, '"' | '\\') || it == ' ';
         let visible: String = visible.chars().map(|it| if plain(it) { it } else { '?' }).collect();
         let _ = write!(out, r#","visible_devices":"{visible}""#);
+    }
+    if ASKED_SIZE.load(Ordering::Relaxed) {
+        let _ = write!(out, r#","asked_size":"{}""#, asked_with());
     }
     let _ = write!(
         out,

@@ -1,0 +1,73 @@
+"""A program that asks how large the card is: what it takes on this one says nothing of another, so it is noted who asked.
+
+PyTorch asks, too, in C++ (when memory runs out) and in Python (`nn.DataParallel` compares the devices): that is not
+the program. NVML, which `nvidia-smi` and pynvml ask, is the phantom's affair.
+"""
+
+import functools
+import os
+import sys
+
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.guard import guarded
+
+MOST = 5
+"""So many places are named."""
+
+
+class AskedSize:
+    """Who asked in this process."""
+
+    def __init__(self, torch, recording):
+        self._torch = torch
+        self._recording = recording
+        self._seen = set()
+        self._of_torch = os.path.dirname(torch.__file__) + os.sep
+
+    def install(self):
+        """Takes its places: two functions, and an attribute of what `get_device_properties` returns."""
+        torch = self._torch
+        self._wrap((torch.cuda.memory, torch.cuda), "mem_get_info", "torch.cuda.mem_get_info")
+        accelerator = getattr(torch, "accelerator", None)
+        modules = [it for it in (getattr(accelerator, "memory", None), accelerator) if it is not None]
+        self._wrap(modules, "get_memory_info", "torch.accelerator.get_memory_info")
+        properties = getattr(torch._C, "_CudaDeviceProperties", None)
+        real = getattr(properties, "total_memory", None)
+        if isinstance(real, property):
+
+            def total_memory(props):
+                self._asked("total_memory", sys._getframe(1))
+                return real.fget(props)
+
+            properties.total_memory = property(total_memory, doc=real.__doc__)
+
+    def _wrap(self, modules, name, called):
+        """The function `name` of the first of `modules`, which the others have from it."""
+        real = getattr(modules[0], name, None) if modules else None
+        if real is None:
+            return
+
+        @functools.wraps(real)
+        def call(*args, **kwargs):
+            self._asked(called, sys._getframe(1))
+            return real(*args, **kwargs)
+
+        for module in modules:
+            if getattr(module, name, None) is real:
+                setattr(module, name, call)
+
+    @guarded
+    def _asked(self, called, frame):
+        asker = frame.f_code.co_filename
+        if frames.is_ours(asker) or asker.startswith(self._of_torch):
+            return
+        first = frame
+        while frame is not None and not frames.is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        frame = frame or first
+        place = (called, frame.f_code.co_filename, frame.f_lineno)
+        if place in self._seen or len(self._seen) == MOST:
+            return
+        self._seen.add(place)
+        at = {"file": place[1], "line": place[2], "function": frame.f_code.co_name}
+        self._recording.write("asked_size", call=called, **frames.with_text(at))
