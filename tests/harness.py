@@ -128,8 +128,9 @@ class Plimsoll:
         return ran
 
     def assert_nothing_left(self):
-        sessions = self.cache / "sessions"
-        assert not sessions.exists() or not list(sessions.iterdir())
+        for name in ("sessions", "layers"):
+            folder = self.cache / name
+            assert not folder.exists() or not list(folder.iterdir()), name
 
 
 def assert_consistent(report):
@@ -166,7 +167,7 @@ class Unpacked:
         command = [binary(), "predict", *options, "--", "sh", "-c", look]
         ran = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         parts = ran.stdout.split("\0")
-        assert len(parts) == 4 and os.path.isfile(parts[0]), ran
+        assert len(parts) == 4 and all(map(os.path.isfile, parts[0].split(":"))), ran
         return Unpacked(*parts)
 
     def environment(self, session):

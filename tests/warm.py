@@ -15,6 +15,7 @@ COLD, the interpreter. `PLIMSOLL_COLD=1` makes every Python of the tests a cold 
 
 import ast
 import atexit
+import ctypes
 import gc
 import glob
 import json
@@ -73,7 +74,9 @@ def main():
     server = socket.socket(socket.AF_UNIX)
     server.connect(path)
     text = json.dumps(given).encode()
-    socket.send_fds(server, [struct.pack("<I", len(text))], [0, 1, 2])
+    # The private layer that this process writes into is its namespaces'.
+    spaces = [os.open("/proc/self/ns/" + it, os.O_RDONLY) for it in ("user", "mnt")]
+    socket.send_fds(server, [struct.pack("<I", len(text))], [0, 1, 2, *spaces])
     server.sendall(text)
     for it in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(it, lambda number, _: server.sendall(bytes([number])))
@@ -169,14 +172,14 @@ class Server:
     def receive(self):
         if self.life == 0:
             client, _ = self.door.accept()
-            head, fds, _, _ = socket.recv_fds(client, 4, 3)
+            head, fds, _, _ = socket.recv_fds(client, 4, 5)
             (length,) = struct.unpack("<I", head)
             text = b""
             while len(text) < length:
                 text += client.recv(length - len(text))
             fds = [client.detach(), *fds]
         else:
-            text, fds, _, _ = socket.recv_fds(self.door, 1 << 20, 4)
+            text, fds, _, _ = socket.recv_fds(self.door, 1 << 20, 6)
         order = json.loads(text)
         wanted = imports_of(order)
         roots = tuple(sorted({it.split()[1].split(".")[0] for it in wanted}))
@@ -211,12 +214,13 @@ class Server:
                 except BaseException:
                     pass  # The script will meet it.
                 gc.freeze()
-        client, *streams = fds
+        client, *given = fds
         pid = os.fork()
         if pid == 0:
             self.door.close()
-            live(order, streams)
-        for it in streams:
+            enter(given[3:])
+            live(order, given[:3])
+        for it in given:
             os.close(it)
         for fd in (ended := os.pidfd_open(pid), client):
             self.running[fd] = (pid, ended, client)
@@ -271,6 +275,15 @@ def imports_of(order):
         else:
             found += ["import " + it.name for it in node.names if it.name.split(".")[0] in HEAVY]
     return found
+
+
+def enter(spaces):
+    """In the child: the client's files, and the layer that its writes go into (setns(2))."""
+    for name, fd in zip(("user", "mnt"), spaces):
+        if os.fstat(fd).st_ino != os.stat("/proc/self/ns/" + name).st_ino:
+            if ctypes.CDLL(None, use_errno=True).setns(fd, 0) != 0:
+                raise OSError(ctypes.get_errno(), "cannot enter the client's " + name)
+        os.close(fd)
 
 
 def live(order, streams):

@@ -26,7 +26,6 @@ import sys
 from plimsoll_agent import remedies, support
 from plimsoll_agent.imitate import autotune, descent, detectors, outside, phantom, ranks
 from plimsoll_agent.imitate.asked_size import AskedSize
-from plimsoll_agent.imitate.checkpoint_files import Checkpoints
 from plimsoll_agent.imitate.ghosts import Ghosts
 from plimsoll_agent.imitate.phantom import Phantom
 from plimsoll_agent.remedies.support.hooks import Hooks
@@ -121,9 +120,6 @@ class Agent:
             detectors.Kept,
         )
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
-        # A training always goes to its end; what is measured of a plan does not.
-        is_trial = steps.goal != "until-exit" if self._is_real else phantom.is_here()
-        self._checkpoints = Checkpoints(torch, recording.note) if is_trial else None
         which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
         self._sampling = Sampling(memory, phases, self._modules, recording, which)
         steps.after_step = self._after_step
@@ -163,7 +159,6 @@ class Agent:
             self._imagine_ranks,
             self._ghosts.install,
             self._shorten_epochs,
-            self._keep_checkpoints,
             self._watch_questions,
         ):
             try:
@@ -291,8 +286,6 @@ class Agent:
                 first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
         if not self._is_real:
             ranks.wait_for_watchdog(step)
-        if self._checkpoints is not None:
-            self._checkpoints.step_ended()
         if step <= 4 or step & (step - 1) == 0:
             self._tensors.all()
 
@@ -457,10 +450,6 @@ class Agent:
         dist = self._torch.distributed
         is_one_of_several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
         return is_one_of_several and not os.environ.get(ranks.WORLD)
-
-    def _keep_checkpoints(self):
-        if self._checkpoints is not None:
-            self._checkpoints.install()
 
     def _wrap_spawned(self):
         """`torch.multiprocessing.spawn` sends a rank's exception to its parent and exits: look at it first."""

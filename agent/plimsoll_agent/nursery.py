@@ -5,16 +5,19 @@ is as fresh as a process of its own: it gets its arguments, environment and sess
 then runs the script from its first line; only the imports of installed packages are there already.
 The user's own modules are not imported before the fork, because they may look at the arguments.
 
-One JSON object a line comes in on standard input, one goes out for each run that ended; see `serve`.
+One JSON object a line comes in on standard input, a socket, and with it the mounts of the layer that the child is to write
+into; one goes out for each run that ended; see `serve`.
 """
 
 import ast
 import atexit
+import ctypes
 import importlib
 import json
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import types
@@ -22,6 +25,10 @@ import types
 from plimsoll_agent.run import frames
 
 _DEEPEST = 8
+# linux/sched.h, linux/prctl.h, linux/capability.h.
+_CLONE_NEWNS = 0x00020000
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+_CAPABILITY_VERSION_3 = 0x20080522
 
 
 def serve():
@@ -30,10 +37,10 @@ def serve():
     An order is `{"id", "session", "arguments", "environment", "log"}`; the answer `{"id", "code"}` or
     `{"id", "signal"}`.
     """
-    orders, answers = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "w", 1)
+    orders, answers = socket.socket(fileno=os.dup(0)), os.fdopen(os.dup(1), "w", 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    program = json.loads(_line(orders))
+    program = json.loads(_line(orders)[0])
     sys.path[0] = os.path.dirname(os.path.abspath(program["script"])) if program.get("script") else os.getcwd()
     _import_what_it_imports(program)
     print(json.dumps({"ready": _is_untouched()}), file=answers, flush=True)
@@ -48,7 +55,7 @@ def serve():
                 os.close(fd)
                 print(json.dumps(dict(_ended(pid), id=order)), file=answers, flush=True)
                 continue
-            line = _line(orders)
+            line, mounts = _line(orders)
             if not line:
                 for pidfd, (_, pid) in running.items():
                     os.kill(pid, signal.SIGKILL)
@@ -58,21 +65,48 @@ def serve():
             if pid == 0:
                 orders.close()
                 answers.close()
+                _enter(mounts)
                 _live(program, order)
+            for mount in mounts:
+                os.close(mount)
             pidfd = os.pidfd_open(pid)
             running[pidfd] = (order["id"], pid)
             poll.register(pidfd, select.POLLIN)
 
 
 def _line(orders):
-    """One line, read byte by byte: nothing may wait in a buffer that `poll` does not see."""
-    line = bytearray()
+    """One line and what came with it, read byte by byte: nothing may wait in a buffer that `poll` does not see."""
+    line, given = bytearray(), []
     while not line.endswith(b"\n"):
-        byte = orders.read(1)
+        byte, fds, _, _ = socket.recv_fds(orders, 1, 1)
+        given += fds
         if not byte:
-            return b""
+            return b"", given
         line += byte
-    return bytes(line)
+    return bytes(line), given
+
+
+def _enter(mounts):
+    """In the child: what it writes goes into a layer of its own, and it sees nothing of what others wrote.
+
+    Where it cannot go there, it must not run here: then there is no nursery any more, and who ordered the run makes it
+    some other way.
+    """
+    try:
+        for mount in mounts:
+            here = os.getcwd()
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.setns(mount, _CLONE_NEWNS) != 0:
+                raise OSError(ctypes.get_errno(), "setns")
+            os.close(mount)
+            os.chdir(here)
+            if os.geteuid() != 0:
+                # The right to come here was lent.
+                libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+                libc.capset((ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)())
+    except OSError:
+        os.kill(os.getppid(), signal.SIGKILL)
+        os._exit(1)
 
 
 def _ended(pid):

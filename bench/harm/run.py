@@ -4,7 +4,7 @@
     bench/harm/run.py --plimsoll target/release/plimsoll --python .venv/bin/python [NAME ...]
     bench/harm/run.py ... --unseen            the scripts that nobody looked at before: the first try counts
     bench/harm/run.py ... --command fit       the same under `fit`, which has many trials
-    bench/harm/run.py ... --way preload       the other way of keeping writes away
+    bench/harm/run.py ... --way traced        another way of keeping writes away
     bench/harm/run.py ... --user 1000         as an ordinary user (we have to be root)
 
 Each script starts in a fresh copy of the world that before.py builds: a project, a home and a place elsewhere. All of it,
@@ -39,7 +39,7 @@ HERE = Path(__file__).resolve().parent
 
 # How plimsoll is told which way to keep writes away; `auto` leaves it unset. The one place to change.
 WAY = "PLIMSOLL_WRITES_WAY"
-WAYS = ("auto", "namespace", "preload", "none")
+WAYS = ("auto", "mounts", "user", "traced")
 
 # Every process of a run carries this in its environment, so that one left behind is found.
 MARK = "HARM_BENCH_RUN"

@@ -27,7 +27,9 @@ fn run() -> Result<(), String> {
     let nvrtc = workspace.join("crates/nvrtc");
     let addresses = workspace.join("crates/addresses");
     let values = workspace.join("crates/values");
-    for path in [&phantom, &nvrtc, &addresses, &values, &agent, &workspace.join("Cargo.lock")] {
+    let holes = workspace.join("crates/writes/preload");
+    let lock = workspace.join("Cargo.lock");
+    for path in [&phantom, &nvrtc, &addresses, &values, &holes, &agent, &lock] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=build.rs");
@@ -39,7 +41,9 @@ fn run() -> Result<(), String> {
     {
         let built = build_libraries(&workspace, &out)?;
         files.push(("lib/libcuda.so.1".to_owned(), built.join("libplimsoll_phantom.so")));
-        files.push(("lib/libplimsoll_nvrtc.so".to_owned(), built.join("libplimsoll_nvrtc.so")));
+        for name in ["libplimsoll_nvrtc.so", "libplimsoll_writes_preload.so"] {
+            files.push((format!("lib/{name}"), built.join(name)));
+        }
     }
     let mut scripts = Vec::new();
     python_files(&agent, &mut scripts)
@@ -64,6 +68,7 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
     cargo
         .current_dir(workspace)
         .args(["build", "--quiet", "--package", "plimsoll-phantom", "--package", "plimsoll-nvrtc"])
+        .args(["--package", "plimsoll-writes-preload"])
         .args(["--release", "--target-dir"])
         .arg(&target_dir)
         // What is embedded is what users load: no debugging sections.
@@ -87,12 +92,13 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
             println!("cargo::warning={line}");
         }
         return Err(
-            "the phantom (crates/phantom, crates/nvrtc) does not build; see the warnings above"
+            "the phantom (crates/phantom, crates/nvrtc, crates/writes/preload) does not build; see the warnings above"
                 .to_owned(),
         );
     }
     // A build of another profile may replace what lies there while this one is still read.
-    for name in ["libplimsoll_phantom.so", "libplimsoll_nvrtc.so"] {
+    for name in ["libplimsoll_phantom.so", "libplimsoll_nvrtc.so", "libplimsoll_writes_preload.so"]
+    {
         let built = target_dir.join("release").join(name);
         fs::copy(&built, out.join(name))
             .map_err(|error| format!("cannot copy {}: {error}", built.display()))?;

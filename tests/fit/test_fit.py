@@ -187,12 +187,13 @@ def test_ctrl_c_keeps_the_best_so_far(plimsoll):
 def test_ctrl_c_while_packages_are_still_imported(plimsoll):
     packages = plimsoll.folder / "site-packages"
     packages.mkdir()
-    (packages / "slow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(600)\n")
+    (packages / "slow.py").write_text("import os, time\nopen(os.environ['PLIMSOLL_CACHE'] + '/importing', 'w').close()\ntime.sleep(600)\n")
     plimsoll.script("import slow\n" + DEEP)
     environment = plimsoll.environment(PYTHONPATH=str(packages))
     process = plimsoll.start("fit", "--gpu", "t4", "--", COLD, "train.py", environment=environment)
-    while not (plimsoll.folder / "importing").exists():
+    while not (plimsoll.cache / "importing").exists():
         time.sleep(0.1)
+    (plimsoll.cache / "importing").unlink()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 2

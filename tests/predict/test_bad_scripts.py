@@ -108,16 +108,16 @@ def test_json_on_standard_output(plimsoll):
 def test_ctrl_c(plimsoll):
     script = plimsoll.script(
         MODEL + "import time\nstep()\ntry:\n    print('running', flush=True)\n    time.sleep(100)\n"
-        "finally:\n    open('cleaned', 'w').close()\n"
+        "finally:\n    print('cleaned', flush=True)\n"
     )
     # A session of its own, so that the signal reaches the whole group as a terminal's would.
     process = plimsoll.start("predict", "--", script, environment=plimsoll.cold(), start_new_session=True)
     assert process.stdout.readline() == "running\n"
     os.killpg(process.pid, signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
+    stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 2, stderr
     assert "plimsoll: interrupted after 1 optimizer step" in stderr
-    assert (plimsoll.folder / "cleaned").exists()
+    assert "cleaned\n" in stdout
     plimsoll.assert_nothing_left()
 
 
@@ -125,12 +125,12 @@ def test_leaves_a_process_running(plimsoll):
     script = plimsoll.script(
         MODEL + "import subprocess\n"
         "child = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
-        "open('pid', 'w').write(str(child.pid))\nfor _ in range(9): step()\n"
+        "print('pid', child.pid, flush=True)\nfor _ in range(9): step()\n"
     )
     ran = plimsoll.predict(script, options=["--gpu", "h200"], environment=plimsoll.cold())
     assert ran.code == 0, ran
     assert "ended 1 process that the script left running" in ran.stderr
-    pid = (plimsoll.folder / "pid").read_text()
+    (pid,) = (it.split()[1] for it in ran.stdout.splitlines() if it.startswith("pid "))
     time.sleep(0.1)
     assert subprocess.run(["kill", "-0", pid], capture_output=True).returncode != 0
 
@@ -183,15 +183,15 @@ def test_doctor(plimsoll):
 
 
 WAITS = {
-    "import": "open('ready', 'w').close()\nimport time\ntime.sleep(0.05)\nimport torch\ntime.sleep(100)\n",
-    "training": MODEL + "import time\nstep()\nopen('ready', 'w').close()\nwhile True: time.sleep(0.01); kept = torch.randn(32, device='cuda')\n",
+    "import": "print('ready', flush=True)\nimport time\ntime.sleep(0.05)\nimport torch\ntime.sleep(100)\n",
+    "training": MODEL + "import time\nstep()\nprint('ready', flush=True)\nwhile True: time.sleep(0.01); kept = torch.randn(32, device='cuda')\n",
     "loader": MODEL
     + """
 import time
 class Slow(torch.utils.data.Dataset):
     def __len__(self): return 10_000
     def __getitem__(self, i):
-        if i == 40: open('ready', 'w').close()
+        if i == 40: print('ready', flush=True)
         time.sleep(0.1)
         return torch.randn(256)
 for x in torch.utils.data.DataLoader(Slow(), 16, num_workers=3):
@@ -204,9 +204,7 @@ for x in torch.utils.data.DataLoader(Slow(), 16, num_workers=3):
 def test_ctrl_c_wherever_it_comes(plimsoll, where):
     script = plimsoll.script(WAITS[where])
     process = plimsoll.start("predict", "--", script, environment=plimsoll.cold(), start_new_session=True)
-    while not (plimsoll.folder / "ready").exists():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
+    assert process.stdout.readline() == "ready\n", process.communicate()
     time.sleep(0.3)
     began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)

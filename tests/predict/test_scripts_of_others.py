@@ -56,7 +56,9 @@ def test_a_project_with_modules_data_and_arguments_of_its_own(plimsoll):
 def test_the_whole_script_with_validation_and_checkpoints(plimsoll):
     ran = predict(plimsoll, "classifier.py", options=("--gpu", "rtx3090", "--until-exit"))
     assert ran.code == 0, ran
-    assert (plimsoll.folder / "checkpoints" / "best.pt").exists()
+    written = {it["path"]: it["kind"] for it in ran.report["writes"]["files"]}
+    assert written[str(plimsoll.folder / "checkpoints" / "best.pt")] == "created"
+    assert not (plimsoll.folder / "checkpoints").exists()
     assert "epoch 1" in ran.stdout and ran.report["steps_seen"] == 2 * 20 // 4
     assert_consistent(ran.report)
 

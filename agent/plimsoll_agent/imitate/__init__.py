@@ -9,7 +9,6 @@
     detectors           what torchvision's detectors keep of scores that nobody computed
     descent             how far an optimizer goes that solves inside its step
     autotune            what Inductor tries where no time passes
-    checkpoint_files    those that were there before stay as they were
     worst_sequence      every batch as long as the longest one that may come
     outside             trackers and hubs are kept off
 """

@@ -36,7 +36,7 @@ for step in range(10):
     pickle.dump({"step": step, "weights": model[0].weight.detach().cpu()}, open("m.pkl", "wb"))
 
 assert len(open("train.log").readlines()) == lines + 10
-assert len(open("history.jsonl").readlines()) == 11 and len(open("metrics.csv").readlines()) == 12
+assert len(open("history.jsonl").readlines()) == 11 and len(open("metrics.csv").readlines()) == 13
 assert json.load(open("metrics.json")) == {"steps": 10} and pickle.load(open("m.pkl", "rb"))["step"] == 9
 assert float(open("best.txt").read()) < 0.9
 assert yaml.safe_load(open("config.yaml"))["runs"] == 1

@@ -1,14 +1,16 @@
 //! The grammar of the command line, and nothing else: what a command does is in its own file.
 
 mod recordings;
+mod world;
 
 use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::units::Bytes;
 
-pub(crate) use self::recordings::{
-    DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs,
+pub(crate) use self::{
+    recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs},
+    world::{WorldArgs, Writes},
 };
 use crate::{assumption::Assumption, ghost_weights::GhostWeights, worst_sequence::WorstSequence};
 
@@ -149,6 +151,9 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Bytes>,
 
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+
     /// Write the report as JSON. With `-` it goes to standard output, and what the script prints goes
     /// to standard error.
     #[arg(long, value_name = "PATH|-")]
@@ -276,6 +281,9 @@ pub(crate) struct FitArgs {
     #[arg(long, conflicts_with = "find_max")]
     pub(crate) measure: bool,
 
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+
     /// Where the plan goes.
     #[arg(long, value_name = "FILE", default_value = "plan.toml")]
     pub(crate) plan: PathBuf,
@@ -337,6 +345,18 @@ pub(crate) struct RunArgs {
     /// --fit runs the script to its end on the phantom before it proposes a plan.
     #[arg(long, requires = "fit")]
     pub(crate) until_exit: bool,
+
+    /// Where the script's writes go while --fit tries it: into a private layer that is thrown away, unless `through`.
+    #[arg(long, value_name = "layer|through", requires = "fit")]
+    pub(crate) writes: Option<Writes>,
+
+    /// What that layer may take on the disk: a fifth of what is free, if it is not given.
+    #[arg(long, value_name = "SIZE", requires = "fit")]
+    pub(crate) writes_max: Option<Bytes>,
+
+    /// No network for the script while --fit tries it.
+    #[arg(long, requires = "fit")]
+    pub(crate) offline: bool,
 
     /// Only these remedies may be used by --fit.
     #[arg(long, value_name = "REMEDY,...", value_delimiter = ',', requires = "fit")]

@@ -62,7 +62,10 @@ pub(crate) const PYTHON: &str = "PLIMSOLL_PYTHON";
 /// The folder for files of ours. The binary reads it.
 pub(crate) const CACHE: &str = "PLIMSOLL_CACHE";
 
-/// What passes between the others, and never through the binary.
+/// How writes are kept apart: `mounts`, `user` or `traced`, instead of the first that holds. The binary reads it.
+pub(crate) const WRITES_WAY: &str = "PLIMSOLL_WRITES_WAY";
+
+// What passes between the others, and never through the binary.
 #[expect(dead_code, reason = "all names stand in one place, whoever uses them")]
 mod others {
     /// How many devices a process sees, where the job has several. The agent says it to the phantom.

@@ -53,6 +53,13 @@ pub(crate) fn diagnose(
             other => format!("stopped by {other} {after}"),
         });
     }
+    if let Some(max) = ended.wrote_too_much {
+        return Some(format!(
+            "the script wrote more than the {max} that its private layer may take, {}; give it more with --writes-max, \
+             or let it write into your files with --writes through",
+            after(steps)
+        ));
+    }
     let begun = || recordings.iter().filter_map(|it| it.notes.begin.as_ref());
     // A Python that has no torch leaves a beginning, too, when the script dies of it.
     let reached_torch = begun().any(|it| !it.torch.is_empty());
@@ -390,6 +397,7 @@ mod tests {
             seconds: 1.0,
             interrupted: None,
             n_left_running: 0,
+            wrote_too_much: None,
             host_ran_out: false,
         };
         let recording = |signal: Option<i32>| {
@@ -418,6 +426,7 @@ mod tests {
             interrupted: None,
             n_left_running: 0,
             host_ran_out: false,
+            wrote_too_much: None,
         };
         let recording = |exit_code: Option<i32>| {
             let end =

@@ -11,10 +11,12 @@ use plimsoll_core::{
     recording::{Recording, contract::NoteKind},
     units::Bytes,
 };
+use plimsoll_writes::Layers;
 
 use crate::{
     assumption::Assumption,
     cache::Cache,
+    cli::WorldArgs,
     contract::{self, Setting},
     diagnosis,
     ghost_weights::GhostWeights,
@@ -116,10 +118,12 @@ impl Trial {
 }
 
 impl Trials {
-    pub(crate) fn new(assumed: &[Assumption]) -> anyhow::Result<Trials> {
-        let runner = Runner::new(Cache::open()?)?;
+    pub(crate) fn new(assumed: &[Assumption], args: &WorldArgs) -> anyhow::Result<Trials> {
+        let runner = Runner::new(Cache::open()?, args)?;
         let signals = Signals::hold().context("cannot hold signals")?;
-        let (may_nurse, may_ghost, n_unlike, n_runs) = (true, None, 0, 0);
+        // Each run has a layer of its own; a nursery is for children that can change theirs.
+        let may_nurse = runner.layers().is_none_or(Layers::can_be_changed);
+        let (may_ghost, n_unlike, n_runs) = (None, 0, 0);
         let nursery = None;
         Ok(Trials {
             assumed: assumed.to_vec(),
@@ -197,8 +201,12 @@ impl Trials {
         let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
         let mut settings = settings.to_vec();
         settings.push((contract::GHOST_WEIGHTS, when.word().into()));
-        let order = Order { arguments, session: &world.session, stop, settings: &settings };
+        let layer = world.layer.as_ref();
+        let order = Order { arguments, session: &world.session, layer, stop, settings: &settings };
         if let Some(ended) = kept.nursery.run(order, &self.signals)? {
+            if ended.wrote_too_much.is_some() {
+                self.nursery = None;
+            }
             let left = self.runner.left(world, ended)?;
             return Ok(Some(self.read(command, left, phantom)));
         }
@@ -278,12 +286,13 @@ impl Trials {
 
     fn start(&self, command: &ScriptCommand, phantom: Phantom<'_>) -> io::Result<Option<Kept>> {
         let Ok(world) = self.runner.world(&phantom.conf(&self.assumed)) else { return Ok(None) };
-        let nursery = Nursery::start(command, self.runner.bundle(), &world.session, &self.signals)?;
+        let (bundle, layer) = (self.runner.bundle(), world.layer.as_ref());
+        let nursery = Nursery::start(command, bundle, &world.session, layer, &self.signals)?;
         Ok(nursery.map(|it| Kept { nursery: it, command: command.clone(), _world: world }))
     }
 
     fn read(&self, command: &ScriptCommand, left: Left, phantom: Phantom<'_>) -> Trial {
-        let Left { ended, folders, last_words } = left;
+        let Left { ended, folders, last_words, .. } = left;
         let (recordings, _) = phantom_run::read(&folders);
         let ended = &diagnosis::without_a_late_signal(ended, &recordings);
         let facts = phantom_run::facts(ended, None);

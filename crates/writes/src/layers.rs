@@ -2,15 +2,24 @@
 
 use std::{
     ffi::OsString,
-    fmt, fs, io,
-    os::unix::fs::DirBuilderExt as _,
+    fmt,
+    fs::{self, File},
+    io,
+    os::{
+        fd::BorrowedFd,
+        unix::{
+            ffi::OsStrExt as _,
+            fs::{DirBuilderExt as _, MetadataExt as _},
+        },
+    },
     path::{Path, PathBuf},
     process::Command,
-    sync::Mutex,
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use nix::{
+    fcntl::{Flock, FlockArg},
     sys::{
         statfs::{FsType, statfs},
         statvfs::statvfs,
@@ -20,8 +29,8 @@ use nix::{
 use tempfile::TempDir;
 
 use crate::{
-    namespaces::World,
-    plan::is_foreign,
+    namespaces::{Guest, Terms, UserSpace, World},
+    plan::{SHARED_MEMORY, is_foreign},
     traced::Tracer,
     tree,
     written::{self, Written},
@@ -77,6 +86,7 @@ pub struct Ask {
     max_bytes: Option<u64>,
     ways: Vec<Way>,
     tracer: Vec<OsString>,
+    is_offline: bool,
 }
 
 impl Ask {
@@ -85,7 +95,8 @@ impl Ask {
         let ways = vec![Way::Mounts, Way::UserNamespace, Way::Traced];
         let tracer = vec!["/proc/self/exe".into(), TRACER.into()];
         let cache = cache.to_owned();
-        Ask { through: vec![cache.clone()], cache, max_bytes: None, ways, tracer }
+        let through = vec![cache.clone()];
+        Ask { cache, through, max_bytes: None, ways, tracer, is_offline: false }
     }
 
     /// A folder that the command writes to in truth.
@@ -99,6 +110,14 @@ impl Ask {
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Ask {
         self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Without a network: nobody is reached but the command's own processes. Tracing cannot do it.
+    #[must_use]
+    pub fn offline(mut self) -> Ask {
+        self.is_offline = true;
+        self.ways.retain(|it| *it != Way::Traced);
         self
     }
 
@@ -119,6 +138,8 @@ pub struct Layers {
     place: PathBuf,
     /// The one that was made to try the way.
     first: Mutex<Option<Layer>>,
+    /// The user namespace of all layers.
+    user: OnceLock<Arc<UserSpace>>,
 }
 
 /// File systems that can be the upper layer of an overlay (`overlayfs.rst`, "Upper and Lower"): local ones that keep
@@ -141,11 +162,17 @@ impl Layers {
         let through =
             ask.through.iter().map(|it| fs::canonicalize(it).unwrap_or_else(|_| it.clone()));
         let ask = Ask { through: through.collect(), ..ask };
+        for place in places(&ask.cache, Way::Mounts) {
+            Folder::sweep(&place, "layer-");
+        }
+        Folder::sweep(Path::new(SHARED_MEMORY), &shared_prefix());
         let mut passed_over = Vec::new();
         for way in ask.ways.clone() {
             for place in places(&ask.cache, way) {
                 let (ask, first) = (ask.clone(), Mutex::new(None));
-                let layers = Layers { ask, way, passed_over: Vec::new(), place, first };
+                let (passed_over_so_far, user) = (Vec::new(), OnceLock::new());
+                let layers =
+                    Layers { ask, way, passed_over: passed_over_so_far, place, first, user };
                 match layers.try_out() {
                     Ok(()) => return Ok(Layers { passed_over, ..layers }),
                     // Often the same for each place that it was tried in.
@@ -173,7 +200,8 @@ impl Layers {
         if let Some((place, why)) = layer.refused().iter().find(|(it, _)| here.starts_with(it)) {
             return Err(format!("{} cannot be covered: {why}", place.display()));
         }
-        if let Keeper::World(World { is_alone: true, .. }, _) = &layer.keeper
+        if let Keeper::World(world, _) = &layer.keeper
+            && world.is_alone()
             && let Some(path) = shared_with_others(&here)
         {
             return Err(format!("{} belongs to others, too", path.display()));
@@ -195,31 +223,44 @@ impl Layers {
 
     fn make(&self) -> io::Result<Layer> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.place)?;
-        let folder = tempfile::Builder::new().prefix("layer-").tempdir_in(&self.place)?;
+        let folder = Folder::make(&self.place, "layer-")?;
+        // Where there is none, or no room in it, what is there is shared as it is.
+        let shared = Folder::make(Path::new(SHARED_MEMORY), &shared_prefix()).ok();
+        let in_memory = shared.as_ref().map(Folder::path);
         let through = &self.ask.through;
         let made = match self.way {
             Way::Traced => {
                 Tracer::start(folder.path(), through, &self.ask.tracer).map(Keeper::Tracer)
             }
-            Way::Mounts => {
-                World::make(folder.path(), through, false).map(|it| Keeper::World(it, None))
+            Way::Mounts => World::make(folder.path(), in_memory, through, &self.terms(None))
+                .map(|it| Keeper::World(it, Renames::NotNeeded)),
+            Way::UserNamespace => {
+                let user = Some(self.user.get().cloned());
+                World::make(folder.path(), in_memory, through, &self.terms(user)).map(|it| {
+                    if let Some(user) = it.user() {
+                        self.user.get_or_init(|| Arc::clone(user));
+                    }
+                    let program = self.ask.tracer.clone();
+                    Keeper::World(it, Renames::Helped { program, helper: OnceLock::new() })
+                })
             }
-            Way::UserNamespace => World::make(folder.path(), through, true).map(|it| {
-                // Without it some renames fail, and nothing else does.
-                let renames = Tracer::of_renames(&it, &self.ask.tracer).ok();
-                Keeper::World(it, renames)
-            }),
         };
         let keeper = match made {
             Ok(keeper) => keeper,
-            Err(why) => {
-                let _ = tree::remove(folder.path());
-                return Err(io::Error::other(why));
-            }
+            Err(why) => return Err(io::Error::other(why)),
         };
         let free = free_bytes(&self.place).unwrap_or(0);
         let max_bytes = self.ask.max_bytes.unwrap_or(free / 5);
-        Ok(Layer { keeper, folder: Some(folder), max_bytes })
+        Ok(Layer { way: self.way, keeper, folder, _shared: shared, max_bytes })
+    }
+
+    fn terms(&self, user: Option<Option<Arc<UserSpace>>>) -> Terms {
+        Terms { user, is_offline: self.ask.is_offline }
+    }
+
+    /// Whether a process that was [ushered](Layer::usher) into one layer can go into another.
+    pub fn can_be_changed(&self) -> bool {
+        self.way != Way::Traced
     }
 }
 
@@ -266,35 +307,81 @@ fn free_bytes(path: &Path) -> Option<u64> {
 
 #[derive(Debug)]
 enum Keeper {
-    /// In a user namespace with one who helps with renames.
-    World(World, Option<Tracer>),
+    World(World, Renames),
     Tracer(Tracer),
+}
+
+/// In a user namespace somebody helps with renames, from the first command on. Without them some renames fail, and
+/// nothing else does.
+#[derive(Debug)]
+enum Renames {
+    NotNeeded,
+    Helped { program: Vec<OsString>, helper: OnceLock<Option<Tracer>> },
+}
+
+impl Renames {
+    fn helper(&self, world: &World) -> Option<&Tracer> {
+        match self {
+            Renames::NotNeeded => None,
+            Renames::Helped { program, helper } => {
+                helper.get_or_init(|| Tracer::of_renames(world, program).ok()).as_ref()
+            }
+        }
+    }
+
+    fn helper_so_far(&self) -> Option<&Tracer> {
+        match self {
+            Renames::NotNeeded => None,
+            Renames::Helped { helper, .. } => helper.get()?.as_ref(),
+        }
+    }
 }
 
 /// What one run writes, or several that are to see each other's writes. Removed when dropped.
 #[derive(Debug)]
 pub struct Layer {
+    way: Way,
     keeper: Keeper,
-    folder: Option<TempDir>,
+    folder: Folder,
+    _shared: Option<Folder>,
     max_bytes: u64,
 }
 
 impl Layer {
     /// The command, once started, lives in this layer with all that it starts. May be said of several commands.
     pub fn attach(&self, command: &mut Command) -> io::Result<()> {
+        self.let_in(command, Guest::Command)
+    }
+
+    /// The same; and the command may send processes of its own into the [mounts](Layer::mounts) of other layers of the same
+    /// [`Layers`], with `setns(2)`, and is then to take the right to do so from them. Where layers
+    /// [cannot be changed](Layers::can_be_changed) it is the same as [`Layer::attach`].
+    pub fn usher(&self, command: &mut Command) -> io::Result<()> {
+        self.let_in(command, Guest::Usher)
+    }
+
+    fn let_in(&self, command: &mut Command, guest: Guest) -> io::Result<()> {
         match &self.keeper {
             Keeper::World(it, renames) => {
-                it.attach(command)?;
-                renames.as_ref().map_or(Ok(()), |it| it.attach(command))
+                it.attach(command, guest)?;
+                renames.helper(it).map_or(Ok(()), |helper| helper.attach(command))
             }
             Keeper::Tracer(it) => it.attach(command),
+        }
+    }
+
+    /// The layer's mount namespace, if it is kept by one.
+    pub fn mounts(&self) -> Option<BorrowedFd<'_>> {
+        match &self.keeper {
+            Keeper::World(it, _) => Some(it.mounts()),
+            Keeper::Tracer(_) => None,
         }
     }
 
     /// A process of ours beside the run, which is not one that the run has left behind.
     pub fn helper(&self) -> Option<u32> {
         match &self.keeper {
-            Keeper::World(_, it) => it.as_ref().map(Tracer::id),
+            Keeper::World(_, it) => it.helper_so_far().map(Tracer::id),
             Keeper::Tracer(it) => Some(it.id()),
         }
     }
@@ -317,7 +404,7 @@ impl Layer {
 
     /// What the layer takes on the disk, in bytes.
     pub fn disk_bytes(&self) -> u64 {
-        self.path().map(tree::disk_bytes).unwrap_or_default()
+        tree::disk_bytes(self.folder.path())
     }
 
     /// Whether it has grown past what it may take, zeros not counted. Then the run is to be ended. To be asked
@@ -328,21 +415,20 @@ impl Layer {
                 return false;
             }
             // A file of zeros that is just being closed can be freed in a moment.
-            if let Some(path) = self.path() {
-                tree::free_zeros(path);
-            }
+            tree::free_zeros(self.folder.path());
             std::thread::sleep(BETWEEN_LOOKS);
         }
         self.max_bytes < self.disk_bytes()
     }
 
+    /// How it is kept apart.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
     /// What it may take, in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
-    }
-
-    fn path(&self) -> Option<&Path> {
-        self.folder.as_ref().map(TempDir::path)
     }
 
     /// Copies what was written into `folder`, each file below its full path, and the names of what was deleted into
@@ -371,7 +457,56 @@ impl Layer {
     }
 }
 
-impl Drop for Layer {
+/// A folder of ours that goes with its owner; one that was left behind by a program that was killed goes when the next layers
+/// are looked for.
+#[derive(Debug)]
+struct Folder {
+    folder: Option<TempDir>,
+    path: PathBuf,
+    _lock: Flock<File>,
+}
+
+/// Held for as long as the folder lives.
+const LOCK: &str = "lock";
+/// A folder younger than this may be one whose lock is about to be taken.
+const SETTLED: Duration = Duration::from_secs(60);
+
+impl Folder {
+    fn make(place: &Path, prefix: &str) -> io::Result<Folder> {
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place)?;
+        let lock = File::create(folder.path().join(LOCK))?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
+            .map_err(|(_, error)| io::Error::from(error))?;
+        let path = folder.path().to_owned();
+        Ok(Folder { folder: Some(folder), path, _lock: lock })
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Removes those in `place` that nobody holds.
+    fn sweep(place: &Path, prefix: &str) {
+        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+            let is_ours = entry.file_name().as_bytes().starts_with(prefix.as_bytes());
+            let meta = entry.metadata().ok();
+            let meta = meta.filter(|it| it.is_dir() && it.uid() == nix::unistd::geteuid().as_raw());
+            let age = meta.and_then(|it| it.modified().ok()?.elapsed().ok());
+            if !is_ours || age.is_none_or(|it| it < SETTLED) {
+                continue;
+            }
+            let is_left = match File::open(entry.path().join(LOCK)) {
+                Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+            };
+            if is_left {
+                let _ = tree::remove(&entry.path());
+            }
+        }
+    }
+}
+
+impl Drop for Folder {
     fn drop(&mut self) {
         if let Some(folder) = self.folder.take() {
             // A process that is just being killed can still make a file meanwhile.
@@ -384,4 +519,9 @@ impl Drop for Layer {
             let _ = folder.keep();
         }
     }
+}
+
+/// How the folders in shared memory begin: it is everybody's place.
+fn shared_prefix() -> String {
+    format!("plimsoll-{}-", nix::unistd::geteuid())
 }

@@ -9,7 +9,7 @@ use std::{
     ffi::{CStr, CString},
     fs::{self, File},
     io::{self, Read as _, Write as _},
-    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
@@ -37,14 +37,40 @@ pub(crate) struct World {
     pub(crate) rebuilt: Vec<Rebuilt>,
     /// Folders that overlayfs refused: they are there, read-only.
     pub(crate) refused: Vec<(PathBuf, String)>,
+}
+
+/// A user namespace in which everybody keeps their own number. Worlds share one, so that a process can go from one
+/// world to the next.
+#[derive(Debug)]
+pub(crate) struct UserSpace {
+    namespace: OwnedFd,
     /// Only the user themselves is known in there.
-    pub(crate) is_alone: bool,
+    is_alone: bool,
+}
+
+/// What a world is to be made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// In a user namespace, because we may not mount outside: this one, or a new one.
+    pub(crate) user: Option<Option<Arc<UserSpace>>>,
+    /// With a network of its own, in which there is nobody else.
+    pub(crate) is_offline: bool,
 }
 
 #[derive(Debug)]
 struct Entrance {
-    user: Option<OwnedFd>,
+    user: Option<Arc<UserSpace>>,
+    network: Option<OwnedFd>,
     mounts: OwnedFd,
+}
+
+/// Who goes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guest {
+    /// A command.
+    Command,
+    /// A process that starts others in other worlds of the same kind, or follows them there.
+    Usher,
 }
 
 /// How far the process that makes the world has come; two words through a pipe.
@@ -61,24 +87,31 @@ enum Said {
 const AT_USER: i32 = -1;
 const AT_MOUNTS: i32 = -2;
 const AT_ROOT: i32 = -3;
+const AT_NETWORK: i32 = -4;
 
-/// What overlayfs is asked for, best first. `redirect_dir`: folders that were there can be renamed;
-/// `volatile` (Linux 5.10): nothing has to reach the disk.
-const AS_ROOT: [&str; 3] =
-    ["index=off,redirect_dir=on,volatile", "index=off,redirect_dir=on", "index=off"];
+/// What overlayfs is asked for, best first. `index`: two names of one file stay one file, which the kernel can do for root
+/// only, and only on disks that have file handles. `redirect_dir`: folders that were there can be renamed; `volatile`
+/// (Linux 5.10): nothing has to reach the disk.
+const AS_ROOT: [&str; 4] = [
+    "index=on,redirect_dir=on,volatile",
+    "index=off,redirect_dir=on,volatile",
+    "index=off,redirect_dir=on",
+    "index=off",
+];
 const AS_USER: [&str; 2] = ["userxattr,volatile", "userxattr"];
 
 impl World {
-    /// `layer` is an empty folder of ours.
+    /// `layer` is an empty folder of ours, and `shared` one where shared memory lies.
     pub(crate) fn make(
         layer: &Path,
+        shared: Option<&Path>,
         through: &[PathBuf],
-        in_user_namespace: bool,
+        terms: &Terms,
     ) -> Result<World, String> {
-        let depth = if in_user_namespace { Depth::Folders } else { Depth::Mounts };
-        let plan = Plan::make(layer, through, depth)
+        let depth = if terms.user.is_some() { Depth::Folders } else { Depth::Mounts };
+        let plan = Plan::make(layer, shared, through, depth)
             .map_err(|error| format!("cannot prepare the layer: {error}"))?;
-        let (world, refused, is_alone) = build(&plan, in_user_namespace)?;
+        let (entrance, refused) = build(&plan, terms)?;
         let Plan { covered, rebuilt, steps, .. } = plan;
         let place = |number: i32| -> Option<PathBuf> {
             match steps.get(usize::try_from(number).ok()?)? {
@@ -90,7 +123,22 @@ impl World {
             .into_iter()
             .filter_map(|(number, error)| Some((place(number)?, error.desc().to_lowercase())))
             .collect();
-        Ok(World { entrance: Arc::new(world), covered, rebuilt, refused, is_alone })
+        Ok(World { entrance: Arc::new(entrance), covered, rebuilt, refused })
+    }
+
+    /// The user namespace that it is in.
+    pub(crate) fn user(&self) -> Option<&Arc<UserSpace>> {
+        self.entrance.user.as_ref()
+    }
+
+    /// Whether only the user themselves is known in there.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.user().is_some_and(|it| it.is_alone)
+    }
+
+    /// Its mounts, for a process that is an usher of a world of the same kind.
+    pub(crate) fn mounts(&self) -> BorrowedFd<'_> {
+        self.entrance.mounts.as_fd()
     }
 
     /// The folders that have an overlay, or were built anew.
@@ -100,7 +148,7 @@ impl World {
     }
 
     /// The command, and all that it starts, will run in here, in the folder that it would have run in.
-    pub(crate) fn attach(&self, command: &mut Command) -> io::Result<()> {
+    pub(crate) fn attach(&self, command: &mut Command, guest: Guest) -> io::Result<()> {
         let entrance = Arc::clone(&self.entrance);
         let folder = match command.get_current_dir() {
             Some(it) => Some(it.to_owned()),
@@ -111,7 +159,10 @@ impl World {
         let as_it_is = File::open(".").ok();
         sys::before_exec(command, move || {
             if let Some(user) = &entrance.user {
-                setns(user.as_fd(), CloneFlags::CLONE_NEWUSER)?;
+                setns(user.namespace.as_fd(), CloneFlags::CLONE_NEWUSER)?;
+            }
+            if let Some(network) = &entrance.network {
+                setns(network.as_fd(), CloneFlags::CLONE_NEWNET)?;
             }
             setns(entrance.mounts.as_fd(), CloneFlags::CLONE_NEWNS)?;
             match (&folder, &as_it_is) {
@@ -119,21 +170,23 @@ impl World {
                 (None, Some(file)) => fchdir(file.as_fd())?,
                 (None, None) => (),
             }
-            if entrance.user.is_some() && !geteuid().is_root() {
-                // Who helps with renames has none, and may trace only who has no more.
-                sys::give_up_rights()?;
+            match guest {
+                // Root keeps its rights from program to program.
+                _ if entrance.user.is_none() || geteuid().is_root() => Ok(()),
+                Guest::Usher => sys::keep_rights_to_enter(),
+                // Its next program would not have them anyway.
+                Guest::Command => sys::give_up_rights(),
             }
-            Ok(())
         });
         Ok(())
     }
 }
 
-/// The way in, the steps that were refused, and whether nobody else is known in there.
-type Built = (Entrance, Vec<(i32, Errno)>, bool);
+/// The way in, and the steps that were refused.
+type Built = (Entrance, Vec<(i32, Errno)>);
 
 /// Forks the process that makes the world, and takes what it has made from `/proc`.
-fn build(plan: &Plan, in_user_namespace: bool) -> Result<Built, String> {
+fn build(plan: &Plan, terms: &Terms) -> Result<Built, String> {
     let pipes = || -> io::Result<_> { Ok((pipe2(OFlag::O_CLOEXEC)?, pipe2(OFlag::O_CLOEXEC)?)) };
     let ((said, say), (heard, tell)) = pipes().map_err(|error| error.to_string())?;
     let (say_fd, heard_fd) = (sys::number(&say), sys::number(&heard));
@@ -141,11 +194,11 @@ fn build(plan: &Plan, in_user_namespace: bool) -> Result<Built, String> {
     let child = sys::fork_to(|| {
         // Ours would keep it from seeing that the parent is gone.
         let _ = nix::unistd::close(tell_fd);
-        let _ = in_child(plan, in_user_namespace, Pipes { say: say_fd, heard: heard_fd });
+        let _ = in_child(plan, terms, Pipes { say: say_fd, heard: heard_fd });
     })
     .map_err(|error| format!("cannot fork: {error}"))?;
     drop((say, heard));
-    let res = converse(child, plan, in_user_namespace, File::from(said), File::from(tell));
+    let res = converse(child, plan, terms, File::from(said), File::from(tell));
     let _ = waitpid(child, None);
     res
 }
@@ -153,7 +206,7 @@ fn build(plan: &Plan, in_user_namespace: bool) -> Result<Built, String> {
 fn converse(
     child: Pid,
     plan: &Plan,
-    in_user_namespace: bool,
+    terms: &Terms,
     mut said: File,
     mut tell: File,
 ) -> Result<Built, String> {
@@ -182,8 +235,13 @@ fn converse(
                     .map(OwnedFd::from)
                     .map_err(|error| format!("cannot open the namespace: {error}"))
             };
-            let user = in_user_namespace.then(|| open("user")).transpose()?;
-            return Ok((Entrance { user, mounts: open("mnt")? }, refused, is_alone));
+            let user = match &terms.user {
+                None => None,
+                Some(Some(shared)) => Some(Arc::clone(shared)),
+                Some(None) => Some(Arc::new(UserSpace { namespace: open("user")?, is_alone })),
+            };
+            let network = terms.is_offline.then(|| open("net")).transpose()?;
+            return Ok((Entrance { user, network, mounts: open("mnt")? }, refused));
         }
     }
 }
@@ -219,6 +277,7 @@ fn sentence(plan: &Plan, step: i32, error: Errno) -> String {
     match step {
         AT_USER => format!("the kernel refuses a user namespace: {why}"),
         AT_MOUNTS => format!("the kernel refuses a mount namespace: {why}"),
+        AT_NETWORK => format!("the kernel refuses a network of its own: {why}"),
         AT_ROOT => format!("the new root cannot be entered: {why}"),
         _ => {
             let target = usize::try_from(step).ok().and_then(|it| plan.steps.get(it));
@@ -256,12 +315,22 @@ impl Pipes {
 }
 
 /// Everything below runs after a fork: it makes system calls and allocates nothing.
-fn in_child(plan: &Plan, in_user_namespace: bool, pipes: Pipes) -> Result<(), ()> {
+fn in_child(plan: &Plan, terms: &Terms, pipes: Pipes) -> Result<(), ()> {
     let or_say = |step: i32| move |error: Errno| pipes.say(Said::Failed, step, error);
-    if in_user_namespace {
-        unshare(CloneFlags::CLONE_NEWUSER).map_err(or_say(AT_USER))?;
-        pipes.say(Said::NeedsMaps, 0, Errno::UnknownErrno);
-        pipes.wait();
+    match &terms.user {
+        None => (),
+        Some(Some(shared)) => {
+            setns(shared.namespace.as_fd(), CloneFlags::CLONE_NEWUSER).map_err(or_say(AT_USER))?
+        }
+        Some(None) => {
+            unshare(CloneFlags::CLONE_NEWUSER).map_err(or_say(AT_USER))?;
+            pipes.say(Said::NeedsMaps, 0, Errno::UnknownErrno);
+            pipes.wait();
+        }
+    }
+    if terms.is_offline {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(or_say(AT_NETWORK))?;
+        sys::start_loopback().map_err(or_say(AT_NETWORK))?;
     }
     unshare(CloneFlags::CLONE_NEWNS).map_err(or_say(AT_MOUNTS))?;
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
@@ -272,10 +341,13 @@ fn in_child(plan: &Plan, in_user_namespace: bool, pipes: Pipes) -> Result<(), ()
             Step::Bind { source, target, recursive, read_only } => {
                 bind(source, target, *recursive, *read_only).map_err(or_say(number))?;
             }
-            Step::Overlay { source, target, upper, work } => {
-                if let Err(error) = overlay(source, target, upper, work, in_user_namespace) {
+            Step::Overlay { source, target, upper, work, of_machine } => {
+                if let Err(error) = overlay(source, target, upper, work, terms.user.is_some()) {
+                    if *of_machine {
+                        continue;
+                    }
                     // Seen and not written to; the new root shows it read-only already in a user namespace.
-                    if !in_user_namespace {
+                    if terms.user.is_none() {
                         bind(source, target, false, true).map_err(or_say(number))?;
                     }
                     pipes.say(Said::Refused, number, error);

@@ -19,8 +19,9 @@ use crate::mounts::Mounts;
 /// One mount to be made.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The folder `source` seen at `target`, what is written to it in `upper`. `work` is overlayfs's own.
-    Overlay { source: CString, target: CString, upper: CString, work: CString },
+    /// The folder `source` seen at `target`, what is written to it in `upper`. `work` is overlayfs's own. Where the kernel
+    /// refuses it, the folder is there read-only; or as it is, if it is `of_machine`.
+    Overlay { source: CString, target: CString, upper: CString, work: CString, of_machine: bool },
     /// `source` itself at `target`.
     Bind { source: CString, target: CString, recursive: bool, read_only: bool },
 }
@@ -58,6 +59,9 @@ pub(crate) struct Plan {
     pub(crate) rebuilt: Vec<Rebuilt>,
 }
 
+/// Where files in memory lie (shm_overview(7)).
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Files up to this size are copied into a folder that is built anew; larger ones are there read-only.
 const COPIED_BYTES: u64 = 1 << 20;
 /// Sockets are looked for so deep below the temporary folder, and among so many entries.
@@ -65,8 +69,14 @@ const SOCKET_DEPTH: usize = 3;
 const SOCKET_ENTRIES: usize = 5_000;
 
 impl Plan {
-    /// `layer` is an empty folder of ours; `through` are the folders that the world writes to in truth.
-    pub(crate) fn make(layer: &Path, through: &[PathBuf], depth: Depth) -> io::Result<Plan> {
+    /// `layer` is an empty folder of ours, `shared` another one where shared memory lies; `through` are the folders that the
+    /// world writes to in truth.
+    pub(crate) fn make(
+        layer: &Path,
+        shared: Option<&Path>,
+        through: &[PathBuf],
+        depth: Depth,
+    ) -> io::Result<Plan> {
         let mounts = Mounts::read()?;
         let root = layer.join("root");
         fs::create_dir(&root)?;
@@ -87,6 +97,9 @@ impl Plan {
                 it.bind(Path::new("/"), true, true)?;
                 it.folder(Path::new("/"), true)?;
             }
+        }
+        if let Some(shared) = shared {
+            it.shared_memory(shared)?;
         }
         for path in through {
             it.bind(path, false, false)?;
@@ -206,14 +219,31 @@ impl Planner<'_> {
         let number = self.plan.covered.len();
         let (upper, work) =
             (self.layer.join(format!("upper-{number}")), self.layer.join(format!("work-{number}")));
+        self.cover(dir, upper, &work, false)
+    }
+
+    /// Files in memory that processes share: those that are there are seen, and those that are made stay in memory.
+    fn shared_memory(&mut self, shared: &Path) -> io::Result<()> {
+        let (upper, work) = (shared.join("upper"), shared.join("work"));
+        self.cover(Path::new(SHARED_MEMORY), upper, &work, true)
+    }
+
+    fn cover(
+        &mut self,
+        dir: &Path,
+        upper: PathBuf,
+        work: &Path,
+        of_machine: bool,
+    ) -> io::Result<()> {
         fs::create_dir(&upper)?;
-        fs::create_dir(&work)?;
+        fs::create_dir(work)?;
         like(dir, &upper)?;
         let step = Step::Overlay {
             source: c_path(dir)?,
             target: self.target(dir)?,
             upper: c_path(&upper)?,
-            work: c_path(&work)?,
+            work: c_path(work)?,
+            of_machine,
         };
         self.plan.steps.push(step);
         self.plan.covered.push(Covered { place: dir.to_owned(), upper });
@@ -238,11 +268,18 @@ impl Planner<'_> {
             }
         }
         while folders.pop_if(|it| !it.2).is_some() {}
-        for (theirs, ours, _) in folders.iter().filter(|it| !it.1.exists()) {
-            fs::create_dir(ours)?;
-            like(theirs, ours)?;
+        // Made while all of them can be written to; what they allow is said from the innermost outwards.
+        let mut made = vec![(covered.place.clone(), covered.upper.clone())];
+        fs::set_permissions(&covered.upper, fs::Permissions::from_mode(0o700))?;
+        for (theirs, ours, _) in folders {
+            if ours.exists() {
+                fs::set_permissions(&ours, fs::Permissions::from_mode(0o700))?;
+            } else {
+                fs::create_dir(&ours)?;
+            }
+            made.push((theirs, ours));
         }
-        Ok(())
+        made.iter().rev().try_for_each(|(theirs, ours)| like(theirs, ours))
     }
 
     fn bind(&mut self, place: &Path, recursive: bool, read_only: bool) -> io::Result<()> {

@@ -231,13 +231,47 @@ pub(crate) fn lease(file: &std::fs::File) -> io::Result<()> {
     if res == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Keeps, of the rights that a process gets with a user namespace, those to enter a mount namespace (setns(2)), its
+/// next program included (capabilities(7), "Ambient").
+pub(crate) fn keep_rights_to_enter() -> io::Result<()> {
+    const CHROOT: libc::c_int = 18;
+    const ADMIN: libc::c_int = 21;
+    let kept: u32 = 1 << CHROOT | 1 << ADMIN;
+    // Effective, permitted and inheritable, of the first 32 rights; then of the others.
+    set_rights([kept, kept, kept, 0, 0, 0])?;
+    for right in [CHROOT, ADMIN] {
+        // SAFETY: takes numbers only.
+        let res =
+            unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, right, 0, 0) };
+        Errno::result(res)?;
+    }
+    Ok(())
+}
+
 /// Gives up the rights that a process gets with a user namespace, which it would lose with its next program anyway
 /// (capset(2), version 3).
 pub(crate) fn give_up_rights() -> io::Result<()> {
+    set_rights([0; 6])
+}
+
+fn set_rights(rights: [u32; 6]) -> io::Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
-    let none = [0u32; 6];
-    // SAFETY: the header asks for two sets of three words, and `none` is as long.
-    let res = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr()) };
+    // SAFETY: the header asks for two sets of three words, and `rights` is as long.
+    let res = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), rights.as_ptr()) };
     if res == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Makes 127.0.0.1 work in a network that was just made (netdevice(7)).
+pub(crate) fn start_loopback() -> Result<(), Errno> {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    // SAFETY: all zeros are a request without a name.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l'.cast_signed();
+    request.ifr_name[1] = b'o'.cast_signed();
+    request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP).unwrap_or_default();
+    // SAFETY: the request is of the type that this number asks for.
+    let res = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    Errno::result(res).map(drop)
 }

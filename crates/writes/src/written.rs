@@ -52,6 +52,14 @@ pub struct Written {
     pub(crate) lies_at: Option<PathBuf>,
 }
 
+impl Written {
+    /// Whether it is a folder now.
+    pub fn is_folder(&self) -> bool {
+        let ours = self.lies_at.as_deref().map(fs::symlink_metadata);
+        ours.is_some_and(|it| it.is_ok_and(|it| it.is_dir()))
+    }
+}
+
 /// Everything that was written in this world, sorted by path.
 pub(crate) fn of_world(world: &World) -> Vec<Written> {
     let mut res = Vec::new();

@@ -53,6 +53,11 @@ impl Bundle {
         self.root.join("lib/libcuda.so.1")
     }
 
+    /// Preloaded too: it makes holes of the zeros that the script writes.
+    pub(crate) fn holes(&self) -> PathBuf {
+        self.root.join("lib/libplimsoll_writes_preload.so")
+    }
+
     /// The folder where `dlopen("libcuda.so.1")` finds the phantom.
     pub(crate) fn lib(&self) -> PathBuf {
         self.root.join("lib")

@@ -4,11 +4,12 @@
 use std::{fs, io::Write, path::Path, path::PathBuf};
 
 use plimsoll_core::units::Bytes;
+use plimsoll_writes::Way;
 use serde_json::json;
 
 use crate::{
     cache::{Cache, bundle, bundle::Bundle},
-    cli::{Color, DoctorArgs},
+    cli::{Color, DoctorArgs, WorldArgs},
     exit::Exit,
     ghost_weights::GhostWeights,
     launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
@@ -103,7 +104,18 @@ fn examine() -> Vec<Check> {
         }
     }
     if let Some(cache) = cache {
-        let tried = try_out(cache, python, torch);
+        let runner = Runner::new(cache, &WorldArgs::default());
+        let runner = match runner {
+            Ok(runner) => {
+                add("writes", describe_writes(&runner));
+                runner
+            }
+            Err(error) => {
+                add("writes", Found::Bad(format!("{error:#}")));
+                return res;
+            }
+        };
+        let tried = try_out(&runner, python, torch);
         add("phantom", tried.unwrap_or_else(|error| Found::Bad(format!("{error:#}"))));
     }
     res
@@ -133,10 +145,27 @@ fn describe_cache(cache: &Cache) -> Found {
     ))
 }
 
+/// How this machine keeps apart what a script writes.
+fn describe_writes(runner: &Runner) -> Found {
+    let Some(layers) = runner.layers() else {
+        return Found::Note("scripts write into your files".to_owned());
+    };
+    let text = format!("kept apart from your files by {}", layers.way());
+    let why: Vec<String> =
+        layers.passed_over().iter().map(|(way, why)| format!("{way}: {why}")).collect();
+    match layers.way() {
+        // Slower, and `fit` cannot keep a Python ready.
+        Way::Traced => Found::Note(format!(
+            "{text}, which makes each run some seconds slower; better ways do not hold here ({})",
+            why.join("; ")
+        )),
+        Way::Mounts | Way::UserNamespace => Found::Good(text),
+    }
+}
+
 /// Puts a tensor on the phantom, and reads what the agent says of it.
-fn try_out(cache: Cache, python: PathBuf, torch: &Torch) -> anyhow::Result<Found> {
+fn try_out(runner: &Runner, python: PathBuf, torch: &Torch) -> anyhow::Result<Found> {
     let card = phantom_run::largest_for(Some(torch));
-    let runner = Runner::new(cache)?;
     let signals = Signals::hold()?;
     let arguments = vec!["-c".into(), TRY_OUT.into()];
     let command = ScriptCommand { program: python, arguments };

@@ -23,7 +23,7 @@ use plimsoll_core::{
 use crate::{
     assumption::Assumption,
     cache::Cache,
-    cli::{Color, PredictArgs, PredictUntil},
+    cli::{Color, PredictArgs, PredictUntil, Writes},
     contract, diagnosis,
     exit::Exit,
     launch::{
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let record = args.record.as_deref().map(RequestedFile::open).transpose()?;
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
-    let runner = Runner::new(Cache::open()?)?;
+    let runner = Runner::new(Cache::open()?, &args.world)?;
     let script = Script { args, card, ranks, command, runner };
 
     let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
@@ -73,9 +73,16 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
             record::What { mode: "predict", command: &args.command, phantom_conf: Some(&conf) };
         record::write(what, &left.ended, &left.folders, sink)?;
     }
+    let keep = match &args.world.writes {
+        Writes::Keep(folder) => Some(folder.as_path()),
+        Writes::Layer | Writes::Through => None,
+    };
+    let writes = left.wrote(keep)?;
     let Seen { mut prediction, recordings, ended, unread } = script.read(left);
     let findings = findings::of_runs(&Runs::of(&recordings, &script.card));
     prediction.notes.extend(unread);
+    prediction.notes.extend(about_writes(&writes));
+    prediction.writes = Some(writes);
     if !told.is_empty() {
         prediction.notes.push(remark("masks-half", MASKS_HALF));
     }
@@ -299,6 +306,19 @@ fn tell_failure(prediction: &mut Prediction, why: String) -> String {
     }
     prediction.outcome = Outcome::ScriptFailed;
     text
+}
+
+/// One line about what was written, and one about each folder that could not be.
+fn about_writes(writes: &prediction::Writes) -> Vec<Note> {
+    let read_only = writes.read_only.iter().map(|(path, why)| {
+        let text = format!(
+            "{path} was read-only for the script, because a private layer cannot cover it: {why}; if the script has to \
+             write there, run it with --writes through"
+        );
+        remark("read-only", &text)
+    });
+    let written = writes.sentence().map(Note::Wrote);
+    read_only.chain(written).collect()
 }
 
 fn remark(code: &str, text: &str) -> Note {

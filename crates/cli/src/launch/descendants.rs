@@ -29,9 +29,10 @@ struct Process {
     worked: u64,
 }
 
-/// The processes below us that still run, children before grandchildren or not.
-pub(crate) fn running() -> Vec<Pid> {
-    below_us().into_iter().map(|it| Pid::from_raw(it.pid)).collect()
+/// The processes below us that still run, without `spared`, children before grandchildren or not.
+pub(super) fn running(spared: Option<Pid>) -> Vec<Pid> {
+    let all = below_us().into_iter().map(|it| Pid::from_raw(it.pid));
+    all.filter(|it| Some(*it) != spared).collect()
 }
 
 /// The same, and how much they have worked in all, in ticks of the kernel's clock (1/100 s).
@@ -56,32 +57,32 @@ fn below_us() -> Vec<Process> {
     all.into_iter().filter(|it| it.pid != own && found.contains(&it.pid)).collect()
 }
 
-/// Sends `signal` to everything that still runs.
-pub(crate) fn signal_all(signal: Signal) {
-    for pid in running() {
+/// Sends `signal` to everything that still runs, but not to `spared`, which is ours.
+pub(crate) fn signal_all(signal: Signal, spared: Option<Pid>) {
+    for pid in running(spared) {
         // It may just have ended; then there is nothing to do.
         let _ = kill(pid, signal);
     }
 }
 
-/// Waits a moment for what the script left running, then ends it. Returns how many had to be ended.
-pub(crate) fn end_all(be_patient: bool) -> usize {
+/// Waits a moment for what the script left running, then ends it, but not `spared`. Returns how many had to be ended.
+pub(crate) fn end_all(be_patient: bool, spared: Option<Pid>) -> usize {
     let patience = if be_patient { BY_ITSELF } else { Duration::ZERO };
-    if all_gone_within(patience) {
+    if all_gone_within(patience, spared) {
         return 0;
     }
     let mut ended = BTreeSet::new();
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let until = Instant::now() + AFTER_SIGNAL;
         while Instant::now() < until {
-            let left = running();
+            let left = running(spared);
             // Those that were started meanwhile, too; each is told once per signal that ends it.
             for pid in left {
                 if ended.insert((pid, signal as i32)) {
                     let _ = kill(pid, signal);
                 }
             }
-            if all_gone_within(PAUSE) {
+            if all_gone_within(PAUSE, spared) {
                 break;
             }
         }
@@ -90,11 +91,11 @@ pub(crate) fn end_all(be_patient: bool) -> usize {
     pids.len()
 }
 
-fn all_gone_within(patience: Duration) -> bool {
+fn all_gone_within(patience: Duration, spared: Option<Pid>) -> bool {
     let until = Instant::now() + patience;
     loop {
         reap_orphans();
-        if running().is_empty() {
+        if running(spared).is_empty() {
             return true;
         }
         if until <= Instant::now() {

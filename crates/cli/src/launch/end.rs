@@ -1,6 +1,7 @@
 //! How a run ended.
 
 use nix::sys::signal::Signal;
+use plimsoll_core::units::Bytes;
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) struct Ended {
     pub(crate) interrupted: Option<Signal>,
     /// Processes that the command left running, and that we ended.
     pub(crate) n_left_running: usize,
+    /// It wrote more than this, which is what it might write, and was ended.
+    pub(crate) wrote_too_much: Option<Bytes>,
     /// The kernel killed somebody for memory while the script ran.
     pub(crate) host_ran_out: bool,
 }

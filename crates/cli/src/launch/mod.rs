@@ -8,6 +8,7 @@ mod nursery;
 mod processes;
 mod progress;
 mod ranks;
+mod room;
 pub(crate) mod signals;
 mod standstill;
 
@@ -26,6 +27,7 @@ use nix::{
     sys::{prctl, signal::Signal},
     unistd::Pid,
 };
+use plimsoll_writes::Layer;
 
 pub(crate) use self::{
     command::{ScriptCommand, no_such_script, python},
@@ -35,7 +37,7 @@ pub(crate) use self::{
     ranks::Ranks,
     signals::Signals,
 };
-use self::{processes::Processes, standstill::Standstill};
+use self::{processes::Processes, room::Room, standstill::Standstill};
 pub(crate) use crate::contract::Setting;
 use crate::{
     cache::{bundle::Bundle, session::Session},
@@ -99,6 +101,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) command: &'a ScriptCommand,
     pub(crate) bundle: &'a Bundle,
     pub(crate) session: &'a Session,
+    /// What it writes goes into this; if there is none, into the user's files.
+    pub(crate) layer: Option<&'a Layer>,
     pub(crate) stop: Stop,
     pub(crate) ranks: Ranks,
     pub(crate) ghost_weights: GhostWeights,
@@ -141,7 +145,7 @@ pub(crate) fn run(
         match spawn(launch, number, own, signals) {
             Ok(pid) => processes.started(pid),
             Err(error) => {
-                descendants::signal_all(Signal::SIGKILL);
+                descendants::signal_all(Signal::SIGKILL, helper(launch.layer));
                 return Err(launch.command.cannot_start(&error));
             }
         }
@@ -151,7 +155,8 @@ pub(crate) fn run(
             watch.tick(launch.session);
         }
     };
-    let waited = wait(&mut processes, signals, launch, &mut tick);
+    let mut room = Room::of(launch.layer);
+    let waited = wait(&mut processes, signals, launch, &mut room, &mut tick);
     let seconds = started.elapsed().as_secs_f64();
     if launch.device == Device::Real {
         tick();
@@ -159,18 +164,36 @@ pub(crate) fn run(
     // Whatever happened, nothing stays behind. Who has asked us to stop has waited long enough.
     let be_patient = waited.as_ref().is_ok_and(|(_, interrupted)| interrupted.is_none());
     let n_left_running = match launch.device {
-        Device::Phantom | Device::Measured => descendants::end_all(be_patient),
+        Device::Phantom | Device::Measured => {
+            descendants::end_all(be_patient, helper(launch.layer))
+        }
         Device::Real => 0,
     };
     let (end, interrupted) = waited.context("cannot wait for the script")?;
     let host_ran_out = oom_kills < self::oom_kills();
-    Ok(Ended { end, seconds, interrupted, n_left_running, host_ran_out })
+    let wrote_too_much = room.wrote_too_much();
+    Ok(Ended { end, seconds, interrupted, n_left_running, host_ran_out, wrote_too_much })
+}
+
+/// A process beside the run that is ours.
+fn helper(layer: Option<&Layer>) -> Option<Pid> {
+    layer?.helper().and_then(|it| i32::try_from(it).ok()).map(Pid::from_raw)
 }
 
 /// Starts the command, as the process of this number; `own` is what only this one has in its environment.
 fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) -> io::Result<Pid> {
-    let Launch { command, bundle, session, stop, ranks, ghost_weights, output, settings, device } =
-        launch;
+    let Launch {
+        command,
+        bundle,
+        session,
+        layer,
+        stop,
+        ranks,
+        ghost_weights,
+        output,
+        settings,
+        device,
+    } = launch;
     let mut process = Command::new(&command.program);
     process.args(&command.arguments);
     match device {
@@ -200,6 +223,9 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
             process.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         }
     }
+    if let Some(layer) = layer {
+        layer.attach(&mut process)?;
+    }
     let mask = signals.before();
     // SAFETY: between fork and exec only two system calls are made, on values that were made before.
     unsafe {
@@ -217,7 +243,10 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
 /// What the script's environment has more than ours.
 fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
     let mut res = of_agent(bundle, session, stop, "predict");
-    res.push(("LD_PRELOAD", before("LD_PRELOAD", bundle.phantom().as_os_str())));
+    let mut preloaded = bundle.phantom().into_os_string();
+    preloaded.push(":");
+    preloaded.push(bundle.holes());
+    res.push(("LD_PRELOAD", before("LD_PRELOAD", &preloaded)));
     res.push(("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())));
     if let Some(folder) = nvidia_smi::put_into(session) {
         res.push(("PATH", before("PATH", folder.as_os_str())));
@@ -266,6 +295,7 @@ fn wait(
     processes: &mut Processes,
     signals: &Signals,
     launch: Launch<'_>,
+    room: &mut Room<'_>,
     tick: &mut dyn FnMut(),
 ) -> io::Result<(End, Option<Signal>)> {
     let device = launch.device;
@@ -292,26 +322,31 @@ fn wait(
                 }
                 Some(first) if first.at.elapsed() < SAME_REQUEST => (),
                 Some(_) if device == Device::Real => processes.signal(it.signal),
-                Some(_) => descendants::signal_all(Signal::SIGKILL),
+                Some(_) => descendants::signal_all(Signal::SIGKILL, helper(room.layer)),
             },
         }
         match &mut asked {
-            Some(asked) => pursue(asked, processes, device),
+            Some(asked) => pursue(asked, processes, device, helper(room.layer)),
             None => tick(),
         }
         match given_up {
             None if asked.is_none() && standstill.is_here(launch.session) => {
-                descendants::signal_all(Signal::SIGTERM);
+                descendants::signal_all(Signal::SIGTERM, helper(room.layer));
                 given_up = Some(Instant::now());
             }
-            Some(at) if LAST_CALL <= at.elapsed() => descendants::signal_all(Signal::SIGKILL),
+            Some(at) if LAST_CALL <= at.elapsed() => {
+                descendants::signal_all(Signal::SIGKILL, helper(room.layer));
+            }
             _ => (),
+        }
+        if room.is_used_up() {
+            descendants::signal_all(Signal::SIGKILL, helper(room.layer));
         }
     }
 }
 
 /// What a request to stop still needs.
-fn pursue(asked: &mut Asked, processes: &Processes, device: Device) {
+fn pursue(asked: &mut Asked, processes: &Processes, device: Device, spared: Option<Pid>) {
     // `timeout` sends SIGINT to us and to our whole group: then the script has it, and a second one
     // would disturb its cleaning up. SIGTERM twice does no harm.
     let is_time = asked.signal != Signal::SIGINT || SAME_REQUEST <= asked.at.elapsed();
@@ -328,10 +363,10 @@ fn pursue(asked: &mut Asked, processes: &Processes, device: Device) {
     };
     match asked.last_call {
         None if patience <= asked.at.elapsed() => {
-            descendants::signal_all(Signal::SIGTERM);
+            descendants::signal_all(Signal::SIGTERM, spared);
             asked.last_call = Some(Instant::now());
         }
-        Some(at) if LAST_CALL <= at.elapsed() => descendants::signal_all(Signal::SIGKILL),
+        Some(at) if LAST_CALL <= at.elapsed() => descendants::signal_all(Signal::SIGKILL, spared),
         _ => (),
     }
 }

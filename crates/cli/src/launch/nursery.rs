@@ -1,15 +1,21 @@
 //! A Python that has done the script's imports and waits: it forks one child for each run, so that a run costs
 //! what the script does and not what its imports take. The other half is `agent/plimsoll_agent/nursery.py`.
 //!
+//! It lives in a layer of its own. Each child goes into another one before it does anything: then it sees the files as they
+//! are, and not what the imports or another child wrote.
+//!
 //! It serves commands that start a Python interpreter with a script or a module. Anything else (launchers,
 //! shells), and a program whose imports already use the GPU, is run as a process of its own each time.
 
 use std::{
     ffi::{OsStr, OsString},
-    io::{self, Read as _, Write as _},
-    os::unix::process::CommandExt as _,
+    io::{self, IoSlice, Read as _},
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
     path::Path,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -18,14 +24,16 @@ use nix::{
     sys::{
         prctl,
         signal::{Signal, kill},
+        socket::{ControlMessage, MsgFlags, sendmsg},
     },
     unistd::Pid,
 };
+use plimsoll_writes::Layer;
 use serde_json::{Value, json};
 
 use super::{
-    End, Ended, ScriptCommand, Signals, Stop, TICK, descendants, environment, oom_kills,
-    standstill::Standstill,
+    End, Ended, ScriptCommand, Signals, Stop, TICK, descendants, environment, helper, oom_kills,
+    room::Room, standstill::Standstill,
 };
 use crate::{
     cache::{bundle::Bundle, session::Session},
@@ -40,10 +48,12 @@ const SERVE: &str = "from plimsoll_agent.nursery import serve; serve()";
 #[derive(Debug)]
 pub(crate) struct Nursery {
     process: Child,
-    orders: ChildStdin,
+    orders: UnixStream,
     answers: ChildStdout,
     unread: Vec<u8>,
     n_orders: u64,
+    /// Who helps with its layer.
+    spared: Option<Pid>,
 }
 
 /// One run.
@@ -52,6 +62,8 @@ pub(crate) struct Order<'a> {
     /// The script's arguments.
     pub(crate) arguments: &'a [OsString],
     pub(crate) session: &'a Session,
+    /// What it writes goes into this.
+    pub(crate) layer: Option<&'a Layer>,
     pub(crate) stop: Stop,
     pub(crate) settings: &'a [Setting],
 }
@@ -63,50 +75,57 @@ enum Waited {
     Asked(Signal),
     /// The run had shown enough, and stood still; it was ended.
     GivenUp,
+    /// It wrote more than it may.
+    NoRoom,
 }
 
 impl Nursery {
     /// Starts one for `command`; nothing if the command is not of the kind, or its imports do not allow it.
-    /// `session` is the nursery's own, and says what the phantom is.
+    /// `session` is the nursery's own, and says what the phantom is; and so is `layer`.
     pub(crate) fn start(
         command: &ScriptCommand,
         bundle: &Bundle,
         session: &Session,
+        layer: Option<&Layer>,
         signals: &Signals,
     ) -> io::Result<Option<Nursery>> {
         let Some((options, program)) = python_program(command) else { return Ok(None) };
         prctl::set_child_subreaper(true)?;
-        let mut process = Command::new(&command.program);
-        process
+        let (orders, theirs) = UnixStream::pair()?;
+        let mut prepared = Command::new(&command.program);
+        prepared
             .args(options)
             .args(["-c", SERVE])
             .envs(environment(bundle, session.path(), Stop::Steady))
             .env(contract::MODE, "nursery")
-            .stdin(Stdio::piped())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
+        if let Some(layer) = layer {
+            layer.usher(&mut prepared)?;
+        }
         let mask = signals.before();
         // SAFETY: between fork and exec only two system calls are made, on values that were made before.
         unsafe {
-            process.pre_exec(move || {
+            prepared.pre_exec(move || {
                 mask.thread_set_mask()?;
                 prctl::set_pdeathsig(Signal::SIGKILL)?;
                 Ok(())
             });
         }
-        let mut process = process.spawn()?;
-        let (Some(mut orders), Some(answers)) = (process.stdin.take(), process.stdout.take())
-        else {
-            return Ok(None);
-        };
+        let mut process = prepared.spawn()?;
+        // What it has is not ours to keep open: it would not see that we are gone.
+        drop(prepared);
+        let Some(answers) = process.stdout.take() else { return Ok(None) };
         fcntl(&answers, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        if writeln!(orders, "{program}").is_err() {
+        if send(&orders, &program, None).is_err() {
             let _ = process.kill();
             return Ok(None);
         }
-        let mut nursery = Nursery { process, orders, answers, unread: Vec::new(), n_orders: 0 };
+        let (unread, n_orders, spared) = (Vec::new(), 0, helper(layer));
+        let mut nursery = Nursery { process, orders, answers, unread, n_orders, spared };
         // Imports that take minutes would take them in every run, too.
-        match nursery.wait(signals, None)? {
+        match nursery.wait(signals, &mut Room::of(layer), None)? {
             Waited::Answer(it) if it["ready"] == true => Ok(Some(nursery)),
             Waited::Asked(signal) => {
                 // Whoever runs the script without a nursery now has to hear of it.
@@ -140,11 +159,14 @@ impl Nursery {
             "environment": variables.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
             "log": text(order.session.output().as_os_str()),
         });
-        if writeln!(self.orders, "{line}").is_err() {
+        if send(&self.orders, &line, order.layer).is_err() {
             return Ok(None);
         }
-        let (end, interrupted) = match self.wait(signals, Some(order.session))? {
+        let mut room = Room::of(order.layer);
+        let (end, interrupted) = match self.wait(signals, &mut room, Some(order.session))? {
             Waited::Gone => return Ok(None),
+            // The caller drops us, and with us the child that goes on writing.
+            Waited::NoRoom => (End::Signal(Signal::SIGKILL as i32), None),
             Waited::Asked(signal) => (End::Signal(signal as i32), Some(signal)),
             Waited::GivenUp => (End::Code(0), None),
             Waited::Answer(answer) => {
@@ -158,16 +180,25 @@ impl Nursery {
             seconds: started.elapsed().as_secs_f64(),
             interrupted,
             n_left_running: 0,
+            wrote_too_much: room.wrote_too_much(),
             host_ran_out: before < oom_kills(),
         }))
     }
 
     /// Waits for an answer, and ends what stands still in the run of `session`.
-    fn wait(&mut self, signals: &Signals, session: Option<&Session>) -> io::Result<Waited> {
+    fn wait(
+        &mut self,
+        signals: &Signals,
+        room: &mut Room<'_>,
+        session: Option<&Session>,
+    ) -> io::Result<Waited> {
         let mut standstill = Standstill::default();
         let mut looked = Instant::now();
         let mut given_up = false;
         loop {
+            if room.is_used_up() {
+                return Ok(Waited::NoRoom);
+            }
             if let Some(end) = self.unread.iter().position(|it| *it == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
                 return Ok(match serde_json::from_slice(&line) {
@@ -206,7 +237,7 @@ impl Nursery {
     /// Ends all that the run has started; the nursery itself goes on.
     fn end_the_run(&self) {
         let own = i32::try_from(self.process.id()).ok().map(Pid::from_raw);
-        for pid in descendants::running() {
+        for pid in descendants::running(self.spared) {
             if Some(pid) != own {
                 let _ = kill(pid, Signal::SIGKILL);
             }
@@ -221,8 +252,25 @@ impl Drop for Nursery {
             let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
         let _ = self.process.wait();
-        let _ = descendants::end_all(false);
+        let _ = descendants::end_all(false, self.spared);
     }
+}
+
+/// Sends a line, and with it the mounts of a layer.
+fn send(orders: &UnixStream, line: &Value, layer: Option<&Layer>) -> io::Result<()> {
+    let line = format!("{line}\n");
+    let mounts = layer.and_then(Layer::mounts).map(|it| [it.as_raw_fd()]);
+    let given: Vec<ControlMessage<'_>> =
+        mounts.iter().map(|it| ControlMessage::ScmRights(it)).collect();
+    // Who is gone does not read: an error, and no signal.
+    let how = MsgFlags::MSG_NOSIGNAL;
+    let mut sent =
+        sendmsg::<()>(orders.as_raw_fd(), &[IoSlice::new(line.as_bytes())], &given, how, None)?;
+    while sent < line.len() {
+        let rest = [IoSlice::new(&line.as_bytes()[sent..])];
+        sent += sendmsg::<()>(orders.as_raw_fd(), &rest, &[], how, None)?;
+    }
+    Ok(())
 }
 
 /// Python's own options, and what it runs, as the nursery wants to be told.

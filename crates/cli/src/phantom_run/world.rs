@@ -1,5 +1,15 @@
 //! What a run of a script starts from. Every run on a phantom, and every one that is measured, gets a world of its own
-//! from [`Runner::world`] and leaves it through [`Runner::left`], so that none sees what another one did.
+//! from [`Runner::world`] and leaves it through [`Runner::left`]: the files as they are now, and a layer that takes what is
+//! written and goes with the run. So none sees what another one did, and nothing of the user's changes.
+
+use std::{env, path::Path};
+
+use anyhow::{Context as _, ensure};
+use plimsoll_core::{
+    prediction::{Writes, WrittenFile},
+    units::Bytes,
+};
+use plimsoll_writes::{Ask, Layer, Layers, Way};
 
 use crate::{
     cache::{
@@ -7,6 +17,8 @@ use crate::{
         bundle::Bundle,
         session::{ProcessFolder, Session},
     },
+    cli::{self, WorldArgs},
+    contract,
     launch::{self, Ended, Signals, Watch},
     phantom_run::Run,
 };
@@ -14,17 +26,21 @@ use crate::{
 /// Less room than this on the disk, and what was written last is missing.
 const FULL: u64 = 1 << 20;
 
-/// What runs have in common: the folder for their sessions, and the phantom and the agent, unpacked.
+/// What runs have in common: the folder for their sessions, the phantom and the agent, unpacked, and how their writes are
+/// kept apart.
 #[derive(Debug)]
 pub(crate) struct Runner {
     cache: Cache,
     bundle: Bundle,
+    /// None: they write where they say.
+    layers: Option<Layers>,
 }
 
-/// The world of one run: its session folder, with what the phantom is told. It goes with this value.
+/// The world of one run: its session folder, with what the phantom is told, and its layer. It goes with this value.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) session: Session,
+    pub(crate) layer: Option<Layer>,
 }
 
 /// What a run left.
@@ -35,12 +51,22 @@ pub(crate) struct Left {
     pub(crate) folders: Vec<ProcessFolder>,
     /// The last line that it printed, if that was kept from the user.
     pub(crate) last_words: Option<String>,
+    /// What it wrote.
+    layer: Option<Layer>,
 }
 
 impl Runner {
-    pub(crate) fn new(cache: Cache) -> anyhow::Result<Runner> {
+    /// Finds the way in which this machine keeps writes apart, by going it.
+    pub(crate) fn new(cache: Cache, args: &WorldArgs) -> anyhow::Result<Runner> {
         let bundle = Bundle::unpack(&cache)?;
-        Ok(Runner { cache, bundle })
+        let layers = match args.writes {
+            cli::Writes::Through => {
+                ensure!(!args.offline, "--offline needs a layer: leave --writes through out");
+                None
+            }
+            cli::Writes::Layer | cli::Writes::Keep(_) => Some(layers(&cache, args)?),
+        };
+        Ok(Runner { cache, bundle, layers })
     }
 
     /// The phantom and the agent.
@@ -48,16 +74,24 @@ impl Runner {
         &self.bundle
     }
 
+    /// How writes are kept apart; none if they are not.
+    pub(crate) fn layers(&self) -> Option<&Layers> {
+        self.layers.as_ref()
+    }
+
     /// A world in which nothing has happened yet; `conf` is what the phantom is told.
     pub(crate) fn world(&self, conf: &str) -> anyhow::Result<World> {
         let session = Session::create(&self.cache)?;
         session.configure(conf)?;
-        Ok(World { session })
+        let layer = self.layers.as_ref().map(Layers::fresh).transpose();
+        let layer = layer.context("cannot make a layer for what the script writes")?;
+        Ok(World { session, layer })
     }
 
-    /// What is left of a world after its run. The world is gone then.
+    /// What is left of a world after its run. The world is gone then, but for what was written.
     pub(crate) fn left(&self, world: World, ended: Ended) -> anyhow::Result<Left> {
-        let folders = world.session.read();
+        let World { session, layer } = world;
+        let folders = session.read();
         // Nothing else would say so.
         if self.cache.free_bytes().is_some_and(|it| it < FULL) {
             anyhow::bail!(
@@ -66,8 +100,8 @@ impl Runner {
                 self.cache.root.display(),
             );
         }
-        let last_words = world.session.last_words();
-        Ok(Left { ended, folders, last_words })
+        let last_words = session.last_words();
+        Ok(Left { ended, folders, last_words, layer })
     }
 
     /// Runs a script once, as a process of its own.
@@ -82,6 +116,7 @@ impl Runner {
             command: run.command,
             bundle: &self.bundle,
             session: &world.session,
+            layer: world.layer.as_ref(),
             stop: run.stop,
             ranks: run.ranks,
             ghost_weights: run.ghost_weights,
@@ -92,4 +127,56 @@ impl Runner {
         let ended = launch::run(launch, signals, watch)?;
         self.left(world, ended)
     }
+}
+
+impl Left {
+    /// What the run wrote; copied into `folder`, if there is one.
+    pub(crate) fn wrote(&self, folder: Option<&Path>) -> anyhow::Result<Writes> {
+        let Some(layer) = &self.layer else { return Ok(Writes::through()) };
+        let of_files = || "cannot read what the script wrote";
+        let written = layer.written().with_context(of_files)?;
+        if let Some(folder) = folder {
+            let problem = || format!("cannot keep what the script wrote in {}", folder.display());
+            layer.keep(folder).with_context(problem)?;
+        }
+        let file = |it: &plimsoll_writes::Written| WrittenFile {
+            path: it.path.display().to_string(),
+            change: it.kind.word(),
+            is_folder: it.is_folder(),
+            bytes: Bytes(it.bytes),
+        };
+        let read_only = layer.refused().iter();
+        Ok(Writes {
+            way: layer.way().to_string(),
+            kept: folder.map(|it| it.display().to_string()),
+            max: Bytes(layer.max_bytes()),
+            files: written.iter().map(file).collect(),
+            read_only: read_only.map(|(it, why)| (it.display().to_string(), why.clone())).collect(),
+        })
+    }
+}
+
+/// The first way that holds; a test or a curious person may name one.
+fn layers(cache: &Cache, args: &WorldArgs) -> anyhow::Result<Layers> {
+    let mut ask = Ask::new(&cache.root);
+    if let Some(way) = env::var_os(contract::WRITES_WAY) {
+        let way = match way.to_str() {
+            Some("mounts") => Way::Mounts,
+            Some("user") => Way::UserNamespace,
+            Some("traced") => Way::Traced,
+            _ => anyhow::bail!(
+                "{} is {:?}; it may be `mounts`, `user` or `traced`",
+                contract::WRITES_WAY,
+                way.display(),
+            ),
+        };
+        ask = ask.ways(&[way]);
+    }
+    if let Some(max) = args.writes_max {
+        ask = ask.max_bytes(max.0);
+    }
+    if args.offline {
+        ask = ask.offline();
+    }
+    Ok(Layers::find(ask)?)
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     cards::Card,
-    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen},
+    prediction::{Counted, Note, OtherEnd, ScriptExit, Seen, Writes},
     recording::{CodeLine, Exception, FirstStep, Phase},
     units::Bytes,
 };
@@ -88,6 +88,8 @@ pub struct Prediction {
     pub ranks: Vec<Rank>,
     /// What the reader has to know to trust the rest.
     pub notes: Vec<Note>,
+    /// What the script wrote; unknown where a recording was read.
+    pub writes: Option<Writes>,
     /// The exception that ended the script.
     pub exception: Option<Exception>,
     /// How the script ended.

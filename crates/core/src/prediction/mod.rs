@@ -18,6 +18,7 @@ pub(crate) mod steps;
 pub(crate) mod timeline;
 mod tuning;
 mod verdict;
+mod writes;
 
 pub use answer::{
     CardFit, Carries, Category, CategoryShare, LineShare, ModuleShare, Moment, OomPlace, Origin,
@@ -29,6 +30,7 @@ pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};
 pub use seen::{Counted, Seen};
 pub use tuning::{Tuned, Tuning, tunings};
+pub use writes::{Writes, WrittenFile};
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -121,6 +123,7 @@ impl<'a> Runs<'a> {
                 cards: Vec::new(),
                 ranks,
                 notes,
+                writes: None,
                 exception,
                 exit: facts.exit,
                 seconds: facts.seconds,
@@ -191,6 +194,7 @@ impl<'a> Runs<'a> {
             oom,
             ranks,
             notes,
+            writes: None,
             exception,
             exit: facts.exit,
             seconds: facts.seconds,

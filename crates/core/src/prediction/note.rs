@@ -146,6 +146,8 @@ pub enum Note {
         /// The peak at the other end.
         other: Bytes,
     },
+    /// What became of what the script wrote, in words.
+    Wrote(String),
     /// Something that could not be read, in words.
     Unread(String),
     /// A sentence from the agent, with its code.
@@ -190,6 +192,7 @@ impl Note {
             Note::OtherEnd { end: OtherEnd::Late, .. } => "order",
             Note::OtherEnd { end: OtherEnd::Overflow, .. } => "overflow",
             Note::OtherEnd { end: OtherEnd::Workspaces, .. } => "cudnn-benchmark",
+            Note::Wrote(_) => "writes",
             Note::Unread(_) => "unread",
             Note::Remark { code, .. } => code,
         }
@@ -208,6 +211,7 @@ impl Note {
                     | Note::VisibleDevices { .. }
                     | Note::Together { .. }
                     | Note::RanOutBeside { .. }
+                    | Note::Wrote(_)
             )
     }
 }
@@ -215,9 +219,10 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Note::Unsupported(text) | Note::Approximated(text) | Note::Unread(text) => {
-                f.write_str(text)
-            }
+            Note::Unsupported(text)
+            | Note::Approximated(text)
+            | Note::Wrote(text)
+            | Note::Unread(text) => f.write_str(text),
             Note::NothingRecorded => f.write_str(
                 "the command never imported torch in a Python that plimsoll can see into, so there is nothing to predict",
             ),

@@ -10,7 +10,8 @@ use serde::Serialize;
 use crate::{
     prediction::{
         CardFit, Carries, Category, Counted, LineShare, ModuleShare, Moment, Note, OomPlace,
-        Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, StepPeaks, Verdict,
+        Origin, OtherEnd, Outcome, Peaks, Rank, ScriptExit, StepPeaks, Verdict, Writes,
+        WrittenFile,
     },
     recording::{CodeLine, Exception, Phase},
     replay::{Candidate, RanOut, WhatIf},
@@ -89,6 +90,9 @@ struct PredictionWire<'a> {
     notes: Vec<NoteWire<'a>>,
     /// The command that helps where it does not fit.
     next_command: Option<&'a str>,
+    /// What the script wrote, and where that went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    writes: Option<WritesWire<'a>>,
     seconds: f64,
 }
 
@@ -205,6 +209,52 @@ struct NoteWire<'a> {
     text: String,
 }
 
+#[derive(Debug, Serialize)]
+struct WritesWire<'a> {
+    /// `a mount namespace`, `a user namespace` or `tracing`; null where the script wrote into the user's files.
+    way: Option<&'a str>,
+    /// The folder that it was copied to.
+    kept: Option<&'a str>,
+    /// Of all files together.
+    bytes: u64,
+    /// What they might take on the disk.
+    max_bytes: Option<u64>,
+    files: Vec<WrittenFileWire<'a>>,
+    read_only: Vec<ReadOnlyWire<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct WrittenFileWire<'a> {
+    path: &'a str,
+    /// `created`, `changed`, `deleted` or `renamed`.
+    kind: &'static str,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct ReadOnlyWire<'a> {
+    path: &'a str,
+    why: &'a str,
+}
+
+impl<'a> From<&'a Writes> for WritesWire<'a> {
+    fn from(it: &'a Writes) -> WritesWire<'a> {
+        let file = |it: &'a WrittenFile| WrittenFileWire {
+            path: &it.path,
+            kind: it.change,
+            bytes: it.bytes.0,
+        };
+        WritesWire {
+            way: it.is_apart().then_some(&it.way),
+            kept: it.kept.as_deref(),
+            bytes: it.bytes().0,
+            max_bytes: it.is_apart().then_some(it.max.0),
+            files: it.files.iter().map(file).collect(),
+            read_only: it.read_only.iter().map(|(path, why)| ReadOnlyWire { path, why }).collect(),
+        }
+    }
+}
+
 impl<'a> From<Answer<'a>> for PredictionWire<'a> {
     fn from(answer: Answer<'a>) -> PredictionWire<'a> {
         let it = answer.prediction;
@@ -289,6 +339,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             findings: answer.findings.iter().map(explain_wire::finding).collect(),
             notes: it.notes.iter().map(NoteWire::from).collect(),
             next_command: answer.next,
+            writes: it.writes.as_ref().map(WritesWire::from),
             seconds: it.seconds,
         }
     }

@@ -43,7 +43,11 @@ use self::{
     view::View,
     watch::{Doors, Job, REPORT, Watcher},
 };
-use crate::{namespaces::World, sys, written::Written};
+use crate::{
+    namespaces::{Guest, World},
+    sys,
+    written::Written,
+};
 
 /// The argument of a tracer's command that says: try whether you hold.
 const TRY: &str = "--try";
@@ -91,12 +95,13 @@ impl Tracer {
                 command.arg(meta.dev().to_string()).arg(place);
             }
         }
-        world.attach(&mut command).map_err(|error| error.to_string())?;
+        // It goes where those go whom it helps.
+        world.attach(&mut command, Guest::Usher).map_err(|error| error.to_string())?;
         let res = Tracer::spawn(command, PathBuf::new(), filter::program_of_renames)?;
         // Where it may not trace, the command could not start.
         let mut nothing = again(program)?;
         nothing.arg(TRY);
-        world.attach(&mut nothing).map_err(|error| error.to_string())?;
+        world.attach(&mut nothing, Guest::Command).map_err(|error| error.to_string())?;
         res.attach(&mut nothing).map_err(|error| error.to_string())?;
         match nothing.status() {
             Ok(it) if it.success() => Ok(res),
@@ -256,7 +261,7 @@ fn watch_renames(disks: &[OsString]) -> io::Result<()> {
         [disk, place] => Some((PathBuf::from(place), disk.to_str()?.parse().ok()?)),
         _ => None,
     };
-    let disks = Disks(disks.chunks(2).filter_map(of_pair).collect());
+    let disks = Disks::new(disks.chunks(2).filter_map(of_pair).collect());
     Watcher::new(Job::Renames(disks), doors()?).run(Path::new(""))
 }
 

@@ -1,14 +1,19 @@
 //! What an overlay in a user namespace cannot do: rename a folder that was there before, or carry a file from one overlay
 //! to another that lies on the same disk in truth. Both fail with `EXDEV` ("overlayfs.rst", "renaming directories"), which
-//! scripts do not expect inside their own folder. The tracer, which lives in the world too, then copies and removes.
+//! scripts do not expect inside their own folder. The tracer, which lives in the world too, then copies and removes. When a
+//! task has gone to another world, the tracer goes there first.
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt as _,
+    os::{fd::AsFd as _, unix::fs::MetadataExt as _},
     path::{Path, PathBuf},
 };
 
-use nix::errno::Errno;
+use nix::{
+    errno::Errno,
+    sched::{CloneFlags, setns},
+    unistd::Pid,
+};
 
 use super::{
     arguments::{After, Names, Verdict},
@@ -16,13 +21,36 @@ use super::{
 };
 use crate::tree;
 
-/// The covered folders, each with the number of the disk that it lies on in truth.
+/// The covered folders, each with the number of the disk that it lies on in truth; they are the same in every world.
 #[derive(Debug)]
-pub(super) struct Disks(pub(super) Vec<(PathBuf, u64)>);
+pub(super) struct Disks {
+    places: Vec<(PathBuf, u64)>,
+    /// The mount namespace that we are in, as `/proc` calls it.
+    here: Option<PathBuf>,
+}
 
 impl Disks {
+    pub(super) fn new(places: Vec<(PathBuf, u64)>) -> Disks {
+        Disks { places, here: fs::read_link("/proc/self/ns/mnt").ok() }
+    }
+
+    /// Goes to the world of a task; whether we are there.
+    pub(super) fn go_to(&mut self, task: Pid) -> bool {
+        let path = format!("/proc/{task}/ns/mnt");
+        let Ok(theirs) = fs::read_link(&path) else { return false };
+        if self.here.as_ref() == Some(&theirs) {
+            return true;
+        }
+        let entered = fs::File::open(&path)
+            .is_ok_and(|it| setns(it.as_fd(), CloneFlags::CLONE_NEWNS).is_ok());
+        if entered {
+            self.here = Some(theirs);
+        }
+        entered
+    }
+
     fn of(&self, path: &Path) -> Option<u64> {
-        let holding = self.0.iter().filter(|it| path.starts_with(&it.0));
+        let holding = self.places.iter().filter(|it| path.starts_with(&it.0));
         Some(holding.max_by_key(|it| it.0.as_os_str().len())?.1)
     }
 

@@ -178,7 +178,9 @@ impl Watcher {
             }
             Job::Names(view) => view,
             Job::Renames(disks) => {
-                let verdict = disks.decide(&Names { task, registers });
+                let is_there = disks.go_to(task);
+                let names = Names { task, registers };
+                let verdict = if is_there { disks.decide(&names) } else { Verdict::Go };
                 return self.carry_out(task, &registers, verdict);
             }
         };
@@ -246,11 +248,14 @@ impl Watcher {
                 ptrace::setregs(task, *before)?;
             }
             Some(Inside::Changed(before, after)) => {
-                let view = match &self.job {
-                    Job::Names(view) => Some(&**view),
-                    Job::Renames(_) => None,
+                let res = match &mut self.job {
+                    Job::Names(view) => finish(Some(view), task, &after, res),
+                    // Another task may have led us elsewhere meanwhile.
+                    Job::Renames(disks) => {
+                        let is_there = disks.go_to(task);
+                        if is_there { finish(None, task, &after, res) } else { res }
+                    }
                 };
-                let res = finish(view, task, &after, res);
                 let mut own = *before;
                 own.rax = u64::from_ne_bytes(res.to_ne_bytes());
                 (own.rip, own.rcx, own.r11) = (now.rip, now.rcx, now.r11);

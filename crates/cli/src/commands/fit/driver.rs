@@ -52,7 +52,7 @@ impl<'a> Driver<'a> {
     ) -> anyhow::Result<Driver<'a>> {
         Ok(Driver {
             args,
-            trials: Trials::new(&args.assume)?,
+            trials: Trials::new(&args.assume, &args.world)?,
             card: card.clone(),
             roomy: card.clone().with_total(ROOMY),
             words,

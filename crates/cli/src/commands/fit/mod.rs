@@ -16,7 +16,7 @@ use plimsoll_core::{
 
 use self::template::Template;
 use crate::{
-    cli::FitArgs,
+    cli::{FitArgs, Writes},
     exit::Exit,
     phantom_run::{self, Choice, How},
 };
@@ -28,6 +28,11 @@ pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
             let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
             anyhow::bail!("there is no remedy {id}; there are {}", known.join(", "));
         }
+    }
+    if let Writes::Keep(_) = args.world.writes {
+        anyhow::bail!(
+            "`fit` runs the script many times, and --writes keep=DIR keeps what one run wrote; give it to `predict`"
+        );
     }
     let template = Template::new(&args.command, &args.set)?;
     match &args.find_max {

@@ -69,6 +69,11 @@ fn options(args: &RunArgs) -> Vec<String> {
     if args.until_exit {
         res.push("--until-exit".to_owned());
     }
+    res.extend(args.writes.as_ref().map(|it| format!("--writes={it}")));
+    res.extend(args.writes_max.map(|it| format!("--writes-max={}", it.0)));
+    if args.offline {
+        res.push("--offline".to_owned());
+    }
     res.extend(args.worst_seq.map(|it| format!("--worst-seq={it}")));
     res.extend(args.assume.iter().map(|it| format!("--assume={it}")));
     res

@@ -77,6 +77,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         command: &command,
         bundle: &bundle,
         session: &session,
+        layer: None,
         stop: Stop::UntilExit,
         ranks,
         ghost_weights: GhostWeights::Off,
