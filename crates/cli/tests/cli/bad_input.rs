@@ -209,7 +209,7 @@ fn memory_that_holds_not_even_the_context() {
 #[test]
 fn json_path_is_checked_before_the_run() {
     let place = Place::new();
-    let script = place.script("train", "touch ran");
+    let script = place.script("train", "touch $PLIMSOLL_CACHE/ran");
     let script = script.to_str().unwrap();
     place.run(&["predict", "--json", "no/such/folder/report.json", "--", script]).assert_sentence(
         "cannot write no/such/folder/report.json: no such file or directory; nothing was run",
@@ -217,7 +217,7 @@ fn json_path_is_checked_before_the_run() {
     place
         .run(&["predict", "--record", "/proc/recording.zip", "--", script])
         .assert_sentence("cannot write /proc/recording.zip");
-    assert!(!place.path().join("ran").exists());
+    assert!(!place.cache().join("ran").exists());
 }
 
 #[test]

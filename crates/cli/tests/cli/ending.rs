@@ -1,4 +1,5 @@
 //! How a run ends when it does not end by itself: Ctrl-C, signals, processes left running. Nothing stays.
+//! The scripts tell of themselves in files of the cache, the one place where they write through.
 
 use std::{
     fs::{self, File},
@@ -85,10 +86,10 @@ fn ctrl_c_lets_the_script_clean_up() {
     let script = place.noting_script(
         "train",
         &[BEGIN, STEP],
-        "trap 'echo cleaned up; exit 1' INT\necho $$ > started\nwhile :; do sleep 0.05; done",
+        "trap 'echo cleaned up; exit 1' INT\necho $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done",
     );
     let mut terminal = Terminal::start(place.plimsoll(&["predict", script.to_str().unwrap()]));
-    let pid = wait_for(&place.path().join("started"));
+    let pid = wait_for(&place.cache().join("started"));
     terminal.press_ctrl_c();
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(2), "{screen}");
@@ -102,9 +103,9 @@ fn ctrl_c_lets_the_script_clean_up() {
 fn a_second_ctrl_c_ends_a_script_that_does_not_listen() {
     let place = Place::new();
     let script =
-        place.script("train", "trap '' INT TERM\necho $$ > started\nwhile :; do sleep 0.05; done");
+        place.script("train", "trap '' INT TERM\necho $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done");
     let mut terminal = Terminal::start(place.plimsoll(&["predict", script.to_str().unwrap()]));
-    let pid = wait_for(&place.path().join("started"));
+    let pid = wait_for(&place.cache().join("started"));
     let started = Instant::now();
     terminal.press_ctrl_c();
     std::thread::sleep(Duration::from_millis(600));
@@ -124,15 +125,15 @@ fn a_request_to_stop_is_passed_on() {
         let place = Place::new();
         let script = place.script(
             "train",
-            "trap 'echo got it > got; exit 1' INT TERM\necho $$ > started\nwhile :; do sleep 0.05; done",
+            "trap 'echo got it > $PLIMSOLL_CACHE/got; exit 1' INT TERM\necho $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done",
         );
         let mut command = place.plimsoll(&["predict", script.to_str().unwrap()]);
         // A group of its own, so that nobody but us gets the signal.
         let child = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
-        wait_for(&place.path().join("started"));
+        wait_for(&place.cache().join("started"));
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
         Ran::from(child.wait_with_output().unwrap()).assert_sentence(sentence);
-        assert_eq!(wait_for(&place.path().join("got")), "got it\n");
+        assert_eq!(wait_for(&place.cache().join("got")), "got it\n");
         place.assert_no_session();
     }
 }
@@ -143,9 +144,9 @@ fn what_the_script_leaves_running_is_ended() {
     // One that can be asked, one that has to be killed, and both have lost their parent.
     let script = place.script(
         "train",
-        "(sleep 100 & echo $! > polite)\n\
-         (setsid sh -c 'trap \"\" TERM; echo $$ > deaf; while :; do sleep 0.05; done' &)\n\
-         while ! test -s deaf; do sleep 0.02; done\n\
+        "(sleep 100 & echo $! > $PLIMSOLL_CACHE/polite)\n\
+         (setsid sh -c 'trap \"\" TERM; echo $$ > $PLIMSOLL_CACHE/deaf; while :; do sleep 0.05; done' &)\n\
+         while ! test -s $PLIMSOLL_CACHE/deaf; do sleep 0.02; done\n\
          exit 4",
     );
     let ran = place.predict(&[script.to_str().unwrap()]);
@@ -153,7 +154,7 @@ fn what_the_script_leaves_running_is_ended() {
     assert!(ran.stderr.contains("exited with code 4"), "{ran:?}");
     assert!(ran.stderr.contains("that the script left running"), "{ran:?}");
     for name in ["polite", "deaf"] {
-        let pid = wait_for(&place.path().join(name));
+        let pid = wait_for(&place.cache().join(name));
         assert!(!is_running(&pid), "{name}");
     }
 }
@@ -161,9 +162,9 @@ fn what_the_script_leaves_running_is_ended() {
 #[test]
 fn the_script_goes_when_we_are_killed() {
     let place = Place::new();
-    let script = place.script("train", "echo $$ > started\nwhile :; do sleep 0.05; done");
+    let script = place.script("train", "echo $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done");
     let mut child = place.plimsoll(&["predict", script.to_str().unwrap()]).spawn().unwrap();
-    let pid = wait_for(&place.path().join("started"));
+    let pid = wait_for(&place.cache().join("started"));
     child.kill().unwrap();
     child.wait().unwrap();
     let until = Instant::now() + Duration::from_secs(5);
