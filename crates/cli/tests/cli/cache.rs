@@ -43,8 +43,13 @@ fn ten_at_once() {
     let place = Place::new();
     let children: Vec<_> = (0..10)
         .map(|_| {
-            let mut command =
-                place.plimsoll(&["predict", "--", "sh", "-c", "for it in $(echo $LD_PRELOAD | tr : " "); do test -s $it || exit 1; done; exit 7"]);
+            let mut command = place.plimsoll(&[
+                "predict",
+                "--",
+                "sh",
+                "-c",
+                "for it in $(echo $LD_PRELOAD | tr : ' '); do test -s $it || exit 1; done; exit 7",
+            ]);
             command.stderr(std::process::Stdio::piped()).spawn().unwrap()
         })
         .collect();

@@ -102,8 +102,10 @@ fn ctrl_c_lets_the_script_clean_up() {
 #[test]
 fn a_second_ctrl_c_ends_a_script_that_does_not_listen() {
     let place = Place::new();
-    let script =
-        place.script("train", "trap '' INT TERM\necho $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done");
+    let script = place.script(
+        "train",
+        "trap '' INT TERM\necho $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done",
+    );
     let mut terminal = Terminal::start(place.plimsoll(&["predict", script.to_str().unwrap()]));
     let pid = wait_for(&place.cache().join("started"));
     let started = Instant::now();
@@ -162,7 +164,8 @@ fn what_the_script_leaves_running_is_ended() {
 #[test]
 fn the_script_goes_when_we_are_killed() {
     let place = Place::new();
-    let script = place.script("train", "echo $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done");
+    let script =
+        place.script("train", "echo $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done");
     let mut child = place.plimsoll(&["predict", script.to_str().unwrap()]).spawn().unwrap();
     let pid = wait_for(&place.cache().join("started"));
     child.kill().unwrap();
