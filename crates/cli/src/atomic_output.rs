@@ -30,7 +30,7 @@ impl AtomicOutput {
         let is_file = target.metadata().is_ok_and(|it| it.is_file() || it.is_dir());
         anyhow::ensure!(
             replaces || !exists || !is_file,
-            "{shown} exists already; --force replaces it, -o writes elsewhere"
+            "{shown} exists already; --force replaces it, another name leaves it"
         );
         let parent = parent(target);
         anyhow::ensure!(

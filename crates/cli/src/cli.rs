@@ -288,6 +288,10 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "FILE", default_value = "plan.toml")]
     pub(crate) plan: PathBuf,
 
+    /// Replace a plan, and a diff beside it, that are another script's, or that somebody has changed.
+    #[arg(long)]
+    pub(crate) force: bool,
+
     /// Write the result as JSON; with `-` to standard output.
     #[arg(long, value_name = "PATH|-")]
     pub(crate) json: Option<PathBuf>,
@@ -341,6 +345,10 @@ pub(crate) struct RunArgs {
     /// What --fit takes for granted, as `predict --assume` takes it.
     #[arg(long, value_name = "WHAT=HOW-MUCH", requires = "fit")]
     pub(crate) assume: Vec<Assumption>,
+
+    /// --fit may replace the file of --plan, whoever wrote it.
+    #[arg(long, requires = "fit")]
+    pub(crate) force: bool,
 
     /// --fit runs the script to its end on the phantom before it proposes a plan.
     #[arg(long, requires = "fit")]

@@ -226,6 +226,10 @@ pub(crate) struct ViewArgs {
     /// output.
     #[arg(long, value_name = "PATH|-", conflicts_with_all = ["port", "no_open"])]
     pub(crate) html: Option<PathBuf>,
+
+    /// With --html, replace what is there.
+    #[arg(long, requires = "html")]
+    pub(crate) force: bool,
 }
 
 const VIEW_EXAMPLES: &str = "\

@@ -13,12 +13,12 @@ use plimsoll_core::{
 };
 
 use crate::{
+    atomic_output::AtomicOutput,
     cli::ViewArgs,
     exit::Exit,
     launch::signals::Signals,
     open::{self, Opened},
     recordings::{self, Process},
-    requested_file::RequestedFile,
     server::{Server, answers::Gallery, assets},
 };
 
@@ -31,11 +31,17 @@ struct Loaded {
 }
 
 pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let html = args.html.as_deref().map(RequestedFile::open).transpose()?;
+    let file = args.html.as_deref().filter(|it| *it != Path::new("-"));
+    if let Some(file) = file {
+        AtomicOutput::check(file, args.force)?;
+    }
     let loaded = load_all(&args.files)?;
-    if let Some(file) = html {
+    if args.html.is_some() {
         let page = with_gallery(&loaded, |gallery| Ok(assets::one_file(gallery)))?;
-        file.write(page.as_bytes(), out)?;
+        match file {
+            Some(file) => AtomicOutput::open(file, args.force)?.file(page.as_bytes())?,
+            None => super::write(out, &page)?,
+        }
     } else {
         serve(&loaded, args.port, !args.no_open, out)?;
     }

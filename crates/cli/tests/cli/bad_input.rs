@@ -246,3 +246,16 @@ fn a_phantom_on_a_phantom() {
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("plimsoll: this is already running on a phantom"), "{ran:?}");
 }
+
+#[test]
+fn a_plan_that_is_somebody_elses_is_refused_before_anything_runs() {
+    let place = Place::new();
+    fs::write(place.path().join("plan.toml"), "version = 1\n").unwrap();
+    let fit = ["fit", "--gpu", "t4", "--", "sh", "-c", "touch ran"];
+    place.run(&fit).assert_sentence("plan.toml is there already");
+    fs::remove_file(place.path().join("plan.toml")).unwrap();
+    fs::write(place.path().join("plan.diff"), "--- mine\n").unwrap();
+    place.run(&fit).assert_sentence("plan.diff is there already");
+    assert!(!place.path().join("ran").exists());
+    assert_eq!(fs::read_to_string(place.path().join("plan.diff")).unwrap(), "--- mine\n");
+}

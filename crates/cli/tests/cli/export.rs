@@ -88,6 +88,10 @@ fn a_page_is_one_file_and_what_view_writes() {
     let file = snapshot("mempool.pickle");
     assert_eq!(place.run(&["export", &file, "--to", "html"]).code, Some(0));
     assert_eq!(place.run(&["view", &file, "--html", "viewed.html"]).code, Some(0));
+    place
+        .run(&["view", &file, "--html", "viewed.html"])
+        .assert_sentence("viewed.html exists already; --force replaces it");
+    assert_eq!(place.run(&["view", &file, "--html", "viewed.html", "--force"]).code, Some(0));
     let page = fs::read_to_string(place.path().join("mempool.html")).unwrap();
     assert_eq!(page, fs::read_to_string(place.path().join("viewed.html")).unwrap());
     for elsewhere in ["src=\"", "href=\"style.css", "import "] {

@@ -1,6 +1,6 @@
 //! The cheapest plan that fits: shown, and written into files.
 
-use std::{io::Write, path::Path, time::Instant};
+use std::{io::Write, time::Instant};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -11,11 +11,12 @@ use plimsoll_core::{
     views::plan::{self as view, Proposal},
 };
 
-use super::{Template, driver::Driver, template};
+use super::{Template, driver::Driver, kept::Kept, template};
 use crate::{
     cli::FitArgs,
     devices::{self, DeviceNow},
     exit::Exit,
+    launch::ScriptCommand,
     requested_file::RequestedFile,
 };
 
@@ -32,14 +33,14 @@ pub(super) fn run(
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
     let started = Instant::now();
     let words = template.words();
+    let kept = Kept::check(&args.plan, &ScriptCommand::resolve(&words)?, args.force)?;
     let same_words = |_| words.clone();
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
     let found = driver.drive(search::plans(rules))?.map_err(|why| anyhow::anyhow!("{why}"))?;
     let Found { plain, plans, closest, advice, seen, grows, interrupted } = &found;
     let change = plans.first().map(|it| change(&it.plan, &driver.sites)).unwrap_or_default();
-    let patch = args.plan.with_extension("diff");
     let proposal = Proposal {
-        patch_line: format!("patch -p0 < {}", patch.display()),
+        patch_line: format!("patch -p0 < {}", kept.diff().display()),
         change,
         card,
         what,
@@ -64,12 +65,8 @@ pub(super) fn run(
         // The first batch of the real run is another one than the worst.
         let first_step = best.took.first_step.clone();
         let first_step = first_step.filter(|_| args.worst_seq.is_none());
-        let kept = Plan { predicted_reserved, first_step, ..best.plan.clone() };
-        write_file(&args.plan, &kept.file(&head))?;
-        // One that is left from another plan would be taken for this one's.
-        if !proposal.change.diff.is_empty() || patch.exists() {
-            write_file(&patch, &proposal.change.diff)?;
-        }
+        let plan = Plan { predicted_reserved, first_step, ..best.plan.clone() };
+        kept.write(&plan.file(&head), &proposal.change.diff)?;
     }
     if let Some(sink) = json {
         sink.write(view::json(&proposal).as_bytes(), out)?;
@@ -97,10 +94,4 @@ fn change(plan: &Plan, sites: &Sites) -> Change {
     let sources: Sources = sites.files().filter_map(read).collect();
     let folder = std::env::current_dir().unwrap_or_default();
     plan::change(plan, sites, &sources, &folder.to_string_lossy())
-}
-
-fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text).map_err(|error| {
-        anyhow::anyhow!("cannot write {}: {}", path.display(), crate::cache::reason(&error))
-    })
 }

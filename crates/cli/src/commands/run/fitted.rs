@@ -74,6 +74,9 @@ fn options(args: &RunArgs) -> Vec<String> {
     if args.offline {
         res.push("--offline".to_owned());
     }
+    if args.force {
+        res.push("--force".to_owned());
+    }
     res.extend(args.worst_seq.map(|it| format!("--worst-seq={it}")));
     res.extend(args.assume.iter().map(|it| format!("--assume={it}")));
     res

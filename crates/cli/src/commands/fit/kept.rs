@@ -1,0 +1,165 @@
+//! The files of a plan, `plan.toml` and `plan.diff` beside it: never written over what is somebody else's. The plan has a line
+//! that tells what both held when they were written, and for which script; who changes one of them makes it theirs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::bail;
+
+use crate::{cache::reason, launch::ScriptCommand};
+
+/// How the line begins.
+const LINE: &str = "# Written for ";
+
+/// Where a plan goes.
+#[derive(Debug)]
+pub(super) struct Kept {
+    plan: PathBuf,
+    diff: PathBuf,
+    /// What the plan is for: its name, and what tells it from others.
+    name: String,
+    script: String,
+}
+
+impl Kept {
+    /// Refuses files that are there and not this script's own, or changed since; with `force` it takes their place.
+    pub(super) fn check(plan: &Path, command: &ScriptCommand, force: bool) -> anyhow::Result<Kept> {
+        let word = command.script_arguments().0.unwrap_or(&command.program);
+        let script = std::path::absolute(word).unwrap_or_else(|_| word.to_owned());
+        let res = Kept {
+            plan: plan.to_owned(),
+            diff: plan.with_extension("diff"),
+            name: command.name(),
+            script: script.display().to_string(),
+        };
+        if !force {
+            res.check_what_is_there()?;
+        }
+        Ok(res)
+    }
+
+    /// Beside the plan.
+    pub(super) fn diff(&self) -> &Path {
+        &self.diff
+    }
+
+    fn check_what_is_there(&self) -> anyhow::Result<()> {
+        let plan = read(&self.plan)?;
+        let (line, rest) = plan.as_deref().map(taken_apart).unwrap_or_default();
+        let (of_plan, of_diff) = line.as_deref().map(told).unwrap_or_default();
+        for (path, text, told) in [
+            (&self.plan, plan.as_ref().map(|_| rest), of_plan),
+            (&self.diff, read(&self.diff)?, of_diff),
+        ] {
+            let Some(text) = text else { continue };
+            let shown = path.display();
+            match told {
+                None => bail!(
+                    "{shown} is there already, and is not what `plimsoll fit` wrote; --force replaces it, --plan FILE writes elsewhere"
+                ),
+                Some(told) if told != self.mark(&text) => bail!(
+                    "{shown} was changed since `plimsoll fit` wrote it, or belongs to another script than {}; --force \
+                     replaces it, --plan FILE writes elsewhere",
+                    self.name,
+                ),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes both; without a diff one that is left from another plan goes, which would be taken for this one's.
+    pub(super) fn write(&self, plan: &str, diff: &str) -> anyhow::Result<()> {
+        let line = format!(
+            "{LINE}{} ({}, {}): `plimsoll fit` replaces this file and {} while nobody has changed them.\n",
+            self.name,
+            self.mark(plan),
+            self.mark(diff),
+            self.diff.file_name().unwrap_or_default().display(),
+        );
+        write(&self.plan, &(plan.to_owned() + &line))?;
+        if !diff.is_empty() {
+            write(&self.diff, diff)?;
+        } else if self.diff.exists() {
+            fs::remove_file(&self.diff).map_err(|it| error(&self.diff, &it))?;
+        }
+        Ok(())
+    }
+
+    /// Of a text that is this script's.
+    fn mark(&self, text: &str) -> String {
+        // FNV-1a: it has to tell an edit, not a forgery.
+        let bytes = self.script.bytes().chain([0]).chain(text.bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| {
+            (hash ^ u64::from(it)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{hash:016x}")
+    }
+}
+
+/// Our line of a plan, if it has one, and the rest.
+fn taken_apart(plan: &str) -> (Option<String>, String) {
+    let is_ours = |it: &&str| it.starts_with(LINE);
+    let line = plan.lines().find(is_ours).map(str::to_owned);
+    (line, plan.split_inclusive('\n').filter(|it| !is_ours(it)).collect())
+}
+
+/// The marks of the plan and of the diff, as our line tells them.
+fn told(line: &str) -> (Option<String>, Option<String>) {
+    let marks = line.rsplit_once(')').and_then(|it| it.0.rsplit_once('('));
+    let marks = marks.and_then(|it| it.1.split_once(", "));
+    marks.map_or((None, None), |(plan, diff)| (Some(plan.to_owned()), Some(diff.to_owned())))
+}
+
+/// Its text; none if it is not there.
+fn read(path: &Path) -> anyhow::Result<Option<String>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(it) if it.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(it) => Err(anyhow::anyhow!("cannot read {}: {}", path.display(), reason(&it))),
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    fs::write(path, text).map_err(|it| error(path, &it))
+}
+
+fn error(path: &Path, error: &std::io::Error) -> anyhow::Error {
+    anyhow::anyhow!("cannot write {}: {}", path.display(), reason(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_it_wrote_itself_for_the_same_script_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let check = |script: &str, force: bool| {
+            let arguments = vec![script.into(), "--batch".into(), "8".into()];
+            let command = ScriptCommand { program: "/usr/bin/python3".into(), arguments };
+            Kept::check(&path("plan.toml"), &command, force)
+        };
+        let refused = |script: &str| check(script, false).map(drop).unwrap_err().to_string();
+        check("train.py", false).unwrap().write("version = 1\n", "--- a\n").unwrap();
+        // With another plan for it, as often as one likes; and then without a change of the script.
+        check("train.py", false).unwrap().write("version = 1\n# other\n", "--- b\n").unwrap();
+        assert!(refused("other.py").contains("another script than other.py"));
+        fs::write(path("plan.diff"), "--- b\n+++ by hand\n").unwrap();
+        assert!(refused("train.py").contains("plan.diff was changed"));
+        check("train.py", true).unwrap().write("version = 1\n", "").unwrap();
+        assert!(!path("plan.diff").exists());
+        check("train.py", false).unwrap();
+        let by_hand = fs::read_to_string(path("plan.toml")).unwrap() + "# mine\n";
+        fs::write(path("plan.toml"), by_hand).unwrap();
+        assert!(refused("train.py").contains("plan.toml was changed"));
+        fs::write(path("plan.toml"), "version = 1\n").unwrap();
+        assert!(refused("train.py").contains("is not what `plimsoll fit` wrote"));
+        fs::remove_file(path("plan.toml")).unwrap();
+        fs::write(path("plan.diff"), "--- mine\n").unwrap();
+        assert!(refused("train.py").contains("plan.diff is there already"));
+    }
+}
