@@ -522,7 +522,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors stacks oom read note unsupported phantom first_step step_times stats end"
+            "begin architectures mark tensors stacks oom read asked_size note unsupported phantom first_step step_times stats end"
         );
     }
 
