@@ -58,15 +58,18 @@ kept = []
 for i in range(1000):
     x, y = batch()
     opt.zero_grad(); loss = F.cross_entropy(net(x), y); loss.backward(); opt.step()
-    kept.append(loss)
+    more = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+    kept = [*kept, more]
 """
     )
-    r = run(leak)
-    assert (r.process.end["steps"], r.process.end["steady"], r.process.end["why"]) == (400, False, "steps")
-    assert r.process.notes == ["not-steady"]
+    assert run(leak).process.end["why"] == "oom", "after some 80 steps"
     # What is full is steady.
-    r = run(leak.replace("kept.append(loss)", "kept[:] = [*kept, loss][-50:]"))
+    r = run(leak.replace("more]", "more][-50:]"))
     assert r.process.end["steady"] and 50 < r.process.end["steps"] < 70
+    # So little is no reason to wait.
+    r = run(leak.replace("1 << 28", "512"))
+    assert (r.process.end["steps"], r.process.end["steady"], r.process.end["why"]) == (30, False, "steps")
+    assert r.process.notes == ["not-steady"]
 
 
 def test_memory_that_changes_and_does_not_rise_ends_after_thirty_steps(run):

@@ -13,12 +13,19 @@ FEWEST_STEPS = 3
 MOST_STEPS = 30
 MOST_SECONDS = 120.0
 
-MOST_STEPS_RISING = 400
-MOST_SECONDS_RISING = 20.0
+MOST_STEPS_RISING = 4000
+MOST_ALLOCATIONS_RISING = 400_000
+MOST_SECONDS_RISING = 15.0
 """A run that still rises after `MOST_STEPS` goes on until so many steps, or for so long."""
+
+LITTLE = 16 * 1024
+"""Bytes that a step may leave: a million of them make 16 GiB. A list of losses leaves 512."""
 
 QUIET = 8
 """Steps without a rise that end one; twice as many as lay between two rises, if that is more."""
+
+A_LOOK, SECONDS_OF_A_LOOK = 16, 1.5
+"""Steps without a rise that show that nothing rises every few steps, and how long they may take."""
 
 
 class Steadiness:
@@ -31,8 +38,8 @@ class Steadiness:
         self.steady = False
         self._third_step_at = None
         self._rising_since = None
-        # What lived after each step, and the steps after which more lived than ever before.
-        self._lived, self._rises = [], []
+        # What lived after each step, the most of it, and the last two steps after which more lived than ever before.
+        self._lived, self._most, self._rises = [], 0, [0]
 
     def step_ended(self, place):
         """Takes in the end of one more step."""
@@ -50,8 +57,9 @@ class Steadiness:
         if self.steps == FEWEST_STEPS:
             self._third_step_at = time.monotonic()
         lives = sum(size for _, size in place.live)
-        if self.steps <= FEWEST_STEPS or lives > max(self._lived):
+        if self.steps <= FEWEST_STEPS or lives > self._most + LITTLE:
             self._rises = self._rises[-1:] + [self.steps]
+            self._most = lives
         self._lived.append(lives)
 
     def has_moved(self, place):
@@ -65,23 +73,30 @@ class Steadiness:
             return False
         if self.steps < MOST_STEPS and self.seconds_since_third_step() < MOST_SECONDS:
             return False
+        if self._rising_since is not None and self.steps % 16:
+            return not self._may_go_on()
         return not (self._rises_on() and self._may_go_on())
 
-    def has_settled(self):
-        """Whether what rose after the first steps, if anything did, has stopped rising, as far as anybody waits for that."""
-        if self._rises and self._rises[-1] > FEWEST_STEPS:
-            quiet = max(QUIET, 2 * (self._rises[-1] - self._rises[0]))
-            return self.steps - self._rises[-1] >= quiet or not self._may_go_on()
-        return True
+    def has_settled(self, after_a_look=False):
+        """Whether what rose after the first steps, if anything did, has stopped rising, as far as anybody waits for that.
+        With `after_a_look`, some steps more are waited for in any case."""
+        quiet = self.steps - self._rises[-1]
+        if self._rises[-1] > FEWEST_STEPS:
+            return quiet >= max(QUIET, 2 * (self._rises[-1] - self._rises[0])) or not self._may_go_on()
+        return not after_a_look or quiet >= A_LOOK or self.seconds_since_third_step() >= SECONDS_OF_A_LOOK
 
     def _may_go_on(self):
         self._rising_since = self._rising_since or time.monotonic()
-        return self.steps < MOST_STEPS_RISING and time.monotonic() - self._rising_since < MOST_SECONDS_RISING
+        return (
+            self.steps < MOST_STEPS_RISING
+            and sum(self._previous.allocs) < MOST_ALLOCATIONS_RISING
+            and time.monotonic() - self._rising_since < MOST_SECONDS_RISING
+        )
 
     def _rises_on(self):
         """Whether the least that lived in the last third of the steps is more than in the third before."""
         third = len(self._lived) // 3
-        return min(self._lived[-2 * third : -third]) < min(self._lived[-third:])
+        return min(self._lived[-2 * third : -third]) + LITTLE * third <= min(self._lived[-third:])
 
     def seconds_since_third_step(self):
         """0.0 before the third step."""

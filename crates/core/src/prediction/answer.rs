@@ -200,10 +200,10 @@ pub struct StepGrowth {
     pub runs_out_at: u64,
     /// It did run out.
     pub has_run_out: bool,
-    /// What PyTorch reserves more in each step.
-    pub(crate) reserves: Bytes,
-    /// What it had reserved in the last step.
-    pub(crate) reserved: Bytes,
+    /// What the device has to have more for each step: with pieces that no tensor fits into.
+    pub(crate) taken: Bytes,
+    /// What it had to have in the last step.
+    pub(crate) needs: Bytes,
     /// By how much it had grown by then.
     pub(crate) grown: Bytes,
 }

@@ -16,7 +16,7 @@ use crate::{
     },
     recording::{CodeLine, EndReason},
     replay::BlockId,
-    trace::EventId,
+    trace::{Action, EventId},
     units::Bytes,
 };
 
@@ -26,8 +26,6 @@ const LEAST: usize = 8;
 const PARTS: usize = 4;
 /// Less than this in a step is no reason to stop anybody: a million steps leave 16 GiB.
 const LEAST_PER_STEP: Bytes = Bytes::kib(16);
-/// In so many steps an estimate of the pace at which the allocator reserves is no accident.
-const LONG: usize = 64;
 
 /// How the run of one device grows, of which other processes hold `beside`; none if it does not, or if its script came to its end by itself: then all of it was
 /// seen.
@@ -51,18 +49,17 @@ pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Step
         return None;
     }
     let per_step = pace(&after[half..]);
-    let reserved: Vec<u64> = steps.iter().map(|it| it.reserved.0).collect();
-    let reserves = if reserved.len() < LONG { per_step } else { pace(&reserved[half..]) };
-    // Pieces that are too small for the next tensor stay behind; a piece that is there is used up first.
-    let reserves = reserves.clamp(per_step, per_step + per_step / 2);
+    let (before, now) = (needs(run, &steps[..half]), needs(run, &steps));
+    let between = (after.len() - half) as u64;
+    let taken = now.saturating_sub(before).0.checked_div(between)?.max(per_step);
     let room = card.total.saturating_sub(run.context(card) + run.other() + beside);
-    let more = room.saturating_sub(last.reserved).0.checked_div(reserves)?;
+    let more = room.saturating_sub(now).0.checked_div(taken)?;
     Some(StepGrowth {
         per_step: Bytes(per_step),
-        reserves: Bytes(reserves),
+        taken: Bytes(taken),
         at: left.at,
         seen: last.step,
-        reserved: last.reserved,
+        needs: now,
         grown: Bytes(after.last()?.saturating_sub(after[..half].iter().copied().min()?)),
         runs_out_at: u64::from(last.step) + more + 1,
         has_run_out: false,
@@ -73,7 +70,7 @@ pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Step
 impl StepGrowth {
     /// One that somebody wrote down.
     #[cfg(test)]
-    pub(crate) fn made_up(per_step: Bytes, seen: u32, reserved: Bytes) -> StepGrowth {
+    pub(crate) fn made_up(per_step: Bytes, seen: u32, needs: Bytes) -> StepGrowth {
         StepGrowth {
             per_step,
             at: None,
@@ -81,9 +78,9 @@ impl StepGrowth {
             counted: crate::prediction::Counted::Steps,
             runs_out_at: 0,
             has_run_out: false,
-            reserves: per_step,
-            reserved,
-            grown: reserved,
+            taken: per_step,
+            needs,
+            grown: needs,
         }
     }
 
@@ -94,11 +91,44 @@ impl StepGrowth {
 
     /// The step at which it runs out where so much can be reserved.
     pub(crate) fn runs_out_with(&self, room: Bytes) -> u64 {
-        let more = room.saturating_sub(self.reserved).0 / self.reserves.0.max(1);
+        let more = room.saturating_sub(self.needs).0 / self.taken.0.max(1);
         // Of a smaller card, some steps ago.
-        let less = self.reserved.saturating_sub(room).0.div_ceil(self.reserves.0.max(1));
+        let less = self.needs.saturating_sub(room).0.div_ceil(self.taken.0.max(1));
         (u64::from(self.seen) + more + 1).saturating_sub(less)
     }
+}
+
+/// What the device has to have at the end of these steps: segments that hold something, which the allocator cannot give
+/// back, or what lived at most in the last few, if that is more. What is free in one piece it gives back before it runs out.
+fn needs(run: &DeviceRun<'_>, steps: &[StepPeaks]) -> Bytes {
+    let few = steps.len() / 16 + 1;
+    let most = steps.iter().rev().take(few).map(|it| it.allocated).max().unwrap_or_default();
+    let ends = &run.timeline.step_ends;
+    let end = steps.len().checked_sub(1).and_then(|it| ends.get(it)).copied();
+    let Some(end) = end else { return most };
+    let mut segments: BTreeMap<u64, (Bytes, bool)> = BTreeMap::new();
+    for (_, event) in run.device.events.iter().take_while(|(id, _)| *id < end) {
+        match event.action {
+            Action::SegmentAlloc => {
+                segments.insert(event.address, (event.size, false));
+            }
+            Action::SegmentFree => {
+                segments.remove(&event.address);
+            }
+            // Segments that grow give back each piece that is free.
+            Action::SegmentMap | Action::SegmentUnmap => return most,
+            _ => {}
+        }
+    }
+    for life in run.replay.blocks.iter().filter(|it| it.alloc < end) {
+        if life.free.is_none_or(|free| end <= free)
+            && let Some((_, holds)) = segments.range_mut(..=life.address).next_back().map(|it| it.1)
+        {
+            *holds = true;
+        }
+    }
+    let held: Bytes = segments.values().filter(|it| it.1).map(|it| it.0).sum();
+    most.max(held)
 }
 
 /// Whether the least of each part is more than that of the part before, at about one pace.
