@@ -14,7 +14,7 @@
 //!      computed it again and kept it for a while;
 //!    - optimizer: outlives it for good: optimizer state; else temporary;
 //!    - between: live when the next forward pass begins: input; else temporary;
-//!    - evaluation: temporary, unless it outlives it;
+//!    - evaluation: temporary, unless it outlives it; of the pass in which memory ran out, activation;
 //!    - setup: live when the first forward pass begins, and freed at the end of the first step at the
 //!      latest: input; freed before: temporary.
 //! 4. **Scratch memory** (cuDNN workspaces) is a block that is given back before anything else happens
@@ -165,6 +165,8 @@ impl<'a> Evidence<'a> {
                 Some(free) if free <= self.timeline.stretch_end(life.alloc) => {
                     Category::Temporaries
                 }
+                // The pass was not over when the run was: what it had made so far.
+                None if self.over <= self.timeline.stretch_end(life.alloc) => Category::Activations,
                 _ => Category::Unknown,
             },
             Stage::Setup => self.of_setup(life, free),
