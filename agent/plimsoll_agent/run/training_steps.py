@@ -263,7 +263,7 @@ class Steps:
             if counted.steps < self.goal:
                 return
             self.why = "steps"
-        elif counted.steady and steady_counts and counted.has_settled():
+        elif counted.steady and steady_counts and counted.has_settled(after_a_look=later is not None):
             self.why = "steady"
             self._was_steady = True
         elif counted.gave_up():

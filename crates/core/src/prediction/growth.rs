@@ -31,18 +31,22 @@ const LEAST_PER_STEP: Bytes = Bytes::kib(16);
 /// seen.
 pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<StepGrowth> {
     let end = run.recording.notes.end.as_ref();
-    if end.is_some_and(|it| it.why == EndReason::Exit) {
+    // Where epochs were ended early, a list that each of them clears was cleared too soon: what came before counts.
+    let cut = end.and_then(|it| it.later).filter(|it| it.epochs_cut);
+    if cut.is_none() && end.is_some_and(|it| it.why == EndReason::Exit) {
         return None;
     }
     let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
-    let steps: Vec<StepPeaks> = curve.steps.into_iter().filter(|it| !it.unfinished).collect();
+    let most = cut.map_or(u32::MAX, |it| it.steps_before);
+    let is_counted = |it: &StepPeaks| !it.unfinished && it.step <= most;
+    let steps: Vec<StepPeaks> = curve.steps.into_iter().filter(is_counted).collect();
     let last = steps.last()?;
     let after: Vec<u64> = steps.iter().map(|it| it.allocated_after.0).collect();
     let half = after.len() / 2;
     if after.len() < LEAST || !rises_in_each_part(&after[half..]) {
         return None;
     }
-    let left = Left::of(run, half);
+    let left = Left::of(run, half, after.len());
     let grown = after.last()?.saturating_sub(after[half]);
     let is_larger_each_time = 4 * (after.len() - half) <= 5 * rises(&after[half..]);
     if left.bytes.0 < grown / 2 && !is_larger_each_time {
@@ -185,8 +189,9 @@ struct Left {
 }
 
 impl Left {
-    fn of(run: &DeviceRun<'_>, half: usize) -> Left {
-        let ends = &run.timeline.step_ends;
+    /// Of the first `n` steps.
+    fn of(run: &DeviceRun<'_>, half: usize, n: usize) -> Left {
+        let ends = run.timeline.step_ends.get(..n).unwrap_or_default();
         let (Some(first), Some(last)) =
             (half.checked_sub(1).and_then(|it| ends.get(it)), ends.last())
         else {

@@ -393,6 +393,9 @@ fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {
     if seen.evaluation && seen.counted != Counted::ForwardPasses {
         f.write_str(" and an evaluation")?;
     }
+    if seen.epochs_cut {
+        f.write_str("; its epochs were ended early")?;
+    }
     if seen.counted != Counted::Steps {
         f.write_str("; it has no optimizer, so no training step was expected")?;
     }

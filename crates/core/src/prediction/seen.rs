@@ -59,6 +59,8 @@ pub struct Seen {
     pub went_on: bool,
     /// That took too long and was ended before its end.
     pub evaluation_cut: bool,
+    /// For it, epochs were ended early.
+    pub epochs_cut: bool,
 }
 
 impl Seen {

@@ -90,6 +90,7 @@ pub(super) fn seen(recordings: &[Recording], run: &DeviceRun<'_>) -> Seen {
         evaluation: later.map_or(evaluation, |it| it.evaluation),
         went_on: later.is_some(),
         evaluation_cut: later.is_some_and(|it| it.evaluation_cut),
+        epochs_cut: later.is_some_and(|it| it.epochs_cut),
     }
 }
 
