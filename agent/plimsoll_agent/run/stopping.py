@@ -37,7 +37,7 @@ class Stopping:
         self._recording = recording
         self._is_real = is_real
         self._told = 0
-        self.requested = False
+        self.requested = self._waits_for_the_script = False
         self._pid = os.getpid()
 
     def request(self):
@@ -48,9 +48,22 @@ class Stopping:
                 self._recording.was_asked_to_stop()
             threading.Thread(target=self._watch, name="plimsoll-stopping", daemon=True).start()
 
+    def soon_after_the_script(self):
+        """Memory was steady: a script that comes to its end by itself from now on is not waited for either."""
+        if not (self._is_real or self.requested or self._waits_for_the_script):
+            self._waits_for_the_script = True
+            threading.Thread(target=self._wait_for_the_script, name="plimsoll-script", daemon=True).start()
+
+    def _wait_for_the_script(self):
+        while threading.main_thread().is_alive():
+            time.sleep(PAUSE)
+        if not self.requested:
+            self._recording.was_asked_to_stop()
+            self._watch()
+
     def forked(self):
         """In a forked child: the parent's end is not the child's."""
-        self.requested = False
+        self.requested = self._waits_for_the_script = False
         self._told = 0
         self._pid = os.getpid()
 

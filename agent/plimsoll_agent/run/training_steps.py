@@ -255,6 +255,8 @@ class Steps:
     def _stop_if_enough(self, counted, steady_counts):
         if self._stopping.requested or self.goal == "until-exit":
             return
+        if counted.steady and steady_counts:
+            self._stopping.soon_after_the_script()
         # A program without a backward pass has shown what it does.
         later = None if counted is self._by_forward else self.later
         if later is not None and later.is_under_way:
