@@ -24,6 +24,10 @@ def evaluate():
 """
 )
 
+STEADY = range(3, 20)
+"""The steps after which a run is steady: some more are looked at, fewer on a busy machine."""
+
+
 SCRIPTS = {
     "after an epoch": (
         """
@@ -33,7 +37,7 @@ for epoch in range(50):
     torch.save(net.state_dict(), "last.pt"); print("saved")
 """,
         ["evaluated", "saved"],
-        ("steady", 4, True),
+        ("steady", "+1", True),
     ),
     "every so many steps of a loop": (
         """
@@ -92,9 +96,9 @@ for epoch in range(3):
 print("the end")
 """,
         ["the end"],
-        ("exit", 6, False),
+        ("exit", "+3", False),
     ),
-    "never, in a loop": ("for _ in range(100_000): step(*batch())", [], ("steady", 3, False)),
+    "never, in a loop": ("for _ in range(100_000): step(*batch())", [], ("steady", "+0", False)),
 }
 
 
@@ -106,8 +110,11 @@ def test_an_evaluation_is_seen_soon(run, when):
     r = run(before + script, stop="validation")
     assert (r.returncode, r.stdout.split("\n")[:-1], r.stderr) == (0, printed, "")
     end = r.process.end
-    assert (end["why"], end["steps"], end["later"]["evaluation"]) == expected
-    assert end["steady"] and end["later"]["steps_before"] == 3
+    before = end["later"]["steps_before"]
+    why, steps, evaluation = expected
+    steps = before + int(steps) if isinstance(steps, str) else steps
+    assert (end["why"], end["steps"], end["later"]["evaluation"]) == (why, steps, evaluation)
+    assert end["steady"] and before in STEADY
     assert r.process.notes == []
 
 
@@ -126,7 +133,7 @@ for epoch in range(2):
     )
     assert r.returncode == 1 and "AssertionError: too few" in r.stderr
     end = r.process.end
-    assert (end["why"], end["exit_code"], end["exception"], end["steps"]) == ("steady", 0, None, 3)
+    assert (end["why"], end["exit_code"], end["exception"]) == ("steady", 0, None) and end["steps"] in STEADY
     (note,) = r.process.all("note")
     assert note["code"] == "failed-later" and "AssertionError: too few at script_1.py:" in note["text"]
 
@@ -143,7 +150,7 @@ for epoch in range(2):
         stop="validation",
     )
     assert r.returncode == 1
-    assert (r.process.end["why"], r.process.end["steps"]) == ("oom", 3)
+    assert r.process.end["why"] == "oom" and r.process.end["steps"] in STEADY
 
 
 def test_trainers_are_asked_to_validate(run):
@@ -165,7 +172,7 @@ L.Trainer(max_epochs=2, accelerator="gpu", devices=1, **few).fit(Module(), loade
         stop="validation",
     )
     assert r.returncode == 0 and r.stdout.split() == ["checked", "validated"], r.stderr
-    assert (r.process.end["steps"], r.process.end["later"]["evaluation"]) == (3, True)
+    assert r.process.end["steps"] in STEADY and r.process.end["later"]["evaluation"]
     r = run(
         """
 import torch
@@ -182,7 +189,7 @@ Trainer(net, arguments, train_dataset=Data(), eval_dataset=Data()).train()
         timeout=240,
     )
     assert r.returncode == 0 and "eval_loss" in r.stdout, r.stderr
-    assert (r.process.end["steps"], r.process.end["later"]["evaluation"]) == (4, True)
+    assert r.process.end["steps"] - 1 in STEADY and r.process.end["later"]["evaluation"]
 
 
 SPEAK = {
