@@ -17,6 +17,7 @@ mod diagnosis;
 mod exit;
 mod ghost_weights;
 mod launch;
+mod misplaced;
 mod nvidia_smi;
 mod open;
 mod phantom_run;

@@ -1,19 +1,27 @@
 //! A plan, as the environment of a run has it: for the agent, and for PyTorch's allocator.
 
-use std::env;
+use std::{env, ffi::OsString};
 
 use plimsoll_core::plan::Plan;
 
-use crate::contract::{self, Setting};
+use crate::{
+    contract::{self, Setting},
+    launch,
+};
 
 /// The variable that holds the allocator's settings.
 pub(crate) const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 /// The name of the same variable since torch 2.9, which goes before the older one there.
 const NEWER_ALLOC_CONF: &str = "PYTORCH_ALLOC_CONF";
 
-/// What the script's environment has more for `plan`.
-pub(crate) fn settings(plan: &Plan) -> Vec<Setting> {
-    let own = |name: &str| env::var(name).ok().filter(|it| !it.is_empty());
+/// What the environment of the command `words` has more for `plan`.
+pub(crate) fn settings(plan: &Plan, words: &[OsString]) -> Vec<Setting> {
+    let before = launch::assignments(words).0;
+    let own = |name: &str| {
+        let before = before.iter().rev().find(|it| it.0 == name).map(|it| it.1.clone());
+        let own = before.or_else(|| env::var_os(name))?.into_string().ok()?;
+        Some(own).filter(|it| !it.is_empty())
+    };
     settings_with(plan, own(ALLOC_CONF), own(NEWER_ALLOC_CONF))
 }
 

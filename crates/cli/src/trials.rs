@@ -202,7 +202,9 @@ impl Trials {
         let mut settings = settings.to_vec();
         settings.push((contract::GHOST_WEIGHTS, when.word().into()));
         let layer = world.layer.as_ref();
-        let order = Order { arguments, session: &world.session, layer, stop, settings: &settings };
+        let environment = &command.environment;
+        let (session, settings) = (&world.session, &settings);
+        let order = Order { arguments, environment, session, layer, stop, settings };
         if let Some(ended) = kept.nursery.run(order, &self.signals)? {
             if ended.wrote_too_much.is_some() {
                 self.nursery = None;

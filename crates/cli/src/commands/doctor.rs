@@ -168,7 +168,7 @@ fn try_out(runner: &Runner, python: PathBuf, torch: &Torch) -> anyhow::Result<Fo
     let card = phantom_run::largest_for(Some(torch));
     let signals = Signals::hold()?;
     let arguments = vec!["-c".into(), TRY_OUT.into()];
-    let command = ScriptCommand { program: python, arguments };
+    let command = ScriptCommand { program: python, arguments, environment: Vec::new() };
     let run = Run {
         command: &command,
         conf: &card.phantom_conf(1),

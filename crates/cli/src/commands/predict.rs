@@ -29,6 +29,7 @@ use crate::{
     launch::{
         self, Device, End, Ended, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
     },
+    misplaced,
     phantom_run::{self, Choice, How, Left, Run, Runner},
     record,
     requested_file::RequestedFile,
@@ -64,6 +65,9 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let json_on_stdout = json.as_ref().is_some_and(RequestedFile::is_stdout);
     let runner = Runner::new(Cache::open()?, &args.world)?;
     let script = Script { args, card, ranks, command, runner };
+    if let Some(it) = misplaced::remark("predict", &args.command).filter(|_| !args.quiet) {
+        say(&it);
+    }
 
     let output = if json_on_stdout { ScriptOutput::ToStderr } else { ScriptOutput::Inherited };
     let (left, told) = script.run(output)?;

@@ -5,7 +5,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     fs, io,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -19,29 +19,61 @@ pub(crate) struct ScriptCommand {
     /// As given, or as found in `PATH`.
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
+    /// What stood before it: `BS=4 python train.py`.
+    pub(crate) environment: Vec<Variable>,
+}
+
+/// A variable of the environment, and its value.
+pub(crate) type Variable = (OsString, OsString);
+
+/// Leading words of the form `NAME=value`, as `env` takes them, and the command behind them.
+pub(crate) fn assignments(words: &[OsString]) -> (Vec<Variable>, &[OsString]) {
+    let variables: Vec<Variable> = words.iter().map_while(|it| assignment(it)).collect();
+    let rest = words.get(variables.len()..).unwrap_or_default();
+    (variables, rest)
+}
+
+fn assignment(word: &OsStr) -> Option<Variable> {
+    let bytes = word.as_bytes();
+    let at = bytes.iter().position(|it| *it == b'=')?;
+    let (name, value) = (bytes.get(..at)?, bytes.get(at + 1..)?);
+    let first = name.first()?;
+    let is_name = (first.is_ascii_alphabetic() || *first == b'_')
+        && name.iter().all(|it| it.is_ascii_alphanumeric() || *it == b'_');
+    is_name.then(|| (OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(value).to_owned()))
 }
 
 impl ScriptCommand {
     /// `words` is not empty; the grammar sees to that.
     pub(crate) fn resolve(words: &[OsString]) -> anyhow::Result<ScriptCommand> {
-        let (first, rest) = words.split_first().context("no command was given")?;
+        let (environment, command) = assignments(words);
+        let Some((first, rest)) = command.split_first() else {
+            let before = words.last().context("no command was given")?.display();
+            bail!("no command follows {before}");
+        };
         let as_given = Path::new(first);
         if is_python_file(as_given) && !can_be_started(as_given) {
             if !as_given.exists() {
                 bail!("{}", no_such_script(as_given));
             }
             let program = python()?;
-            return Ok(ScriptCommand { program, arguments: words.to_vec() });
+            return Ok(ScriptCommand { program, arguments: command.to_vec(), environment });
         }
         let arguments = rest.to_vec();
         if has_folder(as_given) {
             check_executable(as_given)?;
-            return Ok(ScriptCommand { program: as_given.to_owned(), arguments });
+            return Ok(ScriptCommand { program: as_given.to_owned(), arguments, environment });
         }
         match in_path(first) {
-            Some(program) => Ok(ScriptCommand { program, arguments }),
+            Some(program) => Ok(ScriptCommand { program, arguments, environment }),
             None => bail!("{}", not_in_path(first)),
         }
+    }
+
+    /// What its environment holds under this name: from before it, or ours.
+    pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
+        let own = self.environment.iter().rev().find(|it| it.0 == name);
+        own.map(|it| it.1.clone()).or_else(|| env::var_os(name))
     }
 
     /// What a person would call it: the script, not its interpreter.
@@ -192,7 +224,28 @@ mod tests {
 
     fn python_command(words: &[&str]) -> ScriptCommand {
         let arguments = words.iter().map(OsString::from).collect();
-        ScriptCommand { program: PathBuf::from("/usr/bin/python3.12"), arguments }
+        let program = PathBuf::from("/usr/bin/python3.12");
+        ScriptCommand { program, arguments, environment: Vec::new() }
+    }
+
+    #[test]
+    fn takes_what_stands_before_the_command_as_env_does() {
+        let words = |it: &[&str]| it.iter().map(OsString::from).collect::<Vec<_>>();
+        let given = words(&["BS=4", "_X=a=b", "E=", "env", "LR=1"]);
+        let command = ScriptCommand::resolve(&given).unwrap();
+        let shown: Vec<String> = command
+            .environment
+            .iter()
+            .map(|(a, b)| format!("{}={}", a.display(), b.display()))
+            .collect();
+        assert_eq!(shown, ["BS=4", "_X=a=b", "E="]);
+        assert_eq!((command.name().as_str(), command.arguments.clone()), ("env", words(&["LR=1"])));
+        assert_eq!(command.variable("BS"), Some("4".into()));
+        for no_name in ["1A=2", "--x=1", "a/b=c", "=x"] {
+            assert!(assignments(&words(&[no_name])).0.is_empty(), "{no_name}");
+        }
+        let nothing = ScriptCommand::resolve(&words(&["BS=4"])).unwrap_err().to_string();
+        assert_eq!(nothing, "no command follows BS=4");
     }
 
     #[test]
@@ -201,7 +254,7 @@ mod tests {
         for (program, expected) in
             [("python", true), ("/x/python3", true), ("torchrun", false), ("python-config", false)]
         {
-            let command = ScriptCommand { program: program.into(), arguments: Vec::new() };
+            let command = ScriptCommand { program: program.into(), ..python_command(&[]) };
             assert_eq!(command.is_python(), expected, "{program}");
         }
     }

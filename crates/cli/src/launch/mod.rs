@@ -13,7 +13,6 @@ pub(crate) mod signals;
 mod standstill;
 
 use std::{
-    env,
     ffi::{OsStr, OsString},
     fmt, fs, io,
     os::{fd::AsFd as _, unix::process::CommandExt as _},
@@ -30,7 +29,7 @@ use nix::{
 use plimsoll_writes::Layer;
 
 pub(crate) use self::{
-    command::{ScriptCommand, no_such_script, python},
+    command::{ScriptCommand, Variable, assignments, no_such_script, python},
     end::{End, Ended},
     nursery::{Nursery, Order},
     progress::Progress,
@@ -195,14 +194,14 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
         device,
     } = launch;
     let mut process = Command::new(&command.program);
-    process.args(&command.arguments);
+    process.args(&command.arguments).envs(command.environment.iter().map(|it| (&it.0, &it.1)));
     match device {
         Device::Phantom => process
-            .envs(environment(bundle, session.path(), stop))
+            .envs(environment(command, bundle, session.path(), stop))
             .envs(ranks.environment())
             .env(contract::GHOST_WEIGHTS, ghost_weights.word()),
         Device::Real | Device::Measured => {
-            process.envs(of_agent(bundle, session.path(), stop, "run"))
+            process.envs(of_agent(command, bundle, session.path(), stop, "run"))
         }
     };
     process.envs(settings.iter().chain(own).map(|(name, value)| (name, value)));
@@ -241,8 +240,14 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
 }
 
 /// What the script's environment has more than ours.
-fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
-    let mut res = of_agent(bundle, session, stop, "predict");
+fn environment(
+    command: &ScriptCommand,
+    bundle: &Bundle,
+    session: &Path,
+    stop: Stop,
+) -> Vec<Setting> {
+    let before = |variable, first: &OsStr| before(command, variable, first);
+    let mut res = of_agent(command, bundle, session, stop, "predict");
     let mut preloaded = bundle.phantom().into_os_string();
     preloaded.push(":");
     preloaded.push(bundle.holes());
@@ -258,9 +263,15 @@ fn environment(bundle: &Bundle, session: &Path, stop: Stop) -> Vec<Setting> {
 }
 
 /// The part of it that brings the agent in.
-fn of_agent(bundle: &Bundle, session: &Path, stop: Stop, mode: &str) -> Vec<Setting> {
+fn of_agent(
+    command: &ScriptCommand,
+    bundle: &Bundle,
+    session: &Path,
+    stop: Stop,
+    mode: &str,
+) -> Vec<Setting> {
     vec![
-        ("PYTHONPATH", before("PYTHONPATH", bundle.agent().as_os_str())),
+        ("PYTHONPATH", before(command, "PYTHONPATH", bundle.agent().as_os_str())),
         (contract::SESSION, session.as_os_str().to_owned()),
         (contract::MODE, mode.into()),
         (contract::STOP, stop.to_string().into()),
@@ -269,9 +280,9 @@ fn of_agent(bundle: &Bundle, session: &Path, stop: Stop, mode: &str) -> Vec<Sett
 
 /// `first`, then what the variable holds already. An empty value must not become an empty entry, which
 /// would mean the current folder.
-fn before(variable: &str, first: &OsStr) -> OsString {
+fn before(command: &ScriptCommand, variable: &str, first: &OsStr) -> OsString {
     let mut res = first.to_owned();
-    if let Some(rest) = env::var_os(variable).filter(|it| !it.is_empty()) {
+    if let Some(rest) = command.variable(variable).filter(|it| !it.is_empty()) {
         res.push(":");
         res.push(rest);
     }

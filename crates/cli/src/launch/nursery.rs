@@ -32,8 +32,8 @@ use plimsoll_writes::Layer;
 use serde_json::{Value, json};
 
 use super::{
-    End, Ended, ScriptCommand, Signals, Stop, TICK, descendants, environment, helper, oom_kills,
-    room::Room, standstill::Standstill,
+    End, Ended, ScriptCommand, Signals, Stop, TICK, Variable, descendants, environment, helper,
+    oom_kills, room::Room, standstill::Standstill,
 };
 use crate::{
     cache::{bundle::Bundle, session::Session},
@@ -61,6 +61,8 @@ pub(crate) struct Nursery {
 pub(crate) struct Order<'a> {
     /// The script's arguments.
     pub(crate) arguments: &'a [OsString],
+    /// What stands before the command.
+    pub(crate) environment: &'a [Variable],
     pub(crate) session: &'a Session,
     /// What it writes goes into this.
     pub(crate) layer: Option<&'a Layer>,
@@ -96,7 +98,8 @@ impl Nursery {
         prepared
             .args(options)
             .args(["-c", SERVE])
-            .envs(environment(bundle, session.path(), Stop::Steady))
+            .envs(command.environment.iter().map(|it| (&it.0, &it.1)))
+            .envs(environment(command, bundle, session.path(), Stop::Steady))
             .env(contract::MODE, "nursery")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
@@ -146,10 +149,19 @@ impl Nursery {
         else {
             return Ok(None);
         };
-        let mut variables = vec![(contract::STOP, order.stop.to_string())];
+        let mut variables = Vec::new();
+        // What the nursery was started with in part: ours stands before the user's there.
+        let joined = ["LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH"];
+        for (name, value) in order.environment {
+            let (Some(name), Some(value)) = (name.to_str(), text(value)) else { return Ok(None) };
+            if !joined.contains(&name) {
+                variables.push((name, value));
+            }
+        }
+        variables.push((contract::STOP, order.stop.to_string()));
         for (name, value) in order.settings {
             let Some(value) = text(value) else { return Ok(None) };
-            variables.push((name, value));
+            variables.push((*name, value));
         }
         variables.push((contract::MODE, "predict".to_owned()));
         let line = json!({

@@ -108,15 +108,15 @@ impl<'a> Driver<'a> {
     }
 
     fn measure(&mut self, it: &Measure) -> anyhow::Result<Steps> {
-        let mut settings = plan_settings::settings(&it.plan);
-        settings.extend(self.args.worst_seq.map(WorstSequence::setting));
         let (words, devices) = ((self.words)(None), it.plan.gpus());
+        let mut settings = plan_settings::settings(&it.plan, &words);
+        settings.extend(self.args.worst_seq.map(WorstSequence::setting));
         Ok(told::steps(&self.trials.measure(&words, &settings, it.steps, devices, &self.roomy)?))
     }
 
     /// What the environment of a run has more; of two values of one variable the later one holds.
     fn settings(&self, run: &Run) -> Vec<Setting> {
-        let mut res = plan_settings::settings(&run.plan);
+        let mut res = plan_settings::settings(&run.plan, &(self.words)(run.value));
         res.extend(self.args.worst_seq.map(WorstSequence::setting));
         if run.half_as_long {
             res.push((contract::WORST_SEQ, "half".into()));

@@ -140,7 +140,8 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let check = |script: &str, force: bool| {
             let arguments = vec![script.into(), "--batch".into(), "8".into()];
-            let command = ScriptCommand { program: "/usr/bin/python3".into(), arguments };
+            let (program, environment) = ("/usr/bin/python3".into(), Vec::new());
+            let command = ScriptCommand { program, arguments, environment };
             Kept::check(&path("plan.toml"), &command, force)
         };
         let refused = |script: &str| check(script, false).map(drop).unwrap_err().to_string();

@@ -19,6 +19,7 @@ use self::template::Template;
 use crate::{
     cli::{FitArgs, Writes},
     exit::Exit,
+    misplaced,
     phantom_run::{self, Choice, How},
 };
 
@@ -36,6 +37,9 @@ pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
         );
     }
     let template = Template::new(&args.command, &args.set)?;
+    if let Some(it) = misplaced::remark("fit", &args.command).filter(|_| !args.quiet) {
+        let _ = writeln!(io::stderr(), "plimsoll: {it}");
+    }
     match &args.find_max {
         Some(range) => find_max::run(args, template::range(range)?, &template, rules, out),
         None => plans::run(args, &template, rules, out),

@@ -35,7 +35,7 @@ use crate::{
     launch::{
         self, Device, End, Launch, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop,
     },
-    phantom_run, plan_settings,
+    misplaced, phantom_run, plan_settings,
     requested_file::RequestedFile,
 };
 
@@ -55,6 +55,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         );
     }
     let command = ScriptCommand::resolve(&args.command)?;
+    // The search of --fit says it, too.
+    if let Some(it) = misplaced::remark("run", &args.command).filter(|_| !args.fit) {
+        say(&it);
+    }
     let path = args.record.as_deref().map(kept::asked_for);
     let record = path.as_deref().map(RequestedFile::open).transpose()?;
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
@@ -135,13 +139,15 @@ fn step_aside(args: &RunArgs) -> anyhow::Result<Exit> {
     let plan = args.plan.as_deref().filter(|_| !args.fit).map(read_plan).transpose()?;
     let command = ScriptCommand::resolve(&args.command)?;
     let mut process = Command::new(&command.program);
-    process.args(&command.arguments).envs(plan_settings::settings(&plan.unwrap_or_default()));
+    process.args(&command.arguments);
+    process.envs(command.environment.iter().map(|it| (&it.0, &it.1)));
+    process.envs(plan_settings::settings(&plan.unwrap_or_default(), &args.command));
     Err(command.cannot_start(&process.exec()))
 }
 
 /// What the script's environment has more than the agent needs.
 fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
-    let mut res = plan_settings::settings(plan);
+    let mut res = plan_settings::settings(plan, &args.command);
     res.push((contract::EVENTS, args.events.to_string().into()));
     res.push((contract::STACKS, args.stacks.word().into()));
     if args.measure {
