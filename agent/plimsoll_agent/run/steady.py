@@ -36,8 +36,10 @@ class Steadiness:
         self._before = None
         self.steps = 0
         self.steady = False
+        self.rises = False
+        """Whether more and more lived when the run was given up."""
         self._third_step_at = None
-        self._rising_since = None
+        self._rising_since, self._next_judged = None, 0
         # What lived after each step, the most of it, and the last two steps after which more lived than ever before.
         self._lived, self._most, self._rises = [], 0, [0]
 
@@ -73,9 +75,9 @@ class Steadiness:
             return False
         if self.steps < MOST_STEPS and self.seconds_since_third_step() < MOST_SECONDS:
             return False
-        if self._rising_since is not None and self.steps % 16:
-            return not self._may_go_on()
-        return not (self._rises_on() and self._may_go_on())
+        if self.steps >= self._next_judged:
+            self.rises, self._next_judged = self._rises_on(), self.steps + 16
+        return not (self.rises and self._may_go_on())
 
     def has_settled(self, after_a_look=False):
         """Whether what rose after the first steps, if anything did, has stopped rising, as far as anybody waits for that.

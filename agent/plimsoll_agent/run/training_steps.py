@@ -270,6 +270,8 @@ class Steps:
             self._was_steady = True
         elif counted.gave_up():
             self.why = "steps"
+            if counted.rises:
+                later = None  # That is the answer, whatever comes later.
         else:
             return
         if later is not None and later.goes_on(self._memory.place(), counted.steps):
