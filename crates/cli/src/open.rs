@@ -24,6 +24,10 @@ const RATIO: u64 = 200;
 const FREE: u64 = 64 << 20;
 /// What no file may grow to.
 const MOST: u64 = 32 << 30;
+/// Processes that a recording may have.
+const MOST_PROCESSES: usize = 4096;
+/// What a log may have. One that has no end, such as `/dev/zero`, is left there.
+const MOST_TEXT: u64 = 512 << 20;
 /// What a decoder may hold of the past: xz -9 needs 64 MiB, zstd --long=27 128 MiB.
 const WINDOW: u64 = 192 << 20;
 
@@ -52,10 +56,20 @@ impl Stream {
         Cursor::new(self.head).chain(self.rest)
     }
 
-    /// The whole.
+    /// The whole of a log.
     pub(crate) fn bytes(self) -> io::Result<Vec<u8>> {
-        let Stream { head: mut res, mut rest } = self;
-        rest.read_to_end(&mut res)?;
+        self.bytes_of_at_most(MOST_TEXT)
+    }
+
+    fn bytes_of_at_most(self, most: u64) -> io::Result<Vec<u8>> {
+        let Stream { head: mut res, rest } = self;
+        rest.take(most).read_to_end(&mut res)?;
+        if most <= res.len() as u64 {
+            return Err(io::Error::other(format!(
+                "it has more than {} MiB, which no log that people read has; give the part around the error",
+                most >> 20
+            )));
+        }
         Ok(res)
     }
 }
@@ -186,6 +200,11 @@ fn recording(source: Cursor<&Vec<u8>>, limit: u64) -> anyhow::Result<Opened> {
         let Some((pid, name)) = member.name().ok().and_then(|it| member_of(&it)) else { continue };
         let bytes = bounded(member, left).context("the zip file is damaged")?;
         left -= bytes.len() as u64;
+        if MOST_PROCESSES <= processes.len() && !processes.contains_key(&pid) {
+            anyhow::bail!(
+                "this zip file has more than {MOST_PROCESSES} processes, which no recording does"
+            );
+        }
         let process = processes.entry(pid).or_insert_with(|| ProcessFolder {
             pid,
             notes: Vec::new(),
@@ -245,6 +264,29 @@ mod tests {
         assert!(bomb.len() < 100_000);
         let error = whole(&bomb).unwrap_err();
         assert!(error.contains("more than 200 times"), "{error}");
+    }
+
+    #[test]
+    fn what_has_no_end_is_left() {
+        let Ok(Opened::File(stream)) = unpack(io::repeat(b'x')) else { panic!("one file") };
+        let error = stream.bytes_of_at_most(3 << 20).unwrap_err().to_string();
+        assert!(error.starts_with("it has more than 3 MiB"), "{error}");
+    }
+
+    #[test]
+    fn a_recording_has_no_more_processes_than_jobs_have() {
+        let zip_of = |count| {
+            let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
+            let options = zip::write::SimpleFileOptions::default();
+            for pid in 1..=count {
+                zip.start_file(format!("process-{pid}/agent.jsonl"), options).unwrap();
+            }
+            zip.finish().unwrap().into_inner()
+        };
+        let open = |bytes| unpack(Cursor::new(bytes)).map(|_| ()).map_err(|it| it.to_string());
+        assert_eq!(open(zip_of(64)), Ok(()));
+        let error = open(zip_of(MOST_PROCESSES + 1)).unwrap_err();
+        assert!(error.contains("more than 4096 processes"), "{error}");
     }
 
     #[test]

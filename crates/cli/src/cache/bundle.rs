@@ -128,21 +128,21 @@ fn put(parent: &Path, root: &Path) -> io::Result<()> {
 /// has the old one open or mapped keeps it.
 fn complete(root: &Path) -> io::Result<()> {
     for File { path, bytes } in FILES {
-        let path = root.join(path);
+        let (path, folder) = clear_way(root, Path::new(path))?;
         if !holds(&path, bytes) {
-            let folder = clear_way(&path)?;
-            let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(folder)?;
+            clear(&path)?;
+            let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&folder)?;
             file.write_all(bytes)?;
             file.persist(&path)?;
         }
     }
     for (path, target) in LINKS {
-        let path = root.join(path);
+        let (path, folder) = clear_way(root, Path::new(path))?;
         if fs::read_link(&path).is_ok_and(|it| it == Path::new(target)) {
             continue;
         }
-        let folder = clear_way(&path)?;
-        let unfinished = tempfile::Builder::new().prefix(".new-").tempdir_in(folder)?;
+        clear(&path)?;
+        let unfinished = tempfile::Builder::new().prefix(".new-").tempdir_in(&folder)?;
         let link = unfinished.path().join("link");
         symlink(target, &link)?;
         fs::rename(&link, &path)?;
@@ -157,15 +157,24 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
     is_ours && fs::read(path).is_ok_and(|it| it == bytes)
 }
 
-/// The folder of `path`, made if need be, with nothing in the way that a rename could not replace.
-fn clear_way(path: &Path) -> io::Result<&Path> {
-    let folder = path.parent().unwrap_or(path);
-    if !folder.is_dir() {
-        let _ = fs::remove_file(folder);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+/// The file `path` of the bundle `root`, and its folder, made if need be. Each folder on the way is one: a link that stands there
+/// leads elsewhere, and what is there is not ours to change.
+fn clear_way(root: &Path, path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let mut folder = root.to_owned();
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        folder.push(part);
+        if !fs::symlink_metadata(&folder).is_ok_and(|it| it.is_dir()) {
+            let _ = fs::remove_file(&folder);
+            fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        }
     }
+    Ok((root.join(path), folder))
+}
+
+/// Nothing is in the way that a rename could not replace.
+fn clear(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|it| it.is_dir()) {
         fs::remove_dir_all(path)?;
     }
-    Ok(folder)
+    Ok(())
 }

@@ -2,18 +2,22 @@
 //! sessions. Which folder that is, and whether it can be used; it knows nothing of what a session does.
 
 pub(crate) mod bundle;
+mod reason;
 pub(crate) mod session;
+mod trust;
+
+pub(crate) use self::reason::reason;
 
 use std::{
-    env, fs, io,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    env, fs,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::bail;
 use nix::{
     sys::statvfs::{FsFlags, statvfs},
-    unistd::{geteuid, getuid},
+    unistd::getuid,
 };
 
 use crate::contract;
@@ -35,8 +39,8 @@ impl Cache {
     /// `~/.cache/plimsoll` and, for a home that is read-only or full, `$TMPDIR/plimsoll-<uid>`.
     pub(crate) fn open() -> anyhow::Result<Cache> {
         let mut passed_over = Vec::new();
-        for Candidate { root, is_shared_place } in candidates() {
-            match prepare(&root, is_shared_place) {
+        for root in candidates() {
+            match prepare(&root) {
                 Ok(()) => return Ok(Cache { root, passed_over }),
                 Err(reason) => passed_over.push(format!("{}: {reason}", root.display())),
             }
@@ -56,14 +60,7 @@ impl Cache {
     }
 }
 
-struct Candidate {
-    root: PathBuf,
-    /// Whether other people can make folders where this one is looked for.
-    is_shared_place: bool,
-}
-
-fn candidates() -> Vec<Candidate> {
-    let own = |root| Candidate { root, is_shared_place: false };
+fn candidates() -> Vec<PathBuf> {
     // Relative values are to be ignored, says the XDG base directory specification.
     let folder = |name: &str| {
         env::var_os(name)
@@ -73,36 +70,34 @@ fn candidates() -> Vec<Candidate> {
     if let Some(root) = env::var_os(contract::CACHE).filter(|it| !it.is_empty()) {
         // A relative one is meant as typed, but the script may run elsewhere.
         let root = PathBuf::from(root);
-        return vec![own(std::path::absolute(&root).unwrap_or(root))];
+        return vec![std::path::absolute(&root).unwrap_or(root)];
     }
     let mut res = Vec::new();
     match (folder("XDG_CACHE_HOME"), folder("HOME")) {
-        (Some(cache), _) => res.push(own(cache.join("plimsoll"))),
-        (None, Some(home)) => res.push(own(home.join(".cache/plimsoll"))),
+        (Some(cache), _) => res.push(cache.join("plimsoll")),
+        (None, Some(home)) => res.push(home.join(".cache/plimsoll")),
         (None, None) => (),
     }
     let own_name = format!("plimsoll-{}", getuid());
     let temporary = folder("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
-    res.push(Candidate { root: temporary.join(own_name), is_shared_place: true });
+    res.push(temporary.join(own_name));
     res
 }
 
-fn prepare(root: &Path, is_shared_place: bool) -> Result<(), String> {
+/// What parts one library from the next in `LD_PRELOAD`, and one folder from the next in `PATH`.
+const PARTING: [char; 2] = [':', ' '];
+
+fn prepare(root: &Path) -> Result<(), String> {
+    if root.to_string_lossy().contains(PARTING) {
+        return Err("LD_PRELOAD takes no path with a colon or a blank in it".to_owned());
+    }
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(root)
         .map_err(|error| reason(&error))?;
-    // A folder that others may change could hand us their library.
-    let meta = fs::metadata(root).map_err(|error| reason(&error))?;
-    let (others_write, sticky) = (0o002, 0o1000);
-    if meta.mode() & others_write != 0 && meta.mode() & sticky == 0 {
-        return Err("everybody may write to it".to_owned());
-    }
-    let link = fs::symlink_metadata(root).map_err(|error| reason(&error))?;
-    if is_shared_place && (link.is_symlink() || meta.uid() != geteuid().as_raw()) {
-        return Err("belongs to somebody else".to_owned());
-    }
+    // Who may change a folder on the way could hand us their library.
+    trust::check(root)?;
     let disk = statvfs(root).map_err(|error| error.desc().to_owned())?;
     if disk.flags().contains(FsFlags::ST_NOEXEC) {
         return Err("is mounted noexec, so no library can be loaded from it".to_owned());
@@ -115,12 +110,4 @@ fn prepare(root: &Path, is_shared_place: bool) -> Result<(), String> {
         return Err(format!("no space left: {free} MiB free, {} MiB needed", NEEDED_BYTES >> 20));
     }
     Ok(())
-}
-
-/// The operating system's words without "(os error 30)".
-pub(crate) fn reason(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(code) => nix::errno::Errno::from_raw(code).desc().to_lowercase(),
-        None => error.to_string(),
-    }
 }

@@ -16,7 +16,7 @@ use plimsoll_core::{
 use tempfile::TempDir;
 
 use crate::{
-    cache::{Cache, reason},
+    cache::{Cache, reason, trust},
     contract,
 };
 
@@ -146,6 +146,7 @@ impl Drop for Session {
 
 fn create_in(parent: &Path) -> io::Result<Session> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    trust::check(parent).map_err(io::Error::other)?;
     sweep(parent);
     let folder = tempfile::Builder::new()
         .prefix("")

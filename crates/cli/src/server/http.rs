@@ -16,8 +16,11 @@ const MOST_HEADERS: usize = 64;
 const MOST_CONNECTIONS: usize = 128;
 /// How often a connection on which nothing happens asks whether it is over.
 const TICK: Duration = Duration::from_millis(200);
-/// How long a connection may be idle, or take to say what it wants.
+/// How long a connection may be idle, or take to say what it wants; and how long where there are many, so that nobody keeps
+/// the owner out by holding them.
 const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_WITH_MANY: Duration = Duration::from_secs(1);
+const MANY: usize = MOST_CONNECTIONS / 2;
 
 /// The head of a request.
 #[derive(Debug)]
@@ -63,13 +66,21 @@ pub(crate) fn serve<T>(
                     thread::sleep(TICK);
                     continue;
                 };
-                if MOST_CONNECTIONS <= connections.fetch_add(1, Ordering::Relaxed) {
-                    connections.fetch_sub(1, Ordering::Relaxed);
-                    continue;
+                // One that says nothing goes soon.
+                while MOST_CONNECTIONS <= connections.load(Ordering::Relaxed)
+                    && !over.load(Ordering::Relaxed)
+                {
+                    thread::sleep(TICK);
                 }
+                connections.fetch_add(1, Ordering::Relaxed);
                 scope.spawn(|| {
+                    let is_over = |since: Instant| {
+                        let many = MANY <= connections.load(Ordering::Relaxed);
+                        let patience = if many { PATIENCE_WITH_MANY } else { PATIENCE };
+                        over.load(Ordering::Relaxed) || patience < since.elapsed()
+                    };
                     // Whoever went away needs no answer.
-                    let _ = converse(stream, answer, &over);
+                    let _ = converse(stream, answer, &is_over);
                     connections.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -92,13 +103,13 @@ pub(crate) fn serve<T>(
 fn converse(
     mut stream: TcpStream,
     answer: &(dyn Fn(&Request) -> Response + Sync),
-    over: &AtomicBool,
+    is_over: &dyn Fn(Instant) -> bool,
 ) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TICK))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut buffer = Vec::new();
-    while let Some((request, length)) = read_head(&mut stream, &mut buffer, over)? {
+    while let Some((request, length)) = read_head(&mut stream, &mut buffer, is_over)? {
         buffer.drain(..length);
         let has_body = request.header("Content-Length").is_some_and(|it| it != "0")
             || request.header("Transfer-Encoding").is_some();
@@ -112,11 +123,11 @@ fn converse(
     stream.shutdown(Shutdown::Both)
 }
 
-/// The next head and how long it is; none when the other side is done, or we are.
+/// The next head and how long it is; none when the other side is done, or we are: `is_over` says so of one that waits since then.
 fn read_head(
     stream: &mut TcpStream,
     buffer: &mut Vec<u8>,
-    over: &AtomicBool,
+    is_over: &dyn Fn(Instant) -> bool,
 ) -> io::Result<Option<(Request, usize)>> {
     let start = Instant::now();
     let mut piece = [0_u8; 4096];
@@ -124,7 +135,7 @@ fn read_head(
         if let Some(res) = parse(buffer)? {
             return Ok(Some(res));
         }
-        if MOST_HEAD < buffer.len() || PATIENCE < start.elapsed() || over.load(Ordering::Relaxed) {
+        if MOST_HEAD < buffer.len() || is_over(start) {
             return Ok(None);
         }
         match stream.read(&mut piece) {
@@ -189,6 +200,25 @@ mod tests {
         assert_eq!(request.header("x"), Some(""), "twice the same header is somebody's trick");
         assert_eq!(request.header("Origin"), None);
         assert!(parse(b"\x16\x03\x01 not http").is_err());
+    }
+
+    #[test]
+    fn who_holds_all_connections_keeps_nobody_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answer =
+            |_: &Request| Response { status: (200, "OK"), headers: Vec::new(), body: Vec::new() };
+        serve(&listener, &answer, &|_| {}, || {
+            let silent: Vec<TcpStream> =
+                (0..MOST_CONNECTIONS + 20).map(|_| TcpStream::connect(address).unwrap()).collect();
+            let mut owner = TcpStream::connect(address).unwrap();
+            owner.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            write!(owner, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+            let mut text = String::new();
+            owner.read_to_string(&mut text).unwrap();
+            assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
+            drop(silent);
+        });
     }
 
     #[test]

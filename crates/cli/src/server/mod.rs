@@ -86,6 +86,9 @@ impl Server {
 
     fn respond(&self, request: &Request, gallery: &Gallery<'_>) -> Response {
         let (status, reply) = match self.admit(request) {
+            Err(Refusal::Method) => {
+                ((405, "Method Not Allowed"), Reply::error(&Refusal::Method.to_string()))
+            }
             Err(refusal) => ((403, "Forbidden"), Reply::error(&refusal.to_string())),
             Ok(path) => match assets::find(path).or_else(|| gallery.answer(path)) {
                 Some(Ok(reply)) => ((200, "OK"), reply),
@@ -93,7 +96,7 @@ impl Server {
                 None => ((404, "Not Found"), Reply::error("there is nothing at this address")),
             },
         };
-        let headers = vec![
+        let mut headers = vec![
             ("Content-Type", reply.kind.content_type()),
             ("Content-Security-Policy", POLICY),
             ("X-Content-Type-Options", "nosniff"),
@@ -102,6 +105,9 @@ impl Server {
             ("Cross-Origin-Opener-Policy", "same-origin"),
             ("Cache-Control", "no-store"),
         ];
+        if status.0 == 405 {
+            headers.push(("Allow", "GET, HEAD"));
+        }
         Response { status, headers, body: reply.bytes }
     }
 

@@ -106,6 +106,41 @@ fn repairs_what_is_damaged() {
 }
 
 #[test]
+fn repair_follows_no_link() {
+    let place = Place::new();
+    place.predict(&["true"]);
+    let bundle = place.bundle();
+    let elsewhere = place.path().join("elsewhere");
+    fs::rename(bundle.join("lib"), &elsewhere).unwrap();
+    fs::write(elsewhere.join("libcuda.so.1"), "mine").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, bundle.join("lib")).unwrap();
+    place.predict(&["true"]).assert_sentence("no process of the command imported torch");
+    assert_eq!(fs::read(elsewhere.join("libcuda.so.1")).unwrap(), b"mine");
+    assert!(fs::symlink_metadata(bundle.join("lib")).unwrap().is_dir());
+}
+
+#[test]
+fn sessions_of_somebody_else_are_not_used() {
+    let place = Place::new();
+    let sessions = place.cache().join("sessions");
+    fs::create_dir_all(&sessions).unwrap();
+    fs::set_permissions(place.cache(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&sessions, fs::Permissions::from_mode(0o777)).unwrap();
+    place.predict(&["true"]).assert_sentence("everybody may write to it");
+}
+
+#[test]
+fn a_path_that_cannot_be_preloaded_is_not_used() {
+    for name in ["a:b", "a b"] {
+        let place = Place::new();
+        let folder = place.path().join(name);
+        let mut command = place.plimsoll(&["predict", "true"]);
+        let ran = Ran::from(command.env("PLIMSOLL_CACHE", folder).output().unwrap());
+        ran.assert_sentence("LD_PRELOAD takes no path with a colon or a blank in it");
+    }
+}
+
+#[test]
 fn home_that_cannot_be_written() {
     let place = Place::new();
     let temporary = place.path().join("tmp");

@@ -57,6 +57,9 @@ impl Plan {
                 let value = read(value).ok_or_else(|| {
                     wrong(&format!("the {name} of {id} is no number, list of numbers or text"))
                 })?;
+                if name == "parts" && value == Value::Number(0) {
+                    return Err(wrong(&format!("the parts of {id} are 0; expected at least 1")));
+                }
                 remedy = remedy.with(name, value);
             }
             res.remedies.push(remedy);
@@ -132,6 +135,14 @@ fn read(value: &toml::Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_done_in_no_parts() {
+        let text = "version = 1\n[[remedy]]\nid = \"micro-batches\"\nparts = 0\n";
+        let text = text.replace("version = 1", &format!("version = {VERSION}"));
+        let error = Plan::parse(&text).unwrap_err().to_string();
+        assert_eq!(error, "the parts of micro-batches are 0; expected at least 1");
+    }
 
     #[test]
     fn what_is_written_is_read() {

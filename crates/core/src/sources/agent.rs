@@ -22,6 +22,10 @@ use crate::{
 /// The newest format that we read.
 const NEWEST: u64 = 1;
 
+/// Sentences that a recording has at most, and the bytes of one.
+const MOST_REMARKS: usize = 500;
+const MOST_REMARK: usize = 4000;
+
 /// Reads the agent's notes, and the phantom's report if the agent passed it on.
 pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<PhantomReport>) {
     let mut notes = Notes::default();
@@ -50,7 +54,11 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::AskedSize { call, at } => {
                 notes.asked_size.push(AskedSize { call, at: Some(at.into()) });
             }
-            Line::Note { code, text } => notes.remarks.push(Remark { code, text }),
+            // The agent writes each sentence once, and has few.
+            Line::Note { code, text } if notes.remarks.len() < MOST_REMARKS => {
+                notes.remarks.push(Remark { code: clipped(code), text: clipped(text) });
+            }
+            Line::Note { .. } => {}
             Line::Unsupported { reason, text, torch } => {
                 notes.unsupported = Some(Unsupported { reason, text, torch });
             }
@@ -71,6 +79,12 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
     notes.ooms.iter_mut().for_each(|it| modes::settle_oom(it, &marks));
     notes.marks = marks;
     (notes, phantom)
+}
+
+/// As much of a sentence as is shown.
+fn clipped(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MOST_REMARK));
+    text
 }
 
 /// One line as it is written.
@@ -510,6 +524,14 @@ impl From<EndLine> for End {
 mod tests {
     use super::*;
     use crate::recording::contract::NoteKind;
+
+    #[test]
+    fn sentences_are_few_and_short() {
+        let line = format!(r#"{{"kind":"note","code":"c","text":"{}"}}"#, "\u{e9}".repeat(9000));
+        let bytes = (line + "\n").repeat(1000);
+        let remarks = read(bytes.as_bytes(), &mut Vec::new()).0.remarks;
+        assert_eq!((remarks.len(), remarks[0].text.len()), (MOST_REMARKS, MOST_REMARK));
+    }
 
     #[test]
     fn each_kind_that_we_read_is_called_as_the_contract_calls_it() {

@@ -24,9 +24,16 @@ pub(super) struct Stream<'a> {
 pub(super) fn streams(text: &str) -> Vec<Stream<'_>> {
     let mut res: Vec<Stream<'_>> = Vec::new();
     let mut number = 0;
-    for raw in text.split(['\n', '\r']) {
-        // A progress bar rewrites its line with a bare carriage return; that counts as no line.
+    let mut blank = false;
+    for (raw, is_rewritten) in pieces(text) {
         number += 1;
+        // Nothing is said by what a progress bar writes over, nor by many blank lines more than by one.
+        let is_blank = raw.trim_ascii().is_empty();
+        let is_one_more = is_blank && (is_rewritten || blank);
+        blank = is_blank;
+        if is_one_more {
+            continue;
+        }
         let clean = without_entities(without_escapes(raw));
         // JSON writes a whole traceback into one line.
         if clean.contains("\\n") {
@@ -40,6 +47,21 @@ pub(super) fn streams(text: &str) -> Vec<Stream<'_>> {
         }
     }
     res
+}
+
+/// The pieces of `text` between line feeds and carriage returns, each with whether a carriage return follows: a progress bar
+/// rewrites its line so. Of a line that was rewritten often only the first and the last pieces have a text.
+fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    /// What stood there before, and what stands there in the end: a traceback may be among that, and the bar that it ended.
+    const FIRST: usize = 8;
+    const LAST: usize = 256;
+    text.split('\n').flat_map(|line| {
+        let count = line.bytes().filter(|it| *it == b'\r').count();
+        line.split('\r').enumerate().map(move |(i, piece)| {
+            let piece = if FIRST <= i && i + LAST < count { "" } else { piece };
+            (piece, i < count)
+        })
+    })
 }
 
 fn push<'a>(streams: &mut Vec<Stream<'a>>, text: Cow<'a, str>, number: usize) {
@@ -215,6 +237,20 @@ mod tests {
             let found = prefix(line);
             assert_eq!((found.rank, &line[found.len..]), (rank, text), "{line}");
         }
+    }
+
+    #[test]
+    fn a_bar_that_is_rewritten_leaves_its_last_states() {
+        let bar: String = (0..100_000).map(|it| format!("\r{it}/100000")).collect();
+        let text = format!("a\r\nb\r\n{bar}\nc\n\n\n\n\nd{}", "\r".repeat(1_000_000));
+        let streams = streams(&text);
+        let lines: Vec<(&str, usize)> =
+            streams[0].lines.iter().map(|it| (&*it.text, it.number)).collect();
+        assert!(lines.len() < 300, "{}", lines.len());
+        assert_eq!(lines[0], ("a", 1));
+        assert!(lines.contains(&("99999/100000", 100_005)), "{:?}", &lines[250..]);
+        let text = |it: &&(&str, usize)| !it.0.is_empty();
+        assert_eq!(lines.iter().rfind(text).map(|it| it.0), Some("d"));
     }
 
     #[test]

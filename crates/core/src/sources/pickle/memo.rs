@@ -10,10 +10,12 @@ use crate::{
 pub(super) struct Memo {
     /// A tag in the two high bits, an id below.
     entries: Vec<u32>,
-    /// Values that are neither texts nor objects; no writer stores any.
+    /// Values that are neither texts nor objects; no writer stores any, so there are few.
     others: Vec<Value>,
 }
 
+/// So many values that no writer stores are followed.
+const MOST_OTHERS: usize = 1 << 16;
 const MEMO_NOTHING: u32 = 0;
 const MEMO_TEXT: u32 = 1 << 30;
 const MEMO_OBJECT: u32 = 2 << 30;
@@ -63,6 +65,9 @@ impl Memo {
         let (tag, id) = match value {
             Value::Text(TextId(id)) => (MEMO_TEXT, id),
             Value::Object(id) => (MEMO_OBJECT, id),
+            _ if MOST_OTHERS <= self.others.len() => {
+                return Err(Damage::TooMuch("numbers that are stored").into());
+            }
             other => {
                 let id = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
                 self.others.push(other);
@@ -70,5 +75,20 @@ impl Memo {
             }
         };
         if MEMO_ID < id { Err(Damage::TooMuch("objects").into()) } else { Ok(tag | id) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_writer_stores_is_not_stored_without_end() {
+        let mut memo = Memo::default();
+        for _ in 0..MOST_OTHERS {
+            memo.push(Value::None).unwrap();
+        }
+        assert!(memo.push(Value::None).is_err());
+        memo.push(Value::Object(7)).unwrap();
     }
 }
