@@ -53,12 +53,16 @@ def predict(
         _calls.write(here / "call", function, args, kwargs)
         report_path, kept = here / "report.json", Path(record) if record is not None else here / "run.zip"
         words = ["predict", "--quiet", "--json", str(report_path), "--record", str(kept)]
+        # What the function writes is thrown away, but for what it answers.
+        answers = here / "answers"
+        answers.mkdir()
+        words += ["--through", str(answers)]
         for name, value in (("--gpu", gpu), ("--memory", memory), ("--max", max), ("--steps", steps)):
             if value is not None:
                 words += [name, str(int(value)) if isinstance(value, int) else str(value)]
         if until_exit:
             words.append("--until-exit")
-        result = here / "result"
+        result = answers / "result"
         ran = _binary.run([*words, "--", *command(here / "call", result)])
         output = ran.stdout + ran.stderr
         if ran.returncode not in _FITS_OR_NOT:

@@ -10,5 +10,6 @@
     descent             how far an optimizer goes that solves inside its step
     autotune            what Inductor tries where no time passes
     worst_sequence      every batch as long as the longest one that may come
+    asked_size          that a script asked how large the card is
     outside             trackers and hubs are kept off
 """

@@ -17,6 +17,10 @@ pub(crate) struct WorldArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) writes_max: Option<Bytes>,
 
+    /// A folder that it writes to in truth: where the Python package has the answer of a function put.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) through: Vec<PathBuf>,
+
     /// No network for the script: it reaches its own processes only.
     #[arg(long)]
     pub(crate) offline: bool,

@@ -172,6 +172,9 @@ fn layers(cache: &Cache, args: &WorldArgs) -> anyhow::Result<Layers> {
         };
         ask = ask.ways(&[way]);
     }
+    for folder in &args.through {
+        ask = ask.through(folder);
+    }
     if let Some(max) = args.writes_max {
         ask = ask.max_bytes(max.0);
     }
