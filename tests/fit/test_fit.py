@@ -57,6 +57,7 @@ def test_the_largest_batch_fits_and_the_next_does_not(plimsoll):
         assert plimsoll.predict(PYTHON, "train.py", batch, options=options).code == code
 
 
+@pytest.mark.soak
 def test_the_largest_batch_with_each_set_of_remedies(plimsoll):
     """What a row promises fits with these remedies, and the next value does not."""
     script = DEEP.replace("import torch\n", "import sys, torch\n", 1).replace("8192", "int(sys.argv[1])")

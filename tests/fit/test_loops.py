@@ -145,6 +145,7 @@ def test_gradients_and_weights_are_the_same(trainer, name):
         assert worst(plain, trainer.run(RUN, *remedies, arguments=toy(name))) < 1e-9, remedies
 
 
+@pytest.mark.soak
 def test_a_queue_of_keys_is_not_filled_twice(trainer):
     """A momentum encoder writes into itself whenever it is called: refused in parts; its blocks may run again."""
     answer = trainer.run(RUN, PARTS, arguments=toy("moco"))

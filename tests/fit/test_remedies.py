@@ -376,6 +376,7 @@ result = [torch.tensor(sum(it.grad_fn is not None for it in kept + [total]))]
     assert trainer.run(program, "detach-losses") == [torch.tensor(0)]
 
 
+@pytest.mark.soak
 def test_random_loops(trainer):
     """Any combination of the remedies that promise the same, on any loop."""
     dice = random.Random(5)

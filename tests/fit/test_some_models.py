@@ -204,6 +204,7 @@ def test_together_with_what_runs_parts_again(trainer):
         assert worst(trainer.run(CONVOLUTIONS), trainer.run(CONVOLUTIONS, *plan)) < 1e-9
 
 
+@pytest.mark.soak
 def test_random_loops(trainer):
     """Any combination, with and without scheduler and clipping, uneven last batches, sums, accumulation."""
     dice = random.Random(11)

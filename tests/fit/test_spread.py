@@ -231,6 +231,7 @@ result = [torch.tensor(sum(sizes))]
     assert sum(shares) == whole and max(shares) <= 0.6 * whole
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("id", SPREAD)
 def test_shares_in_parts(trainer, id):
     """Each process runs its share in parts, all in equally many; in evaluation mode too, whose outputs are there whole."""
@@ -300,7 +301,7 @@ for step in range(3):
 """
 
 
-@pytest.mark.parametrize("who", [1, 5])
+@pytest.mark.parametrize("who", [1, pytest.param(5, marks=pytest.mark.soak)])
 def test_run_starts_a_process_for_each_and_ends_as_they_do(plimsoll, who):
     """One that fails ends all; nobody says twice what one says."""
     plimsoll.script(FAILS)
@@ -358,6 +359,7 @@ for _ in range(6):
 """
 
 
+@pytest.mark.soak
 def test_a_plan_for_two_devices_is_found_and_is_what_each_takes(plimsoll):
     """The same prediction from the search, and from the line that it proposes, on the first device and the second."""
     plimsoll.script(DEEP)

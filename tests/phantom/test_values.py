@@ -606,6 +606,7 @@ def test_a_loop_that_waits_for_what_nobody_knows_ends_and_it_is_said(phantom):
     assert any("the program waits for" in it for it in ran.approximated)
 
 
+@pytest.mark.soak
 def test_rejection_sampling_ends(phantom):
     ran = phantom(
         """

@@ -99,6 +99,7 @@ dist.destroy_process_group()
     assert "SAYS 1600 2.5 [7, 12] {'rank': 12} 6 4 12 16" in ran.stdout, ran
 
 
+@pytest.mark.soak
 def test_processes_that_a_script_starts_for_its_devices(plimsoll):
     """`mp.spawn` of one process a device: one of them runs, with the number that it would have."""
     plimsoll.script(
@@ -131,7 +132,7 @@ def test_a_rank_that_does_not_exist_is_refused_before_anything_runs(plimsoll):
     assert ran.code == 2 and "there is no --rank 8 among 8 ranks" in ran.stderr and "ran" not in ran.stdout, ran
 
 
-@pytest.mark.parametrize("name", ["ddp-gpt2", "fsdp2-llama-1b"])
+@pytest.mark.parametrize("name", ["ddp-gpt2", pytest.param("fsdp2-llama-1b", marks=pytest.mark.soak)])
 def test_two_ranks_of_two_h200s_are_met(plimsoll, name):
     """What PyTorch reserved and allocated on a rank of two real cards, step by step, to the byte."""
     truth = json.loads((ROOT / "fixtures" / "distributed" / "h200-two-ranks.json").read_text())[name]
@@ -241,6 +242,7 @@ dist.destroy_process_group()
     assert rank != "0" or "WHOLE 8 True" in ran.stdout, ran
 
 
+@pytest.mark.soak
 def test_tensors_on_the_device_are_shared_among_processes(plimsoll):
     """An actor reads what the learner made: it has an address there, and is counted where it was made."""
     plimsoll.script(

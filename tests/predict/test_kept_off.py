@@ -1,5 +1,6 @@
 """A script that logs and uploads runs on a phantom, and nothing leaves the machine."""
 
+import pytest
 from harness import COLD
 
 SCRIPT = """
@@ -46,6 +47,7 @@ def test_trackers_and_hubs_are_kept_off_and_named(plimsoll):
     assert all(f"  - {it}\n" in ran.stdout for it in NOTES), ran
 
 
+@pytest.mark.soak
 def test_and_in_each_run_of_a_search(plimsoll):
     packages(plimsoll)
     ran = plimsoll.run("fit", "--gpu", "t4", "--", COLD, "train.py")

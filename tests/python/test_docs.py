@@ -37,6 +37,7 @@ def test_command_of_the_page_on_run(program, line):
         assert sorted(it.name for it in program.folder.glob("*.zip")) == left
 
 
+@pytest.mark.soak
 def test_the_programs_of_the_page_on_python(program):
     environment = program.on_a_device("--gpu", "rtx4090")
     shown = [text for text in blocks("python.md", "text") if text.startswith("fits ")]

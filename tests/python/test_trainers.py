@@ -107,7 +107,7 @@ def test_here_over(gpu_memory_budget):
 """
 
 
-@pytest.mark.parametrize("with_gpu", [True, False])
+@pytest.mark.parametrize("with_gpu", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_the_fixture_holds_a_training_to_its_budget(program, with_gpu):
     program.folder.joinpath("test_budget.py").write_text(BUDGET)
     # A test module that no import would find, under the name of another one.
