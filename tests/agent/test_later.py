@@ -216,3 +216,32 @@ def test_what_a_script_speaks_of(tmp_path, monkeypatch, text):
     monkeypatch.setattr(hints, "_files", lambda main: {main})
     found = hints.Hints()
     assert (found.later, found.by_steps) == SPEAK[text]
+
+
+SLOW = """
+import plimsoll_agent.run.later as later, time
+later.LONGEST_EVALUATION, later.LAST_SECONDS = (1.0, 1.0), 1.0
+for epoch in range(50):
+    n = 0
+    for x, y in loader(16_000): step(x, y); n += 1
+    print("epoch", n > 0, flush=True)
+    net.eval()
+    with torch.no_grad():
+        %s
+    net.train()
+    print("evaluated", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "evaluates, printed",
+    [
+        ("for x, y in loader(16_000): net(x.cuda()); time.sleep(0.1)", ["epoch True", "evaluated"]),
+        ("while True: net(batch()[0]); time.sleep(0.1)", ["epoch True"]),
+    ],
+)
+def test_an_evaluation_that_takes_long_is_cut_short(run, evaluates, printed):
+    r = run(TRAINS + SLOW % evaluates, stop="validation")
+    assert (r.returncode, r.stdout.split("\n")[:-1], r.stderr) == (0, printed, "")
+    later = r.process.end["later"]
+    assert (r.process.end["why"], later["evaluation"], later["evaluation_cut"]) == ("steady", True, True)

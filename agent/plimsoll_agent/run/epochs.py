@@ -19,8 +19,8 @@ class Epochs:
         self._over = weakref.WeakSet()
         self.end_early = False
         """Whether loaders of training have no more, each after its first step."""
-        self.end_all = False
-        """Whether no loader has."""
+        self.end_what_runs = False
+        """Set by whoever waits for too long, on any thread: what gives batches now has no more, an evaluation's too."""
         self.cut_training = self.cut_evaluation = False
         """Whether one was ended by that."""
 
@@ -47,13 +47,17 @@ class Epochs:
         _BaseDataLoaderIter.__next__, _BaseDataLoaderIter._reset = __next__, _reset
 
     def _ends(self, iterator):
+        if self.end_what_runs:
+            self.end_what_runs = False
+            self._over |= self._training
+            self._over |= self._recent
+        is_over = iterator in self._over
         if iterator in self._training:
-            ends = self.end_early or self.end_all or iterator in self._over
-            self.cut_training = self.cut_training or ends
+            is_over = is_over or self.end_early
+            self.cut_training = self.cut_training or is_over
         else:
-            ends = self.end_all
-            self.cut_evaluation = self.cut_evaluation or ends
-        return ends
+            self.cut_evaluation = self.cut_evaluation or is_over
+        return is_over
 
     def end_this_one(self):
         """The loaders that feed training now have no more; those of the next epoch have."""

@@ -55,7 +55,7 @@ class Later:
         self._allocations = 0
         self._steps_in_part = self._steps_after_cut = 0
         self._steps = 0
-        self.evaluated = self._just_evaluated = self._asked = self._is_spoken_of = False
+        self.evaluated = self._just_evaluated = self._was_ended = self._asked = self._is_spoken_of = False
 
     @property
     def is_under_way(self):
@@ -124,8 +124,9 @@ class Later:
 
     def _watch(self, longest):
         time.sleep(longest)
-        self._epochs.end_all = True
+        self._epochs.end_what_runs = True
         time.sleep(LAST_SECONDS)
+        self._was_ended = not self._stopping.requested
         self._stopping.request()
 
     def told(self):
@@ -139,7 +140,7 @@ class Later:
             "steps_before": self._steps,
             "evaluation": self.evaluated,
             "spoken_of": self._is_spoken_of,
-            "evaluation_cut": self._epochs.cut_evaluation,
+            "evaluation_cut": self._epochs.cut_evaluation or self._was_ended,
             "epochs_cut": self._epochs.cut_training or self._asked,
         }
 
