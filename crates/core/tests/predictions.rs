@@ -587,6 +587,7 @@ fn processes_that_share_a_device_need_room_together() {
     let both = predicted(&[with(7, fits, 0, &[]), with(8, "alloc a 8MiB", 3000, &[])], 0);
     assert_eq!(both.peak, alone.peak, "what is shown is one of them");
     assert_eq!(both.with_allowance - alone.with_allowance, Bytes::mib(3000) - alone.peak.device);
+    assert_eq!((alone.needs(), both.needs()), (alone.peak.device, Bytes::mib(3000)));
     let note = both.notes.iter().find(|it| it.code() == "together").unwrap();
     expect!["several processes share the GPU and hold 2.93 GiB of it together, contexts included: the safe number and the list of cards cover all of them"].assert_eq(&note.to_string());
 

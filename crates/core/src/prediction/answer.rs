@@ -46,6 +46,8 @@ pub struct Prediction {
     pub max: Option<Bytes>,
     /// The largest of everything that was seen.
     pub peak: Peaks,
+    /// What other processes held on the same device when all of them held most, beyond that peak.
+    pub beside: Bytes,
     /// How memory grows with the steps, if that is what came of the run.
     pub growth: Option<StepGrowth>,
     /// Up to the end of the first step; none if it was not reached.
@@ -343,9 +345,14 @@ impl Prediction {
             Outcome::ScriptFailed => Verdict::CouldNotTell,
             Outcome::Grows => Verdict::Grows,
             Outcome::OutOfMemory => Verdict::DoesNotFit,
-            Outcome::Fits if self.max.is_some_and(|max| max < self.peak.device) => Verdict::OverMax,
+            Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
             Outcome::Fits => Verdict::Fits,
         }
+    }
+
+    /// What all processes of the script need of the device together, as far as it was seen.
+    pub fn needs(&self) -> Bytes {
+        self.peak.device + self.beside
     }
 
     /// What to give the job so that it runs; see [`safe_bytes`](super::safe_bytes). None if nothing is enough, or nothing
@@ -356,8 +363,8 @@ impl Prediction {
 
     /// How much of the card would be left at the peak; none when it does not fit.
     pub fn headroom(&self) -> Option<Bytes> {
-        let fits = self.outcome == Outcome::Fits && self.peak.device <= self.card.total;
-        fits.then(|| self.card.total - self.peak.device)
+        let fits = self.outcome == Outcome::Fits && self.needs() <= self.card.total;
+        fits.then(|| self.card.total - self.needs())
     }
 
     /// Every line of code that the prediction names, so that who can read files may add the text

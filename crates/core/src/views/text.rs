@@ -69,7 +69,7 @@ impl Report<'_> {
     fn verdict(self, f: &mut Formatter<'_>) -> fmt::Result {
         let Report { prediction: p, styles, .. } = self;
         let card = format!("{} ({})", p.card.id, p.card.total);
-        let needs = p.peak.device;
+        let needs = p.needs();
         let limits = p.seen.missing().map(|missing| (missing, p.seen.counted.limits()));
         let of_what = limits.map_or_else(String::new, |it| format!(" for the {}", it.1));
         match p.verdict() {
