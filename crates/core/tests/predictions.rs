@@ -689,6 +689,25 @@ fn memory_that_grows_with_the_steps_is_an_outcome_of_its_own() {
 }
 
 #[test]
+fn larger_batches_are_no_growth_and_one_tensor_that_is_joined_is() {
+    let step = |n: u32, batch: u32| {
+        let free = if n == 0 { "" } else { "free joined\nfree x\n" };
+        let n = n + 1;
+        format!(
+            "alloc act {}MiB at train.py:4\nfree act\n{free}alloc x {batch}MiB at train.py:5\n\
+             alloc joined {}MiB at train.py:6\nstep\n",
+            batch * 2,
+            n * 8,
+        )
+    };
+    let joined: String = (0..24).map(|n| step(n, 4)).collect();
+    let sorted: String = (0..24).map(|n| step(n, n + 1)).collect();
+    let it = predicted(&[recording(&joined)], 0);
+    assert_eq!(it.outcome, Outcome::Grows);
+    assert_eq!(predicted(&[recording(&sorted)], 0).outcome, Outcome::Fits);
+}
+
+#[test]
 fn growth_that_ends_is_none() {
     let full = leaving(|n| if n < 20 { 4 } else { 0 }, 40);
     let sizes = leaving(|_| 0, 40);

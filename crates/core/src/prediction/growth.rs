@@ -15,7 +15,7 @@ use crate::{
         steps,
     },
     recording::{CodeLine, EndReason},
-    replay::BlockId,
+    replay::{BlockId, BlockLife},
     trace::{Action, EventId},
     units::Bytes,
 };
@@ -49,7 +49,8 @@ pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Step
     let left = Left::of(run, half, after.len());
     let grown = after.last()?.saturating_sub(after[half]);
     let is_larger_each_time = 4 * (after.len() - half) <= 5 * rises(&after[half..]);
-    if left.bytes.0 < grown / 2 && !is_larger_each_time {
+    let is_left = grown / 2 <= left.bytes.0;
+    if !is_left && !(is_larger_each_time && makes_as_much(run, left.largest?, half, after.len())) {
         return None;
     }
     let per_step = pace(&after[half..]);
@@ -165,6 +166,21 @@ fn rises(after: &[u64]) -> usize {
     1 + after.windows(2).filter(|it| it[0] < it[1]).count()
 }
 
+/// Whether step `n` makes about as much as step `half` did, but for what `largest` is one of. Batches that are sorted by
+/// their length make everything larger; a tensor that is joined with more and more is the only one.
+fn makes_as_much(run: &DeviceRun<'_>, largest: BlockId, half: usize, n: usize) -> bool {
+    let stack = |life: &BlockLife| run.device.events.get(life.alloc.index()).stack;
+    let of_largest = stack(&run.replay.blocks[largest.index()]);
+    let ends = &run.timeline.step_ends;
+    let made = |step: usize| -> Bytes {
+        let begin = step.checked_sub(1).and_then(|it| ends.get(it)).copied().unwrap_or(EventId(0));
+        let end = ends.get(step).copied().unwrap_or(EventId(u32::MAX));
+        let made = run.replay.blocks.iter().filter(|it| begin <= it.alloc && it.alloc < end);
+        made.filter(|it| stack(it) != of_largest).map(|it| it.size).sum()
+    };
+    made(n - 1).0 <= made(half).0 / 4 * 5
+}
+
 /// What one step adds: what most of them add, or the slope of the line that lies nearest.
 #[expect(
     clippy::cast_precision_loss,
@@ -196,6 +212,8 @@ struct Left {
     bytes: Bytes,
     /// The line that most of it was made at; where little was left, the line of the largest tensor there is.
     at: Option<CodeLine>,
+    /// That tensor: of the newest steps.
+    largest: Option<BlockId>,
 }
 
 impl Left {
@@ -205,7 +223,7 @@ impl Left {
         let (Some(first), Some(last)) =
             (half.checked_sub(1).and_then(|it| ends.get(it)), ends.last())
         else {
-            return Left { bytes: Bytes::ZERO, at: None };
+            return Left { bytes: Bytes::ZERO, at: None, largest: None };
         };
         let newest = ends.len().checked_sub(3).and_then(|it| ends.get(it)).copied();
         let newest = newest.unwrap_or(EventId(0));
@@ -228,10 +246,11 @@ impl Left {
         }
         let most = lines.into_iter().max_by_key(|(_, bytes)| *bytes).and_then(|it| it.0);
         let at = most.or_else(|| {
-            let stack = origins.stack_of(largest?.1);
+            let (_, block) = largest?;
+            let stack = origins.stack_of(block);
             origins::line_outside(run.trace, &run.stacks, stack)
         });
-        Left { bytes, at }
+        Left { bytes, at, largest: largest.map(|(_, block)| block) }
     }
 }
 
