@@ -50,7 +50,11 @@ pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Step
     let grown = after.last()?.saturating_sub(after[half]);
     let is_larger_each_time = 4 * (after.len() - half) <= 5 * rises(&after[half..]);
     let is_left = grown / 2 <= left.bytes.0;
-    if !is_left && !(is_larger_each_time && makes_as_much(run, left.largest?, half, after.len())) {
+    let is_joined = || {
+        is_larger_each_time
+            && left.largest.is_some_and(|it| makes_as_much(run, it, half, after.len()))
+    };
+    if !(is_left || is_joined()) {
         return None;
     }
     let per_step = pace(&after[half..]);
