@@ -168,6 +168,7 @@ impl Trials {
                 let before = self.n_unlike;
                 // They are compared by their first steps.
                 let few = if matches!(stop, Stop::Steady) { Stop::Steps(EARLY) } else { stop };
+                self.n_runs += 1;
                 let again = self.run_in_nursery(&command, settings, few, phantom, true)?;
                 // Runs of some scripts differ by themselves, now and then.
                 self.n_unlike += u32::from(!again.is_some_and(|it| it.is_like(&trial)));

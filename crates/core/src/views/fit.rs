@@ -10,6 +10,7 @@ use crate::{
         search::{FoundValue, ValueRun, WithRemedies},
     },
     units::Bytes,
+    views::plan::effort,
 };
 
 /// The version of the JSON.
@@ -120,7 +121,8 @@ pub fn text(it: &FindMax) -> String {
     }
     let n_runs: usize = it.result.by_remedies.iter().skip(1).map(|it| it.n_runs).sum();
     table(&mut res, it);
-    let _ = writeln!(res, "{} runs, {:.1} s", it.result.runs.len() + n_runs, it.seconds);
+    let n_runs = it.result.runs.len() + n_runs;
+    let _ = writeln!(res, "{}", effort(n_runs as u64, it.seconds));
     res
 }
 
@@ -264,7 +266,7 @@ mod tests {
             it takes 7.91 GiB reserved, 88.0 MiB to spare
               - at 26 the allocator was full 2 times, gave its free memory back and went on: it runs, but slower; 24 ran without that
               - 26 only just fits: with 102.0 MiB less memory it runs out; 25 gets through with that, too. What can be given back depends on where the driver puts each segment
-            3 runs, 3.0 s
+            your script was started 3 times, in 3.0 s
         "]]
         .assert_eq(&text(&it));
         it.result.with_less = Some(WithLess { less: Bytes::mib(102), holds: Some(26) });

@@ -73,6 +73,15 @@ fn shown(seen: Seen) -> String {
     }
 }
 
+/// What the search cost; whoever's script does something outside of its files wants to know how often it did.
+pub(super) fn effort(runs: u64, seconds: f64) -> String {
+    let times = match runs {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    };
+    format!("your script was started {times}, in {seconds:.1} s")
+}
+
 /// Measured or estimated, for a table.
 fn step_time(row: &Row) -> String {
     match (row.measured, row.time) {
@@ -111,11 +120,10 @@ pub fn text(it: &Proposal) -> String {
             res,
             "GROWS {per_step} a {one}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
              no plan mends that: what is kept there has to go, then fit again. `plimsoll predict` with the same command \
-             says what it is\nseen: {}\n{} runs, {:.1} s",
+             says what it is\nseen: {}\n{}",
             style::grouped(*runs_out_at),
             growth.counted.times(growth.seen),
-            it.runs,
-            it.seconds,
+            effort(it.runs, it.seconds),
         );
         return res;
     }
@@ -134,7 +142,7 @@ pub fn text(it: &Proposal) -> String {
             let _ = writeln!(res, "nearest: {} needs {}", row.plan.shown(), row.needs);
         }
         advice(&mut res, &it.advice);
-        let _ = writeln!(res, "{} runs, {:.1} s", it.runs, it.seconds);
+        let _ = writeln!(res, "{}", effort(it.runs, it.seconds));
         return res;
     };
     let _ = writeln!(
@@ -180,7 +188,7 @@ pub fn text(it: &Proposal) -> String {
     if it.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
-    let _ = write!(res, "\n{} runs, {:.1} s", it.runs, it.seconds);
+    let _ = write!(res, "\n{}", effort(it.runs, it.seconds));
     let estimated = if it.measured_on.is_none() {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
     } else {
