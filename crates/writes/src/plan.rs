@@ -64,9 +64,6 @@ pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Files up to this size are copied into a folder that is built anew; larger ones are there read-only.
 const COPIED_BYTES: u64 = 1 << 20;
-/// Sockets are looked for so deep below the temporary folder, and among so many entries.
-const SOCKET_DEPTH: usize = 3;
-const SOCKET_ENTRIES: usize = 5_000;
 
 impl Plan {
     /// `layer` is an empty folder of ours, `shared` another one where shared memory lies; `through` are the folders that the
@@ -319,34 +316,38 @@ fn copy_file(from: &Path, to: &Path, meta: &fs::Metadata) -> io::Result<()> {
     fs::OpenOptions::new().append(true).open(to).or_else(|_| fs::File::open(to))?.set_times(times)
 }
 
-/// Sockets of other programs that the run may want to reach: an overlay shows the file, but nobody listens
-/// behind it. Those in the temporary folder, and those that a variable of the environment names.
+/// Sockets of other programs that the run may want to reach: an overlay shows the file, but nobody listens behind it.
+/// Those that somebody has bound (proc_net(5), "unix"), and those that a variable of the environment names.
 fn sockets() -> Vec<PathBuf> {
     let is_socket = |it: &Path| fs::symlink_metadata(it).is_ok_and(|it| it.file_type().is_socket());
-    let mut res: Vec<PathBuf> = std::env::vars_os()
-        .map(|(_, value)| PathBuf::from(value))
-        .filter(|it| it.is_absolute() && is_socket(it))
-        .collect();
-    let mut left = SOCKET_ENTRIES;
-    let mut places = vec![(std::env::temp_dir(), 0)];
-    places.push((PathBuf::from("/").join("tmp"), 0));
-    while let Some((dir, depth)) = places.pop() {
-        let Ok(entries) = fs::read_dir(dir) else { continue };
-        for entry in entries.flatten().take(left) {
-            left = left.saturating_sub(1);
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_socket() {
-                res.push(entry.path());
-            } else if kind.is_dir() && depth < SOCKET_DEPTH {
-                places.push((entry.path(), depth + 1));
-            }
-        }
-    }
+    let bound = fs::read("/proc/net/unix").unwrap_or_default();
+    let lines = bound.split(|it| *it == b'\n').filter_map(bound_to);
+    let named = std::env::vars_os().map(|(_, value)| PathBuf::from(value));
+    let mut res: Vec<PathBuf> =
+        lines.chain(named).filter(|it| it.is_absolute() && is_socket(it)).collect();
     res.sort();
     res.dedup();
     res
 }
 
+/// `ffff0000: 00000002 00000000 00010000 0001 01 19563 /run/user/1000/bus`
+fn bound_to(line: &[u8]) -> Option<PathBuf> {
+    let at = line.iter().position(|it| *it == b'/')?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(line.get(at..)?)))
+}
+
 pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_socket_has_a_path_that_may_hold_spaces() {
+        let line = b"00000000dcda1476: 00000002 00000000 00010000 0001 01 19563 /tmp/of me/a sock";
+        assert_eq!(bound_to(line), Some("/tmp/of me/a sock".into()));
+        assert_eq!(bound_to(b"00000000dcda1476: 00000003 00000000 00000000 0001 03 1019988"), None);
+    }
 }
