@@ -283,6 +283,9 @@ fn shared_with_others(folder: &Path) -> Option<PathBuf> {
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
+/// Shared memory has at least this, or is no place for layers: containers have 64 MiB of it. In bytes.
+const ENOUGH: u64 = 1 << 30;
+
 /// Where layers can lie, best first.
 fn places(cache: &Path, way: Way) -> Vec<PathBuf> {
     let first = cache.join("layers");
@@ -296,6 +299,8 @@ fn places(cache: &Path, way: Way) -> Vec<PathBuf> {
     }
     let is_able = |folder: &Path| {
         statfs(folder).is_ok_and(|it| CAN_BE_WRITTEN.map(FsType).contains(&it.filesystem_type()))
+            && (folder != Path::new(SHARED_MEMORY)
+                || free_bytes(folder).is_some_and(|it| ENOUGH <= it))
     };
     res.into_iter().filter(|(folder, _)| is_able(folder)).map(|(_, place)| place).collect()
 }

@@ -346,8 +346,8 @@ mod tests {
 
     #[test]
     fn a_bound_socket_has_a_path_that_may_hold_spaces() {
-        let line = b"00000000dcda1476: 00000002 00000000 00010000 0001 01 19563 /tmp/of me/a sock";
-        assert_eq!(bound_to(line), Some("/tmp/of me/a sock".into()));
+        let line = b"00000000dcda1476: 00000002 00000000 00010000 0001 01 19563 /srv/of me/a sock";
+        assert_eq!(bound_to(line), Some("/srv/of me/a sock".into()));
         assert_eq!(bound_to(b"00000000dcda1476: 00000003 00000000 00000000 0001 03 1019988"), None);
     }
 }
