@@ -23,7 +23,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.soak)])
 def test_loader_workers_leave_nothing(run, method):
     r = run(LOADER % method)
     assert (r.returncode, r.stdout, r.stderr) == (0, "", "")

@@ -71,7 +71,7 @@ impl fmt::Display for NoWay {
         write!(
             f,
             "cannot keep what the script writes apart from your files ({whys}); \
-             `--writes through` runs it all the same, and lets it write"
+             `--writes through` runs it all the same, and what it writes are then your files: checkpoints of zeros, too"
         )
     }
 }

@@ -9,7 +9,7 @@ use plimsoll_core::{
     prediction::{Writes, WrittenFile},
     units::Bytes,
 };
-use plimsoll_writes::{Ask, Layer, Layers, Way};
+use plimsoll_writes::{Ask, Layer, Layers, NoWay, Way};
 
 use crate::{
     cache::{
@@ -178,8 +178,15 @@ fn layers(cache: &Cache, args: &WorldArgs) -> anyhow::Result<Layers> {
     if let Some(max) = args.writes_max {
         ask = ask.max_bytes(max.0);
     }
-    if args.offline {
-        ask = ask.offline();
+    if !args.offline {
+        return Ok(Layers::find(ask)?);
     }
-    Ok(Layers::find(ask)?)
+    Layers::find(ask.offline()).map_err(|NoWay(whys)| {
+        let whys: Vec<String> = whys.iter().map(|(way, why)| format!(" ({way}: {why})")).collect();
+        anyhow::anyhow!(
+            "cannot take the network away from the script: that needs a mount or a user namespace, and this machine \
+             allows none{}; leave --offline out",
+            whys.concat(),
+        )
+    })
 }
