@@ -63,3 +63,12 @@ def test_what_does_not_fit_is_tried_on_the_largest(plimsoll):
     found = carried(ran)
     assert [found[it] for it in ("rtx4060-8g", "rtx4090", "a100-80g", "h200")] == ["no", "no", "yes", "yes"]
     assert "unknown" not in json.dumps(list(found.values()))
+
+
+def test_ctrl_c_in_a_further_run_leaves_no_half_answer(plimsoll):
+    line = "rows = 64\nif torch.cuda.mem_get_info()[1] > 100 << 30:\n    import os, signal\n    os.kill(os.getppid(), signal.SIGINT)"
+    (plimsoll.folder / "size.py").write_text(HEAD + line + TAIL)
+    ran = plimsoll.run("predict", "--cards", "rtx4060-8g,h200", "--", "size.py", environment=plimsoll.cold())
+    assert (ran.code, ran.stdout) == (2, "")
+    ran.assert_sentence("interrupted: the script had run once, and took ", "run again on a phantom NVIDIA H200")
+    plimsoll.assert_nothing_left()

@@ -86,8 +86,6 @@ mod others {
 pub(crate) const OUTPUT: &str = "output.txt";
 /// Empty; there from the moment when the agent of a process asked it to end. The agent writes it.
 pub(crate) const ASKED_TO_STOP: &str = "asked-to-stop";
-/// Held for as long as the session lives; the kernel lets go of it when the binary dies.
-pub(crate) const LOCK: &str = "lock";
 /// A folder of programs that the script finds first: our `nvidia-smi`.
 pub(crate) const PROGRAMS: &str = "bin";
 /// What torch.compile makes of the script's code.

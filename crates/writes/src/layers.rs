@@ -2,16 +2,8 @@
 
 use std::{
     ffi::OsString,
-    fmt,
-    fs::{self, File},
-    io,
-    os::{
-        fd::BorrowedFd,
-        unix::{
-            ffi::OsStrExt as _,
-            fs::{DirBuilderExt as _, MetadataExt as _},
-        },
-    },
+    fmt, fs, io,
+    os::{fd::BorrowedFd, unix::fs::DirBuilderExt as _},
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Mutex, OnceLock},
@@ -19,16 +11,15 @@ use std::{
 };
 
 use nix::{
-    fcntl::{Flock, FlockArg},
     sys::{
         statfs::{FsType, statfs},
         statvfs::statvfs,
     },
     unistd::{AccessFlags, access},
 };
-use tempfile::TempDir;
 
 use crate::{
+    folder::{self, Folder},
     namespaces::{Guest, Terms, UserSpace, World},
     plan::{SHARED_MEMORY, is_foreign},
     traced::Tracer,
@@ -222,7 +213,7 @@ impl Layers {
     }
 
     fn make(&self) -> io::Result<Layer> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.place)?;
+        folder::own(&self.place)?;
         let folder = Folder::make(&self.place, "layer-")?;
         // Where there is none, or no room in it, what is there is shared as it is.
         let shared = Folder::make(Path::new(SHARED_MEMORY), &shared_prefix()).ok();
@@ -459,70 +450,6 @@ impl Layer {
             }
         }
         fs::write(folder.join("deleted.txt"), deleted)
-    }
-}
-
-/// A folder of ours that goes with its owner; one that was left behind by a program that was killed goes when the next layers
-/// are looked for.
-#[derive(Debug)]
-struct Folder {
-    folder: Option<TempDir>,
-    path: PathBuf,
-    _lock: Flock<File>,
-}
-
-/// Held for as long as the folder lives.
-const LOCK: &str = "lock";
-/// A folder younger than this may be one whose lock is about to be taken.
-const SETTLED: Duration = Duration::from_secs(60);
-
-impl Folder {
-    fn make(place: &Path, prefix: &str) -> io::Result<Folder> {
-        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(place)?;
-        let lock = File::create(folder.path().join(LOCK))?;
-        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
-            .map_err(|(_, error)| io::Error::from(error))?;
-        let path = folder.path().to_owned();
-        Ok(Folder { folder: Some(folder), path, _lock: lock })
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Removes those in `place` that nobody holds.
-    fn sweep(place: &Path, prefix: &str) {
-        for entry in fs::read_dir(place).into_iter().flatten().flatten() {
-            let is_ours = entry.file_name().as_bytes().starts_with(prefix.as_bytes());
-            let meta = entry.metadata().ok();
-            let meta = meta.filter(|it| it.is_dir() && it.uid() == nix::unistd::geteuid().as_raw());
-            let age = meta.and_then(|it| it.modified().ok()?.elapsed().ok());
-            if !is_ours || age.is_none_or(|it| it < SETTLED) {
-                continue;
-            }
-            let is_left = match File::open(entry.path().join(LOCK)) {
-                Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),
-                Err(error) => error.kind() == io::ErrorKind::NotFound,
-            };
-            if is_left {
-                let _ = tree::remove(&entry.path());
-            }
-        }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Some(folder) = self.folder.take() {
-            // A process that is just being killed can still make a file meanwhile.
-            for _ in 0..5 {
-                if tree::remove(folder.path()).is_ok() {
-                    break;
-                }
-                std::thread::sleep(BETWEEN_LOOKS);
-            }
-            let _ = folder.keep();
-        }
     }
 }
 

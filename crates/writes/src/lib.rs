@@ -11,8 +11,8 @@
 //! | traced | ptrace and seccomp | some microseconds for each call that names a file | be debugged; `sudo`; mount |
 //!
 //! What is not covered is there read-only, so what was overlooked is refused and not harmed. `/dev`, `/proc`, `/run` and
-//! `/sys` are the machine's and stay as they are, shared memory and sockets among them; so does the cache, in which a
-//! session's recordings are written. Descriptors that the command is given, such as a file that a shell opened for its
+//! `/sys` are the machine's and stay as they are, sockets among them; shared memory has a layer, too, but not under tracing.
+//! The cache stays as it is: a session's recordings are written there. Descriptors that the command is given, such as a file that a shell opened for its
 //! output, write where they did.
 //!
 //! A layer is bounded ([`Ask::max_bytes`], [`Layer::is_full`]). Files of zeros that nobody has open are turned into holes
@@ -39,6 +39,7 @@
 //! ```
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod folder;
 mod layers;
 mod mounts;
 mod namespaces;
@@ -48,6 +49,7 @@ mod traced;
 mod tree;
 mod written;
 
+pub use folder::Folder;
 pub use layers::{Ask, Layer, Layers, NoWay, TRACER, Way};
 pub use traced::{refuse_namespaces, trace};
 pub use written::{Kind, Written};

@@ -3,25 +3,20 @@
 
 use std::{
     fs, io,
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
 };
 
-use nix::fcntl::{Flock, FlockArg};
 use plimsoll_core::{
     recording::contract::{PHANTOM_CONF, ProcessFile, process_of},
     sources::ProcessFiles,
 };
-use tempfile::TempDir;
+use plimsoll_writes::Folder;
 
 use crate::{
     cache::{Cache, reason, trust},
     contract,
 };
-
-/// A folder younger than this may be one whose lock is about to be taken.
-const SETTLED: Duration = Duration::from_secs(600);
 
 /// So much of a script's output is looked at, in bytes.
 const LAST_WORDS: usize = 1000;
@@ -53,8 +48,7 @@ impl ProcessFolder {
 /// The folder of a running session; removed with everything in it when dropped.
 #[derive(Debug)]
 pub(crate) struct Session {
-    folder: TempDir,
-    _lock: Flock<fs::File>,
+    folder: Folder,
 }
 
 impl Session {
@@ -129,52 +123,9 @@ impl Session {
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        // A process that is just being killed can still make a file between our listing and our
-        // removing; `TempDir` would give up then.
-        for _ in 0..5 {
-            match fs::remove_dir_all(self.folder.path()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                _ => break,
-            }
-        }
-    }
-}
-
 fn create_in(parent: &Path) -> io::Result<Session> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     trust::check(parent).map_err(io::Error::other)?;
-    sweep(parent);
-    let folder = tempfile::Builder::new()
-        .prefix("")
-        .rand_bytes(12)
-        .permissions(fs::Permissions::from_mode(0o700))
-        .tempdir_in(parent)?;
-    let file = fs::File::create(folder.path().join(contract::LOCK))?;
-    let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-        .map_err(|(_, error)| io::Error::from_raw_os_error(error as i32))?;
-    Ok(Session { folder, _lock: lock })
-}
-
-/// Removes what a plimsoll that was killed could not.
-fn sweep(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        let made = entry.metadata().and_then(|it| it.modified());
-        let age = made.ok().and_then(|it| SystemTime::now().duration_since(it).ok());
-        if age.is_none_or(|it| it < SETTLED) {
-            continue;
-        }
-        let is_left_behind = match fs::File::open(path.join(contract::LOCK)) {
-            Ok(file) => Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok(),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        };
-        if is_left_behind {
-            let _ = fs::remove_dir_all(&path);
-        }
-    }
+    Folder::sweep(parent, "");
+    Ok(Session { folder: Folder::make(parent, "")? })
 }

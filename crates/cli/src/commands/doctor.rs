@@ -156,7 +156,7 @@ fn describe_writes(runner: &Runner) -> Found {
     match layers.way() {
         // Slower, and `fit` cannot keep a Python ready.
         Way::Traced => Found::Note(format!(
-            "{text}, which makes each run some seconds slower; better ways do not hold here ({})",
+            "{text}, which makes each run about a second slower; better ways do not hold here ({})",
             why.join("; ")
         )),
         Way::Mounts | Way::UserNamespace => Found::Good(text),

@@ -82,7 +82,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         Writes::Layer | Writes::Through => None,
     };
     let writes = left.wrote(keep)?;
-    let Seen { mut prediction, recordings, ended, unread } = script.read(left);
+    let Read { mut prediction, recordings, ended, unread } = script.read(left);
     let findings = findings::of_runs(&Runs::of(&recordings, &script.card));
     prediction.notes.extend(unread);
     prediction.notes.extend(about_writes(&writes));
@@ -137,8 +137,8 @@ struct Script<'a> {
     runner: Runner,
 }
 
-/// What a run shows.
-struct Seen {
+/// What a run left, read.
+struct Read {
     prediction: Prediction,
     recordings: Vec<Recording>,
     ended: Ended,
@@ -200,8 +200,8 @@ impl Script<'_> {
                 break;
             }
             let told = told.to_owned() + phantom_run::conf_line(end);
-            let other = self.read(self.run_once(&told, ScriptOutput::Nowhere)?);
-            prediction.cover(end, &other.prediction);
+            let other = self.again(&self.card, &told, prediction)?;
+            prediction.cover(end, &other);
         }
         Ok(())
     }
@@ -212,8 +212,8 @@ impl Script<'_> {
         let unknown = prediction.cards.iter().filter(is_unknown).map(|it| it.card);
         let Some(largest) = unknown.max_by_key(|it| it.total) else { return Ok(()) };
         if prediction.outcome == Outcome::OutOfMemory && self.args.cards.is_empty() {
-            let left = self.run_on(largest, told, ScriptOutput::Nowhere)?;
-            prediction.learn_of_larger(&self.read_on(largest, left).prediction);
+            let larger = self.again(largest, told, prediction)?;
+            prediction.learn_of_larger(&larger);
         }
         Ok(())
     }
@@ -232,8 +232,7 @@ impl Script<'_> {
             if card.id == self.card.id {
                 return Ok(prediction.on_its_card(card));
             }
-            let left = self.run_on(card, told, ScriptOutput::Nowhere)?;
-            Ok(self.read_on(card, left).prediction.on_its_card(card))
+            Ok(self.again(card, told, prediction)?.on_its_card(card))
         };
         let mut cards: Vec<CardFit> = given.iter().map(on).collect::<anyhow::Result<_>>()?;
         cards.sort_by_key(|it| (it.card.total, &it.card.id));
@@ -241,6 +240,20 @@ impl Script<'_> {
         prediction.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
         prediction.notes.push(remark("cards", RAN_ON_EACH));
         Ok(())
+    }
+
+    /// Runs it once more, with its output thrown away, to complete what the `first` run says. Without that nothing is said
+    /// that could be taken for the whole: an interrupted one is an error.
+    fn again(&self, card: &Card, told: &str, first: &Prediction) -> anyhow::Result<Prediction> {
+        let again = self.read_on(card, self.run_on(card, told, ScriptOutput::Nowhere)?);
+        if again.ended.interrupted.is_some() {
+            let (needs, on) = (first.peak.device, &card.name);
+            anyhow::bail!(
+                "interrupted: the script had run once, and took {needs}, when it was run again on a phantom {on}; without \
+                 that run the answer is not safe"
+            );
+        }
+        Ok(again.prediction)
     }
 
     fn run_once(&self, told: &str, output: ScriptOutput) -> anyhow::Result<Left> {
@@ -275,16 +288,16 @@ impl Script<'_> {
         runner.run(run, &signals, progress.as_mut().map(|it| it as &mut dyn launch::Watch))
     }
 
-    fn read(&self, left: Left) -> Seen {
+    fn read(&self, left: Left) -> Read {
         self.read_on(&self.card, left)
     }
 
-    fn read_on(&self, card: &Card, left: Left) -> Seen {
+    fn read_on(&self, card: &Card, left: Left) -> Read {
         let (recordings, unread) = phantom_run::read(&left.folders);
         let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
         let facts = phantom_run::facts(&ended, self.args.max);
         let prediction = prediction::predict(&recordings, card, facts);
-        Seen { prediction, recordings, ended, unread }
+        Read { prediction, recordings, ended, unread }
     }
 }
 
