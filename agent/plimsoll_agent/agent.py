@@ -119,6 +119,7 @@ class Agent:
             lambda: self.live,
             detectors.Kept,
         )
+        self._stopping.soon_after_a_failure(self._ending.has_failed)
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
         which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None
         self._sampling = Sampling(memory, phases, self._modules, recording, which)

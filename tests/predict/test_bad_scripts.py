@@ -121,6 +121,21 @@ def test_ctrl_c(plimsoll):
     plimsoll.assert_nothing_left()
 
 
+def test_a_child_that_waits_for_a_parent_that_failed_is_not_waited_for(plimsoll):
+    """On a GPU this hangs for ever; here the report is what matters."""
+    script = plimsoll.script("""
+import multiprocessing
+queue = multiprocessing.Queue()
+multiprocessing.Process(target=queue.get).start()
+import torch
+torch.empty(1 << 42, device="cuda")
+""")
+    ran = plimsoll.predict(script, options=["--gpu", "b200"], environment=plimsoll.cold())
+    assert (ran.code, ran.report["outcome"]) == (1, "out_of_memory"), ran
+    assert "ended 1 process that the script left running" in ran.stderr
+    plimsoll.assert_nothing_left()
+
+
 def test_leaves_a_process_running(plimsoll):
     script = plimsoll.script(
         MODEL + "import subprocess\n"

@@ -94,6 +94,11 @@ class Ending:
             self._recording = own
         return True
 
+    def has_failed(self):
+        """Whether an error ended the main program, which has used the device, and not a request to end."""
+        error = self._what_ended_it()
+        return self._memory.started and error is not None and not isinstance(error, KeyboardInterrupt)
+
     def _what_ended_it(self):
         error = self.error or getattr(sys, "last_value", None)
         # An interactive session sets it too and goes on.

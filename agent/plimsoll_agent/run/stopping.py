@@ -6,7 +6,8 @@ again at the next hook; one that swallows it again and again is ended after its 
 
 Then somebody may wait for what will never come: a thread or a child for the end of the training, the main program for a
 result. So the process has a few seconds to end, and fewer while it computes nothing. A `finally` that saves a checkpoint is
-cut short by this, on a phantom: what it would write has learned nothing.
+cut short by this, on a phantom: what it would write has learned nothing. A program that has failed on a phantom has as long: its
+children may wait for it while it waits for them, as they would on a GPU, for ever.
 """
 
 import atexit
@@ -61,6 +62,16 @@ class Stopping:
             self._recording.was_asked_to_stop()
             self._watch()
 
+    def soon_after_a_failure(self, has_failed):
+        """When the main program ends, and `has_failed()` then, nobody is waited for either."""
+        before_threads_are_waited_for = getattr(threading, "_register_atexit", None)  # As concurrent.futures does.
+        if before_threads_are_waited_for is not None and not self._is_real:
+            before_threads_are_waited_for(self._main_ended, has_failed)
+
+    def _main_ended(self, has_failed):
+        if os.getpid() == self._pid and not self.requested and has_failed():
+            threading.Thread(target=self._watch, args=(1,), name="plimsoll-failed", daemon=True).start()
+
     def forked(self):
         """In a forked child: the parent's end is not the child's."""
         self.requested = self._waits_for_the_script = False
@@ -83,8 +94,8 @@ class Stopping:
         self._recording.note("stop-ignored", text)
         self._insist()
 
-    def _watch(self):
-        """On a thread of its own: waits for the end of the process, and brings it about."""
+    def _watch(self, code=0):
+        """On a thread of its own: waits for the end of the process, and brings it about with this exit code."""
         began = worked = time.monotonic()
         before = time.process_time()
         longest = FAREWELL_OF_A_REAL_RUN if self._is_real else FAREWELL
@@ -96,9 +107,9 @@ class Stopping:
             elif not self._is_real and WAITING <= time.monotonic() - worked:
                 break
             before = now
-        self._insist()
+        self._insist(code)
 
-    def _insist(self):
+    def _insist(self, code=0):
         if os.getpid() != self._pid:
             return
         try:
@@ -106,4 +117,4 @@ class Stopping:
             if threading.current_thread() is threading.main_thread():
                 atexit._run_exitfuncs()
         finally:
-            os._exit(0)
+            os._exit(code)
