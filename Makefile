@@ -13,7 +13,8 @@ CARDS := rtx4060-8g rtx3090
 PLIMSOLL := $(or $(CARGO_TARGET_DIR),target)/release/plimsoll
 # What cargo builds for the tests: with checks of overflow, and without what only a debugger reads.
 TESTED := $(or $(CARGO_TARGET_DIR),target)/debug/plimsoll
-FOR_TESTS := CARGO_PROFILE_DEV_DEBUG=line-tables-only
+# Clippy's driver is the compiler, so that what is checked need not be compiled a second time.
+FOR_TESTS := CARGO_PROFILE_DEV_DEBUG=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 
 .PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check screenshots clean
 
@@ -60,10 +61,8 @@ test-rust:
 	@mkdir -p target
 	export $(FOR_TESTS)
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='env RUSTC_BOOTSTRAP=1' \
 	  cargo test --workspace --lib --bins --tests --examples -- -Z unstable-options --report-time | tee target/test-rust.log
-	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	if command -v cargo-deny >/dev/null; then cargo deny check; else echo 'cargo-deny is not installed: licences and advisories were not checked'; fi
 	printf '\nThe ten slowest tests in Rust:\n'
 	sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$$/\2 s  \1/p' target/test-rust.log | sort -rn | sed 10q
@@ -81,6 +80,7 @@ test-python:
 # long. It begins by saying what that is.
 soak: build
 	@cargo test --package plimsoll-writes -- --ignored
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	cargo test --workspace --doc
 	python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)

@@ -13,9 +13,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SOAK = """What `make soak` runs:
   every script of `make test` in a process of its own, with the release build;
-  three processes that share a batch, and ranks that are spawned;
+  three processes that share a batch, ranks that are spawned, and ranks compared with those of two H200s;
   deep convolutional networks in double precision, with remedies and without;
-  plans for loops of public texts on 8 GB, one that gives cached memory back, and the change written into a script whose parameters are in groups;
+  plans for loops of public texts on 8 GB, for the longest batch, for a validation, with settings of the allocator, measured on a device;
+  the change written into a script in half precision, with SGD, with parameters in groups;
+  the manual's commands with a ResNet-50, and random programs on the allocator;
   a recording of three million events in the viewer;
   other versions of torch and Python, if PLIMSOLL_OTHER_PYTHONS names some."""
 

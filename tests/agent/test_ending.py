@@ -203,7 +203,10 @@ SUDDEN = {
 }
 
 
-@pytest.mark.parametrize("how", sorted(SUDDEN))
+EVERY_DAY = ("os._exit", "a signal that nobody survives", "a timer")
+
+
+@pytest.mark.parametrize("how", [it if it in EVERY_DAY else pytest.param(it, marks=pytest.mark.soak) for it in sorted(SUDDEN)])
 def test_the_last_words_are_said_before_a_sudden_end(run, how):
     end, code, signal = SUDDEN[how]
     r = run.command([COLD, run.file("ends.py", TRAINS + "train(2)\n%s\n" % end)])

@@ -82,12 +82,12 @@ for step in range(6):
 """
 
 CASES = [
-    ("autocast", FUNCTION, "a100-40g", 0.8),
+    pytest.param("autocast", FUNCTION, "a100-40g", 0.8, marks=pytest.mark.soak),
     pytest.param("autocast-fp16", FUNCTION, "t4", 0.8, marks=pytest.mark.soak),
     ("checkpoint", FUNCTION, "t4", 0.5),
     pytest.param("checkpoint", MODULE, "t4", 0.5, marks=pytest.mark.soak),
     pytest.param("checkpoint", GROUPS, "t4", 0.5, marks=pytest.mark.soak),
-    ("sgd", WIDE, "t4", 0.7),
+    pytest.param("sgd", WIDE, "t4", 0.7, marks=pytest.mark.soak),
 ]
 
 

@@ -108,7 +108,7 @@ for batch in [10_000, 13_000, 17_000, 22_000, 29_000] * 2:
 @pytest.mark.parametrize(
     "allow, expected",
     [
-        ("allocator", "allocator (expandable_segments:True)"),
+        pytest.param("allocator", "allocator (expandable_segments:True)", marks=pytest.mark.soak),
         pytest.param("empty-cache", "empty-cache (after step)", marks=pytest.mark.soak),
     ],
 )
@@ -152,6 +152,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.soak
 def test_a_plan_for_the_longest_batch_and_advice(plimsoll):
     plimsoll.script(TEXTS)
     path = plimsoll.folder / "fit.json"
@@ -185,6 +186,7 @@ def test_ctrl_c_keeps_the_best_so_far(plimsoll):
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 def test_ctrl_c_while_packages_are_still_imported(plimsoll):
     packages = plimsoll.folder / "site-packages"
     packages.mkdir()
@@ -248,6 +250,7 @@ for epoch in range(3):
 """
 
 
+@pytest.mark.soak
 def test_a_validation_after_the_epoch_is_seen_and_planned_for(plimsoll):
     """An epoch of forty steps, of which a few are run."""
     plimsoll.script(VALIDATES)

@@ -132,10 +132,10 @@ def toy(name, dtype="float64", steps=6, gradients=True):
 PARTS = remedy("micro-batches", parts=2)
 
 
-EQUAL = ["trainer_class", "closure", "compiled", "parallel_unet", "time_first", "dcgan", "ppo", "streamed_lm"]
-EQUAL += ["packed_translation", "diffusion_ema", "vit_ema_mixup"]
-# Deep networks of convolutions, in double precision on the host: half a minute each.
-EQUAL += [pytest.param(it, marks=pytest.mark.soak) for it in ("captioner", "triplets", "stylize")]
+EQUAL = ["trainer_class", "closure", "compiled", "time_first", "dcgan", "streamed_lm", "packed_translation", "vit_ema_mixup"]
+# Networks of convolutions, in double precision on the host: up to half a minute each.
+LONG = ("captioner", "triplets", "stylize", "parallel_unet", "diffusion_ema", "ppo")
+EQUAL += [pytest.param(it, marks=pytest.mark.soak) for it in LONG]
 
 
 @pytest.mark.parametrize("name", EQUAL)

@@ -404,7 +404,12 @@ def test_random_loops(trainer):
 
 
 @pytest.mark.parametrize(
-    "more", ["checkpoint", "optimizer-offload", "optimizer-in-backward", "micro-batches", "offload", "micro-batches offload"]
+    "more",
+    [
+        "optimizer-offload",
+        "micro-batches offload",
+        *(pytest.param(it, marks=pytest.mark.soak) for it in ("checkpoint", "optimizer-in-backward", "micro-batches", "offload")),
+    ],
 )
 def test_weights_that_are_away_in_company(trainer, more):
     """With weights that two layers share, some that have no gradient, and a loss from the model."""

@@ -45,6 +45,7 @@ print(json.dumps([turns(gpt(), **options), turns(t5(), **options), turns(gpt(), 
     assert ran.report["unknown_reads"]["count"] == 0
 
 
+@pytest.mark.soak
 def test_drafts_of_another_model_are_refused_and_it_ends(phantom):
     """As of models that have learned nothing: each turn keeps one word, and the text has its full length."""
     ran = phantom(

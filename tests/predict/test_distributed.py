@@ -132,7 +132,8 @@ def test_a_rank_that_does_not_exist_is_refused_before_anything_runs(plimsoll):
     assert ran.code == 2 and "there is no --rank 8 among 8 ranks" in ran.stderr and "ran" not in ran.stdout, ran
 
 
-@pytest.mark.parametrize("name", ["ddp-gpt2", pytest.param("fsdp2-llama-1b", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["ddp-gpt2", "fsdp2-llama-1b"])
 def test_two_ranks_of_two_h200s_are_met(plimsoll, name):
     """What PyTorch reserved and allocated on a rank of two real cards, step by step, to the byte."""
     truth = json.loads((ROOT / "fixtures" / "distributed" / "h200-two-ranks.json").read_text())[name]

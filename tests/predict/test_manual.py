@@ -7,6 +7,8 @@ import shlex
 import pytest
 from harness import COLD, PYTHON, ROOT, Plimsoll
 
+# A deep network of convolutions, which the examples run, and four ranks, of which other tests have two.
+LONG = ("train_resnet50.py", "--nproc-per-node 4")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples" / "README.md"]
 
 
@@ -15,7 +17,8 @@ def commands():
         for block in re.findall(r"^```console\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 if line.startswith("$ plimsoll "):
-                    yield pytest.param(line.removeprefix("$ plimsoll "), id=f"{page.name}: {line[2:]}")
+                    marks = pytest.mark.soak if any(it in line for it in LONG) else ()
+                    yield pytest.param(line.removeprefix("$ plimsoll "), id=f"{page.name}: {line[2:]}", marks=marks)
 
 
 @pytest.mark.parametrize("line", list(commands()))

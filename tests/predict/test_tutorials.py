@@ -95,7 +95,8 @@ def test_runs_unchanged(plimsoll, text):
         [PYTHON, "train.py"],
         [PYTHON, "-u", "-m", "train"],
         ["bash", "-c", f"{PYTHON} train.py | cat"],
-        [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "train.py"],
+        # The page on several GPUs and the tests of ranks start others.
+        pytest.param([PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", "train.py"], marks=pytest.mark.soak),
     ],
     ids=["script", "python", "module", "pipe", "torchrun"],
 )

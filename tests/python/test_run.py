@@ -268,6 +268,7 @@ def test_training_writes_over_its_own_checkpoint(run, program):
         assert ran.code == 0 and 100 < checkpoint.stat().st_size, ran
 
 
+@pytest.mark.soak
 def test_fit_measures_what_it_proposes_and_the_script_as_it_is(program, cache):
     environment = program.on_a_device("--gpu", "t4", "--memory", "4GiB")
     program.folder.joinpath("train.py").write_text(SCRIPT)
