@@ -55,7 +55,7 @@ fn a_card_that_nobody_asked_for_is_not_the_answer() {
     let answer = Answer { any_card: true, ..Answer::from(&prediction) };
     let text = text::prediction(answer, Styles::default(), 100).to_string();
     let first = text.lines().take(2).collect::<Vec<_>>().join(" ");
-    assert!(first.starts_with("FITS rtx4060-8g, rtx4070-12g, "), "{first}");
+    assert!(first.starts_with("FITS rtx3070, rtx4060-8g, "), "{first}");
     assert!(first.contains(" with more memory"), "{first}");
     assert!(!text.contains("to spare"));
 }

@@ -11,38 +11,79 @@ use serde_json::json;
 use crate::{cli::CardsArgs, exit::Exit};
 
 pub(crate) fn run(args: &CardsArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let text = match (&args.name, args.json) {
-        (None, false) => table(cards::catalogue()),
-        (None, true) => {
-            let cards: Vec<_> = cards::catalogue().iter().map(wire).collect();
-            format!("{:#}\n", json!({ "version": 1, "cards": cards }))
-        }
-        (Some(name), false) => page(cards::find(name)?),
-        (Some(name), true) => format!("{:#}\n", wire(cards::find(name)?)),
+    let all: Vec<&Card> = cards::catalogue().iter().collect();
+    let text = match &args.name {
+        None if args.json => list(&all),
+        None => table(&all) + FOOT,
+        Some(name) => match (cards::resolve(name), matching(name)) {
+            (Err(_), some) if !some.is_empty() && args.json => list(&some),
+            (Err(_), some) if !some.is_empty() => table(&some),
+            (card, _) if args.json => format!("{:#}\n", wire(&card?)),
+            (card, _) => page(&card?),
+        },
     };
     super::write(out, &text)?;
     Ok(Exit::Fits)
 }
 
-fn table(cards: &[Card]) -> String {
+/// What stands below the table.
+const FOOT: &str = "
+MEMORY is what the driver lets programs use; CONTEXT is what a training takes of it beside PyTorch.
+`plimsoll cards NAME` says where the numbers of one card are from, and lists its slices;
+`plimsoll cards laptop` lists those with that word. A part of a card: `a100-80g/3g.40gb` (MIG),
+`a40/12q` (a virtual GPU), `a100-80g/0.5` (a share of the memory). Another card: describe it
+in a file and give that to --gpu (docs/cards.md).
+";
+
+/// The cards that have this word in a name or in their generation.
+fn matching(word: &str) -> Vec<&'static Card> {
+    let word = word.to_ascii_lowercase();
+    let has = |it: &&Card| {
+        [&it.id, &it.name, &it.generation].iter().any(|it| it.to_ascii_lowercase().contains(&word))
+    };
+    cards::catalogue().iter().filter(has).collect()
+}
+
+fn table(cards: &[&Card]) -> String {
     let id_width = cards.iter().map(|it| it.id.len()).max().unwrap_or(0).max("NAME".len());
-    let name_width = cards.iter().map(|it| it.name.len()).max().unwrap_or(0);
+    let name_width = cards.iter().map(|it| short(&it.name).chars().count()).max().unwrap_or(0);
     let mut res = format!(
         "{:id_width$}  {:name_width$}  {:>10}  {:>10}  {:>4}  {:>4}\n",
         "NAME", "CARD", "MEMORY", "CONTEXT", "CC", "SMS"
     );
+    let mut generation = "";
     for it in cards {
+        if it.generation != generation {
+            generation = &it.generation;
+            res += &format!("\n{generation}\n");
+        }
         let (major, minor) = it.compute_capability;
         let cc = format!("{major}.{minor}");
         res += &format!(
             "{:id_width$}  {:name_width$}  {:>10}  {:>10}  {cc:>4}  {:>4}\n",
-            it.id, it.name, it.total, it.context, it.sm_count
+            it.id,
+            short(&it.name),
+            it.total,
+            it.context,
+            it.sm_count
         );
     }
-    res += "\nMEMORY is what the driver lets programs use; CONTEXT is what the first use takes of it.\n\
-            `plimsoll cards NAME` says where the numbers of one card are from. A card that is not\n\
-            here: describe it in a file and give that to --gpu (docs/cards.md).\n";
     res
+}
+
+/// A driver's name, as far as there is room for it.
+fn short(name: &str) -> String {
+    const ROOM: usize = 40;
+    let name = name.trim_start_matches("NVIDIA ");
+    if name.chars().count() <= ROOM {
+        return name.to_owned();
+    }
+    name.chars().take(ROOM - 1).chain(['…']).collect()
+}
+
+fn list(cards: &[&Card]) -> String {
+    let cards: Vec<_> = cards.iter().map(|it| wire(it)).collect();
+    format!("{:#}\n", json!({ "version": 1, "cards": cards }))
 }
 
 fn page(card: &Card) -> String {
@@ -52,10 +93,17 @@ fn page(card: &Card) -> String {
     if !aliases.is_empty() {
         rows.push(("also", aliases.join(", ")));
     }
+    if !card.generation.is_empty() {
+        rows.push(("generation", card.generation.clone()));
+    }
     let exact = |it: Bytes, known: Knowledge| format!("{it} ({it:#}; {})", word(known));
+    let range = match card.context_range {
+        Bytes::ZERO => String::new(),
+        it => format!(", ± {it}"),
+    };
     rows.extend([
         ("memory", exact(*total, provenance.total)),
-        ("context", exact(*context, provenance.context)),
+        ("context", exact(*context, provenance.context) + &range),
         ("compute capability", format!("{major}.{minor}")),
         ("multiprocessors", card.sm_count.to_string()),
         ("threads each", card.max_threads_per_sm.to_string()),
@@ -67,6 +115,12 @@ fn page(card: &Card) -> String {
         ("memory bus", format!("{} bits", card.memory_bus_bits)),
         ("cuDNN's view", word(provenance.cudnn).to_owned()),
     ]);
+    let start = format!("{id}/");
+    let slices = cards::slices().iter().filter(|it| it.id.starts_with(&start));
+    let slices: Vec<String> = slices.map(|it| format!("{} ({})", it.id, it.total)).collect();
+    if !slices.is_empty() {
+        rows.push(("slices", slices.join(", ")));
+    }
     let width = rows.iter().map(|(it, _)| it.len()).max().unwrap_or(0);
     let mut res = format!("{name}\n\n");
     for (what, value) in rows {
@@ -95,9 +149,11 @@ fn wire(card: &Card) -> serde_json::Value {
         "id": card.id,
         "aliases": card.aliases,
         "name": card.name,
+        "generation": card.generation,
         "compute_capability": format!("{major}.{minor}"),
         "total_bytes": card.total.0,
         "context_bytes": card.context.0,
+        "context_range_bytes": card.context_range.0,
         "sm_count": card.sm_count,
         "max_threads_per_sm": card.max_threads_per_sm,
         "max_blocks_per_sm": card.max_blocks_per_sm,

@@ -1,6 +1,6 @@
 //! The card to imitate: by name, from a file, that of this machine, or the largest that there are kernels for.
 
-use std::{ffi::OsString, fs};
+use std::{ffi::OsString, fs, path::Path};
 
 use anyhow::Context as _;
 use plimsoll_core::{
@@ -71,13 +71,13 @@ pub(crate) fn card(
             let torch = interpreter.and_then(|it| python::probe(&it, None).ok()?.torch);
             largest_for(torch.as_ref()).clone()
         }
-        Some(given) if given.ends_with(".toml") || given.contains('/') => {
+        Some(given) if is_file(given) => {
             let text = fs::read_to_string(given).map_err(|error| {
                 anyhow::anyhow!("cannot read the card {given}: {}", cache::reason(&error))
             })?;
             cards::parse(&text).with_context(|| format!("cannot read the card {given}"))?
         }
-        Some(name) => cards::find(name)?.clone(),
+        Some(name) => cards::resolve(name)?,
     };
     Ok(match memory {
         None => card,
@@ -90,9 +90,16 @@ pub(crate) fn card(
     })
 }
 
+/// `a100-80g/3g.40gb` is a slice of a card, `./a100` a file.
+fn is_file(given: &str) -> bool {
+    given.ends_with(".toml")
+        || (given.contains('/') && Path::new(given).is_file())
+        || given.starts_with(['/', '.', '~'])
+}
+
 /// The card that lets the most scripts run through, so that there is something to report.
 pub(crate) fn largest() -> &'static Card {
-    let cards = cards::catalogue().iter();
+    let cards = cards::catalogue().iter().filter(|it| it.usual);
     cards.max_by_key(|it| it.total).expect("the catalogue is not empty")
 }
 
@@ -108,7 +115,8 @@ pub(crate) fn largest_for(torch: Option<&python::Torch>) -> &'static Card {
     if cuda.is_none_or(|it: (u32, u32)| FIRST_WITH_BLACKWELL <= it) {
         return largest();
     }
-    let known = cards::catalogue().iter().filter(|it| it.compute_capability.0 < BLACKWELL);
+    let known =
+        cards::catalogue().iter().filter(|it| it.usual && it.compute_capability.0 < BLACKWELL);
     known.max_by_key(|it| it.total).unwrap_or_else(|| largest())
 }
 

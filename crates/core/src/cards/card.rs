@@ -9,8 +9,12 @@ pub struct Card {
     pub id: String,
     /// Other ids for it, such as `4090`.
     pub aliases: Vec<String>,
+    /// Whether reports name it; they count the others.
+    pub usual: bool,
     /// The name that the driver reports.
     pub name: String,
+    /// `Ampere`, `Ada`; empty for a card that somebody described without.
+    pub generation: String,
     /// Compute capability, major and minor.
     pub compute_capability: (u32, u32),
     /// What the driver calls total memory (`cudaMemGetInfo`): less than what is sold.
@@ -18,8 +22,16 @@ pub struct Card {
     /// What the first use of the card takes before PyTorch has asked for anything: CUDA context,
     /// loaded kernels, cuBLAS.
     pub context: Bytes,
+    /// By how much more or less [`Card::context`] may be; nothing if somebody measured it.
+    pub context_range: Bytes,
+    /// What a handle of cuBLAS takes, of which two are in the context.
+    pub blas: Bytes,
+    /// And one of cuDNN, likewise.
+    pub dnn: Bytes,
     /// Streaming multiprocessors.
     pub sm_count: u32,
+    /// Those of the chip, with the ones that are switched off: local memory is taken for all of them.
+    pub chip_sms: u32,
     /// Multiprocessors of each graphics processing cluster, and of each pair outside of them, as cuDNN's engines for
     /// Hopper and later see them; empty for cards without thread block clusters.
     pub gpcs: Vec<u32>,

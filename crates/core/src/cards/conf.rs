@@ -20,6 +20,8 @@ impl Card {
         line("compute_capability", &format_args!("{major}.{minor}"));
         line("total_bytes", &self.total.0);
         line("context_bytes", &self.context.0);
+        line("blas_bytes", &self.blas.0);
+        line("dnn_bytes", &self.dnn.0);
         line("sm_count", &self.sm_count);
         let gpcs: Vec<String> = self.gpcs.iter().map(u32::to_string).collect();
         line("gpcs", &gpcs.join(","));

@@ -3,33 +3,52 @@
 
 mod card;
 mod conf;
+mod derived;
+mod error;
+mod names;
 mod parse;
+mod parts;
 
 use std::sync::LazyLock;
 
 pub use card::{Card, Knowledge, Provenance};
-pub use parse::CardError;
+pub use error::CardError;
+
+fn read() -> &'static parse::Catalogue {
+    static READ: LazyLock<parse::Catalogue> = LazyLock::new(|| {
+        parse::Catalogue::read(include_str!("catalogue.toml")).expect("a test reads the catalogue")
+    });
+    &READ
+}
 
 /// All cards of the catalogue, by generation.
 pub fn catalogue() -> &'static [Card] {
-    static CARDS: LazyLock<Vec<Card>> = LazyLock::new(|| {
-        parse::catalogue_text(include_str!("catalogue.toml")).expect("a test reads the catalogue")
-    });
-    &CARDS
+    &read().cards
 }
 
-/// Reads a card that a user describes, as TOML. With `like` it starts from a card of the catalogue; without, every key that has no default must be there.
+/// The slices that MIG cuts of them.
+pub fn slices() -> &'static [Card] {
+    &read().slices
+}
+
+/// Reads a card that a user describes, as TOML. With `like` it starts from a card of the catalogue; without, every key that
+/// does not follow from others must be there.
 ///
 /// # Errors
 ///
 /// What is wrong with the text, and where.
 pub fn parse(text: &str) -> Result<Card, CardError> {
-    parse::parse(text, catalogue())
+    read().parse(text)
 }
 
-/// The card called `name`: its id, an alias, or either in another spelling (`RTX 4090`).
+/// The card or slice called `name`: its id, an alias, or either in another spelling (`RTX 4090`, `a100-80g/3g.40gb`).
 pub fn find(name: &str) -> Result<&'static Card, CardError> {
-    parse::find(catalogue(), name)
+    read().find(name)
+}
+
+/// Likewise, or a part of a card: `a40/12q` is a profile of a virtual GPU, `a100-80g/0.5` half of the memory.
+pub fn resolve(name: &str) -> Result<Card, CardError> {
+    read().resolve(name)
 }
 
 #[cfg(test)]
@@ -47,8 +66,8 @@ mod tests {
                 assert!(names.insert(name.as_str()), "{name} is two cards");
             }
             assert!(!card.provenance.note.is_empty(), "{} does not say where from", card.id);
-            assert!(Bytes::gib(7) < card.total && card.total < Bytes::gib(200), "{}", card.id);
-            assert_eq!(card.phantom_conf(2).lines().count(), 18, "{}", card.id);
+            assert!(Bytes::gib(3) < card.total && card.total < Bytes::gib(280), "{}", card.id);
+            assert_eq!(card.phantom_conf(2).lines().count(), 20, "{}", card.id);
             let in_gpcs: u32 = card.gpcs.iter().sum();
             assert!(card.gpcs.is_empty() || in_gpcs == card.sm_count, "{}", card.id);
             assert_eq!(card.gpcs.is_empty(), card.compute_capability.0 < 9, "{}", card.id);
@@ -101,7 +120,7 @@ mod tests {
         let (keys, cudnn) = conf.split_once("cudnn_json = ").unwrap();
         assert_eq!(
             keys,
-            "devices = 2\nname = NVIDIA H200\ncompute_capability = 9.0\ntotal_bytes = 150109880320\ncontext_bytes = 796917760\nsm_count = 132\ngpcs = 18,18,16,16,16,16,16,8,2,2,2,2\nmax_threads_per_sm = 2048\nmax_blocks_per_sm = 32\nshared_per_block_optin = 232448\nshared_per_sm = 233472\nregisters_per_sm = 65536\nl2_bytes = 62914560\nclock_khz = 1980000\nmemory_clock_khz = 3201000\nmemory_bus_bits = 6144\ndriver_version = 13000\n"
+            "devices = 2\nname = NVIDIA H200\ncompute_capability = 9.0\ntotal_bytes = 150109880320\ncontext_bytes = 796917760\nblas_bytes = 67108864\ndnn_bytes = 10485760\nsm_count = 132\ngpcs = 18,18,16,16,16,16,16,8,2,2,2,2\nmax_threads_per_sm = 2048\nmax_blocks_per_sm = 32\nshared_per_block_optin = 232448\nshared_per_sm = 233472\nregisters_per_sm = 65536\nl2_bytes = 62914560\nclock_khz = 1980000\nmemory_clock_khz = 3201000\nmemory_bus_bits = 6144\ndriver_version = 13000\n"
         );
         assert_eq!(cudnn.lines().count(), 1);
     }

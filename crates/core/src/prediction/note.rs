@@ -134,8 +134,10 @@ pub enum Note {
     },
     /// The size of the card's CUDA context was not measured.
     ContextDerived {
-        /// What was assumed.
+        /// What was counted.
         context: Bytes,
+        /// How much more or less it may be.
+        range: Bytes,
     },
     /// What the process takes depends on what a phantom cannot know.
     OtherEnd {
@@ -370,9 +372,10 @@ impl fmt::Display for Note {
             Note::MuchUnknown { bytes } => {
                 write!(f, "{bytes} of the peak are live for reasons that nobody names")
             }
-            Note::ContextDerived { context } => write!(
+            Note::ContextDerived { context, range } => write!(
                 f,
-                "the CUDA context of this card ({context}) is derived from other cards, not measured"
+                "derived: ± {range}. Nobody measured the CUDA context of this card; {context} follows from other cards, and \
+                 the safe number covers the range"
             ),
             Note::Remark { text, .. } => f.write_str(text),
         }

@@ -131,8 +131,8 @@ pub(super) fn notes(
             res.push(note);
         }
     }
-    if !runs.is_empty() && card.provenance.context == Knowledge::Derived {
-        res.push(Note::ContextDerived { context: card.context });
+    if let Some(run) = runs.first().filter(|_| card.provenance.context == Knowledge::Derived) {
+        res.push(Note::ContextDerived { context: run.context(card), range: card.context_range });
     }
     res
 }

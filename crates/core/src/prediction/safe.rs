@@ -11,8 +11,8 @@ use crate::{
 /// What a prediction rests on that may turn out otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Unknowns {
-    /// Whether the size of the card's context was measured.
-    pub context: Knowledge,
+    /// By how much more the card's context may be than was counted; nothing if it was measured.
+    pub context_range: Bytes,
     /// Whether cuDNN was told what a real card says of itself.
     pub cudnn: Knowledge,
     /// The largest block of the run that was there for less than a phase.
@@ -33,7 +33,7 @@ impl Unknowns {
     pub(super) fn of(run: &DeviceRun<'_>, card: &Card, largest_scratch: Bytes) -> Unknowns {
         let phantom = run.recording.phantom.as_ref();
         Unknowns {
-            context: card.provenance.context,
+            context_range: card.context_range,
             cudnn: card.provenance.cudnn,
             largest_scratch,
             other: run.other(),
@@ -48,8 +48,8 @@ impl Unknowns {
 /// A bound that errs to one side only. The allowance is the sum of:
 ///
 /// - 8 MiB for the kernels that a program happens to load: 105 programs on an H200 took 630 to 838 MiB beside
-///   what PyTorch reserved, at most 6 more than what the handles of each are counted with. 64 MiB where the context
-///   was derived from other cards.
+///   what PyTorch reserved, at most 6 more than what the handles of each are counted with. Where the context was derived
+///   from other cards, its range (80 MiB) comes on top.
 /// - 1.25 % of what PyTorch reserves, and at least 16 MiB: which of several equal free blocks it takes depends on the
 ///   driver's addresses, so segments are split a little differently now and then.
 /// - 5 % more where sizes follow from values that were assumed (masks, routers, boxes).
@@ -64,9 +64,8 @@ impl Unknowns {
 ///   multiple, and what it takes stays reserved.
 pub fn safe_bytes(peak: Peaks, unknowns: &Unknowns) -> Bytes {
     let when = |cause: bool, bytes: Bytes| if cause { bytes } else { Bytes::ZERO };
-    let kernels =
-        if unknowns.context == Knowledge::Derived { Bytes::mib(64) } else { Bytes::mib(8) };
-    let allowance = kernels
+    let allowance = Bytes::mib(8)
+        + unknowns.context_range
         + allowance_for_addresses(peak.reserved)
         + when(unknowns.has_assumed_sizes, Bytes(peak.reserved.0 / 20))
         + when(unknowns.has_graphs, Bytes::mib(16))
@@ -90,7 +89,7 @@ mod tests {
     fn each_cause_has_its_part() {
         let peak = Peaks { reserved: Bytes::gib(8), device: Bytes::gib(9), ..Peaks::default() };
         let nothing = Unknowns {
-            context: Knowledge::Measured,
+            context_range: Bytes::ZERO,
             cudnn: Knowledge::Measured,
             largest_scratch: Bytes::mib(500),
             other: Bytes::ZERO,
@@ -101,7 +100,7 @@ mod tests {
         };
         let more = |unknowns: Unknowns| safe_bytes(peak, &unknowns) - safe_bytes(peak, &nothing);
         assert_eq!(safe_bytes(peak, &nothing), Bytes::gib(9) + Bytes::mib(112));
-        assert_eq!(more(Unknowns { context: Knowledge::Derived, ..nothing }), Bytes::mib(56));
+        assert_eq!(more(Unknowns { context_range: Bytes::mib(80), ..nothing }), Bytes::mib(80));
         assert_eq!(more(Unknowns { cudnn: Knowledge::Derived, ..nothing }), Bytes::mib(500));
         assert_eq!(more(Unknowns { other: Bytes(1), ..nothing }), Bytes::mib(64));
         assert_eq!(more(Unknowns { has_several_machines: true, ..nothing }), Bytes::mib(192));

@@ -23,6 +23,8 @@ use crate::{
 const SHOWN_STEPS: usize = 8;
 /// Cards that the first line names.
 const NAMED_CARDS: usize = 6;
+/// Cards that the list names of a kind of which none is usual.
+const LISTED_CARDS: usize = 8;
 /// Findings that are told in full.
 const SHOWN_FINDINGS: usize = 3;
 /// The column where the place of a contributor begins.
@@ -125,7 +127,8 @@ impl Report<'_> {
     /// The cards that carry it, the smallest first.
     fn carrying(self) -> String {
         let fits = self.prediction.cards.iter().filter(|it| it.carries == Carries::Yes);
-        let ids: Vec<&str> = fits.map(|it| it.card.id.as_str()).collect();
+        let ids: Vec<&str> =
+            fits.filter(|it| it.card.usual).map(|it| it.card.id.as_str()).collect();
         let named = ids.iter().take(NAMED_CARDS).copied().collect::<Vec<_>>().join(", ");
         match ids.len().saturating_sub(NAMED_CARDS) {
             _ if ids.is_empty() => self.prediction.card.id.clone(),
@@ -405,10 +408,9 @@ impl Report<'_> {
                 Some(step) => format!("{} at {}", it.card.id, style::grouped(step)),
                 None => it.card.id.clone(),
             };
-            let ids: Vec<String> =
-                cards.iter().filter(|it| it.carries == carries).map(told).collect();
-            if !ids.is_empty() {
-                let mut ids = ids.join(", ");
+            let of_kind: Vec<&CardFit> = cards.iter().filter(|it| it.carries == carries).collect();
+            if !of_kind.is_empty() {
+                let mut ids = named(&of_kind, told);
                 if carries == Carries::NoKernels {
                     ids.push_str(" (in this PyTorch)");
                 }
@@ -506,6 +508,18 @@ impl Display for Line<'_> {
 fn bar(share: f64, most: usize) -> String {
     let columns = (share.clamp(0.0, 1.0) * most as f64).round() as usize;
     "█".repeat(columns)
+}
+
+/// The usual ones of these cards by name, and how many others there are; some of them by name if none is usual.
+fn named(cards: &[&CardFit], told: impl Fn(&CardFit) -> String) -> String {
+    let usual = cards.iter().filter(|it| it.card.usual).count();
+    let shows = |it: &&&CardFit| usual == 0 || it.card.usual;
+    let most = if usual == 0 { LISTED_CARDS } else { usual };
+    let ids: Vec<String> = cards.iter().filter(shows).take(most).map(|it| told(it)).collect();
+    match cards.len() - ids.len() {
+        0 => ids.join(", "),
+        n => format!("{} and {n} less usual", ids.join(", ")),
+    }
 }
 
 /// `text` cut at its beginning to `room` columns: the end of a path says more.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::machine::completion::Order;
+use crate::machine::resident::Handles;
 
 /// The imitated card, and how many of it the machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Card {
     pub total_bytes: u64,
     /// What a training process takes for its CUDA context and loaded kernels, in bytes.
     pub context_bytes: u64,
+    /// What a handle of cuBLAS takes, and one of cuDNN, in bytes.
+    pub handles: Handles,
     /// Streaming multiprocessors.
     pub sm_count: i32,
     /// Multiprocessors of each graphics processing cluster and of each pair outside of them, as cuDNN sees them; empty if unknown.
@@ -68,6 +71,7 @@ impl Card {
             compute_capability: (9, 0),
             total_bytes: 150_109_880_320,
             context_bytes: 788_529_152,
+            handles: Handles::default(),
             sm_count: 132,
             gpcs: vec![18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2],
             max_threads_per_sm: 2048,
@@ -122,6 +126,8 @@ impl Card {
             }
             "total_bytes" => number(value, &mut self.total_bytes),
             "context_bytes" => number(value, &mut self.context_bytes),
+            "blas_bytes" => number(value, &mut self.handles.blas),
+            "dnn_bytes" => number(value, &mut self.handles.dnn),
             "sm_count" => number(value, &mut self.sm_count),
             "gpcs" => {
                 self.gpcs = value.split(',').filter_map(|it| it.trim().parse().ok()).collect()

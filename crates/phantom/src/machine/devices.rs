@@ -195,7 +195,7 @@ impl Machine {
             .map(|_| {
                 let floor = reserve_addresses(space);
                 let limit = card.total_bytes.saturating_sub(card.context_bytes);
-                DeviceMemory::new(limit, floor, floor + space)
+                DeviceMemory::new(limit, floor, floor + space).with(card.handles)
             })
             .collect();
         Machine {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::addresses::{Addresses, GRANULE};
 use crate::machine::neighbours::{Holder, Seat, together};
-use crate::machine::resident::Resident;
+use crate::machine::resident::{Handles, Resident};
 use plimsoll_values::Contents;
 
 /// The card is full.
@@ -79,6 +79,13 @@ impl DeviceMemory {
             foreign: BTreeMap::new(),
             next_handle: 1,
         }
+    }
+
+    /// Counts what libraries take as this card has it.
+    #[must_use]
+    pub fn with(mut self, handles: Handles) -> DeviceMemory {
+        self.resident.count(handles);
+        self
     }
 
     /// Other processes use it, too; a context takes `context` bytes of it.

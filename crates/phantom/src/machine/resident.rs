@@ -48,9 +48,26 @@ const NCCL: [usize; 3] = [50, 133, 99];
 const CHANNELS: usize = 9;
 const BUFFERS: [u64; 2] = [10 * MIB, GRANULE];
 
+/// What a library's handle takes on a card, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handles {
+    /// Of cuBLAS.
+    pub blas: u64,
+    /// Of cuDNN.
+    pub dnn: u64,
+}
+
+impl Default for Handles {
+    /// Those of an H200.
+    fn default() -> Handles {
+        Handles { blas: BLAS, dnn: DNN }
+    }
+}
+
 /// The ranges of one device that are not the program's.
 #[derive(Clone, Debug, Default)]
 pub struct Resident {
+    handles: Handles,
     /// Where local memory is, and how much a thread has.
     local: Option<(u64, u64)>,
     has_code: bool,
@@ -79,6 +96,11 @@ impl Resident {
         let mut res = Resident::default();
         res.grow(addresses, LOCAL[0]);
         res
+    }
+
+    /// Counts handles as this card has them.
+    pub fn count(&mut self, handles: Handles) {
+        self.handles = handles;
     }
 
     /// A kernel of the program is launched.
@@ -172,12 +194,13 @@ impl Resident {
     /// How many bytes this program has more, and less, than the context of most trainings, which is the card's. What
     /// NCCL is known to take has streams in it already.
     pub fn beside(&self) -> (u64, u64) {
-        let handles = [(self.n_blas, BLAS), (self.n_dnn, DNN)];
+        let Handles { blas, dnn } = self.handles;
+        let handles = [(self.n_blas, blas), (self.n_dnn, dnn)];
         let more: u64 = handles.iter().map(|it| it.0.saturating_sub(USUAL) * it.1).sum();
         let less: u64 = handles.iter().map(|it| USUAL.saturating_sub(it.0) * it.1).sum();
         let ranges = self.streams.div_ceil(STREAMS) + self.streams / STREAMS_ELSEWHERE;
         let streams = if self.has_nccl { 0 } else { ranges * GRANULE };
-        let solvers = self.n_solvers * SOLVER.iter().sum::<u64>();
+        let solvers = self.n_solvers * (blas + SOLVER[1]);
         let transforms = if self.has_transforms { FFT } else { 0 };
         let without_code = if self.n_blas + self.n_solvers == 0 { CODE } else { 0 };
         (more + streams + solvers + transforms, less + without_code)
@@ -254,6 +277,15 @@ mod tests {
         }
         let (more, less) = resident.beside();
         760 + more / MIB - less / MIB
+    }
+
+    #[test]
+    fn handles_are_those_of_the_card() {
+        let mut space = Addresses::new(0x7000_0000_0000, TOP);
+        let mut resident = Resident::new(&mut space);
+        resident.count(Handles { blas: 10 * MIB, dnn: 12 * MIB });
+        resident.blas(&mut space);
+        assert_eq!(resident.beside(), (0, 10 * MIB + 24 * MIB));
     }
 
     #[test]

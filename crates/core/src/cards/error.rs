@@ -1,0 +1,114 @@
+//! What can be wrong with a card's name or description.
+
+/// A card that could not be found or read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CardError {
+    /// No card has this name.
+    #[error(
+        "no card is called {given:?}{}{}; `plimsoll cards` lists them",
+        did_you_mean(.near),
+        .instead.as_ref().map_or_else(String::new, |it| format!("; the nearest is `{it}`"))
+    )]
+    NoSuchCard {
+        /// What was given.
+        given: String,
+        /// The nearest names that exist, nearest first.
+        near: Vec<String>,
+        /// The options of a command that take the nearest card of its generation in its place.
+        instead: Option<String>,
+    },
+    /// A card cannot be cut like this.
+    #[error(
+        "{card} has no slice {given:?};{} a share of a card is written as in `{card}/0.5`",
+        it_has(.has)
+    )]
+    NoSuchProfile {
+        /// The card.
+        card: String,
+        /// What was given.
+        given: String,
+        /// The slices that there are.
+        has: Vec<String>,
+    },
+    /// No chip has this name.
+    #[error("`chip`: found {given:?}; expected one of {}", .known.join(", "))]
+    NoSuchChip {
+        /// What was given.
+        given: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The text is not TOML, or a value has the wrong type.
+    #[error("not a card file: {0}")]
+    Toml(String),
+    /// A key that cards do not have.
+    #[error("line {line}: a card has no key {key:?}{}; it has {}", did_you_mean(.near), KEYS.join(", "))]
+    UnknownKey {
+        /// What was given.
+        key: String,
+        /// The nearest keys that exist.
+        near: Vec<String>,
+        /// The line it stands on, from 1.
+        line: usize,
+    },
+    /// A key that has no default is missing.
+    #[error(
+        "the card lacks `{key}`; give it, or start from a card of the catalogue with `like = \"rtx4090\"`"
+    )]
+    Missing {
+        /// The key.
+        key: &'static str,
+    },
+    /// A value that no card can have.
+    #[error("`{key}`: {why}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What was found and what was expected.
+        why: String,
+    },
+}
+
+/// The keys of a card file, in the order of the manual.
+pub(super) const KEYS: [&str; 28] = [
+    "id",
+    "aliases",
+    "usual",
+    "like",
+    "name",
+    "chip",
+    "compute_capability",
+    "total",
+    "total_known",
+    "context",
+    "context_known",
+    "blas",
+    "dnn",
+    "sm_count",
+    "clusters",
+    "gpcs",
+    "max_threads_per_sm",
+    "max_blocks_per_sm",
+    "shared_per_block_optin",
+    "shared_per_sm",
+    "registers_per_sm",
+    "l2",
+    "clock_mhz",
+    "memory_clock_mhz",
+    "memory_bus_bits",
+    "cudnn_known",
+    "source",
+    "memory",
+];
+
+fn did_you_mean(near: &[String]) -> String {
+    match near {
+        [] => String::new(),
+        [one] => format!("; did you mean `{one}`?"),
+        [some @ .., last] => format!("; did you mean `{}` or `{last}`?", some.join("`, `")),
+    }
+}
+
+fn it_has(slices: &[String]) -> String {
+    if slices.is_empty() { String::new() } else { format!(" it has `{}`;", slices.join("`, `")) }
+}
