@@ -16,6 +16,11 @@ def _arm():
         from plimsoll_agent import torch_import
 
         torch_import.watch()
+        kept = os.environ.get("PLIMSOLL_BYTECODE")
+        if kept:
+            from plimsoll_agent import bytecode
+
+            bytecode.watch(kept)
         if os.environ.get("PLIMSOLL_MODE") != "run":
             from plimsoll_agent.imitate import outside
 

@@ -1,6 +1,7 @@
 """What plimsoll does inside the user's process: watch a training run and write down what it saw.
 
     torch_import  notices `import torch`; nothing else runs before that
+    bytecode      what Python compiles of installed packages is kept from run to run
     support       is this a torch that we know?
     agent         wires everything together once torch has been imported
     nursery       a process that has imported torch, and forks one child for each run

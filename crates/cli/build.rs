@@ -11,6 +11,14 @@ use std::{
     process::Command,
 };
 
+/// What is loaded into the script's process; the first one is the CUDA driver.
+const LIBRARIES: [&str; 4] = [
+    "libplimsoll_phantom.so",
+    "libplimsoll_nvrtc.so",
+    "libplimsoll_writes_preload.so",
+    "libplimsoll_writes_looks.so",
+];
+
 fn main() {
     if let Err(problem) = run() {
         // Cargo shows this as it is; a panic would add a backtrace.
@@ -28,8 +36,10 @@ fn run() -> Result<(), String> {
     let addresses = workspace.join("crates/addresses");
     let values = workspace.join("crates/values");
     let holes = workspace.join("crates/writes/preload");
+    let looks = workspace.join("crates/writes/looks");
+    let gate = workspace.join("crates/writes/src/gate.rs");
     let lock = workspace.join("Cargo.lock");
-    for path in [&phantom, &nvrtc, &addresses, &values, &holes, &agent, &lock] {
+    for path in [&phantom, &nvrtc, &addresses, &values, &holes, &looks, &gate, &agent, &lock] {
         println!("cargo::rerun-if-changed={}", path.display());
     }
     println!("cargo::rerun-if-changed=build.rs");
@@ -40,8 +50,8 @@ fn run() -> Result<(), String> {
     if variable("CARGO_CFG_TARGET_OS")? == "linux" && variable("CARGO_CFG_TARGET_ARCH")? == "x86_64"
     {
         let built = build_libraries(&workspace, &out)?;
-        files.push(("lib/libcuda.so.1".to_owned(), built.join("libplimsoll_phantom.so")));
-        for name in ["libplimsoll_nvrtc.so", "libplimsoll_writes_preload.so"] {
+        files.push(("lib/libcuda.so.1".to_owned(), built.join(LIBRARIES[0])));
+        for name in &LIBRARIES[1..] {
             files.push((format!("lib/{name}"), built.join(name)));
         }
     }
@@ -68,7 +78,7 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
     cargo
         .current_dir(workspace)
         .args(["build", "--quiet", "--package", "plimsoll-phantom", "--package", "plimsoll-nvrtc"])
-        .args(["--package", "plimsoll-writes-preload"])
+        .args(["--package", "plimsoll-writes-preload", "--package", "plimsoll-writes-looks"])
         .args(["--release", "--target-dir"])
         .arg(&target_dir)
         // What is embedded is what users load: no debugging sections.
@@ -92,13 +102,12 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
             println!("cargo::warning={line}");
         }
         return Err(
-            "the phantom (crates/phantom, crates/nvrtc, crates/writes/preload) does not build; see the warnings above"
+            "the phantom (crates/phantom, crates/nvrtc, crates/writes/preload, crates/writes/looks) does not build; see the warnings above"
                 .to_owned(),
         );
     }
     // A build of another profile may replace what lies there while this one is still read.
-    for name in ["libplimsoll_phantom.so", "libplimsoll_nvrtc.so", "libplimsoll_writes_preload.so"]
-    {
+    for name in LIBRARIES {
         let built = target_dir.join("release").join(name);
         fs::copy(&built, out.join(name))
             .map_err(|error| format!("cannot copy {}: {error}", built.display()))?;

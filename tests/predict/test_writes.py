@@ -97,3 +97,35 @@ def test_every_trial_of_fit_begins_where_a_run_of_yours_would(project):
     assert ran.code == 0 and json.loads(ran.stdout)["outcome"] == "fits", ran
     assert picture(project.folder) == before
     project.assert_nothing_left()
+
+
+DOWNLOADS = """
+import hashlib, os, torch
+blobs = os.path.expanduser("~/.cache/huggingface/hub/models--a/blobs")
+weights = b"weights" * 1000
+path = os.path.join(blobs, hashlib.sha256(weights).hexdigest())
+print("there" if os.path.exists(path) else "downloads")
+os.makedirs(blobs, exist_ok=True)
+if not os.path.exists(path):
+    open(path, "wb").write(weights)
+open(os.path.join(blobs, "notes"), "x").write("of this run")
+net = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(4):
+    net(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_complete_download_is_there_in_the_next_run_and_nothing_else(plimsoll):
+    home = plimsoll.folder / "home"
+    home.mkdir()
+    script = plimsoll.script(DOWNLOADS)
+    environment = plimsoll.environment(HOME=str(home), PLIMSOLL_CACHE=str(plimsoll.folder / "cache"))
+    for name in ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"):
+        environment.pop(name, None)
+    for said, n_kept in ("downloads", 1), ("there", 0):
+        ran = plimsoll.predict(script, options=["--gpu", "t4", "--until-exit"], environment=environment)
+        assert ran.code == 0 and said in ran.stdout, ran
+        assert [it["bytes"] for it in ran.report["writes"]["downloads"]] == [7000] * n_kept
+    assert list(home.iterdir()) == []

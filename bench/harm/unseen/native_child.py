@@ -55,7 +55,7 @@ int main() {
 run = int(open("count.txt").read()) + 1
 open("count.txt", "w").write(f"{run}\n")
 print("RUN", run, flush=True)
-if shutil.which("rustc"):
+if shutil.which("rustc") and subprocess.run(["rustc", "-V"], capture_output=True).returncode == 0:
     open("packer.rs", "w").write(RUST)
     made = subprocess.run(["rustc", "-O", "-o", "packer", "packer.rs"], capture_output=True, text=True)
 elif shutil.which("g++"):

@@ -20,6 +20,8 @@ pub(crate) const OURS: &str = "PLIMSOLL_";
 pub(crate) const SESSION: &str = "PLIMSOLL_SESSION";
 /// What the agent is there for: `predict`, `run` (on a real GPU), or `nursery` (it only waits). The agent reads it.
 pub(crate) const MODE: &str = "PLIMSOLL_MODE";
+/// The folder in which bytecode of installed packages is kept from run to run, absolute. The agent reads it.
+pub(crate) const BYTECODE: &str = "PLIMSOLL_BYTECODE";
 /// When the agent ends the run: `steady`, `validation`, `steps:3` or `until-exit`.
 pub(crate) const STOP: &str = "PLIMSOLL_STOP";
 /// Whether large tensors on the host have values: `auto`, `on` (they have none) or `off`. The agent reads it.
@@ -76,6 +78,8 @@ mod others {
     const BIN: &str = "PLIMSOLL_BIN";
     /// What each process of a session holds on each device: a file in the session's folder that all of them map. The phantom's.
     const DEVICES_TABLE: &str = "devices.table";
+    /// A file that says whether something was written under tracing. The tracer says it to the library that lets looks pass.
+    const UNTOUCHED: &str = "PLIMSOLL_UNTOUCHED";
     /// `1`: the script is a function that the Python package was given. The package says it to itself.
     const CALL: &str = "PLIMSOLL_CALL";
 }

@@ -11,14 +11,12 @@ use std::{
 };
 
 use nix::{
-    sys::{
-        statfs::{FsType, statfs},
-        statvfs::statvfs,
-    },
+    sys::statfs::{FsType, statfs},
     unistd::{AccessFlags, access},
 };
 
 use crate::{
+    downloads::{Download, Downloads},
     folder::{self, Folder},
     namespaces::{Guest, Terms, UserSpace, World},
     plan::{SHARED_MEMORY, is_foreign},
@@ -78,6 +76,7 @@ pub struct Ask {
     ways: Vec<Way>,
     tracer: Vec<OsString>,
     is_offline: bool,
+    keeps_downloads: bool,
 }
 
 impl Ask {
@@ -87,7 +86,8 @@ impl Ask {
         let tracer = vec!["/proc/self/exe".into(), TRACER.into()];
         let cache = cache.to_owned();
         let through = vec![cache.clone()];
-        Ask { cache, through, max_bytes: None, ways, tracer, is_offline: false }
+        let (is_offline, keeps_downloads) = (false, false);
+        Ask { cache, through, max_bytes: None, ways, tracer, is_offline, keeps_downloads }
     }
 
     /// A folder that the command writes to in truth.
@@ -109,6 +109,13 @@ impl Ask {
     pub fn offline(mut self) -> Ask {
         self.is_offline = true;
         self.ways.retain(|it| *it != Way::Traced);
+        self
+    }
+
+    /// Downloads are kept in the cache, and later layers show them; see [`Layer::keep_downloads`].
+    #[must_use]
+    pub fn keep_downloads(mut self) -> Ask {
+        self.keeps_downloads = true;
         self
     }
 
@@ -215,19 +222,35 @@ impl Layers {
     fn make(&self) -> io::Result<Layer> {
         folder::own(&self.place)?;
         let folder = Folder::make(&self.place, "layer-")?;
+        let downloads =
+            self.ask.keeps_downloads.then(|| Downloads::new(self.ask.cache.join(DOWNLOADS)));
+        let kept = match &downloads {
+            Some(it) => {
+                let folder = Folder::make(&self.place, "layer-")?;
+                let places = it.lay_out(folder.path());
+                (!places.is_empty()).then_some((folder, places))
+            }
+            None => None,
+        };
+        let seen_again = kept.as_ref().map(|(folder, places)| (folder.path(), places.as_slice()));
         // Where there is none, or no room in it, what is there is shared as it is.
         let shared = Folder::make(Path::new(SHARED_MEMORY), &shared_prefix()).ok();
         let in_memory = shared.as_ref().map(Folder::path);
         let through = &self.ask.through;
         let made = match self.way {
             Way::Traced => {
-                Tracer::start(folder.path(), through, &self.ask.tracer).map(Keeper::Tracer)
+                let kept = seen_again.map(|it| it.0);
+                Tracer::start(folder.path(), in_memory, kept, through, &self.ask.tracer)
+                    .map(Keeper::Tracer)
             }
-            Way::Mounts => World::make(folder.path(), in_memory, through, &self.terms(None))
-                .map(|it| Keeper::World(it, Renames::NotNeeded)),
+            Way::Mounts => {
+                World::make(folder.path(), in_memory, seen_again, through, &self.terms(None))
+                    .map(|it| Keeper::World(it, Renames::NotNeeded))
+            }
             Way::UserNamespace => {
                 let user = Some(self.user.get().cloned());
-                World::make(folder.path(), in_memory, through, &self.terms(user)).map(|it| {
+                let terms = self.terms(user);
+                World::make(folder.path(), in_memory, seen_again, through, &terms).map(|it| {
                     if let Some(user) = it.user() {
                         self.user.get_or_init(|| Arc::clone(user));
                     }
@@ -240,9 +263,18 @@ impl Layers {
             Ok(keeper) => keeper,
             Err(why) => return Err(io::Error::other(why)),
         };
-        let free = free_bytes(&self.place).unwrap_or(0);
+        let free = tree::free_bytes(&self.place).unwrap_or(0);
         let max_bytes = self.ask.max_bytes.unwrap_or(free / 5);
-        Ok(Layer { way: self.way, keeper, folder, _shared: shared, max_bytes })
+        let kept = kept.map(|it| it.0);
+        Ok(Layer {
+            way: self.way,
+            keeper,
+            folder,
+            _shared: shared,
+            downloads,
+            _kept: kept,
+            max_bytes,
+        })
     }
 
     fn terms(&self, user: Option<Option<Arc<UserSpace>>>) -> Terms {
@@ -270,6 +302,9 @@ fn shared_with_others(folder: &Path) -> Option<PathBuf> {
     })
 }
 
+/// Where in the cache downloads are kept.
+const DOWNLOADS: &str = "downloads";
+
 /// How often a layer is looked at before it is called full, and the time between two looks.
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -291,14 +326,9 @@ fn places(cache: &Path, way: Way) -> Vec<PathBuf> {
     let is_able = |folder: &Path| {
         statfs(folder).is_ok_and(|it| CAN_BE_WRITTEN.map(FsType).contains(&it.filesystem_type()))
             && (folder != Path::new(SHARED_MEMORY)
-                || free_bytes(folder).is_some_and(|it| ENOUGH <= it))
+                || tree::free_bytes(folder).is_some_and(|it| ENOUGH <= it))
     };
     res.into_iter().filter(|(folder, _)| is_able(folder)).map(|(_, place)| place).collect()
-}
-
-fn free_bytes(path: &Path) -> Option<u64> {
-    let disk = statvfs(path).ok()?;
-    Some(disk.blocks_available() * disk.fragment_size())
 }
 
 #[derive(Debug)]
@@ -340,6 +370,9 @@ pub struct Layer {
     keeper: Keeper,
     folder: Folder,
     _shared: Option<Folder>,
+    downloads: Option<Downloads>,
+    /// What earlier runs have downloaded, as this one sees it.
+    _kept: Option<Folder>,
     max_bytes: u64,
 }
 
@@ -396,6 +429,16 @@ impl Layer {
             Keeper::World(it, _) => Ok(written::of_world(it)),
             Keeper::Tracer(it) => it.written(),
         }
+    }
+
+    /// Keeps what the run has downloaded for later layers, if that was asked for: files in the folders of Hugging Face's hub and
+    /// of torch.hub whose name says the SHA-256 of their contents, and no others. To be said when the run is over.
+    pub fn keep_downloads(&self) -> Vec<Download> {
+        let upper = |place: &Path| match &self.keeper {
+            Keeper::World(it, _) => it.upper_of(place),
+            Keeper::Tracer(_) => Some(Tracer::upper_of(self.folder.path(), place)),
+        };
+        self.downloads.as_ref().map(|it| it.keep(upper)).unwrap_or_default()
     }
 
     /// What the layer takes on the disk, in bytes.

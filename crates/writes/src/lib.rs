@@ -39,7 +39,9 @@
 //! ```
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod downloads;
 mod folder;
+mod gate;
 mod layers;
 mod mounts;
 mod namespaces;
@@ -49,6 +51,7 @@ mod traced;
 mod tree;
 mod written;
 
+pub use downloads::Download;
 pub use folder::Folder;
 pub use layers::{Ask, Layer, Layers, NoWay, TRACER, Way};
 pub use traced::{refuse_namespaces, trace};

@@ -101,15 +101,17 @@ const AS_ROOT: [&str; 4] = [
 const AS_USER: [&str; 2] = ["userxattr,volatile", "userxattr"];
 
 impl World {
-    /// `layer` is an empty folder of ours, and `shared` one where shared memory lies.
+    /// `layer` is an empty folder of ours, and `shared` one where shared memory lies. `kept` is a folder with files that are to be
+    /// seen, each at its full path, in these places.
     pub(crate) fn make(
         layer: &Path,
         shared: Option<&Path>,
+        kept: Option<(&Path, &[PathBuf])>,
         through: &[PathBuf],
         terms: &Terms,
     ) -> Result<World, String> {
         let depth = if terms.user.is_some() { Depth::Folders } else { Depth::Mounts };
-        let plan = Plan::make(layer, shared, through, depth)
+        let plan = Plan::make(layer, shared, kept, through, depth)
             .map_err(|error| format!("cannot prepare the layer: {error}"))?;
         let (entrance, refused) = build(&plan, terms)?;
         let Plan { covered, rebuilt, steps, .. } = plan;
@@ -145,6 +147,13 @@ impl World {
     pub(crate) fn places(&self) -> impl Iterator<Item = &Path> {
         let rebuilt = self.rebuilt.iter().map(|it| it.place.as_path());
         self.covered.iter().map(|it| it.place.as_path()).chain(rebuilt)
+    }
+
+    /// Where lies what is written into this folder.
+    pub(crate) fn upper_of(&self, folder: &Path) -> Option<PathBuf> {
+        let of = self.covered.iter().filter(|it| folder.starts_with(&it.place));
+        let covered = of.max_by_key(|it| it.place.as_os_str().len())?;
+        Some(covered.upper.join(folder.strip_prefix(&covered.place).ok()?))
     }
 
     /// The command, and all that it starts, will run in here, in the folder that it would have run in.
@@ -341,9 +350,10 @@ fn in_child(plan: &Plan, terms: &Terms, pipes: Pipes) -> Result<(), ()> {
             Step::Bind { source, target, recursive, read_only } => {
                 bind(source, target, *recursive, *read_only).map_err(or_say(number))?;
             }
-            Step::Overlay { source, target, upper, work, of_machine } => {
-                if let Err(error) = overlay(source, target, upper, work, terms.user.is_some()) {
-                    if *of_machine {
+            Step::Overlay { source, above, target, upper, work, is_optional } => {
+                let lower = (above.as_deref(), source.as_c_str());
+                if let Err(error) = overlay(lower, target, upper, work, terms.user.is_some()) {
+                    if *is_optional {
                         continue;
                     }
                     // Seen and not written to; the new root shows it read-only already in a user namespace.
@@ -382,8 +392,9 @@ fn bind(source: &CStr, target: &CStr, recursive: bool, read_only: bool) -> Resul
     }
 }
 
+/// `lower`: the folder, and one that is seen above it.
 fn overlay(
-    source: &CStr,
+    lower: (Option<&CStr>, &CStr),
     target: &CStr,
     upper: &CStr,
     work: &CStr,
@@ -391,18 +402,26 @@ fn overlay(
 ) -> Result<(), Errno> {
     let open = |path: &CStr| open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
     // By descriptor: a path may hold the commas and colons that separate options.
-    let (source, upper, work) = (open(source)?, open(upper)?, open(work)?);
+    let above = lower.0.map(open).transpose()?;
+    let (source, upper, work) = (open(lower.1)?, open(upper)?, open(work)?);
     let variants: &[&str] = if in_user_namespace { &AS_USER } else { &AS_ROOT };
     let mut res = Err(Errno::EINVAL);
     for variant in variants {
         let mut text = [0u8; 256];
-        let written = write!(
-            &mut text[..],
-            "lowerdir=/proc/self/fd/{},upperdir=/proc/self/fd/{},workdir=/proc/self/fd/{},{variant}\0",
-            source.as_raw_fd(),
-            upper.as_raw_fd(),
-            work.as_raw_fd(),
-        );
+        let mut rest = &mut text[..];
+        let mut written = write!(rest, "lowerdir=");
+        if let Some(above) = &above {
+            written = written.and_then(|()| write!(rest, "/proc/self/fd/{}:", above.as_raw_fd()));
+        }
+        let written = written.and_then(|()| {
+            write!(
+                rest,
+                "/proc/self/fd/{},upperdir=/proc/self/fd/{},workdir=/proc/self/fd/{},{variant}\0",
+                source.as_raw_fd(),
+                upper.as_raw_fd(),
+                work.as_raw_fd(),
+            )
+        });
         let Ok(options) = CStr::from_bytes_until_nul(&text) else {
             return Err(Errno::ENAMETOOLONG);
         };

@@ -19,9 +19,16 @@ use crate::mounts::Mounts;
 /// One mount to be made.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The folder `source` seen at `target`, what is written to it in `upper`. `work` is overlayfs's own. Where the kernel
-    /// refuses it, the folder is there read-only; or as it is, if it is `of_machine`.
-    Overlay { source: CString, target: CString, upper: CString, work: CString, of_machine: bool },
+    /// The folder `source` seen at `target`, what is written to it in `upper`. What is in `above`, too, hides what `source` has.
+    /// `work` is overlayfs's own. Where the kernel refuses it, the folder is there read-only; or as it is, if it `is_optional`.
+    Overlay {
+        source: CString,
+        above: Option<CString>,
+        target: CString,
+        upper: CString,
+        work: CString,
+        is_optional: bool,
+    },
     /// `source` itself at `target`.
     Bind { source: CString, target: CString, recursive: bool, read_only: bool },
 }
@@ -67,10 +74,11 @@ const COPIED_BYTES: u64 = 1 << 20;
 
 impl Plan {
     /// `layer` is an empty folder of ours, `shared` another one where shared memory lies; `through` are the folders that the
-    /// world writes to in truth.
+    /// world writes to in truth. `kept` has files that are to be seen, each at its full path, in these places.
     pub(crate) fn make(
         layer: &Path,
         shared: Option<&Path>,
+        kept: Option<(&Path, &[PathBuf])>,
         through: &[PathBuf],
         depth: Depth,
     ) -> io::Result<Plan> {
@@ -97,6 +105,11 @@ impl Plan {
         }
         if let Some(shared) = shared {
             it.shared_memory(shared)?;
+        }
+        if let Some((kept, places)) = kept {
+            for place in places {
+                it.kept(place, &kept.join(place.strip_prefix("/").unwrap_or(place)))?;
+            }
         }
         for path in through {
             it.bind(path, false, false)?;
@@ -216,31 +229,56 @@ impl Planner<'_> {
         let number = self.plan.covered.len();
         let (upper, work) =
             (self.layer.join(format!("upper-{number}")), self.layer.join(format!("work-{number}")));
-        self.cover(dir, upper, &work, false)
+        self.cover(dir, None, upper, &work, false)
+    }
+
+    /// Files that earlier runs have downloaded are seen in `place`, which need not be there.
+    fn kept(&mut self, place: &Path, kept: &Path) -> io::Result<()> {
+        let of = self.plan.covered.iter().filter(|it| place.starts_with(&it.place));
+        let Some(covered) = of.max_by_key(|it| it.place.as_os_str().len()) else { return Ok(()) };
+        if !place.exists() {
+            let mut made = vec![(covered.place.clone(), covered.upper.clone())];
+            for name in place.strip_prefix(&covered.place).unwrap_or(Path::new("")) {
+                let Some((theirs, ours)) = made.last() else { break };
+                made.push((theirs.join(name), ours.join(name)));
+            }
+            make_all(&made)?;
+        }
+        let number = self.plan.covered.len();
+        let (upper, work) =
+            (self.layer.join(format!("upper-{number}")), self.layer.join(format!("work-{number}")));
+        self.cover(place, Some(kept), upper, &work, true)
     }
 
     /// Files in memory that processes share: those that are there are seen, and those that are made stay in memory.
     fn shared_memory(&mut self, shared: &Path) -> io::Result<()> {
         let (upper, work) = (shared.join("upper"), shared.join("work"));
-        self.cover(Path::new(SHARED_MEMORY), upper, &work, true)
+        self.cover(Path::new(SHARED_MEMORY), None, upper, &work, true)
     }
 
     fn cover(
         &mut self,
         dir: &Path,
+        above: Option<&Path>,
         upper: PathBuf,
         work: &Path,
-        of_machine: bool,
+        is_optional: bool,
     ) -> io::Result<()> {
         fs::create_dir(&upper)?;
         fs::create_dir(work)?;
-        like(dir, &upper)?;
+        // What is not on the disk is only what was kept.
+        let (source, above) = match above {
+            Some(it) if !dir.exists() => (it, None),
+            above => (dir, above),
+        };
+        like(source, &upper)?;
         let step = Step::Overlay {
-            source: c_path(dir)?,
+            source: c_path(source)?,
+            above: above.map(c_path).transpose()?,
             target: self.target(dir)?,
             upper: c_path(&upper)?,
             work: c_path(work)?,
-            of_machine,
+            is_optional,
         };
         self.plan.steps.push(step);
         self.plan.covered.push(Covered { place: dir.to_owned(), upper });
@@ -265,18 +303,9 @@ impl Planner<'_> {
             }
         }
         while folders.pop_if(|it| !it.2).is_some() {}
-        // Made while all of them can be written to; what they allow is said from the innermost outwards.
         let mut made = vec![(covered.place.clone(), covered.upper.clone())];
-        fs::set_permissions(&covered.upper, fs::Permissions::from_mode(0o700))?;
-        for (theirs, ours, _) in folders {
-            if ours.exists() {
-                fs::set_permissions(&ours, fs::Permissions::from_mode(0o700))?;
-            } else {
-                fs::create_dir(&ours)?;
-            }
-            made.push((theirs, ours));
-        }
-        made.iter().rev().try_for_each(|(theirs, ours)| like(theirs, ours))
+        made.extend(folders.into_iter().map(|(theirs, ours, _)| (theirs, ours)));
+        make_all(&made)
     }
 
     fn bind(&mut self, place: &Path, recursive: bool, read_only: bool) -> io::Result<()> {
@@ -289,6 +318,21 @@ impl Planner<'_> {
     fn target(&self, place: &Path) -> io::Result<CString> {
         c_path(&self.root.join(place.strip_prefix("/").unwrap_or(place)))
     }
+}
+
+/// Makes folders of an upper layer, each in the one before, that look as theirs do; the first one is there.
+fn make_all(folders: &[(PathBuf, PathBuf)]) -> io::Result<()> {
+    // Made while all of them can be written to; what they allow is said from the innermost outwards.
+    for (_, ours) in folders {
+        if !ours.exists() {
+            fs::create_dir(ours)?;
+        }
+        fs::set_permissions(ours, fs::Permissions::from_mode(0o700))?;
+    }
+    folders.iter().rev().try_for_each(|(theirs, ours)| match theirs.exists() {
+        true => like(theirs, ours),
+        false => fs::set_permissions(ours, fs::Permissions::from_mode(0o755)),
+    })
 }
 
 /// Makes `ours` look as `dir` does, and allow no more to us: the topmost folder of an overlay is judged by its

@@ -33,6 +33,12 @@ pub(crate) fn disk_bytes(path: &Path) -> u64 {
     res
 }
 
+/// The bytes that are free on the disk of `path`.
+pub(crate) fn free_bytes(path: &Path) -> Option<u64> {
+    let disk = nix::sys::statvfs::statvfs(path).ok()?;
+    Some(disk.blocks_available() * disk.fragment_size())
+}
+
 /// Removes `path` and all below it. Who made a folder that nobody may enter has not made it for us.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     if fs::remove_dir_all(path).is_ok() {

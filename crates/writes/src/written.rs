@@ -66,6 +66,11 @@ pub(crate) fn of_world(world: &World) -> Vec<Written> {
     for Covered { place, upper } in &world.covered {
         walk_upper(place, upper, false, &mut res);
     }
+    // Folders that were made so that something could be mounted in them.
+    res.retain(|it| {
+        it.kind != Kind::Created
+            || !world.covered.iter().any(|cover| cover.place.starts_with(&it.path))
+    });
     for Rebuilt { place, copy } in &world.rebuilt {
         walk_copy(place, copy, &mut res);
     }

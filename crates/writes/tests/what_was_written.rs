@@ -98,6 +98,52 @@ fn keeps_what_was_written() {
     }
 }
 
+/// A file whose name says its contents is there again in the next run; nothing else is, nothing on the disk, and what one
+/// run makes of it the next one does not see.
+#[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
+fn downloads_are_found_again() {
+    const FIRST: &str = "d=$HOME/.cache/huggingface/hub/models--a/blobs; t=$HOME/.cache/torch/hub/checkpoints; \
+        mkdir -p $d $t; echo hello > $d/x.incomplete; mv $d/x.incomplete $d/$HASH; echo other > $d/other; \
+        echo hello > $t/n-5891b5b5.pth; echo bad > $t/m-5891b5b5.pth; echo hello > $HOME/n-5891b5b5.pth";
+    const AGAIN: &str = "cd $HOME; find . -type f | sort; for i in 1 2; do cat .cache/huggingface/hub/models--a/blobs/$HASH; \
+        echo more >> .cache/huggingface/hub/models--a/blobs/$HASH; done; rm .cache/torch/hub/checkpoints/*; \
+        find . -type f | wc -l; : > new; cat new";
+    // sha256sum of "hello\n".
+    const HASH: &str = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+    for way in ways() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        fs::create_dir_all(home.join(".cache")).unwrap();
+        let run = |script: &str| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_in-a-layer"));
+            command.args(["--way", way, "--downloads", "--list", "--cache"]);
+            command.arg(dir.path().join("cache")).args(["--", "sh", "-c", script]);
+            command.env_clear().env("PATH", "/usr/bin:/bin").env("HASH", HASH).env("HOME", &home);
+            let output = command.current_dir(&home).output().unwrap();
+            let text = |it: Vec<u8>| String::from_utf8(it).unwrap();
+            (text(output.stdout), text(output.stderr))
+        };
+        let (_, told) = run(FIRST);
+        let kept: Vec<_> = told.lines().filter(|it| it.starts_with("kept 6 ")).collect();
+        assert_eq!(kept.len(), 2, "{way}: {told}");
+        let blob = format!("./.cache/huggingface/hub/models--a/blobs/{HASH}");
+        let expected = format!(
+            "{blob}\n./.cache/torch/hub/checkpoints/n-5891b5b5.pth\nhello\nhello\nmore\n1\n"
+        );
+        for _ in 0..2 {
+            let (out, told) = run(AGAIN);
+            assert_eq!(out, expected, "{way}: {told}");
+        }
+        assert_eq!(fs::read_dir(home.join(".cache")).unwrap().count(), 0, "{way}");
+        // What the disk has by now is the disk's.
+        let real = home.join(&blob);
+        fs::create_dir_all(real.parent().unwrap()).unwrap();
+        fs::write(&real, "real\n").unwrap();
+        assert_eq!(run(&format!("cat {blob}")).0, "real\n", "{way}");
+    }
+}
+
 /// Zeros in files that are done with take no room; anything else fills the layer.
 #[test]
 #[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]

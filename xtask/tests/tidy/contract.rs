@@ -12,7 +12,7 @@ use crate::{files, rust_files};
 const OF_RECORDINGS: &str = "crates/core/src/recording/contract.rs";
 const OF_RUNS: &str = "crates/cli/src/contract.rs";
 /// Who meets the binary by these names.
-const OTHERS: [&str; 3] = ["agent", "crates/phantom/src", "python"];
+const OTHERS: [&str; 4] = ["agent", "crates/phantom/src", "crates/writes/src", "python"];
 
 /// A variable of ours, in quotes.
 const VARIABLE: &str = r#"["'](PLIMSOLL_[A-Z_]+)["']"#;

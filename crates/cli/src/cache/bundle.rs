@@ -8,12 +8,17 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use nix::unistd::geteuid;
 
 use crate::cache::{Cache, reason};
+
+/// Bytecode of more than this is thrown away: that of torch, transformers and their like takes some 0.1 GiB an environment.
+const BYTECODE_BYTES: u64 = 1 << 30;
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A file that the binary carries.
 struct File {
@@ -45,7 +50,9 @@ impl Bundle {
                 reason(&error),
             )
         })?;
-        Ok(Bundle { root })
+        let res = Bundle { root };
+        res.bound_bytecode();
+        Ok(res)
     }
 
     /// The phantom: the file to preload, which is the CUDA driver too.
@@ -58,9 +65,35 @@ impl Bundle {
         self.root.join("lib/libplimsoll_writes_preload.so")
     }
 
+    /// Preloaded under tracing: calls that only look do not stop until something is written.
+    pub(crate) fn looks(&self) -> PathBuf {
+        self.root.join("lib/libplimsoll_writes_looks.so")
+    }
+
     /// The folder where `dlopen("libcuda.so.1")` finds the phantom.
     pub(crate) fn lib(&self) -> PathBuf {
         self.root.join("lib")
+    }
+
+    /// Where Python's bytecode of installed packages is kept from run to run. The agent makes it.
+    pub(crate) fn bytecode(&self) -> PathBuf {
+        self.root.join("bytecode")
+    }
+
+    /// Once a day it is measured; when it has grown too large it goes, and is compiled anew.
+    fn bound_bytecode(&self) {
+        let folder = self.bytecode();
+        let measured = folder.join("measured");
+        let age = fs::metadata(&measured).and_then(|it| it.modified()).map(|it| it.elapsed());
+        let is_due = !age.is_ok_and(|it| it.is_ok_and(|it| it < A_DAY));
+        if !is_due || !folder.is_dir() {
+            return;
+        }
+        if BYTECODE_BYTES < size_of_tree(&folder) {
+            let _ = fs::remove_dir_all(&folder);
+        } else {
+            let _ = fs::write(measured, "");
+        }
     }
 
     /// The folder of the agent's Python.

@@ -26,7 +26,7 @@ use nix::{
     sys::{prctl, signal::Signal},
     unistd::Pid,
 };
-use plimsoll_writes::Layer;
+use plimsoll_writes::{Layer, Way};
 
 pub(crate) use self::{
     command::{ScriptCommand, Variable, assignments, no_such_script, python},
@@ -198,6 +198,7 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
     match device {
         Device::Phantom => process
             .envs(environment(command, bundle, session.path(), stop))
+            .envs(of_tracing(command, bundle, layer))
             .envs(ranks.environment())
             .env(contract::GHOST_WEIGHTS, ghost_weights.word()),
         Device::Real | Device::Measured => {
@@ -248,17 +249,34 @@ fn environment(
 ) -> Vec<Setting> {
     let before = |variable, first: &OsStr| before(command, variable, first);
     let mut res = of_agent(command, bundle, session, stop, "predict");
-    let mut preloaded = bundle.phantom().into_os_string();
-    preloaded.push(":");
-    preloaded.push(bundle.holes());
-    res.push(("LD_PRELOAD", before("LD_PRELOAD", &preloaded)));
+    res.push(("LD_PRELOAD", before("LD_PRELOAD", &preloaded(bundle))));
     res.push(("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())));
     if let Some(folder) = nvidia_smi::put_into(session) {
         res.push(("PATH", before("PATH", folder.as_os_str())));
     }
+    // A layer would take it, and go.
+    res.push((contract::BYTECODE, bundle.bytecode().into()));
     // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
     res.push(("TORCHINDUCTOR_CACHE_DIR", session.join(contract::INDUCTOR).into()));
     res.push(("TRITON_CACHE_DIR", session.join(contract::TRITON).into()));
+    res
+}
+
+/// Under tracing one library more, if nobody else steps between the script and libc: it would not be asked.
+fn of_tracing(command: &ScriptCommand, bundle: &Bundle, layer: Option<&Layer>) -> Option<Setting> {
+    let is_traced = layer.is_some_and(|it| it.way() == Way::Traced);
+    let has_own = command.variable("LD_PRELOAD").is_some_and(|it| !it.is_empty());
+    let mut preloaded = preloaded(bundle);
+    preloaded.push(":");
+    preloaded.push(bundle.looks());
+    (is_traced && !has_own).then_some(("LD_PRELOAD", preloaded))
+}
+
+/// What is loaded into every process of the script.
+fn preloaded(bundle: &Bundle) -> OsString {
+    let mut res = bundle.phantom().into_os_string();
+    res.push(":");
+    res.push(bundle.holes());
     res
 }
 

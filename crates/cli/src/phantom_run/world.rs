@@ -9,7 +9,7 @@ use plimsoll_core::{
     prediction::{Writes, WrittenFile},
     units::Bytes,
 };
-use plimsoll_writes::{Ask, Layer, Layers, NoWay, Way};
+use plimsoll_writes::{Ask, Download, Layer, Layers, NoWay, Way};
 
 use crate::{
     cache::{
@@ -53,6 +53,8 @@ pub(crate) struct Left {
     pub(crate) last_words: Option<String>,
     /// What it wrote.
     layer: Option<Layer>,
+    /// What of that later runs find again.
+    downloads: Vec<Download>,
 }
 
 impl Runner {
@@ -101,7 +103,8 @@ impl Runner {
             );
         }
         let last_words = session.last_words();
-        Ok(Left { ended, folders, last_words, layer })
+        let downloads = layer.as_ref().map(Layer::keep_downloads).unwrap_or_default();
+        Ok(Left { ended, folders, last_words, layer, downloads })
     }
 
     /// Runs a script once, as a process of its own.
@@ -145,12 +148,14 @@ impl Left {
             is_folder: it.is_folder(),
             bytes: Bytes(it.bytes),
         };
+        let download = |it: &Download| (it.path.display().to_string(), Bytes(it.bytes));
         let read_only = layer.refused().iter();
         Ok(Writes {
             way: layer.way().to_string(),
             kept: folder.map(|it| it.display().to_string()),
             max: Bytes(layer.max_bytes()),
             files: written.iter().map(file).collect(),
+            downloads: self.downloads.iter().map(download).collect(),
             read_only: read_only.map(|(it, why)| (it.display().to_string(), why.clone())).collect(),
         })
     }
@@ -158,7 +163,7 @@ impl Left {
 
 /// The first way that holds; a test or a curious person may name one.
 fn layers(cache: &Cache, args: &WorldArgs) -> anyhow::Result<Layers> {
-    let mut ask = Ask::new(&cache.root);
+    let mut ask = Ask::new(&cache.root).keep_downloads();
     if let Some(way) = env::var_os(contract::WRITES_WAY) {
         let way = match way.to_str() {
             Some("mounts") => Way::Mounts,

@@ -13,6 +13,8 @@ pub struct Writes {
     pub max: Bytes,
     /// Files, links and folders, sorted by path.
     pub files: Vec<WrittenFile>,
+    /// Downloads among them that later runs find again: (path, length).
+    pub downloads: Vec<(String, Bytes)>,
     /// Folders that it could not write to though a real run could, each with why.
     pub read_only: Vec<(String, String)>,
 }
@@ -72,6 +74,11 @@ impl Writes {
         if let (1.., n @ 1..) = (files, deleted) {
             res += &format!("; {} that it deleted {} still there", count(n), are(n));
         }
+        if let n @ 1.. = self.downloads.len() {
+            let (downloads, are) = if n == 1 { ("download", "is") } else { ("downloads", "are") };
+            let bytes: Bytes = self.downloads.iter().map(|it| it.1).sum();
+            res += &format!("; {n} {downloads}, {bytes}, {are} in plimsoll's cache for later runs");
+        }
         Some(res)
     }
 }
@@ -111,6 +118,12 @@ mod tests {
         assert_eq!(
             said(&[("deleted", 0), ("deleted", 0)]),
             "2 files deleted by the script are still there"
+        );
+        let downloads = vec![("/home/me/.cache/blob".to_owned(), Bytes(2 << 20))];
+        let with_download = Writes { downloads, ..writes(&[("created", 2 << 20)]) };
+        assert_eq!(
+            with_download.sentence().unwrap_or_default(),
+            "1 file, 2.0 MiB, was written and thrown away; 1 download, 2.0 MiB, is in plimsoll's cache for later runs"
         );
         let kept =
             Writes { kept: Some("out".to_owned()), ..writes(&[("created", 0), ("changed", 512)]) };

@@ -220,6 +220,8 @@ struct WritesWire<'a> {
     /// What they might take on the disk.
     max_bytes: Option<u64>,
     files: Vec<WrittenFileWire<'a>>,
+    /// Downloads among them that later runs find again.
+    downloads: Vec<DownloadWire<'a>>,
     read_only: Vec<ReadOnlyWire<'a>>,
 }
 
@@ -228,6 +230,12 @@ struct WrittenFileWire<'a> {
     path: &'a str,
     /// `created`, `changed`, `deleted` or `renamed`.
     kind: &'static str,
+    bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct DownloadWire<'a> {
+    path: &'a str,
     bytes: u64,
 }
 
@@ -250,6 +258,11 @@ impl<'a> From<&'a Writes> for WritesWire<'a> {
             bytes: it.bytes().0,
             max_bytes: it.is_apart().then_some(it.max.0),
             files: it.files.iter().map(file).collect(),
+            downloads: it
+                .downloads
+                .iter()
+                .map(|(path, bytes)| DownloadWire { path, bytes: bytes.0 })
+                .collect(),
             read_only: it.read_only.iter().map(|(path, why)| ReadOnlyWire { path, why }).collect(),
         }
     }

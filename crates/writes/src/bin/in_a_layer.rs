@@ -1,4 +1,4 @@
-//! `in-a-layer [--way mounts|user|traced] [--no-namespaces] [--max BYTES] [--cache DIR] [--keep DIR] [--list] -- COMMAND...` runs a command
+//! `in-a-layer [--way mounts|user|traced] [--no-namespaces] [--downloads] [--max BYTES] [--cache DIR] [--keep DIR] [--list] -- COMMAND...` runs a command
 //! and throws away what it writes: to try the library by hand, and for its tests.
 
 use std::{path::PathBuf, process::Command, process::ExitCode};
@@ -31,11 +31,13 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     let mut ways = Vec::new();
     let mut list = false;
     let mut max = None;
+    let mut keeps_downloads = false;
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or("a value is missing");
         match word.to_str() {
             Some("--") => break,
             Some("--list") => list = true,
+            Some("--downloads") => keeps_downloads = true,
             Some("--no-namespaces") => plimsoll_writes::refuse_namespaces()?,
             Some("--max") => {
                 let bytes = value()?.to_str().and_then(|it| it.parse().ok());
@@ -57,6 +59,9 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
     let mut ask = Ask::new(&cache.unwrap_or_else(|| home.join(".cache/plimsoll")));
     if let Some(bytes) = max {
         ask = ask.max_bytes(bytes);
+    }
+    if keeps_downloads {
+        ask = ask.keep_downloads();
     }
     if !ways.is_empty() {
         ask = ask.ways(&ways);
@@ -87,6 +92,9 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         for (place, why) in layer.refused() {
             tell(&format!("read-only: {}: {why}", place.display()));
         }
+    }
+    for it in layer.keep_downloads() {
+        tell(&format!("kept {} {}", it.bytes, it.path.display()));
     }
     if let Some(folder) = keep {
         layer.keep(&folder)?;

@@ -15,6 +15,7 @@
 mod after;
 mod arguments;
 mod calls;
+mod copies;
 mod filter;
 mod memory;
 mod paths;
@@ -41,9 +42,10 @@ pub use self::filter::refuse_namespaces;
 use self::{
     renames::Disks,
     view::View,
-    watch::{Doors, Job, REPORT, Watcher},
+    watch::{Doors, Gate, Job, REPORT, Watcher},
 };
 use crate::{
+    gate,
     namespaces::{Guest, World},
     sys,
     written::Written,
@@ -53,6 +55,12 @@ use crate::{
 const TRY: &str = "--try";
 /// And: help with renames. The disks and places follow in pairs.
 const RENAMES: &str = "--renames";
+
+/// The file by which processes see whether something was written.
+const UNTOUCHED_FILE: &str = "untouched";
+
+/// The folder of a layer that has what was written.
+const UP: &str = "up";
 
 /// How long an order may wait before it is said again, in milliseconds.
 const PATIENCE_MS: u16 = 5;
@@ -64,6 +72,8 @@ pub(crate) struct Tracer {
     doors: Arc<Mutex<Handles>>,
     report: PathBuf,
     filter: fn() -> Vec<libc::sock_filter>,
+    /// Says whether something was written, for those who can read it.
+    untouched: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -73,17 +83,32 @@ struct Handles {
 }
 
 impl Tracer {
-    /// `layer` is an empty folder of ours; `program` and its arguments are this program, which then calls
+    /// `layer` is an empty folder of ours, and so is `shared`, where shared memory lies; `kept` is one with files that are to be seen, each at its full path; `program` and its arguments are this program, which then calls
     /// [`trace`].
     pub(crate) fn start(
         layer: &Path,
+        shared: Option<&Path>,
+        kept: Option<&Path>,
         through: &[PathBuf],
         program: &[OsString],
     ) -> Result<Tracer, String> {
-        fs::create_dir(layer.join("up")).map_err(|error| error.to_string())?;
+        fs::create_dir(layer.join(UP)).map_err(|error| error.to_string())?;
         let mut command = again(program)?;
-        command.arg(layer).args(through).current_dir("/");
-        Tracer::spawn(command, layer.join("written"), filter::program)
+        let shared = shared.map(|it| it.join(UP));
+        if let Some(shared) = &shared {
+            fs::create_dir(shared).map_err(|error| error.to_string())?;
+        }
+        let or_none = |it: Option<&Path>| it.unwrap_or(Path::new("")).to_owned();
+        command.arg(layer).arg(or_none(shared.as_deref())).arg(or_none(kept));
+        command.args(through).current_dir("/");
+        let mut res = Tracer::spawn(command, layer.join("written"), filter::program)?;
+        res.untouched = Some(layer.join(UNTOUCHED_FILE));
+        Ok(res)
+    }
+
+    /// Where lies what is written into this folder.
+    pub(crate) fn upper_of(layer: &Path, folder: &Path) -> PathBuf {
+        layer.join(UP).join(folder.strip_prefix("/").unwrap_or(folder))
     }
 
     /// One that lives in `world` and helps with what its overlays cannot rename.
@@ -127,7 +152,7 @@ impl Tracer {
             .read_exact(&mut [0; 4])
             .map_err(|_| "this program, started again, did not become a tracer".to_owned())?;
         let doors = Arc::new(Mutex::new(Handles { orders, answers }));
-        Ok(Tracer { process, doors, report, filter })
+        Ok(Tracer { process, doors, report, filter, untouched: None })
     }
 
     /// Runs a program that writes a file and reads it, and sees that the file is not there. The layer is
@@ -156,6 +181,9 @@ impl Tracer {
             let it = doors.lock().map_err(|_| io::Error::other("a thread has died"))?;
             (it.orders.as_raw_fd(), it.answers.as_raw_fd())
         };
+        if let Some(path) = &self.untouched {
+            command.env(gate::UNTOUCHED, path);
+        }
         let tracer = self.pid()?;
         let program = (self.filter)();
         sys::before_exec(command, move || {
@@ -235,8 +263,11 @@ pub fn trace(arguments: impl Iterator<Item = OsString>) -> u8 {
         [first] if first == TRY => Ok(()),
         [first, file] if first == TRY => try_writing(Path::new(file)),
         [first, disks @ ..] if first == RENAMES => watch_renames(disks),
-        [layer, through @ ..] => watch(Path::new(layer), through),
-        [] => Err(io::Error::other("there is no layer")),
+        [layer, shared, kept, through @ ..] => {
+            let given = |it: &OsString| Some(PathBuf::from(it)).filter(|it| it.is_absolute());
+            watch(Path::new(layer), given(shared), given(kept).as_deref(), through)
+        }
+        [_, _] | [_] | [] => Err(io::Error::other("there is no layer")),
     };
     u8::from(done.is_err())
 }
@@ -247,12 +278,22 @@ fn try_writing(file: &Path) -> io::Result<()> {
     if is_read_back { Ok(()) } else { Err(io::Error::other("it reads something else")) }
 }
 
-fn watch(layer: &Path, through: &[OsString]) -> io::Result<()> {
+fn watch(
+    layer: &Path,
+    shared: Option<PathBuf>,
+    kept: Option<&Path>,
+    through: &[OsString],
+) -> io::Result<()> {
     // Kept from the world's umask: folders of the layer are made with the modes that they are to have.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let through = through.iter().map(PathBuf::from).collect();
-    let view = View::new(&layer.join("up"), through);
-    Watcher::new(Job::Names(Box::new(view)), doors()?).run(&layer.join("written"))
+    let mut view = View::new(&layer.join(UP), shared, through);
+    if let Some(kept) = kept {
+        view.show(kept, Path::new("/"))?;
+    }
+    let gate = Gate::of(&layer.join(UNTOUCHED_FILE), &view)?;
+    let job = Job::Names(Box::new(view), gate);
+    Watcher::new(job, doors()?).run(&layer.join("written"))
 }
 
 fn watch_renames(disks: &[OsString]) -> io::Result<()> {

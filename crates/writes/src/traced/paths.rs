@@ -4,7 +4,7 @@
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, Metadata},
-    os::unix::ffi::OsStrExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Component, Path, PathBuf},
 };
 
@@ -122,6 +122,14 @@ impl View {
         }
         if is_folder_meant && !meta.as_ref().is_some_and(Metadata::is_dir) {
             return Err(Errno::ENOTDIR);
+        }
+        let theirs = match (&meta, &place) {
+            (Some(it), Place::Theirs(_)) if it.is_file() && 1 < it.nlink() => Some(it),
+            _ => None,
+        };
+        if let Some(ours) = theirs.and_then(|it| self.copied_by_another_name(&at, it)) {
+            meta = fs::symlink_metadata(&ours).ok();
+            place = Place::Ours(ours);
         }
         is_natural &= match &place {
             Place::Ours(_) => false,

@@ -10,17 +10,26 @@ use std::{
 };
 
 use super::view::View;
+use crate::plan::SHARED_MEMORY;
 use crate::written::{Kind, Written, of_file};
 
 impl View {
     /// Everything that was written, compared with the disk.
     pub(super) fn written(&self) -> Vec<Written> {
         let mut res = Vec::new();
-        if !self.is_untouched() {
-            self.compare(Path::new("/"), &mut res);
+        for top in ["/", SHARED_MEMORY] {
+            if self.is_complete(top) {
+                self.compare(Path::new(top), &mut res);
+            }
         }
         res.sort();
         res
+    }
+
+    /// Whether a folder was made because something that earlier runs downloaded is in it.
+    fn is_made_to_show(&self, folder: &Path) -> bool {
+        let first = self.shown.range(folder.to_owned()..).next();
+        first.is_some_and(|it| it.starts_with(folder))
     }
 
     fn compare(&self, folder: &Path, res: &mut Vec<Written>) {
@@ -32,13 +41,13 @@ impl View {
             let Ok(meta) = fs::symlink_metadata(entry.path()) else { continue };
             let before = fs::symlink_metadata(&path).ok();
             if let Some(theirs) = self.stands_for.get(&path) {
-                if *theirs != path {
+                if *theirs != path && !self.shown.contains(&path) {
                     let bytes = fs::symlink_metadata(theirs).map(|it| it.len()).unwrap_or_default();
                     let lies_at = Some(theirs.clone());
                     res.push(Written { path, kind: Kind::Renamed, bytes, lies_at });
                 }
             } else if meta.is_dir() {
-                if !before.is_some_and(|it| it.is_dir()) {
+                if !before.is_some_and(|it| it.is_dir()) && !self.is_made_to_show(&path) {
                     let (path, lies_at) = (path.clone(), Some(entry.path()));
                     res.push(Written { path, kind: Kind::Created, bytes: 0, lies_at });
                 }

@@ -21,16 +21,21 @@ use nix::{
     unistd::{AccessFlags, access, geteuid},
 };
 
-use super::place::{Found, Place, errno};
-use crate::tree;
+use super::{
+    copies::Copies,
+    place::{Found, Place, errno},
+};
+use crate::{plan::SHARED_MEMORY, tree};
 
-/// Folders of the machine, not of its users.
+/// Folders of the machine, not of its users; shared memory among them has a layer of its own.
 const OF_THE_MACHINE: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 
 /// The layer and what is known of it. One per layer; the tracer's.
 #[derive(Debug)]
 pub(super) struct View {
     up: PathBuf,
+    /// The same for [`SHARED_MEMORY`], and in memory, too. None: it is written through.
+    shared: Option<PathBuf>,
     through: Vec<PathBuf>,
     /// Names in `up` without contents of their own, by the command's path, and what they stand for.
     pub(super) stands_for: BTreeMap<PathBuf, PathBuf>,
@@ -38,36 +43,54 @@ pub(super) struct View {
     renamed: BTreeMap<PathBuf, PathBuf>,
     /// Folders of the disk that became complete, and how they looked.
     grown: BTreeMap<PathBuf, Metadata>,
+    /// Copies of files of the disk that have several names there.
+    copies: Copies,
     /// Complete but for what cannot be listed: whoever may enter a folder may not always read it.
     unlisted: BTreeMap<PathBuf, PathBuf>,
+    /// What stands for a file that the disk does not have there, by the command's path.
+    pub(super) shown: BTreeSet<PathBuf>,
     /// Folders of the disk that are known to be no links.
     pub(super) plain: BTreeSet<PathBuf>,
 }
 
 impl View {
-    /// `up` is a folder of ours, empty.
-    pub(super) fn new(up: &Path, through: Vec<PathBuf>) -> View {
-        let root = PathBuf::from("/");
+    /// `up` is a folder of ours, empty, and so is `shared`.
+    pub(super) fn new(up: &Path, shared: Option<PathBuf>, through: Vec<PathBuf>) -> View {
+        let itself = |it: &str| (PathBuf::from(it), PathBuf::from(it));
+        let mut stands_for = BTreeMap::from([itself("/")]);
+        stands_for.extend(shared.as_ref().map(|_| itself(SHARED_MEMORY)));
         View {
             up: up.to_owned(),
+            shared,
             through,
-            stands_for: BTreeMap::from([(root.clone(), root)]),
+            stands_for,
+            copies: Copies::new(up),
             renamed: BTreeMap::new(),
             grown: BTreeMap::new(),
             unlisted: BTreeMap::new(),
+            shown: BTreeSet::new(),
             plain: BTreeSet::new(),
         }
     }
 
     /// Nothing was written yet.
     pub(super) fn is_untouched(&self) -> bool {
-        self.stands_for.contains_key(Path::new("/"))
+        !self.is_complete("/") && !self.is_complete(SHARED_MEMORY)
+    }
+
+    /// Whether a name was made or taken away in this topmost folder of a layer, or below it.
+    pub(super) fn is_complete(&self, top: &str) -> bool {
+        let has_layer = top == "/" || self.shared.is_some();
+        has_layer && !self.stands_for.contains_key(Path::new(top))
     }
 
     /// How the command would name what the kernel names so.
     pub(super) fn named(&self, real: &Path) -> PathBuf {
         if let Ok(rest) = real.strip_prefix(&self.up) {
             return Path::new("/").join(rest);
+        }
+        if let Some(Ok(rest)) = self.shared.as_ref().map(|it| real.strip_prefix(it)) {
+            return Path::new(SHARED_MEMORY).join(rest);
         }
         for folder in real.ancestors() {
             if let Some(to) = self.renamed.get(folder) {
@@ -82,15 +105,16 @@ impl View {
 
     /// Whether the kernel's name for it is the command's.
     pub(super) fn is_disks_own(&self, real: &Path) -> bool {
-        !real.starts_with(&self.up) && self.named(real) == real
+        !self.is_in_layer(real) && self.named(real) == real
     }
 
     pub(super) fn is_in_layer(&self, real: &Path) -> bool {
-        real.starts_with(&self.up)
+        real.starts_with(&self.up) || self.shared.as_ref().is_some_and(|it| real.starts_with(it))
     }
 
     fn is_through(&self, path: &Path) -> bool {
-        OF_THE_MACHINE.iter().any(|it| path.starts_with(it))
+        let is_shared = self.shared.is_some() && path.starts_with(SHARED_MEMORY);
+        (OF_THE_MACHINE.iter().any(|it| path.starts_with(it)) && !is_shared)
             || self.through.iter().any(|it| path.starts_with(it))
     }
 
@@ -102,6 +126,18 @@ impl View {
     }
 
     pub(super) fn child(&self, folder: &Place, path: &Path, name: &OsStr) -> Place {
+        match (folder, &self.shared) {
+            (_, Some(shared)) if path == Path::new(SHARED_MEMORY) => {
+                match self.stands_for.get(path) {
+                    Some(it) => Place::Theirs(it.clone()),
+                    None => Place::Ours(shared.clone()),
+                }
+            }
+            _ => self.child_of(folder, path, name),
+        }
+    }
+
+    fn child_of(&self, folder: &Place, path: &Path, name: &OsStr) -> Place {
         match folder {
             Place::Through(_) => folder.join(name),
             _ if self.is_through(path) => Place::Through(path.to_owned()),
@@ -147,9 +183,10 @@ impl View {
         if let Place::Ours(it) = self.place_of(folder) {
             return Ok(it);
         }
-        let ours = match folder.parent() {
-            None => self.up.clone(),
-            Some(parent) => {
+        let ours = match (folder.parent(), &self.shared) {
+            (None, _) => self.up.clone(),
+            (_, Some(shared)) if folder == Path::new(SHARED_MEMORY) => shared.clone(),
+            (Some(parent), _) => {
                 let name = folder.file_name().ok_or(Errno::EINVAL)?;
                 self.complete(parent)?.join(name)
             }
@@ -187,6 +224,9 @@ impl View {
             let entry = entry?;
             let (path, new) = (folder.join(entry.file_name()), ours.join(entry.file_name()));
             let kind = entry.file_type()?;
+            if folder == Path::new(SHARED_MEMORY) && ours.starts_with(entry.path()) {
+                continue; // The layer itself.
+            }
             if kind.is_symlink() {
                 symlink(fs::read_link(entry.path())?, &new)?;
                 if let Ok(meta) = entry.metadata() {
@@ -208,6 +248,33 @@ impl View {
         }
         self.grown.insert(folder.to_owned(), meta);
         Ok(())
+    }
+
+    /// Shows the files below `kept` at their full paths, where the disk has none; `folder` is where we are.
+    pub(super) fn show(&mut self, kept: &Path, folder: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(kept)? {
+            let entry = entry?;
+            let (kept, path) = (entry.path(), folder.join(entry.file_name()));
+            if entry.file_type()?.is_dir() {
+                self.show(&kept, &path)?;
+                continue;
+            }
+            let ours = self.make_folders(folder)?.join(entry.file_name());
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(ours)?;
+            self.renamed.insert(kept.clone(), path.clone());
+            self.shown.insert(path.clone());
+            self.stands_for.insert(path, kept);
+        }
+        Ok(())
+    }
+
+    fn make_folders(&mut self, folder: &Path) -> Result<PathBuf, Errno> {
+        let is_there = fs::symlink_metadata(self.place_of(folder).path()).is_ok();
+        let parent = folder.parent().filter(|_| !is_there);
+        let Some(parent) = parent else { return self.complete(folder) };
+        let ours = self.make_folders(parent)?.join(folder.file_name().unwrap_or_default());
+        fs::DirBuilder::new().mode(0o755).create(&ours).map_err(|it| errno(&it))?;
+        Ok(ours)
     }
 
     /// Makes something on the disk ours, to be changed; `with_contents` if they will be looked at.
@@ -241,7 +308,24 @@ impl View {
             return Err(errno(&error));
         }
         self.stands_for.remove(path);
+        self.copies.made(&meta, &ours);
         Ok(ours)
+    }
+
+    /// Where a file of the disk lies by now, if it has other names and was copied by one of them: this name is given to the
+    /// copy, too.
+    pub(super) fn copied_by_another_name(
+        &mut self,
+        path: &Path,
+        meta: &Metadata,
+    ) -> Option<PathBuf> {
+        if !self.copies.has(meta) {
+            return None;
+        }
+        let ours = self.complete(path.parent()?).ok()?.join(path.file_name()?);
+        self.copies.name(meta, &ours).ok()?;
+        self.stands_for.remove(path);
+        Some(ours)
     }
 
     /// Removes a file or an empty folder.
@@ -255,7 +339,7 @@ impl View {
             self.must_be_empty(found)?;
         }
         let ours = self.open_folder_of(&found.path)?;
-        let removed = if is_folder { fs::remove_dir(&ours) } else { fs::remove_file(&ours) };
+        let removed = if is_folder { fs::remove_dir(&ours) } else { self.copies.remove(&ours) };
         removed.map_err(|it| errno(&it))?;
         self.forget(&found.path);
         Ok(())
@@ -316,6 +400,9 @@ impl View {
             self.put(&from.path, &to.path, a);
             self.put(&to.path, &from.path, b);
             return Ok(());
+        }
+        if to.is_file() && !from.is_folder() {
+            self.copies.park(&ours_to);
         }
         fs::rename(&ours_from, &ours_to).map_err(|it| errno(&it))?;
         self.forget(&to.path);

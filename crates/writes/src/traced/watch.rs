@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io::{Read as _, Write as _},
-    os::fd::AsFd as _,
+    os::{fd::AsFd as _, unix::fs::FileExt as _},
     path::{Path, PathBuf},
 };
 
@@ -24,7 +24,10 @@ use super::{
     report::write_report,
     view::View,
 };
-use crate::sys::{self, Next, Stop};
+use crate::{
+    gate::PAGE,
+    sys::{self, Next, Stop},
+};
 
 /// Where commands' processes say that they are there, and are answered.
 pub(super) struct Doors {
@@ -54,9 +57,34 @@ enum Inside {
 /// What the stopped calls are asked for.
 pub(super) enum Job {
     /// All names are looked up in a layer.
-    Names(Box<View>),
+    Names(Box<View>, Gate),
     /// A world of overlays keeps the layer; renames are helped.
     Renames(Disks),
+}
+
+/// Calls that only look pass through it without a stop until something was written.
+pub(super) struct Gate {
+    page: File,
+    is_open: bool,
+}
+
+impl Gate {
+    /// `path` is where processes see whether it is open.
+    pub(super) fn of(path: &Path, view: &View) -> std::io::Result<Gate> {
+        let page = File::create_new(path)?;
+        page.set_len(PAGE as u64)?;
+        let is_open = view.is_untouched();
+        page.write_all_at(&u32::from(is_open).to_ne_bytes(), 0)?;
+        Ok(Gate { page, is_open })
+    }
+
+    /// Before the task goes on whose call made the first change.
+    fn close_after(&mut self, view: &View) {
+        if self.is_open && !view.is_untouched() {
+            self.is_open = false;
+            let _ = self.page.write_all_at(&0u32.to_ne_bytes(), 0);
+        }
+    }
 }
 
 /// All tasks, what is done for them, and the parent.
@@ -113,7 +141,7 @@ impl Watcher {
         }
         let error = match i32::from_ne_bytes(word) {
             REPORT => match &self.job {
-                Job::Names(view) if write_report(report, &view.written()).is_ok() => 0,
+                Job::Names(view, _) if write_report(report, &view.written()).is_ok() => 0,
                 _ => libc::EIO,
             },
             pid => {
@@ -172,11 +200,11 @@ impl Watcher {
 
     fn enter(&mut self, task: Pid) -> Result<(), Errno> {
         let registers = ptrace::getregs(task)?;
-        let view = match &mut self.job {
-            Job::Names(view) if view.is_untouched() && only_looks(&registers) => {
+        let (view, gate) = match &mut self.job {
+            Job::Names(view, _) if view.is_untouched() && only_looks(&registers) => {
                 return sys::go_on(task, None);
             }
-            Job::Names(view) => view,
+            Job::Names(view, gate) => (view, gate),
             Job::Renames(disks) => {
                 let is_there = disks.go_to(task);
                 let names = Names { task, registers };
@@ -202,6 +230,7 @@ impl Watcher {
         let mut short = |folder: &Path| short_name(held, folder);
         let call = Call { view, task, registers, scratch, short: &mut short };
         let verdict = call.decide();
+        gate.close_after(view);
         self.carry_out(task, &registers, verdict)
     }
 
@@ -249,7 +278,7 @@ impl Watcher {
             }
             Some(Inside::Changed(before, after)) => {
                 let res = match &mut self.job {
-                    Job::Names(view) => finish(Some(view), task, &after, res),
+                    Job::Names(view, _) => finish(Some(view), task, &after, res),
                     // Another task may have led us elsewhere meanwhile.
                     Job::Renames(disks) => {
                         let is_there = disks.go_to(task);

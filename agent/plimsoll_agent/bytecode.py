@@ -1,0 +1,70 @@
+"""Keeps the bytecode of installed packages from run to run.
+
+What Python compiles goes into the layer of the run and is thrown away with it. Where packages came without bytecode (uv
+installs them so), each run and each trial would compile all of torch anew. So it goes into a folder of ours, too, and is
+looked for there when the package has none. Python itself checks that it belongs to the source, by time and length; the
+name that it has here holds the time at which the source last became what it is, too, which no installer can set.
+
+Only installed packages: what a script writes and imports stays its own.
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+
+_INSTALLED = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+
+
+def watch(folder):
+    """From now on what is compiled is kept in `folder`, and found there. Called once, at start-up."""
+    loader = importlib.machinery.SourceFileLoader
+    of_disk, put_on_disk = loader.get_data, loader._cache_bytecode
+
+    def get_data(self, path):
+        try:
+            return of_disk(self, path)
+        except OSError:
+            data = _kept(folder, path)
+            if data is None:
+                raise
+            return data
+
+    def cache_bytecode(self, source, path, data):
+        put_on_disk(self, source, path, data)
+        _keep(folder, path, data)
+
+    loader.get_data, loader._cache_bytecode = get_data, cache_bytecode
+
+
+def _place(folder, path):
+    """Where the bytecode at `path` is kept; None if it is not."""
+    if not path.endswith(".pyc") or not any(it in path for it in _INSTALLED) or not os.path.isabs(path):
+        return None
+    changed = os.stat(importlib.util.source_from_cache(path)).st_ctime_ns
+    above, name = os.path.split(path)
+    return os.path.join(folder, above.lstrip(os.sep), f"{changed:x}-{name}")
+
+
+def _kept(folder, path):
+    try:
+        place = _place(folder, path)
+        if place is None:
+            return None
+        with open(place, "rb") as file:
+            return file.read()
+    except (OSError, ValueError):
+        return None
+
+
+def _keep(folder, path, data):
+    try:
+        place = _place(folder, path)
+        if place is None:
+            return
+        os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+        new = f"{place}.{os.getpid()}"
+        with open(new, "wb") as file:
+            file.write(data)
+        os.replace(new, place)
+    except (OSError, ValueError):
+        pass  # It will be compiled again.
