@@ -42,6 +42,7 @@ Examples:
   plimsoll explain < train.log
   plimsoll view snapshot.pickle
   plimsoll cards
+  plimsoll verify -- python train.py
   plimsoll doctor
 
 Exit codes: 0 it fits, 1 it does not, 2 could not tell.";
@@ -66,6 +67,10 @@ pub(crate) enum Command {
     View(ViewArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
+    /// On a machine with a GPU: some steps on it and on the phantom of it, side by side. Is a prediction right here?
+    Verify(VerifyArgs),
+    /// On a machine with a GPU: measure what predictions rest on, and keep it as a card that every command knows.
+    Calibrate(CalibrateArgs),
     /// Print the folder of the agent, for the Python package.
     #[command(hide = true)]
     Agent,
@@ -446,6 +451,76 @@ Exit codes:
 Environment:
   PLIMSOLL_PYTHON  the Python that runs a script given without one
   PLIMSOLL_CACHE   the folder for plimsoll's own files, instead of ~/.cache/plimsoll";
+
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub(crate) struct VerifyArgs {
+    /// The card that the phantom is, where the catalogue does not know the device.
+    #[arg(long, value_name = "CARD|FILE.toml")]
+    pub(crate) gpu: Option<String>,
+
+    /// How many training steps both run.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) steps: u32,
+
+    #[command(flatten)]
+    pub(crate) world: WorldArgs,
+
+    /// Write one file to send to somebody: sizes and order of requests, versions, the card. No data, no code, no names.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// With the file and the line of the first difference in --report.
+    #[arg(long, requires = "report")]
+    pub(crate) with_lines: bool,
+
+    /// Write the answer as JSON; with `-` to standard output.
+    #[arg(long, value_name = "PATH|-")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// The command as you would type it.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  plimsoll verify -- python train.py
+  plimsoll verify --steps 10 --report verify.json -- python train.py --batch-size 8
+
+Both runs write into a private layer: no checkpoint of yours changes.
+
+Exit codes:
+  0  within 1 % in what is allocated, what is reserved, and what the process holds
+  1  further off
+  2  could not tell: no GPU, a card that nobody described, the script failed";
+
+#[derive(Debug, Args)]
+#[command(after_help = CALIBRATE_EXAMPLES)]
+pub(crate) struct CalibrateArgs {
+    /// Where the card goes, instead of the folder of your own cards.
+    #[arg(long, short, value_name = "FILE.toml")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// What the card is called, where the catalogue does not have it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) id: Option<String>,
+
+    /// Keep every number that was measured, too, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) raw: Option<PathBuf>,
+}
+
+const CALIBRATE_EXAMPLES: &str = "\
+Examples:
+  plimsoll calibrate                       under two minutes; every command knows the card from then on
+  plimsoll calibrate -o my-card.toml       to send it, or for --gpu my-card.toml
+
+Exit codes: 0 measured, 2 not.
+
+Environment:
+  PLIMSOLL_CARDS   the folder of your own cards, instead of ~/.config/plimsoll/cards
+  PLIMSOLL_PYTHON  the Python whose PyTorch is asked";
 
 #[derive(Debug, Args)]
 pub(crate) struct CardsArgs {

@@ -67,6 +67,11 @@ pub(crate) const CACHE: &str = "PLIMSOLL_CACHE";
 /// How writes are kept apart: `mounts`, `user` or `traced`, instead of the first that holds. The binary reads it.
 pub(crate) const WRITES_WAY: &str = "PLIMSOLL_WRITES_WAY";
 
+/// The folder of the user's own cards. The binary reads it.
+pub(crate) const CARDS: &str = "PLIMSOLL_CARDS";
+/// Ids of cards that the catalogue is to forget, with commas: a bench sees what a card's file is worth. The binary reads it.
+pub(crate) const FORGET_CARDS: &str = "PLIMSOLL_FORGET_CARDS";
+
 // What passes between the others, and never through the binary.
 #[expect(dead_code, reason = "all names stand in one place, whoever uses them")]
 mod others {

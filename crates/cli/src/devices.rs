@@ -1,7 +1,7 @@
 //! The machine's NVIDIA devices as they are right now, asked of NVML, which is loaded when it is needed: a machine
 //! without it has no device that we know of.
 
-use std::{env, ffi::OsStr};
+use std::{env, ffi::OsStr, fs};
 
 use nvml_wrapper::{Nvml, enums::device::UsedGpuMemory};
 use plimsoll_core::units::Bytes;
@@ -98,6 +98,74 @@ pub(crate) fn first() -> anyhow::Result<DeviceNow> {
         free: Bytes(memory.free),
         processes: processes.into_iter().map(|it| (it.pid, held(it.used_gpu_memory))).collect(),
     })
+}
+
+/// What driver there is, as it calls itself.
+pub(crate) fn driver() -> Option<String> {
+    open().ok()?.sys_driver_version().ok()
+}
+
+/// What is held of the first device from now on, beyond what others hold already.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    /// Processes that were there before, and what was not free.
+    before: Option<(Vec<u32>, Bytes)>,
+    /// The most that processes below us held, that those held which came since, and by which less was free.
+    most: [Bytes; 3],
+}
+
+impl Usage {
+    /// Before the process starts that is to be looked at.
+    pub(crate) fn before() -> Usage {
+        let now = first().ok();
+        let before = now.map(|it| {
+            let pids = it.processes.iter().map(|it| it.0).collect();
+            (pids, it.total.saturating_sub(it.free))
+        });
+        Usage { before, most: [Bytes::ZERO; 3] }
+    }
+
+    /// Looks once.
+    pub(crate) fn look(&mut self) {
+        let (Some((pids, used)), Ok(now)) = (&self.before, first()) else { return };
+        let held = |is_meant: &dyn Fn(u32) -> bool| -> Bytes {
+            let meant = now.processes.iter().filter(|it| is_meant(it.0));
+            meant.filter_map(|it| it.1).sum()
+        };
+        let seen = [
+            held(&is_below_us),
+            held(&|it| !pids.contains(&it)),
+            now.total.saturating_sub(now.free).saturating_sub(*used),
+        ];
+        for (most, seen) in self.most.iter_mut().zip(seen) {
+            *most = (*most).max(seen);
+        }
+    }
+
+    /// The most that was seen: of processes below us; in a container, where NVML has other numbers, of those that came since;
+    /// where it shows none, of the device.
+    pub(crate) fn most(&self) -> Option<Bytes> {
+        self.most.into_iter().find(|it| *it != Bytes::ZERO)
+    }
+}
+
+/// Whether the process was started by us, or by one that was.
+fn is_below_us(pid: u32) -> bool {
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let ours = std::process::id();
+    let mut pid = pid;
+    // No tree of processes is deeper.
+    for _ in 0..64 {
+        match parent(pid) {
+            Some(it) if it == ours => return true,
+            Some(it) if 1 < it => pid = it,
+            _ => return false,
+        }
+    }
+    false
 }
 
 #[derive(Debug, PartialEq, Eq)]

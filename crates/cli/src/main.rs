@@ -20,6 +20,7 @@ mod launch;
 mod misplaced;
 mod nvidia_smi;
 mod open;
+mod own_cards;
 mod phantom_run;
 mod plan_settings;
 mod python;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         return ExitCode::from(plimsoll_writes::trace(words));
     }
     let cli = Cli::parse();
+    own_cards::take_in();
     let mut out = io::stdout().lock();
     let result = run(&cli, &mut out);
     let flushed =
@@ -81,6 +83,8 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Diff(args) => commands::diff::run(args, cli.color, out),
         Command::Export(args) => commands::export::run(args, out),
         Command::View(args) => commands::view::run(args, out),
+        Command::Verify(args) => commands::verify::run(args, cli.color, out),
+        Command::Calibrate(args) => commands::calibrate::run(args, out),
         Command::Agent => commands::agent::run(out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
     }

@@ -41,4 +41,6 @@ pub mod explanation;
 pub mod plan;
 pub mod scene;
 
+pub mod verification;
+
 pub mod views;

@@ -32,8 +32,14 @@ fn what_passes_between_processes_is_called_as_the_contract_says() {
         ("kinds of notes", kinds, found(NOTE, &others)),
     ] {
         // Only people set these, and only the binary reads them.
-        let known =
-            ["PLIMSOLL_CACHE", "PLIMSOLL_PYTHON", "PLIMSOLL_WRITES_WAY"].map(str::to_owned).into();
+        let known = [
+            "PLIMSOLL_CACHE",
+            "PLIMSOLL_CARDS",
+            "PLIMSOLL_FORGET_CARDS",
+            "PLIMSOLL_PYTHON",
+            "PLIMSOLL_WRITES_WAY",
+        ];
+        let known = known.map(str::to_owned).into();
         let unknown: Vec<&String> = used.difference(&told).collect();
         assert!(unknown.is_empty(), "{what} that the contract does not have: {unknown:?}");
         let unused = &(&told - &used) - &known;

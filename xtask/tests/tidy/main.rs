@@ -11,7 +11,7 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 14] = [
     ("units", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
@@ -39,10 +39,12 @@ const MAY_USE: [(&str, &[&str]); 13] = [
             "units",
         ],
     ),
+    ("verification", &["cards", "prediction", "recording", "units"]),
     (
         "views",
         &[
             "scene",
+            "verification",
             "explanation",
             "failures",
             "findings",

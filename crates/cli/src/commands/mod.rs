@@ -1,6 +1,7 @@
 //! One file for each subcommand, each with one `run`.
 
 pub(crate) mod agent;
+pub(crate) mod calibrate;
 pub(crate) mod cards;
 pub(crate) mod diff;
 pub(crate) mod doctor;
@@ -10,6 +11,7 @@ pub(crate) mod fit;
 pub(crate) mod predict;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod verify;
 pub(crate) mod view;
 
 use std::io::Write;

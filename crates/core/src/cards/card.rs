@@ -82,7 +82,24 @@ pub enum Knowledge {
     Derived,
 }
 
+/// What a user's own cards change about the catalogue.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// Card files, by name: of cards that were measured here, or that somebody gave. They take the place of those of the same id or
+    /// driver's name.
+    pub files: Vec<(String, String)>,
+    /// Ids that the catalogue is to forget.
+    pub forgotten: Vec<String>,
+}
+
 impl Card {
+    /// Whether both have as much memory, but for what drivers take of it.
+    pub fn is_as_large(&self, other: &Card) -> bool {
+        const LIKE: f64 = 0.06;
+        let (a, b) = (self.total.max(other.total), self.total.min(other.total));
+        (a - b).share_of(a) < LIKE
+    }
+
     /// The same card with another amount of memory (`--memory`).
     #[must_use]
     pub fn with_total(mut self, total: Bytes) -> Card {

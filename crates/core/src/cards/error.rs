@@ -70,7 +70,8 @@ pub enum CardError {
 }
 
 /// The keys of a card file, in the order of the manual.
-pub(super) const KEYS: [&str; 28] = [
+pub(super) const KEYS: [&str; 29] = [
+    "format",
     "id",
     "aliases",
     "usual",

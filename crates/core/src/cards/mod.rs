@@ -9,16 +9,34 @@ mod names;
 mod parse;
 mod parts;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
-pub use card::{Card, Knowledge, Provenance};
+pub use card::{Card, Knowledge, Own, Provenance};
 pub use error::CardError;
 
 fn read() -> &'static parse::Catalogue {
     static READ: LazyLock<parse::Catalogue> = LazyLock::new(|| {
-        parse::Catalogue::read(include_str!("catalogue.toml")).expect("a test reads the catalogue")
+        let mut res = parse::Catalogue::read(include_str!("catalogue.toml"))
+            .expect("a test reads the catalogue");
+        if let Some(own) = OWN.get() {
+            res.take_in(own);
+        }
+        res
     });
     &READ
+}
+
+/// The cards that this machine's user has, and ids that are not to be known.
+static OWN: OnceLock<Own> = OnceLock::new();
+
+/// Takes in the user's own cards. To be called before anything asks for a card; later calls change nothing.
+pub fn take_in(own: Own) {
+    let _ = OWN.set(own);
+}
+
+/// The files of the user's own cards that could not be read, and why.
+pub fn unread() -> &'static [(String, CardError)] {
+    &read().unread
 }
 
 /// All cards of the catalogue, by generation.
@@ -120,7 +138,7 @@ mod tests {
         let (keys, cudnn) = conf.split_once("cudnn_json = ").unwrap();
         assert_eq!(
             keys,
-            "devices = 2\nname = NVIDIA H200\ncompute_capability = 9.0\ntotal_bytes = 150109880320\ncontext_bytes = 796917760\nblas_bytes = 67108864\ndnn_bytes = 10485760\nsm_count = 132\ngpcs = 18,18,16,16,16,16,16,8,2,2,2,2\nmax_threads_per_sm = 2048\nmax_blocks_per_sm = 32\nshared_per_block_optin = 232448\nshared_per_sm = 233472\nregisters_per_sm = 65536\nl2_bytes = 62914560\nclock_khz = 1980000\nmemory_clock_khz = 3201000\nmemory_bus_bits = 6144\ndriver_version = 13000\n"
+            "devices = 2\nname = NVIDIA H200\ncompute_capability = 9.0\ntotal_bytes = 150109880320\ncontext_bytes = 796917760\nblas_bytes = 67108864\ndnn_bytes = 10485760\nsm_count = 132\ngpcs = 18,18,16,16,16,16,16,8,2,2,2,2\nmax_threads_per_sm = 2048\nmax_blocks_per_sm = 32\nshared_per_block_optin = 232448\nshared_per_sm = 233472\nregisters_per_sm = 65536\nl2_bytes = 62914560\nclock_khz = 1980000\nmemory_clock_khz = 3201000\nmemory_bus_bits = 6016\ndriver_version = 13000\n"
         );
         assert_eq!(cudnn.lines().count(), 1);
     }

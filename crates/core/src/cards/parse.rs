@@ -4,16 +4,20 @@ use serde::Deserialize;
 
 use crate::{
     cards::{
-        Card, Knowledge, Provenance, derived,
+        Card, Knowledge, Own, Provenance, derived,
         error::{CardError, KEYS},
         names, parts,
     },
     units::Bytes,
 };
 
+/// The newest format of a card file.
+const NEWEST: u32 = 1;
+
 /// A card as it is written. `total`, `context`, ... are sizes such as `"24GiB"`, or bytes.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct CardText {
+    format: Option<u32>,
     id: Option<String>,
     #[serde(default)]
     aliases: Vec<String>,
@@ -94,21 +98,22 @@ struct File {
 }
 
 /// Everything that the catalogue's text says.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Catalogue {
     limits: Vec<Limits>,
     chips: Vec<Chip>,
     pub(super) cards: Vec<Card>,
     /// Slices of them.
     pub(super) slices: Vec<Card>,
+    /// Files that could not be read.
+    pub(super) unread: Vec<(String, CardError)>,
 }
 
 impl Catalogue {
     /// Reads it: complete cards.
     pub(super) fn read(text: &str) -> Result<Catalogue, CardError> {
         let File { capability, chip, card, mig } = toml::from_str(text).map_err(toml_error)?;
-        let mut res =
-            Catalogue { limits: capability, chips: chip, cards: Vec::new(), slices: Vec::new() };
+        let mut res = Catalogue { limits: capability, chips: chip, ..Catalogue::default() };
         res.cards = card.into_iter().map(|it| res.card(it, None)).collect::<Result<_, _>>()?;
         for Slice { cards, profile, total, sm_count } in mig {
             let total = size("total", &total)?;
@@ -118,6 +123,36 @@ impl Catalogue {
             }
         }
         Ok(res)
+    }
+
+    /// Puts the user's own cards in the place of those of the same id or driver's name and memory, or behind all others.
+    pub(super) fn take_in(&mut self, own: &Own) {
+        let read = |(file, text): &(String, String)| {
+            self.parse(text).map_err(|error| (file.clone(), error))
+        };
+        let read: Vec<_> = own.files.iter().map(read).collect();
+        self.cards.retain(|it| !own.forgotten.contains(&it.id));
+        for card in read {
+            match card {
+                Ok(card) => self.put(card),
+                Err(error) => self.unread.push(error),
+            }
+        }
+    }
+
+    fn put(&mut self, mut card: Card) {
+        let is_it = |it: &Card| it.id == card.id || (it.name == card.name && it.is_as_large(&card));
+        match self.cards.iter().position(is_it) {
+            Some(at) => {
+                let known = &self.cards[at];
+                card.usual = known.usual;
+                card.id.clone_from(&known.id);
+                card.aliases.clone_from(&known.aliases);
+                card.generation.clone_from(&known.generation);
+                self.cards[at] = card;
+            }
+            None => self.cards.push(card),
+        }
     }
 
     /// Reads a card that a user describes. With `like` it starts from one that is here; without, it has to say everything
@@ -177,6 +212,10 @@ impl Catalogue {
                 }),
                 None => Ok(base.unwrap_or_default()),
             };
+        if let Some(found) = text.format.filter(|it| NEWEST < *it) {
+            let why = format!("found {found}; this plimsoll reads up to {NEWEST}: use a newer one");
+            return Err(CardError::Value { key: "format", why });
+        }
         let chip = text.chip.as_deref().map(|it| self.chip(it)).transpose()?;
         let compute_capability = match (&text.compute_capability, chip) {
             (Some(text), _) => capability(text)?,
@@ -239,6 +278,7 @@ impl Catalogue {
                 format!("found {total}; expected more than the CUDA context, which is {context}");
             return Err(CardError::Value { key: "total", why });
         }
+        refuse_what_no_card_has(&name, total, sm_count, &gpcs)?;
         let blas = base.map_or_else(|| derived::blas(compute_capability), |it| it.blas);
         let dnn = base.map_or_else(derived::dnn, |it| it.dnn);
         Ok(Card {
@@ -301,6 +341,29 @@ impl Catalogue {
             },
         })
     }
+}
+
+/// Files come from strangers, and what they say goes into what a phantom is told.
+fn refuse_what_no_card_has(
+    name: &str,
+    total: Bytes,
+    sm_count: u32,
+    gpcs: &[u32],
+) -> Result<(), CardError> {
+    let refused = |key, why: &str| Err(CardError::Value { key, why: why.to_owned() });
+    if 100 < name.chars().count() || name.chars().any(char::is_control) {
+        return refused("name", "expected one line of at most 100 letters");
+    }
+    if Bytes::gib(4096) < total {
+        return refused("total", &format!("found {total}; expected at most 4096 GiB"));
+    }
+    if 1024 < sm_count {
+        return refused("sm_count", &format!("found {sm_count}; expected at most 1024"));
+    }
+    if gpcs.iter().any(|it| *it == 0 || 64 < *it) {
+        return refused("gpcs", "expected numbers from 1 to 64");
+    }
+    Ok(())
 }
 
 fn size(key: &'static str, it: &SizeText) -> Result<Bytes, CardError> {

@@ -5,11 +5,11 @@ use crate::{
     prediction::{
         Counted, Moment, Peaks, Rank,
         categories::Evidence,
-        origins::Live,
+        origins::{self, Live},
         stacks::Stacks,
         timeline::{self, Places, Stage, Timeline},
     },
-    recording::{PhantomDevice, Recording},
+    recording::{CodeLine, PhantomDevice, Recording},
     replay::{self, BlockId, Program, Replay, TorchVersion},
     trace::{Action, DeviceTrace, EventId, Trace},
     units::Bytes,
@@ -124,6 +124,12 @@ impl<'a> DeviceRun<'a> {
             (false, true) => Counted::BackwardPasses,
             (false, false) => Counted::Steps,
         }
+    }
+
+    /// The line of the script that made the request `event`.
+    pub(crate) fn line_at(&self, event: EventId) -> Option<CodeLine> {
+        let stack = self.device.events.get(event.index()).stack;
+        origins::line_of(self.trace, &self.stacks, stack)
     }
 
     pub(crate) fn moment(&self, event: EventId) -> Moment {

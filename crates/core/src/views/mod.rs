@@ -16,6 +16,7 @@ pub mod run;
 pub mod style;
 pub mod tables;
 pub mod text;
+pub mod verification;
 pub mod wire;
 
 mod wrap;

@@ -82,7 +82,7 @@ impl Card {
             l2_bytes: 62_914_560,
             clock_khz: 1_980_000,
             memory_clock_khz: 3_201_000,
-            memory_bus_bits: 6144,
+            memory_bus_bits: 6016,
             driver_version: 13_000,
             cudnn_json: String::new(),
             assumed_nonzero_millionths: None,

@@ -1,0 +1,413 @@
+//! `plimsoll calibrate`: measures on the machine's own card what predictions rest on, asks a phantom of what was measured the same
+//! questions, and keeps it as a card that every command knows from then on.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context as _, ensure};
+use plimsoll_core::{cards, units::Bytes};
+use serde_json::Value;
+
+use crate::{
+    cache::{Cache, bundle::Bundle},
+    cli::{CalibrateArgs, WorldArgs, Writes},
+    devices,
+    exit::Exit,
+    ghost_weights::GhostWeights,
+    launch::{self, Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    own_cards,
+    phantom_run::{Run, Runner},
+};
+
+/// The agent's module that asks.
+const QUESTIONS: &str = "plimsoll_agent.survey.card";
+/// The parts of a context may add up to so much more or less than a training held, and still tell the same.
+const ALIKE: Bytes = Bytes::mib(8);
+/// What the first library loads beside its handle.
+const CODE: Bytes = Bytes::mib(2);
+/// No handle of a library takes more.
+const LARGEST_HANDLE: Bytes = Bytes::mib(256);
+/// Of how many operations in a hundred the phantom has to know the scratch memory for cuDNN to count as measured.
+const MOSTLY: usize = 95;
+
+pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    ensure!(
+        devices::are_there(),
+        "found no NVIDIA GPU on this machine, and there is nothing to measure; `plimsoll cards` lists what is known"
+    );
+    let cache = Cache::open()?;
+    let bundle = Bundle::unpack(&cache)?;
+    let python = launch::python()?;
+    let folder = tempfile::tempdir().context("cannot make a folder for what is measured")?;
+    say("measuring this machine's GPU, about a minute; nothing else should use it meanwhile");
+    let real = on_the_card(&python, &bundle, &folder.path().join("real.json"))?;
+    if let Some(path) = &args.raw {
+        fs::write(path, real.to_string())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let measured = Measured::of(&real)?;
+    let id = args.id.as_deref();
+    let card = cards::parse(&measured.text(id, "derived", "calibrated"))
+        .context("what was measured is no card")?;
+    say(&format!("asking a phantom {} the same", card.name));
+    let runner = Runner::new(
+        Cache::open()?,
+        &WorldArgs { writes: Writes::Through, ..WorldArgs::default() },
+    )?;
+    let phantom = folder.path().join("phantom.json");
+    let phantom = on_the_phantom(&python, &runner, &card.phantom_conf(1), &phantom)?;
+    let compared = Compared::of(&real, &phantom);
+    let knows = if MOSTLY * compared.all <= 100 * compared.alike { "measured" } else { "derived" };
+    let source = format!(
+        "measured here by plimsoll calibrate {}: driver {}, torch {}, cuDNN {}; of {} operations the phantom asks for the same \
+         scratch memory in {}{}",
+        env!("CARGO_PKG_VERSION"),
+        devices::driver().unwrap_or_else(|| "unknown".to_owned()),
+        measured.word("torch"),
+        measured.word("cudnn"),
+        compared.all,
+        compared.alike,
+        if measured.beside.is_empty() { "" } else { "; the context is a training's as a whole" },
+    );
+    let text = measured.text(id, knows, &source);
+    let card = cards::parse(&text).context("what was measured is no card")?;
+    let path = match &args.output {
+        Some(path) => path.clone(),
+        None => own_cards::folder()
+            .context("found no folder for your cards: set PLIMSOLL_CARDS, or give --output FILE")?
+            .join(format!("{}.toml", card.id)),
+    };
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    }
+    fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+    super::write(out, &report(&card, &measured, &compared, &path, args.output.is_none()))?;
+    Ok(Exit::Fits)
+}
+
+/// Everything, of the real card, in processes without us.
+fn on_the_card(python: &Path, bundle: &Bundle, answer: &Path) -> anyhow::Result<Value> {
+    let mut process = Command::new(python);
+    process.args(["-W", "ignore", "-m", QUESTIONS]).arg(answer).arg("context");
+    let mut path = bundle.agent().into_os_string();
+    if let Some(more) = std::env::var_os("PYTHONPATH").filter(|it| !it.is_empty()) {
+        path.push(":");
+        path.push(more);
+    }
+    process.env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
+    let ended = process.status().with_context(|| format!("cannot run {}", python.display()))?;
+    ensure!(ended.success(), "the GPU could not be asked ({ended}); what Python said stands above");
+    read(answer)
+}
+
+/// The operations, of a phantom.
+fn on_the_phantom(
+    python: &Path,
+    runner: &Runner,
+    conf: &str,
+    answer: &Path,
+) -> anyhow::Result<Value> {
+    let arguments = vec!["-m".into(), QUESTIONS.into(), answer.into()];
+    let program = python.to_owned();
+    let command = ScriptCommand { program, arguments, environment: Vec::new() };
+    let signals = Signals::hold().context("cannot hold signals")?;
+    let run = Run {
+        command: &command,
+        conf,
+        stop: Stop::UntilExit,
+        ranks: Ranks::All,
+        ghost_weights: GhostWeights::Off,
+        output: ScriptOutput::InSession,
+        settings: &[],
+        device: Device::Phantom,
+    };
+    let left = runner.run(run, &signals, None)?;
+    read(answer).with_context(|| left.last_words.unwrap_or_default())
+}
+
+fn read(answer: &Path) -> anyhow::Result<Value> {
+    let text = fs::read(answer).context("the questions were not answered")?;
+    serde_json::from_slice(&text).context("the answer is no JSON")
+}
+
+/// What the real card was measured as.
+struct Measured {
+    properties: Value,
+    gpcs: Vec<u64>,
+    context: Bytes,
+    blas: Option<Bytes>,
+    dnn: Option<Bytes>,
+    /// What each kind of process held, for people.
+    seen: Vec<(String, Bytes)>,
+    /// Why the context is not the sum of its parts; empty if it is.
+    beside: String,
+}
+
+impl Measured {
+    fn of(answer: &Value) -> anyhow::Result<Measured> {
+        let properties = answer["properties"].clone();
+        ensure!(properties.is_object(), "the driver did not say what the GPU is");
+        let before = answer["before"].as_u64().unwrap_or(0);
+        let held = |name: &str, step: usize| held(&answer["context"][name], step, before);
+        let training = ["training", "training-half"].into_iter().filter_map(|it| held(it, 0)).max();
+        let training = training.context("no process could be measured on the GPU")?;
+        let handle = |name: &str| {
+            let (one, two) = (held(name, 1)?, held(name, 2)?);
+            let it = two.saturating_sub(one);
+            (Bytes::ZERO < it && it <= LARGEST_HANDLE).then_some(it)
+        };
+        let (blas, dnn, kernel) = (handle("blas"), handle("dnn"), held("kernel", 0));
+        let parts = match (kernel, blas, dnn) {
+            (Some(kernel), Some(blas), Some(dnn)) => Some(kernel + CODE + blas * 2 + dnn * 2),
+            _ => None,
+        };
+        let is_like = |it: &Bytes| it.0.abs_diff(training.0) <= ALIKE.0;
+        let (context, beside) = match parts {
+            Some(it) if is_like(&it) => (it, String::new()),
+            Some(it) => (training, format!("its parts add up to {it}")),
+            None => (training, "its parts were not seen".to_owned()),
+        };
+        let gpcs = answer["clusters"].as_array().cloned().unwrap_or_default();
+        let gpcs = gpcs.iter().filter_map(Value::as_u64).collect();
+        let mut seen = Vec::new();
+        for name in ["kernel", "blas", "dnn", "training", "training-half"] {
+            let last = if matches!(name, "blas" | "dnn") { 2 } else { 0 };
+            seen.extend(held(name, last).map(|it| (name.to_owned(), it)));
+        }
+        let context = context.round_up_to(Bytes::mib(2));
+        Ok(Measured { properties, gpcs, context, blas, dnn, seen, beside })
+    }
+
+    fn word(&self, key: &str) -> String {
+        match &self.properties[key] {
+            Value::String(text) => text.clone(),
+            Value::Null => "unknown".to_owned(),
+            it => it.to_string(),
+        }
+    }
+
+    /// The card's file.
+    fn text(&self, id: Option<&str>, cudnn_known: &str, source: &str) -> String {
+        let mut res = String::from(
+            "# A card that plimsoll calibrate measured. It may be sent to others: it goes into their folder\n\
+             # ~/.config/plimsoll/cards, or they name the file with --gpu.\n\n",
+        );
+        let mut line = |key: &str, value: String| res += &format!("{key} = {value}\n");
+        let quoted = |text: &str| Value::from(text).to_string();
+        line("format", "1".to_owned());
+        if let Some(id) = id {
+            line("id", quoted(id));
+        }
+        line("name", quoted(&self.word("name")));
+        line("compute_capability", quoted(&self.word("compute_capability")));
+        line("total", self.word("total"));
+        line("total_known", quoted("measured"));
+        line("context", self.context.0.to_string());
+        line("context_known", quoted("measured"));
+        for (key, handle) in [("blas", self.blas), ("dnn", self.dnn)] {
+            if let Some(it) = handle {
+                line(key, it.0.to_string());
+            }
+        }
+        if !self.gpcs.is_empty() {
+            line("gpcs", format!("{:?}", self.gpcs));
+        }
+        for key in [
+            "sm_count",
+            "max_threads_per_sm",
+            "max_blocks_per_sm",
+            "shared_per_block_optin",
+            "shared_per_sm",
+            "registers_per_sm",
+            "l2",
+            "memory_bus_bits",
+        ] {
+            if let Some(it) = self.properties[key].as_u64() {
+                line(key, it.to_string());
+            }
+        }
+        for (key, property) in
+            [("clock_mhz", "clock_khz"), ("memory_clock_mhz", "memory_clock_khz")]
+        {
+            if let Some(it) = self.properties[property].as_u64() {
+                line(key, (it / 1000).max(1).to_string());
+            }
+        }
+        line("cudnn_known", quoted(cudnn_known));
+        line("source", quoted(source));
+        res
+    }
+}
+
+/// What a process held beside the allocator after a step: the least of what was seen, of itself if NVML tells, else of all
+/// that was not there before.
+fn held(samples: &Value, step: usize, before: u64) -> Option<Bytes> {
+    let of = |rows: &Value| {
+        let row = &rows[step];
+        row[0].as_u64().or_else(|| row[1].as_u64()?.checked_sub(before)).map(Bytes)
+    };
+    samples.as_array()?.iter().filter_map(of).min()
+}
+
+/// What card and phantom were asked for by the same operations.
+struct Compared {
+    all: usize,
+    alike: usize,
+    others: Vec<String>,
+}
+
+impl Compared {
+    fn of(real: &Value, phantom: &Value) -> Compared {
+        let mut res = Compared { all: 0, alike: 0, others: Vec::new() };
+        let empty = serde_json::Map::new();
+        for (name, of_card) in real["operations"].as_object().unwrap_or(&empty) {
+            let of_phantom = &phantom["operations"][name];
+            res.all += 1;
+            if is_alike(of_card, of_phantom) {
+                res.alike += 1;
+            } else {
+                res.others.push(format!("{name}: {} and {}", sizes(of_card), sizes(of_phantom)));
+            }
+        }
+        res
+    }
+}
+
+/// Whether both are as many and as large, but for what cublasLt asks for in a few plans of cuDNN's (272 bytes).
+fn is_alike(of_card: &Value, of_phantom: &Value) -> bool {
+    const SMALL: u64 = 4096;
+    let numbers =
+        |it: &Value| -> Option<Vec<u64>> { it.as_array()?.iter().map(Value::as_u64).collect() };
+    match (numbers(of_card), numbers(of_phantom)) {
+        (Some(a), Some(b)) => {
+            a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.abs_diff(*b) <= SMALL)
+        }
+        _ => of_card == of_phantom,
+    }
+}
+
+fn sizes(of_passes: &Value) -> String {
+    let Some(passes) = of_passes.as_array() else { return of_passes.to_string() };
+    let shown =
+        passes.iter().map(|it| it.as_u64().map_or_else(String::new, |it| Bytes(it).to_string()));
+    shown.collect::<Vec<_>>().join(" + ")
+}
+
+fn report(
+    card: &cards::Card,
+    measured: &Measured,
+    compared: &Compared,
+    path: &Path,
+    is_known: bool,
+) -> String {
+    let mut res = format!("{}\n\n", card.name);
+    let mut row = |what: &str, value: String| res += &format!("  {what:16}  {value}\n");
+    row("memory", card.total.to_string());
+    row("context", format!("{} (a training's handles in it)", card.context));
+    if !measured.beside.is_empty() {
+        row("", format!("a training as a whole: {}", measured.beside));
+    }
+    for (name, bytes) in &measured.seen {
+        row(&format!("  {name}"), bytes.to_string());
+    }
+    row("handles", format!("cuBLAS {}, cuDNN {}", card.blas, card.dnn));
+    if !card.gpcs.is_empty() {
+        let gpcs: Vec<String> = card.gpcs.iter().map(u32::to_string).collect();
+        row("clusters", gpcs.join(", "));
+    }
+    row(
+        "scratch memory",
+        format!(
+            "the phantom asks for the same in {} of {} operations",
+            compared.alike, compared.all
+        ),
+    );
+    for it in compared.others.iter().take(6) {
+        row("", it.clone());
+    }
+    res += &format!("\nkept as {}", path.display());
+    res += &if is_known {
+        format!("; every command knows it as {}\n", card.id)
+    } else {
+        format!("; use it with --gpu {}\n", path.display())
+    };
+    res
+}
+
+fn say(sentence: &str) {
+    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// As an H200 answers.
+    fn answer() -> Value {
+        let rows = |steps: &[u64]| {
+            let rows: Vec<_> = steps.iter().map(|it| json!([it * MIB, (it + 500) * MIB])).collect();
+            json!([rows, rows])
+        };
+        json!({
+            "before": 500 * MIB,
+            "properties": {
+                "name": "NVIDIA H200", "compute_capability": "9.0", "sm_count": 132, "total": 150_109_880_320_u64,
+                "clock_khz": 1_980_000, "memory_clock_khz": 3_201_000, "memory_bus_bits": 6016, "l2": 62_914_560,
+                "max_threads_per_sm": 2048, "shared_per_sm": 233_472, "registers_per_sm": 65_536,
+                "shared_per_block_optin": 232_448, "max_blocks_per_sm": 32, "torch": "2.11.0", "cudnn": 91_900,
+            },
+            "clusters": [18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2],
+            "context": {
+                "kernel": rows(&[610]), "blas": rows(&[610, 676, 740]), "dnn": rows(&[610, 620, 630]),
+                "training": rows(&[760]), "training-half": rows(&[762]),
+            },
+            "operations": {"a": [1, 2], "b": [3, 4]},
+        })
+    }
+
+    #[test]
+    fn an_h200_that_nobody_knew_becomes_the_one_that_is_known() {
+        let measured = Measured::of(&answer()).unwrap();
+        let card = cards::parse(&measured.text(None, "measured", "here")).unwrap();
+        let known = cards::find("h200").unwrap();
+        assert_eq!(card.phantom_conf(1), known.phantom_conf(1));
+        assert_eq!(card.context_range, Bytes::ZERO);
+        assert_eq!(card.provenance.cudnn, known.provenance.cudnn);
+    }
+
+    #[test]
+    fn where_nvml_hides_processes_the_whole_device_is_looked_at() {
+        let mut answer = answer();
+        for name in ["kernel", "blas", "dnn", "training", "training-half"] {
+            for sample in answer["context"][name].as_array_mut().unwrap() {
+                for row in sample.as_array_mut().unwrap() {
+                    row[0] = Value::Null;
+                }
+            }
+        }
+        assert_eq!(Measured::of(&answer).unwrap().context, Bytes::mib(760));
+        answer["context"]["kernel"] = Value::Null;
+        let measured = Measured::of(&answer).unwrap();
+        assert_eq!((measured.context, measured.beside.is_empty()), (Bytes::mib(762), false));
+    }
+
+    #[test]
+    fn operations_are_compared_by_name() {
+        let real = answer();
+        let mut phantom = answer();
+        phantom["operations"]["b"] = json!([3, 5 * MIB]);
+        phantom["operations"]["a"] = json!([1, 274]);
+        let compared = Compared::of(&real, &phantom);
+        assert_eq!((compared.all, compared.alike), (2, 1));
+        assert_eq!(compared.others, ["b: 3 B + 4 B and 3 B + 5.0 MiB"]);
+        assert_eq!(Compared::of(&real, &json!({})).alike, 0);
+    }
+}

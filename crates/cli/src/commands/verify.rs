@@ -1,0 +1,132 @@
+//! `plimsoll verify`: some steps of a script on the machine's own card, the same on the phantom of it, and what differs.
+
+use std::io::{self, Write};
+
+use anyhow::Context as _;
+use plimsoll_core::{
+    cards::Card,
+    recording::Recording,
+    verification,
+    views::{self, text::Styles},
+};
+use serde_json::json;
+
+use crate::{
+    cache::{Cache, session::Session},
+    cli::{Color, VerifyArgs},
+    contract, devices,
+    devices::Usage,
+    diagnosis,
+    exit::Exit,
+    ghost_weights::GhostWeights,
+    launch::{self, Device, End, Ranks, ScriptCommand, ScriptOutput, Setting, Signals, Stop},
+    phantom_run::{self, Choice, How, Run, Runner},
+    requested_file::RequestedFile,
+};
+
+/// Requests that are recorded of each run.
+const EVENTS: &str = "2000000";
+
+pub(crate) fn run(args: &VerifyArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    anyhow::ensure!(
+        devices::are_there(),
+        "found no NVIDIA GPU on this machine, and there is nothing to compare the phantom with; `plimsoll predict` needs none"
+    );
+    let card = card(args)?;
+    let command = ScriptCommand::resolve(&args.command)?;
+    let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
+    let report = args.report.as_deref().map(RequestedFile::open).transpose()?;
+    let runner = Runner::new(Cache::open()?, &args.world)?;
+    say(&format!("{} steps of {} on {}", args.steps, command.name(), card.name));
+    let mut watch = Process { usage: Usage::before() };
+    let real = steps(args, &runner, &command, &card, Device::Measured, Some(&mut watch))?;
+    let Some(real) = real else { return Ok(Exit::CouldNotTell) };
+    say(&format!("the same on a phantom {}", card.name));
+    let phantom = steps(args, &runner, &command, &card, Device::Phantom, None)?;
+    let Some(phantom) = phantom else { return Ok(Exit::CouldNotTell) };
+    let verified = verification::compare(&real, &phantom, &card, watch.usage.most());
+    if let Some(sink) = report {
+        let machine = json!({
+            "plimsoll": env!("CARGO_PKG_VERSION"),
+            "gpu": devices::first().ok().map(|it| it.name),
+            "driver": devices::driver(),
+        });
+        let text = views::verification::report(&verified, &card, &machine, args.with_lines);
+        sink.write(text.as_bytes(), out)?;
+    }
+    let is_quiet = json.as_ref().is_some_and(RequestedFile::is_stdout);
+    if let Some(sink) = json {
+        sink.write(views::verification::json(&verified, &card).as_bytes(), out)?;
+    }
+    if !is_quiet {
+        let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+        super::write(out, &format!("\n{}", views::verification::text(&verified, &card, styles)))?;
+    }
+    Ok(match verified.is_within() {
+        Some(true) => Exit::Fits,
+        Some(false) => Exit::DoesNotFit,
+        None => Exit::CouldNotTell,
+    })
+}
+
+/// The card of this machine, or the one that is named.
+fn card(args: &VerifyArgs) -> anyhow::Result<Card> {
+    let Choice { card, how } = phantom_run::choice(args.gpu.as_deref(), None, &args.command)?;
+    if let Some(How::Largest(_)) = how {
+        let name = devices::first().map(|it| it.name).context("cannot tell which GPU this is")?;
+        anyhow::bail!(
+            "this machine's GPU, {name}, is not in the catalogue: measure it with `plimsoll calibrate`, or name a card that is like \
+             it with --gpu"
+        );
+    }
+    Ok(card)
+}
+
+/// Runs some steps. None if the script failed; that is said.
+fn steps(
+    args: &VerifyArgs,
+    runner: &Runner,
+    command: &ScriptCommand,
+    card: &Card,
+    device: Device,
+    watch: Option<&mut dyn launch::Watch>,
+) -> anyhow::Result<Option<Vec<Recording>>> {
+    let signals = Signals::hold().context("cannot hold signals")?;
+    let settings: [Setting; 2] =
+        [(contract::EVENTS, EVENTS.into()), (contract::STACKS, "all".into())];
+    let run = Run {
+        command,
+        conf: &card.phantom_conf(1),
+        stop: Stop::Steps(args.steps),
+        ranks: Ranks::OfLauncher { rank: 0 },
+        ghost_weights: GhostWeights::Off,
+        output: ScriptOutput::ToStderr,
+        settings: &settings,
+        device,
+    };
+    let left = runner.run(run, &signals, watch)?;
+    let (recordings, _) = phantom_run::read(&left.folders);
+    let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
+    if matches!(ended.end, End::Code(0)) {
+        return Ok(Some(recordings));
+    }
+    let where_ = if device == Device::Phantom { "on the phantom" } else { "on the card" };
+    let why = diagnosis::diagnose(command, &ended, &recordings);
+    say(&format!("{where_}: {}", why.unwrap_or_else(|| "the script failed".to_owned())));
+    Ok(None)
+}
+
+/// Looks now and then at what the process holds.
+struct Process {
+    usage: Usage,
+}
+
+impl launch::Watch for Process {
+    fn tick(&mut self, _session: &Session) {
+        self.usage.look();
+    }
+}
+
+fn say(sentence: &str) {
+    let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
+}

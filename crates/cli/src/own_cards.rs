@@ -1,0 +1,52 @@
+//! The user's own cards: a folder of card files, which `plimsoll calibrate` writes and people may be sent. Every command knows them.
+
+use std::{
+    env, fs,
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+};
+
+use plimsoll_core::cards::{self, Own};
+
+use crate::contract;
+
+/// A card has some hundred bytes; a folder of them some cards.
+const LARGEST: u64 = 64 << 10;
+const MOST: usize = 64;
+
+/// Where they lie: `$PLIMSOLL_CARDS`, or `plimsoll/cards` in the folder for settings. None without a home.
+pub(crate) fn folder() -> Option<PathBuf> {
+    let named = |name: &str| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    named(contract::CARDS).or_else(|| {
+        let settings = named("XDG_CONFIG_HOME").or_else(|| Some(named("HOME")?.join(".config")))?;
+        Some(settings.join("plimsoll").join("cards"))
+    })
+}
+
+/// Has the catalogue take them in. Says which could not be read.
+pub(crate) fn take_in() {
+    let files = folder().map(|it| files(&it)).unwrap_or_default();
+    let forgotten = env::var(contract::FORGET_CARDS).unwrap_or_default();
+    let forgotten: Vec<String> =
+        forgotten.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect();
+    if files.is_empty() && forgotten.is_empty() {
+        return;
+    }
+    cards::take_in(Own { files, forgotten });
+    for (file, error) in cards::unread() {
+        let _ = writeln!(io::stderr(), "plimsoll: left out the card {file}: {error}");
+    }
+}
+
+fn files(folder: &Path) -> Vec<(String, String)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|it| it.path()).collect();
+    paths.retain(|it| it.extension().is_some_and(|it| it == "toml"));
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let mut text = String::new();
+        fs::File::open(path).ok()?.take(LARGEST).read_to_string(&mut text).ok()?;
+        Some((path.display().to_string(), text))
+    };
+    paths.iter().take(MOST).filter_map(read).collect()
+}

@@ -1,0 +1,291 @@
+//! A run on the real card beside the same run on the phantom of it: how far apart they are, and where they part.
+
+use crate::{
+    cards::Card,
+    prediction::{Category, Moment, Runs},
+    recording::{CodeLine, Recording},
+    units::Bytes,
+};
+
+/// How much a phantom may be off, in hundredths.
+const WITHIN: u64 = 1;
+/// So many requests alike in a row, and both are at the same place of the program again.
+const ALIKE_AGAIN: usize = 6;
+/// How many requests more of either side are looked through for that place.
+const LOOKED_THROUGH: usize = 40;
+
+/// One of the two runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Training steps that were seen.
+    pub steps: u32,
+    /// Largest sum of allocated blocks.
+    pub allocated: Bytes,
+    /// Largest sum of segments.
+    pub reserved: Bytes,
+    /// What the process held at most on the device; none if nobody could say.
+    pub process: Option<Bytes>,
+    /// Requests to the allocator.
+    pub requests: usize,
+    /// The version of torch.
+    pub torch: String,
+}
+
+/// Both, and where they part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified {
+    /// On the real card.
+    pub real: Side,
+    /// On the phantom.
+    pub phantom: Side,
+    /// Requests that both made, in the same order.
+    pub alike: usize,
+    /// Where they first did otherwise; none if they never did.
+    pub parting: Option<Parting>,
+    /// What was asked for on the real card and on the phantom, in order, in bytes.
+    pub asked: [Vec<u64>; 2],
+}
+
+/// Where two runs first did otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parting {
+    /// Which request it was, from 1; 0 if all requests are alike.
+    pub number: usize,
+    /// What the real card was asked for there, and the phantom.
+    pub asked: [Vec<Bytes>; 2],
+    /// The line of the script, if it is known.
+    pub at: Option<CodeLine>,
+    /// When, if it is known.
+    pub moment: Option<Moment>,
+    /// What it most likely comes of.
+    pub cause: Cause,
+}
+
+/// What a difference most likely comes of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A library asked for another amount of scratch memory.
+    Workspace,
+    /// A size followed from a value that the phantom does not know.
+    Value,
+    /// The requests are the same; the driver placed segments otherwise.
+    Address,
+    /// Two versions of torch.
+    Version,
+    /// One of the two ended earlier.
+    End,
+}
+
+impl Cause {
+    /// A stable word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Cause::Workspace => "workspace",
+            Cause::Value => "value",
+            Cause::Address => "address",
+            Cause::Version => "version",
+            Cause::End => "end",
+        }
+    }
+
+    /// A sentence about it.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Cause::Workspace => {
+                "a library asked for another amount of scratch memory (cuDNN chooses by the card); `plimsoll calibrate` \
+                 measures what this card is told"
+            }
+            Cause::Value => {
+                "a size followed from a value on the GPU, which a phantom does not compute; --assume says how it comes out"
+            }
+            Cause::Address => {
+                "the requests are the same; the driver placed PyTorch's segments otherwise, so others were split"
+            }
+            Cause::Version => "the two runs had different versions of torch",
+            Cause::End => "one of the two runs ended earlier",
+        }
+    }
+}
+
+impl Verified {
+    /// Whether the phantom is within 1 % in everything that was seen; none if too little was.
+    pub fn is_within(&self) -> Option<bool> {
+        let Verified { real, phantom, .. } = self;
+        if real.reserved == Bytes::ZERO || phantom.reserved == Bytes::ZERO {
+            return None;
+        }
+        let process = real.process.zip(phantom.process);
+        let pairs = [(real.allocated, phantom.allocated), (real.reserved, phantom.reserved)];
+        let is_close =
+            |(real, phantom): (Bytes, Bytes)| real.0.abs_diff(phantom.0) * 100 <= real.0 * WITHIN;
+        Some(pairs.into_iter().chain(process).all(is_close))
+    }
+}
+
+/// Compares what two runs of one program left. `process` is what the real one held of the device at most.
+pub fn compare(
+    real: &[Recording],
+    phantom: &[Recording],
+    card: &Card,
+    process: Option<Bytes>,
+) -> Verified {
+    let (real, phantom) = (Runs::of(real, card), Runs::of(phantom, card));
+    let of_phantom = phantom.runs.first().map(|it| it.peaks(card).device);
+    let sides = [side(&real, card, process), side(&phantom, card, of_phantom)];
+    let asked = [requests(&real), requests(&phantom)];
+    let (alike, first) = align(&asked[0], &asked[1]);
+    let [real_side, phantom_side] = sides;
+    let mut parting = first.map(|it| describe(it, &asked, [&real, &phantom]));
+    if let Some(it) = &mut parting
+        && real_side.torch != phantom_side.torch
+    {
+        it.cause = Cause::Version;
+    }
+    if parting.is_none() && real_side.reserved != phantom_side.reserved {
+        parting = Some(Parting {
+            number: 0,
+            asked: [Vec::new(), Vec::new()],
+            at: None,
+            moment: None,
+            cause: Cause::Address,
+        });
+    }
+    Verified { real: real_side, phantom: phantom_side, alike, parting, asked }
+}
+
+fn side(runs: &Runs<'_>, card: &Card, process: Option<Bytes>) -> Side {
+    let Some(run) = runs.runs.first() else { return Side { process, ..Side::default() } };
+    let peaks = run.peaks(card);
+    let begin = run.recording.notes.begin.as_ref();
+    Side {
+        steps: run.steps_seen(),
+        allocated: peaks.allocated,
+        reserved: peaks.reserved,
+        process,
+        requests: run.replay.blocks.len(),
+        torch: begin.map(|it| it.torch.clone()).unwrap_or_default(),
+    }
+}
+
+/// What was asked for, in order, before rounding: what a block gets depends on where it lies.
+fn requests(runs: &Runs<'_>) -> Vec<u64> {
+    let run = runs.runs.first();
+    run.map(|it| it.replay.blocks.iter().map(|it| it.requested.0).collect()).unwrap_or_default()
+}
+
+/// Where two lists first differ: from which place on, and how many more of each there are until both are alike again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Gap {
+    at: [usize; 2],
+    more: [usize; 2],
+}
+
+/// How many requests are alike, and the first gap.
+fn align(real: &[u64], phantom: &[u64]) -> (usize, Option<Gap>) {
+    let (mut i, mut j, mut alike, mut first) = (0, 0, 0, None);
+    while i < real.len() && j < phantom.len() {
+        if real[i] == phantom[j] {
+            (i, j, alike) = (i + 1, j + 1, alike + 1);
+            continue;
+        }
+        let gap = gap(&real[i..], &phantom[j..]);
+        first = first.or(Some(Gap { at: [i, j], more: gap.into() }));
+        (i, j) = (i + gap.0, j + gap.1);
+    }
+    let rest = (real.len() - i, phantom.len() - j);
+    if first.is_none() && rest != (0, 0) {
+        first = Some(Gap { at: [i, j], more: rest.into() });
+    }
+    (alike, first)
+}
+
+/// The fewest requests to leave out of both until they are alike again; one of each if that is not to be found.
+fn gap(real: &[u64], phantom: &[u64]) -> (usize, usize) {
+    let is_alike = |i: usize, j: usize| {
+        let (a, b) = (real.get(i..).unwrap_or_default(), phantom.get(j..).unwrap_or_default());
+        let n = ALIKE_AGAIN.min(a.len()).min(b.len());
+        0 < n && a[..n] == b[..n]
+    };
+    for more in 1..=LOOKED_THROUGH {
+        // Another size is likelier than one request more.
+        let both = (1..more).rev().map(|it| (it, more - it));
+        let pairs = both.chain([(more, 0), (0, more)]);
+        let mut pairs = if more == 1 { vec![(1, 1), (1, 0), (0, 1)] } else { pairs.collect() };
+        pairs.retain(|&(i, j)| is_alike(i, j));
+        if let Some(found) = pairs.first() {
+            return *found;
+        }
+    }
+    (1, 1)
+}
+
+fn describe(gap: Gap, asked: &[Vec<u64>; 2], runs: [&Runs<'_>; 2]) -> Parting {
+    let sizes = [0, 1].map(|side: usize| {
+        let (at, more) = (gap.at[side], gap.more[side]);
+        asked[side][at..].iter().take(more).map(|it| Bytes(*it)).collect::<Vec<Bytes>>()
+    });
+    let ended = [0, 1].map(|side| asked[side].len() <= gap.at[side]);
+    // Who asked for something tells more than who did not; the phantom's stacks are complete.
+    let shown = if sizes[1].is_empty() { 0 } else { 1 };
+    let run = runs[shown].runs.first();
+    let place = run.and_then(|run| {
+        let evidence = run.evidence();
+        let block = run.replay.blocks.get(gap.at[shown])?;
+        let event = block.alloc;
+        let live = run.live_after(event, &evidence);
+        let category = live.iter().find(|it| it.block.index() == gap.at[shown]);
+        Some((run.line_at(event), run.moment(event), category.map(|it| it.category)))
+    });
+    let (at, moment, category) =
+        place.map_or((None, None, None), |(at, moment, category)| (at, Some(moment), category));
+    let cause = if ended != [false, false] {
+        Cause::End
+    } else if matches!(category, Some(Category::Workspaces)) {
+        Cause::Workspace
+    } else {
+        Cause::Value
+    };
+    Parting { number: gap.at[shown] + 1, asked: sizes, at, moment, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_brought_side_by_side() {
+        let base = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        assert_eq!(align(&base, &base), (12, None));
+        let gap = |at: usize, a, b| Some(Gap { at: [at, at], more: [a, b] });
+        let mut other = base;
+        other[3] = 99;
+        assert_eq!(align(&base, &other), (11, gap(3, 1, 1)), "another size");
+        let more = [&base[..4], &[50, 51], &base[4..]].concat();
+        assert_eq!(align(&more, &base), (12, gap(4, 2, 0)), "two more on the card");
+        assert_eq!(align(&base, &more), (12, gap(4, 0, 2)), "two more on the phantom");
+        assert_eq!(align(&base, &base[..9]), (9, gap(9, 3, 0)), "one ended");
+        assert_eq!(align(&[], &[]), (0, None));
+        let unlike = [7_u64; 200];
+        assert_eq!(align(&[8; 200], &unlike), (0, gap(0, 1, 1)));
+    }
+
+    #[test]
+    fn one_in_a_hundred_is_within() {
+        let side = |allocated, reserved, process| Side {
+            allocated: Bytes(allocated),
+            reserved: Bytes(reserved),
+            process,
+            ..Side::default()
+        };
+        let verified = |phantom| {
+            let real = side(1000, 2000, Some(Bytes(3000)));
+            let asked = [Vec::new(), Vec::new()];
+            Verified { real, phantom, alike: 0, parting: None, asked }.is_within()
+        };
+        assert_eq!(verified(side(1010, 1980, Some(Bytes(3030)))), Some(true));
+        assert_eq!(verified(side(1011, 2000, None)), Some(false));
+        assert_eq!(verified(side(1000, 2000, Some(Bytes(3031)))), Some(false));
+        assert_eq!(verified(side(1000, 2000, None)), Some(true), "who cannot say does not count");
+        assert_eq!(verified(side(0, 0, None)), None);
+    }
+}

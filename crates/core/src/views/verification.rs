@@ -1,0 +1,150 @@
+//! What `plimsoll verify` says, for people, for programs, and as a file to send.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::{
+    cards::Card,
+    recording::Phase,
+    units::Bytes,
+    verification::{Parting, Side, Verified},
+    views::text::{Style, Styles},
+};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+/// Requests that a report holds at most of each run.
+const MOST: usize = 200_000;
+
+/// The answer for a terminal.
+pub fn text(verified: &Verified, card: &Card, styles: Styles) -> String {
+    let mut res = String::new();
+    let Style { on, off } = match verified.is_within() {
+        Some(true) => styles.good,
+        Some(false) | None => styles.bad,
+    };
+    let (word, rest) = match verified.is_within() {
+        Some(true) => ("VERIFIED", "the phantom is within 1 % of the card"),
+        Some(false) => ("NOT THE SAME", "the phantom is more than 1 % off"),
+        None => ("COULD NOT TELL", "one of the two runs used no GPU memory"),
+    };
+    let _ = writeln!(res, "{on}{word}{off} {}: {rest}\n", card.id);
+    let Verified { real, phantom, .. } = verified;
+    let _ = writeln!(res, "  {:<12} {:>12} {:>12} {:>12}", "", "real card", "phantom", "off by");
+    for (name, pick) in [
+        ("allocated", (|it: &Side| Some(it.allocated)) as fn(&Side) -> Option<Bytes>),
+        ("reserved", |it| Some(it.reserved)),
+        ("process", |it| it.process),
+    ] {
+        let (a, b) = (pick(real), pick(phantom));
+        let shown =
+            |it: Option<Bytes>| it.map_or_else(|| "not seen".to_owned(), |it| it.to_string());
+        let _ =
+            writeln!(res, "  {name:<12} {:>12} {:>12} {:>12}", shown(a), shown(b), off_by(a, b));
+    }
+    let _ = writeln!(res, "  {:<12} {:>12} {:>12}", "steps", real.steps, phantom.steps);
+    let _ = writeln!(res, "  {:<12} {:>12} {:>12}", "requests", real.requests, phantom.requests);
+    let most = real.requests.max(phantom.requests);
+    let _ = match &verified.parting {
+        None => writeln!(res, "\nall {most} requests are alike, in the same order"),
+        Some(it) => writeln!(res, "\n{}", parting(it, verified.alike, most)),
+    };
+    res
+}
+
+fn off_by(real: Option<Bytes>, phantom: Option<Bytes>) -> String {
+    match real.zip(phantom) {
+        None => String::new(),
+        Some((a, b)) if a == b => "0".to_owned(),
+        Some((a, b)) if a < b => format!("+{}", b - a),
+        Some((a, b)) => format!("-{}", a - b),
+    }
+}
+
+fn parting(it: &Parting, alike: usize, most: usize) -> String {
+    if it.number == 0 {
+        return format!(
+            "all {most} requests are alike, in the same order\n  {}",
+            it.cause.sentence()
+        );
+    }
+    let place = it.at.as_ref().map_or_else(String::new, |at| {
+        let file = at.file.rsplit('/').next().unwrap_or_default();
+        format!(", at {file}:{}", at.line)
+    });
+    let when = it.moment.map_or_else(String::new, |it| match (it.step, it.phase) {
+        (0, _) => ", before training".to_owned(),
+        (step, phase) => format!(", in step {step}{}", phase.map_or("", word)),
+    });
+    let asked = |sizes: &[Bytes]| match sizes {
+        [] => "nothing".to_owned(),
+        [one] => one.to_string(),
+        [first, ..] => format!("{first} and {} more", sizes.len() - 1),
+    };
+    let [real, phantom] = &it.asked;
+    format!(
+        "{alike} of {most} requests are alike. The first that is not: number {}{when}{place}\n  asked for on the card: {}; on \
+         the phantom: {}\n  likely cause ({}): {}",
+        it.number,
+        asked(real),
+        asked(phantom),
+        it.cause.word(),
+        it.cause.sentence()
+    )
+}
+
+fn word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Forward => ", forward",
+        Phase::Backward => ", backward",
+        Phase::Optimizer => ", optimizer",
+        Phase::ZeroGrad => ", zero_grad",
+        Phase::Evaluation => ", evaluation",
+    }
+}
+
+/// One JSON object.
+pub fn json(verified: &Verified, card: &Card) -> String {
+    format!("{:#}\n", value(verified, card, true))
+}
+
+/// A file to send: sizes and order, versions and the card; no data, and no name of a file, unless `with_lines`.
+pub fn report(verified: &Verified, card: &Card, machine: &Value, with_lines: bool) -> String {
+    let mut res = value(verified, card, with_lines);
+    res["machine"] = machine.clone();
+    res["card_facts"] = json!({
+        "name": card.name, "total_bytes": card.total.0, "sm_count": card.sm_count, "gpcs": card.gpcs,
+        "context_bytes": card.context.0, "context_range_bytes": card.context_range.0, "l2_bytes": card.l2.0,
+    });
+    let asked = |side: usize| verified.asked[side].iter().take(MOST).collect::<Vec<_>>();
+    res["requests_bytes"] = json!({ "real": asked(0), "phantom": asked(1) });
+    format!("{res}\n")
+}
+
+fn value(verified: &Verified, card: &Card, with_lines: bool) -> Value {
+    let side = |it: &Side| {
+        json!({
+            "steps": it.steps, "allocated_bytes": it.allocated.0, "reserved_bytes": it.reserved.0,
+            "process_bytes": it.process.map(|it| it.0), "requests": it.requests, "torch": it.torch,
+        })
+    };
+    let parting = verified.parting.as_ref().map(|it| {
+        let sizes = |side: usize| it.asked[side].iter().map(|it| it.0).collect::<Vec<_>>();
+        let at = it.at.as_ref().filter(|_| with_lines);
+        json!({
+            "request": it.number, "cause": it.cause.word(), "real_bytes": sizes(0), "phantom_bytes": sizes(1),
+            "step": it.moment.map(|it| it.step),
+            "file": at.map(|it| &it.file), "line": at.map(|it| it.line),
+        })
+    });
+    json!({
+        "version": VERSION,
+        "card": card.id,
+        "within": verified.is_within(),
+        "real": side(&verified.real),
+        "phantom": side(&verified.phantom),
+        "alike": verified.alike,
+        "first_difference": parting,
+    })
+}

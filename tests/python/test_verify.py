@@ -1,0 +1,84 @@
+"""`plimsoll verify` and `plimsoll calibrate` on a machine whose card is a phantom."""
+
+import json
+
+from harness import PYTHON
+
+TRAIN = """
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(16 * 30 * 30, 10)).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(50):
+    loss = net(torch.randn(8, 3, 32, 32, device="cuda")).square().mean()
+    MORE
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    torch.save(net.state_dict(), "checkpoint.pt")
+"""
+# What only the card in this machine asks for: a phantom of `predict` has a session with a phantom.conf of its own.
+ON_THE_CARD = "import os\n    if os.environ['PLIMSOLL_MODE'] == 'run': extra = torch.zeros(3 << 20, device='cuda')"
+
+
+def plimsoll(program, *words, **more):
+    return program.start(program.environment()["PLIMSOLL_BIN"], *words, **more)
+
+
+def verify(program, more, *options):
+    (program.folder / "train.py").write_text(TRAIN.replace("MORE", more))
+    words = ("verify", "--gpu", "h200", "--json", "answer.json", *options, "--", PYTHON, "train.py")
+    ran = plimsoll(program, *words, environment=program.on_a_device("--gpu", "h200"))
+    path = program.folder / "answer.json"
+    return ran, json.loads(path.read_text()) if path.stat().st_size else None
+
+
+def test_a_card_that_is_as_its_phantom_is_verified(program):
+    ran, answer = verify(program, "pass", "--report", "report.json")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.lstrip().startswith("VERIFIED h200: the phantom is within 1 % of the card"), ran.stdout
+    assert answer["within"] is True and answer["first_difference"] is None
+    assert answer["real"]["reserved_bytes"] == answer["phantom"]["reserved_bytes"] != 0
+    assert answer["real"]["steps"] == answer["phantom"]["steps"] == 3
+    assert not (program.folder / "checkpoint.pt").exists(), "both runs write into a layer"
+    report = (program.folder / "report.json").read_text()
+    assert "train.py" not in report and str(program.folder) not in report
+    assert len(json.loads(report)["requests_bytes"]["real"]) == answer["real"]["requests"]
+
+
+def test_where_they_part_is_said(program):
+    ran, answer = verify(program, ON_THE_CARD)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    first = answer["first_difference"]
+    assert first["real_bytes"] == [12 << 20] and first["phantom_bytes"] == [], first
+    assert first["line"] == 9 and first["step"] == 1, first
+    assert "NOT THE SAME h200" in ran.stdout and "train.py:9" in ran.stdout
+
+
+def test_without_a_gpu_there_is_nothing_to_compare_with(program):
+    for words in (("verify", "--", "python", "train.py"), ("calibrate",)):
+        ran = plimsoll(program, *words)
+        assert ran.returncode == 2 and "found no NVIDIA GPU on this machine" in ran.stderr
+
+
+def test_a_calibrated_card_is_known_from_then_on(program):
+    cards = program.folder / "cards"
+    forgetful = {"PLIMSOLL_CARDS": str(cards), "PLIMSOLL_FORGET_CARDS": "h200"}
+    environment = program.on_a_device("--gpu", "h200") | {"PLIMSOLL_PYTHON": str(PYTHON)}
+    ran = plimsoll(program, "calibrate", environment=environment | forgetful)
+    assert ran.returncode == 0, ran.stderr
+    assert "the phantom asks for the same in 28 of 28 operations" in ran.stdout, ran.stdout
+    (file,) = cards.iterdir()
+    assert "every command knows it as" in ran.stdout
+
+    ours = program.environment()
+    known = json.loads(plimsoll(program, "cards", "NVIDIA H200", "--json", environment=ours).stdout)
+    measured = json.loads(plimsoll(program, "cards", "NVIDIA H200", "--json", environment=ours | forgetful).stdout)
+    for key in known:
+        if key not in ("id", "aliases", "generation", "provenance", "context_bytes"):
+            assert measured[key] == known[key], key
+    assert measured["provenance"]["cudnn"] == "measured"
+
+    file.write_text(file.read_text().replace("NVIDIA H200", "NVIDIA H200\\ncudnn_json = 1"))
+    ran = plimsoll(program, "cards", environment=ours | forgetful)
+    assert ran.returncode == 0 and "left out the card" in ran.stderr and "`name`: expected one line" in ran.stderr
