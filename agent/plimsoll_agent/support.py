@@ -1,44 +1,59 @@
 """Is this a torch that we know? Read from its files, before any of it runs.
 
-A torch without CUDA, or of a version that the phantom does not know, would not fail cleanly there: it
+A torch without CUDA, or one that asks CUDA for what the phantom does not answer, would not fail cleanly there: it
 would crash or silently train on the CPU. So the answer has to come before the import. `plimsoll doctor`
-asks here, too: there is no second list.
+asks here, too. What is known of a release is a file of its own in `releases/`, which `cargo xtask torch` writes; a
+release without one is looked at here.
 """
 
+import json
 import os
 import re
 import sys
 
+from plimsoll_agent import imports
+
 EXIT_CODE = 86
 """How a process ends whose torch we do not support; the CLI then reports the sentence."""
 
-SUPPORTED, EXPERIMENTAL, UNSUPPORTED = "supported", "experimental", "unsupported"
+SUPPORTED, EXPERIMENTAL, UNKNOWN, UNSUPPORTED = "supported", "experimental", "unknown", "unsupported"
+"""Compared with a GPU; tried and not compared; never tried, but nothing speaks against it; refused."""
 
-_COMPARED = {"2.11": ("13.0",)}
-"""Releases of PyTorch and the CUDA they are built for whose predictions have been compared with GPUs."""
-
-_RUN = {"2.6": ("12.4",), "2.7": ("12.6",), "2.8": ("12.8",), "2.9": ("12.8",), "2.10": ("12.8",), "2.15": ("13.2",)}
-"""What the phantom's tests have run with, without a GPU to compare with (docs/pytorch-versions.md)."""
-
-_RELEASES = tuple(sorted((*_RUN, *_COMPARED), key=lambda it: tuple(map(int, it.split(".")))))
+_RELEASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases")
+_OLDEST = (2, 6)
+"""Older ones do not record what the agent reads."""
 _CUDAS = ("12", "13")
+"""Whose structures the phantom fills in as their headers have them."""
 
 _NAMES_MODULES = (2, 10)
 """The first release that records which module asked for a block."""
 
-_EXPECTED = "plimsoll needs PyTorch 2.6 to 2.11, or 2.15, built for CUDA 12 or 13, on Linux x86-64 with glibc"
-_INSTALL = "pip install 'torch==2.11.*' (from PyPI, or --index-url https://download.pytorch.org/whl/cu130)"
+_EXPECTED = "plimsoll needs PyTorch 2.6 or later, built for CUDA 12 or 13, on Linux x86-64 with glibc"
+_INSTALL = "pip install torch (from PyPI; docs/pytorch-versions.md lists what has been tried)"
+_NAMED = 5
+"""How many missing functions a sentence names."""
+
+
+def known(release):
+    """What `releases/` says of (2, 14); None for a release that nobody has looked at."""
+    try:
+        with open(os.path.join(_RELEASES, "%d.%d.json" % release), encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
 
 
 class Build:
     """What a torch's own files say of it; None for what they do not say."""
 
-    def __init__(self, version, cuda, hip=None, links_runtime=None):
+    def __init__(self, version, cuda, hip=None, links_runtime=None, libraries=None):
         self.version = version
         self.cuda = cuda
         self.hip = hip
         self.links_runtime = links_runtime
         """Whether it looks CUDA's runtime up in a library of its own, where the phantom can take its place."""
+        self.libraries = libraries
+        """The folder of its libraries."""
 
     @property
     def release(self):
@@ -61,7 +76,8 @@ def installed(origin):
     except (OSError, TypeError, ValueError):
         return Build(None, None)
     version, cuda, hip = (_assigned(text, name) for name in ("__version__", "cuda", "hip"))
-    return Build(version, cuda, hip, _links_runtime(os.path.join(folder, "lib", "libc10_cuda.so")))
+    libraries = os.path.join(folder, "lib")
+    return Build(version, cuda, hip, _links_runtime(os.path.join(libraries, "libc10_cuda.so")), libraries)
 
 
 def _assigned(text, name):
@@ -103,35 +119,64 @@ def objection(build, platform=None, machine=None, has_glibc=None):
             "the installed PyTorch %s is built without CUDA; %s: %s" % (version, _EXPECTED, _INSTALL),
         )
     found = "the installed PyTorch is %s (CUDA %s)" % (version, cuda)
-    known = [tuple(map(int, it.split("."))) for it in _RELEASES]
-    if build.release is None or build.release < known[0]:
-        return "version", "%s, which is older than plimsoll knows; %s: %s" % (found, _EXPECTED, _INSTALL)
-    if known[-1] < build.release:
-        return "version", "%s, which is newer than this plimsoll knows; %s: %s" % (found, _EXPECTED, _INSTALL)
-    if build.release not in known:
-        return "version", "%s, which was never run with plimsoll; %s: %s" % (found, _EXPECTED, _INSTALL)
+    if build.release is None:
+        return "version", "%s, which is no version that can be read; %s: %s" % (found, _EXPECTED, _INSTALL)
+    if build.release < _OLDEST:
+        return (
+            "version",
+            "%s, which is older than 2.6 and does not record what plimsoll reads; %s: %s" % (found, _EXPECTED, _INSTALL),
+        )
     if cuda.split(".")[0] not in _CUDAS:
-        return "cuda-version", "%s; %s: %s" % (found, _EXPECTED, _INSTALL)
+        return (
+            "cuda-version",
+            "%s, and the layout of that CUDA's structures (cudaDeviceProp and others) is unknown here; %s: %s"
+            % (found, _EXPECTED, _INSTALL),
+        )
     if build.links_runtime is False:
         return (
             "static-runtime",
             "%s and holds CUDA's runtime in itself, so the phantom cannot take its place; build it without "
             "CAFFE2_STATIC_LINK_CUDA, or install a wheel: %s" % (found, _INSTALL),
         )
+    missing = [] if _pythons(build) or build.libraries is None else imports.unanswered(build.libraries)
+    if missing:
+        named = ", ".join(missing[:_NAMED]) + (", ..." if _NAMED < len(missing) else "")
+        return (
+            "entry-points",
+            "%s, which nobody has tried with plimsoll, and the phantom has no answer to %d of the functions that it asks "
+            "CUDA for: %s; a newer plimsoll may have, or install a release that is known: %s"
+            % (found, len(missing), named, _INSTALL),
+        )
     return None
+
+
+def _pythons(build):
+    """The Pythons that this build was tried with; empty if nobody tried it."""
+    about = build.is_release and known(build.release)
+    return about["tried"].get(build.cuda, []) if about else []
+
+
+def standing(build):
+    """How far a torch to which there is no objection is known."""
+    if not _pythons(build):
+        return UNKNOWN
+    return SUPPORTED if build.cuda in known(build.release)["compared"] else EXPERIMENTAL
 
 
 def remark(build, has_lock=None):
     """What users of that torch, to which there is no objection, have to know of its predictions; None for nothing."""
-    release = "%d.%d" % build.release
     of = "PyTorch %s for CUDA %s" % (build.version.split("+")[0], build.cuda)
+    its = standing(build)
     said = []
     if not build.is_release:
-        said.append("PyTorch %s is not a release, and nothing is known of it but its number" % build.version)
-    elif build.cuda in _RUN.get(release, ()):
-        said.append("predictions for %s have not been compared with a GPU, as those for 2.11 have" % of)
-    elif build.cuda not in _COMPARED.get(release, ()):
-        said.append("%s has not been tried on the phantom; other builds of it have" % of)
+        said.append("PyTorch %s is not a release, and nobody has tried it" % build.version)
+    elif its == UNKNOWN:
+        others = known(build.release) is not None
+        said.append("nobody has tried %s with plimsoll%s" % (of, ", only other builds of it" if others else ""))
+    if its == UNKNOWN:
+        said.append("the phantom answers all that it asks CUDA for, and no more is known of it")
+    elif its == EXPERIMENTAL:
+        said.append("predictions for %s have not been compared with a GPU" % of)
     if build.release < _NAMES_MODULES:
         said.append(
             "it does not record which module asked for a block, so lines of code are named, and modules for parameters only"
@@ -147,10 +192,11 @@ def verdict(origin):
     found = objection(build)
     if found is not None:
         return UNSUPPORTED, found[1]
-    said = remark(build)
-    if said is not None:
-        return EXPERIMENTAL, said
-    return SUPPORTED, "predictions for this PyTorch have been compared with GPUs"
+    its, said = standing(build), remark(build)
+    if its == SUPPORTED:
+        compared = "predictions for this PyTorch have been compared with GPUs"
+        return SUPPORTED, "; ".join(filter(None, (compared, said)))
+    return its, said
 
 
 def _has_glibc():

@@ -56,7 +56,7 @@ fn run() -> Result<(), String> {
         }
     }
     let mut scripts = Vec::new();
-    python_files(&agent, &mut scripts)
+    agents_files(&agent, &mut scripts)
         .map_err(|error| format!("cannot list {}: {error}", agent.display()))?;
     for path in scripts {
         let name = path.strip_prefix(&agent).map_err(|error| error.to_string())?;
@@ -66,6 +66,9 @@ fn run() -> Result<(), String> {
     fs::write(&table, remedies())
         .map_err(|error| format!("cannot write {}: {error}", table.display()))?;
     files.push(("agent/plimsoll_agent/remedies/table.py".to_owned(), table));
+    // With it the agent looks at a torch that nobody has tried.
+    let answers = phantom.join("entry_points.txt");
+    files.push(("agent/plimsoll_agent/entry_points.txt".to_owned(), answers));
     write_table(&out.join("bundle.rs"), &files)
         .map_err(|error| format!("cannot write the table of bundled files: {error}"))
 }
@@ -115,16 +118,15 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
     Ok(out.to_owned())
 }
 
-/// The agent's files below `folder`, sorted, without what Python leaves there.
-fn python_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+/// The agent's files below `folder`, sorted, without what Python leaves there: packages, and data.
+fn agents_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|it| it.map(|it| it.path())).collect::<io::Result<_>>()?;
     paths.sort();
     for path in paths {
-        let is_package = path.join("__init__.py").is_file();
-        if is_package {
-            python_files(&path, found)?;
-        } else if path.extension().is_some_and(|it| it == "py") {
+        if path.is_dir() {
+            agents_files(&path, found)?;
+        } else if path.extension().is_some_and(|it| it == "py" || it == "json") {
             found.push(path);
         }
     }

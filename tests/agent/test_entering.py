@@ -1,6 +1,7 @@
 """The agent enters a process, or stays out of it."""
 
 import os
+import struct
 import subprocess
 
 import pytest
@@ -62,9 +63,7 @@ def test_without_a_session_nothing_happens(bare):
     [
         ("2.11.0+cpu", None, "no-cuda-build", "built without CUDA"),
         ("2.5.1+cu124", "12.4", "version", "2.5.1+cu124 (CUDA 12.4), which is older than"),
-        ("2.12.0+cu130", "13.0", "version", "2.12.0+cu130 (CUDA 13.0), which was never run"),
-        ("2.80.0+cu128", "12.8", "version", "newer than"),
-        ("3.0.0.dev20270101+cu140", "14.0", "version", "newer than"),
+        ("3.0.0.dev20270101+cu140", "14.0", "cuda-version", "the layout of that CUDA's structures"),
         ("2.7.1+cu118", "11.8", "cuda-version", "(CUDA 11.8)"),
         ("unknown", "12.8", "version", "unknown (CUDA 12.8)"),
     ],
@@ -98,10 +97,11 @@ def torch_in(folder, version_file, runtime=None):
         ("2.6.0+cu124", b"libcudart.so.12", "experimental", "not been compared with a GPU"),
         # conda's, whose version has no more to it.
         ("2.7.1", b"libcudart.so.12", "experimental", "2.7.1 for CUDA 12.6"),
-        ("2.11.0+cu126", b"libcudart.so.12", "experimental", "PyTorch 2.11.0 for CUDA 12.6 has not been tried"),
-        ("2.9.1+cu130", b"libcudart.so.13", "experimental", "2.9.1 for CUDA 13.0 has not been tried"),
-        ("2.11.0a0+git1234567", b"libcudart.so.12", "experimental", "2.11.0a0+git1234567 is not a release"),
-        ("2.10.0.dev20251101+cu128", b"libcudart.so.12", "experimental", "not a release"),
+        ("2.11.0+cu126", b"libcudart.so.12", "unknown", "nobody has tried PyTorch 2.11.0 for CUDA 12.6 with plimsoll, only other"),
+        ("2.9.1+cu130", b"libcudart.so.13", "unknown", "nobody has tried PyTorch 2.9.1 for CUDA 13.0"),
+        ("2.80.0+cu130", b"libcudart.so.13", "unknown", "the phantom answers all that it asks CUDA for"),
+        ("2.11.0a0+git1234567", b"libcudart.so.12", "unknown", "2.11.0a0+git1234567 is not a release"),
+        ("2.10.0.dev20251101+cu128", b"libcudart.so.12", "unknown", "not a release"),
         ("2.11.0a0+git1234567", b"libcublas.so.13", "unsupported", "CAFFE2_STATIC_LINK_CUDA"),
         ("2.5.1", b"libcudart.so.12", "unsupported", "older than"),
         ("2.7.0+cu118", b"libcudart-d0da41ae.so.11.0", "unsupported", "CUDA 11.8"),
@@ -117,6 +117,34 @@ def test_the_standing_of_a_build(tmp_path, version, runtime, standing, says):
     lines = "__version__ = %r\ncuda: Optional[str] = %r\nhip: Optional[str] = %r\n" % (version, cuda, hip)
     found = support.verdict(torch_in(tmp_path / "torch", lines, runtime))
     assert found[0] == standing and says in found[1], found
+
+
+def wants(path, *names):
+    """A library that wants these functions: as an ELF file has it, and no more."""
+    texts = b"\0" + b"".join(it.encode() + b"\0" for it in names)
+    places = [texts.index(b"\0" + it.encode() + b"\0") + 1 for it in names]
+    symbols = bytes(24) + b"".join(struct.pack("<IBBHQQ", it, 0x12, 0, 0, 0, 0) for it in places)
+    header = struct.pack("<6s10xHHIQQQIHHHHHH", b"\x7fELF\x02\x01", 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, 3, 0)
+    at = 64 + 3 * 64
+    table = bytes(64) + struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, at, len(symbols), 2, 1, 8, 24)
+    table += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, at + len(symbols), len(texts), 0, 0, 1, 0)
+    with open(path, "wb") as file:
+        file.write(header + table + symbols + texts)
+
+
+def test_a_release_that_nobody_has_seen_runs_if_all_that_it_asks_for_is_answered(bare):
+    env = fake_torch(bare, "2.80.0+cu130", "13.0")
+    library = os.path.join(env["PYTHONPATH"], "torch", "lib", "libtorch_cuda.so")
+    os.makedirs(os.path.dirname(library))
+    wants(library, "cudaMalloc", "cublasGemmEx", "cufoo", "cuFileRead", "_Z4cudaX")
+    run = bare("import torch", env=env)
+    assert "torch was executed" in run.stderr and not run.processes
+    wants(library, "cudaMalloc", "cudaMallocOnTheMoon", "cudssCreate", "nvmlX")
+    run = bare("import torch", env=env)
+    assert (run.returncode, run.stderr) == (86, "")
+    line = run.process.one("unsupported")
+    assert line["reason"] == "entry-points"
+    assert "no answer to 3 of the functions that it asks CUDA for: cudaMallocOnTheMoon, cudssCreate, nvmlX;" in line["text"]
 
 
 def test_a_folder_with_the_name_of_torch_is_no_torch(tmp_path):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from harness import PYTHON, ROOT
 
-ANSWERS = {"imitated", "computes", "handle", "refused", "real"}
+ANSWERS = {"imitated", "computes", "handle", "refused", "real", "absent"}
 # By the names of their functions; the longer prefix first.
 LIBRARIES = {
     "cublasLt": r"cublasLt[A-Z]",
@@ -29,11 +29,6 @@ LIBRARIES = {
 # Libraries that stay the real ones: they compile, trace, talk to files or to other GPUs, and reach a device
 # only through functions of the libraries above.
 LEFT_ALONE = r"cuFile|cupti|cusparseLt|nvrtc|nvshmem|nvJitLink"
-# What torch asks for by name and does without.
-OPTIONAL = {
-    "nvmlDeviceGetGpuFabricInfoV",  # `C10_NVML_DRIVER_API_OPTIONAL`: older drivers lack it.
-    "nvmlDeviceGetP2PStatus",  # TensorPipe: without it there is no CUDA IPC channel, which we have not either.
-}
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +91,21 @@ def names_in(path, pattern):
     return {it.decode() for it in re.findall(rb"(?<=\0)(?:%b)(?=\0)" % pattern.encode(), path.read_bytes())}
 
 
-def test_functions_that_torch_asks_for_by_name_exist(folder, unpack):
+def test_functions_that_torch_asks_for_by_name_exist(folder, table, unpack):
     """`c10/cuda/driver_api.cpp` lists them."""
     asked = names_in(folder / "libc10_cuda.so", r"nvml[A-Z][A-Za-z0-9_]+|cu[A-Z][A-Za-z0-9_]+")
     asked |= names_in(folder / "libtorch_cuda.so", "nvml[A-Z][A-Za-z0-9_]+|" + DRIVER)
     assert {"cuMemCreate", "cuMemMap", "nvmlInit_v2", "nvmlDeviceGetHandleByPciBusId_v2"} <= asked
     library = ctypes.CDLL(unpack("--gpu", "h200").preload.split(":")[0])
-    missing = [name for name in sorted(asked - OPTIONAL) if not hasattr(library, name)]
+    missing = [it for it in sorted(asked) if not hasattr(library, it) and table.get(it) != ("nvml", "absent")]
     assert not missing
+
+
+def test_the_agent_finds_the_same(folder, unpack):
+    """It looks at a torch that nobody has tried, before that is loaded."""
+    agent = Path(unpack("--gpu", "h200").agent)
+    code = f"import sys; sys.path.insert(0, {str(agent)!r}); from plimsoll_agent import imports; print(imports.unanswered({str(folder)!r}))"
+    assert subprocess.check_output([PYTHON, "-c", code], text=True) == "[]\n"
 
 
 def test_the_libraries_that_cudnn_s_compiler_asks_for_are_the_phantom(folder, table):

@@ -9,6 +9,8 @@ is limited), for each device what `memory_stats` said, and `asked`: every reques
 [device, address, size, pool], without an address when it failed and without a pool when it was the default one's.
 With `--named-pools`, pools and graphs live to the end, where the recording names them: torch 2.11 gives
 events no pool. With `--flags`, some pools never split a segment, and some serve when nothing else does (torch 2.10).
+
+Runs under torch 2.6 and later, with what that release has; under 2.11 a seed's program is the same as ever.
 """
 
 import ctypes
@@ -26,10 +28,12 @@ LIMITS = [512, MIB, 2 * MIB, 10 * MIB, 20 * MIB, 32 * MIB, 64 * MIB]
 N_STEPS = 500
 # Half of all programs have torch's own.
 LARGE_SEGMENTS = [20, 20, 20, 20, 12, 30, 64, 128]
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
-def settings(r, large):
-    """The text of PYTORCH_CUDA_ALLOC_CONF: often nothing, often one thing, sometimes several together."""
+def settings(r, large, later):
+    """The text of PYTORCH_CUDA_ALLOC_CONF: often nothing, often one thing, sometimes several together. `later` is the source
+    for what releases after 2.11 have."""
     choices = {
         "max_split_size_mb": lambda: r.choice([20, 21, 32, 64, 128]),
         "roundup_power2_divisions": lambda: r.choice(
@@ -42,9 +46,14 @@ def settings(r, large):
     n = r.choice([0, 1, 1, 1, 2, 2, 3, 5])
     chosen = {key: choices[key]() for key in r.sample(list(choices), n)}
     for key in ["max_split_size_mb", "max_non_split_rounding_mb"]:
-        # Since torch 2.11 a smaller one is refused.
+        # Since torch 2.11 a smaller one is refused; until 2.9 one of 20, too.
         if key in chosen:
-            chosen[key] = max(chosen[key], large)
+            chosen[key] = max(chosen[key], large, 20 + (RELEASE < (2, 10)))
+    if (2, 12) <= RELEASE and later.random() < 0.15:
+        chosen["throw_on_cudamalloc_oom"] = "True"
+    if (2, 15) <= RELEASE and "expandable_segments" in chosen and later.random() < 0.4:
+        # Not less than what a program needs: where a range ends, no recording says (docs/replay.md).
+        chosen["expandable_segments_reserve"] = later.choice([1.125, 2])
     # torch checks the others against it while it reads them.
     first = {} if large == 20 else {"large_segment_size_mb": large, "max_non_split_rounding_mb": max(large, 20)}
     return ",".join(f"{key}:{value}" for key, value in (first | chosen).items())
@@ -147,7 +156,8 @@ class Program:
         idle = [it for it in self.pools if it not in self.active]
         if not idle or r.random() < 0.5:
             with torch.cuda.device(0):
-                flags = {key: self.flags.random() < 0.2 for key in ("use_on_oom", "no_split") if self.flags}
+                since = {"use_on_oom": (2, 8), "no_split": (2, 10)}
+                flags = {key: self.flags.random() < 0.2 for key in since if self.flags and since[key] <= RELEASE}
                 idle = [torch.cuda.MemPool(**flags)]
             self.pools += idle
         pool = r.choice(idle)
@@ -220,9 +230,11 @@ def run(seed, folder, keeps_pools, has_flags):
     # Another source, so that a program is the same otherwise.
     flags = random.Random(f"flags {seed}") if has_flags else None
     torch.cuda.init()
-    text = settings(r, r.choice(LARGE_SEGMENTS))
+    large = r.choice(LARGE_SEGMENTS)
+    text = settings(r, large if (2, 11) <= RELEASE else 20, random.Random(f"later {seed}"))
     if text:
-        torch._C._accelerator_setAllocatorSettings(text)
+        of_2_6 = getattr(torch._C, "_cuda_cudaCachingAllocator_set_allocator_settings", None)
+        getattr(torch._C, "_accelerator_setAllocatorSettings", of_2_6)(text)
     program = Program(r, torch.cuda.device_count(), keeps_pools, flags)
     # Often less than the card has, so that requests fail; collection of garbage needs a limit.
     is_limited = r.random() < (0.8 if "garbage" in text else 0.4)

@@ -67,7 +67,7 @@ pub(crate) fn diagnose(
         let version = &it.python;
         return Some(format!(
             "the script needs torch, and the Python {version} that runs it has none; activate the environment \
-             that has it, or install it: pip install torch==2.11.0"
+             that has it, or install it: pip install torch"
         ));
     }
     // A helper with another Python may be refused while the training itself goes on.
@@ -252,7 +252,7 @@ fn never_reached_torch(command: &ScriptCommand, code: i32) -> String {
             let python = &probe.executable;
             return format!(
                 "{python} has no torch, which plimsoll runs the script with; activate the environment that has it, \
-                 or install it: {python} -m pip install torch==2.11.0"
+                 or install it: {python} -m pip install torch"
             );
         }
     }

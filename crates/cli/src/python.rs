@@ -65,13 +65,15 @@ pub(crate) struct Support {
     pub(crate) why: String,
 }
 
-/// The agent's three words for it (`support.py`).
+/// The agent's four words for it (`support.py`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Standing {
     /// Predictions have been compared with GPUs.
     Supported,
-    /// Runs, but nobody has compared, or not even tried this build of it.
+    /// Has been tried, and not compared.
     Experimental,
+    /// Nobody has tried it. The phantom answers what it asks CUDA for.
+    Unknown,
     /// Is refused.
     Unsupported,
 }
@@ -81,6 +83,7 @@ impl Standing {
         match self {
             Standing::Supported => "supported",
             Standing::Experimental => "experimental",
+            Standing::Unknown => "unknown",
             Standing::Unsupported => "unsupported",
         }
     }
@@ -119,7 +122,8 @@ pub(crate) fn probe(python: &Path, agent: Option<&Path>) -> anyhow::Result<Probe
 
 fn support(standing: Option<String>, why: Option<String>) -> Option<Support> {
     let standing = standing?;
-    let all = [Standing::Supported, Standing::Experimental, Standing::Unsupported];
+    let all =
+        [Standing::Supported, Standing::Experimental, Standing::Unknown, Standing::Unsupported];
     let standing = all.into_iter().find(|it| it.name() == standing)?;
     Some(Support { standing, why: why? })
 }

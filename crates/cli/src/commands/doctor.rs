@@ -78,7 +78,7 @@ fn examine() -> Vec<Check> {
             "torch",
             Found::Bad(format!(
                 "{executable} has none; activate the environment that has it, set PLIMSOLL_PYTHON, or install it: \
-                 {executable} -m pip install torch==2.11.0"
+                 {executable} -m pip install torch"
             )),
         );
         return res;
@@ -94,7 +94,7 @@ fn examine() -> Vec<Check> {
         let text = format!("{}: {}", it.standing.name(), it.why);
         let found = match it.standing {
             Standing::Supported => Found::Good(text),
-            Standing::Experimental => Found::Note(text),
+            Standing::Experimental | Standing::Unknown => Found::Note(text),
             Standing::Unsupported => Found::Bad(text),
         };
         let is_refused = matches!(found, Found::Bad(_));
