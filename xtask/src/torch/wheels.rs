@@ -23,7 +23,7 @@ pub(super) struct Wheel {
 impl Wheels {
     /// The wheel of `name` in `version` (which may end with `.*`), for this kind of machine; nothing that it needs.
     pub(super) fn fetch(&self, name: &str, version: &str) -> anyhow::Result<Wheel> {
-        let into = self.folder.join(name);
+        let into = self.folder.join(format!("{name}-{}", version.trim_end_matches(".*")));
         fs::create_dir_all(&into).with_context(|| format!("cannot make {}", into.display()))?;
         let wanted = format!("{name}=={version}");
         let ran = Command::new(&self.python)
