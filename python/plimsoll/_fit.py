@@ -31,13 +31,14 @@ class Fitted(Generic[Returned]):
         forbid: Sequence[str] = (),
         record: Union[str, "os.PathLike[str]", None] = None,
         no_gpu: bool = False,
+        writes: Optional[str] = None,
     ) -> None:
         """Use `fit`, which makes these."""
         self.__plimsoll_function__ = function
         functools.update_wrapper(self, function)
         self._gpu, self._memory, self._plan = gpu, memory, plan
         self._keep_numerics, self._allow, self._forbid = keep_numerics, tuple(allow), tuple(forbid)
-        self._record, self._no_gpu = record, no_gpu
+        self._record, self._no_gpu, self._writes = record, no_gpu, writes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Returned:
         """Makes the plan, and runs the function with it on the machine's own GPU. Returns what the function returns."""
@@ -86,6 +87,7 @@ class Fitted(Generic[Returned]):
 
     def _choices(self) -> Sequence[str]:
         words = ["--keep-numerics"] if self._keep_numerics else []
+        words += ["--writes", self._writes] if self._writes is not None else []
         for name, remedies in (("--allow", self._allow), ("--forbid", self._forbid)):
             if remedies:
                 words += [name, ",".join(remedies)]
@@ -107,6 +109,7 @@ def fit(
     forbid: Sequence[str] = (),
     record: Union[str, "os.PathLike[str]", None] = None,
     no_gpu: bool = False,
+    writes: Optional[str] = None,
 ) -> Callable[[Callable[..., Returned]], Fitted[Returned]]: ...
 
 
@@ -131,6 +134,8 @@ def fit(function: Optional[Callable[..., Returned]] = None, **options: Any) -> A
         forbid: not these remedies.
         record: keeps the recording of the real run.
         no_gpu: runs on a machine without a GPU.
+        writes: where the function's writes go while a plan is searched, as `--writes` says it: "layer" (also if not given) or "through". The
+            real run writes into your files.
     """
     if function is not None:
         return Fitted(function, **options)

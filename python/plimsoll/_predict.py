@@ -26,6 +26,7 @@ def predict(
     steps: Optional[int] = None,
     until_exit: bool = False,
     record: Union[str, "os.PathLike[str]", None] = None,
+    writes: Optional[str] = None,
     **kwargs: Any,
 ) -> Prediction:
     """Runs `function(*args, **kwargs)` in a process of its own, on a phantom GPU, and says what memory it takes.
@@ -41,6 +42,8 @@ def predict(
         max: the answer's `fits` is False above this size on the device, as in "22GiB".
         steps: ends the run after so many optimizer steps.
         until_exit: runs the whole function.
+        writes: where the function's writes go, as `--writes` says it: "layer" (also if not given: a private one that is thrown away),
+            "keep=DIR" (the same, and it is copied there), or "through" (into your files).
         record: keeps the recording in this file, for `plimsoll explain` and `plimsoll view`.
 
     Raises:
@@ -57,7 +60,7 @@ def predict(
         answers = here / "answers"
         answers.mkdir()
         words += ["--through", str(answers)]
-        for name, value in (("--gpu", gpu), ("--memory", memory), ("--max", max), ("--steps", steps)):
+        for name, value in (("--gpu", gpu), ("--memory", memory), ("--max", max), ("--steps", steps), ("--writes", writes)):
             if value is not None:
                 words += [name, str(int(value)) if isinstance(value, int) else str(value)]
         if until_exit:

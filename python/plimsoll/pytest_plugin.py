@@ -28,13 +28,20 @@ class Budget:
         """Use the fixture, which makes these."""
         self.size = Size(size)
 
-    def predict(self, function: Callable[..., Any], *args: Any, gpu: Optional[str] = None, **kwargs: Any) -> Prediction:
+    def predict(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        gpu: Optional[str] = None,
+        writes: Optional[str] = None,
+        **kwargs: Any,
+    ) -> Prediction:
         """Runs `function(*args, **kwargs)` on the phantom, and fails the test if it needs more than the budget.
 
         What counts is the process's memory on the device, CUDA context and allowance included (`Prediction.safe`).
         """
         __tracebackhide__ = True
-        answer = predict(function, *args, gpu=gpu, **kwargs)
+        answer = predict(function, *args, gpu=gpu, writes=writes, **kwargs)
         if answer.out_of_memory is not None or answer.safe is None:
             pytest.fail(str(answer), pytrace=False)
         if self.size < answer.safe:

@@ -1,6 +1,7 @@
 """What a script writes on a phantom goes into a layer of its own: it reads it back, and nothing of the user's changes."""
 
 import json
+import socket
 
 import pytest
 from harness import PYTHON
@@ -129,3 +130,47 @@ def test_a_complete_download_is_there_in_the_next_run_and_nothing_else(plimsoll)
         assert ran.code == 0 and said in ran.stdout, ran
         assert [it["bytes"] for it in ran.report["writes"]["downloads"]] == [7000] * n_kept
     assert list(home.iterdir()) == []
+
+
+OFFLINE = """
+import os, socket, subprocess, sys, torch
+try:
+    socket.create_connection(("127.0.0.1", int(os.environ["OUTSIDE"])), 5).sendall(b"from the script")
+except OSError as error:
+    print("outside:", error)
+ours = socket.socket()
+ours.bind(("127.0.0.1", 0))
+ours.listen()
+child = f"import socket; socket.create_connection(('localhost', {ours.getsockname()[1]}), 9).sendall(b'hello')"
+with subprocess.Popen([sys.executable, "-c", child]):
+    print("own:", ours.accept()[0].recv(9))
+print("hub:", os.environ.get("HF_HUB_OFFLINE"))
+net = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(3):
+    net(torch.randn(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("way", [None, "user"])
+def test_offline_a_script_reaches_its_own_processes_and_nobody_else(plimsoll, way):
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        outside.setblocking(False)
+        environment = plimsoll.environment(OUTSIDE=str(outside.getsockname()[1]), **({"PLIMSOLL_WRITES_WAY": way} if way else {}))
+        environment["PLIMSOLL_PYTHON"] = plimsoll.cold()["PLIMSOLL_PYTHON"]
+        script = plimsoll.script(OFFLINE)
+        ran = plimsoll.predict(script, options=["--gpu", "t4", "--until-exit", "--offline"], environment=environment)
+        if ran.code == 2 and "cannot take the network away" in ran.stderr:
+            pytest.skip(ran.stderr)
+        assert ran.code == 0, ran
+        for said in "outside: [Errno 111] Connection refused", "own: b'hello'", "hub: 1":
+            assert said in ran.stdout, ran
+        with pytest.raises(BlockingIOError):
+            outside.accept()
+
+
+def test_tracing_cannot_take_the_network_away(plimsoll):
+    environment = plimsoll.environment(PLIMSOLL_WRITES_WAY="traced")
+    ran = plimsoll.predict(plimsoll.script(OFFLINE), options=["--gpu", "t4", "--offline"], environment=environment)
+    ran.assert_sentence("cannot take the network away", "leave --offline out")

@@ -54,6 +54,22 @@ def test_one_that_does_not_fit_says_where(program):
     assert answer["file"].endswith("train.py") and "model(" in line, answer
 
 
+def test_what_the_function_writes_goes_where_it_is_asked_to_go(program):
+    text = TRAIN + """
+def writes(batch):
+    open("kept.txt", "w").write("here")
+    train(batch, 64)
+if __name__ == "__main__":
+    import os, plimsoll
+    for where in None, "keep=" + os.path.abspath("kept"), "through":
+        plimsoll.predict(writes, 8, gpu="t4", steps=2, writes=where)
+        print(os.path.exists("kept.txt"))
+"""
+    ran = program.run(text)
+    assert ran.stdout.split() == ["False", "False", "True"], ran
+    assert (program.folder / "kept" / program.folder.relative_to("/") / "kept.txt").read_text() == "here"
+
+
 def test_what_the_function_raises_is_raised(program):
     text = """
 import plimsoll

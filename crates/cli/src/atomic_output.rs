@@ -23,26 +23,21 @@ pub(crate) struct AtomicOutput {
 }
 
 impl AtomicOutput {
-    /// Refuses a `target` that exists, unless it `replaces` what is there.
-    pub(crate) fn check(target: &Path, replaces: bool) -> anyhow::Result<()> {
-        let shown = target.display();
-        let exists = target.symlink_metadata().is_ok();
-        let is_file = target.metadata().is_ok_and(|it| it.is_file() || it.is_dir());
-        anyhow::ensure!(
-            replaces || !exists || !is_file,
-            "{shown} exists already; --force replaces it, another name leaves it"
-        );
+    /// Refuses what can be known to fail before anything is made.
+    pub(crate) fn check(target: &Path) -> anyhow::Result<()> {
         let parent = parent(target);
         anyhow::ensure!(
             parent.is_dir(),
-            "cannot write {shown}: there is no folder {}",
+            "cannot write {}: there is no folder {}",
+            target.display(),
             parent.display()
         );
         Ok(())
     }
 
+    /// Unless it `replaces` what is at `target`, only what is equal to it will be written there, which changes nothing.
     pub(crate) fn open(target: &Path, replaces: bool) -> anyhow::Result<AtomicOutput> {
-        AtomicOutput::check(target, replaces)?;
+        AtomicOutput::check(target)?;
         let signals = Signals::hold().context("cannot hold signals")?;
         Ok(AtomicOutput { target: target.to_owned(), replaces, signals })
     }
@@ -62,6 +57,9 @@ impl AtomicOutput {
             return fs::write(&self.target, bytes).map_err(|it| error(&it));
         }
         anyhow::ensure!(!self.target.is_dir(), "{} is a folder", self.target.display());
+        if !self.replaces && self.target.symlink_metadata().is_ok() {
+            return self.must_be_equal(fs::read(&self.target).is_ok_and(|it| it == bytes));
+        }
         let mut file = tempfile::Builder::new()
             .prefix(".plimsoll-")
             .permissions(fs::Permissions::from_mode(0o666))
@@ -108,6 +106,9 @@ impl AtomicOutput {
         let folder = make(".plimsoll-")?;
         fill(&self, folder.path())?;
         self.go_on()?;
+        if !self.replaces && self.target.symlink_metadata().is_ok() {
+            return self.must_be_equal(are_equal(folder.path(), &self.target).unwrap_or(false));
+        }
         // Removed with what was there before, when this returns.
         let old = make(".plimsoll-old-")?;
         if self.target.symlink_metadata().is_ok() {
@@ -121,9 +122,32 @@ impl AtomicOutput {
         })
     }
 
+    fn must_be_equal(&self, is_equal: bool) -> anyhow::Result<()> {
+        let shown = self.target.display();
+        anyhow::ensure!(
+            is_equal,
+            "{shown} exists already, with other contents; --force replaces it, another name leaves it"
+        );
+        Ok(())
+    }
+
     fn error(&self, error: &std::io::Error) -> anyhow::Error {
         anyhow::anyhow!("cannot write {}: {}", self.target.display(), reason(error))
     }
+}
+
+/// Whether two folders have the same files.
+fn are_equal(a: &Path, b: &Path) -> std::io::Result<bool> {
+    let n_files = fs::read_dir(b)?.count();
+    let mut n_equal = 0;
+    for entry in fs::read_dir(a)? {
+        let entry = entry?;
+        if fs::read(entry.path())? != fs::read(b.join(entry.file_name()))? {
+            return Ok(false);
+        }
+        n_equal += 1;
+    }
+    Ok(n_equal == n_files)
 }
 
 fn parent(target: &Path) -> &Path {
@@ -142,8 +166,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("out.svg");
         AtomicOutput::open(&target, false).unwrap().file(b"one").unwrap();
-        let refused = AtomicOutput::open(&target, false).unwrap_err().to_string();
-        assert!(refused.contains("--force"), "{refused}");
+        let again = |text: &[u8]| AtomicOutput::open(&target, false).unwrap().file(text);
+        let written = fs::metadata(&target).unwrap().modified().unwrap();
+        again(b"one").unwrap();
+        assert_eq!(fs::metadata(&target).unwrap().modified().unwrap(), written);
+        let refused = again(b"two").unwrap_err().to_string();
+        assert!(refused.contains("with other contents; --force"), "{refused}");
+        assert_eq!(fs::read(&target).unwrap(), b"one");
         AtomicOutput::open(&target, true).unwrap().file(b"two").unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"two");
 
@@ -154,6 +183,15 @@ mod tests {
                 anyhow::bail!("the disk is full")
             });
         assert_eq!(failing.unwrap_err().to_string(), "the disk is full");
+        let fill = |text: &'static str| {
+            AtomicOutput::open(&folder.path().join("out"), false)
+                .unwrap()
+                .folder(".parquet", move |_, folder| Ok(fs::write(folder.join("a.parquet"), text)?))
+        };
+        fill("one").unwrap();
+        fill("one").unwrap();
+        assert!(fill("two").unwrap_err().to_string().contains("out exists already"));
+        fs::remove_dir_all(folder.path().join("out")).unwrap();
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "{left:?}");
     }

@@ -274,6 +274,7 @@ impl Layers {
             downloads,
             _kept: kept,
             max_bytes,
+            is_offline: self.ask.is_offline,
         })
     }
 
@@ -374,6 +375,7 @@ pub struct Layer {
     /// What earlier runs have downloaded, as this one sees it.
     _kept: Option<Folder>,
     max_bytes: u64,
+    is_offline: bool,
 }
 
 impl Layer {
@@ -463,6 +465,11 @@ impl Layer {
     /// How it is kept apart.
     pub fn way(&self) -> Way {
         self.way
+    }
+
+    /// Whether those in it have no network.
+    pub fn is_offline(&self) -> bool {
+        self.is_offline
     }
 
     /// What it may take, in bytes.

@@ -33,7 +33,7 @@ struct Loaded {
 pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let file = args.html.as_deref().filter(|it| *it != Path::new("-"));
     if let Some(file) = file {
-        AtomicOutput::check(file, args.force)?;
+        AtomicOutput::check(file)?;
     }
     let loaded = load_all(&args.files)?;
     if args.html.is_some() {

@@ -197,8 +197,7 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
     process.args(&command.arguments).envs(command.environment.iter().map(|it| (&it.0, &it.1)));
     match device {
         Device::Phantom => process
-            .envs(environment(command, bundle, session.path(), stop))
-            .envs(of_tracing(command, bundle, layer))
+            .envs(environment(command, bundle, session.path(), layer, stop))
             .envs(ranks.environment())
             .env(contract::GHOST_WEIGHTS, ghost_weights.word()),
         Device::Real | Device::Measured => {
@@ -245,6 +244,7 @@ fn environment(
     command: &ScriptCommand,
     bundle: &Bundle,
     session: &Path,
+    layer: Option<&Layer>,
     stop: Stop,
 ) -> Vec<Setting> {
     let before = |variable, first: &OsStr| before(command, variable, first);
@@ -253,6 +253,11 @@ fn environment(
     res.push(("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", bundle.lib().as_os_str())));
     if let Some(folder) = nvidia_smi::put_into(session) {
         res.push(("PATH", before("PATH", folder.as_os_str())));
+    }
+    res.extend(of_tracing(command, bundle, layer));
+    if layer.is_some_and(Layer::is_offline) {
+        // Else the hub would be asked, again and again, before what is here is taken.
+        res.extend(["HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"].map(|it| (it, "1".into())));
     }
     // A layer would take it, and go.
     res.push((contract::BYTECODE, bundle.bytecode().into()));

@@ -99,7 +99,7 @@ impl Nursery {
             .args(options)
             .args(["-c", SERVE])
             .envs(command.environment.iter().map(|it| (&it.0, &it.1)))
-            .envs(environment(command, bundle, session.path(), Stop::Steady))
+            .envs(environment(command, bundle, session.path(), layer, Stop::Steady))
             .env(contract::MODE, "nursery")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())

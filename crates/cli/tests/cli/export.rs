@@ -43,10 +43,14 @@ fn nothing_is_replaced_unasked() {
     let file = snapshot("mempool.pickle");
     fs::write(place.path().join("mine.svg"), "mine").unwrap();
     let arguments = ["export", &file, "--to", "flamegraph", "-o", "mine.svg"];
-    place.run(&arguments).assert_sentence("mine.svg exists already; --force replaces it");
+    place
+        .run(&arguments)
+        .assert_sentence("mine.svg exists already, with other contents; --force replaces it");
     assert_eq!(fs::read_to_string(place.path().join("mine.svg")).unwrap(), "mine");
     let forced: Vec<&str> = arguments.iter().copied().chain(["--force"]).collect();
     assert_eq!(place.run(&forced).code, Some(0));
+    // What is equal is left as it is.
+    assert_eq!(place.run(&arguments).code, Some(0));
     assert!(fs::read_to_string(place.path().join("mine.svg")).unwrap().starts_with("<svg"));
 
     fs::copy(&file, place.path().join("own.pickle")).unwrap();
@@ -88,9 +92,11 @@ fn a_page_is_one_file_and_what_view_writes() {
     let file = snapshot("mempool.pickle");
     assert_eq!(place.run(&["export", &file, "--to", "html"]).code, Some(0));
     assert_eq!(place.run(&["view", &file, "--html", "viewed.html"]).code, Some(0));
+    assert_eq!(place.run(&["view", &file, "--html", "viewed.html"]).code, Some(0));
+    fs::write(place.path().join("viewed.html"), "mine").unwrap();
     place
         .run(&["view", &file, "--html", "viewed.html"])
-        .assert_sentence("viewed.html exists already; --force replaces it");
+        .assert_sentence("viewed.html exists already, with other contents; --force replaces it");
     assert_eq!(place.run(&["view", &file, "--html", "viewed.html", "--force"]).code, Some(0));
     let page = fs::read_to_string(place.path().join("mempool.html")).unwrap();
     assert_eq!(page, fs::read_to_string(place.path().join("viewed.html")).unwrap());

@@ -110,7 +110,7 @@ fn places(args: &ExportArgs, targets: &[&Target]) -> anyhow::Result<Vec<Option<P
             "{} is what is read; -o writes elsewhere",
             place.display()
         );
-        AtomicOutput::check(&place, args.force)?;
+        AtomicOutput::check(&place)?;
         res.push(Some(place));
     }
     Ok(res)
