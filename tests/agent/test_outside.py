@@ -58,3 +58,47 @@ def test_nothing_is_sent_and_what_reads_goes_on(tmp_path):
         read me/model
         """
     ), ran
+
+
+MLFLOW = {
+    "tracking/_tracking_service/utils.py": "def set_tracking_uri(uri): print('tracking', uri.partition('//')[2][-6:])\n",
+    "tracking/client.py": "class MlflowClient:\n    def __init__(self, tracking_uri=None, registry_uri=None): print('client', tracking_uri, registry_uri)\n",
+    "utils/rest_utils.py": "def http_request(host_creds, endpoint, method, **more): return method + ' ' + endpoint\n",
+}
+TRACKS = """
+import sys
+sys.path[:0] = [AGENT, HERE]
+from plimsoll_agent.imitate import outside
+outside.watch()
+outside.report_to(lambda code, text: print(code, text))
+from mlflow.tracking._tracking_service.utils import set_tracking_uri
+from mlflow.tracking.client import MlflowClient
+from mlflow.utils.rest_utils import http_request
+MlflowClient("file:///here")
+set_tracking_uri("file:///here")
+set_tracking_uri("https://tracks")
+MlflowClient("databricks", registry_uri="sqlite:///here")
+print(http_request(None, "/artifacts", "GET"))
+try:
+    http_request(None, "/runs/create", method="POST")
+except ConnectionError as error:
+    print(error)
+"""
+
+
+def test_mlflow_keeps_its_runs_here_whatever_address_it_is_given(tmp_path):
+    for name, text in MLFLOW.items():
+        (tmp_path / "mlflow" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mlflow" / name).write_text(text)
+    script = "AGENT, HERE = %r, %r\n" % (str(ROOT / "agent"), str(tmp_path)) + TRACKS
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    runs = f"file://{tmp_path}/mlruns"
+    assert ran.stdout.splitlines() == [
+        "client file:///here None",
+        "tracking /here",
+        "kept-off mlflow was kept off: nothing was sent",
+        "tracking mlruns",
+        f"client {runs} sqlite:///here",
+        "GET /artifacts",
+        "plimsoll keeps mlflow off: POST /runs/create was not sent",
+    ], ran

@@ -24,6 +24,10 @@ ENVIRONMENT = {
     "NEPTUNE_MODE": "debug",
     "CLEARML_OFFLINE_MODE": "1",
     "COMET_START_ONLINE": "0",
+    # What packages tell their makers of a run, tracked or not.
+    "DO_NOT_TRACK": "true",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 """For processes that we do not reach otherwise, a launcher's or a program's without this agent."""
 
@@ -157,17 +161,51 @@ def _clearml(module):
     module.Task.init = classmethod(init)
 
 
+def _clearml_updates(module):
+    # It would say of this run which versions it has.
+    module.CheckPackageUpdates.check_new_package_available = classmethod(lambda *args, **kwargs: None)
+
+
 def _mlflow(module):
-    own = module.set_tracking_uri
+    module.set_tracking_uri = _with_local_address(module.set_tracking_uri)
+
+
+def _mlflow_registry(module):
+    module.set_registry_uri = _with_local_address(module.set_registry_uri)
+
+
+def _mlflow_client(module):
+    module.MlflowClient.__init__ = _with_local_address(module.MlflowClient.__init__)
+
+
+def _with_local_address(function):
+    """`function` with a local address wherever the caller gives a remote one."""
+
+    def local(value):
+        if isinstance(value, str) and _is_remote(value):
+            _off("mlflow")
+            return _local_mlflow()
+        return value
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        return function(*map(local, args), **{name: local(value) for name, value in kwargs.items()})
+
+    return wrapped
+
+
+def _mlflow_requests(module):
+    """Whatever way leads to a server: it is asked, and told nothing."""
+    own = module.http_request
 
     @functools.wraps(own)
-    def set_tracking_uri(uri):
-        if _is_remote(uri):
+    def http_request(host_creds, endpoint, method, *args, **kwargs):
+        if method.upper() != "GET":
             _off("mlflow")
-            uri = _local_mlflow()
-        return own(uri)
+            raise ConnectionError("plimsoll keeps mlflow off: %s %s was not sent" % (method, endpoint))
+        return own(host_creds, endpoint, method, *args, **kwargs)
 
-    module.set_tracking_uri = set_tracking_uri
+    module.http_request = http_request
 
 
 def _aim(module):
@@ -189,6 +227,13 @@ def _is_remote(address):
 
 
 def _local_mlflow():
+    """What mlflow takes by itself where it is told nothing: its small form has no data base."""
+    import importlib.metadata
+
+    try:
+        importlib.metadata.version("mlflow")
+    except importlib.metadata.PackageNotFoundError:
+        return "file://" + os.path.join(os.getcwd(), "mlruns")
     return "sqlite:///" + os.path.join(os.getcwd(), "mlflow.db")
 
 
@@ -234,7 +279,11 @@ CHANGES = {
     "neptune": _neptune,
     "comet_ml": _comet,
     "clearml": _clearml,
+    "clearml.utilities.check_updates": _clearml_updates,
     "mlflow.tracking._tracking_service.utils": _mlflow,
+    "mlflow.tracking._model_registry.utils": _mlflow_registry,
+    "mlflow.tracking.client": _mlflow_client,
+    "mlflow.utils.rest_utils": _mlflow_requests,
     "aim.sdk.repo": _aim,
     "huggingface_hub.hf_api": _hub,
 }
