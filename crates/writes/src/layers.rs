@@ -19,7 +19,7 @@ use crate::{
     downloads::{Download, Downloads},
     folder::{self, Folder},
     namespaces::{Guest, Terms, UserSpace, World},
-    plan::{SHARED_MEMORY, is_foreign},
+    plan::{LOOKED_AT, SHARED_MEMORY, is_foreign},
     traced::Tracer,
     tree,
     written::{self, Written},
@@ -274,6 +274,7 @@ impl Layers {
             downloads,
             _kept: kept,
             max_bytes,
+            free_before: free,
             is_offline: self.ask.is_offline,
         })
     }
@@ -287,9 +288,6 @@ impl Layers {
         self.way != Way::Traced
     }
 }
-
-/// So many entries of the folder are looked at.
-const LOOKED_AT: usize = 1000;
 
 /// The folder or something in it that we may write to though it is not ours alone, as folders of a group are. A user
 /// namespace could not.
@@ -375,6 +373,8 @@ pub struct Layer {
     /// What earlier runs have downloaded, as this one sees it.
     _kept: Option<Folder>,
     max_bytes: u64,
+    /// On its disk when it was made, in bytes.
+    free_before: u64,
     is_offline: bool,
 }
 
@@ -448,8 +448,15 @@ impl Layer {
         tree::disk_bytes(self.folder.path())
     }
 
-    /// Whether it has grown past what it may take, zeros not counted. Then the run is to be ended. To be asked
-    /// some times a second.
+    /// The bytes by which its disk got fuller since it was made, whoever wrote them: known at once, however many files
+    /// it has.
+    pub fn disk_got_fuller_by(&self) -> u64 {
+        let free = tree::free_bytes(self.folder.path()).unwrap_or(0);
+        self.free_before.saturating_sub(free)
+    }
+
+    /// Whether it has grown past what it may take, zeros not counted. Then the run is to be ended. It looks at each of its files:
+    /// a second for some hundred thousand.
     pub fn is_full(&self) -> bool {
         for _ in 0..LOOKS {
             if self.disk_bytes() <= self.max_bytes {

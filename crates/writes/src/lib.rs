@@ -11,7 +11,8 @@
 //! | traced | ptrace and seccomp | some microseconds for each call that names a file | be debugged; `sudo`; mount |
 //!
 //! What is not covered is there read-only, so what was overlooked is refused and not harmed. `/dev`, `/proc`, `/run` and
-//! `/sys` are the machine's and stay as they are, sockets among them; shared memory has a layer, too, but not under tracing.
+//! `/sys` are the machine's and stay as they are; shared memory has a layer. Sockets that somebody listens at, and named pipes that the command
+//! names or somebody has open, are reached.
 //! The cache stays as it is: a session's recordings are written there. Descriptors that the command is given, such as a file that a shell opened for its
 //! output, write where they did.
 //!

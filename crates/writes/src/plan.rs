@@ -3,7 +3,8 @@
 //! place that was overlooked refuses to be written and is not harmed.
 
 use std::{
-    ffi::CString,
+    collections::BTreeSet,
+    ffi::{CString, OsStr, OsString},
     fs, io,
     os::unix::{
         ffi::OsStrExt as _,
@@ -69,6 +70,9 @@ pub(crate) struct Plan {
 /// Where files in memory lie (shm_overview(7)).
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
+/// So many entries of a folder are looked at.
+pub(crate) const LOOKED_AT: usize = 1000;
+
 /// Files up to this size are copied into a folder that is built anew; larger ones are there read-only.
 const COPIED_BYTES: u64 = 1 << 20;
 
@@ -114,7 +118,7 @@ impl Plan {
         for path in through {
             it.bind(path, false, false)?;
         }
-        for path in sockets() {
+        for path in sockets().into_iter().chain(pipes()) {
             let is_reached =
                 mounts.is_no_files(&path) || through.iter().any(|it| path.starts_with(it));
             if !is_reached {
@@ -367,17 +371,57 @@ fn sockets() -> Vec<PathBuf> {
     let bound = fs::read("/proc/net/unix").unwrap_or_default();
     let lines = bound.split(|it| *it == b'\n').filter_map(bound_to);
     let named = std::env::vars_os().map(|(_, value)| PathBuf::from(value));
+    // Of one that was bound by a relative name nobody says where: it may be here.
+    let relative = bound.split(|it| *it == b'\n').filter_map(bound_here);
+    let relative: BTreeSet<OsString> = relative.collect();
+    let here = entries_here().filter(|it| it.file_name().is_some_and(|it| relative.contains(it)));
     let mut res: Vec<PathBuf> =
-        lines.chain(named).filter(|it| it.is_absolute() && is_socket(it)).collect();
+        lines.chain(named).chain(here).filter(|it| it.is_absolute() && is_socket(it)).collect();
     res.sort();
     res.dedup();
     res
 }
 
+/// What lies in the folder that the command starts in.
+fn entries_here() -> impl Iterator<Item = PathBuf> {
+    let entries = std::env::current_dir().and_then(fs::read_dir);
+    entries.into_iter().flatten().flatten().take(LOOKED_AT).map(|it| it.path())
+}
+
+/// Named pipes whose other end another program may have: in an overlay nobody would be there. Those that the command or its
+/// environment names, and those here that somebody has open; one that was only left behind stays a file like others.
+fn pipes() -> Vec<PathBuf> {
+    let is_pipe = |it: &Path| fs::symlink_metadata(it).is_ok_and(|it| it.file_type().is_fifo());
+    let values = std::env::vars_os().map(|(_, value)| value);
+    let named = values.chain(std::env::args_os()).map(PathBuf::from);
+    let mut res: Vec<PathBuf> =
+        named.filter_map(|it| std::path::absolute(it).ok()).filter(|it| is_pipe(it)).collect();
+    let here: Vec<PathBuf> = entries_here().filter(|it| is_pipe(it)).collect();
+    if !here.is_empty() {
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let files =
+            processes.flat_map(|it| fs::read_dir(it.path().join("fd")).into_iter().flatten());
+        let open: BTreeSet<PathBuf> =
+            files.flatten().filter_map(|it| fs::read_link(it.path()).ok()).collect();
+        res.extend(here.into_iter().filter(|it| open.contains(it)));
+    }
+    res.sort();
+    res.dedup();
+    res
+}
+
+/// The same for `s` or `./s`: the file's name.
+fn bound_here(line: &[u8]) -> Option<OsString> {
+    let words = line.split(|it| *it == b' ').filter(|it| !it.is_empty());
+    let path = words.skip(7).collect::<Vec<_>>().join(&b' ');
+    let path = Path::new(OsStr::from_bytes(&path));
+    if path.is_absolute() { None } else { path.file_name().map(OsStr::to_owned) }
+}
+
 /// `ffff0000: 00000002 00000000 00010000 0001 01 19563 /run/user/1000/bus`
 fn bound_to(line: &[u8]) -> Option<PathBuf> {
     let at = line.iter().position(|it| *it == b'/')?;
-    Some(PathBuf::from(std::ffi::OsStr::from_bytes(line.get(at..)?)))
+    Some(PathBuf::from(OsStr::from_bytes(line.get(at..)?)))
 }
 
 pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
@@ -392,6 +436,13 @@ mod tests {
     fn a_bound_socket_has_a_path_that_may_hold_spaces() {
         let line = b"00000000dcda1476: 00000002 00000000 00010000 0001 01 19563 /srv/of me/a sock";
         assert_eq!(bound_to(line), Some("/srv/of me/a sock".into()));
-        assert_eq!(bound_to(b"00000000dcda1476: 00000003 00000000 00000000 0001 03 1019988"), None);
+        assert_eq!(bound_here(line), None);
+        let here = b"00000000dcda1476: 00000002 00000000 00010000 0001 01 19563 ./of me";
+        assert_eq!(
+            (bound_to(here), bound_here(here)),
+            (Some("/of me".into()), Some("of me".into()))
+        );
+        let nameless = b"00000000dcda1476: 00000003 00000000 00000000 0001 03 1019988";
+        assert_eq!((bound_to(nameless), bound_here(nameless)), (None, None));
     }
 }

@@ -217,6 +217,15 @@ pub(crate) fn install_filter(program: &[libc::sock_filter]) -> io::Result<()> {
     if res == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Takes back what makes a file immutable, for who may (FS_IOC_SETFLAGS in ioctl_iflags(2)).
+pub(crate) fn clear_flags(file: &std::fs::File) -> io::Result<()> {
+    const SET_FLAGS: libc::Ioctl = 0x4008_6602;
+    let none: libc::c_long = 0;
+    // SAFETY: the number that is read is as long as the command says.
+    let res = unsafe { libc::ioctl(file.as_raw_fd(), SET_FLAGS, &raw const none) };
+    Errno::result(res).map(drop).map_err(Into::into)
+}
+
 /// Has a file to ourselves until it is closed; fails where somebody else has it open (fcntl(2), "Leases"). Who opens it
 /// meanwhile waits, and we would be told by a signal, for which SIGURG does nothing.
 pub(crate) fn lease(file: &std::fs::File) -> io::Result<()> {

@@ -52,8 +52,12 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 }
 
 fn open_up(path: &Path) {
-    let is_folder = fs::symlink_metadata(path).is_ok_and(|it| it.is_dir());
-    if is_folder {
+    let Ok(meta) = fs::symlink_metadata(path) else { return };
+    if meta.is_dir() || meta.is_file() {
+        // Root may have said that nobody may change it (chattr(1)).
+        let _ = File::open(path).and_then(|it| sys::clear_flags(&it));
+    }
+    if meta.is_dir() {
         let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {
             open_up(&entry.path());

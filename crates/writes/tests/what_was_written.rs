@@ -144,6 +144,32 @@ fn downloads_are_found_again() {
     }
 }
 
+/// A pipe and a socket whose other end is outside of the run are no files of it.
+#[test]
+#[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
+fn what_others_wait_at_is_reached() {
+    const OUTSIDE: &str = "import socket, subprocess, sys, os\n\
+        os.mkfifo('pipe'); os.mkfifo('left'); s = socket.socket(socket.AF_UNIX); s.bind('sock'); s.listen(); s.settimeout(20)\n\
+        inside = 'import socket, os; c = socket.socket(socket.AF_UNIX); c.connect(\"sock\"); c.sendall(b\"hi\"); \
+        os.unlink(\"left\"); os.mkfifo(\"left\"); open(\"pipe\", \"w\").write(\"through\")'\n\
+        reader = subprocess.Popen(['cat', 'pipe'], stdout=subprocess.PIPE)\n\
+        run = subprocess.Popen([*sys.argv[1:], '--', 'env', 'P=pipe', sys.executable, '-c', inside, 'pipe'])\n\
+        print(s.accept()[0].recv(2), reader.communicate(timeout=20)[0], run.wait())";
+    for way in ways() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new("python3");
+        command.args(["-c", OUTSIDE, env!("CARGO_BIN_EXE_in-a-layer"), "--way", way, "--cache"]);
+        let output = command.arg(dir.path().join("cache")).current_dir(&dir).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            text,
+            "b'hi' b'through' 0\n",
+            "{way}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
 /// Zeros in files that are done with take no room; anything else fills the layer.
 #[test]
 #[ignore = "part of `make soak`: minutes, and the rights to make namespaces or to trace"]
