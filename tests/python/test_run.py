@@ -80,7 +80,7 @@ def test_memory_that_runs_out_is_explained_on_the_spot(run, program):
     ran = run("--", PYTHON, "train.py", 32768, memory="1GiB")
     assert ran.code == 1
     assert ran.sentences[0].startswith("ran out of GPU memory in step 1, forward at "), ran
-    assert "OUT OF MEMORY in step 1, forward, at train.py:" in ran.stderr and "What to change" in ran.stderr
+    assert "It ran out in step 1, forward, at train.py:" in ran.stderr and "What to change" in ran.stderr
     assert ran.sentences[-1].startswith("kept the recording as plimsoll-oom.zip")
     first = program.folder / "plimsoll-oom.zip"
     before = first.read_bytes()

@@ -1,4 +1,4 @@
-"""expect: out_of_memory in evaluation at line 26
+"""expect: out_of_memory in evaluation at line 25
 options: --gpu rtx4060-8g
 why: no_grad is missing in a validation of 40 batches that keeps its losses: each keeps 16384 x 4096 x 4 = 256 MiB, so the card of 8 GiB is
     full after some 28. Training alone takes under 1 GiB.

@@ -211,7 +211,15 @@ impl Recorder {
     fn mark(&mut self, kind: MarkKind, place: Place) {
         let step = self.step;
         let (reserved, allocated) = (Vec::new(), Vec::new());
-        self.notes.marks.push(Mark { kind, step, place, reserved, allocated, seconds: 0.0 });
+        self.notes.marks.push(Mark {
+            kind,
+            step,
+            place,
+            reserved,
+            allocated,
+            seconds: 0.0,
+            with_gradients: false,
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    explanation::{self, Explanation},
+    explanation::{self, CODES, Explanation},
     findings,
     recording::Recording,
     sources::{self, chrome_trace, oom_text, snapshot},
@@ -33,10 +33,13 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         return list(args, styles, out);
     }
     if let Some(code) = &args.code {
-        let rule = findings::rule(code).with_context(|| {
-            format!("there is no finding {code:?}; `plimsoll explain --list` shows all of them")
-        })?;
-        super::write(out, rule.page)?;
+        let cause =
+            CODES.iter().find(|it| it.0 == code).map(|it| format!("# {}\n\n{}\n", it.0, it.1));
+        let page =
+            findings::rule(code).map(|it| it.page.to_owned()).or(cause).with_context(|| {
+                format!("there is no finding {code:?}; `plimsoll explain --list` shows all of them")
+            })?;
+        super::write(out, &page)?;
         return Ok(Exit::Fits);
     }
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;

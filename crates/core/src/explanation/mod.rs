@@ -7,6 +7,7 @@ mod diff;
 pub(crate) mod held;
 mod proof;
 mod ranks;
+mod root_cause;
 mod verdict;
 
 pub use at::{At, NoSuchMoment, ParseAtError};
@@ -14,11 +15,12 @@ pub use comparison::{Comparison, compare};
 pub use diff::{Difference, NameRow, NoDifference, Row, Side, Total, difference};
 pub use held::NoSuchDevice;
 pub use ranks::{RankFacts, RankLine, RankTable, rank_facts};
+pub use root_cause::{CODES, RootCause};
 pub use verdict::{Oom, Shape};
 
 use crate::{
     failures::{self, Failure},
-    findings::{self, Finding, Window},
+    findings::{self, Finding, Weight, Window},
     prediction::device_run::DeviceRun,
     recording::Recording,
     replay::TorchVersion,
@@ -105,6 +107,13 @@ impl Explanation {
                     .to_owned(),
             );
         }
+    }
+
+    /// The one cause to begin with: of the error that ended the run, else the largest problem.
+    pub fn root_cause(&self) -> Option<RootCause> {
+        let problems = self.findings.iter().filter(|it| it.weight == Weight::Problem);
+        let wrong = || problems.max_by_key(|it| it.bytes).map(RootCause::of_finding);
+        self.ooms.first().map(|it| it.root.clone()).or_else(wrong)
     }
 
     /// Whether an answer to what happened can be given: an error speaks for itself, an absence does not.

@@ -2,9 +2,12 @@
 //! would have had to go, and whether it is size, growth, fragmentation, a limit or somebody else.
 
 use crate::{
-    explanation::proof::{Proof, live_bytes},
+    explanation::{
+        proof::{Proof, live_bytes},
+        root_cause::{self, RootCause},
+    },
     failures::{Backend, Cause, Failure, Kind},
-    findings::{Case, Finding, Weight, place},
+    findings::{Case, Finding, Weight},
     prediction::timeline::Stage,
     recording::{CodeLine, CurveDevice, Phase},
     trace::EventId,
@@ -37,8 +40,10 @@ pub enum Shape {
 pub struct Oom {
     /// The numbers, and what else is known of the moment; of a recording they are what it counted.
     pub facts: Failure,
-    /// Why.
+    /// Why, in a word.
     pub cause: Cause,
+    /// Why, with its code, its line and its bytes.
+    pub root: RootCause,
     /// Whether it is sure that memory was what failed.
     pub is_sure: bool,
     /// Which of the shapes that people know.
@@ -74,6 +79,7 @@ impl Oom {
         };
         Oom {
             cause: verdict.cause,
+            root: RootCause::of_message(failure, verdict.cause, &verdict.why),
             is_sure: failure.kind != Kind::MaybeOutOfMemory,
             shape,
             why: verdict.why,
@@ -103,6 +109,7 @@ impl Oom {
         let mut res = Oom::of_failure(&facts);
         res.why = "the profiler noted an out-of-memory event; it has neither request nor stack"
             .to_owned();
+        res.root.text.clone_from(&res.why);
         res
     }
 
@@ -167,40 +174,12 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
 /// Which of the findings it was, what would have been enough, and what each remedy would have done.
 fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) {
     let proof = Proof::of(case, event);
-    let asked = res.facts.requested.unwrap_or_default();
-    let (allocated, slack) =
-        (res.facts.allocated.unwrap_or_default(), res.facts.slack.unwrap_or_default());
-    // Under a limit, what the device has free does not help.
-    let free = res.facts.free.unwrap_or_default();
-    let helps = if res.cause == Cause::Limit { Bytes::ZERO } else { free };
-    let missing = asked.saturating_sub(helps);
-    let would_do = |it: &Finding| match &proof {
-        Some(proof) if !it.blocks.is_empty() => proof.fits_without(it),
-        _ => missing <= it.bytes,
-    };
-    let problems = findings.iter().filter(|it| it.weight == Weight::Problem);
-    let leak = problems.clone().filter(|it| !it.code.starts_with("fragmentation"));
-    let leak = leak.max_by_key(|it| it.bytes);
-    let leak = leak.filter(|it| would_do(it) && allocated.0 / 10 <= it.bytes.0);
+    res.root = root_cause::choose(case, event, res, findings, proof.as_ref());
+    res.cause = res.root.coarse();
+    res.why.clone_from(&res.root.text);
     let expandable = proof.as_ref().and_then(Proof::with_expandable_segments);
     let unfragmented =
         expandable.as_ref().is_some_and(|it| it.served_now != 0 && it.ran_out.is_none());
-    let fragmented = problems.clone().any(|it| it.code == "fragmentation/slack");
-    if let Some(leak) = leak {
-        res.cause = Cause::Leak;
-        let at = leak.at.as_ref().map(|it| format!(" at {}", place(it))).unwrap_or_default();
-        res.why = format!("{}{at}; without it the {asked} would have fitted", leak.title);
-    } else if res.cause != Cause::Limit && (unfragmented || fragmented && expandable.is_none()) {
-        res.cause = Cause::Fragmentation;
-        res.why = format!(
-            "{asked} were asked for; {free} were free on the device and {slack} of what PyTorch holds, in pieces that are too small or belong to another stream or pool"
-        );
-    } else if res.cause == Cause::Size || res.cause == Cause::Fragmentation {
-        res.cause = Cause::Size;
-        res.why = format!(
-            "{allocated} were allocated and {asked} more asked for; {free} were free on the device and {slack} free in pieces of what PyTorch holds. Nothing grew and little is wasted: the run is too large"
-        );
-    }
     let mut remedies = Vec::new();
     let worth = findings.iter().filter(|it| it.weight != Weight::Fact && Bytes::mib(1) <= it.bytes);
     for it in worth.filter(|it| !it.code.starts_with("fragmentation")).take(4) {
@@ -227,7 +206,8 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     }
     if res.cause == Cause::Leak {
         // What mends the leak comes first.
-        let code = leak.map_or("", |it| it.code);
+        let at = |code: &str| findings.iter().find(|it| root_cause::told_as(it.code) == code);
+        let code = at(res.root.code).map_or("", |it| it.code);
         remedies.sort_by_key(|it| !it.contains(code));
     }
     let tried = "expandable_segments:True";

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    findings::growth::Growth,
+    findings::{growth::Growth, idle_graph::IdleGraph},
     prediction::{
         Category, Origin,
         categories::Evidence,
@@ -106,6 +106,8 @@ pub(crate) struct Case<'a> {
     pub(crate) live: Vec<Live>,
     /// What was there more and more of, at the peak and in the end.
     pub(crate) growth: Vec<Growth>,
+    /// What autograd keeps for a backward pass that will not come, when memory ran out or at the peak.
+    pub(crate) idle: Option<IdleGraph>,
 }
 
 impl<'a> Case<'a> {
@@ -125,6 +127,7 @@ impl<'a> Case<'a> {
             at_oom: None,
             live: Vec::new(),
             growth: Vec::new(),
+            idle: None,
         };
         res.levels();
         res.live = res.live_after(res.peak.event);

@@ -15,7 +15,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
-    joined(case).into_iter().chain(loaded(case)).collect()
+    joined(case).into_iter().chain(loaded(case)).chain(copied(case)).collect()
 }
 
 /// One block as large as all that a line has collected, made while it was there.
@@ -36,6 +36,27 @@ fn joined(case: &Case<'_>) -> Option<Finding> {
         joined.size, growth.blocks, growth.held
     ));
     res.remedy = "collect the parts on the CPU and join them there, or fill a tensor that was made at its full size".to_owned();
+    Some(res)
+}
+
+/// A second copy of a whole model: the best state so far, an average.
+fn copied(case: &Case<'_>) -> Option<Finding> {
+    let moment = case.run.oom.unwrap_or(case.peak.event);
+    let live = case.live_after(moment);
+    let is_copy = |it: &&crate::prediction::origins::Live| {
+        case.stage(it.block) != Stage::Setup && case.stack_says(case.stack(it.block), &["deepcopy"])
+    };
+    let blocks: Vec<_> = live.iter().filter(is_copy).collect();
+    let bytes: Bytes = blocks.iter().map(|it| it.size).sum();
+    if !case.matters(bytes, 15, Bytes::mib(32)) {
+        return None;
+    }
+    let title = format!("{bytes} are copies of what is on the device already");
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
+    res.count = blocks.len() as u64;
+    res.at = blocks.iter().max_by_key(|it| it.size).and_then(|it| case.line(it.block));
+    res.blocks = blocks.iter().map(|it| it.block).collect();
+    res.remedy = "keep copies on the CPU: `{name: it.detach().cpu().clone() for name, it in model.state_dict().items()}`, or save them to a file".to_owned();
     Some(res)
 }
 

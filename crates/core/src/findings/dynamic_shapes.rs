@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{
     findings::{Case, Finding, Rule, Weight},
-    prediction::{steps, timeline::Stage},
-    trace::StackId,
+    prediction::{stacks::Signs, steps, timeline::Stage},
+    trace::{EventId, StackId},
     units::Bytes,
 };
 
@@ -20,6 +20,9 @@ pub(super) const RULE: Rule = Rule {
 const LEAST: usize = 4;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
+    if let Some(failed) = failed(case) {
+        return vec![failed];
+    }
     let run = case.run;
     let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
     if curve.steps.len() < LEAST || case.growth.iter().any(|it| Bytes::mib(1) < it.bytes) {
@@ -50,8 +53,118 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.evidence.push(format!(
         "{varied} of {stacks} places of the forward pass asked for another size in another step"
     ));
-    res.remedy = "sort batches by length or bound tokens per batch instead of sequences; truncate or bucket the longest; run the largest batch first, so that it fails at once".to_owned();
+    res.remedy = REMEDY.to_owned();
     vec![res]
+}
+
+const REMEDY: &str = "sort batches by length or bound tokens per batch instead of sequences; truncate or bucket the longest; run the largest batch first, so that it fails at once";
+
+/// The step in which memory ran out had a larger input than those before: its forward pass asked for more at most of its
+/// places, and that is at least what was missing.
+fn failed(case: &Case<'_>) -> Option<Finding> {
+    let (run, event) = (case.run, case.run.oom?);
+    let timeline = &run.timeline;
+    let began = *timeline.step_ends.iter().rev().find(|it| **it <= event)?;
+    // What is loaded for the step, and what its forward pass makes of it.
+    let is_pass = |it: EventId| {
+        matches!(
+            timeline.stage(it),
+            Stage::Forward | Stage::Loss | Stage::Between | Stage::AfterBackward
+        )
+    };
+    let mut places: BTreeMap<StackId, Place> = BTreeMap::new();
+    for life in run.replay.blocks.iter().filter(|it| it.alloc <= event && is_pass(it.alloc)) {
+        let stack = run.device.events.get(life.alloc.index()).stack;
+        if stack == StackId::EMPTY {
+            continue;
+        }
+        let place = places.entry(stack).or_default();
+        if began <= life.alloc {
+            place.now.get_or_insert(life.requested);
+        } else {
+            let step = timeline.steps_before(life.alloc) + 1;
+            if place.last != step && place.before.len() < 64 {
+                place.last = step;
+                place.before.push(life.requested);
+            }
+        }
+    }
+    // The request that failed is one of them.
+    let asked = run.device.events.get(event.index());
+    if let Some(place) = places.get_mut(&asked.stack) {
+        place.now.get_or_insert(asked.size);
+    }
+    let known: Vec<(Bytes, Bytes)> = places.values().filter_map(Place::both).collect();
+    let is_larger = |(usual, now): &(Bytes, Bytes)| usual.0 / 10 * 11 < now.0;
+    let sum = |it: &mut dyn Iterator<Item = &(Bytes, Bytes)>| -> Bytes { it.map(|it| it.1).sum() };
+    let larger = sum(&mut known.iter().filter(|it| is_larger(it)));
+    if known.len() < 2 || larger.0 < sum(&mut known.iter()).0 / 2 {
+        return None;
+    }
+    // What is live of this step, and how much of it a usual input would not have taken.
+    let mut more = Bytes::ZERO;
+    let mut own = Bytes::ZERO;
+    for it in case.live_after(event) {
+        let life = case.life(it.block);
+        let stack = run.device.events.get(life.alloc.index()).stack;
+        if began <= life.alloc {
+            own += life.size;
+            if let Some((usual, now)) = places.get(&stack).and_then(Place::both) {
+                let without =
+                    u128::from(life.size.0) * u128::from(usual.0) / u128::from(now.0.max(1));
+                let without = Bytes(u64::try_from(without).unwrap_or(u64::MAX));
+                more += life.size.saturating_sub(without);
+            }
+        }
+    }
+    let mut sorted: Vec<_> = known.iter().filter(|it| is_larger(it)).copied().collect();
+    sorted.sort_unstable_by_key(|(usual, now)| now.0 * 100 / usual.0.max(1));
+    let (usual, now) = sorted[sorted.len() / 2];
+    let typical = now.share_of(usual);
+    let step = timeline.steps_before(event) + 1;
+    let title = format!(
+        "the input of step {step} is larger than those before: most of what it asks for is {typical:.1} times as large"
+    );
+    let mut res = RULE.finding(Weight::Chance, more.max(Bytes(own.0 / 2)), title);
+    res.step = Some(step);
+    res.count = u64::from(step);
+    res.at = case
+        .live_after(event)
+        .iter()
+        .filter(|it| began <= case.life(it.block).alloc && !case.signs(it.block).has(Signs::MODULE))
+        .filter(|it| {
+            places.get(&case.stack(it.block)).and_then(Place::both).is_some_and(|it| is_larger(&it))
+        })
+        .min_by_key(|it| case.life(it.block).alloc)
+        .and_then(|it| case.line(it.block));
+    res.evidence.push(format!(
+        "{} of {} places of the step asked for more than in the steps before",
+        sorted.len(),
+        known.len()
+    ));
+    res.remedy = REMEDY.to_owned();
+    Some(res)
+}
+
+/// What one place of the forward pass asked for, the first time in each step.
+#[derive(Default)]
+struct Place {
+    last: u32,
+    before: Vec<Bytes>,
+    now: Option<Bytes>,
+}
+
+impl Place {
+    /// What is usual, and what was asked for now.
+    fn both(&self) -> Option<(Bytes, Bytes)> {
+        Some((self.usual()?, self.now?))
+    }
+
+    fn usual(&self) -> Option<Bytes> {
+        let mut sorted = self.before.clone();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    }
 }
 
 /// Places in the forward pass that are asked from in several steps, and how many of them vary in size.

@@ -17,6 +17,7 @@ mod fragmentation;
 mod gradients_kept;
 mod graph_retained;
 mod growth;
+mod idle_graph;
 mod idle_pools;
 mod kv_cache;
 mod one_allocation;
@@ -73,6 +74,7 @@ pub fn rule(code: &str) -> Option<&'static Rule> {
 pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
     let mut res = Case::new(run, evidence);
     res.growth = accumulation::growths(&res);
+    res.idle = idle_graph::at(&res, run.oom.unwrap_or(res.peak.event));
     res
 }
 

@@ -33,7 +33,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     }
     let passes = Passes::of(case);
     if passes.unused.is_empty() {
-        return Vec::new();
+        return from_its_first_batch(case).into_iter().collect();
     }
     let now = case.peak.event;
     let ended = passes.backward_before(now);
@@ -49,12 +49,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     blocks.truncate(blocks.len().saturating_sub(STILL_THERE));
     let bytes: Bytes = blocks.iter().map(|it| case.life(*it).size).sum();
     let Some(largest) = blocks.iter().copied().max_by_key(|it| case.life(*it).size) else {
-        return Vec::new();
+        return from_its_first_batch(case).into_iter().collect();
     };
     if blocks.len() < LEAST_BLOCKS / 2 || !case.matters(bytes, 10, Bytes::mib(1)) {
-        return Vec::new();
+        return from_its_first_batch(case).into_iter().collect();
     }
-    let title = format!("{bytes} of the peak are kept for a backward pass that never comes");
+    let title = format!(
+        "evaluation without no_grad: {bytes} of the peak are kept for a backward pass that never comes"
+    );
     let mut res = RULE.finding(Weight::Problem, bytes, title);
     res.count = blocks.len() as u64;
     res.at = case.line_outside(case.stack(largest));
@@ -64,10 +66,35 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         passes.n_unused
     ));
     res.evidence.push(format!("{} blocks of such a pass are live at the peak", blocks.len()));
-    res.remedy = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`); `model.eval()` alone does not switch the graph off. If this is training whose loss is skipped (not finite, for example), nothing is wrong with these passes".to_owned();
+    res.remedy = REMEDY.to_owned();
     res.blocks = blocks;
     vec![res]
 }
+
+/// Before any pass was seen to throw its graph away.
+fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
+    let idle = case.idle.as_ref().filter(|it| case.matters(it.bytes, 10, Bytes::mib(1)))?;
+    let title = format!(
+        "evaluation without no_grad: {} are kept for a backward pass that never comes",
+        idle.bytes
+    );
+    let mut res = RULE.finding(Weight::Problem, idle.bytes, title);
+    res.count = idle.blocks.len() as u64;
+    res.at.clone_from(&idle.at);
+    res.blocks.clone_from(&idle.blocks);
+    res.evidence.push(
+        if idle.is_sure {
+            "the model was in evaluation mode, gradients were on, and no backward pass followed"
+        } else {
+            "no pass that this line began was followed by a backward pass, as those of the training's lines were"
+        }
+        .to_owned(),
+    );
+    res.remedy = REMEDY.to_owned();
+    Some(res)
+}
+
+const REMEDY: &str = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`); `model.eval()` alone does not switch the graph off. If this is training whose loss is skipped (not finite, for example), nothing is wrong with these passes";
 
 /// What is known of the lines that forward passes run through.
 struct Passes {

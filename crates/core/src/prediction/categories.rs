@@ -26,7 +26,7 @@
 //! Blocks freed because the run ended (an exception unwinds, the script returns) count as never
 //! freed: that end says nothing about what they were for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     prediction::{
@@ -36,7 +36,7 @@ use crate::{
     },
     recording::{Notes, Role},
     replay::{BlockId, BlockLife, Replay},
-    trace::{DeviceTrace, EventId, StackId},
+    trace::{DeviceTrace, EventId, StackId, StreamId},
     units::Bytes,
 };
 
@@ -45,6 +45,38 @@ use crate::{
 const CUBLAS_WORKSPACES: [Bytes; 2] = [Bytes(8_519_680), Bytes::mib(32)];
 /// The one of cublasLt. Other things have this size too, so it has to stay for a step or more.
 const CUBLASLT_WORKSPACE: Bytes = Bytes::mib(1);
+
+/// Blocks of a workspace's size that are never freed, where the same place made several on the same stream: PyTorch makes
+/// one. Without stacks all places look alike, and two threads compute.
+fn made_again(
+    device: &DeviceTrace,
+    replay: &Replay,
+    has_stacks: bool,
+    over: EventId,
+) -> Vec<BlockId> {
+    let is_size = |it: Bytes| CUBLAS_WORKSPACES.contains(&it) || it == CUBLASLT_WORKSPACE;
+    let mut seen: BTreeMap<(StackId, Bytes, StreamId), Vec<BlockId>> = BTreeMap::new();
+    let blocks = (0..).map(BlockId).zip(&replay.blocks);
+    let is_kept = |it: &BlockLife| it.free.is_none_or(|it| over <= it) && is_size(it.requested);
+    for (block, life) in blocks.filter(|(_, it)| is_kept(it)) {
+        let event = device.events.get(life.alloc.index());
+        seen.entry((event.stack, life.requested, event.stream)).or_default().push(block);
+    }
+    // A handle for each of the two threads that compute, and as many again for what is captured.
+    const OF_A_STREAM: usize = 4;
+    let mut of_stream: BTreeMap<(Bytes, StreamId), usize> = BTreeMap::new();
+    for ((_, size, stream), blocks) in &seen {
+        *of_stream.entry((*size, *stream)).or_default() += blocks.len();
+    }
+    let most = if has_stacks { 1 } else { 2 };
+    let is_too_many = |(_, size, stream): &(StackId, Bytes, StreamId), blocks: &[BlockId]| {
+        most < blocks.len() || OF_A_STREAM < of_stream[&(*size, *stream)]
+    };
+    let too_many = seen.iter().filter(|(key, blocks)| is_too_many(key, blocks));
+    let mut res: Vec<BlockId> = too_many.flat_map(|(_, blocks)| blocks.iter().copied()).collect();
+    res.sort_unstable();
+    res
+}
 
 /// A block's name, if it ever had one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +100,8 @@ pub(crate) struct Evidence<'a> {
     /// Frees from this event on belong to the end of the run.
     over: EventId,
     trains: bool,
+    /// Blocks of a workspace's size that are too many to be one, sorted.
+    no_workspaces: Vec<BlockId>,
 }
 
 impl<'a> Evidence<'a> {
@@ -118,6 +152,7 @@ impl<'a> Evidence<'a> {
             parameter_sizes,
             over,
             trains,
+            no_workspaces: made_again(device, replay, stacks.recorded, over),
         }
     }
 
@@ -153,7 +188,7 @@ impl<'a> Evidence<'a> {
                 | Stage::AfterBackward
                 | Stage::Evaluation
         );
-        if computes && (self.is_cublas_workspace(life, free) || self.is_scratch(block)) {
+        if computes && (self.is_cublas_workspace(block, free) || self.is_scratch(block)) {
             return Category::Workspaces;
         }
         match stage {
@@ -167,7 +202,8 @@ impl<'a> Evidence<'a> {
                 }
                 // The pass was not over when the run was: what it had made so far.
                 None if self.over <= self.timeline.stretch_end(life.alloc) => Category::Activations,
-                _ => Category::Unknown,
+                // Outputs and graphs that somebody keeps.
+                _ => Category::Activations,
             },
             Stage::Setup => self.of_setup(life, free),
         }
@@ -283,7 +319,11 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    fn is_cublas_workspace(&self, life: &BlockLife, free: Option<EventId>) -> bool {
+    fn is_cublas_workspace(&self, block: BlockId, free: Option<EventId>) -> bool {
+        let life = &self.replay.blocks[block.index()];
+        if self.no_workspaces.binary_search(&block).is_ok() {
+            return false;
+        }
         let size = life.requested;
         let is_one =
             CUBLAS_WORKSPACES.contains(&size) && self.parameter_sizes.binary_search(&size).is_err();

@@ -380,6 +380,7 @@ mod tests {
             reserved: Vec::new(),
             allocated: Vec::new(),
             seconds: 0.0,
+            with_gradients: false,
         };
         let marks = [
             mark(MarkKind::Begin(Phase::Backward)),

@@ -237,6 +237,7 @@ fn lend_marks(notes: &mut Notes, counts: &Counts, spans: &[Span], loans: &[Optio
                 reserved: Vec::new(),
                 allocated: Vec::new(),
                 seconds: after.map_or(0.0, |it| it.seconds),
+                with_gradients: false,
             }
         };
         let mut open = Vec::new();
@@ -312,7 +313,15 @@ mod tests {
 
     fn mark(kind: MarkKind, place: &Place) -> Mark {
         let (reserved, allocated) = Default::default();
-        Mark { kind, step: 0, place: place.clone(), reserved, allocated, seconds: 0.0 }
+        Mark {
+            kind,
+            step: 0,
+            place: place.clone(),
+            reserved,
+            allocated,
+            seconds: 0.0,
+            with_gradients: false,
+        }
     }
 
     /// The same way of writing, after the loan; `?` asks for a block and nobody knows where.

@@ -81,6 +81,8 @@ pub struct Mark {
     pub allocated: Vec<Bytes>,
     /// Seconds since the process began.
     pub seconds: f64,
+    /// Of the begin of an evaluation: autograd was on.
+    pub with_gradients: bool,
 }
 
 /// What a [`Mark`] marks.

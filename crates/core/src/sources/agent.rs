@@ -372,6 +372,7 @@ impl MarkLine {
             reserved: bytes(self.reserved),
             allocated: bytes(self.allocated),
             seconds: self.t,
+            with_gradients: false,
         })
     }
 }

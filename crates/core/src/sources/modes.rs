@@ -24,6 +24,7 @@ pub(super) fn settle(marks: &mut [Mark], modes: &[Mode]) {
         trains = decisive.unwrap_or(next.is_none() && trains);
         if !trains {
             marks[mode.mark].kind = MarkKind::Begin(Phase::Evaluation);
+            marks[mode.mark].with_gradients = true;
             let end =
                 marks[mode.mark..].iter_mut().find(|it| it.kind == MarkKind::End(Phase::Forward));
             if let Some(end) = end {

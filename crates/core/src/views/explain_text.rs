@@ -166,10 +166,14 @@ impl Report {
             _ if oom.is_sure => "OUT OF MEMORY",
             _ => "PERHAPS OUT OF MEMORY",
         };
-        write!(f, "{}", styles.bad.of(what))?;
+        let root = &oom.root;
+        let at = root.at.as_ref().map(|it| format!(" At {}.", place(it))).unwrap_or_default();
+        let told = format!("{}{at} [{}]", sentence(&root.text), root.code);
+        write!(f, "{}: ", styles.bad.of(what))?;
+        self.wrapped(f, &told, what.len() + 2, 2)?;
         let mut rest = String::new();
         if let Some(rank) = oom.facts.rank {
-            rest += &format!(" rank {rank}");
+            rest += &format!(" of rank {rank}");
         }
         // Most have one device, and nobody looks for it.
         if let Some(device) = oom.facts.device.filter(|it| *it != 0 && oom.line().is_some()) {
@@ -189,19 +193,15 @@ impl Report {
             rest += &format!("{comma} at {}", place(at));
         }
         if !rest.is_empty() {
-            f.write_str(" ")?;
+            self.said(f, "  ", &format!("It ran out{rest}"), 4)?;
         }
-        self.wrapped(f, &rest, what.len() + 1, 2)?;
         if let Some(at) = oom.at.as_ref().filter(|it| !it.text.is_empty()) {
             writeln!(f, "    {}", clipped(&at.text, self.width - 4))?;
         }
-        self.said(
-            f,
-            "  cause: ",
-            &format!("{}. {}", oom.cause.word().replace('_', " "), sentence(&oom.why)),
-            2,
-        )?;
-        if oom.shape != Shape::Other {
+        // Of a text it is a guess; of a recording it may not say something else than the cause.
+        let may_be_said =
+            oom.line().is_some() || root.code.starts_with("size/") && oom.shape != Shape::Late;
+        if may_be_said && oom.shape != Shape::Other {
             self.said(f, "  ", oom.shape.sentence(), 2)?;
         }
         self.numbers(f, oom)?;
@@ -406,6 +406,11 @@ pub fn rules(styles: Styles) -> impl Display {
         for rule in crate::findings::RULES {
             let Style { on, off } = styles.heading;
             writeln!(f, "{on}{:<30}{off} {}", rule.code, rule.title)?;
+        }
+        writeln!(f, "\nCauses of an out-of-memory error that are no findings:")?;
+        for (code, text) in crate::explanation::CODES {
+            let Style { on, off } = styles.heading;
+            writeln!(f, "{on}{code:<30}{off} {text}")?;
         }
         Ok(())
     })

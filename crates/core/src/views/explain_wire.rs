@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    explanation::{Comparison, Explanation, Kind, Oom},
+    explanation::{CODES, Comparison, Explanation, Kind, Oom, RootCause},
     failures::{self, Failure},
     findings::{Finding, RULES, Window},
     recording::{CodeLine, Phase},
@@ -42,7 +42,9 @@ pub fn rules() -> String {
         .iter()
         .map(|it| json!({ "code": it.code, "title": it.title, "page": it.page }))
         .collect();
-    pretty(&json!({ "version": VERSION, "findings": rules }))
+    let causes: Vec<Value> =
+        CODES.iter().map(|(code, text)| json!({ "code": code, "title": text })).collect();
+    pretty(&json!({ "version": VERSION, "findings": rules, "causes": causes }))
 }
 
 fn pretty(value: &Value) -> String {
@@ -60,6 +62,7 @@ pub(super) fn input(it: &Explanation) -> Value {
         "peak_allocated_bytes": bytes(it.peak_allocated),
         "peak_reserved_bytes": bytes(it.peak_reserved),
         "steps": it.steps,
+        "cause": it.root_cause().map(|it| cause(&it)),
         "findings": it.findings.iter().map(finding).collect::<Vec<_>>(),
         "oom": it.ooms.first().map(oom),
         "ooms": it.ooms.iter().map(oom).collect::<Vec<_>>(),
@@ -100,6 +103,16 @@ pub(super) fn finding(it: &Finding) -> Value {
         "evidence": { "line": line(it.at.as_ref()), "step": it.step, "facts": it.evidence },
         "remedy": it.remedy,
         "device": it.device,
+    })
+}
+
+fn cause(it: &RootCause) -> Value {
+    json!({
+        "code": it.code,
+        "line": line(it.at.as_ref()),
+        "bytes": it.bytes.0,
+        "text": it.text,
+        "sure": it.is_sure,
     })
 }
 

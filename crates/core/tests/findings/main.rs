@@ -1,6 +1,7 @@
 //! Recordings in, findings out: what is found, at which line, and what only looks like it and is not.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod causes;
 mod leaks;
 mod pairs;
 mod program;

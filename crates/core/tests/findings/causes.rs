@@ -1,0 +1,82 @@
+//! The one cause that a report leads with, of short runs that run out of memory.
+
+use plimsoll_core::trace::{Action, StackId};
+
+use crate::program::{MIB, Program};
+
+const TRAINING: u32 = 11;
+const VALIDATION: u32 = 31;
+
+fn forward(program: &mut Program, line: u32, layers: u32, size: u64) -> Vec<u64> {
+    let stacks: Vec<_> = (1..=layers).map(|it| program.module(line, it)).collect();
+    stacks.into_iter().map(|it| program.alloc(size, it)).collect()
+}
+
+fn train(program: &mut Program, line: u32, size: u64) {
+    let layers = forward(program, line, 8, size);
+    for layer in layers.into_iter().rev() {
+        let gradient = program.alloc(size, StackId::EMPTY);
+        program.free(layer);
+        program.free(gradient);
+    }
+}
+
+/// The code and the line, once `asked` was refused in the model that `line` called.
+fn cause(mut program: Program, line: u32, asked: u64) -> (&'static str, Option<u32>) {
+    let stack = program.module(line, 40);
+    program.event(Action::Oom, 0, asked, stack);
+    let cause = program.explain().root_cause().unwrap();
+    (cause.code, cause.at.map(|it| it.line))
+}
+
+fn trained(steps: u32) -> Program {
+    let mut program = Program::default();
+    (0..steps).for_each(|_| train(&mut program, TRAINING, 8 * MIB));
+    program
+}
+
+#[test]
+fn the_first_batch_of_a_validation_with_a_graph() {
+    let mut program = trained(3);
+    forward(&mut program, VALIDATION, 12, 32 * MIB);
+    assert_eq!(
+        cause(program, VALIDATION, 32 * MIB),
+        ("leak/eval-without-no-grad", Some(VALIDATION))
+    );
+}
+
+#[test]
+fn a_validation_that_gives_back_while_it_goes_on_is_too_large_by_itself() {
+    let mut program = trained(3);
+    let layers = forward(&mut program, VALIDATION, 12, 32 * MIB);
+    layers[..10].iter().for_each(|it| program.free(*it));
+    assert_eq!(cause(program, VALIDATION, 32 * MIB).0, "size/one-allocation");
+}
+
+#[test]
+fn a_second_network_in_the_first_step_is_no_validation() {
+    let mut program = trained(1);
+    forward(&mut program, 14, 12, 32 * MIB);
+    assert_eq!(cause(program, 14, 32 * MIB), ("size/activations", Some(14)));
+}
+
+#[test]
+fn an_input_larger_than_those_before() {
+    let mut program = trained(4);
+    forward(&mut program, TRAINING, 5, 64 * MIB);
+    assert_eq!(cause(program, TRAINING, 64 * MIB).0, "inputs/dynamic-shapes");
+}
+
+#[test]
+fn the_activations_of_the_first_step() {
+    let mut program = Program::default();
+    forward(&mut program, TRAINING, 30, 32 * MIB);
+    assert_eq!(cause(program, TRAINING, 32 * MIB), ("size/activations", Some(TRAINING)));
+}
+
+#[test]
+fn a_result_that_is_half_of_all() {
+    let mut program = trained(3);
+    forward(&mut program, TRAINING, 2, 8 * MIB);
+    assert_eq!(cause(program, TRAINING, 300 * MIB).0, "size/one-allocation");
+}
