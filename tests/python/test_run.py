@@ -77,7 +77,7 @@ print(loss.item().hex(), sum(it.double().sum() for it in model.parameters()).ite
 
 
 def test_memory_that_runs_out_is_explained_on_the_spot(run, program):
-    ran = run("--", PYTHON, "train.py", 32768, memory="1GiB")
+    ran = run("--", PYTHON, "train.py", 65536, memory="1GiB")
     assert ran.code == 1
     assert ran.sentences[0].startswith("ran out of GPU memory in step 1, forward at "), ran
     assert "It ran out in step 1, forward, at train.py:" in ran.stderr and "What to change" in ran.stderr
@@ -85,7 +85,7 @@ def test_memory_that_runs_out_is_explained_on_the_spot(run, program):
     first = program.folder / "plimsoll-oom.zip"
     before = first.read_bytes()
     # The next one does not replace it.
-    assert "plimsoll-oom-2.zip" in run("--", PYTHON, "train.py", 32768, memory="1GiB").sentences[-1]
+    assert "plimsoll-oom-2.zip" in run("--", PYTHON, "train.py", 65536, memory="1GiB").sentences[-1]
     assert first.read_bytes() == before
 
 
