@@ -156,6 +156,10 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Bytes>,
 
+    /// What to ask a scheduler for, as lines to paste below the report: slurm, kubernetes, skypilot or ray.
+    #[arg(long = "as", value_enum, value_name = "SCHEDULER", hide_possible_values = true)]
+    pub(crate) request: Option<Scheduler>,
+
     #[command(flatten)]
     pub(crate) world: WorldArgs,
 
@@ -182,6 +186,26 @@ pub(crate) struct PredictArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// Who runs jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scheduler {
+    Slurm,
+    Kubernetes,
+    Skypilot,
+    Ray,
+}
+
+impl From<Scheduler> for plimsoll_core::views::schedulers::Scheduler {
+    fn from(it: Scheduler) -> Self {
+        match it {
+            Scheduler::Slurm => Self::Slurm,
+            Scheduler::Kubernetes => Self::Kubernetes,
+            Scheduler::Skypilot => Self::Skypilot,
+            Scheduler::Ray => Self::Ray,
+        }
+    }
+}
+
 /// When a run of `predict` ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PredictUntil {
@@ -203,6 +227,7 @@ Examples:
   plimsoll predict --gpu h100-80g --world-size 64 -- python fsdp.py --model 70b
   plimsoll predict --gpu rtx4090 --worst-seq 2048 -- python train.py
   plimsoll predict --assume nonzero=0.25 -- python train_mixture.py
+  plimsoll predict --gpu a100-80g/3g.40gb --as kubernetes -- python train.py
   plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh
 
 Exit codes:

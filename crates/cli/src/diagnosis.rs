@@ -2,12 +2,16 @@
 //! at how the command ended and at what the agent noted; whether memory fits is not its business.
 
 use nix::sys::signal::Signal;
+use plimsoll_core::cards::Card;
 use plimsoll_core::recording::{self, CodeLine, Exception, ReadNote, Recording};
 
 use crate::{
     launch::{self, End, Ended, ScriptCommand},
     python,
 };
+
+/// What is said where that is so.
+const NO_KERNELS: &str = "this PyTorch has no kernels for that card";
 
 /// What to do when the machine itself, not the phantom, runs out.
 const HOST_MEMORY: &str = "what the script keeps on the CPU takes real memory here: use a machine with \
@@ -154,13 +158,20 @@ fn raised(recording: &Recording, steps: u32) -> Option<String> {
     Some(format!("the script raised {class}{colon}{message}{place}, {after}{why}"))
 }
 
+/// The same sentence, with what to install for a card that this PyTorch has no kernels for.
+pub(crate) fn with_kernels(sentence: String, card: &Card) -> String {
+    match card.torch_with_kernels() {
+        Some(what) if sentence.contains(NO_KERNELS) => {
+            sentence.replacen(NO_KERNELS, &format!("{NO_KERNELS} ({what} has some)"), 1)
+        }
+        _ => sentence,
+    }
+}
+
 /// What on our side the exception may come from: the last part of a sentence.
 fn ours(recording: &Recording, message: &str) -> Option<String> {
     if message.contains("no kernel image is available") {
-        return Some(
-            "; this PyTorch has no kernels for that card, and would fail on a real one, too"
-                .to_owned(),
-        );
+        return Some(format!("; {NO_KERNELS}, and would fail on a real one, too"));
     }
     if let Some(why) = hidden(recording).filter(|_| message.contains("CUDA")) {
         return Some(format!("; {why}"));
@@ -393,6 +404,7 @@ mod tests {
     #[test]
     fn a_signal_that_a_program_sends_itself_says_nothing_of_its_memory() {
         let ended = |end: End| Ended {
+            host: Default::default(),
             end,
             seconds: 1.0,
             interrupted: None,
@@ -421,6 +433,7 @@ mod tests {
     #[test]
     fn a_crash_after_the_last_word_is_none() {
         let ended = |signal: Signal| Ended {
+            host: Default::default(),
             end: End::Signal(signal as i32),
             seconds: 1.0,
             interrupted: None,

@@ -15,6 +15,7 @@ use plimsoll_core::{
     units::Bytes,
     views::{
         answer::Answer,
+        schedulers,
         text::{self, Styles},
         wire,
     },
@@ -87,6 +88,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     prediction.notes.extend(unread);
     prediction.notes.extend(about_writes(&writes));
     prediction.writes = Some(writes);
+    prediction.host = Some(ended.host);
     if !told.is_empty() {
         prediction.notes.push(remark("masks-half", MASKS_HALF));
     }
@@ -97,6 +99,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         prediction.notes.push(remark("no-gpu-chosen", text));
     }
     let failure = diagnosis::diagnose(&script.command, &ended, &recordings);
+    let failure = failure.map(|it| diagnosis::with_kernels(it, &script.card));
     let failure = failure.map(|it| tell_failure(&mut prediction, it));
     let unclear =
         || (prediction.outcome == Outcome::ScriptFailed).then_some(prediction.notes.first());
@@ -113,6 +116,13 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         say(&sentence);
     } else if !args.quiet && !json_on_stdout {
         show(answer, color, out)?;
+    }
+    if let Some(scheduler) = args.request {
+        let n = script.ranks.devices(args.gpus);
+        match schedulers::request(scheduler.into(), &prediction, n) {
+            Some(lines) => super::write(out, &format!("\n{lines}"))?,
+            None => say("no request can be made of it: no amount of this card's memory is safe"),
+        }
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
         let processes = if n == 1 { "process" } else { "processes" };

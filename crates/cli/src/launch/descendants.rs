@@ -2,10 +2,14 @@
 //! gone becomes our child, so whoever is below us in `/proc` is of this run, daemons included.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
     time::{Duration, Instant},
 };
+
+use plimsoll_core::{prediction::Host, units::Bytes};
 
 use nix::{
     sys::{
@@ -20,6 +24,8 @@ const BY_ITSELF: Duration = Duration::from_secs(1);
 /// How long it may take after SIGTERM, and how long we wait for the kernel after SIGKILL.
 const AFTER_SIGNAL: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
+/// Where files are that processes share.
+const SHM: &str = "/dev/shm";
 
 /// A process that runs.
 struct Process {
@@ -40,6 +46,45 @@ pub(super) fn work() -> (BTreeSet<Pid>, u64) {
     let below = below_us();
     let worked = below.iter().map(|it| it.worked).sum();
     (below.into_iter().map(|it| Pid::from_raw(it.pid)).collect(), worked)
+}
+
+/// What the processes below us have of the host right now: their own pages, and files in /dev/shm, each once.
+pub(super) fn memory() -> Host {
+    let mut own = Bytes::ZERO;
+    let mut shared: BTreeMap<u64, u64> = BTreeMap::new();
+    for it in below_us() {
+        let folder = format!("/proc/{}", it.pid);
+        let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"));
+        let kib = line.and_then(|it| it.split_whitespace().next()?.parse().ok());
+        own += Bytes::kib(kib.unwrap_or(0));
+        // Of what is on its way between two processes somebody still has a descriptor; the others have mapped it.
+        let maps = fs::read_to_string(format!("{folder}/maps")).unwrap_or_default();
+        for (file, bytes) in maps.lines().filter_map(mapped) {
+            let known = shared.entry(file).or_default();
+            *known = bytes.max(*known);
+        }
+        for entry in fs::read_dir(format!("{folder}/fd")).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if fs::read_link(&path).is_ok_and(|it| it.starts_with(SHM))
+                && let Ok(file) = fs::metadata(&path)
+            {
+                shared.insert(file.ino(), file.len());
+            }
+        }
+    }
+    let shared = Bytes(shared.values().sum());
+    Host { peak: own + shared, shared }
+}
+
+/// A file in /dev/shm that a line of /proc/PID/maps is about: its number, and how much of it is mapped.
+fn mapped(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_whitespace();
+    let (from, to) = words.next()?.split_once('-')?;
+    let file = words.nth(3)?.parse().ok()?;
+    words.next().filter(|it| Path::new(it).starts_with(SHM))?;
+    let at = |it: &str| u64::from_str_radix(it, 16).ok();
+    Some((file, at(to)?.checked_sub(at(from)?)?))
 }
 
 fn below_us() -> Vec<Process> {
@@ -131,4 +176,21 @@ fn processes() -> Vec<Process> {
         (state != "Z" && state != "X").then_some(Process { pid, parent, worked })
     };
     entries.flatten().filter_map(of_entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_mapped_of_shared_memory_is_told_by_its_file() {
+        let line =
+            "7f2a00000000-7f2a03000000 rw-s 00000000 00:19 4711   /dev/shm/torch_12_34_0 (deleted)";
+        assert_eq!(mapped(line), Some((4711, 48 << 20)));
+        assert_eq!(mapped("7f2a00000000-7f2a03000000 rw-p 00000000 00:00 0"), None);
+        assert_eq!(
+            mapped("7f2a00000000-7f2a03000000 r--p 00000000 08:01 99 /usr/lib/libc.so"),
+            None
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! How a run ended.
 
 use nix::sys::signal::Signal;
-use plimsoll_core::units::Bytes;
+use plimsoll_core::{prediction::Host, units::Bytes};
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) struct Ended {
     pub(crate) n_left_running: usize,
     /// It wrote more than this, which is what it might write, and was ended.
     pub(crate) wrote_too_much: Option<Bytes>,
+    /// What all processes of it took of the host at most; nothing where nobody looked.
+    pub(crate) host: Host,
     /// The kernel killed somebody for memory while the script ran.
     pub(crate) host_ran_out: bool,
 }

@@ -26,6 +26,7 @@ use nix::{
     sys::{prctl, signal::Signal},
     unistd::Pid,
 };
+use plimsoll_core::prediction::Host;
 use plimsoll_writes::{Layer, Way};
 
 pub(crate) use self::{
@@ -155,6 +156,13 @@ pub(crate) fn run(
         }
     };
     let mut room = Room::of(launch.layer);
+    let mut host = Host::default();
+    let mut tick = || {
+        tick();
+        let now = descendants::memory();
+        host.peak = host.peak.max(now.peak);
+        host.shared = host.shared.max(now.shared);
+    };
     let waited = wait(&mut processes, signals, launch, &mut room, &mut tick);
     let seconds = started.elapsed().as_secs_f64();
     if launch.device == Device::Real {
@@ -171,7 +179,7 @@ pub(crate) fn run(
     let (end, interrupted) = waited.context("cannot wait for the script")?;
     let host_ran_out = oom_kills < self::oom_kills();
     let wrote_too_much = room.wrote_too_much();
-    Ok(Ended { end, seconds, interrupted, n_left_running, host_ran_out, wrote_too_much })
+    Ok(Ended { end, seconds, interrupted, n_left_running, host, host_ran_out, wrote_too_much })
 }
 
 /// A process beside the run that is ours.

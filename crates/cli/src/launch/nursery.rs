@@ -188,6 +188,7 @@ impl Nursery {
             }
         };
         Ok(Some(Ended {
+            host: Default::default(),
             end,
             seconds: started.elapsed().as_secs_f64(),
             interrupted,

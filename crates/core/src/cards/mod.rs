@@ -5,6 +5,7 @@ mod card;
 mod conf;
 mod derived;
 mod error;
+mod kernels;
 mod names;
 mod parse;
 mod parts;

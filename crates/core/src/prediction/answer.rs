@@ -92,6 +92,8 @@ pub struct Prediction {
     pub notes: Vec<Note>,
     /// What the script wrote; unknown where a recording was read.
     pub writes: Option<Writes>,
+    /// What it took of the host; unknown where a recording was read.
+    pub host: Option<Host>,
     /// The exception that ended the script.
     pub exception: Option<Exception>,
     /// How the script ended.
@@ -336,6 +338,15 @@ pub struct Rank {
     pub device: usize,
     /// What it took there.
     pub peak: Peaks,
+}
+
+/// What a run took of the host's memory at most, with all that it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// What its processes had of their own, and what they shared, counted once.
+    pub peak: Bytes,
+    /// What was shared: the tensors that workers hand over lie in /dev/shm.
+    pub shared: Bytes,
 }
 
 impl Prediction {

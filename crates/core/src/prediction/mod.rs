@@ -21,8 +21,8 @@ mod verdict;
 mod writes;
 
 pub use answer::{
-    CardFit, Carries, Category, CategoryShare, LineShare, ModuleShare, Moment, OomPlace, Origin,
-    Outcome, Peaks, Prediction, Rank, StepGrowth, StepPeaks, Verdict,
+    CardFit, Carries, Category, CategoryShare, Host, LineShare, ModuleShare, Moment, OomPlace,
+    Origin, Outcome, Peaks, Prediction, Rank, StepGrowth, StepPeaks, Verdict,
 };
 pub use facts::{RunFacts, ScriptExit};
 pub use note::Note;
@@ -125,6 +125,7 @@ impl<'a> Runs<'a> {
                 ranks,
                 notes,
                 writes: None,
+                host: None,
                 exception,
                 exit: facts.exit,
                 seconds: facts.seconds,
@@ -197,6 +198,7 @@ impl<'a> Runs<'a> {
             ranks,
             notes,
             writes: None,
+            host: None,
             exception,
             exit: facts.exit,
             seconds: facts.seconds,

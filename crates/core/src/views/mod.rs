@@ -13,6 +13,7 @@ pub mod plan;
 pub mod ranks;
 pub mod replay;
 pub mod run;
+pub mod schedulers;
 pub mod style;
 pub mod tables;
 pub mod text;

@@ -412,7 +412,10 @@ impl Report<'_> {
             if !of_kind.is_empty() {
                 let mut ids = named(&of_kind, told);
                 if carries == Carries::NoKernels {
-                    ids.push_str(" (in this PyTorch)");
+                    ids.push_str(" (in this PyTorch");
+                    let told = of_kind.iter().find_map(|it| it.card.torch_with_kernels());
+                    ids.push_str(&told.map_or_else(String::new, |it| format!("; {it}")));
+                    ids.push(')');
                 }
                 write!(f, "  {}{:pad$}", style.of(title), "", pad = 11 - title.len())?;
                 self.wrapped(f, &ids, 13, 13)?;

@@ -57,6 +57,9 @@ struct PredictionWire<'a> {
     context_bytes: u64,
     /// Device memory of libraries outside PyTorch's allocator.
     other_bytes: u64,
+    /// What the script took of the host at most, workers and what they share included, and what of it was shared.
+    host_peak_bytes: Option<u64>,
+    shm_bytes: Option<u64>,
     /// Null where nothing is enough.
     safe_bytes: Option<u64>,
     headroom_bytes: Option<u64>,
@@ -321,6 +324,8 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             peak_device_bytes: it.peak.device.0,
             context_bytes: it.context.0,
             other_bytes: it.other.0,
+            host_peak_bytes: it.host.map(|it| it.peak.0),
+            shm_bytes: it.host.map(|it| it.shared.0),
             safe_bytes: it.safe().map(|it| it.0),
             headroom_bytes: it.headroom().map(|it| it.0),
             first_step: it.first_step.map(PeaksWire::from),
