@@ -131,6 +131,9 @@ impl Plan {
             {
                 it.take_over(&place.unwrap_or_default())?;
             }
+            for place in it.own_in_folders_of_others() {
+                it.take_over(&place)?;
+            }
         }
         Ok(it.plan)
     }
@@ -287,6 +290,25 @@ impl Planner<'_> {
         self.plan.steps.push(step);
         self.plan.covered.push(Covered { place: dir.to_owned(), upper });
         Ok(())
+    }
+
+    /// Folders that we may write to in folders of others, such as `/data/me` and `/var/tmp`: two steps below what is covered, as
+    /// people lay them out.
+    fn own_in_folders_of_others(&self) -> Vec<PathBuf> {
+        let folders = |place: &Path| {
+            let entries = fs::read_dir(place).into_iter().flatten().flatten().take(LOOKED_AT);
+            entries.filter(|it| it.file_type().is_ok_and(|it| it.is_dir())).map(|it| it.path())
+        };
+        let is_anothers = |it: &Path| fs::symlink_metadata(it).is_ok_and(|it| is_foreign(&it));
+        let covered = self.plan.covered.iter().map(|it| it.place.clone());
+        let first: Vec<PathBuf> = covered
+            .filter(|it| it != Path::new(SHARED_MEMORY))
+            .flat_map(|it| folders(&it).collect::<Vec<_>>())
+            .filter(|it| is_anothers(it))
+            .collect();
+        let second = first.iter().flat_map(|it| folders(it).collect::<Vec<_>>());
+        let may_write = |it: &PathBuf| access(it, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
+        second.chain(first.iter().cloned()).filter(may_write).collect()
     }
 
     /// Folders of others on the way to `place` have a folder of ours in the upper layer from the start.
