@@ -14,7 +14,7 @@ import pytest
 from harness import PYTHON, ROOT
 
 FRAGMENT = re.compile(r'^    ([A-Z0-9_]+) = b"([^"]+)";(?: // (.+))?$', re.M)
-KNOWN_REMARKS = {"Before CUDA 13.", "In torchvision.", "Of an older torch."}
+KNOWN_REMARKS = {"Before CUDA 13.", "In torchvision.", "Of an older torch.", "Since torch 2.15.", "Until torch 2.14."}
 FIXTURE = ROOT / "crates/values/tests/kernels-2.11.txt"
 
 
@@ -60,7 +60,9 @@ def fragments():
 
 def test_every_fragment_is_in_torch(of_torch):
     all_names = b"\n".join(of_torch)
-    missing = [(name, text) for name, text, remark in fragments() if not remark and text.encode() not in all_names]
+    release = tuple(map(int, installed("importlib.metadata.version('torch')").split(".")[:2]))
+    expected = [it for it in fragments() if not it[2] or it[2] == ("Since torch 2.15." if (2, 15) <= release else "Until torch 2.14.")]
+    missing = [(name, text) for name, text, _ in expected if text.encode() not in all_names]
     assert not missing, missing
 
 
@@ -68,7 +70,8 @@ def test_a_fragment_that_torch_lacks_says_where_it_is(of_torch):
     all_names = b"\n".join(of_torch)
     remarked = {text: remark for _, text, remark in fragments() if remark}
     assert set(remarked.values()) <= KNOWN_REMARKS
-    idle = [it for it in remarked if it.encode() in all_names]
+    of_releases = ("Since torch", "Until torch")
+    idle = [it for it, remark in remarked.items() if not remark.startswith(of_releases) and it.encode() in all_names]
     assert not idle, f"these need no remark: {idle}"
     vision = library("torchvision", "_C.so")
     if vision and vision.exists():

@@ -18,7 +18,8 @@ fragments! {
     COMPARE_SCALAR = b"21compare_scalar_kernelI";
     COMPARE = b"14CompareFunctorI";
     UPDATE_SCALE = b"28amp_update_scale_cuda_kernel";
-    HALF_COPY = b"24float16_copy_kernel_cuda";
+    HALF_COPY = b"24float16_copy_kernel_cuda"; // Until torch 2.14.
+    CONVERTING_COPY_TO_HALF = b"27converting_copy_kernel_cudaIfN3c104HalfE"; // Since torch 2.15.
     NLL_LOSS_BACKWARD = b"39nll_loss_backward_reduce_cuda_kernel_2dIflE";
     CTC_LOSS_BACKWARD = b"36ctc_loss_backward_collect_gpu_kernelIf";
     CTC_LOSS_BACKWARD_NONBLANK = b"45ctc_loss_backward_collect_nonblank_gpu_kernelIf";
@@ -39,7 +40,7 @@ fragments! {
     DEVICE_REDUCE_BY_KEY = b"23DeviceReduceByKeyKernel";
     RUN_LENGTH_ENCODE = b"3rle6encode";
     POLICY_HUB_LONG = b"10policy_hubIl";
-    UNIQUE_AGENT = b"8__unique11UniqueAgentI";
+    UNIQUE_AGENT = b"8__unique11UniqueAgentI"; // Until torch 2.14.
     GATHER_KEEP_FROM_MASK = b"21gather_keep_from_maskE"; // In torchvision.
     GATHER_TOP_K = b"btopk10gatherTopKI";
     C10_HALF = b"N3c104Half";
@@ -47,7 +48,8 @@ fragments! {
     // Of `kernels/elementwise`.
     STRIDED_ELEMENTWISE = b"18elementwise_kernelI";
     CASTING_KERNEL_IMPL = b"15gpu_kernel_implI";
-    BRAIN_COPY = b"25bfloat16_copy_kernel_cuda";
+    BRAIN_COPY = b"25bfloat16_copy_kernel_cuda"; // Until torch 2.14.
+    CONVERTING_COPY = b"27converting_copy_kernel_cudaI"; // Since torch 2.15.
     // Of `kernels/family`.
     REDUCE_KERNEL = b"13reduce_kernel";
     // Of `kernels/foreach`.

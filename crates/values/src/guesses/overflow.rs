@@ -59,7 +59,7 @@ impl Kernel {
         if has(name, names::UPDATE_SCALE) {
             return Some(Kernel::Updates);
         }
-        if has(name, names::HALF_COPY) {
+        if has(name, names::HALF_COPY) || has(name, names::CONVERTING_COPY_TO_HALF) {
             return Some(Kernel::Halves);
         }
         if has(name, names::NLL_LOSS_BACKWARD) {

@@ -5,7 +5,7 @@
 //! (`elementwise_kernel`; `aten/src/ATen/native/cuda/CUDALoops.cuh`).
 
 use crate::arguments::{Arguments, Bytes, Structure};
-use crate::kernels::functors::meaning;
+use crate::kernels::functors::{conversion, meaning};
 use crate::memory::Known;
 use crate::memory::lazy::Open;
 use crate::memory::writes::Write;
@@ -42,6 +42,8 @@ pub(crate) struct Kernel {
     strided: bool,
     /// Results are halves, which are computed as floats.
     to_halves: Option<ScalarType>,
+    /// The operand is of this other type, which the name says.
+    from: Option<ScalarType>,
 }
 
 impl Kernel {
@@ -55,12 +57,15 @@ impl Kernel {
         let casts =
             unrolled && has(name, b"12LoadWithCast") || has(name, names::CASTING_KERNEL_IMPL);
         let (action, form, kind) = meaning(name)?;
-        let to_halves = match () {
-            () if has(name, names::HALF_COPY) => Some(ScalarType::Half),
-            () if has(name, names::BRAIN_COPY) => Some(ScalarType::Brain),
-            () => None,
+        let converts = conversion(name);
+        let to_halves = match converts {
+            Some((_, to)) => Some(to).filter(|it| it.working() != *it),
+            None if has(name, names::HALF_COPY) => Some(ScalarType::Half),
+            None if has(name, names::BRAIN_COPY) => Some(ScalarType::Brain),
+            None => None,
         };
-        Some(Kernel { action, form, kind, casts, strided, to_halves })
+        let from = converts.filter(|_| to_halves.is_none()).map(|(from, _)| from);
+        Some(Kernel { action, form, kind, casts, strided, to_halves, from })
     }
 
     /// Whether it is "or" of truth values.
@@ -124,6 +129,7 @@ impl Kernel {
         let count = usize::try_from(arguments.whole(0)?).unwrap_or(0);
         let (mut types, tensors) = self.types();
         let places = self.places(tensors, arguments)?;
+        types[1] = self.from.unwrap_or(types[1]);
         if self.casts {
             for (i, kind) in types.iter_mut().enumerate().take(tensors) {
                 let Some(found) = places.types[i].and_then(ScalarType::of_number) else {
@@ -467,7 +473,8 @@ mod tests {
         let of = |name: &str| Kernel::of(name.as_bytes());
         let strided = "_ZN2at6native18elementwise_kernelILi128ELi4EZNS0_22gpu_kernel_impl_nocastINS0_50_GLOBAL__N__e50ef81d_17_CompareKernels_cu_8f1b29aa14CompareFunctorIlEEEEvRNS_18TensorIteratorBaseERKT_EUliE_EEviT1_";
         let (action, form, kind) = (Action::Order, Form::Tensors, ScalarType::Long);
-        let expected = Kernel { action, form, kind, casts: false, strided: true, to_halves: None };
+        let expected =
+            Kernel { action, form, kind, casts: false, strided: true, to_halves: None, from: None };
         assert_eq!(of(strided), Some(expected));
         assert_eq!(
             of(&strided.replace("22gpu_kernel_impl_nocastI", "15gpu_kernel_implI")),
@@ -482,7 +489,15 @@ mod tests {
         assert_eq!(found, Some((Action::Copy, Form::Masked, ScalarType::Brain)));
         let choice = "_ZN2at6native29vectorized_elementwise_kernelILi2EZZZNS0_49_GLOBAL__N__d2ba64fb_16_TensorCompare_cu_71e06f4e17where_kernel_implERNS_14TensorIteratorEENKUlvE_clEvENKUlvE6_clEvEUlbllE_St5arrayIPcLm4EEEEviT0_T1_";
         let (action, form) = (Action::Copy, Form::Chosen);
-        let expected = Kernel { action, form, kind, casts: false, strided: false, to_halves: None };
+        let expected = Kernel {
+            action,
+            form,
+            kind,
+            casts: false,
+            strided: false,
+            to_halves: None,
+            from: None,
+        };
         assert_eq!(of(choice), Some(expected));
     }
 
@@ -498,6 +513,27 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_into_another_type_says_both() {
+        let of = |types: &str| {
+            let name = "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_27converting_copy_kernel_cuda@EEvRNS_18TensorIteratorBaseEEUlbE_St5arrayIPcLm2EELb0EEEviT0_T1_";
+            let it = Kernel::of(name.replace('@', types).as_bytes())?;
+            Some((it.from, it.kind, it.to_halves))
+        };
+        let (float, half) = (ScalarType::Float, ScalarType::Half);
+        assert_eq!(of("Ibl"), Some((Some(ScalarType::Bool), ScalarType::Long, None)));
+        assert_eq!(of("IN3c104HalfEf"), Some((Some(half), float, None)));
+        assert_eq!(of("IfN3c104HalfE"), Some((None, float, Some(half))));
+        assert_eq!(of("IN3c104HalfENS3_15Float8_e4m3fnuzE"), None);
+    }
+
+    #[test]
+    fn a_choice_of_bytes_is_one_of_whole_numbers() {
+        let name = "_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_49_GLOBAL__N__037c6ad9_16_TensorCompare_cu_71e06f4e17where_kernel_implERNS_14TensorIteratorEENKUlvE_clEvENKUlvE2_clEvEUlbmmE_St5arrayIPcLm4EELb0EEEviT0_T1_";
+        let found = Kernel::of(name.as_bytes()).map(|it| (it.form, it.kind));
+        assert_eq!(found, Some((Form::Chosen, ScalarType::Long)));
+    }
+
+    #[test]
     fn what_nobody_knows_is_itself_and_finite() {
         let (form, kind) = (Form::Tensors, ScalarType::Float);
         let equal = Kernel {
@@ -507,6 +543,7 @@ mod tests {
             casts: false,
             strided: false,
             to_halves: None,
+            from: None,
         };
         let run = |kernel: Kernel, functor: &[u32], addresses: [u64; 3]| {
             let launch = launch(kernel, 3, functor, &addresses);
@@ -532,6 +569,7 @@ mod tests {
                 casts: false,
                 strided: false,
                 to_halves: None,
+                from: None,
             };
             let launch = launch(kernel, 2, &[0], &[4096, 8192, 12288]);
             let known = |at: u64, size: usize| {
@@ -565,7 +603,15 @@ mod tests {
     /// Fills so many numbers at 4096 with seven.
     fn fill(kind: ScalarType, count: i32) -> Vec<Write> {
         let (action, form) = (Action::Fill, Form::Alone);
-        let fill = Kernel { action, form, kind, casts: false, strided: false, to_halves: None };
+        let fill = Kernel {
+            action,
+            form,
+            kind,
+            casts: false,
+            strided: false,
+            to_halves: None,
+            from: None,
+        };
         let value = if kind == ScalarType::Int { 7 } else { 7_f32.to_bits() };
         let launch = launch(fill, count, &[value], &[4096]);
         fill.writes(launch.arguments(), &|_, _| None).unwrap()
@@ -585,7 +631,15 @@ mod tests {
         assert_eq!(contents.known(4096 + 160_000_000 - 4, 8), None, "beyond its end");
         // `x + 1`, element by element, which takes the place of what it is made of.
         let (action, form, kind) = (Action::Add, Form::ScalarLast, ScalarType::Int);
-        let add = Kernel { action, form, kind, casts: false, strided: false, to_halves: None };
+        let add = Kernel {
+            action,
+            form,
+            kind,
+            casts: false,
+            strided: false,
+            to_halves: None,
+            from: None,
+        };
         let run = |contents: &mut Contents, to: u64| {
             let launch = launch(add, 10_000_000, &[1, 1], &[to, 4096]);
             let writes = add.writes(launch.arguments(), &|at, size| contents.known(at, size));

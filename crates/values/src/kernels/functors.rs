@@ -5,10 +5,24 @@ use crate::numbers::arithmetic::{Action, Function};
 use crate::numbers::formula::Form;
 use crate::types::{ScalarType, element_after};
 
+/// A copy into another type: from which, and into which.
+pub(crate) fn conversion(name: &[u8]) -> Option<(ScalarType, ScalarType)> {
+    let types =
+        name.get(position(name, names::CONVERTING_COPY)? + names::CONVERTING_COPY.len()..)?;
+    let (from, length) = ScalarType::of_name(types)?;
+    Some((from, ScalarType::of_name(types.get(length..)?)?.0))
+}
+
 /// What a kernel of this (mangled) name does, where it has its scalar, and the type that it computes with.
 pub(crate) fn meaning(name: &[u8]) -> Option<(Action, Form, ScalarType)> {
     if let Some(kind) = element_after(name, names::FILL) {
         return Some((Action::Fill, Form::Alone, kind));
+    }
+    if has(name, names::CONVERTING_COPY) {
+        let (from, to) = conversion(name)?;
+        // Halves are computed as floats.
+        let kind = if to.working() == to { to } else { from };
+        return Some((Action::Copy, Form::Unary, kind));
     }
     if let Some(kind) = element_after(name, names::ABS) {
         return Some((Action::Absolute, Form::Unary, kind));
@@ -75,7 +89,15 @@ pub(crate) fn meaning(name: &[u8]) -> Option<(Action, Form, ScalarType)> {
         }
     }
     if has(name, names::WHERE) {
-        return Some((Action::Copy, Form::Chosen, element_after(name, b"EUlb")?));
+        // Since torch 2.15 it moves so many bytes, whatever they are: whole numbers without a sign.
+        let at = position(name, b"EUlb")? + b"EUlb".len();
+        let kind = match name.get(at)? {
+            b't' => ScalarType::Short,
+            b'j' => ScalarType::Int,
+            b'm' => ScalarType::Long,
+            _ => element_after(name, b"EUlb")?,
+        };
+        return Some((Action::Copy, Form::Chosen, kind));
     }
     if has(name, names::MASKED_FILL) {
         let at = position(name, b"EUl")? + b"EUl".len();
