@@ -2,9 +2,11 @@
 //! the verdict on the out-of-memory error if there was one.
 
 pub(crate) mod at;
+mod choice;
 mod comparison;
 mod diff;
 pub(crate) mod held;
+mod oom;
 mod proof;
 mod ranks;
 mod root_cause;
@@ -14,9 +16,9 @@ pub use at::{At, NoSuchMoment, ParseAtError};
 pub use comparison::{Comparison, compare};
 pub use diff::{Difference, NameRow, NoDifference, Row, Side, Total, difference};
 pub use held::NoSuchDevice;
+pub use oom::{Oom, Shape};
 pub use ranks::{RankFacts, RankLine, RankTable, rank_facts};
 pub use root_cause::{CODES, RootCause};
-pub use verdict::{Oom, Shape};
 
 use crate::{
     failures::{self, Failure},

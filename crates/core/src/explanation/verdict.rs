@@ -3,121 +3,18 @@
 
 use crate::{
     explanation::{
+        choice,
+        oom::{Oom, Shape},
         proof::{Proof, live_bytes},
-        root_cause::{self, RootCause},
+        root_cause,
     },
-    failures::{Backend, Cause, Failure, Kind},
+    failures::{Cause, Failure, Kind},
     findings::{Case, Finding, Weight},
     prediction::timeline::Stage,
-    recording::{CodeLine, CurveDevice, Phase},
+    recording::Phase,
     trace::EventId,
     units::Bytes,
 };
-
-/// The shapes that people know such errors by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Shape {
-    /// Before the first backward pass.
-    FirstForward,
-    /// In a backward pass.
-    Backward,
-    /// In the optimizer's first step.
-    FirstOptimizerStep,
-    /// Something grew until it was too much.
-    OverTime,
-    /// At an input larger than the others.
-    LargeInput,
-    /// After many steps that fitted.
-    Late,
-    /// In an evaluation.
-    Evaluation,
-    /// Nothing that has a name.
-    Other,
-}
-
-/// An out-of-memory error.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Oom {
-    /// The numbers, and what else is known of the moment; of a recording they are what it counted.
-    pub facts: Failure,
-    /// Why, in a word.
-    pub cause: Cause,
-    /// Why, with its code, its line and its bytes.
-    pub root: RootCause,
-    /// Whether it is sure that memory was what failed.
-    pub is_sure: bool,
-    /// Which of the shapes that people know.
-    pub shape: Shape,
-    /// The sentences that lead to the cause.
-    pub why: String,
-    /// What to try, in order.
-    pub remedies: Vec<String>,
-    /// What others had.
-    pub others: Option<Bytes>,
-    /// The innermost line of the user's own code.
-    pub at: Option<CodeLine>,
-    /// The step, from 1.
-    pub step: Option<u32>,
-    /// The fewest live blocks whose absence would have been enough, by line.
-    pub enough: Vec<(String, Bytes, u64)>,
-    /// That was tried on the allocator as it stood, and so were the remedies that say so.
-    pub is_proven: bool,
-}
-
-impl Oom {
-    pub(super) fn of_failure(failure: &Failure) -> Oom {
-        let verdict = failure.verdict();
-        let shape = match failure.phase {
-            Some(Phase::Backward) => Shape::Backward,
-            Some(Phase::Evaluation) => Shape::Evaluation,
-            // A message does not count passes; where it was the card that was too small, none was before.
-            Some(Phase::Forward) if failure.progress.is_none() && verdict.cause == Cause::Size => {
-                Shape::FirstForward
-            }
-            _ if failure.progress.is_some() => Shape::Late,
-            _ => Shape::Other,
-        };
-        Oom {
-            cause: verdict.cause,
-            root: RootCause::of_message(failure, verdict.cause, &verdict.why),
-            is_sure: failure.kind != Kind::MaybeOutOfMemory,
-            shape,
-            why: verdict.why,
-            remedies: verdict.remedies,
-            others: failure.others(),
-            at: failure.user_frame.clone().or_else(|| {
-                // Of a process that was killed, only those that waited for it have a traceback.
-                let is_launchers =
-                    (failure.kind, failure.backend) == (Kind::MaybeOutOfMemory, Backend::Host);
-                failure.innermost.clone().filter(|_| !is_launchers)
-            }),
-            step: None,
-            enough: Vec::new(),
-            is_proven: false,
-            facts: failure.clone(),
-        }
-    }
-
-    pub(super) fn of_curve(device: &CurveDevice) -> Oom {
-        let facts = Failure {
-            device: Some(device.index),
-            times: device.ooms,
-            allocated: Some(device.peak_allocated),
-            reserved: Some(device.peak_reserved),
-            ..Failure::default()
-        };
-        let mut res = Oom::of_failure(&facts);
-        res.why = "the profiler noted an out-of-memory event; it has neither request nor stack"
-            .to_owned();
-        res.root.text.clone_from(&res.why);
-        res
-    }
-
-    /// The line of the log that tells of it.
-    pub fn line(&self) -> Option<usize> {
-        (self.facts.at != 0).then_some(self.facts.at)
-    }
-}
 
 /// The error that ended the run on this device, if there was one.
 pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure]) -> Option<Oom> {
@@ -174,7 +71,7 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
 /// Which of the findings it was, what would have been enough, and what each remedy would have done.
 fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) {
     let proof = Proof::of(case, event);
-    res.root = root_cause::choose(case, event, res, findings, proof.as_ref());
+    res.root = choice::choose(case, event, res, findings, proof.as_ref());
     res.cause = res.root.coarse();
     res.why.clone_from(&res.root.text);
     let expandable = proof.as_ref().and_then(Proof::with_expandable_segments);
@@ -236,43 +133,5 @@ fn shape(oom: &Oom, findings: &[Finding], has_backward: bool) -> Shape {
         Some(Phase::Backward) => Shape::Backward,
         Some(Phase::Forward) if step == 1 => Shape::FirstForward,
         _ => Shape::Other,
-    }
-}
-
-impl Shape {
-    /// A stable word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Shape::FirstForward => "first_forward",
-            Shape::Backward => "backward",
-            Shape::FirstOptimizerStep => "first_optimizer_step",
-            Shape::OverTime => "over_time",
-            Shape::LargeInput => "large_input",
-            Shape::Late => "late",
-            Shape::Evaluation => "evaluation",
-            Shape::Other => "other",
-        }
-    }
-
-    /// What it tells, in a sentence.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Shape::FirstForward => {
-                "It runs out in the first forward pass: parameters and activations of one batch are too much already."
-            }
-            Shape::Backward => {
-                "It runs out in the backward pass: activations are still there while gradients come."
-            }
-            Shape::FirstOptimizerStep => {
-                "It runs out in the optimizer's first step, when its state is made: forward and backward fit, the state does not."
-            }
-            Shape::OverTime => "It grew step by step until it was too much.",
-            Shape::LargeInput => "It runs out at an input that is larger than those before.",
-            Shape::Late => {
-                "Earlier steps fitted: something grew, an input was larger, or pieces of memory did not fit together any more."
-            }
-            Shape::Evaluation => "It runs out while evaluating.",
-            Shape::Other => "",
-        }
     }
 }

@@ -18,6 +18,7 @@ mod gradients_kept;
 mod graph_retained;
 mod growth;
 mod idle_graph;
+mod idle_passes;
 mod idle_pools;
 mod kv_cache;
 mod one_allocation;
@@ -74,7 +75,7 @@ pub fn rule(code: &str) -> Option<&'static Rule> {
 pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Case<'a> {
     let mut res = Case::new(run, evidence);
     res.growth = accumulation::growths(&res);
-    res.idle = idle_graph::at(&res, run.oom.unwrap_or(res.peak.event));
+    res.idle = idle_passes::at(&res, run.oom.unwrap_or(res.peak.event));
     res
 }
 

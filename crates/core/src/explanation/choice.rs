@@ -1,0 +1,388 @@
+//! The one cause that a report leads with: what would have made this request fit, and was most avoidable.
+//!
+//! The first in this order that explains the failure. It explains it if the request fits without the blocks that it is about,
+//! replayed on the allocator as it stood; where nothing can be replayed, if it has as many bytes as were missing.
+//!
+//! 1. what no step needs again: leaks, results that are kept, growth;
+//! 2. an evaluation that keeps its graph;
+//! 3. an input larger than those before;
+//! 4. copies of what is there already;
+//! 5. a limit that the process set itself;
+//! 6. another process, if this one would have fitted without it;
+//! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
+//!    quarter of what is reserved is free;
+//! 8. one result that is a fifth of all there is;
+//! 9. the model's own states;
+//! 10. the activations of a step.
+
+use crate::{
+    explanation::{
+        oom::Oom,
+        proof::Proof,
+        root_cause::{EVALUATION, LARGE_PART, LEAKS, RootCause, told_as},
+    },
+    failures::Cause,
+    findings::{Case, Finding, Weight},
+    prediction::{Category, stacks::Signs, timeline::Stage},
+    recording::{CodeLine, Phase},
+    replay::BlockId,
+    trace::EventId,
+    units::{Bytes, percent},
+};
+
+/// Of what was allocated, in percent: less is not what made the run too large.
+const LEAST_SHARE: u64 = 10;
+
+/// Chooses the cause of the failed request `event`.
+pub(super) fn choose(
+    case: &Case<'_>,
+    event: EventId,
+    oom: &Oom,
+    findings: &[Finding],
+    proof: Option<&Proof<'_>>,
+) -> RootCause {
+    let failed = Failed::new(case, event, oom, findings, proof);
+    failed
+        .leak()
+        .or_else(|| failed.larger_input())
+        .or_else(|| failed.copies())
+        .or_else(|| failed.limit())
+        .or_else(|| failed.other_process())
+        .or_else(|| failed.pieces())
+        .or_else(|| failed.states_are_moved())
+        .or_else(|| failed.one_result())
+        .unwrap_or_else(|| failed.states_or_activations())
+}
+
+fn is_pass(stage: Stage) -> bool {
+    matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation)
+}
+
+/// What a pass makes that is neither the model's nor a library's.
+fn is_kept(category: Category) -> bool {
+    matches!(
+        category,
+        Category::Activations | Category::Temporaries | Category::Unknown | Category::Inputs
+    )
+}
+
+struct Failed<'a> {
+    case: &'a Case<'a>,
+    event: EventId,
+    oom: &'a Oom,
+    findings: &'a [Finding],
+    proof: Option<&'a Proof<'a>>,
+    asked: Bytes,
+    allocated: Bytes,
+    slack: Bytes,
+    free: Bytes,
+}
+
+impl<'a> Failed<'a> {
+    fn new(
+        case: &'a Case<'a>,
+        event: EventId,
+        oom: &'a Oom,
+        findings: &'a [Finding],
+        proof: Option<&'a Proof<'a>>,
+    ) -> Failed<'a> {
+        let facts = &oom.facts;
+        // Under a limit, what the device has free does not help.
+        let free = if oom.cause == Cause::Limit { None } else { facts.free };
+        Failed {
+            case,
+            event,
+            oom,
+            findings,
+            proof,
+            asked: facts.requested.unwrap_or_default(),
+            allocated: facts.allocated.unwrap_or_default(),
+            slack: facts.slack.unwrap_or_default(),
+            free: free.unwrap_or_default(),
+        }
+    }
+
+    fn missing(&self) -> Bytes {
+        self.asked.saturating_sub(self.free)
+    }
+
+    fn fits_without(&self, finding: &Finding) -> bool {
+        match self.proof {
+            Some(proof) if !finding.blocks.is_empty() => proof.fits_without(finding),
+            _ => self.missing() <= finding.bytes,
+        }
+    }
+
+    fn counts(&self, bytes: Bytes) -> bool {
+        self.allocated.0 / 100 * LEAST_SHARE <= bytes.0
+    }
+
+    fn of(&self, finding: &Finding, tail: &str) -> RootCause {
+        let text = format!("{}{tail}", finding.title);
+        RootCause { text, is_sure: self.proof.is_some(), ..RootCause::of_finding(finding) }
+    }
+
+    /// The request, as the end of a sentence.
+    fn would_have_fitted(&self) -> String {
+        format!("; without that the {} would have fitted", self.asked)
+    }
+
+    /// What a leak is told as: a graph that an evaluation's line keeps is not the training's, and neither are results of a
+    /// program that never trains and never switched gradients off.
+    fn as_leak(&self, finding: &Finding) -> RootCause {
+        let mut res = self.of(finding, "");
+        let run = self.case.run;
+        let idle = self.case.idle.as_ref().and_then(|it| it.at.as_ref());
+        let is_idle = idle.is_some() && idle == finding.at.as_ref();
+        let never_trains = run.timeline.marked
+            && !run.timeline.has(Stage::Backward)
+            && run.timeline.has(Stage::Forward)
+            && !run.timeline.has(Stage::Evaluation);
+        if is_idle && res.code == "leak/graph-retained"
+            || never_trains && res.code == "leak/results-kept"
+        {
+            res.code = EVALUATION;
+            res.text = format!("gradients are on and no backward pass comes: {}", res.text);
+        }
+        res
+    }
+
+    fn leak(&self) -> Option<RootCause> {
+        let is_leak = |it: &&Finding| {
+            let code = told_as(it.code);
+            it.weight == Weight::Problem && (code == EVALUATION || LEAKS.contains(&code))
+        };
+        let leaks = || self.findings.iter().filter(is_leak).filter(|it| self.counts(it.bytes));
+        let enough = leaks().filter(|it| self.fits_without(it)).max_by_key(|it| it.bytes);
+        if let Some(it) = enough {
+            let mut res = self.as_leak(it);
+            res.text += &self.would_have_fitted();
+            return Some(res);
+        }
+        // Not enough alone, and still half of everything.
+        let most = leaks().max_by_key(|it| it.bytes)?;
+        (self.allocated.0 / 2 <= most.bytes.0)
+            .then(|| RootCause { is_sure: false, ..self.as_leak(most) })
+    }
+
+    fn larger_input(&self) -> Option<RootCause> {
+        let is_it = |it: &&Finding| it.code == "inputs/dynamic-shapes" && it.step == self.oom.step;
+        let found = self.findings.iter().find(is_it)?;
+        let explains = self.counts(found.bytes) || self.missing() <= found.bytes;
+        let mut res = self.of(found, "");
+        res.at = res.at.or_else(|| self.oom.at.clone());
+        res.is_sure = false;
+        explains.then_some(res)
+    }
+
+    fn copies(&self) -> Option<RootCause> {
+        let is_it = |it: &&Finding| it.code == "copies/double-buffer" && self.counts(it.bytes);
+        let found = self.findings.iter().filter(is_it).find(|it| self.fits_without(it))?;
+        Some(self.of(found, &self.would_have_fitted()))
+    }
+
+    fn limit(&self) -> Option<RootCause> {
+        (self.oom.cause == Cause::Limit).then(|| RootCause {
+            code: "limit/process",
+            at: None,
+            bytes: self.asked,
+            text: self.oom.why.clone(),
+            is_sure: true,
+        })
+    }
+
+    fn other_process(&self) -> Option<RootCause> {
+        let others = self.oom.others.filter(|it| self.missing() <= *it)?;
+        let capacity = self.oom.facts.capacity.unwrap_or(self.allocated + self.free);
+        (capacity.0 / 100 * LEAST_SHARE <= others.0).then(|| RootCause {
+            code: "outside/not-pytorch",
+            at: None,
+            bytes: others,
+            text: format!(
+                "other processes have {others} of the card; without them the {} would have fitted",
+                self.asked
+            ),
+            is_sure: true,
+        })
+    }
+
+    fn pieces(&self) -> Option<RootCause> {
+        let replayed = self.proof.and_then(Proof::with_expandable_segments);
+        let serves = match &replayed {
+            Some(it) => it.served_now != 0 && it.ran_out.is_none(),
+            None => self.proof.is_none() && self.missing() <= self.slack,
+        };
+        // A run that is too large fits a little longer in one piece, and then fails all the same.
+        let reserved = self.allocated + self.slack;
+        let is_much = reserved.0 / 4 <= self.slack.0;
+        let fitted_before = self.most_in_a_step() + self.asked
+            <= self.allocated + self.free + self.slack
+            && reserved.0 / 100 * LEAST_SHARE <= self.slack.0;
+        (serves && (is_much || fitted_before)).then(|| RootCause {
+            code: "fragmentation/slack",
+            at: None,
+            bytes: self.slack,
+            text: format!(
+                "{} of what PyTorch holds are free, and no piece of it is as large as the {} asked for",
+                self.slack, self.asked
+            ),
+            is_sure: replayed.is_some(),
+        })
+    }
+
+    /// Most that was allocated in a step that came to its end.
+    fn most_in_a_step(&self) -> Bytes {
+        let run = self.case.run;
+        let Some(end) = run.timeline.step_ends.iter().rev().find(|it| **it <= self.event) else {
+            return Bytes(u64::MAX / 2);
+        };
+        let levels = run.replay.levels(&run.device.events);
+        levels.filter(|(id, _)| id < end).map(|(_, it)| it.allocated).max().unwrap_or_default()
+    }
+
+    /// The model was just being made or moved, or its optimizer's state.
+    fn states_are_moved(&self) -> Option<RootCause> {
+        let run = self.case.run;
+        let signs = run.stacks.signs(run.device.events.get(self.event.index()).stack);
+        let first_step = self.oom.step.is_none_or(|it| it <= 1);
+        let is_state = signs.has(Signs::APPLY)
+            || first_step
+                && (signs.has(Signs::OPTIMIZER) || self.oom.facts.phase == Some(Phase::Optimizer));
+        is_state.then(|| self.states(self.states_bytes()))
+    }
+
+    fn one_result(&self) -> Option<RootCause> {
+        let all = self.allocated + self.slack + self.free;
+        let is_large = all.0 / LARGE_PART <= self.asked.0;
+        // As many of its size as are there, and the one more that failed.
+        let few = self.findings.iter().find(|it| it.code == "size/one-allocation");
+        let few = few.filter(|it| {
+            it.at.is_some() && it.count <= 2 && all.0 / LARGE_PART * 2 <= (it.bytes + self.asked).0
+        });
+        // Layers of one kind make several as large.
+        let is_one_of_many = self.asked.0 * 2 <= self.activations().0;
+        let in_backward = self.case.run.timeline.stage(self.event) == Stage::Backward;
+        let (at, bytes) = match (is_large && !is_one_of_many, few) {
+            (true, Some(it)) if in_backward => (it.at.clone(), it.bytes + self.asked),
+            (true, _) => (self.at(), self.asked),
+            (false, Some(it)) => (it.at.clone(), it.bytes + self.asked),
+            (false, None) => return None,
+        };
+        let share = percent(bytes.share_of(all));
+        Some(RootCause {
+            code: "size/one-allocation",
+            at,
+            bytes,
+            text: format!("one line's result is too large: {bytes}, {share} of all that there is"),
+            is_sure: true,
+        })
+    }
+
+    /// The line that failed; of a backward pass, which runs no Python, the one that called it.
+    fn at(&self) -> Option<CodeLine> {
+        let blocks = &self.case.run.replay.blocks;
+        let last = blocks.partition_point(|it| it.alloc <= self.event).checked_sub(1);
+        let last = last.and_then(|it| u32::try_from(it).ok()).map(BlockId);
+        let called = || last.and_then(|it| self.case.line_of_backward(it));
+        self.oom.at.clone().or_else(called)
+    }
+
+    /// What passes made and is still there.
+    fn activations(&self) -> Bytes {
+        let live = self.case.live_after(self.event);
+        let of_pass =
+            live.iter().filter(|it| is_pass(self.case.stage(it.block)) && is_kept(it.category));
+        of_pass.map(|it| it.size).sum()
+    }
+
+    fn by_category(&self) -> impl Fn(&[Category]) -> Bytes {
+        let live = self.case.live_after(self.event);
+        move |wanted: &[Category]| {
+            live.iter().filter(|it| wanted.contains(&it.category)).map(|it| it.size).sum()
+        }
+    }
+
+    fn states_bytes(&self) -> Bytes {
+        use Category::{Buffers, Gradients, OptimizerState, Parameters};
+        self.by_category()(&[Parameters, Gradients, OptimizerState, Buffers])
+    }
+
+    fn states(&self, bytes: Bytes) -> RootCause {
+        let of = self.by_category();
+        let parts = [
+            ("parameters", of(&[Category::Parameters, Category::Buffers])),
+            ("gradients", of(&[Category::Gradients])),
+            ("optimizer state", of(&[Category::OptimizerState])),
+        ];
+        let parts: Vec<String> = parts
+            .iter()
+            .filter(|(_, it)| Bytes::ZERO < *it)
+            .map(|(name, it)| format!("{it} of {name}"))
+            .collect();
+        let so_far =
+            if parts.is_empty() { format!("{} so far", self.allocated) } else { parts.join(", ") };
+        RootCause {
+            code: "size/model-states",
+            at: self.at(),
+            bytes: bytes.max(self.asked),
+            text: format!(
+                "the model and its states are too large for this card: {so_far}, and {} more were asked for",
+                self.asked
+            ),
+            is_sure: true,
+        }
+    }
+
+    fn states_or_activations(&self) -> RootCause {
+        let states = self.states_bytes();
+        let run = self.case.run;
+        let live = self.case.live_after(self.event);
+        let kept: Vec<_> = live
+            .iter()
+            .filter(|it| is_kept(it.category) && is_pass(self.case.stage(it.block)))
+            .collect();
+        let activations: Bytes = kept.iter().map(|it| it.size).sum();
+        // In a backward pass gradients come; they are the model's.
+        let in_pass = is_pass(run.timeline.stage(self.event));
+        let asked = if in_pass { self.asked } else { Bytes::ZERO };
+        if activations + asked < states {
+            return self.states(states);
+        }
+        if activations == Bytes::ZERO {
+            return RootCause {
+                code: "size/too-large",
+                at: self.at(),
+                bytes: self.allocated,
+                text: format!(
+                    "{} were allocated and {} more asked for: the run is too large",
+                    self.allocated, self.asked
+                ),
+                is_sure: false,
+            };
+        }
+        // The line around the model that most of it hangs on.
+        let mut lines: std::collections::BTreeMap<(String, u32), (Bytes, CodeLine)> =
+            Default::default();
+        for it in &kept {
+            if let Some(line) = self.case.line_outside(self.case.stack(it.block)) {
+                lines
+                    .entry((line.file.clone(), line.line))
+                    .or_insert_with(|| (Bytes::ZERO, line))
+                    .0 += it.size;
+            }
+        }
+        let most =
+            lines.into_values().max_by_key(|(bytes, line)| (*bytes, std::cmp::Reverse(line.line)));
+        let at = most.map(|(_, line)| line).or_else(|| self.oom.at.clone());
+        RootCause {
+            code: "size/activations",
+            at,
+            bytes: activations,
+            text: format!(
+                "what a step keeps for its backward pass is too large: {activations} of the {} allocated",
+                self.allocated
+            ),
+            is_sure: true,
+        }
+    }
+}
