@@ -3,6 +3,7 @@
     torch_import  notices `import torch`; nothing else runs before that
     bytecode      what Python compiles of installed packages is kept from run to run
     support       is this a torch that we know?
+    imports       which functions of the driver a torch asks for, and whether all have an answer
     agent         wires everything together once torch has been imported
     nursery       a process that has imported torch, and forks one child for each run
 

@@ -75,7 +75,7 @@ def test_each_device_is_shared_by_itself(phantom):
 before = [free(0), free(1)]
 there, renamed = other(5 << 10, 1), other(6 << 10, 0, CUDA_VISIBLE_DEVICES="1")
 after = [free(0), free(1)]
-out = [there.answer, renamed.answer, before[0] - after[0], (before[1] - after[1]) // 1024]
+out = [there.answer, renamed.answer, before[0] - after[0], 11 << 10 < before[1] - after[1] < 13 << 10]
 there.kill(), renamed.kill(), there.wait(), renamed.wait()
 out.append([free(0), free(1)] == before)
 print(json.dumps(out))
@@ -85,7 +85,7 @@ print(json.dumps(out))
         "--gpus",
         "2",
     )
-    assert ran.values == [0, 0, 0, 12, True]
+    assert ran.values == [0, 0, 0, True, True]
 
 
 def test_a_child_that_was_forked_takes_nothing_of_its_parent(phantom):

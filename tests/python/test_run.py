@@ -101,9 +101,9 @@ def test_one_that_the_script_survives_is_said_once_and_not_kept(run, program):
 
 def test_fit_plans_for_what_is_free_and_the_plan_is_checked_at_the_first_step(run, program):
     """A plan for the device as it is, kept; with it the run is as predicted, and another batch is noticed."""
-    ran = run("--fit", *ONLY_CHECKPOINTS, "--plan", "plan.toml", "--", PYTHON, "train.py", 32768, memory="1800MiB")
+    ran = run("--fit", *ONLY_CHECKPOINTS, "--plan", "plan.toml", "--", PYTHON, "train.py", 32768, memory="1500MiB")
     assert ran.code == 0, ran
-    assert "of 1.76 GiB of Tesla T4 are free; planning for that" in ran.sentences[0], ran
+    assert "of 1.46 GiB of Tesla T4 are free; planning for that" in ran.sentences[0], ran
     assert ran.sentences[-1].startswith("running with ") and "checkpoint" in ran.sentences[-1], ran
     plan = program.folder.joinpath("plan.toml").read_text()
     assert 'inputs = ["args[0] 32768x256 float32"]' in plan and 'gpu = "Tesla T4"' in plan
@@ -206,7 +206,7 @@ def test_a_torch_that_is_not_known_is_not_recorded_and_trains(program, cache):
 FITTED = DEEP + """
 import plimsoll
 
-@plimsoll.fit(gpu="t4", memory="1300MiB", plan="plan.toml", allow=["checkpoint"])
+@plimsoll.fit(gpu="t4", memory="1150MiB", plan="plan.toml", allow=["checkpoint"])
 def fitted(batch):
     return train(batch), __name__
 
@@ -272,7 +272,7 @@ def test_training_writes_over_its_own_checkpoint(run, program):
 def test_fit_measures_what_it_proposes_and_the_script_as_it_is(program, cache):
     environment = program.on_a_device("--gpu", "t4", "--memory", "4GiB")
     program.folder.joinpath("train.py").write_text(SCRIPT)
-    words = ["fit", "--budget", "1400MiB", "--gpu", "t4", *ONLY_CHECKPOINTS, "--measure"]
+    words = ["fit", "--budget", "1250MiB", "--gpu", "t4", *ONLY_CHECKPOINTS, "--measure"]
     ran = Plimsoll(program.folder, cache).run(*words, "--json", "fit.json", "--", PYTHON, "train.py", 32768, environment=environment)
     assert ran.code == 0, ran
     found = json.loads(program.folder.joinpath("fit.json").read_text())
@@ -292,9 +292,9 @@ def test_fit_measures_what_it_proposes_and_the_script_as_it_is(program, cache):
 
 def test_fit_measures_no_more_than_fits_on_the_device(program, cache):
     """No trial ends out of memory: what does not fit is not started."""
-    environment = program.on_a_device("--gpu", "t4", "--memory", "1800MiB")
+    environment = program.on_a_device("--gpu", "t4", "--memory", "1500MiB")
     program.folder.joinpath("train.py").write_text(SCRIPT)
-    words = ["fit", "--gpu", "t4", "--budget", "1400MiB", *ONLY_CHECKPOINTS, "--measure", "--", PYTHON, "train.py", 32768]
+    words = ["fit", "--gpu", "t4", "--budget", "1250MiB", *ONLY_CHECKPOINTS, "--measure", "--", PYTHON, "train.py", 32768]
     ran = Plimsoll(program.folder, cache).run(*words, environment=environment)
     assert ran.code == 0 and "the script as it is was not: it does not fit what is free there" in ran.stdout, ran
     assert "the script as it is needs " in ran.stderr and "are free: not measured" in ran.stderr, ran

@@ -1,5 +1,6 @@
-"""What a plain run shows `plimsoll fit` before it tries a remedy.
+"""What a plain run shows `plimsoll fit` before it tries a remedy, and what a card shows `plimsoll calibrate`.
 
     sites  where a person would change the script
     idle   which remedies have nothing to do in it
+    card   what a card is to PyTorch, and what its libraries want
 """
