@@ -65,7 +65,7 @@ test-rust:
 	  cargo test --workspace --lib --bins --tests --examples -- -Z unstable-options --report-time | tee target/test-rust.log
 	if command -v cargo-deny >/dev/null; then cargo deny check; else echo 'cargo-deny is not installed: licences and advisories were not checked'; fi
 	printf '\nThe ten slowest tests in Rust:\n'
-	sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$$/\2 s  \1/p' target/test-rust.log | sort -rn | sed 10q
+	sed -nE 's/^test (.*) \.\.\. ok <([0-9.]+)s>$$/\2 s  \1/p' target/test-rust.log | sort -rn | sed -n '1,10p'
 
 # Training scripts on the phantom, and the commands that the manual shows.
 test-python:
