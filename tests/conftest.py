@@ -1,5 +1,6 @@
 """What all tests share: the binary, and what it unpacks."""
 
+import os
 import signal
 
 import pytest
@@ -9,6 +10,11 @@ from harness import Plimsoll, Unpacked
 # that is interrupted would not notice. With a handler here, children begin with the default.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are processors: a third of what tests do is to wait for a process to end."""
+    return (os.cpu_count() or 1) + 1
 
 
 SOAK = """What `make soak` runs:

@@ -1,5 +1,7 @@
 //! One device of one process, with everything that was worked out of its recording.
 
+use std::collections::BTreeSet;
+
 use crate::{
     cards::Card,
     prediction::{
@@ -11,7 +13,7 @@ use crate::{
     },
     recording::{CodeLine, PhantomDevice, Recording},
     replay::{self, BlockId, Program, Replay, TorchVersion},
-    trace::{Action, DeviceTrace, EventId, Trace},
+    trace::{Action, DeviceTrace, EventId, StackId, Trace},
     units::Bytes,
 };
 
@@ -124,6 +126,31 @@ impl<'a> DeviceRun<'a> {
             (false, true) => Counted::BackwardPasses,
             (false, false) => Counted::Steps,
         }
+    }
+
+    /// The line in a module, if it was the module that kept what `stacks` made, and `newest` at last: one line's alone is there,
+    /// and its call went on and made others. What a loop keeps is what a call gives back, which is made last, or all that its
+    /// backward pass needs.
+    pub(crate) fn line_that_kept(
+        &self,
+        stacks: &BTreeSet<StackId>,
+        newest: BlockId,
+    ) -> Option<CodeLine> {
+        let stack = *stacks.first()?;
+        let line_of = |it: StackId| origins::line_of(self.trace, &self.stacks, it);
+        let outside = |it: StackId| origins::outside(self.trace, &self.stacks, it);
+        let (line, caller) = (line_of(stack), outside(stack));
+        if stacks.len() != 1 || line == line_of(caller) {
+            return None;
+        }
+        let later = &self.replay.blocks[newest.index()..];
+        let end = self.timeline.step_ends.iter().find(|it| later[0].alloc < **it)?;
+        let goes_on = later
+            .iter()
+            .take_while(|it| it.alloc < *end)
+            .map(|it| self.device.events.get(it.alloc.index()).stack)
+            .any(|it| outside(it) == caller && line_of(it) != line);
+        if goes_on { line } else { None }
     }
 
     /// The line of the script that made the request `event`.

@@ -5,7 +5,7 @@
 //! to rise from part to part, at about one pace. What makes it rise has to be what earlier steps left; or one tensor that
 //! is made anew, larger in each step. Batches of different sizes show neither.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     cards::Card,
@@ -16,7 +16,7 @@ use crate::{
     },
     recording::{CodeLine, EndReason},
     replay::{BlockId, BlockLife},
-    trace::{Action, EventId},
+    trace::{Action, EventId, StackId},
     units::Bytes,
 };
 
@@ -211,6 +211,14 @@ fn pace(levels: &[u64]) -> u64 {
     slope.max(0.0).round() as u64
 }
 
+/// What is left of what one line called.
+#[derive(Default)]
+struct Kept {
+    bytes: Bytes,
+    stacks: BTreeSet<StackId>,
+    newest: Option<BlockId>,
+}
+
 /// What the steps of the second half left, but for the newest: whose variables hold its values until the next ones come.
 struct Left {
     bytes: Bytes,
@@ -233,7 +241,7 @@ impl Left {
         let newest = newest.unwrap_or(EventId(0));
         let origins =
             Origins::new(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks));
-        let mut lines: BTreeMap<Option<CodeLine>, Bytes> = BTreeMap::new();
+        let mut lines: BTreeMap<Option<CodeLine>, Kept> = BTreeMap::new();
         let (mut bytes, mut largest) = (Bytes::ZERO, None);
         for (block, life) in (0..).map(BlockId).zip(&run.replay.blocks) {
             let is_there = life.alloc < *last && life.free.is_none_or(|free| *last <= free);
@@ -245,10 +253,17 @@ impl Left {
                 continue;
             }
             bytes += life.size;
-            let line = origins::line_outside(run.trace, &run.stacks, origins.stack_of(block));
-            *lines.entry(line).or_default() += life.size;
+            let stack = origins.stack_of(block);
+            let line = origins::line_outside(run.trace, &run.stacks, stack);
+            let kept = lines.entry(line).or_default();
+            kept.bytes += life.size;
+            kept.stacks.insert(stack);
+            kept.newest = Some(block);
         }
-        let most = lines.into_iter().max_by_key(|(_, bytes)| *bytes).and_then(|it| it.0);
+        let most = lines.into_iter().max_by_key(|(_, kept)| kept.bytes);
+        let most = most.and_then(|(line, kept)| {
+            kept.newest.and_then(|it| run.line_that_kept(&kept.stacks, it)).or(line)
+        });
         let at = most.or_else(|| {
             let (_, block) = largest?;
             let stack = origins.stack_of(block);

@@ -206,3 +206,28 @@ pub unsafe extern "C" fn readlink(path: *const c_char, buffer: *mut c_char, n: s
     let res = unsafe { look(libc::SYS_readlink, path as usize, buffer as usize, n, 0) };
     isize::try_from(res).unwrap_or(-1)
 }
+
+/// opendir(3). Python lists each folder that it imports from, and libc's own opens it from within.
+///
+/// # Safety
+/// As of opendir(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut libc::DIR {
+    let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: the caller's promise, handed on.
+    let file = unsafe { open_at(HERE, path, flags, 0) };
+    if file < 0 {
+        return ptr::null_mut();
+    }
+    // SAFETY: a folder that was just opened, and that nobody else knows of.
+    let folder = unsafe { libc::fdopendir(file) };
+    if folder.is_null() {
+        // SAFETY: as above; closing it must not hide why it failed.
+        unsafe {
+            let why = *libc::__errno_location();
+            libc::close(file);
+            *libc::__errno_location() = why;
+        }
+    }
+    folder
+}

@@ -209,6 +209,14 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
         }
     }
     let at = lines.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line);
+    let of_line = groups.iter().map(|((stack, _), _)| *stack);
+    let of_line = of_line.filter(|it| at.is_some() && case.line_outside(*it) == at).collect();
+    let older = all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it);
+    let at = older
+        .max()
+        .filter(|_| kind != Kind::KvCache)
+        .and_then(|it| case.run.line_that_kept(&of_line, it))
+        .or(at);
     let largest = all.iter().map(|(_, it)| *it).max_by_key(|it| case.life(*it).size);
     let at = at.or_else(|| case.line_of_backward(largest?));
     Some(Growth {
