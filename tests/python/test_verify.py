@@ -55,6 +55,42 @@ def test_where_they_part_is_said(program):
     assert "NOT THE SAME h200" in ran.stdout and "train.py:9" in ran.stdout
 
 
+RANKS = """
+import os
+import torch
+torch.distributed.init_process_group("nccl")
+rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(rank)
+net = torch.nn.Linear(256 << rank, 256).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for step in range(20):
+    loss = net(torch.randn(64, 256 << rank, device="cuda")).square().mean()
+    torch.distributed.all_reduce(loss.detach())
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_each_rank_is_compared_with_its_own(program):
+    (program.folder / "ranks.py").write_text(RANKS)
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", 2)
+    words = ("verify", "--gpu", "h200", "--json", "answer.json", "--report", "report.json", "--", PYTHON, *launcher, "ranks.py")
+    ran = plimsoll(program, *words, environment=program.on_a_device("--gpu", "h200", "--gpus", "2"))
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.lstrip().startswith("VERIFIED h200, 2 ranks: the phantom is within 1 % of the card in every rank"), ran.stdout
+    assert "rank 0 " in ran.stdout and "rank 1 " in ran.stdout
+    answer = json.loads((program.folder / "answer.json").read_text())
+    first, second = answer["ranks"]
+    assert (first["rank"], second["rank"], answer["within"]) == (0, 1, True)
+    for it in (first, second):
+        assert it["real"]["reserved_bytes"] == it["phantom"]["reserved_bytes"] != 0
+    assert first["real"]["allocated_bytes"] < second["real"]["allocated_bytes"], "the second has the larger layer"
+    report = json.loads((program.folder / "report.json").read_text())
+    assert [len(it["requests_bytes"]["real"]) for it in report["ranks"]] == [it["real"]["requests"] for it in answer["ranks"]]
+
+
 def test_without_a_gpu_there_is_nothing_to_compare_with(program):
     for words in (("verify", "--", "python", "train.py"), ("calibrate",)):
         ran = plimsoll(program, *words)
@@ -64,9 +100,10 @@ def test_without_a_gpu_there_is_nothing_to_compare_with(program):
 def test_a_calibrated_card_is_known_from_then_on(program):
     cards = program.folder / "cards"
     forgetful = {"PLIMSOLL_CARDS": str(cards), "PLIMSOLL_FORGET_CARDS": "h200"}
-    environment = program.on_a_device("--gpu", "h200") | {"PLIMSOLL_PYTHON": str(PYTHON)}
+    environment = program.on_a_device("--gpu", "h200", "--gpus", "2") | {"PLIMSOLL_PYTHON": str(PYTHON)}
     ran = plimsoll(program, "calibrate", environment=environment | forgetful)
     assert ran.returncode == 0, ran.stderr
+    assert "836.0 MiB with the first group of 2 ranks, 486.0 MiB with each further one" in ran.stdout, ran.stdout
     assert "the phantom asks for the same in 28 of 28 operations" in ran.stdout, ran.stdout
     (file,) = cards.iterdir()
     assert "every command knows it as" in ran.stdout
@@ -74,9 +111,12 @@ def test_a_calibrated_card_is_known_from_then_on(program):
     ours = program.environment()
     known = json.loads(plimsoll(program, "cards", "NVIDIA H200", "--json", environment=ours).stdout)
     measured = json.loads(plimsoll(program, "cards", "NVIDIA H200", "--json", environment=ours | forgetful).stdout)
+    speeds = ("link_bytes_per_second", "between_bytes_per_second", "host_step_us")
     for key in known:
-        if key not in ("id", "aliases", "generation", "provenance", "context_bytes"):
+        if key not in ("id", "aliases", "generation", "provenance", "context_bytes", "nccl_bytes", *speeds):
             assert measured[key] == known[key], key
+    assert [it >> 20 for it in measured["nccl_bytes"]] == [164, 198, 388, 288, 186, 58, 64, 320], "as a phantom has it"
+    assert all(0 < measured[it] for it in speeds)
     assert measured["provenance"]["cudnn"] == "measured"
 
     file.write_text(file.read_text().replace("NVIDIA H200", "NVIDIA H200\\ncudnn_json = 1"))

@@ -3,4 +3,5 @@
     sites  where a person would change the script
     idle   which remedies have nothing to do in it
     card   what a card is to PyTorch, and what its libraries want
+    ranks  what NCCL takes on several cards, and how fast they reach each other
 """

@@ -4,13 +4,14 @@ and what scratch memory its libraries want for operations that tell one choice o
     python -m plimsoll_agent.survey.card OUT.json [context]
 
 With `context` everything, on a real card; without, only the operations, which is what a phantom is asked, too. Each question has a
-process of its own, forked before CUDA is touched. Nothing of the user's is read.
+process of its own, forked before CUDA is touched. Nothing of the user's is read. `ranks.py` asks several cards at once.
 """
 
 import ctypes
 import json
 import os
 import sys
+import time
 
 SAMPLES = 2
 """How often each process is asked; the least counts, because others may use the card, too."""
@@ -37,14 +38,14 @@ class _Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
 
-def _nvml(torch):
-    """What this process holds as NVML counts it, else what all hold."""
+def nvml(torch, index=0):
+    """What this process holds of a device as NVML counts it, else what all hold."""
     library = ctypes.CDLL("libnvidia-ml.so.1")
     library.nvmlInit_v2()
     handle = ctypes.c_void_p()
-    uuid = "GPU-%s" % torch.cuda.get_device_properties(0).uuid
+    uuid = "GPU-%s" % torch.cuda.get_device_properties(index).uuid
     if library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)):
-        library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle))
+        library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle))
 
     def used():
         n, rows, memory = ctypes.c_uint(256), (_Process * 256)(), _Memory()
@@ -140,7 +141,7 @@ def _training(torch, dtype=None):
 def context(torch, name):
     """What the process holds beside the allocator after each step."""
     torch.cuda.init()
-    used = _nvml(torch)
+    used = nvml(torch)
     torch.empty(1, device="cuda")
     rows = []
     for step in context_steps(torch)[name]:
@@ -149,6 +150,50 @@ def context(torch, name):
         mine, whole = used()
         rows.append([mine and mine - torch.cuda.memory_reserved(), whole - torch.cuda.memory_reserved()])
     return rows
+
+
+LINK_BYTES = 256 << 20
+
+
+def link(torch):
+    """Bytes in a second between pinned memory of the host and the device, to it and from it: the best of some."""
+    here, there = torch.empty(LINK_BYTES, dtype=torch.uint8).pin_memory(), torch.empty(LINK_BYTES, dtype=torch.uint8, device="cuda")
+    rows = []
+    for to, what in ((there, here), (here, there)):
+        to.copy_(what)
+        torch.cuda.synchronize()
+        seconds = []
+        for _ in range(6):
+            begin = time.perf_counter()
+            to.copy_(what, non_blocking=True)
+            torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begin)
+        rows.append(int(LINK_BYTES / min(seconds)))
+    return rows
+
+
+def host_step(torch):
+    """Seconds of a training step in which the host is all that takes time: the least of some rounds."""
+    nn = torch.nn
+    torch.manual_seed(0)
+    net = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU(), nn.Dropout(0.1)) for _ in range(8)], nn.Linear(64, 10)).cuda()
+    optimizer = torch.optim.AdamW(net.parameters())
+    x, y = _random(torch, 32, 64), torch.randint(0, 10, (32,), device="cuda")
+
+    def step():
+        nn.functional.cross_entropy(net(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    rounds = []
+    for n in (20, 50, 50, 50, 50):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        for _ in range(n):
+            step()
+        torch.cuda.synchronize()
+        rounds.append((time.perf_counter() - begin) / n)
+    return min(rounds[1:])
 
 
 def operations(torch):
@@ -252,6 +297,8 @@ def main(out, everything):
             name: [_apart(torch, lambda torch, name=name: context(torch, name)) for _ in range(SAMPLES)] for name in names
         }
         res["operations"] = _apart(torch, all_operations)
+        res["link"] = _apart(torch, link)
+        res["host_step"] = _apart(torch, host_step)
     else:
         res["operations"] = all_operations(torch)
     with open(out, "w") as file:

@@ -1,7 +1,7 @@
 //! The machine's NVIDIA devices as they are right now, asked of NVML, which is loaded when it is needed: a machine
 //! without it has no device that we know of.
 
-use std::{env, ffi::OsStr, fs};
+use std::{collections::BTreeMap, env, ffi::OsStr, fs};
 
 use nvml_wrapper::{Nvml, enums::device::UsedGpuMemory};
 use plimsoll_core::units::Bytes;
@@ -74,9 +74,23 @@ fn open() -> anyhow::Result<Nvml> {
 
 /// The device that a script would call `cuda:0`, or that its rank on this machine would use.
 pub(crate) fn first() -> anyhow::Result<DeviceNow> {
+    nth(local_rank().unwrap_or(0))
+}
+
+fn local_rank() -> Option<usize> {
+    env::var("LOCAL_RANK").ok()?.parse().ok()
+}
+
+/// How many of the devices a script sees; 1 where nobody can say.
+pub(crate) fn visible_count() -> usize {
+    let all = count().and_then(|it| usize::try_from(it).ok()).unwrap_or(1);
+    let visible = env::var("CUDA_VISIBLE_DEVICES").ok();
+    visible.map_or(all, |it| it.split(',').count().min(all)).max(1)
+}
+
+/// The device that a script would call `cuda:nth`.
+fn nth(nth: usize) -> anyhow::Result<DeviceNow> {
     let nvml = open()?;
-    let number = |name: &str| env::var(name).ok()?.parse::<usize>().ok();
-    let nth = number("LOCAL_RANK").unwrap_or(0);
     let visible = env::var("CUDA_VISIBLE_DEVICES").ok();
     let device = match chosen(visible.as_deref(), nth)? {
         Chosen::Index(index) => nvml.device_by_index(index),
@@ -105,9 +119,18 @@ pub(crate) fn driver() -> Option<String> {
     open().ok()?.sys_driver_version().ok()
 }
 
-/// What is held of the first device from now on, beyond what others hold already.
+/// What is held of the devices from now on, beyond what others hold already.
 #[derive(Debug)]
 pub(crate) struct Usage {
+    devices: Vec<OfDevice>,
+    /// The most that each process held of a device.
+    of_processes: BTreeMap<u32, Bytes>,
+}
+
+/// What is held of one of them.
+#[derive(Debug)]
+struct OfDevice {
+    nth: usize,
     /// Processes that were there before, and what was not free.
     before: Option<(Vec<u32>, Bytes)>,
     /// The most that processes below us held, that those held which came since, and by which less was free.
@@ -115,37 +138,72 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Before the process starts that is to be looked at.
+    /// Before the processes start that are to be looked at.
     pub(crate) fn before() -> Usage {
-        let now = first().ok();
-        let before = now.map(|it| {
-            let pids = it.processes.iter().map(|it| it.0).collect();
-            (pids, it.total.saturating_sub(it.free))
-        });
-        Usage { before, most: [Bytes::ZERO; 3] }
+        let numbers = local_rank().map_or_else(|| (0..visible_count()).collect(), |it| vec![it]);
+        let devices = numbers.into_iter().map(OfDevice::before).collect();
+        Usage { devices, of_processes: BTreeMap::new() }
     }
 
     /// Looks once.
     pub(crate) fn look(&mut self) {
-        let (Some((pids, used)), Ok(now)) = (&self.before, first()) else { return };
-        let held = |is_meant: &dyn Fn(u32) -> bool| -> Bytes {
-            let meant = now.processes.iter().filter(|it| is_meant(it.0));
-            meant.filter_map(|it| it.1).sum()
+        for device in &mut self.devices {
+            for (pid, held) in device.look() {
+                let most = self.of_processes.entry(pid).or_default();
+                *most = held.max(*most);
+            }
+        }
+    }
+
+    /// The most that was seen of a device: of processes below us; in a container, where NVML has other numbers, of those that came
+    /// since; where it shows none, of the first device.
+    pub(crate) fn most(&self) -> Option<Bytes> {
+        let ours = self.devices.iter().map(|it| it.most[0]).max();
+        let of_first = self.devices.first().map(|it| it.most);
+        let all = ours.into_iter().chain(of_first.into_iter().flatten());
+        all.into_iter().find(|it| *it != Bytes::ZERO)
+    }
+
+    /// The most that this process held, which calls its device `cuda:nth`.
+    pub(crate) fn most_of(&self, pid: u32, nth: usize) -> Option<Bytes> {
+        let of_device = || {
+            let device = self.devices.iter().find(|it| it.nth == nth)?;
+            device.most.into_iter().find(|it| *it != Bytes::ZERO)
         };
+        self.of_processes.get(&pid).copied().or_else(of_device)
+    }
+}
+
+impl OfDevice {
+    fn before(nth: usize) -> OfDevice {
+        let now = self::nth(nth).ok();
+        let before = now.map(|it| {
+            let pids = it.processes.iter().map(|it| it.0).collect();
+            (pids, it.total.saturating_sub(it.free))
+        });
+        OfDevice { nth, before, most: [Bytes::ZERO; 3] }
+    }
+
+    /// What each process below us holds now, as far as NVML says it.
+    fn look(&mut self) -> Vec<(u32, Bytes)> {
+        let (Some((pids, used)), Ok(now)) = (&self.before, nth(self.nth)) else {
+            return Vec::new();
+        };
+        let held = |is_meant: &dyn Fn(u32) -> bool| -> Vec<(u32, Bytes)> {
+            let meant = now.processes.iter().filter(|it| is_meant(it.0));
+            meant.filter_map(|it| Some((it.0, it.1?))).collect()
+        };
+        let sum = |of: &[(u32, Bytes)]| of.iter().map(|it| it.1).sum();
+        let ours = held(&is_below_us);
         let seen = [
-            held(&is_below_us),
-            held(&|it| !pids.contains(&it)),
+            sum(&ours),
+            sum(&held(&|it| !pids.contains(&it))),
             now.total.saturating_sub(now.free).saturating_sub(*used),
         ];
         for (most, seen) in self.most.iter_mut().zip(seen) {
             *most = (*most).max(seen);
         }
-    }
-
-    /// The most that was seen: of processes below us; in a container, where NVML has other numbers, of those that came since;
-    /// where it shows none, of the device.
-    pub(crate) fn most(&self) -> Option<Bytes> {
-        self.most.into_iter().find(|it| *it != Bytes::ZERO)
+        ours
     }
 }
 

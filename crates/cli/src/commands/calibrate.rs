@@ -23,8 +23,9 @@ use crate::{
     phantom_run::{Run, Runner},
 };
 
-/// The agent's module that asks.
+/// The agent's modules that ask, one card and several.
 const QUESTIONS: &str = "plimsoll_agent.survey.card";
+const OF_SEVERAL: &str = "plimsoll_agent.survey.ranks";
 /// The parts of a context may add up to so much more or less than a training held, and still tell the same.
 const ALIKE: Bytes = Bytes::mib(8);
 /// What the first library loads beside its handle.
@@ -44,7 +45,16 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     let python = launch::python()?;
     let folder = tempfile::tempdir().context("cannot make a folder for what is measured")?;
     say("measuring this machine's GPU, about a minute; nothing else should use it meanwhile");
-    let real = on_the_card(&python, &bundle, &folder.path().join("real.json"))?;
+    let mut real = on_the_card(&python, &bundle, QUESTIONS, &folder.path().join("real.json"))?;
+    if 2 <= devices::visible_count() {
+        say("measuring what NCCL takes, and how fast the GPUs reach each other");
+        let answer = folder.path().join("several.json");
+        // Who has no NCCL has a card all the same.
+        match on_the_card(&python, &bundle, OF_SEVERAL, &answer) {
+            Ok(several) => real["several"] = several,
+            Err(error) => say(&format!("left out what NCCL takes: {error:#}")),
+        }
+    }
     if let Some(path) = &args.raw {
         fs::write(path, real.to_string())
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -90,9 +100,14 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
 }
 
 /// Everything, of the real card, in processes without us.
-fn on_the_card(python: &Path, bundle: &Bundle, answer: &Path) -> anyhow::Result<Value> {
+fn on_the_card(
+    python: &Path,
+    bundle: &Bundle,
+    module: &str,
+    answer: &Path,
+) -> anyhow::Result<Value> {
     let mut process = Command::new(python);
-    process.args(["-W", "ignore", "-m", QUESTIONS]).arg(answer).arg("context");
+    process.args(["-W", "ignore", "-m", module]).arg(answer).arg("context");
     let mut path = bundle.agent().into_os_string();
     if let Some(more) = std::env::var_os("PYTHONPATH").filter(|it| !it.is_empty()) {
         path.push(":");
@@ -143,6 +158,9 @@ struct Measured {
     dnn: Option<Bytes>,
     /// What each kind of process held, for people.
     seen: Vec<(String, Bytes)>,
+    /// What NCCL takes, and how fast the machine is, as far as that was measured.
+    nccl: Option<cards::Nccl>,
+    speeds: cards::Speeds,
     /// Why the context is not the sum of its parts; empty if it is.
     beside: String,
 }
@@ -155,9 +173,10 @@ impl Measured {
         let held = |name: &str, step: usize| held(&answer["context"][name], step, before);
         let training = ["training", "training-half"].into_iter().filter_map(|it| held(it, 0)).max();
         let training = training.context("no process could be measured on the GPU")?;
+        // The first comes with code, and the driver takes 2 MiB for itself now and then: the smaller of both is the handle.
         let handle = |name: &str| {
-            let (one, two) = (held(name, 1)?, held(name, 2)?);
-            let it = two.saturating_sub(one);
+            let (none, one, two) = (held(name, 0)?, held(name, 1)?, held(name, 2)?);
+            let it = two.saturating_sub(one).min(one.saturating_sub(none));
             (Bytes::ZERO < it && it <= LARGEST_HANDLE).then_some(it)
         };
         let (blas, dnn, kernel) = (handle("blas"), handle("dnn"), held("kernel", 0));
@@ -179,7 +198,9 @@ impl Measured {
             seen.extend(held(name, last).map(|it| (name.to_owned(), it)));
         }
         let context = context.round_up_to(Bytes::mib(2));
-        Ok(Measured { properties, gpcs, context, blas, dnn, seen, beside })
+        let nccl = nccl(&answer["several"]);
+        let speeds = speeds(answer);
+        Ok(Measured { properties, gpcs, context, blas, dnn, seen, nccl, speeds, beside })
     }
 
     fn word(&self, key: &str) -> String {
@@ -237,9 +258,87 @@ impl Measured {
                 line(key, (it / 1000).max(1).to_string());
             }
         }
+        for (key, speed) in
+            [("link_per_second", self.speeds.link), ("between_per_second", self.speeds.between)]
+        {
+            if let Some(it) = speed {
+                line(key, it.0.to_string());
+            }
+        }
+        if let Some(it) = self.speeds.host_step_us {
+            line("host_step_us", it.to_string());
+        }
+        if let Some(it) = &self.nccl {
+            let [library, tables, alone, ring, ring_kernels, peer_kernels, send, receive] =
+                it.sizes().map(|it| it.0);
+            let ranks = it.ranks;
+            line(
+                "nccl",
+                format!(
+                    "{{ ranks = {ranks}, library = {library}, tables = {tables}, alone = {alone}, ring = {ring}, \
+                     ring_kernels = {ring_kernels}, peer_kernels = {peer_kernels}, send = {send}, receive = {receive} }}"
+                ),
+            );
+        }
         line("cudnn_known", quoted(cudnn_known));
         line("source", quoted(source));
         res
+    }
+}
+
+/// What NCCL takes, from what each rank held after each step (`ranks.py`); none if one of these does not follow.
+fn nccl(several: &Value) -> Option<cards::Nccl> {
+    let held = |row: &Value, step: &str| row[step].as_u64().map(Bytes);
+    let more = |row: &Value, step: &str, before: &str| {
+        held(row, step)?.0.checked_sub(held(row, before)?.0).map(Bytes)
+    };
+    let of_each = several["of_each"].as_array()?;
+    // Ranks differ by a little; who is told "it fits" must be right.
+    let most = |step: &str, before: &str| -> Option<Bytes> {
+        of_each
+            .iter()
+            .map(|it| more(it, step, before))
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .max()
+    };
+    let less = |it: Bytes, by: Bytes| it.0.checked_sub(by.0).map(Bytes);
+    let tables = most("second", "first")?;
+    let library = less(most("first", "kernel")?, tables)?;
+    let ring = most("second collective", "collective")?;
+    let ring_kernels = less(most("collective", "second")?, ring)?;
+    let (first, second) = (of_each.first()?, of_each.get(1)?);
+    // The first sends there, and receives what comes back.
+    let send = more(second, "back", "there")?;
+    let receive = more(first, "back", "there")?;
+    let peer_kernels = less(more(first, "there", "second collective")?, send)?;
+    let alone = less(more(&several["alone"], "first", "kernel")?, library)?;
+    let ranks = u32::try_from(several["ranks"].as_u64()?).ok()?;
+    Some(cards::Nccl {
+        ranks,
+        library,
+        tables,
+        alone,
+        ring,
+        ring_kernels,
+        peer_kernels,
+        send,
+        receive,
+    })
+}
+
+fn speeds(answer: &Value) -> cards::Speeds {
+    let least = |it: &Value, of: &dyn Fn(&Value) -> Option<u64>| {
+        let all = it.as_array()?.iter().filter_map(of).filter(|it| *it != 0);
+        all.min().map(Bytes)
+    };
+    let several = &answer["several"];
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]
+    let in_us = |it: f64| (it * 1e6).clamp(1.0, 1e9) as u32;
+    cards::Speeds {
+        link: least(&answer["link"], &Value::as_u64),
+        between: least(&several["of_each"], &|it| it["all-gather"].as_u64()),
+        host_step_us: answer["host_step"].as_f64().map(in_us),
     }
 }
 
@@ -319,6 +418,27 @@ fn report(
         let gpcs: Vec<String> = card.gpcs.iter().map(u32::to_string).collect();
         row("clusters", gpcs.join(", "));
     }
+    if let Some(it) = &card.nccl {
+        let first = it.library + it.tables + it.ring + it.ring_kernels;
+        let next = it.tables + it.ring;
+        row(
+            "NCCL",
+            format!(
+                "{first} with the first group of {} ranks, {next} with each further one",
+                it.ranks
+            ),
+        );
+    }
+    let a_second = |it: Bytes| format!("{it} a second");
+    if let Some(it) = card.speeds.link {
+        row("link to the host", a_second(it));
+    }
+    if let Some(it) = card.speeds.between {
+        row("between GPUs", a_second(it));
+    }
+    if let Some(it) = card.speeds.host_step_us {
+        row("the host", format!("{it} µs for a small training step"));
+    }
     row(
         "scratch memory",
         format!(
@@ -383,6 +503,41 @@ mod tests {
         assert_eq!(card.provenance.cudnn, known.provenance.cudnn);
     }
 
+    /// As two H200s answer, in MiB.
+    fn several() -> Value {
+        let row = |there: u64, back: u64| {
+            let mib = |it: u64| it * MIB;
+            json!({
+                "kernel": mib(610), "first": mib(972), "second": mib(1170), "collective": mib(1644),
+                "second collective": mib(1932), "there": mib(1932 + there), "back": mib(1932 + back),
+                "all-gather": 290_000_000_000_u64,
+            })
+        };
+        json!({
+            "ranks": 2,
+            "of_each": [row(58 + 64, 58 + 64 + 320), row(58 + 320, 58 + 320 + 64)],
+            "alone": {"kernel": 610 * MIB, "first": (610 + 164 + 388) * MIB},
+        })
+    }
+
+    #[test]
+    fn what_nccl_takes_is_told_apart() {
+        let mut answer = answer();
+        answer["several"] = several();
+        answer["link"] = json!([54_000_000_000_u64, 53_000_000_000_u64]);
+        answer["host_step"] = json!(0.0042);
+        let measured = Measured::of(&answer).unwrap();
+        let card = cards::parse(&measured.text(None, "measured", "here")).unwrap();
+        let it = card.nccl.unwrap();
+        assert_eq!(it.sizes().map(|it| it.0 / MIB), [164, 198, 388, 288, 186, 58, 64, 320]);
+        assert_eq!(card.speeds.link, Some(Bytes(53_000_000_000)));
+        assert_eq!(card.speeds.between, Some(Bytes(290_000_000_000)));
+        assert_eq!(card.speeds.host_step_us, Some(4200));
+        assert!(card.phantom_conf(2).contains("nccl_bytes = 171966464,207618048,406847488,"));
+        answer["several"]["of_each"][1]["second"] = json!(0);
+        assert_eq!(Measured::of(&answer).unwrap().nccl, None, "that is less than before");
+    }
+
     #[test]
     fn where_nvml_hides_processes_the_whole_device_is_looked_at() {
         let mut answer = answer();
@@ -397,6 +552,20 @@ mod tests {
         answer["context"]["kernel"] = Value::Null;
         let measured = Measured::of(&answer).unwrap();
         assert_eq!((measured.context, measured.beside.is_empty()), (Bytes::mib(762), false));
+    }
+
+    #[test]
+    fn what_the_driver_takes_for_itself_is_no_handle() {
+        // As on the first of two H200s: 2 MiB more with the first handle of cuBLAS, and with the second of cuDNN.
+        let mut answer = answer();
+        let rows = |steps: [u64; 3]| steps.map(|it| json!([it * MIB, (it + 600) * MIB]));
+        answer["context"]["blas"] = json!([rows([610, 678, 742])]);
+        answer["context"]["dnn"] = json!([rows([610, 620, 632])]);
+        answer["context"]["training"] = json!([[[758 * MIB, 1382 * MIB]]]);
+        answer["context"]["training-half"] = json!([[[758 * MIB, 1382 * MIB]]]);
+        let measured = Measured::of(&answer).unwrap();
+        let handles = (measured.context, measured.blas, measured.dnn);
+        assert_eq!(handles, (Bytes::mib(760), Some(Bytes::mib(64)), Some(Bytes::mib(10))));
     }
 
     #[test]

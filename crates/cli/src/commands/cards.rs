@@ -115,6 +115,17 @@ fn page(card: &Card) -> String {
         ("memory bus", format!("{} bits", card.memory_bus_bits)),
         ("cuDNN's view", word(provenance.cudnn).to_owned()),
     ]);
+    if let Some(it) = card.nccl {
+        let first = it.library + it.tables + it.ring + it.ring_kernels;
+        rows.push((
+            "NCCL",
+            format!("{first} with the first group of {} ranks (measured)", it.ranks),
+        ));
+    }
+    let speeds = [("link to the host", card.speeds.link), ("between GPUs", card.speeds.between)];
+    for (what, it) in speeds {
+        rows.extend(it.map(|it| (what, format!("{it} a second (measured)"))));
+    }
     let start = format!("{id}/");
     let slices = cards::slices().iter().filter(|it| it.id.starts_with(&start));
     let slices: Vec<String> = slices.map(|it| format!("{} ({})", it.id, it.total)).collect();
@@ -154,7 +165,10 @@ fn wire(card: &Card) -> serde_json::Value {
         "total_bytes": card.total.0,
         "context_bytes": card.context.0,
         "context_range_bytes": card.context_range.0,
+        "blas_bytes": card.blas.0,
+        "dnn_bytes": card.dnn.0,
         "sm_count": card.sm_count,
+        "gpcs": card.gpcs,
         "max_threads_per_sm": card.max_threads_per_sm,
         "max_blocks_per_sm": card.max_blocks_per_sm,
         "registers_per_sm": card.registers_per_sm,
@@ -164,6 +178,10 @@ fn wire(card: &Card) -> serde_json::Value {
         "clock_khz": card.clock_khz,
         "memory_clock_khz": card.memory_clock_khz,
         "memory_bus_bits": card.memory_bus_bits,
+        "link_bytes_per_second": card.speeds.link.map(|it| it.0),
+        "between_bytes_per_second": card.speeds.between.map(|it| it.0),
+        "host_step_us": card.speeds.host_step_us,
+        "nccl_bytes": card.nccl.map(|it| it.sizes().map(|it| it.0)),
         "provenance": {
             "total": known(card.provenance.total),
             "context": known(card.provenance.context),

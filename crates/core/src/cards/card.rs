@@ -53,8 +53,57 @@ pub struct Card {
     pub memory_clock_khz: u32,
     /// Width of the memory bus, in bits.
     pub memory_bus_bits: u32,
+    /// What NCCL takes of it, where somebody measured that on a machine with several; else the phantom has its own figures.
+    pub nccl: Option<Nccl>,
+    /// How fast its machine is, as far as somebody measured it.
+    pub speeds: Speeds,
     /// How well each group of the numbers is known.
     pub provenance: Provenance,
+}
+
+/// What NCCL takes on a device, in each process that uses it, as `plimsoll calibrate` measures it. The phantom's `nccl.rs` has the
+/// figures for cards of which nobody did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nccl {
+    /// How many of the cards took part.
+    pub ranks: u32,
+    /// With a process's first communicator, whatever its size.
+    pub library: Bytes,
+    /// With each communicator of several ranks.
+    pub tables: Bytes,
+    /// With each communicator of one rank.
+    pub alone: Bytes,
+    /// Buffers of a communicator, at its first collective over all ranks.
+    pub ring: Bytes,
+    /// Kernels of a process, at its first collective.
+    pub ring_kernels: Bytes,
+    /// And at its first message from one rank to another.
+    pub peer_kernels: Bytes,
+    /// Buffers of a communicator to send to one other rank.
+    pub send: Bytes,
+    /// And to receive from one.
+    pub receive: Bytes,
+}
+
+impl Nccl {
+    /// Its sizes, in the order in which a phantom reads them.
+    pub fn sizes(&self) -> [Bytes; 8] {
+        let Nccl {
+            library, tables, alone, ring, ring_kernels, peer_kernels, send, receive, ..
+        } = *self;
+        [library, tables, alone, ring, ring_kernels, peer_kernels, send, receive]
+    }
+}
+
+/// How fast a card's machine is. What nobody measured is taken from data sheets (`plan/time.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Speeds {
+    /// Bytes in a second between pinned memory of the host and the card, in the slower direction.
+    pub link: Option<Bytes>,
+    /// Bytes in a second that come to a card from others of its machine, in a large collective.
+    pub between: Option<Bytes>,
+    /// Microseconds that the host takes for the small training step of `plimsoll calibrate`.
+    pub host_step_us: Option<u32>,
 }
 
 /// Where a card's numbers come from.

@@ -22,6 +22,10 @@ impl Card {
         line("context_bytes", &self.context.0);
         line("blas_bytes", &self.blas.0);
         line("dnn_bytes", &self.dnn.0);
+        if let Some(nccl) = &self.nccl {
+            let sizes = nccl.sizes().map(|it| it.0.to_string());
+            line("nccl_bytes", &sizes.join(","));
+        }
         line("sm_count", &self.sm_count);
         let gpcs: Vec<String> = self.gpcs.iter().map(u32::to_string).collect();
         line("gpcs", &gpcs.join(","));

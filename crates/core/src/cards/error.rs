@@ -70,7 +70,7 @@ pub enum CardError {
 }
 
 /// The keys of a card file, in the order of the manual.
-pub(super) const KEYS: [&str; 29] = [
+pub(super) const KEYS: [&str; 33] = [
     "format",
     "id",
     "aliases",
@@ -97,6 +97,10 @@ pub(super) const KEYS: [&str; 29] = [
     "clock_mhz",
     "memory_clock_mhz",
     "memory_bus_bits",
+    "link_per_second",
+    "between_per_second",
+    "host_step_us",
+    "nccl",
     "cudnn_known",
     "source",
     "memory",

@@ -12,7 +12,7 @@ mod parts;
 
 use std::sync::{LazyLock, OnceLock};
 
-pub use card::{Card, Knowledge, Own, Provenance};
+pub use card::{Card, Knowledge, Nccl, Own, Provenance, Speeds};
 pub use error::CardError;
 
 fn read() -> &'static parse::Catalogue {

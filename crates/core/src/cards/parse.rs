@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::{
     cards::{
-        Card, Knowledge, Own, Provenance, derived,
+        Card, Knowledge, Nccl, Own, Provenance, Speeds, derived,
         error::{CardError, KEYS},
         names, parts,
     },
@@ -46,8 +46,43 @@ struct CardText {
     clock_mhz: Option<u32>,
     memory_clock_mhz: Option<u32>,
     memory_bus_bits: Option<u32>,
+    link_per_second: Option<SizeText>,
+    between_per_second: Option<SizeText>,
+    host_step_us: Option<u32>,
+    nccl: Option<NcclText>,
     cudnn_known: Option<String>,
     source: Option<String>,
+}
+
+/// What NCCL takes, in bytes; see [`Nccl`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NcclText {
+    ranks: u32,
+    library: u64,
+    tables: u64,
+    alone: u64,
+    ring: u64,
+    ring_kernels: u64,
+    peer_kernels: u64,
+    send: u64,
+    receive: u64,
+}
+
+impl NcclText {
+    fn read(&self) -> Nccl {
+        Nccl {
+            ranks: self.ranks,
+            library: Bytes(self.library),
+            tables: Bytes(self.tables),
+            alone: Bytes(self.alone),
+            ring: Bytes(self.ring),
+            ring_kernels: Bytes(self.ring_kernels),
+            peer_kernels: Bytes(self.peer_kernels),
+            send: Bytes(self.send),
+            receive: Bytes(self.receive),
+        }
+    }
 }
 
 /// A size as text with a unit, or as bytes.
@@ -279,6 +314,27 @@ impl Catalogue {
             return Err(CardError::Value { key: "total", why });
         }
         refuse_what_no_card_has(&name, total, sm_count, &gpcs)?;
+        let nccl = text.nccl.as_ref().map(NcclText::read).or_else(|| base?.nccl);
+        if let Some(it) = nccl.filter(|it| it.sizes().into_iter().any(|it| total < it)) {
+            let most = it.sizes().into_iter().max().unwrap_or_default();
+            let why = format!("found {most}; expected less than the card has, which is {total}");
+            return Err(CardError::Value { key: "nccl", why });
+        }
+        let speeds = base.map(|it| it.speeds).unwrap_or_default();
+        let speed = |key, it: &Option<SizeText>, base: Option<Bytes>| match it {
+            Some(it) => match size(key, it)? {
+                Bytes::ZERO => {
+                    Err(CardError::Value { key, why: "found 0; expected more".to_owned() })
+                }
+                it => Ok(Some(it)),
+            },
+            None => Ok(base),
+        };
+        let speeds = Speeds {
+            link: speed("link_per_second", &text.link_per_second, speeds.link)?,
+            between: speed("between_per_second", &text.between_per_second, speeds.between)?,
+            host_step_us: text.host_step_us.filter(|it| *it != 0).or(speeds.host_step_us),
+        };
         let blas = base.map_or_else(|| derived::blas(compute_capability), |it| it.blas);
         let dnn = base.map_or_else(derived::dnn, |it| it.dnn);
         Ok(Card {
@@ -330,6 +386,8 @@ impl Catalogue {
                 text.memory_bus_bits,
                 base.map(|it| it.memory_bus_bits),
             )?,
+            nccl,
+            speeds,
             provenance: Provenance {
                 total: known("total_known", &text.total_known, base.map(|it| it.provenance.total))?,
                 context: context_known,

@@ -1,8 +1,10 @@
 //! A run on the real card beside the same run on the phantom of it: how far apart they are, and where they part.
 
+use std::slice;
+
 use crate::{
     cards::Card,
-    prediction::{Category, Moment, Runs},
+    prediction::{Category, Moment, OtherEnd, Runs, device_run::DeviceRun},
     recording::{CodeLine, Recording},
     units::Bytes,
 };
@@ -70,6 +72,8 @@ pub enum Cause {
     Value,
     /// The requests are the same; the driver placed segments otherwise.
     Address,
+    /// The requests are the same; memory came back at another moment.
+    Timing,
     /// Two versions of torch.
     Version,
     /// One of the two ended earlier.
@@ -83,6 +87,7 @@ impl Cause {
             Cause::Workspace => "workspace",
             Cause::Value => "value",
             Cause::Address => "address",
+            Cause::Timing => "timing",
             Cause::Version => "version",
             Cause::End => "end",
         }
@@ -100,6 +105,10 @@ impl Cause {
             }
             Cause::Address => {
                 "the requests are the same; the driver placed PyTorch's segments otherwise, so others were split"
+            }
+            Cause::Timing => {
+                "the requests are the same; some memory came back earlier or later, because PyTorch waits until a collective or \
+                 another stream has done with it"
             }
             Cause::Version => "the two runs had different versions of torch",
             Cause::End => "one of the two runs ended earlier",
@@ -122,6 +131,71 @@ impl Verified {
     }
 }
 
+/// A process that was compared with that of the other run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfRank {
+    /// Its number, in a job of several ranks.
+    pub rank: Option<u32>,
+    /// What it did.
+    pub verified: Verified,
+    /// Which of two ways the phantom was told to show, where a run may come out in both; none for its own choice.
+    pub end: Option<OtherEnd>,
+}
+
+/// Takes the ranks of another run of the phantom that are nearer to the real ones: each may have come out in its own way.
+pub fn take_nearer(ranks: &mut [OfRank], others: Vec<OfRank>, end: OtherEnd) {
+    for other in others {
+        let Some(rank) = ranks.iter_mut().find(|it| it.rank == other.rank) else { continue };
+        let off = |it: &Verified| it.real.reserved.0.abs_diff(it.phantom.reserved.0);
+        if off(&other.verified) < off(&rank.verified) {
+            *rank = OfRank { end: Some(end), ..other };
+        }
+    }
+}
+
+/// The ranks of a run that used a device, by number; fewer than two if it was no job of several.
+pub fn ranks(recordings: &[Recording]) -> Vec<(u32, &Recording)> {
+    let used = recordings.iter().filter(|it| !DeviceRun::used(it).is_empty());
+    let mut res: Vec<_> =
+        used.filter_map(|it| Some((it.notes.begin.as_ref()?.rank?, it))).collect();
+    res.sort_by_key(|it| (it.0, it.1.pid));
+    res.dedup_by_key(|it| it.0);
+    res
+}
+
+/// The first device that a process used, by its own number.
+pub fn device_of(recording: &Recording) -> Option<usize> {
+    DeviceRun::used(recording).first().copied()
+}
+
+/// Compares two runs of one program: of a job of several ranks each rank with that of its number, else the process that took most.
+/// `held` says what a rank of the real run held at most, `most` what was held of the device.
+pub fn compare_ranks(
+    real: &[Recording],
+    phantom: &[Recording],
+    card: &Card,
+    held: &dyn Fn(&Recording) -> Option<Bytes>,
+    most: Option<Bytes>,
+) -> Vec<OfRank> {
+    let (of_real, of_phantom) = (ranks(real), ranks(phantom));
+    if of_real.len() < 2 {
+        let verified = compare(real, phantom, card, most);
+        return vec![OfRank { rank: None, verified, end: None }];
+    }
+    let one = |(rank, real): (u32, &Recording)| {
+        let phantom = of_phantom.iter().find(|it| it.0 == rank).map(|it| slice::from_ref(it.1));
+        let phantom = phantom.unwrap_or_default();
+        let verified = compare(slice::from_ref(real), phantom, card, held(real));
+        OfRank { rank: Some(rank), verified, end: None }
+    };
+    of_real.into_iter().map(one).collect()
+}
+
+/// Whether the phantom is within 1 % in every rank; none if too little was seen of one.
+pub fn are_within(ranks: &[OfRank]) -> Option<bool> {
+    ranks.iter().map(|it| it.verified.is_within()).try_fold(true, |all, it| Some(all && it?))
+}
+
 /// Compares what two runs of one program left. `process` is what the real one held of the device at most.
 pub fn compare(
     real: &[Recording],
@@ -141,13 +215,14 @@ pub fn compare(
     {
         it.cause = Cause::Version;
     }
-    if parting.is_none() && real_side.reserved != phantom_side.reserved {
+    let is_alike = real_side.allocated == phantom_side.allocated;
+    if parting.is_none() && (!is_alike || real_side.reserved != phantom_side.reserved) {
         parting = Some(Parting {
             number: 0,
             asked: [Vec::new(), Vec::new()],
             at: None,
             moment: None,
-            cause: Cause::Address,
+            cause: if is_alike { Cause::Address } else { Cause::Timing },
         });
     }
     Verified { real: real_side, phantom: phantom_side, alike, parting, asked }

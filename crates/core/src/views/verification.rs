@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 
 use crate::{
     cards::Card,
+    prediction::OtherEnd,
     recording::Phase,
     units::Bytes,
-    verification::{Parting, Side, Verified},
+    verification::{self, OfRank, Parting, Side, Verified},
     views::text::{Style, Styles},
 };
 
@@ -18,20 +19,45 @@ const VERSION: u32 = 1;
 const MOST: usize = 200_000;
 
 /// The answer for a terminal.
-pub fn text(verified: &Verified, card: &Card, styles: Styles) -> String {
-    let mut res = String::new();
-    let Style { on, off } = match verified.is_within() {
+pub fn text(ranks: &[OfRank], card: &Card, styles: Styles) -> String {
+    let (of, where_) = match ranks {
+        [_] => (card.id.clone(), ""),
+        _ => (format!("{}, {} ranks", card.id, ranks.len()), " in every rank"),
+    };
+    let mut res = headline(verification::are_within(ranks), &of, where_, styles);
+    let name = |it: &OfRank| it.rank.map_or_else(String::new, |it| format!("rank {it}"));
+    let tables = ranks.iter().map(|it| table(&it.verified, &name(it), it.end));
+    res += &tables.collect::<Vec<_>>().join("\n");
+    res
+}
+
+fn in_words(end: OtherEnd) -> (&'static str, &'static str) {
+    match end {
+        OtherEnd::Late => ("late", "work on the GPU was done late"),
+        OtherEnd::Overflow => ("overflow", "the gradient scaler skipped its first step"),
+        OtherEnd::Workspaces => {
+            ("workspaces", "cuDNN's fastest algorithm was the one with the largest workspace")
+        }
+    }
+}
+
+fn headline(is_within: Option<bool>, card: &str, where_: &str, styles: Styles) -> String {
+    let Style { on, off } = match is_within {
         Some(true) => styles.good,
         Some(false) | None => styles.bad,
     };
-    let (word, rest) = match verified.is_within() {
-        Some(true) => ("VERIFIED", "the phantom is within 1 % of the card"),
-        Some(false) => ("NOT THE SAME", "the phantom is more than 1 % off"),
-        None => ("COULD NOT TELL", "one of the two runs used no GPU memory"),
+    let (word, rest) = match is_within {
+        Some(true) => ("VERIFIED", format!("the phantom is within 1 % of the card{where_}")),
+        Some(false) => ("NOT THE SAME", "the phantom is more than 1 % off".to_owned()),
+        None => ("COULD NOT TELL", "one of the two runs used no GPU memory".to_owned()),
     };
-    let _ = writeln!(res, "{on}{word}{off} {}: {rest}\n", card.id);
+    format!("{on}{word}{off} {card}: {rest}\n\n")
+}
+
+fn table(verified: &Verified, name: &str, end: Option<OtherEnd>) -> String {
+    let mut res = String::new();
     let Verified { real, phantom, .. } = verified;
-    let _ = writeln!(res, "  {:<12} {:>12} {:>12} {:>12}", "", "real card", "phantom", "off by");
+    let _ = writeln!(res, "{:<14} {:>12} {:>12} {:>12}", name, "real card", "phantom", "off by");
     for (name, pick) in [
         ("allocated", (|it: &Side| Some(it.allocated)) as fn(&Side) -> Option<Bytes>),
         ("reserved", |it| Some(it.reserved)),
@@ -45,6 +71,13 @@ pub fn text(verified: &Verified, card: &Card, styles: Styles) -> String {
     }
     let _ = writeln!(res, "  {:<12} {:>12} {:>12}", "steps", real.steps, phantom.steps);
     let _ = writeln!(res, "  {:<12} {:>12} {:>12}", "requests", real.requests, phantom.requests);
+    if let Some(end) = end {
+        let _ = writeln!(
+            res,
+            "\n  on the phantom {}: real runs differ in that.\n  `plimsoll predict` looks at both ways, and its safe number covers both",
+            in_words(end).1
+        );
+    }
     let most = real.requests.max(phantom.requests);
     let _ = match &verified.parting {
         None => writeln!(res, "\nall {most} requests are alike, in the same order"),
@@ -105,24 +138,57 @@ fn word(phase: Phase) -> &'static str {
 }
 
 /// One JSON object.
-pub fn json(verified: &Verified, card: &Card) -> String {
-    format!("{:#}\n", value(verified, card, true))
+pub fn json(ranks: &[OfRank], card: &Card) -> String {
+    format!("{:#}\n", value(ranks, card, true))
 }
 
 /// A file to send: sizes and order, versions and the card; no data, and no name of a file, unless `with_lines`.
-pub fn report(verified: &Verified, card: &Card, machine: &Value, with_lines: bool) -> String {
-    let mut res = value(verified, card, with_lines);
+pub fn report(ranks: &[OfRank], card: &Card, machine: &Value, with_lines: bool) -> String {
+    let mut res = value(ranks, card, with_lines);
+    add_facts(&mut res, card, machine);
+    match ranks {
+        [one] => res["requests_bytes"] = requests(&one.verified),
+        _ => {
+            for (of_rank, it) in res["ranks"].as_array_mut().into_iter().flatten().zip(ranks) {
+                of_rank["requests_bytes"] = requests(&it.verified);
+            }
+        }
+    }
+    format!("{res}\n")
+}
+
+fn add_facts(res: &mut Value, card: &Card, machine: &Value) {
     res["machine"] = machine.clone();
     res["card_facts"] = json!({
         "name": card.name, "total_bytes": card.total.0, "sm_count": card.sm_count, "gpcs": card.gpcs,
         "context_bytes": card.context.0, "context_range_bytes": card.context_range.0, "l2_bytes": card.l2.0,
     });
-    let asked = |side: usize| verified.asked[side].iter().take(MOST).collect::<Vec<_>>();
-    res["requests_bytes"] = json!({ "real": asked(0), "phantom": asked(1) });
-    format!("{res}\n")
 }
 
-fn value(verified: &Verified, card: &Card, with_lines: bool) -> Value {
+fn requests(verified: &Verified) -> Value {
+    let asked = |side: usize| verified.asked[side].iter().take(MOST).collect::<Vec<_>>();
+    json!({ "real": asked(0), "phantom": asked(1) })
+}
+
+/// Of one process its numbers; of several a list of them.
+fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
+    let of_rank = |it: &OfRank| {
+        let mut res = compared(&it.verified, with_lines);
+        res["other_end"] = it.end.map(|it| in_words(it).0).into();
+        res["rank"] = it.rank.into();
+        res
+    };
+    let mut res = match ranks {
+        [one] => of_rank(one),
+        _ => json!({ "ranks": ranks.iter().map(of_rank).collect::<Vec<_>>() }),
+    };
+    res["version"] = VERSION.into();
+    res["card"] = card.id.as_str().into();
+    res["within"] = verification::are_within(ranks).into();
+    res
+}
+
+fn compared(verified: &Verified, with_lines: bool) -> Value {
     let side = |it: &Side| {
         json!({
             "steps": it.steps, "allocated_bytes": it.allocated.0, "reserved_bytes": it.reserved.0,
@@ -139,8 +205,6 @@ fn value(verified: &Verified, card: &Card, with_lines: bool) -> Value {
         })
     });
     json!({
-        "version": VERSION,
-        "card": card.id,
         "within": verified.is_within(),
         "real": side(&verified.real),
         "phantom": side(&verified.phantom),

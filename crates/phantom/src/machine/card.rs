@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::machine::completion::Order;
+use crate::machine::nccl::Nccl;
 use crate::machine::resident::Handles;
 
 /// The imitated card, and how many of it the machine has.
@@ -22,6 +23,8 @@ pub struct Card {
     pub context_bytes: u64,
     /// What a handle of cuBLAS takes, and one of cuDNN, in bytes.
     pub handles: Handles,
+    /// What NCCL takes.
+    pub nccl: Nccl,
     /// Streaming multiprocessors.
     pub sm_count: i32,
     /// Multiprocessors of each graphics processing cluster and of each pair outside of them, as cuDNN sees them; empty if unknown.
@@ -72,6 +75,7 @@ impl Card {
             total_bytes: 150_109_880_320,
             context_bytes: 788_529_152,
             handles: Handles::default(),
+            nccl: Nccl::default(),
             sm_count: 132,
             gpcs: vec![18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2],
             max_threads_per_sm: 2048,
@@ -128,6 +132,7 @@ impl Card {
             "context_bytes" => number(value, &mut self.context_bytes),
             "blas_bytes" => number(value, &mut self.handles.blas),
             "dnn_bytes" => number(value, &mut self.handles.dnn),
+            "nccl_bytes" => self.nccl = Nccl::parse(value).unwrap_or(self.nccl),
             "sm_count" => number(value, &mut self.sm_count),
             "gpcs" => {
                 self.gpcs = value.split(',').filter_map(|it| it.trim().parse().ok()).collect()

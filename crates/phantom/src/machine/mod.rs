@@ -5,6 +5,7 @@ pub mod completion;
 mod devices;
 pub mod ghosts;
 pub mod memory;
+pub mod nccl;
 pub mod neighbours;
 pub mod report;
 pub mod resident;

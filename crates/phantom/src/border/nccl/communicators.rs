@@ -8,34 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use crate::addresses::Addresses;
 use crate::launch::with_values;
 use crate::machine;
+use crate::machine::nccl::Nccl;
 use crate::machine::report;
 use crate::machine::resident::Resident;
-
-/// The smallest piece of device memory; NCCL asks for each of its small tables by itself.
-const GRANULE: u64 = 2 << 20;
-/// Channels between two H200s joined by `NVLink` under NCCL 2.28: of rings, and from one peer to another.
-/// All that follows was measured there, with NCCL's own log of allocations and what the driver counted for
-/// the process.
-const RING_CHANNELS: u64 = 24;
-const PEER_CHANNELS: u64 = 32;
-/// Channels of a communicator of one rank: as many as NCCL can have, as no link limits them.
-const LONE_CHANNELS: u64 = 64;
-/// What each channel takes to send, and to receive into: buffers of 0.5, 4.7 and 4 MiB.
-const SENDER: u64 = GRANULE;
-const RECEIVER: u64 = 5 * GRANULE;
-/// What a process takes at its first communicator: 350 MiB over the context of 760 MiB and the
-/// communicator were counted in DDP and FSDP2 runs, of which the kernels of the first collective are 186.
-const LIBRARY: u64 = 164 << 20;
-const RING_KERNELS: u64 = 186 << 20;
-/// And at the first message from one rank to another.
-const PEER_KERNELS: u64 = 58 << 20;
-
-/// Three tables for each channel, and two for all of them; one more where there is somebody to talk to: 388 and
-/// 198 MiB.
-const fn tables(ranks: u64) -> u64 {
-    let (channels, of_all) = if 2 <= ranks { (PEER_CHANNELS, 3) } else { (LONE_CHANNELS, 2) };
-    GRANULE * (3 * channels + of_all)
-}
 
 /// What a communicator is used for; the first time that it is, it takes memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +23,14 @@ pub enum Use {
     Receive(Option<i32>),
     /// To and from every rank.
     Exchange,
+}
+
+/// What a process loads once for all of its communicators on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Once {
+    Library,
+    RingKernels,
+    PeerKernels,
 }
 
 /// One rank's side of a communicator.
@@ -77,18 +60,17 @@ struct Holdings {
 impl Holdings {
     /// What a rank at the other end of one-way messages takes more than this one, of `near` ranks on a machine:
     /// this one scattered, and each of the others has received; or it had the other part in either.
-    fn more_at_a_peer(&self, near: i32) -> u64 {
+    fn more_at_a_peer(&self, near: i32, nccl: Nccl) -> u64 {
         let others = u64::try_from(near - 1).unwrap_or(0);
         let only = |some: &BTreeSet<i32>, of: &BTreeSet<i32>| some.difference(of).count() as u64;
         let (to, from) = (only(&self.sent, &self.received), only(&self.received, &self.sent));
-        let ours = PEER_CHANNELS * (SENDER * to + RECEIVER * from);
+        let ours = nccl.send * to + nccl.receive * from;
         let member_or_root = |peers: u64, one: u64| match peers {
             0 => 0,
             1 => one * others,
             _ => one,
         };
-        let theirs = member_or_root(to, PEER_CHANNELS * RECEIVER)
-            .max(member_or_root(from, PEER_CHANNELS * SENDER));
+        let theirs = member_or_root(to, nccl.receive).max(member_or_root(from, nccl.send));
         theirs.saturating_sub(ours)
     }
 }
@@ -110,8 +92,8 @@ pub enum Refused {
 }
 
 static ALL: Mutex<BTreeMap<u64, (Communicator, Holdings)>> = Mutex::new(BTreeMap::new());
-/// What is loaded once, by device and size.
-static LOADED: Mutex<BTreeSet<(u32, u64)>> = Mutex::new(BTreeSet::new());
+/// What is loaded once, by device.
+static LOADED: Mutex<BTreeSet<(u32, Once)>> = Mutex::new(BTreeSet::new());
 /// Sizes of groups by the color that they split with.
 static COLORS: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
 /// What other ranks take at most where this one takes less, by device.
@@ -187,15 +169,18 @@ pub fn find(handle: u64) -> Option<Communicator> {
 /// Takes the memory and gives the communicator a handle.
 fn add(communicator: Communicator) -> Result<u64, Refused> {
     let mut holdings = Holdings::default();
-    take_once(communicator.device, LIBRARY)?;
-    holdings.memory.push(take(communicator.device, tables(communicator.ranks))?);
+    let nccl = nccl();
+    take_once(communicator.device, Once::Library)?;
+    holdings.memory.push(take(communicator.device, nccl.communicator(communicator.ranks))?);
     reside(communicator.device, Resident::communicator);
     if 2 <= communicator.ranks {
         HAS_RANKS.store(true, Ordering::Relaxed);
         with_values(|it, _| it.there_are_ranks());
-        report::approximate(
-            "NCCL's own memory on the device (some 850 MiB for the first communicator, and 486 MiB for each further one that is used) was measured with two ranks on H200s joined by NVLink; other cards, networks and numbers of ranks may differ",
-        );
+        report::approximate(if nccl.is_of_the_card {
+            "NCCL's own memory on the device was measured on a machine with several of this card; other networks and numbers of ranks may differ"
+        } else {
+            "NCCL's own memory on the device (some 850 MiB for the first communicator, and 486 MiB for each further one that is used) was measured with two ranks on H200s joined by NVLink; other cards, networks and numbers of ranks may differ"
+        });
     }
     let handle = machine::lock().ok_or(Refused::Argument)?.handle();
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -223,20 +208,21 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
         Use::Receive(of) => (None, Some(peers(of))),
         Use::Exchange => (Some(peers(None)), Some(peers(None))),
     };
+    let nccl = nccl();
     let mut size = 0;
     if how == Use::Ring && !std::mem::replace(&mut holdings.rings, true) {
-        size += RING_CHANNELS * (SENDER + RECEIVER);
+        size += nccl.ring;
     }
     for peer in to.into_iter().flatten() {
-        size += if holdings.sent.insert(peer) { PEER_CHANNELS * SENDER } else { 0 };
+        size += if holdings.sent.insert(peer) { nccl.send } else { 0 };
     }
     for peer in from.into_iter().flatten() {
-        size += if holdings.received.insert(peer) { PEER_CHANNELS * RECEIVER } else { 0 };
+        size += if holdings.received.insert(peer) { nccl.receive } else { 0 };
     }
-    take_once(it.device, RING_KERNELS)?;
+    take_once(it.device, Once::RingKernels)?;
     reside(it.device, Resident::collective);
     if how != Use::Ring {
-        take_once(it.device, PEER_KERNELS)?;
+        take_once(it.device, Once::PeerKernels)?;
     }
     let device = it.device;
     if size != 0 {
@@ -244,7 +230,7 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
         let more: u64 = all
             .values()
             .filter(|it| it.0.device == device)
-            .map(|(_, it)| it.more_at_a_peer(near))
+            .map(|(_, it)| it.more_at_a_peer(near, nccl))
             .sum();
         let mut known = MORE_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner);
         let most = known.entry(device).or_default();
@@ -253,10 +239,23 @@ pub fn connect(handle: u64, how: Use) -> Result<(), Refused> {
     Ok(())
 }
 
-/// `size` bytes of `device`, which the process keeps; nothing if it has them.
-fn take_once(device: u32, size: u64) -> Result<(), Refused> {
-    if LOADED.lock().unwrap_or_else(PoisonError::into_inner).insert((device, size)) {
-        take(device, size)?;
+/// What NCCL takes on this card.
+fn nccl() -> Nccl {
+    machine::lock().map_or_else(Nccl::default, |it| it.card.nccl)
+}
+
+/// Memory of `device` for `what`, which the process keeps; nothing if it has that.
+fn take_once(device: u32, what: Once) -> Result<(), Refused> {
+    if LOADED.lock().unwrap_or_else(PoisonError::into_inner).insert((device, what)) {
+        let nccl = nccl();
+        take(
+            device,
+            match what {
+                Once::Library => nccl.library,
+                Once::RingKernels => nccl.ring_kernels,
+                Once::PeerKernels => nccl.peer_kernels,
+            },
+        )?;
     }
     Ok(())
 }
@@ -302,14 +301,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_communicator_takes_what_was_measured() {
-        const MIB: u64 = 1 << 20;
-        assert_eq!([1, 2, 8].map(tables), [388 * MIB, 198 * MIB, 198 * MIB]);
-        assert_eq!(RING_CHANNELS * (SENDER + RECEIVER), 288 * MIB);
-        assert_eq!([SENDER, RECEIVER].map(|it| PEER_CHANNELS * it), [64 * MIB, 320 * MIB]);
-    }
-
-    #[test]
     fn who_receives_takes_more_than_who_sends() {
         const MIB: u64 = 1 << 20;
         let holdings = |sent: &[i32], received: &[i32]| Holdings {
@@ -318,12 +309,12 @@ mod tests {
             ..Holdings::default()
         };
         // Rank 0 of two, and of four, scattered: the others have 320 each where it has 64 and 192.
-        assert_eq!(holdings(&[1], &[]).more_at_a_peer(2), 256 * MIB);
-        assert_eq!(holdings(&[1, 2, 3], &[]).more_at_a_peer(4), 128 * MIB);
-        assert_eq!(holdings(&[], &[0]).more_at_a_peer(4), 0);
+        assert_eq!(holdings(&[1], &[]).more_at_a_peer(2, Nccl::default()), 256 * MIB);
+        assert_eq!(holdings(&[1, 2, 3], &[]).more_at_a_peer(4, Nccl::default()), 128 * MIB);
+        assert_eq!(holdings(&[], &[0]).more_at_a_peer(4, Nccl::default()), 0);
         // One of four was gathered from: the first one has 960 for its 64.
-        assert_eq!(holdings(&[0], &[]).more_at_a_peer(4), 896 * MIB);
+        assert_eq!(holdings(&[0], &[]).more_at_a_peer(4, Nccl::default()), 896 * MIB);
         // Messages both ways are the same at both ends.
-        assert_eq!(holdings(&[1, 2], &[1, 2]).more_at_a_peer(8), 0);
+        assert_eq!(holdings(&[1, 2], &[1, 2]).more_at_a_peer(8, Nccl::default()), 0);
     }
 }
