@@ -52,8 +52,7 @@ def settings(r, large, later):
     if (2, 12) <= RELEASE and later.random() < 0.15:
         chosen["throw_on_cudamalloc_oom"] = "True"
     if (2, 15) <= RELEASE and "expandable_segments" in chosen and later.random() < 0.4:
-        # Not less than what a program needs: where a range ends, no recording says (docs/replay.md).
-        chosen["expandable_segments_reserve"] = later.choice([1.125, 2])
+        chosen["expandable_segments_reserve"] = later.choice([1.125, 2, 0.4, 0.1, 0.03])
     # torch checks the others against it while it reads them.
     first = {} if large == 20 else {"large_segment_size_mb": large, "max_non_split_rounding_mb": max(large, 20)}
     return ",".join(f"{key}:{value}" for key, value in (first | chosen).items())

@@ -748,6 +748,13 @@ fn a_script_that_was_to_train_and_did_not_is_no_answer() {
     let prediction = predicted(&[it.clone()], 0);
     assert_eq!(prediction.outcome, Outcome::ScriptFailed);
     assert_eq!(prediction.notes[0].code(), "never-trained");
+    // It did train, and a gradient scaler left the optimizer's steps out.
+    let mut skipped = it.clone();
+    skipped.phantom =
+        Some(PhantomReport { overflows_asked: 3, overflows_found: 3, ..PhantomReport::default() });
+    let prediction = predicted(&[skipped], 0);
+    assert_eq!(prediction.outcome, Outcome::Fits);
+    assert!(prediction.notes.iter().any(|it| it.code() == "all-skipped"));
     it.notes.end.as_mut().unwrap().has_optimizer = false;
     assert_eq!(predicted(&[it], 0).outcome, Outcome::Fits);
 }

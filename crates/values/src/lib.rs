@@ -234,6 +234,11 @@ impl Values {
         self.guesses.scalers.asked()
     }
 
+    /// How often it has read that they did.
+    pub fn overflows_found(&self) -> u64 {
+        self.guesses.scalers.found()
+    }
+
     /// What the report is to say of what was assumed since this was last asked.
     pub fn take_remarks(&mut self) -> Vec<Remark> {
         self.guesses.remarks.take()

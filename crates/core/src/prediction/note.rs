@@ -61,6 +61,8 @@ pub enum Note {
     },
     /// No step of any kind was seen: what the report shows is all that the script did.
     NoSteps,
+    /// A gradient scaler skipped every step that was seen.
+    AllSkipped,
     /// The script caught out-of-memory errors and went on.
     OomCaught {
         /// How many.
@@ -172,6 +174,7 @@ impl Note {
             Note::Interrupted => "interrupted",
             Note::Steps { .. } => "steps",
             Note::NoSteps => "no-steps",
+            Note::AllSkipped => "all-skipped",
             Note::NotSeen(_) => "not-seen",
             Note::NeverTrained { .. } => "never-trained",
             Note::GrowsSlowly { .. } => "grows-slowly",
@@ -272,6 +275,10 @@ impl fmt::Display for Note {
             ),
             Note::NoSteps => f.write_str(
                 "no training step was seen; the numbers cover everything that the script did",
+            ),
+            Note::AllSkipped => f.write_str(
+                "a GradScaler skipped every training step, because the loss is a sum whose scaled gradients are beyond half \
+                 precision; no optimizer made its state. A run of more steps takes more: say how many are skipped with --assume overflow=1",
             ),
             Note::OomCaught { count, at } => {
                 write!(f, "the script caught {} and went on", errors(*count))?;

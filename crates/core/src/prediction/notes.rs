@@ -53,6 +53,9 @@ pub(super) fn notes(
         let seen = verdict::seen(recordings, run);
         let steady = run.recording.notes.end.as_ref().is_some_and(|it| it.steady);
         match outcome {
+            Outcome::Fits if seen.steps == 0 && verdict::skipped(recordings) => {
+                res.push(Note::AllSkipped)
+            }
             Outcome::Fits if seen.steps == 0 => res.push(Note::NoSteps),
             Outcome::Fits => {
                 res.extend(seen.missing().map(Note::NotSeen));

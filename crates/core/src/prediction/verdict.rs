@@ -53,13 +53,21 @@ pub(super) fn outcome(
     if growth.is_some() { Outcome::Grows } else { Outcome::Fits }
 }
 
+/// Whether a gradient scaler left out a step of the optimizer.
+pub(super) fn skipped(recordings: &[Recording]) -> bool {
+    recordings.iter().filter_map(|it| it.phantom.as_ref()).any(|it| it.overflows_found != 0)
+}
+
 /// Whether a script that has an optimizer came to its end without one training step: it caught an error, or there was
-/// nothing left to do. What it took says nothing of the training.
+/// nothing left to do. What it took says nothing of the training. Steps that a gradient scaler skips are steps.
 pub(super) fn never_trained(recordings: &[Recording]) -> bool {
     let ends = || recordings.iter().filter_map(|it| it.notes.end.as_ref());
     let mut training = ends().filter(|it| it.has_optimizer).peekable();
     let came_to_its_end = |it: &End| it.why == EndReason::Exit;
-    ends().any(came_to_its_end) && training.peek().is_some() && training.all(|it| it.steps == 0)
+    ends().any(came_to_its_end)
+        && training.peek().is_some()
+        && training.all(|it| it.steps == 0)
+        && !skipped(recordings)
 }
 
 /// How much of the script the run went through, as the process saw it that took most.

@@ -14,6 +14,8 @@ pub struct PhantomReport {
     pub hurried: u64,
     /// How often the program read whether its scaled gradients overflowed, and might have been told that they did.
     pub overflows_asked: u64,
+    /// How often it was told that they did, and so skipped a step.
+    pub overflows_found: u64,
     /// For how many convolutions the program timed algorithms whose workspaces differ.
     pub trials: u64,
     /// How often a size follows from values that were assumed.

@@ -36,6 +36,8 @@ pub(super) struct Allocator<D> {
     handles: Vec<u64>,
     pub(super) limit: Option<u64>,
     pub(super) max_split: u64,
+    /// How many addresses an expandable segment has at most, where a recording shows it and no setting says it.
+    pub(super) range_most: Option<u64>,
 }
 
 /// What sets private pools apart from each other.
@@ -88,6 +90,7 @@ impl<D: Driver> Allocator<D> {
             handles,
             limit: config.limit().map(|it| it.0),
             max_split: config.max_split_size.map_or(u64::MAX, |it| it.0),
+            range_most: None,
             config,
         }
     }

@@ -1,10 +1,10 @@
 //! The text of `PYTORCH_CUDA_ALLOC_CONF`: its grammar, its keys and since when torch knows them.
 //!
-//! What is left out: `expandable_segments_reserve_by_class` and absolute reserves (`40G`), which are read
-//! and change nothing; everything about pinned host memory, which is read and checked by name only.
+//! What is left out: `expandable_segments_reserve_by_class`, whose classes only C++ gives to streams, which is read
+//! and changes nothing; everything about pinned host memory, which is read and checked by name only.
 
 use crate::{
-    replay::{Config, TorchVersion},
+    replay::{Config, Reserve, TorchVersion},
     trace::Settings,
     units::Bytes,
 };
@@ -206,11 +206,10 @@ fn set(key: &str, value: &str, config: &mut Config) -> Result<(), &'static str> 
             const EXPECTED: &str = "a factor of the device's memory, or a size as in `40G`";
             let (is_size, number) =
                 value.strip_suffix(['G', 'g']).map_or((false, value), |it| (true, it));
-            let share: f64 = number.parse().map_err(|_| EXPECTED)?;
-            (0.0 < share).then_some(()).ok_or(EXPECTED)?;
-            if !is_size {
-                config.expandable_segments_reserve = share;
-            }
+            let number: f64 = number.parse().map_err(|_| EXPECTED)?;
+            (0.0 < number).then_some(()).ok_or(EXPECTED)?;
+            config.expandable_segments_reserve =
+                Some(if is_size { Reserve::Size(gib(number)) } else { Reserve::Share(number) });
         }
         "backend" => {
             (value == "native")
@@ -221,6 +220,15 @@ fn set(key: &str, value: &str, config: &mut Config) -> Result<(), &'static str> 
         _ => {}
     }
     Ok(())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "as PyTorch computes it: a number above zero, as many bytes as there can be at most"
+)]
+fn gib(number: f64) -> Bytes {
+    Bytes((number * f64::from(1 << 30)) as u64)
 }
 
 fn mib(value: &str) -> Option<Bytes> {

@@ -27,14 +27,23 @@ pub struct Config {
     pub garbage_collection_threshold: f64,
     /// Whether segments grow by mapping.
     pub expandable_segments: bool,
-    /// The address range of an expandable segment, as a share of the capacity.
-    pub expandable_segments_reserve: f64,
+    /// How many addresses an expandable segment takes; none where nothing is set, which is nine eighths of the device.
+    pub expandable_segments_reserve: Option<Reserve>,
     /// Divisions of each power of two, for requests from 1 MiB << index on; 0 and 1 are off.
     pub roundup_power2_divisions: [u32; 16],
     /// `kLargeBuffer`, configurable since 2.11.
     pub large_segment_size: Bytes,
     /// Whether a request above the fraction fails without any attempt to make room (2.12).
     pub throw_on_cudamalloc_oom: bool,
+}
+
+/// How many addresses an expandable segment takes at once (`expandable_segments_reserve`, since torch 2.15).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reserve {
+    /// That share of the device's memory.
+    Share(f64),
+    /// So many.
+    Size(Bytes),
 }
 
 impl Config {
@@ -50,7 +59,7 @@ impl Config {
             max_non_split_rounding: Bytes::mib(20),
             garbage_collection_threshold: 0.0,
             expandable_segments: false,
-            expandable_segments_reserve: 1.125,
+            expandable_segments_reserve: None,
             roundup_power2_divisions: [0; 16],
             large_segment_size: sizes::LARGE_BUFFER,
             throw_on_cudamalloc_oom: false,
@@ -121,10 +130,20 @@ impl Config {
         reason = "a range of addresses, rounded up afterwards"
     )]
     pub(super) fn expandable_range(&self) -> u64 {
+        let card = self.card.or(self.capacity);
         // Without a card it never ends: 1 TiB is more than any device has.
-        let Some(card) = self.card.or(self.capacity) else { return 1 << 40 };
-        let share = self.expandable_segments_reserve.clamp(0.0, 1.125);
-        (card.0 as f64 * share) as u64
+        let most = card.map_or(1 << 40, |it| it.0.saturating_add(it.0 / 8));
+        match (self.expandable_segments_reserve, card) {
+            (Some(Reserve::Share(share)), Some(card)) => most.min((card.0 as f64 * share) as u64),
+            (Some(Reserve::Size(size)), _) => most.min(size.0),
+            (None, _) | (Some(Reserve::Share(_)), None) => most,
+        }
+    }
+
+    /// Whether expandable segments end somewhere that nobody knows, which may be before the device does.
+    pub(super) fn ranges_end_early(&self) -> bool {
+        let is_share = matches!(self.expandable_segments_reserve, Some(Reserve::Share(_)));
+        is_share && self.card.or(self.capacity).is_none()
     }
 }
 

@@ -38,6 +38,11 @@ pub(super) trait Driver {
     fn refuses(&mut self) -> bool {
         false
     }
+    /// Whether what is to be mapped at `grows_at` is known to be mapped elsewhere.
+    fn maps_elsewhere(&mut self, grows_at: u64) -> bool {
+        let _ = grows_at;
+        false
+    }
     /// Which private pool serves what the default one cannot, or that none does, where that is known.
     fn overflows_to(&self) -> Option<Option<PoolId>> {
         None

@@ -33,8 +33,10 @@ impl<D: Driver> Allocator<D> {
 
     /// `find_expandable_block`: where to grow, by address; a new range when nothing is wide enough.
     fn find_expandable_block(&mut self, params: &Params) -> Option<Slot> {
-        if let Some(start) = self.place_to_grow(params) {
-            return Some(start);
+        while let Some(start) = self.place_to_grow(params) {
+            if !self.ends_before(start, params) {
+                return Some(start);
+            }
         }
         let granule = self.granule(self.heap.arenas[params.arena as usize].class);
         let size = self.config.expandable_range().checked_next_multiple_of(granule)?;
@@ -61,12 +63,69 @@ impl<D: Driver> Allocator<D> {
                 }
                 width = width.saturating_add(block.size);
                 if params.size <= width {
-                    return Some(start);
+                    return self.is_in_range(start, params).then_some(start);
                 }
                 at = self.heap.next(slot);
             }
             None
         })
+    }
+
+    /// Whether the range of `start` is known to go on for that much, as far as anything is known of where ranges end.
+    fn is_in_range(&self, start: Slot, params: &Params) -> bool {
+        let Some(most) = self.range_most else { return true };
+        let granule = self.granule(self.heap.class_of(start));
+        self.needed_range(start, params) <= most.next_multiple_of(granule)
+    }
+
+    /// How long the range of `start` is at least, if a request is served there.
+    fn needed_range(&self, start: Slot, params: &Params) -> u64 {
+        self.heap.block(start).address - self.range_start(start) + params.size
+    }
+
+    /// A recording says what share of the device a range is, and not of which device. Where it grows elsewhere although there was
+    /// room at `start`, up to where nothing was mapped yet, the range ends before: takes that for where all end.
+    fn ends_before(&mut self, start: Slot, params: &Params) -> bool {
+        if !self.config.ranges_end_early() {
+            return false;
+        }
+        let mut width = 0;
+        let mut last = start;
+        let mut grows_at = None;
+        for slot in std::iter::successors(Some(start), |it| self.heap.next(*it)) {
+            let block = self.heap.block(slot);
+            if block.state == State::Unmapped && grows_at.is_none() {
+                grows_at = Some(block.address);
+            }
+            last = slot;
+            width += block.size;
+            if params.size <= width {
+                break;
+            }
+        }
+        if self.heap.next(last).is_some()
+            || !grows_at.is_some_and(|it| self.driver.maps_elsewhere(it))
+        {
+            return false;
+        }
+        let granule = self.granule(self.heap.class_of(start));
+        let most = (self.needed_range(start, params) - 1) / granule * granule;
+        if most.next_multiple_of(self.granule(SizeClass::Large)) < self.longest_range() {
+            return false;
+        }
+        self.range_most = Some(most);
+        true
+    }
+
+    /// How far any range has got.
+    fn longest_range(&self) -> u64 {
+        let mapped = self.heap.segments.iter().filter_map(|(start, first)| {
+            let last = std::iter::successors(Some(*first), |it| self.heap.next(*it)).last()?;
+            let last = self.heap.block(last);
+            let end = if last.state == State::Unmapped { last.address } else { last.end() };
+            last.expandable.then_some(end - start)
+        });
+        mapped.max().unwrap_or(0)
     }
 
     /// How much a request that finds no free block would map.

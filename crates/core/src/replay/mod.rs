@@ -33,7 +33,7 @@ mod what_if;
 mod without;
 
 pub use conf::ConfError;
-pub use config::Config;
+pub use config::{Config, Reserve};
 pub use follow::{checked, follow, follow_best};
 pub use program::Program;
 pub use recorder::Recorder;

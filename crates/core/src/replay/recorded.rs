@@ -135,6 +135,10 @@ impl Driver for Recorded<'_> {
         found
     }
 
+    fn maps_elsewhere(&mut self, grows_at: u64) -> bool {
+        self.peek().is_some_and(|it| it.action == Action::SegmentMap && it.address != grows_at)
+    }
+
     fn unmap(&mut self, address: u64, size: u64) -> bool {
         let found = self.expect(Action::SegmentUnmap, address, size);
         if !found {

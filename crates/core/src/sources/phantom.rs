@@ -29,6 +29,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> Option<PhantomReport> 
         res.hurried = res.hurried.max(report.hurried);
         res.assumed_sizes = res.assumed_sizes.max(report.assumed_sizes);
         res.overflows_asked = res.overflows_asked.max(report.overflows_asked);
+        res.overflows_found = res.overflows_found.max(report.overflows_found);
         res.trials = res.trials.max(report.trials);
         res.unknown_reads = res.unknown_reads.max(report.unknown_reads);
         res.unknown_read_bytes = res.unknown_read_bytes.max(report.unknown_read_bytes);
@@ -69,6 +70,7 @@ pub(super) struct ReportLine {
     launches: u64,
     hurried: u64,
     overflows_asked: u64,
+    overflows_found: u64,
     trials: u64,
     assumed_sizes: u64,
     devices_asked: u64,
@@ -147,6 +149,7 @@ impl From<ReportLine> for PhantomReport {
             launches: it.launches,
             hurried: it.hurried,
             overflows_asked: it.overflows_asked,
+            overflows_found: it.overflows_found,
             trials: it.trials,
             assumed_sizes: it.assumed_sizes,
             devices_asked: it.devices_asked,

@@ -34,6 +34,7 @@ pub unsafe extern "C" fn plimsoll_phantom_report(out: *mut c_char, room: usize) 
         visible: machine::remarkable_variable(),
         hurried,
         overflows: launch::with_values(|it, _| it.overflows_asked()),
+        overflows_found: launch::with_values(|it, _| it.overflows_found()),
         trials: trials::count(),
     };
     let json = report::json(&devices, asked, forgotten);

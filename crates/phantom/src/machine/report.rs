@@ -130,13 +130,16 @@ pub struct Asked {
     pub hurried: u64,
     /// How often it read whether its scaled gradients overflowed.
     pub overflows: u64,
+    /// How often it read that they did.
+    pub overflows_found: u64,
     /// For how many convolutions it timed algorithms whose workspaces differ.
     pub trials: u64,
 }
 
 /// The report as JSON: the contract with the agent, see `docs/recording-format.md`.
 pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> String {
-    let Asked { devices: beyond, visible, hurried, overflows, trials } = asked;
+    let Asked { devices: beyond, visible, hurried, overflows, overflows_found: found, trials } =
+        asked;
     let mut out = String::from(r#"{"devices":["#);
     for (i, it) in devices.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
@@ -160,7 +163,7 @@ pub fn json(devices: &[DeviceReport], asked: Asked, forgotten: Dropped) -> Strin
     }
     let _ = write!(
         out,
-        r#"],"devices_asked":{beyond},"launches":{},"hurried":{hurried},"overflows_asked":{overflows},"trials":{trials},"assumed_sizes":{},"not_imitated":["#,
+        r#"],"devices_asked":{beyond},"launches":{},"hurried":{hurried},"overflows_asked":{overflows},"overflows_found":{found},"trials":{trials},"assumed_sizes":{},"not_imitated":["#,
         LAUNCHES.load(Ordering::Relaxed),
         ASSUMED_SIZES.load(Ordering::Relaxed)
     );
@@ -264,6 +267,7 @@ mod tests {
                 visible: Some("3,\"".to_owned()),
                 hurried: 3,
                 overflows: 4,
+                overflows_found: 1,
                 trials: 5,
             },
             Dropped { count: 14, bytes: 189 << 20, largest: 27 << 19 },
@@ -280,7 +284,9 @@ mod tests {
         );
         assert!(json.contains(r#""devices_asked":2,"#));
         assert!(json.contains(r#","visible_devices":"3,?","#));
-        assert!(json.contains(r#""hurried":3,"overflows_asked":4,"trials":5,"#));
+        assert!(
+            json.contains(r#""hurried":3,"overflows_asked":4,"overflows_found":1,"trials":5,"#)
+        );
         assert!(json.contains(r#"{"what":"events are always complete","count":1}"#));
     }
 }

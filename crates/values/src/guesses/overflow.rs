@@ -11,7 +11,7 @@
 //! gradients explode further down is taken for one whose do not. As many of the first steps as `assumed_overflows`
 //! says are skipped if it says so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::remarks::Remarks;
 use super::settings::Settings;
@@ -43,10 +43,12 @@ const BEYOND: f64 = 65_520.0;
 pub(crate) struct Scalers {
     /// Steps that are over.
     updates: u64,
-    /// Where the answers of this step are.
-    answers: BTreeSet<u64>,
+    /// Where the answers of this step are, and whether one is that there was an overflow.
+    answers: BTreeMap<u64, bool>,
     /// How often the program has read one.
     asked: u64,
+    /// How often it read that there was one.
+    found: u64,
     /// Something is computed in halves.
     halves: bool,
     /// The largest sum of gradients at a loss of this step, as far as that is known.
@@ -105,7 +107,7 @@ impl Kernel {
                         "the first steps of a GradScaler were skipped: the loss is a sum whose scaled gradients are beyond half precision",
                     );
                 }
-                scalers.answers.insert(answer);
+                scalers.answers.insert(answer, overflows);
                 write(memory, answer, Some(f32::from(u8::from(overflows))));
             }
             Kernel::Updates => {
@@ -114,7 +116,7 @@ impl Kernel {
                 scalers.updates += 1;
                 scalers.largest = 0.0;
                 take_scale(memory, scale, found, backoff);
-                for answer in std::mem::take(&mut scalers.answers) {
+                for (answer, _) in std::mem::take(&mut scalers.answers) {
                     write(memory, answer, None);
                 }
             }
@@ -136,12 +138,20 @@ impl Scalers {
 
     /// The program has copied `size` bytes from `from`.
     pub(crate) fn copied(&mut self, from: u64, size: u64) {
-        self.asked += u64::from(size == 4 && self.answers.contains(&from));
+        if let Some(overflows) = self.answers.get(&from).filter(|_| size == 4) {
+            self.asked += 1;
+            self.found += u64::from(*overflows);
+        }
     }
 
     /// How often the program has read whether its gradients overflowed.
     pub(crate) fn asked(&self) -> u64 {
         self.asked
+    }
+
+    /// How often it read that they did, and so skipped a step.
+    pub(crate) fn found(&self) -> u64 {
+        self.found
     }
 }
 

@@ -2,18 +2,21 @@
 //! could tell.
 
 use std::{
+    cell::Cell,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
 
 use crate::{
     replay::{
-        Config, Program, Replay, TorchVersion,
+        Config, Program, Replay, Reserve, TorchVersion,
         follow::follower::{Doubt, Follower, UNNAMED_POOLS},
         known::Known,
         recorded::Goal,
+        rounding::SMALL_BUFFER,
     },
     trace::{DeviceTrace, PoolId},
+    units::Bytes,
 };
 
 /// How often a recording is followed again with what was learned.
@@ -30,11 +33,15 @@ const OLDEST_OF: usize = 3;
 /// longer than this never.
 const MOST_EVENTS_AGAIN: usize = 3_000_000;
 
-/// Follows `device`, more than once where it teaches above which level garbage is collected, which no recording
-/// says.
+/// How many lengths of expandable segments are tried, each a granule shorter.
+const MOST_LENGTHS: usize = 64;
+
+/// Follows `device`, more than once where it teaches above which level garbage is collected, or how long an expandable
+/// segment is, which no recording says.
 pub(super) fn run(device: &DeviceTrace, config: &Config, known: &Known) -> (Replay, Program) {
-    let attempt = Attempt { device, config, known };
-    attempt.with_goal(&Pools::default())
+    let attempt = Attempt { device, config, known, range_most: Cell::default() };
+    let plain = attempt.with_goal(&Pools::default());
+    attempt.with_lengths(plain)
 }
 
 /// As [`run`]; where that disagrees with a recording whose events name no pool, the segments are looked for
@@ -44,8 +51,9 @@ pub(super) fn run_with_pools(
     config: &Config,
     known: &Known,
 ) -> (Replay, Program) {
-    let attempt = Attempt { device, config, known };
+    let attempt = Attempt { device, config, known, range_most: Cell::default() };
     let plain = attempt.with_goal(&Pools::default());
+    let plain = attempt.with_lengths(plain);
     if plain.0.n_mismatches == 0
         || device.events.names_pools()
         || TorchVersion::two(12) <= config.torch
@@ -69,6 +77,8 @@ struct Attempt<'a> {
     device: &'a DeviceTrace,
     config: &'a Config,
     known: &'a Known,
+    /// How long an expandable segment is at most, as the last time showed that it was followed.
+    range_most: Cell<Option<u64>>,
 }
 
 /// Something to be tried further; the one that agrees longest comes first, and of those the simplest.
@@ -84,6 +94,33 @@ struct Guess {
 }
 
 impl Attempt<'_> {
+    /// A share of a device that nobody names is no length. A request that fits no more shows what it is at most; less than that is tried
+    /// where `plain` has mismatches, since segments that lie one after the other look like one.
+    fn with_lengths(&self, plain: (Replay, Program)) -> (Replay, Program) {
+        let mut best = plain;
+        let Some(most) = self.range_most.get() else { return best };
+        let n = MOST_LENGTHS.min(MOST_EVENTS_AGAIN / self.device.events.len().max(1));
+        let shorter = std::iter::successors(Some(most), |it| it.checked_sub(SMALL_BUFFER.0));
+        for length in shorter.take(n) {
+            if best.0.n_mismatches == 0 {
+                break;
+            }
+            let reserve = Some(Reserve::Size(Bytes(length)));
+            let config = Config { expandable_segments_reserve: reserve, ..self.config.clone() };
+            let attempt = Attempt {
+                device: self.device,
+                config: &config,
+                known: self.known,
+                range_most: Cell::default(),
+            };
+            let again = attempt.with_goal(&Pools::default());
+            if again.0.n_mismatches < best.0.n_mismatches {
+                best = again;
+            }
+        }
+        best
+    }
+
     /// Follows it with `pools` until it teaches no more about its garbage, and about pools that never split.
     fn with_goal(&self, pools: &Pools) -> (Replay, Program) {
         let mut whole = BTreeSet::new();
@@ -138,6 +175,7 @@ impl Attempt<'_> {
         follower.follow();
         let goal = follower.model.driver.goal;
         let doubt = follower.doubt.first.take();
+        self.range_most.set(follower.model.range_most);
         (follower.finish(), goal.most.map(|_| goal), doubt)
     }
 
