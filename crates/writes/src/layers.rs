@@ -304,8 +304,9 @@ fn shared_with_others(folder: &Path) -> Option<PathBuf> {
 /// Where in the cache downloads are kept.
 const DOWNLOADS: &str = "downloads";
 
-/// How often a layer is looked at before it is called full, and the time between two looks.
-const LOOKS: u32 = 5;
+/// How often a layer is looked at before it is called full, and the time between two looks: on a busy machine a program that
+/// has written a file of zeros may not come to close it for a while.
+const LOOKS: u32 = 25;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Shared memory has at least this, or is no place for layers: containers have 64 MiB of it. In bytes.

@@ -69,6 +69,23 @@ pub struct Measured {
 }
 
 impl Candidate {
+    /// One of which nothing is known yet.
+    pub(super) fn not_run(plan: Plan, numbers: Numbers) -> Candidate {
+        Candidate {
+            plan,
+            took: Took::default(),
+            needs: Bytes::ZERO,
+            fits: true,
+            numbers,
+            time: None,
+            measured: None,
+            slower: None,
+            cut_after: None,
+            tunings: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
     /// The smaller, the better.
     pub(super) fn rank(&self) -> (u32, Numbers, usize, Bytes) {
         let factor = self.slower.or(self.time.map(|it| it.estimate)).unwrap_or(1.0);

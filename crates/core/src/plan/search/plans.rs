@@ -61,10 +61,22 @@ async fn find(program: &mut Program) -> Result<Found, String> {
         seen = proven.unwrap_or(seen);
         if !plain.fits && program.known.growth.is_none() && program.pace.until == Until::Validation
         {
-            // What it takes with its validation; on the card itself it ran out before.
+            // What it takes with its validation; on the card itself it ran out, whatever it takes where there is room.
             plain = program.run_through(&Plan::default()).await.unwrap_or(plain);
+            plain.fits = false;
             program.known.plain_needs = plain.needs;
         }
+    } else if program.adapts()
+        && !program.interrupted
+        && program.known.growth.is_none()
+        && let Some((on_card, what)) = proof::fits_by_itself(program, &plain).await
+    {
+        program.line.say(
+            "on the card itself cudnn.benchmark leaves out algorithms whose workspaces do not fit"
+                .to_owned(),
+        );
+        program.known.plain_needs = on_card.needs;
+        (plain, seen) = (on_card, what);
     }
     if let Some(growth) = program.known.growth.clone() {
         plain.fits = false;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     plan::{Numbers, Plan, remedies},
-    prediction::{Peaks, StepGrowth, Tuned},
+    prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
     units::Bytes,
 };
 
@@ -42,6 +42,9 @@ pub(super) struct Known {
     exact: bool,
     /// It wraps its model for several devices.
     is_distributed: bool,
+    /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
+    /// bytes that are to stay free beside what it reserves under a limit.
+    adapts: Option<Bytes>,
 }
 
 /// How far a run goes.
@@ -71,6 +74,10 @@ impl Program {
         self.known.is_distributed = ran.noted.is_distributed;
         if let Some(it) = &ran.noted.batches {
             self.line.say(it.clone());
+        }
+        if ran.ends.contains(&OtherEnd::Workspaces) {
+            let Took { safe, peak, .. } = &ran.took;
+            self.known.adapts = Some(safe.saturating_sub(peak.reserved));
         }
         let mut plain = self.candidate(plan, &ran);
         plain.tunings = self.tunings(&plain.plan, &ran, plain.needs).await;
@@ -109,8 +116,18 @@ impl Program {
             (Until::Steady, Some(n)) => Until::Steps(n),
             (until, _) => until,
         };
-        let run = Run { give_up_above: most, ..self.roomy(plan, until) };
-        let ran = self.trial(run).await;
+        let roomy = self.roomy(plan, until);
+        let run = match (most, self.known.adapts) {
+            (Some(_), Some(beside)) => {
+                Run { limit_reserved: Some(self.limit_beside(beside)), ..roomy }
+            }
+            _ => Run { give_up_above: most, ..roomy },
+        };
+        let is_limited = run.give_up_above.is_none() && most.is_some();
+        let mut ran = self.trial(run).await;
+        if is_limited && ran.n_ooms != 0 {
+            (ran.was_cut, ran.n_ooms, ran.failure) = (true, 0, None);
+        }
         self.known.takes_in(plan, &ran);
         let mut it = self.candidate(plan.clone(), &ran);
         it.tunings = self.tunings(plan, &ran, it.needs).await;
@@ -129,6 +146,16 @@ impl Program {
         }
         self.tried.push(it.clone());
         Some(it)
+    }
+
+    /// Whether it may fit where it took too much with room.
+    pub(super) fn adapts(&self) -> bool {
+        self.known.adapts.is_some()
+    }
+
+    /// The most that may be reserved with so much beside it.
+    fn limit_beside(&self, beside: Bytes) -> Bytes {
+        self.rules.limit_reserved.unwrap_or(self.rules.most().saturating_sub(beside))
     }
 
     /// A run on a card with room, under what the plan's own settings of the allocator want.
@@ -226,7 +253,7 @@ impl Program {
             other => other,
         };
         Candidate {
-            fits: needs <= self.rules.most(),
+            fits: needs <= self.rules.most() && !ran.was_cut,
             plan,
             took: ran.took.clone(),
             needs,

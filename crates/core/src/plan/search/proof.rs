@@ -12,6 +12,20 @@ const REPEATS: u32 = 2;
 /// Of so many devices each is looked at, of more the first ones.
 const MOST_RANKS: u32 = 8;
 
+/// The script as it is on the card itself, where it took too much with room: it may take no more than there is.
+pub(super) async fn fits_by_itself(
+    program: &mut Program,
+    with_room: &Candidate,
+) -> Option<(Candidate, Seen)> {
+    let mut it = Candidate::not_run(with_room.plan.clone(), with_room.numbers);
+    let (until, validates) = (program.pace.until, program.pace.validates);
+    let seen = proves(program, &mut it).await;
+    if seen.is_none() {
+        (program.pace.until, program.pace.validates) = (until, validates);
+    }
+    Some((it, seen?))
+}
+
 /// How much of a script a run went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
