@@ -29,6 +29,23 @@ def test_a_request_has_the_slice_and_the_hosts_memory(plimsoll):
     assert shared + (200 << 20) < peak, peak
 
 
+PINNED = """
+import torch
+held = torch.empty(4 << 30, dtype=torch.uint8, pin_memory=True)
+away = torch.empty(1 << 30, dtype=torch.uint8, pin_memory=True)
+away.copy_(torch.ones(1 << 30, dtype=torch.uint8, device="cuda"))
+import time; time.sleep(0.6)
+"""
+
+
+def test_pinned_memory_counts_whole_though_nobody_touched_it(plimsoll):
+    (plimsoll.folder / "pinned.py").write_text(PINNED)
+    ran = plimsoll.predict("pinned.py", options=("--gpu", "h200", "--as", "slurm", "--until-exit"), environment=plimsoll.cold())
+    assert ran.code == 0, ran
+    assert 5 << 30 <= ran.report["host_peak_bytes"] <= 6 << 30, ran.report["host_peak_bytes"]
+    assert ran.report["shm_bytes"] == 0
+
+
 def test_a_card_without_kernels_is_told_with_the_version_that_has_some(plimsoll):
     (plimsoll.folder / "one.py").write_text("import torch; torch.ones(1, device='cuda').add_(1)")
     ran = plimsoll.predict("one.py", options=("--gpu", "v100"))

@@ -89,6 +89,13 @@ mod others {
     const CALL: &str = "PLIMSOLL_CALL";
 }
 
+// What the phantom calls host memory that a real run holds whole, as a process's list of mappings has it.
+
+/// Page-locked memory.
+pub(crate) const PINNED: &str = "/memfd:plimsoll-pinned";
+/// Large tensors of the CPU without values.
+pub(crate) const GHOSTS: &str = "/memfd:plimsoll-ghosts";
+
 // What lies in a session's folder and not in a recording.
 
 /// What a script prints that nobody is to see now. The script and the nursery's child write it.

@@ -87,9 +87,13 @@ fn zero_pages(at: u64, size: u64) -> bool {
     }
     let part = |from: u64, to: u64| (from as *mut libc::c_void, usize::try_from(to - from));
     let (start, Ok(length)) = part(first, end) else { return false };
-    // SAFETY: whole pages of an anonymous private mapping that we gave the program, which asks for them
-    // to be overwritten; given back, they read as zeros.
-    if unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) } != 0 {
+    // SAFETY: whole pages that the program asks to be overwritten. Those of pinned memory are a file's in memory, and read as
+    // zeros once they are out of it; those of memory that it registered are private, and do once they are given back.
+    let is_done = unsafe {
+        libc::madvise(start, length, libc::MADV_REMOVE) == 0
+            || libc::madvise(start, length, libc::MADV_DONTNEED) == 0
+    };
+    if !is_done {
         return false;
     }
     for (start, length) in [part(at, first), part(end, at + size)] {

@@ -11,6 +11,8 @@ use std::{
 
 use plimsoll_core::{prediction::Host, units::Bytes};
 
+use crate::contract;
+
 use nix::{
     sys::{
         signal::{Signal, kill},
@@ -48,10 +50,13 @@ pub(super) fn work() -> (BTreeSet<Pid>, u64) {
     (below.into_iter().map(|it| Pid::from_raw(it.pid)).collect(), worked)
 }
 
-/// What the processes below us have of the host right now: their own pages, and files in /dev/shm, each once.
+/// What the processes below us have of the host right now: their own pages, and files in /dev/shm, each once; on a phantom also
+/// pinned memory and ghosts, whole, as they are on a real device, though nobody may have touched them.
 pub(super) fn memory() -> Host {
     let mut own = Bytes::ZERO;
     let mut shared: BTreeMap<u64, u64> = BTreeMap::new();
+    // By file and address: a forked child has its parent's.
+    let mut whole: BTreeMap<(u64, u64), u64> = BTreeMap::new();
     for it in below_us() {
         let folder = format!("/proc/{}", it.pid);
         let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
@@ -60,9 +65,13 @@ pub(super) fn memory() -> Host {
         own += Bytes::kib(kib.unwrap_or(0));
         // Of what is on its way between two processes somebody still has a descriptor; the others have mapped it.
         let maps = fs::read_to_string(format!("{folder}/maps")).unwrap_or_default();
-        for (file, bytes) in maps.lines().filter_map(mapped) {
-            let known = shared.entry(file).or_default();
-            *known = bytes.max(*known);
+        for it in maps.lines().filter_map(mapped) {
+            if it.is_in_shm {
+                let known = shared.entry(it.file).or_default();
+                *known = it.bytes.max(*known);
+            } else {
+                whole.insert((it.file, it.at), it.bytes);
+            }
         }
         for entry in fs::read_dir(format!("{folder}/fd")).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -74,17 +83,32 @@ pub(super) fn memory() -> Host {
         }
     }
     let shared = Bytes(shared.values().sum());
-    Host { peak: own + shared, shared }
+    Host { peak: own + shared + Bytes(whole.values().sum()), shared }
 }
 
-/// A file in /dev/shm that a line of /proc/PID/maps is about: its number, and how much of it is mapped.
-fn mapped(line: &str) -> Option<(u64, u64)> {
+/// What a line of /proc/PID/maps is about.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapped {
+    /// The file's number.
+    file: u64,
+    at: u64,
+    bytes: u64,
+    is_in_shm: bool,
+}
+
+/// A file in /dev/shm that a line of /proc/PID/maps is about, or one of the phantom's that counts whole.
+fn mapped(line: &str) -> Option<Mapped> {
     let mut words = line.split_whitespace();
     let (from, to) = words.next()?.split_once('-')?;
     let file = words.nth(3)?.parse().ok()?;
-    words.next().filter(|it| Path::new(it).starts_with(SHM))?;
-    let at = |it: &str| u64::from_str_radix(it, 16).ok();
-    Some((file, at(to)?.checked_sub(at(from)?)?))
+    let name = words.next()?;
+    let is_in_shm = Path::new(name).starts_with(SHM);
+    if !is_in_shm && ![contract::PINNED, contract::GHOSTS].contains(&name) {
+        return None;
+    }
+    let number = |it: &str| u64::from_str_radix(it, 16).ok();
+    let at = number(from)?;
+    Some(Mapped { file, at, bytes: number(to)?.checked_sub(at)?, is_in_shm })
 }
 
 fn below_us() -> Vec<Process> {
@@ -184,9 +208,18 @@ mod tests {
 
     #[test]
     fn what_is_mapped_of_shared_memory_is_told_by_its_file() {
-        let line =
-            "7f2a00000000-7f2a03000000 rw-s 00000000 00:19 4711   /dev/shm/torch_12_34_0 (deleted)";
-        assert_eq!(mapped(line), Some((4711, 48 << 20)));
+        let line = |name: &str| {
+            mapped(&format!(
+                "7f2a00000000-7f2a03000000 rw-s 00000000 00:19 4711   {name} (deleted)"
+            ))
+        };
+        let it = |is_in_shm| {
+            Some(Mapped { file: 4711, at: 0x7f2a_0000_0000, bytes: 48 << 20, is_in_shm })
+        };
+        assert_eq!(line("/dev/shm/torch_12_34_0"), it(true));
+        assert_eq!(line("/memfd:plimsoll-pinned"), it(false));
+        assert_eq!(line("/memfd:plimsoll-ghosts"), it(false));
+        assert_eq!(line("/memfd:somebody-elses"), None);
         assert_eq!(mapped("7f2a00000000-7f2a03000000 rw-p 00000000 00:00 0"), None);
         assert_eq!(
             mapped("7f2a00000000-7f2a03000000 r--p 00000000 08:01 99 /usr/lib/libc.so"),

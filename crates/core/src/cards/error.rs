@@ -17,6 +17,14 @@ pub enum CardError {
         /// The options of a command that take the nearest card of its generation in its place.
         instead: Option<String>,
     },
+    /// A device that is no card of NVIDIA's with a memory of its own.
+    #[error("{given:?} cannot be imitated: {why}")]
+    NotImitated {
+        /// What was given.
+        given: String,
+        /// Why.
+        why: &'static str,
+    },
     /// A card cannot be cut like this.
     #[error(
         "{card} has no slice {given:?};{} a share of a card is written as in `{card}/0.5`",

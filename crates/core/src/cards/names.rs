@@ -29,6 +29,9 @@ pub(super) fn find<'a>(
             has: has.map(str::to_owned).collect(),
         });
     }
+    if let Some(why) = not_imitated(given) {
+        return Err(CardError::NotImitated { given: given.to_owned(), why });
+    }
     let ids = cards.iter().flat_map(|it| std::iter::once(&it.id).chain(&it.aliases));
     // Who names a size means no slip of it.
     let near = if Model::of(given).gib.is_some() { Vec::new() } else { nearest(given, 1, ids) };
@@ -36,11 +39,37 @@ pub(super) fn find<'a>(
     Err(CardError::NoSuchCard { given: given.to_owned(), near, instead })
 }
 
+/// Why a device of this name is none that a phantom can be; none if nothing is known against it.
+fn not_imitated(given: &str) -> Option<&'static str> {
+    const WITH_THE_HOST: &str = "its GPU shares the host's memory and runs PyTorch built for Arm; plimsoll imitates cards with a memory of their own, under \
+         PyTorch for x86-64";
+    const OF_OTHERS: &str = "plimsoll imitates NVIDIA's cards, under PyTorch for CUDA";
+    const BEGINNINGS: [(&str, &str); 6] = [
+        ("mi1", OF_OTHERS),
+        ("mi2", OF_OTHERS),
+        ("mi3", OF_OTHERS),
+        ("gfx", OF_OTHERS),
+        ("tpu", OF_OTHERS),
+        ("gaudi", OF_OTHERS),
+    ];
+    let given = given.to_ascii_lowercase();
+    let mut words = given.split(|it: char| !it.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
+    words.find_map(|word| match word {
+        "jetson" | "orin" | "xavier" | "thor" | "agx" | "tegra" | "spark" | "gb10" => {
+            Some(WITH_THE_HOST)
+        }
+        "amd" | "radeon" | "instinct" | "rx" | "apple" | "mps" | "m1" | "m2" | "m3" | "m4"
+        | "m5" | "intel" | "arc" => Some(OF_OTHERS),
+        word => BEGINNINGS.into_iter().find(|it| word.starts_with(it.0)).map(|it| it.1),
+    })
+}
+
 /// A name without what people write in many ways.
 pub(super) fn normal(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     let name = name.replace("nvidia", "").replace("geforce", "").replace("tesla", "");
+    let name = name.replace("mobile", "laptop");
     name.replace("gib", "g").replace("gb", "g").replace("mig", "")
 }
 
@@ -201,6 +230,12 @@ mod tests {
             ("3080 Ti", "rtx3080ti"),
             ("GTX 1080 Ti", "gtx1080ti"),
             ("RTX 3060 Laptop", "rtx3060-laptop"),
+            ("RTX 4080 Mobile", "rtx4080-laptop"),
+            ("Tesla P40", "p40"),
+            ("P4", "p4"),
+            ("NVIDIA GB300", "gb300"),
+            ("GTX 1660 Super", "gtx1660super"),
+            ("A800", "a800-80g"),
             ("RTX PRO 6000", "rtx-pro-6000"),
             ("a100-80g/3g.40gb", "a100-80g/3g.40gb"),
             ("A100-80GB MIG 3g.40gb", "a100-80g/3g.40gb"),
@@ -228,14 +263,30 @@ mod tests {
         for (given, instead) in [
             ("rtx3060-8g", "--gpu rtx3060-12g --memory 7.60GiB"),
             ("RTX 3080 20GB", "--gpu rtx3080-12g --memory 19.57GiB"),
-            ("A800-80GB", "--gpu a100-80g --memory 79.14GiB"),
-            ("GTX 1650", "--gpu gtx1660ti --memory SIZE"),
-            ("L20 48GB", "--gpu l40 --memory 44.39GiB"),
+            ("A800-40GB", "--gpu a100-40g --memory 39.38GiB"),
+            ("GTX 1650 6GB", "--gpu gtx1650 --memory 5.60GiB"),
+            ("L2 24GB", "--gpu l4 --memory 23.49GiB"),
             ("H100 64GB", "--gpu h100-80g --memory 64GiB"),
         ] {
             let error = error(given);
             assert!(error.contains(&format!("the nearest is `{instead}`")), "{given}: {error}");
         }
+    }
+
+    #[test]
+    fn what_is_no_card_of_its_own_is_said() {
+        for given in ["Jetson AGX Orin", "orin nano", "DGX Spark", "gb10"] {
+            assert!(error(given).contains("shares the host's memory"), "{given}");
+        }
+        for given in ["MI300X", "RX 7900 XTX", "Apple M3 Max", "Intel Arc A770", "tpu-v5e"] {
+            assert_eq!(
+                error(given),
+                format!(
+                    "{given:?} cannot be imitated: plimsoll imitates NVIDIA's cards, under PyTorch for CUDA"
+                )
+            );
+        }
+        assert!(error("author").contains("no card is called"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Memory: device, pinned, managed; copies and fills; pools; what a pointer is.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use super::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, answer, fail, machine};
 use crate::copy;
@@ -133,10 +134,39 @@ fn unmap(at: u64, size: u64) {
     unsafe { libc::munmap(at as *mut c_void, usize::try_from(size).unwrap_or(0)) };
 }
 
-/// Page-locked memory is ordinary memory here: it costs what the program writes to it.
+/// Page-locked memory: a file of its own in memory, shared with forked children as the driver's is. The binary finds it by
+/// this name among a process's mappings and counts all of it, as the driver does, though only what is written takes pages here.
+/// Zero if the host has none left.
+fn map_pinned(size: usize) -> u64 {
+    // SAFETY: a terminated name; the descriptor that comes back is nobody else's.
+    let file = unsafe {
+        let fd = libc::memfd_create(c"plimsoll-pinned".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return map(size);
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let Ok(length) = libc::off_t::try_from(size) else { return 0 };
+    // SAFETY: our own file, mapped at an address of the kernel's choice; the mapping keeps it.
+    let at = unsafe {
+        if libc::ftruncate(file.as_raw_fd(), length) != 0 {
+            return map(size);
+        }
+        libc::mmap(
+            std::ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_NORESERVE,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED { 0 } else { at as u64 }
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaHostAlloc(out: *mut u64, size: usize, _flags: c_uint) -> i32 {
-    let at = map(size.max(1));
+    let at = map_pinned(size.max(1));
     if at == 0 {
         return fail(OUT_OF_MEMORY);
     }
