@@ -92,7 +92,8 @@ def torch_in(folder, version_file, runtime=None):
     [
         ("2.11.0+cu130", b"libcudart.so.13", "supported", "compared with GPUs"),
         ("2.11.1+cu130", None, "supported", "compared with GPUs"),
-        ("2.10.0+cu128", b"libcudart.so.12", "experimental", "PyTorch 2.10.0 for CUDA 12.8 have not been compared with a GPU"),
+        ("2.9.1+cu128", b"libcudart.so.12", "experimental", "PyTorch 2.9.1 for CUDA 12.8 have not been compared with a GPU"),
+        ("2.10.0+cu128", b"libcudart.so.12", "supported", "compared with GPUs"),
         ("2.9.1+cu128", b"libcudart.so.12", "experimental", "does not record which module"),
         ("2.6.0+cu124", b"libcudart.so.12", "experimental", "not been compared with a GPU"),
         # conda's, whose version has no more to it.

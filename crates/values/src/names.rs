@@ -41,6 +41,7 @@ fragments! {
     RUN_LENGTH_ENCODE = b"3rle6encode";
     POLICY_HUB_LONG = b"10policy_hubIl";
     UNIQUE_AGENT = b"8__unique11UniqueAgentI"; // Until torch 2.14.
+    UNIQUE_DIM = b"24unique_dim_cuda_templateI";
     GATHER_KEEP_FROM_MASK = b"21gather_keep_from_maskE"; // In torchvision.
     GATHER_TOP_K = b"btopk10gatherTopKI";
     C10_HALF = b"N3c104Half";
@@ -154,6 +155,7 @@ fragments! {
     // Of `kernels/reduce`.
     AND = b"15and_kernel_cuda";
     OR = b"14or_kernel_cuda";
+    INTO_BOOL = b"clEvEUlb";
     MAX_NAN = b"MaxNanFunctor";
     MIN_NAN = b"MinNanFunctor";
     SUM_FUNCTOR = b"11sum_functor";

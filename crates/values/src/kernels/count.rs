@@ -106,6 +106,10 @@ impl Kernel {
         if find(names::UNIQUE_AGENT).is_some() {
             return Some(Kernel::Unique { width: 0, items: 4 });
         }
+        // Rows, whose places are compared by what they lead to. Since torch 2.15.
+        if find(names::DEVICE_SELECT_SWEEP).and(find(names::UNIQUE_DIM)).is_some() {
+            return Some(Kernel::Unique { width: 0, items: 7 });
+        }
         if find(names::GATHER_KEEP_FROM_MASK).is_some() {
             return Some(Kernel::NonMaximumSuppression);
         }
@@ -450,6 +454,8 @@ mod tests {
         let of_cuda_12 = b"_ZN14at_cuda_detail3cub28DeviceReduceSingleTileKernelINS0_18DeviceReducePolicyIiyE9Policy600ENS0_22TransformInputIteratorIbN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa09NonZeroOpIN3c104HalfEEEPKSG_lEEPiyEEvT0_";
         assert_eq!(Kernel::of(of_cuda_12), Some(Kernel::NonZero { width: 2, within: 8 }));
         assert_eq!(Kernel::of(partials), Some(Kernel::Partials));
+        let rows = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIlNS0_8NullTypeEiLb0ELNS0_10SelectImplE1EE10Policy1000EPlPS5_S9_S9_NS0_13ScanTileStateIiLb1EEES5_ZN39_INTERNAL_ad704282_9_Unique_cu_285fecc22at6native41_GLOBAL__N__ad704282_9_Unique_cu_285fecc224unique_dim_cuda_templateIfEESt5tupleIJNSE_6TensorESJ_SJ_EERKSJ_lbbbEUlllE0_iNS2_19streaming_context_tIlLb1EEELS6_1EEEvT0_T1_T2_T3_T4_T5_T6_T7_iT8_NS1_7vsmem_tE";
+        assert_eq!(Kernel::of(rows), Some(Kernel::Unique { width: 0, items: 7 }));
         assert_eq!(Kernel::of(topk), Some(Kernel::TopK { key: Some(ScalarType::Float) }));
         let blocks =
             b"_ZN2at6native6mbtopk10gatherTopKIfjLi2EEEvNS_4cuda6detail10TensorInfoIKT_T0_EE";

@@ -77,7 +77,14 @@ impl Summary {
         // As wide as a half.
         let other = halves.then_some(ScalarType::Short);
         let element = other.or_else(|| element_after(name, names::REDUCE_OP))?;
-        let sum = if way == Way::Fold(Action::Add) { element.working() } else { element };
+        let sum = match way {
+            Way::Fold(Action::Add) => element.working(),
+            // Since torch 2.15 they become truth values first, and then one.
+            Way::Fold(Action::LogicalAnd | Action::LogicalOr) if has(name, names::INTO_BOOL) => {
+                ScalarType::Bool
+            }
+            _ => element,
+        };
         // The operation ends with `E`, then come the type of the index (j or m) and that of the result.
         let tail = position(name, b"Li4ELi4E").or_else(|| position(name, b"Li4E"))?;
         let letter = *name.get(tail.checked_sub(1)?)?;
@@ -166,7 +173,14 @@ impl Summary {
             let mut results = [Runs::default(), Runs::default()];
             for [to, first, ..] in layout.output.walk(outputs, number)? {
                 let first = usize::try_from(first).ok()?;
-                let numbers = places.iter().map(|it| self.element.read(&span[first + it..]));
+                let numbers = places.iter().map(|it| {
+                    let number = self.element.read(&span[first + it..]);
+                    match self.sum {
+                        ScalarType::Bool if self.element.is_whole() => i64::from(number != 0),
+                        ScalarType::Bool => self.element.into(ScalarType::Bool, number),
+                        _ => number,
+                    }
+                });
                 let (value, place) = self.summary(numbers, factor)?;
                 match self.way {
                     Way::Fold(_) | Way::Mean | Way::Product => {
