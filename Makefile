@@ -94,13 +94,13 @@ wheel:
 	python3 -m venv target/wheel/tools
 	target/wheel/tools/bin/python -m pip install --quiet 'maturin>=1.9,<2' mypy
 	target/wheel/tools/bin/maturin sdist --out target/wheel
-	target/wheel/tools/bin/python -m pip wheel --quiet --no-deps --wheel-dir target/wheel target/wheel/plimsoll-*.tar.gz
-	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll-*.whl
+	target/wheel/tools/bin/python -m pip wheel --quiet --no-deps --wheel-dir target/wheel target/wheel/plimsoll_gpu-*.tar.gz
+	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll_gpu-*.whl
 
 # What `make wheel` left in target/wheel, in seconds; nothing is compiled.
 wheel-check:
 	@if [ ! -d target/wheel/tools ]; then echo 'nothing lies in target/wheel: make wheel'; exit 1; fi
-	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll-*.whl
+	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll_gpu-*.whl
 
 # The viewer as the manual shows it; needs Chromium.
 screenshots: build

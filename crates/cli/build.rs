@@ -44,6 +44,8 @@ fn run() -> Result<(), String> {
     }
     println!("cargo::rerun-if-changed=build.rs");
 
+    println!("cargo::rustc-env=BUILD_FACTS={}", facts(&workspace));
+
     // (the path in the cache, the file here)
     let mut files = Vec::new();
     // Elsewhere `main.rs` refuses to compile with a sentence of its own.
@@ -71,6 +73,33 @@ fn run() -> Result<(), String> {
     files.push(("agent/plimsoll_agent/entry_points.txt".to_owned(), answers));
     write_table(&out.join("bundle.rs"), &files)
         .map_err(|error| format!("cannot write the table of bundled files: {error}"))
+}
+
+/// What `--version` adds. The commit is a release's only: a build would otherwise be made again after each.
+fn facts(workspace: &Path) -> String {
+    let said = |program: &str, words: &[&str]| {
+        let ran = Command::new(program).args(words).current_dir(workspace).output().ok()?;
+        let text = String::from_utf8(ran.stdout).ok()?.trim().to_owned();
+        Some(text).filter(|it| ran.status.success() && !it.is_empty())
+    };
+    let profile = variable("PROFILE").unwrap_or_default();
+    let mut res = format!(" ({profile} build");
+    if profile == "release" && workspace.join(".git").exists() {
+        if let Some(log) = said("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
+            println!("cargo::rerun-if-changed={}", workspace.join(log).display());
+        }
+        if let Some(commit) = said("git", &["log", "-1", "--format=%h of %cs"]) {
+            res += &format!(", {commit}");
+        }
+    }
+    let compiler = variable("RUSTC").ok().and_then(|it| said(&it, &["--version"]));
+    if let Some(compiler) = compiler.as_deref().and_then(|it| it.split(' ').nth(1)) {
+        res += &format!(", Rust {compiler}");
+    }
+    if let Ok(target) = variable("TARGET") {
+        res += &format!(", {target}");
+    }
+    res + ")"
 }
 
 /// Builds what is loaded into the script's process, and copies it to `out`: the folder of the libraries.

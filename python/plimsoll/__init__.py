@@ -13,6 +13,16 @@ The work is done by the program `plimsoll` that is installed with this package; 
 their own. Importing this package imports the standard library only.
 """
 
+import pathlib as _pathlib
+
+# Another project on PyPI is called plimsoll and has a module of that name: pip writes the two over each other.
+_others = sorted(it.name for it in _pathlib.Path(__file__).resolve().parents[1].glob("plimsoll-[0-9]*.dist-info"))
+if _others:
+    raise ImportError(
+        "the package plimsoll (%s), another project, shares this folder with plimsoll-gpu: pip uninstall plimsoll plimsoll-gpu, "
+        "then pip install plimsoll-gpu" % _others[0].removesuffix(".dist-info")
+    )
+
 from plimsoll._binary import PlimsollError, binary, version
 from plimsoll._calls import CannotReach, FunctionFailed
 from plimsoll._fit import Fitted, fit

@@ -38,14 +38,14 @@ def binary() -> str:
     if found is None:
         raise PlimsollError(
             f"the program plimsoll is neither in {folders[0]} nor in PATH; install the package again (pip install "
-            "--force-reinstall plimsoll), or set PLIMSOLL_BIN to the program"
+            "--force-reinstall plimsoll-gpu), or set PLIMSOLL_BIN to the program"
         )
     return found
 
 
 def version() -> str:
     """The version of the program, as in `0.1.0`."""
-    return run(["--version"]).stdout.split()[-1]
+    return run(["--version"]).stdout.split()[1]
 
 
 def run(

@@ -140,6 +140,6 @@ def _version() -> str:
     from importlib import metadata
 
     try:
-        return metadata.version("plimsoll")
+        return metadata.version("plimsoll-gpu")
     except metadata.PackageNotFoundError:
         return "the sources"

@@ -1,5 +1,6 @@
 """The package itself: what its import costs, its types, and what is installed."""
 
+import shutil
 import subprocess
 import sys
 
@@ -18,6 +19,17 @@ def test_the_import_is_of_the_standard_library_only(program):
         "print(sorted(new))\n"
     )
     assert program.start(PYTHON, "-c", text).stdout == "['plimsoll']\n"
+
+
+def test_another_package_in_its_folder_is_named(tmp_path):
+    shutil.copytree(ROOT / "python/plimsoll", tmp_path / "plimsoll")
+    (tmp_path / "plimsoll_gpu-0.1.0.dist-info").mkdir()
+    command = [sys.executable, "-c", "import plimsoll"]
+    alone = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert alone.returncode == 0, alone.stderr
+    (tmp_path / "plimsoll-0.0.1.dist-info").mkdir()
+    both = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert both.returncode == 1 and "plimsoll-0.0.1), another project" in both.stderr, both.stderr
 
 
 def test_types_are_strict():

@@ -16,7 +16,7 @@ use crate::{assumption::Assumption, ghost_weights::GhostWeights, worst_sequence:
 
 /// Will it fit? GPU memory for PyTorch training, without a GPU.
 #[derive(Debug, Parser)]
-#[command(name = "plimsoll", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "plimsoll", version, long_version = LONG_VERSION, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -32,6 +32,9 @@ pub(crate) struct Cli {
     )]
     pub(crate) color: Color,
 }
+
+/// The version and what it was built of: what a person who reports a mistake is asked for.
+const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("BUILD_FACTS"));
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,7 +79,40 @@ pub(crate) enum Command {
     Agent,
     /// Check whether this environment is able to predict, and say what is missing.
     Doctor(DoctorArgs),
+    /// Print what makes a shell complete plimsoll's commands, options and files.
+    Completions(CompletionsArgs),
+    /// Print the page for man(1) of plimsoll, or of one of its commands.
+    Man(ManArgs),
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll
+  plimsoll completions zsh > ~/.zfunc/_plimsoll        with `fpath+=~/.zfunc` before compinit in ~/.zshrc
+  plimsoll completions fish > ~/.config/fish/completions/plimsoll.fish";
+
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub(crate) struct ManArgs {
+    /// The command, as in `predict`; plimsoll itself, if it is not given.
+    pub(crate) command: Option<String>,
+
+    /// Write the pages of plimsoll and of all its commands into this folder, instead.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) all: Option<PathBuf>,
+}
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  plimsoll man predict | man -l -
+  plimsoll man --all ~/.local/share/man/man1";
 
 #[derive(Debug, Args)]
 #[command(after_help = PREDICT_EXAMPLES)]

@@ -87,5 +87,7 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Calibrate(args) => commands::calibrate::run(args, out),
         Command::Agent => commands::agent::run(out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
+        Command::Completions(args) => commands::completions::run(args, out),
+        Command::Man(args) => commands::man::run(args, out),
     }
 }

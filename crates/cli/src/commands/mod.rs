@@ -3,11 +3,13 @@
 pub(crate) mod agent;
 pub(crate) mod calibrate;
 pub(crate) mod cards;
+pub(crate) mod completions;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod fit;
+pub(crate) mod man;
 pub(crate) mod predict;
 pub(crate) mod replay;
 pub(crate) mod run;

@@ -1,6 +1,10 @@
 //! Where output goes: the report, JSON, recordings, and the script's own words.
 
-use std::{fs, io::Read as _, process::Stdio};
+use std::{
+    fs,
+    io::Read as _,
+    process::{Command, Stdio},
+};
 
 use crate::support::{BEGIN, Place, Ran};
 
@@ -208,4 +212,56 @@ fn help_has_examples_and_exit_codes() {
         assert!(ran.stdout.contains("\nExamples:\n  plimsoll predict "), "{ran:?}");
         assert!(ran.stdout.contains("\nExit codes:"), "{ran:?}");
     }
+}
+
+#[test]
+fn a_shell_completes_every_command() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = place.run(&["completions", shell]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        for word in ["predict", "explain", "find-max"] {
+            assert!(ran.stdout.contains(word), "{shell} does not know {word}");
+        }
+    }
+    let script = place.run(&["completions", "bash"]).stdout;
+    let asks = "COMP_WORDS=(plimsoll pre); COMP_CWORD=1; _plimsoll plimsoll pre plimsoll; echo ${COMPREPLY[@]}";
+    let bash = Command::new("bash").arg("-c").arg(format!("{script}\n{asks}")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&bash.stdout), "predict\n", "{bash:?}");
+
+    let wrong = place.run(&["completions", "csh"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert!(wrong.stderr.contains("bash"), "it says which there are: {wrong:?}");
+}
+
+#[test]
+fn each_command_has_a_page_for_man() {
+    let place = Place::new();
+    let ran = place.run(&["man", "predict"]);
+    assert!(ran.stdout.contains(".TH plimsoll-predict 1"), "{ran:?}");
+    assert!(ran.stdout.contains("Exit codes:"), "{ran:?}");
+    let ran = place.run(&["man", "prodict"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("no command prodict; it has predict, fit,"), "{ran:?}");
+
+    let ran = place.run(&["man", "--all", "pages/man1"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let help = place.run(&["--help"]).stdout;
+    let commands = help.lines().skip_while(|it| *it != "Commands:").skip(1).map_while(|it| {
+        let is_command = it.starts_with("  ") && !it.starts_with("   ");
+        (!it.is_empty()).then(|| it.split_whitespace().next().filter(|_| is_command))
+    });
+    for name in commands.flatten().filter(|it| *it != "help") {
+        assert!(ran.stdout.contains(&format!("pages/man1/plimsoll-{name}.1\n")), "{name}: {ran:?}");
+    }
+}
+
+#[test]
+fn the_version_says_what_was_built() {
+    let place = Place::new();
+    let short = place.run(&["-V"]).stdout;
+    assert_eq!(short, concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"));
+    let long = place.run(&["--version"]).stdout;
+    assert!(long.starts_with(&format!("{} (", short.trim_end())), "{long}");
+    assert!(long.contains(" build, ") && long.contains("x86_64"), "{long}");
 }
