@@ -62,7 +62,7 @@ pub(crate) fn run(args: &VerifyArgs, color: Color, out: &mut dyn Write) -> anyho
             let conf = conf.clone() + phantom_run::conf_line(end);
             let other = steps(args, &runner, &command, &conf, Device::Phantom, None)?;
             if let Some(other) = other {
-                verification::take_nearer(&mut ranks, compare(&other), end);
+                verification::take_other_way(&mut ranks, compare(&other), end);
             }
         }
     }

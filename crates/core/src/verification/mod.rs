@@ -116,21 +116,6 @@ impl Cause {
     }
 }
 
-impl Verified {
-    /// Whether the phantom is within 1 % in everything that was seen; none if too little was.
-    pub fn is_within(&self) -> Option<bool> {
-        let Verified { real, phantom, .. } = self;
-        if real.reserved == Bytes::ZERO || phantom.reserved == Bytes::ZERO {
-            return None;
-        }
-        let process = real.process.zip(phantom.process);
-        let pairs = [(real.allocated, phantom.allocated), (real.reserved, phantom.reserved)];
-        let is_close =
-            |(real, phantom): (Bytes, Bytes)| real.0.abs_diff(phantom.0) * 100 <= real.0 * WITHIN;
-        Some(pairs.into_iter().chain(process).all(is_close))
-    }
-}
-
 /// A process that was compared with that of the other run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfRank {
@@ -138,18 +123,66 @@ pub struct OfRank {
     pub rank: Option<u32>,
     /// What it did.
     pub verified: Verified,
-    /// Which of two ways the phantom was told to show, where a run may come out in both; none for its own choice.
-    pub end: Option<OtherEnd>,
+    /// What the phantom showed in the other of two ways, where a run may come out in both.
+    pub other_way: Option<OtherWay>,
 }
 
-/// Takes the ranks of another run of the phantom that are nearer to the real ones: each may have come out in its own way.
-pub fn take_nearer(ranks: &mut [OfRank], others: Vec<OfRank>, end: OtherEnd) {
+/// The other of two ways in which a run may come out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OtherWay {
+    /// In what they differ.
+    pub end: OtherEnd,
+    /// Whether what is compared is the phantom's own choice, and this the other end.
+    pub is_the_end: bool,
+    /// What the phantom took.
+    pub side: Side,
+}
+
+impl OfRank {
+    /// Whether the phantom is within 1 % in everything that was seen, or the real run between its two ways; none if too little was seen.
+    pub fn is_within(&self) -> Option<bool> {
+        let Verified { real, phantom, .. } = &self.verified;
+        if real.reserved == Bytes::ZERO || phantom.reserved == Bytes::ZERO {
+            return None;
+        }
+        let ways = [Some(phantom), self.other_way.as_ref().map(|it| &it.side)];
+        let is_there = |pick: &dyn Fn(&Side) -> Option<Bytes>| {
+            let Some(real) = pick(real) else { return true };
+            let of_ways = ways.iter().flatten().filter_map(|it| pick(it)).map(|it| it.0);
+            let (Some(least), Some(most)) = (of_ways.clone().min(), of_ways.max()) else {
+                return true;
+            };
+            let may_be_off = real.0 * WITHIN / 100;
+            least <= real.0 + may_be_off && real.0 <= most + may_be_off
+        };
+        Some(
+            is_there(&|it| Some(it.allocated))
+                && is_there(&|it| Some(it.reserved))
+                && is_there(&|it| it.process),
+        )
+    }
+
+    /// Whether it is only within as the real run lies between two ways.
+    pub fn is_between(&self) -> bool {
+        let alone = OfRank { other_way: None, ..self.clone() };
+        self.is_within() == Some(true) && alone.is_within() == Some(false)
+    }
+}
+
+/// Takes in another run of the phantom, told to show the other way: each rank may have come out in its own, and is compared with the
+/// nearer.
+pub fn take_other_way(ranks: &mut [OfRank], others: Vec<OfRank>, end: OtherEnd) {
     for other in others {
         let Some(rank) = ranks.iter_mut().find(|it| it.rank == other.rank) else { continue };
         let off = |it: &Verified| it.real.reserved.0.abs_diff(it.phantom.reserved.0);
-        if off(&other.verified) < off(&rank.verified) {
-            *rank = OfRank { end: Some(end), ..other };
-        }
+        let is_nearer = off(&other.verified) < off(&rank.verified);
+        let side = if is_nearer { &rank.verified.phantom } else { &other.verified.phantom };
+        let other_way = Some(OtherWay { end, is_the_end: !is_nearer, side: side.clone() });
+        *rank = if is_nearer {
+            OfRank { other_way, ..other }
+        } else {
+            OfRank { other_way, ..rank.clone() }
+        };
     }
 }
 
@@ -180,20 +213,20 @@ pub fn compare_ranks(
     let (of_real, of_phantom) = (ranks(real), ranks(phantom));
     if of_real.len() < 2 {
         let verified = compare(real, phantom, card, most);
-        return vec![OfRank { rank: None, verified, end: None }];
+        return vec![OfRank { rank: None, verified, other_way: None }];
     }
     let one = |(rank, real): (u32, &Recording)| {
         let phantom = of_phantom.iter().find(|it| it.0 == rank).map(|it| slice::from_ref(it.1));
         let phantom = phantom.unwrap_or_default();
         let verified = compare(slice::from_ref(real), phantom, card, held(real));
-        OfRank { rank: Some(rank), verified, end: None }
+        OfRank { rank: Some(rank), verified, other_way: None }
     };
     of_real.into_iter().map(one).collect()
 }
 
 /// Whether the phantom is within 1 % in every rank; none if too little was seen of one.
 pub fn are_within(ranks: &[OfRank]) -> Option<bool> {
-    ranks.iter().map(|it| it.verified.is_within()).try_fold(true, |all, it| Some(all && it?))
+    ranks.iter().map(OfRank::is_within).try_fold(true, |all, it| Some(all && it?))
 }
 
 /// Compares what two runs of one program left. `process` is what the real one held of the device at most.
@@ -355,12 +388,22 @@ mod tests {
         let verified = |phantom| {
             let real = side(1000, 2000, Some(Bytes(3000)));
             let asked = [Vec::new(), Vec::new()];
-            Verified { real, phantom, alike: 0, parting: None, asked }.is_within()
+            let verified = Verified { real, phantom, alike: 0, parting: None, asked };
+            OfRank { rank: None, verified, other_way: None }
         };
-        assert_eq!(verified(side(1010, 1980, Some(Bytes(3030)))), Some(true));
-        assert_eq!(verified(side(1011, 2000, None)), Some(false));
-        assert_eq!(verified(side(1000, 2000, Some(Bytes(3031)))), Some(false));
-        assert_eq!(verified(side(1000, 2000, None)), Some(true), "who cannot say does not count");
-        assert_eq!(verified(side(0, 0, None)), None);
+        let within = |phantom| verified(phantom).is_within();
+        assert_eq!(within(side(1010, 1980, Some(Bytes(3030)))), Some(true));
+        assert_eq!(within(side(1011, 2000, None)), Some(false));
+        assert_eq!(within(side(1000, 2000, Some(Bytes(3031)))), Some(false));
+        assert_eq!(within(side(1000, 2000, None)), Some(true), "who cannot say does not count");
+        assert_eq!(within(side(0, 0, None)), None);
+
+        let mut ranks = vec![verified(side(900, 1700, None))];
+        take_other_way(&mut ranks, vec![verified(side(1100, 2400, None))], OtherEnd::Late);
+        assert!(ranks[0].is_between(), "{ranks:?}");
+        assert_eq!(ranks[0].verified.phantom.reserved, Bytes(1700), "the nearer is compared");
+        take_other_way(&mut ranks, vec![verified(side(900, 2000, None))], OtherEnd::Late);
+        assert_eq!(ranks[0].verified.phantom.reserved, Bytes(2000));
+        assert_eq!(are_within(&ranks), Some(false), "both ways allocate too little");
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     prediction::OtherEnd,
     recording::Phase,
     units::Bytes,
-    verification::{self, OfRank, Parting, Side, Verified},
+    verification::{self, OfRank, OtherWay, Parting, Side, Verified},
     views::text::{Style, Styles},
 };
 
@@ -24,29 +24,35 @@ pub fn text(ranks: &[OfRank], card: &Card, styles: Styles) -> String {
         [_] => (card.id.clone(), ""),
         _ => (format!("{}, {} ranks", card.id, ranks.len()), " in every rank"),
     };
-    let mut res = headline(verification::are_within(ranks), &of, where_, styles);
+    let mut res = headline(ranks, &of, where_, styles);
     let name = |it: &OfRank| it.rank.map_or_else(String::new, |it| format!("rank {it}"));
-    let tables = ranks.iter().map(|it| table(&it.verified, &name(it), it.end));
+    let tables = ranks.iter().map(|it| table(&it.verified, &name(it), it.other_way.as_ref()));
     res += &tables.collect::<Vec<_>>().join("\n");
     res
 }
 
 fn in_words(end: OtherEnd) -> (&'static str, &'static str) {
     match end {
-        OtherEnd::Late => ("late", "work on the GPU was done late"),
-        OtherEnd::Overflow => ("overflow", "the gradient scaler skipped its first step"),
+        OtherEnd::Late => ("late", "work on the GPU is done late"),
+        OtherEnd::Overflow => ("overflow", "the gradient scaler skips its first step"),
         OtherEnd::Workspaces => {
-            ("workspaces", "cuDNN's fastest algorithm was the one with the largest workspace")
+            ("workspaces", "cuDNN's fastest algorithm is the one with the largest workspace")
         }
     }
 }
 
-fn headline(is_within: Option<bool>, card: &str, where_: &str, styles: Styles) -> String {
+fn headline(ranks: &[OfRank], card: &str, where_: &str, styles: Styles) -> String {
+    let is_within = verification::are_within(ranks);
+    let is_between = ranks.iter().any(OfRank::is_between);
     let Style { on, off } = match is_within {
         Some(true) => styles.good,
         Some(false) | None => styles.bad,
     };
     let (word, rest) = match is_within {
+        Some(true) if is_between => (
+            "VERIFIED",
+            format!("the phantom is within 1 % of the card{where_}, or the card between two ways"),
+        ),
         Some(true) => ("VERIFIED", format!("the phantom is within 1 % of the card{where_}")),
         Some(false) => ("NOT THE SAME", "the phantom is more than 1 % off".to_owned()),
         None => ("COULD NOT TELL", "one of the two runs used no GPU memory".to_owned()),
@@ -54,7 +60,7 @@ fn headline(is_within: Option<bool>, card: &str, where_: &str, styles: Styles) -
     format!("{on}{word}{off} {card}: {rest}\n\n")
 }
 
-fn table(verified: &Verified, name: &str, end: Option<OtherEnd>) -> String {
+fn table(verified: &Verified, name: &str, other_way: Option<&OtherWay>) -> String {
     let mut res = String::new();
     let Verified { real, phantom, .. } = verified;
     let _ = writeln!(res, "{:<14} {:>12} {:>12} {:>12}", name, "real card", "phantom", "off by");
@@ -71,11 +77,14 @@ fn table(verified: &Verified, name: &str, end: Option<OtherEnd>) -> String {
     }
     let _ = writeln!(res, "  {:<12} {:>12} {:>12}", "steps", real.steps, phantom.steps);
     let _ = writeln!(res, "  {:<12} {:>12} {:>12}", "requests", real.requests, phantom.requests);
-    if let Some(end) = end {
+    if let Some(it) = other_way {
+        let (way, side) = (in_words(it.end).1, &it.side);
+        let when = if it.is_the_end { "Where" } else { "Unless" };
         let _ = writeln!(
             res,
-            "\n  on the phantom {}: real runs differ in that.\n  `plimsoll predict` looks at both ways, and its safe number covers both",
-            in_words(end).1
+            "\n  {when} {way}, the phantom takes {} allocated and\n  {} reserved; a real run may be either, or between. `plimsoll predict`\n  \
+             looks at both, and its safe number covers both.",
+            side.allocated, side.reserved
         );
     }
     let most = real.requests.max(phantom.requests);
@@ -174,7 +183,15 @@ fn requests(verified: &Verified) -> Value {
 fn value(ranks: &[OfRank], card: &Card, with_lines: bool) -> Value {
     let of_rank = |it: &OfRank| {
         let mut res = compared(&it.verified, with_lines);
-        res["other_end"] = it.end.map(|it| in_words(it).0).into();
+        let other_way = it.other_way.as_ref().map(|it| {
+            json!({
+                "end": in_words(it.end).0, "shown": !it.is_the_end,
+                "allocated_bytes": it.side.allocated.0, "reserved_bytes": it.side.reserved.0,
+                "process_bytes": it.side.process.map(|it| it.0),
+            })
+        });
+        res["other_way"] = other_way.into();
+        res["within"] = it.is_within().into();
         res["rank"] = it.rank.into();
         res
     };
@@ -205,7 +222,6 @@ fn compared(verified: &Verified, with_lines: bool) -> Value {
         })
     });
     json!({
-        "within": verified.is_within(),
         "real": side(&verified.real),
         "phantom": side(&verified.phantom),
         "alike": verified.alike,
