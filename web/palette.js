@@ -7,6 +7,7 @@ const CATEGORY = {
   optimizer: "#7d66b8",
   gradients: "#c0598c",
   inputs: "#3a9c87",
+  kept: "#5b7a4c",
   unknown: "#a8875f",
   activations: "#e0a13a",
   workspaces: "#8c9b45",

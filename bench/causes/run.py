@@ -46,7 +46,7 @@ def planted(path):
 def record(path, memory, args):
     zipped = args.keep / f"{path.stem}-{memory}.zip"
     if not zipped.exists():
-        command = [args.plimsoll, "predict", "--quiet", "--gpu", "h200", "--memory", memory, "--record", zipped]
+        command = [args.plimsoll, "predict", "--quiet", "--until-exit", "--gpu", "h200", "--memory", memory, "--record", zipped]
         with tempfile.TemporaryDirectory() as folder:
             ran = subprocess.run([*command, "--", args.python, path], cwd=folder, capture_output=True, text=True, timeout=args.timeout)
         if not zipped.exists():

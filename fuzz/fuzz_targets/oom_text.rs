@@ -2,11 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use plimsoll_core::{explanation, sources::oom_text};
+use plimsoll_core::{
+    explanation,
+    sources::{oom_text, printed_text},
+};
 
 fuzz_target!(|bytes: &[u8]| {
     plimsoll_fuzz::bounded(bytes, |bytes| {
-        let failures = oom_text::read(&String::from_utf8_lossy(bytes));
-        explanation::of_text("fuzz", failures);
+        let text = String::from_utf8_lossy(bytes);
+        let failures = oom_text::read(&text);
+        let printed = printed_text::read(&text, &failures);
+        explanation::of_text("fuzz", failures, printed);
     });
 });

@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// What happened and what to change: from a memory snapshot, a recording, or a log with the error.
     Explain(ExplainArgs),
+    /// What the words of the reports mean.
+    Glossary(GlossaryArgs),
     /// What differs between two recordings, steps, moments or ranks, by line of code.
     Diff(DiffArgs),
     /// A recording in a form that other programs open: a flame graph, Parquet tables, a Perfetto trace.
@@ -113,6 +115,13 @@ const MAN_EXAMPLES: &str = "\
 Examples:
   plimsoll man predict | man -l -
   plimsoll man --all ~/.local/share/man/man1";
+
+#[derive(Debug, Args)]
+pub(crate) struct GlossaryArgs {
+    /// The word, such as activations; without one, all of them.
+    #[arg(value_name = "WORD", num_args = 0..)]
+    pub(crate) word: Vec<String>,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = PREDICT_EXAMPLES)]

@@ -4,8 +4,9 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    fs::File,
-    io::{self, BufReader, Cursor, Read},
+    fs::{self, File},
+    io::{self, BufReader, Cursor, Read, Write as _},
+    os::unix::fs::FileTypeExt as _,
     path::Path,
     rc::Rc,
 };
@@ -79,7 +80,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Opened> {
     let is_stdin = path == Path::new("-");
     let shown = if is_stdin { "standard input".into() } else { path.display().to_string() };
     let source: Box<dyn Read> = if is_stdin {
-        Box::new(io::stdin())
+        standard_input()
     } else {
         // A folder opens, and then cannot be read.
         let file = File::open(path).and_then(|it| match it.metadata()?.is_dir() {
@@ -90,6 +91,50 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Opened> {
         Box::new(file)
     };
     unpack(source).with_context(|| format!("cannot unpack {shown}"))
+}
+
+/// Standard input. A text that comes through a pipe, from a program that is running, goes on to standard error as it comes: whoever
+/// pipes it here still sees it.
+fn standard_input() -> Box<dyn Read> {
+    let is_pipe = fs::metadata("/dev/stdin").is_ok_and(|it| it.file_type().is_fifo());
+    if is_pipe {
+        Box::new(Passing { source: io::stdin(), is_text: None })
+    } else {
+        Box::new(io::stdin())
+    }
+}
+
+/// Whether somebody hands us something: a pipe, or a file that is not empty.
+pub(crate) fn has_standard_input() -> bool {
+    fs::metadata("/dev/stdin")
+        .is_ok_and(|it| it.file_type().is_fifo() || it.is_file() && 0 < it.len())
+}
+
+/// Passes a text on to standard error.
+struct Passing<R> {
+    source: R,
+    is_text: Option<bool>,
+}
+
+impl<R: Read> Read for Passing<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let n = self.source.read(room)?;
+        let begun = &room[..n];
+        // A snapshot, an archive, a trace.
+        let is_text = *self.is_text.get_or_insert_with(|| {
+            let is_json = begun.starts_with(b"{")
+                || begun.starts_with(b"[")
+                    && begun.trim_ascii_start()[1..].trim_ascii_start().starts_with(b"{");
+            let is_binary =
+                begun.first().is_some_and(|it| matches!(it, 0x80 | 0x1f | 0x28 | 0xfd..=0xff));
+            !is_json && !is_binary && !begun.starts_with(b"PK\x03\x04")
+        });
+        if is_text {
+            // Nobody may be there to see it.
+            let _ = io::stderr().write_all(begun);
+        }
+        Ok(n)
+    }
 }
 
 fn unpack(source: impl Read + 'static) -> anyhow::Result<Opened> {

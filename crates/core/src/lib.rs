@@ -26,6 +26,8 @@ pub mod recording;
 
 pub mod failures;
 
+pub mod printed;
+
 pub mod sources;
 
 pub mod replay;

@@ -7,6 +7,7 @@ use expect_test::{expect, expect_file};
 use plimsoll_core::{
     explanation,
     failures::{Backend, Cause, Failure, Kind},
+    printed::PrintedText,
     sources::oom_text,
     units::Bytes,
 };
@@ -161,6 +162,7 @@ fn what_was_caught_stands_behind_what_was_not() {
         oom_text::read(&format!(
             "| WARNING: {caught}\n Skipping batch\nstep 9\nstep 10\nstep 11\n{ONE}"
         )),
+        PrintedText::default(),
     );
     let told: Vec<_> = found.ooms.iter().map(|it| (it.facts.kind, it.facts.requested)).collect();
     assert_eq!(

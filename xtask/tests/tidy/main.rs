@@ -4,6 +4,7 @@
 mod circles;
 mod contract;
 mod modules;
+mod sentences;
 
 use std::{
     fs,
@@ -11,19 +12,30 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("units", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
     ("failures", &["recording", "units"]),
-    ("sources", &["failures", "recording", "trace", "units"]),
+    ("printed", &["units"]),
+    ("sources", &["failures", "printed", "recording", "trace", "units"]),
     ("replay", &["trace", "units"]),
     ("cards", &["units"]),
     ("prediction", &["cards", "recording", "replay", "trace", "units"]),
     ("findings", &["prediction", "recording", "replay", "trace", "units"]),
     (
         "explanation",
-        &["failures", "findings", "prediction", "recording", "replay", "trace", "units"],
+        &[
+            "cards",
+            "failures",
+            "findings",
+            "prediction",
+            "printed",
+            "recording",
+            "replay",
+            "trace",
+            "units",
+        ],
     ),
     ("plan", &["cards", "prediction", "recording", "units"]),
     (
@@ -50,6 +62,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "findings",
             "plan",
             "prediction",
+            "printed",
             "cards",
             "recording",
             "replay",

@@ -86,6 +86,15 @@ pub(crate) struct ExplainArgs {
     /// Open the recordings in the browser afterwards, as `plimsoll view` does; Ctrl-C ends it.
     #[arg(long, requires = "files")]
     pub(crate) open: bool,
+
+    /// Go on with `plimsoll fit` of the command behind `--`, for the card and the memory that the log or the recording names.
+    /// The command is yours to give: none is ever taken from a log and run.
+    #[arg(long, requires = "command", conflicts_with_all = ["open", "code", "list"])]
+    pub(crate) fix: bool,
+
+    /// With --fix, the command as you would type it.
+    #[arg(last = true, value_name = "COMMAND", requires = "fix")]
+    pub(crate) command: Vec<OsString>,
 }
 
 const EXPLAIN_EXAMPLES: &str = "\
@@ -93,6 +102,7 @@ Examples:
   plimsoll explain snapshot.pickle               torch.cuda.memory._dump_snapshot(...)
   plimsoll explain train.log                     find every out-of-memory error in a log
   python train.py 2>&1 | plimsoll explain
+  plimsoll explain train.log --fix -- python train.py      and look for what makes it fit
   plimsoll explain run.zip                       what `plimsoll predict --record run.zip` kept
   plimsoll explain rank*.pickle.xz               ranks beside each other
   plimsoll explain --code leak/graph-retained    what a finding means

@@ -10,8 +10,8 @@ use plimsoll_core::{
     explanation::{self, CODES, Explanation},
     findings,
     recording::Recording,
-    sources::{self, chrome_trace, oom_text, snapshot},
-    views::{explain_text, explain_wire, text::Styles},
+    sources::{self, chrome_trace, oom_text, printed_text, snapshot},
+    views::{explain_text, explain_wire, glossary, text::Styles},
 };
 
 use crate::{
@@ -28,9 +28,18 @@ const WIDTHS: (u16, u16) = (60, 100);
 const USUAL: u16 = 80;
 
 pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    told(args, color, out).map(|it| it.0)
+}
+
+/// The same, and the options with which `plimsoll fit` would fit what was explained, where that is known.
+pub(super) fn told(
+    args: &ExplainArgs,
+    color: Color,
+    out: &mut dyn Write,
+) -> anyhow::Result<(Exit, Option<String>)> {
     let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
     if args.list {
-        return list(args, styles, out);
+        return Ok((list(args, styles, out)?, None));
     }
     if let Some(code) = &args.code {
         let cause =
@@ -40,7 +49,7 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
                 format!("there is no finding {code:?}; `plimsoll explain --list` shows all of them")
             })?;
         super::write(out, &page)?;
-        return Ok(Exit::Fits);
+        return Ok((Exit::Fits, None));
     }
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let paths = paths(&args.files)?;
@@ -70,18 +79,22 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
         let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
         let width = usize::from(width.clamp(WIDTHS.0, WIDTHS.1));
         let report = explain_text::explanations(&found, comparison.as_ref(), styles, width);
-        super::write(out, &report.to_string())?;
+        let report = report.to_string();
+        let words = glossary::line_of(&report).map(|it| format!("\n{it}\n")).unwrap_or_default();
+        super::write(out, &(report + &words))?;
     }
     if args.open {
         super::view::open_files(&args.files, out)?;
     }
-    Ok(if !found.iter().all(Explanation::is_sure) {
+    let fit = found.iter().find_map(|it| it.next.as_ref()?.fit.clone());
+    let exit = if !found.iter().all(Explanation::is_sure) {
         Exit::CouldNotTell
     } else if nothing {
         Exit::DoesNotFit
     } else {
         Exit::Fits
-    })
+    };
+    Ok((exit, fit))
 }
 
 /// What `plimsoll explain` would say of the recording `path`.
@@ -174,7 +187,9 @@ fn of_stream(name: &str, stream: Stream) -> anyhow::Result<Explanation> {
         return Ok(res);
     }
     let text = text(&stream.bytes()?)?;
-    Ok(explanation::of_text(name, oom_text::read(&text)))
+    let failures = oom_text::read(&text);
+    let printed = printed_text::read(&text, &failures);
+    Ok(explanation::of_text(name, failures, printed))
 }
 
 /// A log: UTF-8 mostly, UTF-16 where PowerShell wrote it.

@@ -9,6 +9,8 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod fit;
+pub(crate) mod fix;
+pub(crate) mod glossary;
 pub(crate) mod man;
 pub(crate) mod predict;
 pub(crate) mod replay;

@@ -15,7 +15,7 @@ use plimsoll_core::{
     units::Bytes,
     views::{
         answer::Answer,
-        schedulers,
+        glossary, schedulers,
         text::{self, Styles},
         wire,
     },
@@ -358,5 +358,7 @@ fn show(answer: Answer<'_>, color: Color, out: &mut dyn Write) -> anyhow::Result
     let width = terminal_size::terminal_size_of(io::stdout()).map_or(USUAL, |(it, _)| it.0);
     let width = usize::from(width.clamp(NARROW, WIDE));
     // The script has written to the same terminal.
-    super::write(out, &format!("\n{}", text::prediction(answer, styles, width)))
+    let report = text::prediction(answer, styles, width).to_string();
+    let words = glossary::line_of(&report).map(|it| format!("{it}\n")).unwrap_or_default();
+    super::write(out, &format!("\n{report}{words}"))
 }

@@ -40,6 +40,39 @@ fn a_log_from_a_pipe() {
     assert_eq!(json["cause"]["code"], "fragmentation/slack");
 }
 
+/// Who pipes a run here still sees it, and the report is alone on standard output.
+#[test]
+fn a_pipe_passes_the_log_on() {
+    let place = Place::new();
+    let ran = piped(&place, &["explain"], OOM);
+    assert_eq!(ran.stderr, OOM);
+    assert!(!ran.stdout.contains("epoch 3\n"), "{ran:?}");
+    // A snapshot is not for eyes.
+    let ran = piped_bytes(&place, &["explain", "-"], SNAPSHOT);
+    assert!(!ran.stderr.contains("segment"), "{ran:?}");
+}
+
+#[test]
+fn the_command_of_a_log_is_what_is_to_be_typed_next() {
+    let place = Place::new();
+    let log = format!("me@box:~$ python train.py --batch 8 2>&1 | tee log\n{OOM}");
+    let ran = piped(&place, &["explain"], &log);
+    assert!(
+        ran.stdout.contains("\n  plimsoll fit --budget 14.76GiB -- python train.py --batch 8\n"),
+        "{ran:?}"
+    );
+    // It is told, and what is run is what stands behind `--`.
+    fs::write(place.path().join("train.log"), &log).unwrap();
+    let ran = place.run(&["explain", "train.log", "--fix", "--", "./nowhere", "--batch", "4"]);
+    assert!(
+        ran.stdout.contains("\n$ plimsoll fit --budget 14.76GiB -- ./nowhere --batch 4\n"),
+        "{ran:?}"
+    );
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains("nowhere"), "{ran:?}");
+    assert_eq!(place.run(&["explain", "train.log", "--fix"]).code, Some(2));
+}
+
 #[test]
 fn a_traceback_alone() {
     let text = "Traceback (most recent call last):\n  File \"/home/u/train.py\", line 88, in <module>\n    \

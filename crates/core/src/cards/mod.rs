@@ -12,6 +12,8 @@ mod parts;
 
 use std::sync::{LazyLock, OnceLock};
 
+use crate::units::Bytes;
+
 pub use card::{Card, Knowledge, Nccl, Own, Provenance, Speeds};
 pub use error::CardError;
 
@@ -65,6 +67,11 @@ pub fn find(name: &str) -> Result<&'static Card, CardError> {
     read().find(name)
 }
 
+/// The card that the driver calls `name`, which a table may have cut off with points; `total` is what it has, if that is known.
+pub fn by_drivers_name(name: &str, total: Option<Bytes>) -> Option<&'static Card> {
+    names::by_drivers(catalogue(), name, total)
+}
+
 /// Likewise, or a part of a card: `a40/12q` is a profile of a virtual GPU, `a100-80g/0.5` half of the memory.
 pub fn resolve(name: &str) -> Result<Card, CardError> {
     read().resolve(name)
@@ -75,7 +82,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::units::Bytes;
 
     #[test]
     fn the_catalogue_is_whole() {

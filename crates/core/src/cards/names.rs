@@ -64,6 +64,28 @@ fn not_imitated(given: &str) -> Option<&'static str> {
     })
 }
 
+/// The card that the driver calls `name`: all of it, or what is left of it before points. Of several, the one whose memory is
+/// nearest to `total`, which tools round up by a few percent.
+pub(super) fn by_drivers<'a>(
+    cards: &'a [Card],
+    name: &str,
+    total: Option<Bytes>,
+) -> Option<&'a Card> {
+    let cut = name.trim_end_matches('.');
+    let is_cut = cut.len() < name.len();
+    let wanted = normal(cut);
+    if wanted.len() < 2 {
+        return None;
+    }
+    let is_it = |card: &&Card| {
+        let own = normal(&card.name);
+        own == wanted || is_cut && own.starts_with(&wanted)
+    };
+    let off = |card: &Card| total.map_or(0, |it| it.0.abs_diff(card.total.0));
+    let near = |card: &&Card| total.is_none_or(|it| off(card) <= it.0 / 10);
+    cards.iter().filter(is_it).filter(near).min_by_key(|it| (off(it), !it.usual))
+}
+
 /// A name without what people write in many ways.
 pub(super) fn normal(name: &str) -> String {
     let name = name.to_ascii_lowercase();

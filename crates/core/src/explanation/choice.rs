@@ -6,7 +6,7 @@
 //! 1. what no step needs again: leaks, results that are kept, growth;
 //! 2. an evaluation that keeps its graph;
 //! 3. an input larger than those before;
-//! 4. copies of what is there already;
+//! 4. copies of what is there already, and data that no step needs yet;
 //! 5. a limit that the process set itself;
 //! 6. another process, if this one would have fitted without it;
 //! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
@@ -25,7 +25,7 @@ use crate::{
     findings::{Case, Finding, Weight},
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Phase},
-    replay::BlockId,
+    replay::{BlockId, Config, TorchVersion, rounding},
     trace::EventId,
     units::{Bytes, percent},
 };
@@ -45,7 +45,8 @@ pub(super) fn choose(
     failed
         .leak()
         .or_else(|| failed.larger_input())
-        .or_else(|| failed.copies())
+        .or_else(|| failed.avoidable("copies/double-buffer"))
+        .or_else(|| failed.avoidable("inputs/all-on-device"))
         .or_else(|| failed.limit())
         .or_else(|| failed.other_process())
         .or_else(|| failed.pieces())
@@ -62,7 +63,11 @@ fn is_pass(stage: Stage) -> bool {
 fn is_kept(category: Category) -> bool {
     matches!(
         category,
-        Category::Activations | Category::Temporaries | Category::Unknown | Category::Inputs
+        Category::Activations
+            | Category::Temporaries
+            | Category::Kept
+            | Category::Unknown
+            | Category::Inputs
     )
 }
 
@@ -103,7 +108,8 @@ impl<'a> Failed<'a> {
     }
 
     fn missing(&self) -> Bytes {
-        self.asked.saturating_sub(self.free)
+        rounding::allocation_size(self.asked, &Config::of_torch(TorchVersion::NEWEST))
+            .saturating_sub(self.free)
     }
 
     fn fits_without(&self, finding: &Finding) -> bool {
@@ -153,7 +159,10 @@ impl<'a> Failed<'a> {
             it.weight == Weight::Problem && (code == EVALUATION || LEAKS.contains(&code))
         };
         let leaks = || self.findings.iter().filter(is_leak).filter(|it| self.counts(it.bytes));
-        let enough = leaks().filter(|it| self.fits_without(it)).max_by_key(|it| it.bytes);
+        // What an error holds looks like results that are kept, and is not mended like them.
+        let is_held = |it: &Finding| it.code == "leak/traceback-kept";
+        let enough = leaks().filter(|it| self.fits_without(it));
+        let enough = enough.max_by_key(|it| (is_held(it), it.bytes));
         if let Some(it) = enough {
             let mut res = self.as_leak(it);
             res.text += &self.would_have_fitted();
@@ -175,8 +184,9 @@ impl<'a> Failed<'a> {
         explains.then_some(res)
     }
 
-    fn copies(&self) -> Option<RootCause> {
-        let is_it = |it: &&Finding| it.code == "copies/double-buffer" && self.counts(it.bytes);
+    /// What needs not be there, although somebody uses it.
+    fn avoidable(&self, code: &str) -> Option<RootCause> {
+        let is_it = |it: &&Finding| it.code == code && self.counts(it.bytes);
         let found = self.findings.iter().filter(is_it).find(|it| self.fits_without(it))?;
         Some(self.of(found, &self.would_have_fitted()))
     }
@@ -223,7 +233,7 @@ impl<'a> Failed<'a> {
             at: None,
             bytes: self.slack,
             text: format!(
-                "{} of what PyTorch holds are free, and no piece of it is as large as the {} asked for",
+                "PyTorch holds {} that no tensor uses, but in pieces, and no piece is as large as the {} asked for",
                 self.slack, self.asked
             ),
             is_sure: replayed.is_some(),
@@ -233,7 +243,16 @@ impl<'a> Failed<'a> {
     /// Most that was allocated in a step that came to its end.
     fn most_in_a_step(&self) -> Bytes {
         let run = self.case.run;
-        let Some(end) = run.timeline.step_ends.iter().rev().find(|it| **it <= self.event) else {
+        // From stacks alone, an optimizer that was cut short looks like the end of its step.
+        let is_over = |end: &&EventId| {
+            **end <= self.event
+                && (run.timeline.marked
+                    || run
+                        .timeline
+                        .starts(Stage::Forward)
+                        .any(|it| **end <= it && it <= self.event))
+        };
+        let Some(end) = run.timeline.step_ends.iter().rev().find(is_over) else {
             return Bytes(u64::MAX / 2);
         };
         let levels = run.replay.levels(&run.device.events);

@@ -6,6 +6,7 @@ mod choice;
 mod comparison;
 mod diff;
 pub(crate) mod held;
+mod next;
 mod oom;
 mod proof;
 mod ranks;
@@ -16,6 +17,7 @@ pub use at::{At, NoSuchMoment, ParseAtError};
 pub use comparison::{Comparison, compare};
 pub use diff::{Difference, NameRow, NoDifference, Row, Side, Total, difference};
 pub use held::NoSuchDevice;
+pub use next::Next;
 pub use oom::{Oom, Shape};
 pub use ranks::{RankFacts, RankLine, RankTable, rank_facts};
 pub use root_cause::{CODES, RootCause};
@@ -24,6 +26,7 @@ use crate::{
     failures::{self, Failure},
     findings::{self, Finding, Weight, Window},
     prediction::device_run::DeviceRun,
+    printed::{self, Printed, PrintedText, Statement},
     recording::Recording,
     replay::TorchVersion,
     trace::Action,
@@ -70,6 +73,14 @@ pub struct Explanation {
     pub ooms: Vec<Oom>,
     /// Failures that are none: warnings, shared memory.
     pub others: Vec<Failure>,
+    /// What a text has of memory beside errors.
+    pub printed: Vec<Printed>,
+    /// What that says, the most telling first.
+    pub says: Vec<Statement>,
+    /// The command that a text is of, as it would be typed.
+    pub command: Option<String>,
+    /// What to type next.
+    pub next: Option<Next>,
     /// Each device that was used, to be compared with those of other ranks.
     pub devices: Vec<RankFacts>,
     /// What could not be read, or not be known.
@@ -93,6 +104,10 @@ impl Explanation {
             findings: Vec::new(),
             ooms: Vec::new(),
             others: Vec::new(),
+            printed: Vec::new(),
+            says: Vec::new(),
+            command: None,
+            next: None,
             devices: Vec::new(),
             notes: Vec::new(),
             unsure: None,
@@ -128,6 +143,7 @@ impl Explanation {
         self.findings.is_empty()
             && self.ooms.is_empty()
             && self.others.is_empty()
+            && self.printed.is_empty()
             && self.peak_allocated.is_none()
     }
 }
@@ -192,6 +208,8 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
         }
     }
     findings::sort(&mut res.findings);
+    let argv = begin.map(|it| it.argv.as_slice()).unwrap_or_default();
+    res.next = res.ooms.first().and_then(|it| next::of_recording(it, argv));
     res.unsure = unsure(recording);
     res
 }
@@ -214,8 +232,8 @@ fn unsure(recording: &Recording) -> Option<String> {
     (allocs == 0 && held == 0).then(|| "it has no allocation of a GPU, neither as events nor in its final state: the recorder was off, or the program never used the GPU. Record from the start: torch.cuda.memory._record_memory_history() before the model is built".to_owned())
 }
 
-/// What a text says. `failures` are what was found in it.
-pub fn of_text(name: &str, failures: Vec<Failure>) -> Explanation {
+/// What a text says. `failures` are what was found in it, `text` what else it has of memory.
+pub fn of_text(name: &str, failures: Vec<Failure>, text: PrintedText) -> Explanation {
     let mut res = Explanation::new(Kind::Text, name);
     for failure in failures {
         if failure.kind.is_oom() {
@@ -226,7 +244,59 @@ pub fn of_text(name: &str, failures: Vec<Failure>) -> Explanation {
     }
     // What ended the run first.
     res.ooms.sort_by_key(|it| it.facts.kind == failures::Kind::Caught);
+    res.says = printed::statements(&text.printed);
+    for oom in &mut res.ooms {
+        grew(oom, &text, &res.says);
+    }
+    res.command = next::command_of(&res.ooms, &text);
+    res.next = next::of_text(&res.ooms, &text, &res.says);
+    res.printed = text.printed;
     res
+}
+
+/// Of a card that was too small, levels that the program printed before may say that something grew.
+fn grew(oom: &mut Oom, text: &PrintedText, says: &[Statement]) {
+    let facts = &oom.facts;
+    let is_its = |it: &&Statement| {
+        text.printed.get(it.of).is_some_and(|of| {
+            it.code == "levels/grow"
+                && !of.kind.is_of_device()
+                && (&of.writer, of.rank) == (&facts.writer, facts.rank)
+                && it.line < facts.at
+        })
+    };
+    // What kills without a word, where the host was nearly full, is the host's own.
+    let is_full = |it: &Statement| it.code == "host/nearly-full" && it.line < facts.at;
+    if facts.backend == failures::Backend::Host
+        && oom.cause == failures::Cause::Unknown
+        && let Some(it) = says.iter().find(|it| is_full(it))
+    {
+        oom.cause = failures::Cause::Host;
+        oom.why = format!("{}; then the process was killed", it.text);
+        oom.root = RootCause {
+            code: "outside/host",
+            text: oom.why.clone(),
+            is_sure: false,
+            ..oom.root.clone()
+        };
+        return;
+    }
+    let Some(it) = says.iter().find(is_its).filter(|_| oom.cause == failures::Cause::Size) else {
+        return;
+    };
+    let is_much = it.bytes.zip(facts.allocated).is_some_and(|(rise, all)| all.0 / 4 <= rise.0);
+    if is_much {
+        oom.cause = failures::Cause::Leak;
+        oom.shape = Shape::OverTime;
+        oom.why.clone_from(&it.text);
+        oom.root = RootCause {
+            code: "growth/per-step",
+            bytes: it.bytes.unwrap_or_default(),
+            text: it.text.clone(),
+            is_sure: false,
+            ..oom.root.clone()
+        };
+    }
 }
 
 /// A curve without blocks.

@@ -12,6 +12,7 @@ use crate::{
     findings::{Case, Finding, Weight},
     prediction::timeline::Stage,
     recording::Phase,
+    replay::{Config, TorchVersion, rounding},
     trace::EventId,
     units::Bytes,
 };
@@ -52,7 +53,9 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
     if cut_short && res.facts.phase.is_none() {
         res.facts.phase = Some(Phase::Optimizer);
     }
-    if message.is_none() && asked <= free {
+    // Small requests take a segment of the driver, which is larger.
+    let wanted = rounding::allocation_size(asked, &Config::of_torch(TorchVersion::NEWEST));
+    if message.is_none() && wanted <= free {
         res.cause = Cause::Limit;
         res.why = format!(
             "the device had {free} free, and {asked} were refused: the process limits itself (set_per_process_memory_fraction), or the driver does"

@@ -10,14 +10,14 @@ impl Failure {
     pub(super) fn ambiguous(&self) -> Verdict {
         let (why, remedies): (&str, &[&str]) = match self.backend {
             Backend::Cublas => (
-                "cuBLAS could not have its handle: most often because PyTorch's cache or another process left it no memory; an index out of range in an earlier kernel gives the same error",
+                "cuBLAS could not start: most often because PyTorch's cache or another process left it no memory; an index out of range in an earlier kernel gives the same error",
                 &[
                     "look at `nvidia-smi` while it fails: is the card full?",
                     "a smaller batch; if it still fails, run with CUDA_LAUNCH_BLOCKING=1 or on the CPU to see an index error (labels, vocabulary)",
                 ],
             ),
             Backend::Cudnn => (
-                "cuDNN found no algorithm, or could not have its memory: most often because the card is full; a build of torch that does not suit the GPU gives the same error",
+                "cuDNN found no algorithm, or got no memory: most often because the card is full; a build of torch that does not suit the GPU gives the same error",
                 &[
                     "a smaller batch: if that helps, it was memory",
                     "`torch.backends.cudnn.benchmark = False`, so that no large workspaces are tried",
@@ -25,7 +25,7 @@ impl Failure {
                 ],
             ),
             Backend::Cusolver | Backend::Cusparse | Backend::Hip => (
-                "the library could not have its handle or its work area: most often because PyTorch's cache or another process left the card no memory",
+                "the library could not start, or got no memory to work in: most often because PyTorch's cache or another process left the card no memory",
                 &[
                     "look at `nvidia-smi` (`rocm-smi`) while it fails: is the card full?",
                     "`torch.cuda.empty_cache()` before the first use of the library, or its first use at the program's beginning",
@@ -40,7 +40,7 @@ impl Failure {
                 ],
             ),
             Backend::Cufft => (
-                "cuFFT could not have the work area of a plan: most often because the card is full; PyTorch keeps plans of all sizes that it has met, with what each of them took",
+                "cuFFT got no memory for a plan: most often because the card is full; PyTorch keeps plans of all sizes that it has met, with what each of them took",
                 &[
                     "`torch.backends.cuda.cufft_plan_cache[0].clear()`, or a smaller `max_size`, where inputs have many lengths",
                     "a smaller batch; lengths that are a power of two need less",

@@ -199,22 +199,27 @@ impl Failure {
     }
 
     fn others_have(&self, others: Bytes) -> Verdict {
-        let named: Vec<String> =
-            self.processes.iter().map(|(pid, it)| format!("process {pid}: {it}")).collect();
+        let own_pid = self.own_named_pid();
+        let named: Vec<String> = self
+            .processes
+            .iter()
+            .filter(|(pid, _)| Some(*pid) != own_pid)
+            .map(|(pid, it)| format!("process {pid}: {it}"))
+            .collect();
         let named =
             if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) };
         let own = self
-            .process
+            .own_process()
             .or(self.reserved)
             .map_or(String::new(), |it| format!("; this one has {it}"));
-        let sure = if self.process.is_some() {
-            ""
+        let (about, sure) = if self.own_process().is_some() {
+            ("", "")
         } else {
-            ", less what this process has outside PyTorch, which the message does not say"
+            ("about ", ". This is inferred: the message does not name them")
         };
         verdict(
             Cause::OtherProcess,
-            format!("{others} of the card belong to somebody else{named}{sure}{own}"),
+            format!("other processes have {about}{others} of the card{named}{own}{sure}"),
             &[
                 &format!(
                     "`{}` shows who; a notebook or a dead run often still holds its memory: end it",
@@ -280,7 +285,7 @@ impl Failure {
         }
         let how_much = if missing == Bytes::ZERO {
             format!(
-                "{free} free on the card and {slack} in pieces of what PyTorch holds are as much together, but no piece of it is: the card is as good as full"
+                "no single free piece is that large: {free} are free on the card, and {slack} are scattered in PyTorch's cache. The card is full"
             )
         } else {
             format!("at least {missing} too much, and nothing big is wasted")
@@ -288,7 +293,7 @@ impl Failure {
         verdict(
             Cause::Size,
             format!(
-                "tensors have {allocated}{capacity}, and {requested} more were asked for: {how_much}. Whether it grew to that is not in the text"
+                "tensors have {allocated}{capacity}, and {requested} more were asked for: {how_much}. The text does not show whether memory grew over time"
             ),
             &remedies,
         )
@@ -352,7 +357,7 @@ impl Failure {
                 "a call of the CUDA runtime was refused, outside PyTorch's allocator, so there are no numbers: often the first call of a process on a card that others have filled, or a library that needs memory which PyTorch's cache holds"
             }
             Backend::Nccl => {
-                "NCCL could not have its buffers: it takes memory outside PyTorch's allocator, and found none left"
+                "NCCL got no memory for its buffers: it takes memory outside PyTorch's allocator, and none was left"
             }
             Backend::Vllm => {
                 "vLLM counted the card's memory and found too little for what it was told to take"
@@ -470,7 +475,7 @@ mod tests {
             ("process exited with exit code 137", "signal 9"),
             ("RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED", "cuFFT"),
             ("RuntimeError: cuFFT error: CUFFT_INTERNAL_ERROR", "older than the card"),
-            ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "its work area"),
+            ("RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED", "no memory to work in"),
             ("InternalError: Dst tensor is not initialized.", "nowhere to go"),
             ("RuntimeError: level_zero: UR_RESULT_ERROR_OUT_OF_RESOURCES", "out of resources"),
         ] {

@@ -134,6 +134,8 @@ pub struct Failure {
     pub numbers: Vec<(String, Bytes)>,
     /// The rank whose line it is.
     pub rank: Option<u32>,
+    /// The program whose line it is, where a log has several: what stands before `|`.
+    pub writer: Option<String>,
     /// The process id in the line's prefix.
     pub pid: Option<u32>,
     /// The line of the text, from 1.
@@ -273,7 +275,7 @@ impl Failure {
                 taken.saturating_sub(own + self.context_guess())
             }
         };
-        let own_pid = self.own_named().map(|(pid, _)| pid);
+        let own_pid = self.own_named_pid();
         let named_others: Bytes =
             self.processes.iter().filter(|(pid, _)| Some(*pid) != own_pid).map(|(_, it)| *it).sum();
         // Rounding in the message: three numbers of two decimals each.
@@ -288,6 +290,12 @@ impl Failure {
         own.or_else(|| self.own_named().map(|(_, it)| it))
     }
 
+    /// Whether what other processes have is only what is left when everything known is taken away.
+    pub fn others_are_inferred(&self) -> bool {
+        let own_pid = self.own_named_pid();
+        self.own_process().is_none() && !self.processes.iter().any(|(pid, _)| Some(*pid) != own_pid)
+    }
+
     /// In a container a process's own line may read 0 bytes, or be missing, and its own memory stands
     /// under its process id outside: the smallest that is as much as PyTorch holds.
     fn own_named(&self) -> Option<(u32, Bytes)> {
@@ -299,6 +307,11 @@ impl Failure {
         let enough = reserved.saturating_sub(Bytes::mib(32));
         let can_be = self.processes.iter().filter(|(_, it)| enough <= *it);
         can_be.min_by_key(|(_, it)| *it).copied()
+    }
+
+    /// The process id among the named ones that is this process's own.
+    fn own_named_pid(&self) -> Option<u32> {
+        self.own_named().map(|(pid, _)| pid)
     }
 
     /// What a context and libraries take beside the allocator, when nothing says: at most this is not

@@ -1,9 +1,13 @@
 //! Twice the same bytes for a moment: what was collected is joined (`cat`, `stack`), or a checkpoint is
 //! loaded onto the device beside the model.
 
+use std::collections::BTreeMap;
+
 use crate::{
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, timeline::Stage},
+    recording::CodeLine,
+    replay::BlockId,
     units::Bytes,
 };
 
@@ -14,8 +18,13 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Fewer blocks are no parts of one whole.
+const PARTS: usize = 4;
+const JOIN: &str = "collect the parts on the CPU and join them there, or fill a tensor that was made at its full size";
+
 fn find(case: &Case<'_>) -> Vec<Finding> {
-    joined(case).into_iter().chain(loaded(case)).chain(copied(case)).collect()
+    let joined = joined(case).or_else(|| refused(case));
+    joined.into_iter().chain(loaded(case)).chain(copied(case)).collect()
 }
 
 /// One block as large as all that a line has collected, made while it was there.
@@ -35,7 +44,37 @@ fn joined(case: &Case<'_>) -> Option<Finding> {
         "one block of {} while {} parts of together {} were live",
         joined.size, growth.blocks, growth.held
     ));
-    res.remedy = "collect the parts on the CPU and join them there, or fill a tensor that was made at its full size".to_owned();
+    res.remedy = JOIN.to_owned();
+    Some(res)
+}
+
+/// A request as large as all that one line had made before, refused while that was there.
+fn refused(case: &Case<'_>) -> Option<Finding> {
+    let failed = case.run.oom?;
+    let event = case.run.device.events.get(failed.index());
+    let mut by_line: BTreeMap<CodeLine, Vec<BlockId>> = BTreeMap::new();
+    for it in case.live_after(failed) {
+        // What a pass made is needed for the way back.
+        let in_pass =
+            matches!(case.stage(it.block), Stage::Forward | Stage::Loss | Stage::Backward);
+        if let Some(line) = case.line(it.block).filter(|_| !in_pass) {
+            by_line.entry(line).or_default().push(it.block);
+        }
+    }
+    let sum = |it: &[BlockId]| -> Bytes { it.iter().map(|it| case.life(*it).size).sum() };
+    let near = |it: Bytes| it.0.abs_diff(event.size.0) * 50 < event.size.0;
+    let mut all = by_line.into_values();
+    let parts = all.find(|it| PARTS <= it.len() && near(sum(it)))?;
+    let title = format!(
+        "{} would be on the device twice: {} parts, and the whole that they are joined into",
+        event.size,
+        parts.len()
+    );
+    let mut res = RULE.finding(Weight::Chance, sum(&parts), title);
+    res.count = parts.len() as u64;
+    res.at = case.line_of(event.stack);
+    res.blocks = parts;
+    res.remedy = JOIN.to_owned();
     Some(res)
 }
 
@@ -54,7 +93,13 @@ fn copied(case: &Case<'_>) -> Option<Finding> {
     let title = format!("{bytes} are copies of what is on the device already");
     let mut res = RULE.finding(Weight::Chance, bytes, title);
     res.count = blocks.len() as u64;
-    res.at = blocks.iter().max_by_key(|it| it.size).and_then(|it| case.line(it.block));
+    let mut by_line: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
+    for it in &blocks {
+        if let Some(line) = case.line(it.block) {
+            *by_line.entry(line).or_default() += it.size;
+        }
+    }
+    res.at = by_line.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line);
     res.blocks = blocks.iter().map(|it| it.block).collect();
     res.remedy = "keep copies on the CPU: `{name: it.detach().cpu().clone() for name, it in model.state_dict().items()}`, or save them to a file".to_owned();
     Some(res)

@@ -5,6 +5,7 @@
 //! A code never changes its meaning, because people search for it.
 
 mod accumulation;
+mod all_on_device;
 mod began_late;
 mod case;
 mod double_buffer;
@@ -28,6 +29,7 @@ mod per_step;
 mod results_kept;
 mod ring;
 mod streams;
+mod traceback_kept;
 mod unused_graph;
 mod what_if;
 mod workspaces;
@@ -48,6 +50,7 @@ pub const RULES: &[Rule] = &[
     eval_without_no_grad::RULE,
     unused_graph::RULE,
     results_kept::RULE,
+    traceback_kept::RULE,
     per_step::RULE,
     kv_cache::RULE,
     fragmentation::RULE,
@@ -56,6 +59,7 @@ pub const RULES: &[Rule] = &[
     gradients_kept::RULE,
     double_buffer::RULE,
     dynamic_shapes::RULE,
+    all_on_device::RULE,
     streams::RULE,
     idle_pools::RULE,
     workspaces::RULE,

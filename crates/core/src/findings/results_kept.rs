@@ -1,6 +1,9 @@
 //! Results of each step stay on the device: outputs, losses or metrics in a list. No graph hangs on them, or a small one.
 
-use crate::findings::{Case, Finding, Rule, Weight, growth::Kind};
+use crate::{
+    findings::{Case, Finding, Rule, Weight, growth::Kind},
+    units::Bytes,
+};
 
 pub(super) const RULE: Rule = Rule {
     code: "leak/results-kept",
@@ -9,6 +12,9 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// The smallest block there is: a number.
+const NUMBER: Bytes = Bytes(512);
+
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::Results);
     growths
@@ -16,6 +22,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             let title = format!("results of {} steps stay on the device: {}, {} more in each", it.steps, it.bytes, it.per_step);
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
             res.remedy = "move them as they come: `.cpu()`, `.item()`, or keep a running sum; if they are not detached, `.detach()` first".to_owned();
+            // A number each: a loss that is logged.
+            if it.older.iter().all(|it| case.life(*it).size <= NUMBER) {
+                res.remedy = "they are single numbers: keep `loss.item()` in the list instead of `loss.detach()`. That waits for the GPU, so log every tenth step, or keep the list on the device and read it once with `torch.stack(losses).tolist()`".to_owned();
+            }
             it.tell(case, &mut res);
             res
         })

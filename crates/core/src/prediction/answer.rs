@@ -132,6 +132,8 @@ pub enum Category {
     Workspaces,
     /// Buffers of modules, such as running means and masks.
     Buffers,
+    /// Kept by the script from step to step: outputs, losses, caches, copies, data that it put there before.
+    Kept,
     /// Allocated, and nothing that we know explains it.
     Unknown,
     /// Reserved by PyTorch's allocator and not allocated when allocated memory was largest.
@@ -154,6 +156,7 @@ impl Category {
             Category::Temporaries => "temporaries",
             Category::Workspaces => "workspaces",
             Category::Buffers => "buffers",
+            Category::Kept => "kept",
             Category::Unknown => "unknown",
             Category::Slack => "allocator slack",
             Category::Other => "other libraries",
@@ -162,7 +165,7 @@ impl Category {
     }
 
     /// All of them, in the order of the manual.
-    pub const ALL: [Category; 12] = [
+    pub const ALL: [Category; 13] = [
         Category::Parameters,
         Category::Gradients,
         Category::OptimizerState,
@@ -171,6 +174,7 @@ impl Category {
         Category::Temporaries,
         Category::Workspaces,
         Category::Buffers,
+        Category::Kept,
         Category::Unknown,
         Category::Slack,
         Category::Other,

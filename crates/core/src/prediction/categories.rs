@@ -20,8 +20,8 @@
 //! 4. **Scratch memory** (cuDNN workspaces) is a block that is given back before anything else happens
 //!    in the allocator, taken by an operation that cuDNN serves or by autograd, and there not of a
 //!    parameter's size (a gradient that is added to one which exists has the same lifetime).
-//! 5. What outlives its stage and never goes, and that nobody names, is **unknown**: results kept in
-//!    a list, caches, copies of the model.
+//! 5. What outlives its stage and never goes, and that nobody names, is **kept** by the script, where one of its lines made it:
+//!    results in a list, caches, copies of the model, data that was put there before. Without such a line it is **unknown**.
 //!
 //! Blocks freed because the run ended (an exception unwinds, the script returns) count as never
 //! freed: that end says nothing about what they were for.
@@ -191,7 +191,7 @@ impl<'a> Evidence<'a> {
         if computes && (self.is_cublas_workspace(block, free) || self.is_scratch(block)) {
             return Category::Workspaces;
         }
-        match stage {
+        let found = match stage {
             Stage::Forward | Stage::Loss => self.of_forward(life, free),
             Stage::Backward => self.of_backward(life, free),
             Stage::Optimizer | Stage::ZeroGrad => self.of_optimizer(life, free),
@@ -206,6 +206,12 @@ impl<'a> Evidence<'a> {
                 _ => Category::Activations,
             },
             Stage::Setup => self.of_setup(life, free),
+        };
+        // A line of the script made it, and it stays: it is kept, whatever for.
+        let stack = self.device.events.get(life.alloc.index()).stack;
+        match found {
+            Category::Unknown if self.stacks.user_frame(stack).is_some() => Category::Kept,
+            found => found,
         }
     }
 
@@ -307,7 +313,8 @@ impl<'a> Evidence<'a> {
             {
                 Category::Parameters
             }
-            (Some(_), _) if signs.has(Signs::APPLY) => Category::Unknown,
+            // Of a model that was replaced before anybody looked at it, or that is moved in and out.
+            (Some(_), _) if signs.has(Signs::APPLY) => Category::Parameters,
             (Some(_), Some(free)) => {
                 // A batch is replaced by the next one.
                 let steps = self.timeline.steps_before(free);

@@ -377,7 +377,7 @@ impl fmt::Display for Note {
                 "the agent marked no phases: categories are derived from stacks and lifetimes",
             ),
             Note::MuchUnknown { bytes } => {
-                write!(f, "{bytes} of the peak are live for reasons that nobody names")
+                write!(f, "{bytes} of the peak are kept alive by something that plimsoll could not identify")
             }
             Note::ContextDerived { context, range } => write!(
                 f,

@@ -32,6 +32,16 @@ impl Signs {
     /// An operation that cuDNN serves and may want scratch memory for.
     pub(crate) const CUDNN: Signs = Signs(1 << 6);
 
+    /// The closure that `optimizer.step(closure)` calls.
+    const CLOSURE: Signs = Signs(1 << 9);
+    /// What only a closure calls from within an optimizer.
+    const OF_CLOSURES: Signs =
+        Signs(Self::CLOSURE.0 | Self::MODULE.0 | Self::BACKWARD.0 | Self::ZERO_GRAD.0);
+
+    fn without(self, other: Signs) -> Signs {
+        Signs(self.0 & !other.0)
+    }
+
     pub(crate) fn has(self, sign: Signs) -> bool {
         self.0 & sign.0 != 0
     }
@@ -64,7 +74,14 @@ impl Stacks {
             let caller = table.caller(id).index();
             if let Some(frame) = table.frame_ids(id).next() {
                 let (own, is_users) = by_frame[frame.index()];
-                signs[node] = signs[caller].with(own);
+                // What an optimizer's closure runs is the step's, and no longer the optimizer's.
+                let is_closure = own.0 & Signs::OF_CLOSURES.0 != 0;
+                let outer = if is_closure {
+                    signs[caller].without(Signs::OPTIMIZER)
+                } else {
+                    signs[caller]
+                };
+                signs[node] = outer.with(own).without(Signs::CLOSURE);
                 user_frames[node] = if is_users { Some(frame) } else { user_frames[caller] };
             }
         }
@@ -94,6 +111,8 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
     let none = Signs::default();
     let signs = if function.contains("torch::autograd::Engine::thread_") {
         Signs::ENGINE
+    } else if function == "closure" || file.ends_with("/closure.py") {
+        Signs::CLOSURE
     } else if file.contains("/torch/optim/") {
         if function == "zero_grad" { Signs::ZERO_GRAD } else { Signs::OPTIMIZER }
     } else if function == "step" && file.contains("/optim") && !is_users_code(&file, frame.line) {

@@ -14,13 +14,14 @@ use crate::{
 const LINES: usize = 16;
 
 /// From the bottom of a picture to its top: what stays lies under what comes and goes.
-const ORDER: [Option<Category>; 10] = [
+const ORDER: [Option<Category>; 11] = [
     None,
     Some(Category::Parameters),
     Some(Category::Buffers),
     Some(Category::OptimizerState),
     Some(Category::Gradients),
     Some(Category::Inputs),
+    Some(Category::Kept),
     Some(Category::Unknown),
     Some(Category::Activations),
     Some(Category::Workspaces),
@@ -77,6 +78,7 @@ fn category_group(category: Option<Category>) -> Group {
         Some(Category::OptimizerState) => "optimizer",
         Some(Category::Gradients) => "gradients",
         Some(Category::Inputs) => "inputs",
+        Some(Category::Kept) => "kept",
         Some(Category::Activations) => "activations",
         Some(Category::Workspaces) => "workspaces",
         Some(Category::Temporaries) => "temporaries",

@@ -8,10 +8,13 @@ pub mod agent;
 pub mod chrome_trace;
 pub mod oom_text;
 pub mod phantom;
+pub mod printed_text;
 pub mod snapshot;
 
 mod json_lines;
+mod lines;
 mod modes;
+mod numbers;
 mod pickle;
 mod problem;
 

@@ -1,11 +1,15 @@
 //! What happened, as text for a terminal: the verdict, why, what to change, and the evidence.
 
-use std::fmt::{self, Display, Formatter};
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Display, Formatter},
+};
 
 use crate::{
-    explanation::{Comparison, Explanation, Kind, Oom, Shape},
+    explanation::{Comparison, Explanation, Kind, Next, Oom, Shape},
     failures::{self, Backend, Failure},
     findings::{Finding, Weight},
+    printed::{Printed, Statement, limits},
     recording::{CodeLine, Phase},
     units::Bytes,
     views::{
@@ -17,8 +21,10 @@ use crate::{
 
 /// Errors of one log that are told in full.
 const SHOWN_OOMS: usize = 3;
-/// How to record more.
-const RECORD: &str = "plimsoll predict --record run.zip --until-exit -- python train.py ...   (no GPU needed), then plimsoll explain run.zip";
+/// What stands for a command that is not known.
+const COMMAND: &str = "python train.py ...";
+/// Tables and series of one text that are told in full.
+const SHOWN_PRINTS: usize = 8;
 
 /// `explanations` as text of at most `width` columns.
 pub fn explanations(
@@ -64,8 +70,11 @@ struct Report {
 impl Report {
     fn one(self, f: &mut Formatter<'_>, it: &Explanation) -> fmt::Result {
         let styles = self.styles;
-        for oom in it.ooms.iter().take(SHOWN_OOMS) {
-            self.oom(f, oom)?;
+        for (n, oom) in it.ooms.iter().take(SHOWN_OOMS).enumerate() {
+            if 0 < n {
+                writeln!(f)?;
+            }
+            self.oom(f, oom, it.command.as_deref().unwrap_or(COMMAND))?;
         }
         if SHOWN_OOMS < it.ooms.len() {
             writeln!(f, "\n... and {} more failures", it.ooms.len() - SHOWN_OOMS)?;
@@ -104,7 +113,95 @@ impl Report {
         for note in &it.notes {
             self.said(f, "  - ", note, 4)?;
         }
+        if !it.printed.is_empty() {
+            self.printed(f, it)?;
+        }
+        if let Some(next) = &it.next {
+            self.next(f, next)?;
+        }
         Ok(())
+    }
+
+    /// What a text has of memory beside errors: what it says, the numbers, what it cannot say.
+    fn printed(self, f: &mut Formatter<'_>, it: &Explanation) -> fmt::Result {
+        let mut says = it.says.iter();
+        let title = if it.ooms.is_empty() {
+            if let Some(first) = says.next() {
+                let word = told_as(first.code);
+                write!(f, "{} ", self.styles.warn.of(word))?;
+                let text = format!("{}.{} [{}]", first.text, inferred(first), first.code);
+                self.wrapped(f, &text, word.len() + 1, 2)?;
+            } else {
+                let kinds: BTreeSet<&str> = it.printed.iter().map(|it| it.kind.name()).collect();
+                let kinds: Vec<&str> = kinds.into_iter().collect();
+                writeln!(
+                    f,
+                    "{} nothing is short: {}",
+                    self.styles.good.of("READ:"),
+                    kinds.join(", ")
+                )?;
+            }
+            "What else it says"
+        } else {
+            "What else the text says"
+        };
+        let rest: Vec<&Statement> = says.collect();
+        if !rest.is_empty() {
+            self.heading(f, title)?;
+        }
+        for it in rest {
+            let text = format!("{}.{} [{}]", it.text, inferred(it), it.code);
+            self.said(f, "  - ", &text, 4)?;
+        }
+        for one in it.printed.iter().take(SHOWN_PRINTS) {
+            self.levels(f, one)?;
+        }
+        if SHOWN_PRINTS < it.printed.len() {
+            writeln!(f, "\n... and {} more", it.printed.len() - SHOWN_PRINTS)?;
+        }
+        self.heading(f, "What these numbers cannot say")?;
+        for limit in limits(&it.printed) {
+            self.said(f, "  - ", limit, 4)?;
+        }
+        Ok(())
+    }
+
+    /// The numbers of one table, or the last of a series.
+    fn levels(self, f: &mut Formatter<'_>, it: &Printed) -> fmt::Result {
+        let Some(last) = it.last() else { return Ok(()) };
+        let rows = [
+            ("the card has", last.total),
+            ("used on it", last.used),
+            ("free on it", last.free),
+            ("in tensors", last.allocated),
+            ("in tensors, at most", last.peak_allocated),
+            ("held by PyTorch in all", last.reserved),
+            ("held by PyTorch, at most", last.peak_reserved),
+        ];
+        let subject = it.subject();
+        let of = if subject.is_empty() { String::new() } else { format!(", {subject}") };
+        let card = it.card.as_ref().map(|it| format!(", {it}")).unwrap_or_default();
+        let times = match it.levels.len() {
+            0 | 1 => format!("line {}", last.line),
+            n => format!("the last of {n}, line {}", last.line),
+        };
+        self.heading(f, &format!("The numbers ({}{of}{card}; {times})", it.kind.name()))?;
+        for (name, value) in rows {
+            if let Some(value) = value {
+                writeln!(f, "  {name:<28} {:>11}", value.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next(self, f: &mut Formatter<'_>, it: &Next) -> fmt::Result {
+        self.heading(f, "What to type next")?;
+        // Whole, so that it can be copied.
+        writeln!(f, "  {}", it.command)?;
+        if let Some(then) = &it.then {
+            writeln!(f, "  {then}")?;
+        }
+        self.said(f, "  ", &format!("It {}", it.why), 2)
     }
 
     fn verdict(
@@ -144,6 +241,7 @@ impl Report {
                 self.wrapped(f, &finding.title, word(finding.code).len() + 1, 2)?;
                 writeln!(f, "{levels}{steps}")
             }
+            None if !it.printed.is_empty() => Ok(()),
             None if it.is_empty() && it.kind == Kind::Text => {
                 writeln!(
                     f,
@@ -158,7 +256,7 @@ impl Report {
         }
     }
 
-    fn oom(self, f: &mut Formatter<'_>, oom: &Oom) -> fmt::Result {
+    fn oom(self, f: &mut Formatter<'_>, oom: &Oom, command: &str) -> fmt::Result {
         let styles = self.styles;
         let what = match oom.cause {
             failures::Cause::Host => "HOST OUT OF MEMORY",
@@ -230,16 +328,15 @@ impl Report {
             if oom.facts.backend == Backend::Host {
                 let text = "which process took the host's memory, and whether it grew. What the whole run took at most:";
                 self.said(f, "  ", text, 2)?;
-                self.said(
-                    f,
-                    "    ",
-                    "/usr/bin/time -v python train.py ... (\"Maximum resident set size\")",
-                    4,
-                )?;
+                writeln!(f, "    /usr/bin/time -v {command}")?;
+                writeln!(f, "    (\"Maximum resident set size\")")?;
             } else if oom.facts.backend.may_be_torch_on_cuda() {
                 let text = "what the memory was used for, and whether it grew. A recording does:";
                 self.said(f, "  ", text, 2)?;
-                self.said(f, "    ", RECORD, 4)?;
+                let record = format!(
+                    "plimsoll predict --record run.zip --until-exit -- {command}   (no GPU needed), then plimsoll explain run.zip"
+                );
+                self.said(f, "    ", &record, 4)?;
             } else {
                 let text = "what the memory was used for, and whether it grew.";
                 self.said(f, "  ", text, 2)?;
@@ -248,7 +345,7 @@ impl Report {
                 }
             }
         }
-        writeln!(f)
+        Ok(())
     }
 
     fn numbers(self, f: &mut Formatter<'_>, oom: &Oom) -> fmt::Result {
@@ -266,7 +363,8 @@ impl Report {
         add("held, not in tensors", oom.facts.slack);
         add("held by PyTorch in all", oom.facts.reserved);
         add("this process in all", oom.facts.own_process());
-        add("other processes", oom.others);
+        let is_inferred = oom.facts.others_are_inferred();
+        add(if is_inferred { "other processes (inferred)" } else { "other processes" }, oom.others);
         add("the process's limit", oom.facts.limit);
         rows.extend(oom.facts.numbers.iter().cloned());
         if rows.is_empty() {
@@ -363,6 +461,23 @@ fn elsewhere(backend: Backend) -> Option<&'static str> {
         ),
         _ => None,
     }
+}
+
+/// A statement's kind as the first word of a report.
+fn told_as(code: &str) -> &'static str {
+    match code {
+        "levels/grow" => "GROWS:",
+        "card/full" => "FULL:",
+        "vllm/no-room" => "NO ROOM:",
+        "processes/several" | "processes/hidden" => "SHARED:",
+        "levels/steady" => "STEADY:",
+        "allocator/ran-out" => "RAN OUT:",
+        _ => "READ:",
+    }
+}
+
+fn inferred(it: &Statement) -> &'static str {
+    if it.is_inferred { " (This is inferred.)" } else { "" }
 }
 
 /// A finding's kind as the first word of a report.

@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 
 use crate::{
-    explanation::{CODES, Comparison, Explanation, Kind, Oom, RootCause},
+    explanation::{CODES, Comparison, Explanation, Kind, Next, Oom, RootCause},
     failures::{self, Failure},
     findings::{Finding, RULES, Window},
+    printed::{Printed, Statement, limits},
     recording::{CodeLine, Phase},
     units::Bytes,
     views::ranks,
@@ -67,9 +68,63 @@ pub(super) fn input(it: &Explanation) -> Value {
         "oom": it.ooms.first().map(oom),
         "ooms": it.ooms.iter().map(oom).collect::<Vec<_>>(),
         "not_oom": it.others.iter().map(other).collect::<Vec<_>>(),
+        "printed": it.printed.iter().map(printed).collect::<Vec<_>>(),
+        "says": it.says.iter().map(statement).collect::<Vec<_>>(),
+        "cannot_say": limits(&it.printed),
+        "command": it.command,
+        "next": it.next.as_ref().map(next),
         "notes": it.notes,
         "unsure": it.unsure,
     })
+}
+
+fn printed(it: &Printed) -> Value {
+    let last = it.last().cloned().unwrap_or_default();
+    let processes: Vec<Value> = it
+        .processes
+        .iter()
+        .map(|it| json!({ "pid": it.pid, "name": it.name, "bytes": bytes(it.bytes) }))
+        .collect();
+    let operators: Vec<Value> = it
+        .operators
+        .iter()
+        .map(|it| json!({ "name": it.name, "bytes": it.bytes.0, "calls": it.calls }))
+        .collect();
+    json!({
+        "kind": it.kind.word(),
+        "line": it.line,
+        "device": it.device,
+        "rank": it.rank,
+        "writer": it.writer,
+        "card": it.card,
+        "times": it.levels.len(),
+        "used_bytes": bytes(last.used),
+        "total_bytes": bytes(last.total),
+        "free_bytes": bytes(last.free),
+        "allocated_bytes": bytes(last.allocated),
+        "reserved_bytes": bytes(last.reserved),
+        "peak_allocated_bytes": bytes(last.peak_allocated),
+        "peak_reserved_bytes": bytes(last.peak_reserved),
+        "processes": processes,
+        "operators": operators,
+        "ooms": it.ooms,
+        "alloc_retries": it.retries,
+        "host_percent": it.host_percent,
+    })
+}
+
+fn statement(it: &Statement) -> Value {
+    json!({
+        "code": it.code,
+        "text": it.text,
+        "inferred": it.is_inferred,
+        "line": it.line,
+        "bytes": bytes(it.bytes),
+    })
+}
+
+fn next(it: &Next) -> Value {
+    json!({ "command": it.command, "then": it.then, "why": it.why, "complete": it.is_complete })
 }
 
 fn kind(kind: Kind) -> &'static str {

@@ -7,6 +7,7 @@ pub mod explain_text;
 pub mod explain_wire;
 pub mod fit;
 pub mod flamegraph;
+pub mod glossary;
 pub mod page;
 pub mod perfetto;
 pub mod plan;

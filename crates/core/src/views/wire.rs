@@ -484,6 +484,7 @@ fn category(category: Category) -> &'static str {
         Category::Temporaries => "temporaries",
         Category::Workspaces => "workspaces",
         Category::Buffers => "buffers",
+        Category::Kept => "kept",
         Category::Unknown => "unknown",
         Category::Slack => "slack",
         Category::Other => "other",

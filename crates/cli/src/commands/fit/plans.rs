@@ -8,7 +8,10 @@ use plimsoll_core::{
         self, Change, Plan, Sites, Sources,
         search::{self, Candidate, Found, Rules},
     },
-    views::plan::{self as view, Proposal},
+    views::{
+        glossary,
+        plan::{self as view, Proposal},
+    },
 };
 
 use super::{Template, driver::Driver, kept::Kept, template};
@@ -72,7 +75,9 @@ pub(super) fn run(
         sink.write(view::json(&proposal).as_bytes(), out)?;
     }
     if !args.quiet && !json_on_stdout {
-        crate::commands::write(out, &view::text(&proposal))?;
+        let report = view::text(&proposal);
+        let words = glossary::line_of(&report).map(|it| format!("\n{it}\n")).unwrap_or_default();
+        crate::commands::write(out, &(report + &words))?;
     }
     Ok(match (plain.fits || !plans.is_empty(), interrupted) {
         (true, _) => Exit::Fits,

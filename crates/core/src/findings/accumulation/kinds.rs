@@ -137,9 +137,10 @@ impl Passes {
         let Look { case, iterations, .. } = look;
         let timeline = &case.run.timeline;
         // Was there a backward pass in the step that left it?
-        let followed = self.most.is_some_and(|step| {
-            timeline.starts(Stage::Backward).any(|it| iterations.at(it) == step)
-        });
+        let backwards: BTreeSet<u32> =
+            timeline.starts(Stage::Backward).map(|it| iterations.at(it)).collect();
+        let followed = self.most.is_some_and(|it| backwards.contains(&it))
+            || timeline.step_ends.is_empty() && self.are_followed(&backwards);
         let evaluates = graph.iter().any(|(_, it)| {
             it.kept.iter().any(|(_, block)| case.stage(*block) == Stage::Evaluation)
         });
@@ -151,6 +152,17 @@ impl Passes {
         } else {
             Kind::GraphWithoutBackward
         }
+    }
+}
+
+impl Passes {
+    /// Without optimizer steps each pass is an iteration of its own, and a model that is called part by part has its backward pass
+    /// in a later one: most of what was left has one before the next is left.
+    fn are_followed(&self, backwards: &BTreeSet<u32>) -> bool {
+        let left: Vec<u32> = self.left.keys().copied().collect();
+        let followed =
+            left.windows(2).filter(|it| backwards.range(it[0]..it[1]).next().is_some()).count();
+        1 < left.len() && left.len() - 1 <= followed * 2
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::{
     failures::{Backend, Failure, Kind},
-    sources::oom_text::{
+    sources::{
         numbers::{after, before, device_after, first_of},
-        readers,
+        oom_text::readers,
     },
     units::Bytes,
 };

@@ -3,7 +3,7 @@
 
 use crate::{
     failures::{Backend, Failure, Kind},
-    sources::oom_text::lines::MESSAGE_LINES,
+    sources::lines::MESSAGE_LINES,
 };
 
 /// Lines that may be between two tellings of the same.

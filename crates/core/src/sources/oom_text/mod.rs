@@ -10,9 +10,7 @@ mod form;
 mod forms;
 mod hosts;
 mod libraries;
-mod lines;
 mod merge;
-mod numbers;
 mod readers;
 mod shapes;
 mod traceback;
@@ -20,9 +18,9 @@ mod unknown_programs;
 
 use crate::{
     failures::{Failure, Kind},
-    sources::oom_text::{
-        form::Form,
-        lines::{Line, MESSAGE_LINES, Stream},
+    sources::{
+        lines::{self, Line, MESSAGE_LINES, Stream},
+        oom_text::form::Form,
     },
     units::Bytes,
 };
@@ -78,6 +76,7 @@ fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
         failure.at = line.number;
         failure.began = line.number;
         failure.rank = line.rank.or(stream.rank);
+        failure.writer = stream.writer.map(str::to_owned);
         failure.pid = line.pid;
         failure.times = 1;
         failure.text = clip(&window.text, window.kept);

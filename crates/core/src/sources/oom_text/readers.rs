@@ -2,9 +2,9 @@
 
 use crate::{
     failures::{Backend, Failure, Kind},
-    sources::oom_text::{
+    sources::{
         numbers::{after, before, before_at, device_after, int_after, size_at},
-        shapes,
+        oom_text::shapes,
     },
     units::Bytes,
 };

@@ -3,7 +3,7 @@
 use crate::{
     failures::Failure,
     recording::{self, CodeLine, Phase},
-    sources::oom_text::lines::Line,
+    sources::lines::Line,
 };
 
 /// Lines that are looked at before a message.

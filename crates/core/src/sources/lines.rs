@@ -16,6 +16,8 @@ pub(super) struct Line<'a> {
 
 /// The lines of one writer.
 pub(super) struct Stream<'a> {
+    /// What the launcher of several programs puts before each line: `trainer-1 | `.
+    pub(super) writer: Option<&'a str>,
     pub(super) rank: Option<u32>,
     pub(super) lines: Vec<Line<'a>>,
 }
@@ -23,6 +25,7 @@ pub(super) struct Stream<'a> {
 /// `text` by writer: lines without a rank are one, each rank is one.
 pub(super) fn streams(text: &str) -> Vec<Stream<'_>> {
     let mut res: Vec<Stream<'_>> = Vec::new();
+    let has_writers = has_writers(text);
     let mut number = 0;
     let mut blank = false;
     for (raw, is_rewritten) in pieces(text) {
@@ -34,16 +37,18 @@ pub(super) fn streams(text: &str) -> Vec<Stream<'_>> {
         if is_one_more {
             continue;
         }
+        let (writer, raw) =
+            writer(raw).filter(|_| has_writers).map_or((None, raw), |(it, rest)| (Some(it), rest));
         let clean = without_entities(without_escapes(raw));
         // JSON writes a whole traceback into one line.
         if clean.contains("\\n") {
             for part in
                 clean.replace("\\r", "").replace("\\t", " ").replace("\\\"", "\"").split("\\n")
             {
-                push(&mut res, Cow::Owned(part.to_owned()), number);
+                push(&mut res, writer, Cow::Owned(part.to_owned()), number);
             }
         } else {
-            push(&mut res, clean, number);
+            push(&mut res, writer, clean, number);
         }
     }
     res
@@ -64,16 +69,49 @@ fn pieces(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-fn push<'a>(streams: &mut Vec<Stream<'a>>, text: Cow<'a, str>, number: usize) {
+/// Whether most lines begin with the name of a program, and of two at least.
+fn has_writers(text: &str) -> bool {
+    let mut names: Vec<&str> = Vec::new();
+    let (mut with, mut all) = (0_usize, 0_usize);
+    for line in text.lines().take(10_000).filter(|it| !it.trim_ascii().is_empty()) {
+        all += 1;
+        if let Some((name, _)) = writer(line) {
+            with += 1;
+            if names.len() < 2 && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    1 < names.len() && all < with * 2
+}
+
+/// `trainer-1  | text`, as a compose file's programs are told apart: the name, and the text.
+fn writer(line: &str) -> Option<(&str, &str)> {
+    let (name, rest) = line.split_once(" | ").or_else(|| line.split_once(" |"))?;
+    let name = name.trim_end();
+    let is_name = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+    let is_one = name.starts_with(|it: char| it.is_ascii_alphabetic())
+        && name.len() <= 64
+        && name.contains(['-', '_', '.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+        && name.chars().all(is_name);
+    is_one.then_some((name, rest))
+}
+
+fn push<'a>(
+    streams: &mut Vec<Stream<'a>>,
+    writer: Option<&'a str>,
+    text: Cow<'a, str>,
+    number: usize,
+) {
     let prefix = prefix(&text);
     let text = match text {
         Cow::Borrowed(it) => Cow::Borrowed(&it[prefix.len..]),
         Cow::Owned(it) => Cow::Owned(it[prefix.len..].to_owned()),
     };
     let line = Line { text, number, rank: prefix.rank, pid: prefix.pid };
-    match streams.iter_mut().find(|it| it.rank == prefix.rank) {
+    match streams.iter_mut().find(|it| (it.writer, it.rank) == (writer, prefix.rank)) {
         Some(stream) => stream.lines.push(line),
-        None => streams.push(Stream { rank: prefix.rank, lines: vec![line] }),
+        None => streams.push(Stream { writer, rank: prefix.rank, lines: vec![line] }),
     }
 }
 
@@ -157,6 +195,11 @@ fn tag(text: &str, prefix: &mut Prefix) -> usize {
         let digits: String = it.trim_start().chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<u32>().ok().filter(|it| *it < 1_000_000)
     };
+    if prefix.len == 0
+        && let Some(len) = time_len(&lower)
+    {
+        return len;
+    }
     // A quotation in a letter.
     if lower.starts_with("> ") {
         return 1;
@@ -206,6 +249,15 @@ fn tag(text: &str, prefix: &mut Prefix) -> usize {
     0
 }
 
+/// The length of `2025-05-02t07:33:41.88z` at the beginning of `lower`, which CI systems and containers put before each line.
+fn time_len(lower: &str) -> Option<usize> {
+    const FORM: &str = "dddd-dd-ddtdd:dd:dd";
+    let is_like = |(c, form): (u8, u8)| if form == b'd' { c.is_ascii_digit() } else { c == form };
+    let begins = FORM.len() < lower.len() && lower.bytes().zip(FORM.bytes()).all(is_like);
+    let end = lower.get(FORM.len()..).filter(|_| begins)?.find(' ')? + FORM.len();
+    lower[FORM.len()..end].ends_with('z').then_some(end)
+}
+
 /// Whether a line cannot be the middle of a message.
 pub(super) fn begins_anew(line: &str) -> bool {
     line.contains("Traceback (most recent")
@@ -230,6 +282,7 @@ mod tests {
             ("[default3]:RuntimeError", Some(3), "RuntimeError"),
             ("worker-3: [rank27]: RuntimeError: x", Some(27), "RuntimeError: x"),
             ("> > quoted", None, "quoted"),
+            ("2025-05-02T07:33:41.8800001Z [rank1]: loss", Some(1), "loss"),
             ("[1] 2019-06-13 01:17:08", None, "[1] 2019-06-13 01:17:08"),
             ("  File \"a.py\", line 3", None, "  File \"a.py\", line 3"),
             ("ошибка: [rank", None, "ошибка: [rank"),

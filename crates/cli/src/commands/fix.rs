@@ -1,0 +1,30 @@
+//! `plimsoll explain --fix`: explains, then looks for what makes the command fit, on the card that was explained.
+
+use std::{ffi::OsString, io::Write};
+
+use clap::Parser as _;
+
+use crate::{
+    cli::{Cli, Color, Command, ExplainArgs},
+    commands::{explain, fit},
+    exit::Exit,
+    open,
+};
+
+pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    // Without anything to explain, the card is this machine's, or `fit` says that it does not know one.
+    let has_input = !args.files.is_empty() || open::has_standard_input();
+    let room = if has_input { explain::told(args, color, out)?.1 } else { None };
+    let room = room.unwrap_or_default();
+    let shown = args.command.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let blank = if room.is_empty() { "" } else { " " };
+    super::write(out, &format!("\n$ plimsoll fit{blank}{room} -- {shown}\n"))?;
+    out.flush()?;
+    let words = ["plimsoll", "fit"].map(OsString::from).into_iter();
+    let words = words.chain(room.split_whitespace().map(OsString::from));
+    let words = words.chain([OsString::from("--")]).chain(args.command.iter().cloned());
+    match Cli::try_parse_from(words)?.command {
+        Command::Fit(args) => fit::run(&args, out),
+        _ => anyhow::bail!("`fit` was not understood; this is a fault of plimsoll"),
+    }
+}

@@ -1,0 +1,68 @@
+//! The whole data set is on the device before training begins: many blocks alike, made by one line, outside of any model.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    prediction::{Category, stacks::Signs, timeline::Stage},
+    recording::CodeLine,
+    replay::BlockId,
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "inputs/all-on-device",
+    title: "all data is on the device before training begins",
+    page: include_str!("all_on_device.md"),
+    find,
+};
+
+/// Fewer blocks are a table, a buffer, a batch that is used again.
+const LEAST_BLOCKS: usize = 16;
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let moment = case.run.oom.unwrap_or(case.peak.event);
+    let mut by_line: BTreeMap<CodeLine, Vec<BlockId>> = BTreeMap::new();
+    for it in case.live_after(moment) {
+        let of_a_model = [Signs::MODULE, Signs::APPLY, Signs::BUILT, Signs::OPTIMIZER];
+        let signs = case.signs(it.block);
+        let is_data = matches!(it.category, Category::Kept | Category::Inputs | Category::Unknown)
+            && case.stage(it.block) == Stage::Setup
+            && !of_a_model.iter().any(|it| signs.has(*it));
+        if let Some(line) = case.line(it.block).filter(|_| is_data) {
+            by_line.entry(line).or_default().push(it.block);
+        }
+    }
+    let size = |it: &BlockId| case.life(*it).size;
+    let sum = |it: &[BlockId]| -> Bytes { it.iter().map(size).sum() };
+    let most = by_line.into_iter().max_by_key(|(_, blocks)| sum(blocks));
+    let Some((line, blocks)) = most.filter(|it| LEAST_BLOCKS <= it.1.len()) else {
+        return Vec::new();
+    };
+    let bytes = sum(&blocks);
+    if !case.matters(bytes, 20, Bytes::mib(64)) || are_weights(case, &blocks) {
+        return Vec::new();
+    }
+    let title = format!(
+        "{bytes} of data are on the device before training begins, in {} blocks of one line",
+        blocks.len()
+    );
+    let mut res = RULE.finding(Weight::Chance, bytes, title);
+    res.count = blocks.len() as u64;
+    res.at = Some(line);
+    res.remedy = "keep the data on the CPU and move each batch as it comes: a DataLoader with `pin_memory=True`, then `x = x.cuda(non_blocking=True)` in the loop".to_owned();
+    res.blocks = blocks;
+    vec![res]
+}
+
+/// Weights that somebody makes by hand get gradients of their sizes.
+fn are_weights(case: &Case<'_>, blocks: &[BlockId]) -> bool {
+    let mut sizes: BTreeMap<Bytes, usize> = BTreeMap::new();
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        if case.stage(block) == Stage::Backward {
+            *sizes.entry(life.requested).or_default() += 1;
+        }
+    }
+    let with = blocks.iter().filter(|it| sizes.contains_key(&case.life(**it).requested)).count();
+    blocks.len() <= with * 2
+}

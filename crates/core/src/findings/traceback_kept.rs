@@ -1,0 +1,77 @@
+//! After an error that the program caught, what the failed pass had made is still there: a traceback holds its frames.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    prediction::timeline::Stage,
+    replay::BlockId,
+    trace::{Action, EventId},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "leak/traceback-kept",
+    title: "a caught error keeps what the failed pass had made",
+    page: include_str!("traceback_kept.md"),
+    find,
+};
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let run = case.run;
+    let actions = run.device.events.actions();
+    let failed = (0..)
+        .map(EventId)
+        .zip(actions)
+        .filter(|(id, action)| **action == Action::Oom && run.oom != Some(*id));
+    let found = failed.filter_map(|(failed, _)| kept(case, failed));
+    let most = found.max_by_key(|(bytes, _, _)| *bytes);
+    let Some((bytes, failed, blocks)) = most else { return Vec::new() };
+    if !case.matters(bytes, 10, Bytes::mib(32)) {
+        return Vec::new();
+    }
+    let title = format!(
+        "memory ran out before, the program caught that and went on, and {bytes} of the pass that had failed are still there"
+    );
+    let mut res = RULE.finding(Weight::Problem, bytes, title);
+    res.count = blocks.len() as u64;
+    res.step = case.step(failed);
+    let largest = blocks.iter().copied().max_by_key(|it| case.life(*it).size);
+    res.at = largest.and_then(|it| case.line_outside(case.stack(it)));
+    res.evidence.push(format!("{} blocks of it were live when the program went on", blocks.len()));
+    res.remedy = "try again after the `except` block, not in it: as long as the error is handled, its traceback holds every frame, and each frame its tensors. In a notebook the last error stays: `import sys, gc; sys.last_value = sys.last_traceback = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
+    res.blocks = blocks;
+    vec![res]
+}
+
+fn in_pass(stage: Stage) -> bool {
+    matches!(stage, Stage::Forward | Stage::Loss)
+}
+
+/// What the pass that failed at `failed` had made, and what of it is there in the next pass and in the end.
+fn kept(case: &Case<'_>, failed: EventId) -> Option<(Bytes, EventId, Vec<BlockId>)> {
+    let run = case.run;
+    // A pass that an exception left may have no end, so the next allocation of any pass is asked for.
+    let blocks = &run.replay.blocks;
+    let after = blocks.partition_point(|it| it.alloc <= failed);
+    let next =
+        blocks[after..].iter().map(|it| it.alloc).find(|it| in_pass(run.timeline.stage(*it)))?;
+    let moment = run.oom.unwrap_or(case.peak.event);
+    let begun = run.timeline.step_ends.iter().rev().find(|it| **it <= failed).copied();
+    let begun = begun.unwrap_or(EventId(0));
+    if moment < next {
+        return None;
+    }
+    let blocks: Vec<BlockId> = case
+        .live_after(next)
+        .iter()
+        .map(|it| it.block)
+        .filter(|it| {
+            let life = case.life(*it);
+            begun <= life.alloc
+                && life.alloc < failed
+                && in_pass(case.stage(*it))
+                && life.is_live_after(moment)
+        })
+        .collect();
+    let bytes = blocks.iter().map(|it| case.life(*it).size).sum();
+    Some((bytes, failed, blocks))
+}

@@ -1,0 +1,446 @@
+//! What follows from printed numbers, in sentences: what they say, and what they cannot.
+
+use crate::{
+    printed::{Engine, Kind, Levels, Printed, UsedBy},
+    units::Bytes,
+};
+
+/// A device is as good as full from this share on, in percent.
+const FULL: u64 = 95;
+/// And idle up to this one.
+const IDLE: u64 = 2;
+/// Levels that differ by less are the same, in percent of the highest.
+const SAME: u64 = 3;
+/// Times that a level has to have been printed before it can be seen to grow.
+const TIMES: usize = 4;
+/// Smaller processes are a desktop's.
+const NOTABLE: Bytes = Bytes::mib(100);
+
+/// One thing that the numbers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// A stable word for it.
+    pub code: &'static str,
+    /// One sentence.
+    pub text: String,
+    /// It does not stand there, but follows from what does.
+    pub is_inferred: bool,
+    /// The line of the text, from 1.
+    pub line: usize,
+    /// How much it is about, if that can be said.
+    pub bytes: Option<Bytes>,
+    /// Which of what was printed it is of.
+    pub of: usize,
+}
+
+/// What everything that was printed says, the most telling first.
+pub fn statements(printed: &[Printed]) -> Vec<Statement> {
+    let mut res: Vec<Statement> = Vec::new();
+    for (of, it) in printed.iter().enumerate() {
+        let mut of_one = Of { it, of, several: 1 < printed.len(), found: Vec::new() };
+        of_one.all();
+        res.append(&mut of_one.found);
+    }
+    res.extend(uneven(printed));
+    res.sort_by_key(|it| (rank(it.code), it.of));
+    res
+}
+
+/// What people have to know first.
+fn rank(code: &str) -> usize {
+    const ORDER: [&str; 16] = [
+        "vllm/no-room",
+        "levels/grow",
+        "allocator/ran-out",
+        "card/full",
+        "processes/several",
+        "processes/hidden",
+        "host/shm-full",
+        "host/nearly-full",
+        "host/swaps",
+        "cards/uneven",
+        "levels/unused",
+        "allocator/retries",
+        "vllm/takes-the-rest",
+        "operators/most",
+        "levels/peak",
+        "levels/steady",
+    ];
+    ORDER.iter().position(|it| *it == code).unwrap_or(ORDER.len())
+}
+
+/// What the numbers of these kinds cannot say, a sentence each.
+pub fn limits(printed: &[Printed]) -> Vec<&'static str> {
+    let mut res: Vec<&'static str> = Vec::new();
+    let mut kinds: Vec<Kind> = printed.iter().map(|it| it.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in kinds {
+        let limit = match kind {
+            it if it.is_of_device() => {
+                "The driver counts what a process holds, with PyTorch's cache and the CUDA context. It does not know what the memory is for."
+            }
+            Kind::Profiler => {
+                "A profiler's table adds up all that each operator asked for. It does not say what was there at the same time, nor when."
+            }
+            Kind::Host => {
+                "The host's numbers do not say which process took the memory, nor what for: `top` and `ps aux --sort=-rss` do."
+            }
+            Kind::Vllm => {
+                "vLLM's numbers are those of its start. What requests take later is in the cache that is counted here."
+            }
+            Kind::Trainer => {
+                "The Trainer measures at the ends of stages. Memory of other processes and of the CUDA context is not in it."
+            }
+            _ => {
+                "PyTorch's counters do not say which line asked for the memory, nor whether anything still needs it. Other processes and the CUDA context are not in them."
+            }
+        };
+        if !res.contains(&limit) {
+            res.push(limit);
+        }
+    }
+    res
+}
+
+struct Of<'a> {
+    it: &'a Printed,
+    of: usize,
+    several: bool,
+    found: Vec<Statement>,
+}
+
+impl Of<'_> {
+    fn say(
+        &mut self,
+        code: &'static str,
+        is_inferred: bool,
+        line: usize,
+        bytes: Option<Bytes>,
+        text: String,
+    ) {
+        let subject = self.it.subject();
+        let text =
+            if self.several && !subject.is_empty() { format!("{subject}: {text}") } else { text };
+        self.found.push(Statement { code, text, is_inferred, line, bytes, of: self.of });
+    }
+
+    fn all(&mut self) {
+        self.counts();
+        self.host();
+        self.engine();
+        self.operators();
+        self.processes();
+        let Some(last) = self.it.last().cloned() else { return };
+        self.card(&last);
+        let is_trend = self.trend();
+        self.cache(&last);
+        if !is_trend || last.peak_allocated.is_some() {
+            self.peak(&last);
+        }
+    }
+
+    /// The host's memory: where it is short, nothing of PyTorch says so.
+    fn host(&mut self) {
+        let line = self.it.last().map_or(self.it.line, |it| it.line);
+        if let Some(swap) = self.it.swap {
+            let text = format!(
+                "{swap} of the host's memory are in its swap file: what reads them waits for the disk. Offloading to the CPU, pinned memory and loader workers need memory that is there"
+            );
+            self.say("host/swaps", true, line, Some(swap), text);
+        }
+        if let Some(all) = self.it.full_shm {
+            let text = format!(
+                "/dev/shm is full, and has {all}: loader workers hand over batches through it. `docker run --shm-size=8g` or `--ipc=host`, fewer workers, or a smaller `prefetch_factor`"
+            );
+            self.say("host/shm-full", false, line, Some(all), text);
+        }
+        if let Some(percent) = self.it.host_percent.filter(|it| 90 <= *it) {
+            let text = format!(
+                "{percent} % of the host's memory (RAM) is used: when that is full, the system ends processes without a message of PyTorch"
+            );
+            self.say("host/nearly-full", false, line, None, text);
+        }
+    }
+
+    fn counts(&mut self) {
+        let line = self.it.line;
+        if 0 < self.it.ooms {
+            let text = format!("memory ran out {}, as PyTorch counted", times(self.it.ooms));
+            self.say("allocator/ran-out", false, line, None, text);
+        }
+        if 0 < self.it.retries {
+            let text = format!(
+                "PyTorch gave its cache back to the driver {} to be served. Each time stops the GPU: the card is nearly too small, and steps get slower",
+                times(self.it.retries)
+            );
+            self.say("allocator/retries", false, line, None, text);
+        }
+    }
+
+    fn engine(&mut self) {
+        let Some(Engine { weights, activations, cache, is_short, tokens, share_percent, longest }) =
+            &self.it.engine
+        else {
+            return;
+        };
+        let mut parts = Vec::new();
+        parts.extend(weights.map(|it| format!("the weights take {it}")));
+        parts.extend(activations.map(|it| format!("the largest pass {it}")));
+        let parts =
+            if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+        let line = self.it.line;
+        if *is_short {
+            let mut text = format!("too little is left for the key-value cache{parts}");
+            if let Some(it) = cache {
+                text += &format!(", {it} is left");
+            }
+            let longest =
+                longest.map(|it| format!("`--max-model-len {it}` would fit, as vLLM says. "));
+            text += &format!(
+                ". {}What helps: a smaller `--max-model-len`, a larger `--gpu-memory-utilization`{}, or fewer weights on this card (a quantized model, `--tensor-parallel-size`)",
+                longest.unwrap_or_default(),
+                share_percent.map(|it| format!(" (it is 0.{it:02})")).unwrap_or_default()
+            );
+            self.say("vllm/no-room", false, line, *cache, text);
+        } else if let Some(cache) = cache {
+            let tokens = tokens.as_ref().map(|it| format!(", for {it} tokens")).unwrap_or_default();
+            let text = format!(
+                "vLLM takes the rest of the card for its key-value cache on purpose: {cache}{tokens}{parts}. `--gpu-memory-utilization` makes that smaller"
+            );
+            self.say("vllm/takes-the-rest", false, line, Some(*cache), text);
+        }
+    }
+
+    fn operators(&mut self) {
+        let mut operators: Vec<_> = self.it.operators.iter().collect();
+        operators.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.name.cmp(&b.name)));
+        let Some(first) = operators.first() else { return };
+        let bytes = first.bytes;
+        let named = |it: &&crate::printed::Operator| {
+            let calls =
+                if it.calls == 1 { "1 call".to_owned() } else { format!("{} calls", it.calls) };
+            format!("{} {} in {calls}", it.name, it.bytes)
+        };
+        let most: Vec<String> = operators.iter().take(3).map(named).collect();
+        let text = format!("the most memory was asked for by {}", most.join("; "));
+        self.say("operators/most", false, self.it.line, Some(bytes), text);
+    }
+
+    fn processes(&mut self) {
+        let it = self.it;
+        let line = it.line;
+        let computing: Vec<&UsedBy> = it
+            .processes
+            .iter()
+            .filter(|it| !it.is_graphics && it.bytes.is_none_or(|it| NOTABLE <= it))
+            .collect();
+        let sized: Vec<&UsedBy> =
+            computing.iter().copied().filter(|it| it.bytes.is_some()).collect();
+        if 1 < sized.len() {
+            let all: Bytes = sized.iter().filter_map(|it| it.bytes).sum();
+            let named: Vec<String> = sized.iter().take(4).map(|it| told(it)).collect();
+            let text = format!(
+                "{} programs share the card: {}. A program can only have what the others leave",
+                sized.len(),
+                named.join("; ")
+            );
+            self.say("processes/several", false, line, Some(all), text);
+        }
+        if computing.iter().any(|it| it.bytes.is_none()) && sized.is_empty() {
+            let text = "the driver does not say how much each process has, as on Windows with WDDM and under WSL".to_owned();
+            self.say("processes/no-sizes", false, line, None, text);
+        }
+        let used = it.last().and_then(|it| it.used);
+        if it.lists_processes
+            && it.processes.is_empty()
+            && let (Some(used), Some(total)) = (used, it.last().and_then(|it| it.total))
+            && total.0 / 20 <= used.0
+        {
+            let text = format!(
+                "{used} are used, and no process is shown: nvidia-smi sees no processes outside of its own container. Run it on the host"
+            );
+            self.say("processes/hidden", true, line, Some(used), text);
+        }
+    }
+
+    fn card(&mut self, last: &Levels) {
+        let (Some(total), Some(used)) = (last.total, used(last)) else { return };
+        let is_program = !self.it.kind.is_of_device();
+        if used.0 >= total.0 / 100 * FULL {
+            let most =
+                self.it.processes.iter().filter(|it| it.bytes.is_some()).max_by_key(|it| it.bytes);
+            let most = most.map(|it| format!("; the most has {}", told(it))).unwrap_or_default();
+            let names = self.it.processes.iter().filter(|it| it.is_graphics && it.bytes.is_some());
+            let desktop: Vec<String> = names.map(told).collect();
+            let desktop = if desktop.is_empty() {
+                String::new()
+            } else {
+                format!("; the desktop has {}", desktop.join(", "))
+            };
+            let text = format!("the card is full: {used} of {total} are used{most}{desktop}");
+            self.say("card/full", false, last.line, Some(used), text);
+        } else if used.0 <= total.0 / 100 * IDLE && !is_program {
+            let text = format!("the card is not used: {used} of {total}");
+            self.say("card/idle", false, last.line, Some(used), text);
+        } else if !is_program {
+            let text = format!("{used} of {total} are used");
+            self.say("card/used", false, last.line, Some(used), text);
+        }
+    }
+
+    /// Whether levels that were printed again and again grow, or stay.
+    fn trend(&mut self) -> bool {
+        let mut labels: Vec<&str> = self.it.levels.iter().map(|it| it.label.as_str()).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        let mut best: Option<(Bytes, Bytes, Bytes, usize, usize)> = None;
+        let mut stays = Vec::new();
+        for label in labels {
+            let of = || self.it.levels.iter().filter(|it| it.label == label);
+            let all: Vec<Bytes> = of().filter_map(Levels::level).collect();
+            let line = of().next_back().map_or(0, |it| it.line);
+            let (Some(first), Some(last)) = (all.first().copied(), all.last().copied()) else {
+                continue;
+            };
+            let (least, most) = (all.iter().min().copied(), all.iter().max().copied());
+            let (least, most) = (least.unwrap_or_default(), most.unwrap_or_default());
+            let up = all.windows(2).filter(|it| it[0] < it[1]).count();
+            let down = all.windows(2).filter(|it| it[1] < it[0]).count();
+            let is_more = first.0 / 100 * SAME < last.0.saturating_sub(first.0);
+            if TIMES <= all.len() && is_more && down == 0 && (all.len() - 1) * 3 <= up * 4 {
+                let rise = Bytes((last.0 - first.0) / (all.len() as u64 - 1));
+                if best.is_none_or(|it| it.2 < rise) {
+                    best = Some((first, last, rise, all.len(), line));
+                }
+            } else if 3 <= all.len() && most.0 - least.0 <= most.0 / 100 * SAME {
+                stays.push((most, all.len(), line));
+            }
+        }
+        if let Some((first, last, rise, n, line)) = best {
+            let what = self.what();
+            let until = self
+                .it
+                .last()
+                .and_then(|it| it.total)
+                .filter(|total| last < *total && Bytes::ZERO < rise)
+                .map(|total| {
+                    format!(", and the card is full after {} more", (total.0 - last.0) / rise.0)
+                })
+                .unwrap_or_default();
+            let text = format!(
+                "{what} grow each time: from {first} to {last} in {n} prints, {rise} each{until}. Something is kept that the next step does not need, or a cache still fills"
+            );
+            self.say("levels/grow", true, line, Some(last.saturating_sub(first)), text);
+            return true;
+        }
+        let Some((most, n, line)) = stays.into_iter().max() else { return false };
+        let text = format!(
+            "{} stay the same in {n} prints, {most} at most: nothing leaks here",
+            self.what()
+        );
+        self.say("levels/steady", true, line, Some(most), text);
+        true
+    }
+
+    fn what(&self) -> &'static str {
+        let last = self.it.last();
+        if last.is_some_and(|it| it.allocated.is_some()) {
+            "tensors"
+        } else if last.is_some_and(|it| it.reserved.is_some()) {
+            "PyTorch's holdings"
+        } else {
+            "the card's used bytes"
+        }
+    }
+
+    /// What PyTorch holds without a need.
+    fn cache(&mut self, last: &Levels) {
+        let (Some(allocated), Some(reserved)) = (last.allocated, last.reserved) else { return };
+        let needed = last.peak_allocated.unwrap_or(allocated).max(allocated);
+        let unused = reserved.saturating_sub(needed);
+        if unused < Bytes::mib(256) || unused.0 < reserved.0 / 4 {
+            return;
+        }
+        let pieces = last.pieces.filter(|it| unused.0 / 4 <= it.0);
+        let pieces = pieces
+            .map(|it| {
+                format!("; {it} of that lie in pieces between tensors and cannot be given back")
+            })
+            .unwrap_or_default();
+        let why = if last.peak_allocated.is_some() {
+            "Sizes that change leave pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is the first thing to try"
+        } else {
+            "A higher peak before this print is the usual reason (torch.cuda.max_memory_allocated() says it), pieces the other"
+        };
+        let text = format!(
+            "PyTorch holds {reserved}, of which tensors never needed more than {needed}: {unused} are unused{pieces}. {why}"
+        );
+        let text = if last.peak_allocated.is_some() {
+            text
+        } else {
+            text.replace("never needed more than", "now have")
+        };
+        self.say("levels/unused", true, last.line, Some(unused), text);
+    }
+
+    fn peak(&mut self, last: &Levels) {
+        let Some(peak) = last.peak_allocated else { return };
+        let now =
+            last.allocated.map(|it| format!(", {it} when it was printed")).unwrap_or_default();
+        let text =
+            format!("tensors took {peak} at most{now}: the card has to have room for the most");
+        self.say("levels/peak", false, last.line, Some(peak), text);
+    }
+}
+
+fn uneven(printed: &[Printed]) -> Option<Statement> {
+    let of: Vec<(usize, Bytes)> = printed
+        .iter()
+        .enumerate()
+        .filter(|(_, it)| it.kind.is_of_device() && it.levels.len() == 1)
+        .filter_map(|(n, it)| Some((n, it.last()?.used?)))
+        .filter(|(_, used)| Bytes::gib(1) <= *used)
+        .collect();
+    let most = of.iter().max_by_key(|it| it.1)?;
+    let mut others: Vec<Bytes> = of.iter().filter(|it| it.0 != most.0).map(|it| it.1).collect();
+    others.sort_unstable();
+    let usual = *others.get(others.len() / 2)?;
+    let more = most.1.saturating_sub(usual);
+    (2 <= others.len() && Bytes::gib(1) <= more && usual.0 / 4 <= more.0).then(|| Statement {
+        code: "cards/uneven",
+        text: format!(
+            "{} has {more} more than the others usually have: the first process often keeps copies, checkpoints or an evaluation to itself, or all processes use its card a little",
+            printed[most.0].subject()
+        ),
+        is_inferred: true,
+        line: printed[most.0].line,
+        bytes: Some(more),
+        of: most.0,
+    })
+}
+
+fn used(levels: &Levels) -> Option<Bytes> {
+    let freed = levels.total.zip(levels.free).map(|(total, free)| total.saturating_sub(free));
+    // What the driver keeps for itself is neither free nor used.
+    levels.used.max(freed)
+}
+
+fn told(it: &UsedBy) -> String {
+    let bytes = it.bytes.map(|it| format!(" {it}")).unwrap_or_default();
+    let mib = it
+        .bytes
+        .filter(|it| Bytes::gib(1) <= *it)
+        .map(|it| format!(" ({} MiB)", it.0 >> 20))
+        .unwrap_or_default();
+    let pid = it.pid.map(|it| format!(" [{it}]")).unwrap_or_default();
+    format!("{}{pid}{bytes}{mib}", it.name)
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        n => format!("{n} times"),
+    }
+}
