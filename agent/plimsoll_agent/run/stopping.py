@@ -11,7 +11,9 @@ children may wait for it while it waits for them, as they would on a GPU, for ev
 """
 
 import atexit
+import contextlib
 import os
+import sys
 import threading
 import time
 
@@ -114,7 +116,19 @@ class Stopping:
             return
         try:
             self._finish()
+            _give_semaphores_back()
             if threading.current_thread() is threading.main_thread():
                 atexit._run_exitfuncs()
         finally:
             os._exit(code)
+
+
+def _give_semaphores_back():
+    """Those of multiprocessing, whose tracker would say on standard error that they were left."""
+    util, synchronize = map(sys.modules.get, ("multiprocessing.util", "multiprocessing.synchronize"))
+    if util is None or synchronize is None:
+        return
+    for it in list(util._finalizer_registry.values()):
+        if getattr(it, "_callback", None) is synchronize.SemLock._cleanup:
+            with contextlib.suppress(Exception):
+                it()
