@@ -104,9 +104,9 @@ def test_a_calibrated_card_is_known_from_then_on(program):
     ran = plimsoll(program, "calibrate", environment=environment | forgetful)
     assert ran.returncode == 0, ran.stderr
     assert "836.0 MiB with the first group of 2 ranks, 486.0 MiB with each further one" in ran.stdout, ran.stdout
-    assert "the phantom asks for the same in 28 of 28 operations" in ran.stdout, ran.stdout
+    assert "the same on the phantom in 28 of 28 convolutions and products" in ran.stdout, ran.stdout
     (file,) = cards.iterdir()
-    assert "every command knows it as" in ran.stdout
+    assert "Every command uses it from now on, as " in ran.stdout
 
     ours = program.environment()
     known = json.loads(plimsoll(program, "cards", "NVIDIA H200", "--json", environment=ours).stdout)

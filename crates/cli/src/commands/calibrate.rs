@@ -406,12 +406,19 @@ fn report(
     let mut res = format!("{}\n\n", card.name);
     let mut row = |what: &str, value: String| res += &format!("  {what:16}  {value}\n");
     row("memory", card.total.to_string());
-    row("context", format!("{} (a training's handles in it)", card.context));
+    row("CUDA context", format!("{}, what a training takes beside PyTorch's memory", card.context));
     if !measured.beside.is_empty() {
-        row("", format!("a training as a whole: {}", measured.beside));
+        row("", format!("seen of a training as a whole; {}", measured.beside));
     }
     for (name, bytes) in &measured.seen {
-        row(&format!("  {name}"), bytes.to_string());
+        let what = match name.as_str() {
+            "kernel" => "first kernel",
+            "blas" => "with cuBLAS",
+            "dnn" => "with cuDNN",
+            "training-half" => "in bfloat16",
+            other => other,
+        };
+        row(&format!("  {what}"), bytes.to_string());
     }
     row("handles", format!("cuBLAS {}, cuDNN {}", card.blas, card.dnn));
     if !card.gpcs.is_empty() {
@@ -442,18 +449,21 @@ fn report(
     row(
         "scratch memory",
         format!(
-            "the phantom asks for the same in {} of {} operations",
+            "the same on the phantom in {} of {} convolutions and products",
             compared.alike, compared.all
         ),
     );
     for it in compared.others.iter().take(6) {
-        row("", it.clone());
+        row("", format!("on the card and on the phantom, {it}"));
     }
-    res += &format!("\nkept as {}", path.display());
+    res += &format!("\nThe card is kept in {}.\n", path.display());
     res += &if is_known {
-        format!("; every command knows it as {}\n", card.id)
+        format!(
+            "Every command uses it from now on, as {}. Next: plimsoll verify -- python train.py\n",
+            card.id
+        )
     } else {
-        format!("; use it with --gpu {}\n", path.display())
+        format!("Use it with --gpu {}\n", path.display())
     };
     res
 }

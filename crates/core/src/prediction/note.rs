@@ -382,7 +382,7 @@ impl fmt::Display for Note {
             Note::ContextDerived { context, range } => write!(
                 f,
                 "derived: ± {range}. Nobody measured the CUDA context of this card; {context} follows from other cards, and \
-                 the safe number covers the range"
+                 the safe number covers the range; `plimsoll calibrate` measures it on such a card"
             ),
             Note::Remark { text, .. } => f.write_str(text),
         }
