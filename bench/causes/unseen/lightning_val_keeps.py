@@ -1,4 +1,5 @@
-"""cause: leak/results-kept at line 22
+"""cause: leak/results-kept at line 23
+also right: growth/per-step
 memory: 2GiB
 why: predictions of each validation batch stay on the device until the epoch's end.
 """

@@ -2,7 +2,7 @@
 
 use crate::{
     findings::{Case, Finding, Rule, Weight},
-    prediction::timeline::Stage,
+    prediction::{stacks::Signs, timeline::Stage},
     replay::BlockId,
     trace::{Action, EventId},
     units::Bytes,
@@ -21,7 +21,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let failed = (0..)
         .map(EventId)
         .zip(actions)
-        .filter(|(id, action)| **action == Action::Oom && run.oom != Some(*id));
+        .filter(|(id, action)| **action == Action::Oom && run.oom != Some(*id))
+        .filter(|(id, _)| !goes_on_by_itself(case, *id));
     let found = failed.filter_map(|(failed, _)| kept(case, failed));
     let most = found.max_by_key(|(bytes, _, _)| *bytes);
     let Some((bytes, failed, blocks)) = most else { return Vec::new() };
@@ -40,6 +41,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.remedy = "try again after the `except` block, not in it: as long as the error is handled, its traceback holds every frame, and each frame its tensors. In a notebook the last error stays: `import sys, gc; sys.last_value = sys.last_traceback = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
     res.blocks = blocks;
     vec![res]
+}
+
+/// Whether nobody sees the refusal: cuDNN asks for scratch memory, does not get it, and takes an algorithm that needs less. In the
+/// backward pass nothing says who asked.
+fn goes_on_by_itself(case: &Case<'_>, failed: EventId) -> bool {
+    let stacks = &case.run.stacks;
+    let stack = case.run.device.events.get(failed.index()).stack;
+    stacks.is_autograds(stack) || stacks.signs(stack).has(Signs::CUDNN)
 }
 
 fn in_pass(stage: Stage) -> bool {

@@ -166,7 +166,7 @@ impl Of<'_> {
     fn counts(&mut self) {
         let line = self.it.line;
         if 0 < self.it.ooms {
-            let text = format!("memory ran out {}, as PyTorch counted", times(self.it.ooms));
+            let text = format!("memory ran out {}: PyTorch counted it", times(self.it.ooms));
             self.say("allocator/ran-out", false, line, None, text);
         }
         if 0 < self.it.retries {
@@ -388,8 +388,9 @@ impl Of<'_> {
         let Some(peak) = last.peak_allocated else { return };
         let now =
             last.allocated.map(|it| format!(", {it} when it was printed")).unwrap_or_default();
-        let text =
-            format!("tensors took {peak} at most{now}: the card has to have room for the most");
+        let text = format!(
+            "tensors took {peak} at most{now}: the card needs room for that, not for the usual"
+        );
         self.say("levels/peak", false, last.line, Some(peak), text);
     }
 }

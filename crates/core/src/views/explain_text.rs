@@ -333,10 +333,9 @@ impl Report {
             } else if oom.facts.backend.may_be_torch_on_cuda() {
                 let text = "what the memory was used for, and whether it grew. A recording does:";
                 self.said(f, "  ", text, 2)?;
-                let record = format!(
-                    "plimsoll predict --record run.zip --until-exit -- {command}   (no GPU needed), then plimsoll explain run.zip"
-                );
-                self.said(f, "    ", &record, 4)?;
+                // Whole, so that it can be copied.
+                writeln!(f, "    plimsoll predict --record run.zip --until-exit -- {command}")?;
+                writeln!(f, "    plimsoll explain run.zip   (neither needs a GPU)")?;
             } else {
                 let text = "what the memory was used for, and whether it grew.";
                 self.said(f, "  ", text, 2)?;
