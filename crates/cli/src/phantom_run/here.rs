@@ -156,6 +156,6 @@ mod tests {
         assert_eq!(told(&[ti(16)], None).0, "rtx4060ti-16g");
         assert_eq!(told(&[ti(8)], None).0, "rtx4060ti-8g");
         assert!(matches!(of(&[ti(12)], None), Here::Unknown(_)));
-        assert!(matches!(of(&[named("NVIDIA GeForce GTX 1650", "GPU-1")], None), Here::Unknown(_)));
+        assert!(matches!(of(&[named("NVIDIA GeForce GT 1030", "GPU-1")], None), Here::Unknown(_)));
     }
 }
