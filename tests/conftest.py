@@ -25,7 +25,7 @@ SOAK = """What `make soak` runs:
   the change written into a script in half precision, with SGD, with parameters in groups;
   the manual's commands with a ResNet-50, and random programs on the allocator;
   a recording of three million events in the viewer;
-  other versions of torch and Python, if PLIMSOLL_OTHER_PYTHONS names some."""
+  other versions of torch and Python, and a small job of each library that is there, if PLIMSOLL_OTHER_PYTHONS names some."""
 
 
 def pytest_report_header(config):
