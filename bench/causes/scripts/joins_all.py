@@ -1,4 +1,5 @@
-"""cause: size/one-allocation at line 16
+"""cause: copies/double-buffer at line 17
+also right: size/one-allocation
 memory: 3GiB
 """
 import torch

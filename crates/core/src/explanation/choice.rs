@@ -6,14 +6,15 @@
 //! 1. what no step needs again: leaks, results that are kept, growth;
 //! 2. an evaluation that keeps its graph;
 //! 3. an input larger than those before;
-//! 4. copies of what is there already, and data that no step needs yet;
+//! 4. copies of what is there already;
 //! 5. a limit that the process set itself;
 //! 6. another process, if this one would have fitted without it;
 //! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
 //!    quarter of what is reserved is free;
-//! 8. one result that is a fifth of all there is;
-//! 9. the model's own states;
-//! 10. the activations of a step.
+//! 8. data that is on the device before a step needs it;
+//! 9. one result that is a fifth of all there is;
+//! 10. the model's own states;
+//! 11. the activations of a step.
 
 use crate::{
     explanation::{
@@ -46,10 +47,10 @@ pub(super) fn choose(
         .leak()
         .or_else(|| failed.larger_input())
         .or_else(|| failed.avoidable("copies/double-buffer"))
-        .or_else(|| failed.avoidable("inputs/all-on-device"))
         .or_else(|| failed.limit())
         .or_else(|| failed.other_process())
         .or_else(|| failed.pieces())
+        .or_else(|| failed.avoidable("inputs/all-on-device"))
         .or_else(|| failed.states_are_moved())
         .or_else(|| failed.one_result())
         .unwrap_or_else(|| failed.states_or_activations())
