@@ -289,7 +289,8 @@ impl fmt::Display for Note {
             }
             Note::Retries(count) => write!(
                 f,
-                "{count} times the card was full and the allocator gave its free memory back: it fits, but slowly"
+                "{} the card was full and the allocator gave its free memory back: it fits, but slowly",
+                often(*count)
             ),
             Note::SeveralProcesses(count) => write!(
                 f,
@@ -334,11 +335,16 @@ impl fmt::Display for Note {
                 }
             }
             Note::UnknownReads { count, lines } => {
-                write!(
-                    f,
-                    "{} of the GPU's results were read back and are zeros on a phantom; if sizes depend on them, they may differ",
-                    times(*count)
-                )?;
+                match count {
+                    1 => f.write_str(
+                        "a value of the GPU's results was read back and is zero on a phantom; if sizes depend on it, they may differ",
+                    )?,
+                    _ => write!(
+                        f,
+                        "{} of the GPU's results were read back and are zeros on a phantom; if sizes depend on them, they may differ",
+                        times(*count)
+                    )?,
+                }
                 for (i, (line, count)) in lines.iter().enumerate() {
                     let before = if i == 0 { ": " } else { ", " };
                     write!(f, "{before}{line} ({count}x)")?;
@@ -420,6 +426,14 @@ fn errors(count: usize) -> String {
     match count {
         1 => "an out-of-memory error".to_owned(),
         _ => format!("{count} out-of-memory errors"),
+    }
+}
+
+fn often(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        _ => format!("{count} times"),
     }
 }
 
