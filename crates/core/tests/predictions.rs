@@ -420,7 +420,7 @@ fn a_card_that_has_no_room_for_what_is_kept_is_too_small() {
 
 /// `losses.append(loss)`: what is kept over whole steps is no activation.
 #[test]
-fn kept_results_are_unknown() {
+fn kept_results_are_the_scripts() {
     check(
         "
 alloc weight 8MiB
@@ -449,7 +449,7 @@ step
         expect![[r#"
             Fits: step 3, Some(Forward)
             Activations 12.0 MiB
-            Unknown 10.0 MiB
+            Kept 10.0 MiB
             Parameters 8.0 MiB
               train.py:1: 30.0 MiB
         "#]],
