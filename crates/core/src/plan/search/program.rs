@@ -43,8 +43,8 @@ pub(super) struct Known {
     /// It wraps its model for several devices.
     is_distributed: bool,
     /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
-    /// bytes that are to stay free beside what it reserves under a limit.
-    adapts: Option<Bytes>,
+    /// most that it is given to reserve then, so that what a phantom cannot know stays free.
+    adapts_to: Option<Bytes>,
 }
 
 /// How far a run goes.
@@ -77,7 +77,9 @@ impl Program {
         }
         if ran.ends.contains(&OtherEnd::Workspaces) {
             let Took { safe, peak, .. } = &ran.took;
-            self.known.adapts = Some(safe.saturating_sub(peak.reserved));
+            let (most, limit) = (self.rules.most(), self.rules.limit_reserved);
+            let beside = if limit.is_some() { peak.device } else { peak.reserved };
+            self.known.adapts_to = Some(most.saturating_sub(safe.saturating_sub(beside)));
         }
         let mut plain = self.candidate(plan, &ran);
         plain.tunings = self.tunings(&plain.plan, &ran, plain.needs).await;
@@ -117,10 +119,8 @@ impl Program {
             (until, _) => until,
         };
         let roomy = self.roomy(plan, until);
-        let run = match (most, self.known.adapts) {
-            (Some(_), Some(beside)) => {
-                Run { limit_reserved: Some(self.limit_beside(beside)), ..roomy }
-            }
+        let run = match (most, self.known.adapts_to) {
+            (Some(_), Some(limit)) => Run { limit_reserved: Some(limit), ..roomy },
             _ => Run { give_up_above: most, ..roomy },
         };
         let is_limited = run.give_up_above.is_none() && most.is_some();
@@ -150,12 +150,12 @@ impl Program {
 
     /// Whether it may fit where it took too much with room.
     pub(super) fn adapts(&self) -> bool {
-        self.known.adapts.is_some()
+        self.known.adapts_to.is_some()
     }
 
-    /// The most that may be reserved with so much beside it.
-    fn limit_beside(&self, beside: Bytes) -> Bytes {
-        self.rules.limit_reserved.unwrap_or(self.rules.most().saturating_sub(beside))
+    /// The most that it may reserve where it is proven.
+    pub(super) fn limit_of_proof(&self) -> Option<Bytes> {
+        self.known.adapts_to.or(self.rules.limit_reserved)
     }
 
     /// A run on a card with room, under what the plan's own settings of the allocator want.

@@ -42,7 +42,7 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     let Peaks { device, reserved, .. } = it.took.peak;
     let beside = device.saturating_sub(reserved);
     let rules = &program.rules;
-    let limit = rules.limit_reserved.unwrap_or(rules.most().saturating_sub(beside));
+    let limit = program.limit_of_proof().unwrap_or(rules.most().saturating_sub(beside));
     // Of several devices the first has the largest share of most things, and each of some.
     let gpus = it.plan.gpus().unwrap_or(1);
     for rank in (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(|it| it % gpus) {
@@ -63,7 +63,7 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
 /// What was seen; none if it does not fit after all.
 pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<Seen> {
     let mut until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
-    let limit_reserved = program.rules.limit_reserved;
+    let limit_reserved = program.limit_of_proof();
     let plan = it.plan.clone();
     let run = |until: Until, on: On| Run { limit_reserved, ..Run::of(&plan, until, on) };
     // A run of its own ends what makes runs cheap: what can come out of that comes before.

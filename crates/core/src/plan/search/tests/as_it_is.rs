@@ -253,8 +253,8 @@ fn one_that_takes_what_there_is_fits_where_it_took_too_much_with_room() {
     expect![[r#"
         the script as it is, steady, sites -> 12.21 GiB
         " the script as it is: needs 12.21 GiB
-        the script as it is, a validation, alone on the card -> 6.35 GiB
-        the script as it is, a validation, alone on the card, largest workspaces -> 6.35 GiB
+        the script as it is, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
+        the script as it is, a validation, alone on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
         " on the card itself cudnn.benchmark leaves out algorithms whose workspaces do not fit
         as it is: fits, needs 6.35 GiB
         seen: 3 steps
@@ -276,7 +276,7 @@ fn one_that_takes_what_there_is_and_still_too_much_is_tried_with_remedies_at_the
     expect![[r#"
         the script as it is, steady, sites -> 15.14 GiB
         " the script as it is: needs 15.14 GiB
-        the script as it is, a validation, alone on the card -> out of memory
+        the script as it is, a validation, alone on the card, reserves up to 7.32 GiB -> out of memory
         fused, 2 steps, reserves up to 7.32 GiB -> out of memory
         " fused: needs more than 7.81 GiB (1.0 s)
         fused + checkpoint, 2 steps, reserves up to 7.32 GiB -> 6.35 GiB
@@ -287,8 +287,8 @@ fn one_that_takes_what_there_is_and_still_too_much_is_tried_with_remedies_at_the
         checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
         the script as it is, 2 steps, work -> 15.14 GiB
         checkpoint, 2 steps, work -> 12.21 GiB
-        checkpoint, a validation, on the card, largest workspaces -> 6.35 GiB
-        checkpoint, a validation, alone on the card -> 6.35 GiB
+        checkpoint, a validation, on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
+        checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
         as it is: does not fit, needs 15.14 GiB
         plan: checkpoint, needs 6.35 GiB, same
         seen: 3 steps
