@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from harness import PYTHON
 
 TRAIN = """
@@ -77,7 +78,7 @@ def test_each_rank_is_compared_with_its_own(program):
     (program.folder / "ranks.py").write_text(RANKS)
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", 2)
     words = ("verify", "--gpu", "h200", "--json", "answer.json", "--report", "report.json", "--", PYTHON, *launcher, "ranks.py")
-    ran = plimsoll(program, *words, environment=program.on_a_device("--gpu", "h200", "--gpus", "2"))
+    ran = plimsoll(program, *words, environment=program.on_a_device("--gpu", "h200", "--gpus", str(gpus)))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.lstrip().startswith("VERIFIED h200, 2 ranks: the phantom is within 1 % of the card in every rank"), ran.stdout
     assert "rank 0 " in ran.stdout and "rank 1 " in ran.stdout
@@ -97,13 +98,15 @@ def test_without_a_gpu_there_is_nothing_to_compare_with(program):
         assert ran.returncode == 2 and "found no NVIDIA GPU on this machine" in ran.stderr
 
 
-def test_a_calibrated_card_is_known_from_then_on(program):
+@pytest.mark.parametrize("gpus", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_a_calibrated_card_is_known_from_then_on(program, gpus):
     cards = program.folder / "cards"
     forgetful = {"PLIMSOLL_CARDS": str(cards), "PLIMSOLL_FORGET_CARDS": "h200"}
-    environment = program.on_a_device("--gpu", "h200", "--gpus", "2") | {"PLIMSOLL_PYTHON": str(PYTHON)}
+    environment = program.on_a_device("--gpu", "h200", "--gpus", str(gpus)) | {"PLIMSOLL_PYTHON": str(PYTHON)}
     ran = plimsoll(program, "calibrate", environment=environment | forgetful)
     assert ran.returncode == 0, ran.stderr
-    assert "836.0 MiB with the first group of 2 ranks, 486.0 MiB with each further one" in ran.stdout, ran.stdout
+    if gpus == 2:
+        assert "836.0 MiB with the first group of 2 ranks, 486.0 MiB with each further one" in ran.stdout, ran.stdout
     assert "the same on the phantom in 28 of 28 convolutions and products" in ran.stdout, ran.stdout
     (file,) = cards.iterdir()
     assert "Every command uses it from now on, as " in ran.stdout
@@ -111,11 +114,12 @@ def test_a_calibrated_card_is_known_from_then_on(program):
     ours = program.environment()
     known = json.loads(plimsoll(program, "cards", "NVIDIA H200", "--json", environment=ours).stdout)
     measured = json.loads(plimsoll(program, "cards", "NVIDIA H200", "--json", environment=ours | forgetful).stdout)
-    speeds = ("link_bytes_per_second", "between_bytes_per_second", "host_step_us")
+    speeds = ["link_bytes_per_second", "host_step_us"] + ["between_bytes_per_second"] * (gpus - 1)
     for key in known:
         if key not in ("id", "aliases", "generation", "provenance", "context_bytes", "nccl_bytes", *speeds):
             assert measured[key] == known[key], key
-    assert [it >> 20 for it in measured["nccl_bytes"]] == [164, 198, 388, 288, 186, 58, 64, 320], "as a phantom has it"
+    if gpus == 2:
+        assert [it >> 20 for it in measured["nccl_bytes"]] == [164, 198, 388, 288, 186, 58, 64, 320], "as a phantom has it"
     assert all(0 < measured[it] for it in speeds)
     assert measured["provenance"]["cudnn"] == "measured"
 
