@@ -13,7 +13,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_xdist_auto_num_workers(config):
-    """One more than there are processors: a third of what tests do is to wait for a process to end."""
+    """One more than there are processors: with as many, a third of their time was idle (two processors, 2026-11-23)."""
     return (os.cpu_count() or 1) + 1
 
 

@@ -8,7 +8,7 @@ use crate::{
     cli::{Cli, Color, Command, ExplainArgs},
     commands::{explain, fit},
     exit::Exit,
-    open,
+    open, shown_command,
 };
 
 pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &ExplainArgs, color: Color, out: &mut dyn Write) -> anyh
     let has_input = !args.files.is_empty() || open::has_standard_input();
     let room = if has_input { explain::told(args, color, out)?.1 } else { None };
     let room = room.unwrap_or_default();
-    let shown = args.command.iter().map(|it| it.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let shown = shown_command::shown(&args.command);
     let blank = if room.is_empty() { "" } else { " " };
     super::write(out, &format!("\n$ plimsoll fit{blank}{room} -- {shown}\n"))?;
     out.flush()?;

@@ -341,8 +341,7 @@ impl fmt::Display for Note {
                     )?,
                     _ => write!(
                         f,
-                        "{} of the GPU's results were read back and are zeros on a phantom; if sizes depend on them, they may differ",
-                        times(*count)
+                        "{count} values of the GPU's results were read back and are zeros on a phantom; if sizes depend on them, they may differ"
                     )?,
                 }
                 for (i, (line, count)) in lines.iter().enumerate() {
@@ -434,13 +433,6 @@ fn often(count: u64) -> String {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
         _ => format!("{count} times"),
-    }
-}
-
-fn times(count: u64) -> String {
-    match count {
-        1 => "1 value".to_owned(),
-        _ => format!("{count} values"),
     }
 }
 

@@ -119,13 +119,13 @@ impl Program {
             (until, _) => until,
         };
         let roomy = self.roomy(plan, until);
-        let run = match (most, self.known.adapts_to) {
-            (Some(_), Some(limit)) => Run { limit_reserved: Some(limit), ..roomy },
-            _ => Run { give_up_above: most, ..roomy },
+        let limit = most.and(self.known.adapts_to);
+        let run = match limit {
+            Some(_) => Run { limit_reserved: limit, ..roomy },
+            None => Run { give_up_above: most, ..roomy },
         };
-        let is_limited = run.give_up_above.is_none() && most.is_some();
         let mut ran = self.trial(run).await;
-        if is_limited && ran.n_ooms != 0 {
+        if limit.is_some() && ran.n_ooms != 0 {
             (ran.was_cut, ran.n_ooms, ran.failure) = (true, 0, None);
         }
         self.known.takes_in(plan, &ran);
@@ -254,16 +254,10 @@ impl Program {
         };
         Candidate {
             fits: needs <= self.rules.most() && !ran.was_cut,
-            plan,
             took: ran.took.clone(),
             needs,
-            numbers,
-            time: None,
-            measured: None,
-            slower: None,
-            cut_after: None,
-            tunings: Vec::new(),
             ends: ran.ends.clone(),
+            ..Candidate::not_run(plan, numbers)
         }
     }
 

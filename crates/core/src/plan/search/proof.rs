@@ -19,7 +19,8 @@ pub(super) async fn fits_by_itself(
 ) -> Option<(Candidate, Seen)> {
     let mut it = Candidate::not_run(with_room.plan.clone(), with_room.numbers);
     let (until, validates) = (program.pace.until, program.pace.validates);
-    let seen = proves(program, &mut it).await;
+    // A run that somebody stopped has shown nothing.
+    let seen = proves(program, &mut it).await.filter(|_| !program.interrupted);
     if seen.is_none() {
         (program.pace.until, program.pace.validates) = (until, validates);
     }

@@ -295,3 +295,20 @@ fn one_that_takes_what_there_is_and_still_too_much_is_tried_with_remedies_at_the
     "#]]
     .assert_eq(&made.allow(&["checkpoint", "fused"]).with_all_said().plans());
 }
+
+#[test]
+fn a_search_that_is_stopped_while_it_looks_at_the_card_does_not_say_that_it_fits() {
+    let made = Made::new(8_000, |run| {
+        let takes_all = run.on == On::Roomy && run.limit_reserved.is_none();
+        Ran { ends: vec![OtherEnd::Workspaces], ..takes(if takes_all { 12_000 } else { 6_000 }) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 12.21 GiB
+        " the script as it is: needs 12.21 GiB
+        the script as it is, a validation, alone on the card, reserves up to 7.32 GiB -> interrupted
+        as it is: does not fit, needs 12.21 GiB
+        nearest: the script as it is, needs 12.21 GiB
+        interrupted
+    "#]]
+    .assert_eq(&made.stopped_at(1).plans());
+}
