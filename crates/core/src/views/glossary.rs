@@ -158,7 +158,7 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     ),
     (
         "slack",
-        &["unused", "reserved, unused", "allocator slack", "cache"],
+        &["unused", "allocator slack", "cache"],
         "What PyTorch holds and no tensor has. PyTorch hands it out again; other programs cannot have it.",
     ),
     (
