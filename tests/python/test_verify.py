@@ -78,7 +78,7 @@ def test_each_rank_is_compared_with_its_own(program):
     (program.folder / "ranks.py").write_text(RANKS)
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", 2)
     words = ("verify", "--gpu", "h200", "--json", "answer.json", "--report", "report.json", "--", PYTHON, *launcher, "ranks.py")
-    ran = plimsoll(program, *words, environment=program.on_a_device("--gpu", "h200", "--gpus", str(gpus)))
+    ran = plimsoll(program, *words, environment=program.on_a_device("--gpu", "h200", "--gpus", "2"))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.lstrip().startswith("VERIFIED h200, 2 ranks: the phantom is within 1 % of the card in every rank"), ran.stdout
     assert "rank 0 " in ran.stdout and "rank 1 " in ran.stdout
