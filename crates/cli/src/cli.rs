@@ -81,11 +81,35 @@ pub(crate) enum Command {
     Agent,
     /// Check whether this environment is able to predict, and say what is missing.
     Doctor(DoctorArgs),
+    /// Show what options are when they are not given: by plimsoll.toml, pyproject.toml or the environment.
+    Config(ConfigArgs),
     /// Print what makes a shell complete plimsoll's commands, options and files.
     Completions(CompletionsArgs),
     /// Print the page for man(1) of plimsoll, or of one of its commands.
     Man(ManArgs),
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = CONFIG_EXAMPLES)]
+pub(crate) struct ConfigArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  plimsoll config                       each setting, its value, who says so
+  PLIMSOLL_GPU=rtx4090 plimsoll config --json
+
+plimsoll.toml, in the working folder or above it:
+  gpu = \"rtx4090\"
+  [fit]
+  forbid = [\"offload\"]
+
+In pyproject.toml the same stands below [tool.plimsoll].
+
+Exit codes: 0 shown, 2 a setting is wrong (with file, line and column).";
 
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
@@ -96,8 +120,10 @@ pub(crate) struct CompletionsArgs {
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
-  plimsoll completions bash > ~/.local/share/bash-completion/completions/plimsoll
-  plimsoll completions zsh > ~/.zfunc/_plimsoll        with `fpath+=~/.zfunc` before compinit in ~/.zshrc
+  plimsoll completions bash > \\
+      ~/.local/share/bash-completion/completions/plimsoll
+  plimsoll completions zsh > ~/.zfunc/_plimsoll
+      with `fpath+=~/.zfunc` before compinit in ~/.zshrc
   plimsoll completions fish > ~/.config/fish/completions/plimsoll.fish";
 
 #[derive(Debug, Args)]
@@ -278,11 +304,12 @@ Examples:
 Exit codes:
   0  it fits
   1  it does not fit, it grows until it does not, or it takes more than --max
-  2  could not tell: the script failed or never trained, there is no torch, it was interrupted, bad arguments
+  2  could not tell: the script failed or never trained, there is no torch,
+     it was interrupted, bad arguments
 
 Environment:
   PLIMSOLL_PYTHON  the Python that runs a script given without one
-  PLIMSOLL_CACHE   the folder for plimsoll's own files, instead of ~/.cache/plimsoll";
+  PLIMSOLL_CACHE   the folder for plimsoll's files, instead of ~/.cache/plimsoll";
 
 #[derive(Debug, Args)]
 #[command(after_help = FIT_EXAMPLES)]
@@ -387,16 +414,19 @@ Examples:
   plimsoll fit --gpu rtx4090 --worst-seq 2048 -- python train.py
   plimsoll fit --gpu a100-40g --forbid autocast,offload -- python train.py
   plimsoll fit --gpu rtx4090 --until-exit -- python train.py --epochs 1
-  plimsoll fit --gpu rtx4090 --gpus 2 -- python train.py           a script of one process on two devices
-  plimsoll fit --gpu rtx4090 --measure -- python train.py          on a machine that has one: step times measured
-  plimsoll fit --find-max batch=1..2048 --gpu rtx4090 -- python train.py --batch-size {batch}
-  plimsoll fit --find-max batch=1..2048 --by-remedies --gpu rtx4090 -- python train.py --batch-size {batch}
-  plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- python t.py -b {batch} -s {seq}
+  plimsoll fit --gpu rtx4090 --gpus 2 -- python train.py     on two devices
+  plimsoll fit --gpu rtx4090 --measure -- python train.py    on such a machine
+  plimsoll fit --find-max batch=1..2048 --gpu t4 -- python train.py -b {batch}
+  plimsoll fit --find-max batch=1..2048 --by-remedies --gpu rtx4090 -- \\
+      python train.py -b {batch}
+  plimsoll fit --find-max seq=128..8192:128 --set batch=4 --gpu h200 -- \\
+      python train.py -b {batch} -s {seq}
 
 Exit codes:
   0  it fits, with the plan or the value that was found
   1  nothing that was tried fits
-  2  could not tell: the script failed, it was interrupted before anything was found, bad arguments";
+  2  could not tell: the script failed, bad arguments,
+     it was interrupted before anything was found";
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
@@ -508,10 +538,11 @@ impl WithStacks {
 const RUN_EXAMPLES: &str = "\
 Examples:
   plimsoll run --plan plan.toml -- python train.py
-  plimsoll run --fit -- python train.py                    plan for what is free right now, then train
+  plimsoll run --fit -- python train.py        for what is free right now
   plimsoll run --measure --json run.json -- python train.py
   plimsoll run --record run.zip -- torchrun --nproc-per-node 2 train.py
-  torchrun --nproc-per-node 2 --no-python plimsoll run --record run.zip -- python train.py
+  torchrun --nproc-per-node 2 --no-python \\
+      plimsoll run --record run.zip -- python train.py
 
 Exit codes:
   the script's own; 128 and the number of a signal that ended it
@@ -520,7 +551,7 @@ Exit codes:
 
 Environment:
   PLIMSOLL_PYTHON  the Python that runs a script given without one
-  PLIMSOLL_CACHE   the folder for plimsoll's own files, instead of ~/.cache/plimsoll";
+  PLIMSOLL_CACHE   the folder for plimsoll's files, instead of ~/.cache/plimsoll";
 
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
@@ -556,12 +587,12 @@ pub(crate) struct VerifyArgs {
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   plimsoll verify -- python train.py
-  plimsoll verify --steps 10 --report verify.json -- python train.py --batch-size 8
+  plimsoll verify --steps 10 --report verify.json -- python train.py -b 8
 
 Both runs write into a private layer: no checkpoint of yours changes.
 
 Exit codes:
-  0  within 1 % in what is allocated, what is reserved, and what the process holds
+  0  within 1 %: what is allocated, what is reserved, what the process holds
   1  further off
   2  could not tell: no GPU, a card that nobody described, the script failed";
 
@@ -583,13 +614,14 @@ pub(crate) struct CalibrateArgs {
 
 const CALIBRATE_EXAMPLES: &str = "\
 Examples:
-  plimsoll calibrate                       under two minutes; every command knows the card from then on
-  plimsoll calibrate -o my-card.toml       to send it, or for --gpu my-card.toml
+  plimsoll calibrate                     under two minutes; every command
+                                         knows the card from then on
+  plimsoll calibrate -o my-card.toml     to send it, or for --gpu my-card.toml
 
 Exit codes: 0 measured, 2 not.
 
 Environment:
-  PLIMSOLL_CARDS   the folder of your own cards, instead of ~/.config/plimsoll/cards
+  PLIMSOLL_CARDS   the folder of your cards, not ~/.config/plimsoll/cards
   PLIMSOLL_PYTHON  the Python whose PyTorch is asked";
 
 #[derive(Debug, Args)]
@@ -630,6 +662,66 @@ impl Color {
             Color::Auto => std::io::stdout().is_terminal() && !no_color && !is_dumb,
             Color::Always => true,
             Color::Never => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// Terminals are 80 columns wide, and a line of an example that is wrapped is no example.
+    #[test]
+    fn help_fits_80_columns() {
+        let mut whole = Cli::command();
+        whole.build();
+        let mut too_long = Vec::new();
+        for command in std::iter::once(&whole).chain(whole.get_subcommands()) {
+            let mut narrow = command.clone().term_width(80);
+            let help = narrow.render_long_help().to_string();
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for line in help.lines().chain(examples.lines()) {
+                if 80 < line.chars().count() {
+                    too_long.push(format!("{}: {line}", command.get_name()));
+                }
+            }
+        }
+        assert!(too_long.is_empty(), "{}", too_long.join("\n"));
+    }
+
+    /// Each command's row of the table has the codes that its help has, and no others.
+    #[test]
+    fn the_table_of_exit_codes_is_that_of_the_help() {
+        let page = include_str!("../../../docs/exit-codes.md");
+        let mut whole = Cli::command();
+        whole.build();
+        for command in whole.get_subcommands().filter(|it| !it.is_hide_set()) {
+            let name = command.get_name();
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let Some((_, codes)) = help.split_once("Exit codes:") else { continue };
+            let codes = codes.split("\n\n").next().unwrap_or_default();
+            let starts_with_code = |it: &&str| it.starts_with(|it: char| it.is_ascii_digit());
+            let of_help: Vec<&str> = codes
+                .split(['\n', ','])
+                .map(str::trim)
+                .filter(starts_with_code)
+                .map(|it| &it[..1])
+                .filter(|it| "012".contains(*it))
+                .collect();
+            let row = page.lines().find(|it| it.starts_with(&format!("| `{name}` |")));
+            let row: Vec<&str> =
+                row.unwrap_or_else(|| panic!("{name} is not in the table")).split('|').collect();
+            let of_page: Vec<&str> = ["0", "1", "2"]
+                .into_iter()
+                .zip(&row[2..])
+                .filter(|(_, it)| !it.trim().is_empty())
+                .map(|it| it.0)
+                .collect();
+            let of_script = help.contains("the script's own");
+            assert!(of_script || of_help == of_page, "{name}: {of_help:?} {of_page:?}");
+            assert_eq!(of_script, row[2].contains("the script's"), "{name}");
         }
     }
 }

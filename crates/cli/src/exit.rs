@@ -30,3 +30,22 @@ impl From<Exit> for ExitCode {
 pub(crate) fn is_broken_pipe(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_these_numbers() {
+        let page = include_str!("../../../docs/exit-codes.md");
+        for (exit, words) in [
+            (Exit::Fits, "| 0 | it fits"),
+            (Exit::DoesNotFit, "| 1 | it does not fit"),
+            (Exit::CouldNotTell, "| 2 | could not tell"),
+        ] {
+            let number = &words[2..3];
+            assert_eq!(ExitCode::from(exit), ExitCode::from(number.parse::<u8>().unwrap()));
+            assert!(page.contains(words), "{words}");
+        }
+    }
+}

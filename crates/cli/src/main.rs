@@ -29,6 +29,7 @@ mod record;
 mod recordings;
 mod requested_file;
 mod server;
+mod settings;
 mod shown_command;
 mod ticker;
 mod trials;
@@ -39,8 +40,6 @@ use std::{
     io::{self, Write as _},
     process::ExitCode,
 };
-
-use clap::Parser as _;
 
 use crate::{
     cli::{Cli, Command},
@@ -56,10 +55,9 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|it| it == plimsoll_writes::TRACER) {
         return ExitCode::from(plimsoll_writes::trace(words));
     }
-    let cli = Cli::parse();
     own_cards::take_in();
     let mut out = io::stdout().lock();
-    let result = run(&cli, &mut out);
+    let result = settings::parse().and_then(|cli| run(&cli, &mut out));
     let flushed =
         out.flush().or_else(|error| if exit::is_broken_pipe(&error) { Ok(()) } else { Err(error) });
     match result.and_then(|exit| Ok(flushed.map(|()| exit)?)) {
@@ -88,6 +86,7 @@ fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Verify(args) => commands::verify::run(args, cli.color, out),
         Command::Calibrate(args) => commands::calibrate::run(args, out),
         Command::Agent => commands::agent::run(out),
+        Command::Config(args) => commands::config::run(args, cli.color, out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
         Command::Completions(args) => commands::completions::run(args, out),
         Command::Man(args) => commands::man::run(args, out),

@@ -20,6 +20,8 @@
 
 pub mod units;
 
+pub mod spelling;
+
 pub mod trace;
 
 pub mod recording;

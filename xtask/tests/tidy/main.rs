@@ -12,15 +12,16 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("units", &[]),
+    ("spelling", &[]),
     ("trace", &["units"]),
     ("recording", &["trace", "units"]),
     ("failures", &["recording", "units"]),
     ("printed", &["units"]),
     ("sources", &["failures", "printed", "recording", "trace", "units"]),
     ("replay", &["trace", "units"]),
-    ("cards", &["units"]),
+    ("cards", &["spelling", "units"]),
     ("prediction", &["cards", "recording", "replay", "trace", "units"]),
     ("findings", &["prediction", "recording", "replay", "trace", "units"]),
     (
@@ -37,7 +38,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "units",
         ],
     ),
-    ("plan", &["cards", "prediction", "recording", "units"]),
+    ("plan", &["cards", "prediction", "recording", "spelling", "units"]),
     (
         "scene",
         &[

@@ -48,7 +48,7 @@ pub(crate) struct ReplayArgs {
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
-  plimsoll replay snapshot.pickle                check the recording against the model
+  plimsoll replay snapshot.pickle            check it against the model
   plimsoll replay snapshot.pickle --capacity 24GiB --outside 600MiB
   plimsoll replay run.zip --alloc-conf expandable_segments:True
   plimsoll replay snapshot.pickle.xz --capacity 24GiB --sweep
@@ -99,13 +99,13 @@ pub(crate) struct ExplainArgs {
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  plimsoll explain snapshot.pickle               torch.cuda.memory._dump_snapshot(...)
-  plimsoll explain train.log                     find every out-of-memory error in a log
+  plimsoll explain snapshot.pickle     torch.cuda.memory._dump_snapshot(...)
+  plimsoll explain train.log           find every out-of-memory error in a log
   python train.py 2>&1 | plimsoll explain
-  plimsoll explain train.log --fix -- python train.py      and look for what makes it fit
-  plimsoll explain run.zip                       what `plimsoll predict --record run.zip` kept
-  plimsoll explain rank*.pickle.xz               ranks beside each other
-  plimsoll explain --code leak/graph-retained    what a finding means
+  plimsoll explain train.log --fix -- python train.py     and make it fit
+  plimsoll explain run.zip             what `plimsoll predict --record` kept
+  plimsoll explain rank*.pickle.xz     ranks beside each other
+  plimsoll explain --code leak/graph-retained             what a finding means
 
 Exit codes:
   0  explained
@@ -132,10 +132,10 @@ pub(crate) struct DiffArgs {
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
-  plimsoll diff before.pickle after.pickle       what one has more than the other at its peak, by line
-  plimsoll diff run.zip --steps 3..4             what grew from one step to the next
+  plimsoll diff before.pickle after.pickle       what grew at the peak, by line
+  plimsoll diff run.zip --steps 3..4             from one step to the next
   plimsoll diff run.zip@after:2 run.zip@after:9  what is kept and should not be
-  plimsoll diff predicted.zip real.pickle        a prediction against the real thing
+  plimsoll diff predicted.zip real.pickle        a prediction and the real run
   plimsoll diff ranks/                           how the ranks of a job differ
   plimsoll diff ranks/@rank:0 ranks/@rank:3
   plimsoll diff a.pickle@device:0 a.pickle@device:1,end
@@ -203,11 +203,11 @@ pub(crate) enum ExportTarget {
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
-  plimsoll export snapshot.pickle --to flamegraph            snapshot.flamegraph.svg, at the peak
+  plimsoll export snapshot.pickle --to flamegraph      the peak, as an SVG
   plimsoll export run.zip --to flamegraph --at step:3 -o step3.svg
-  plimsoll export snapshot.pickle --to html                  snapshot.html, a page to send
-  plimsoll export snapshot.pickle --to parquet               the folder snapshot.parquet
-  plimsoll export run.zip --to perfetto,flamegraph           open run.perfetto.json in ui.perfetto.dev
+  plimsoll export snapshot.pickle --to html            a page to send
+  plimsoll export snapshot.pickle --to parquet         a folder of tables
+  plimsoll export run.zip --to perfetto,flamegraph     for ui.perfetto.dev
   xz -dc snapshot.pickle.xz | plimsoll export - --to flamegraph > peak.svg
 
 Columns and queries: docs/export.md
@@ -244,13 +244,14 @@ pub(crate) struct ViewArgs {
 
 const VIEW_EXAMPLES: &str = "\
 Examples:
-  plimsoll view snapshot.pickle                  open it in the browser; Ctrl-C ends it
+  plimsoll view snapshot.pickle                  in the browser; Ctrl-C ends it
   plimsoll view rank*.pickle.xz                  ranks beside each other
   plimsoll view run.zip --no-open --port 8000    print the address only
   plimsoll view snapshot.pickle --html peak.html one file to send to somebody
 
-The page is served to this machine only, at an address that nobody can guess; nothing leaves it.
-On a machine without display, forward the port: ssh -N -L 8000:127.0.0.1:8000 machine
+The page is served to this machine only, at an address that nobody can guess;
+nothing leaves it. On a machine without display, forward the port:
+  ssh -N -L 8000:127.0.0.1:8000 machine
 
 Exit codes:
   0  Ctrl-C ended it, or the file was written

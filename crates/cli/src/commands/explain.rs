@@ -11,6 +11,7 @@ use plimsoll_core::{
     findings,
     recording::Recording,
     sources::{self, chrome_trace, oom_text, printed_text, snapshot},
+    spelling,
     views::{explain_text, explain_wire, glossary, text::Styles},
 };
 
@@ -46,7 +47,9 @@ pub(super) fn told(
             CODES.iter().find(|it| it.0 == code).map(|it| format!("# {}\n\n{}\n", it.0, it.1));
         let page =
             findings::rule(code).map(|it| it.page.to_owned()).or(cause).with_context(|| {
-                format!("there is no finding {code:?}; `plimsoll explain --list` shows all of them")
+                let known = findings::RULES.iter().map(|it| it.code).chain(CODES.iter().map(|it| it.0));
+                let meant = spelling::meant(code, known);
+                format!("there is no finding {code:?}{meant}; `plimsoll explain --list` shows all of them")
             })?;
         super::write(out, &page)?;
         return Ok((Exit::Fits, None));

@@ -2,9 +2,12 @@
 
 use std::io::{self, Write};
 
-use plimsoll_core::views::{
-    glossary::{self, WORDS},
-    text::Styles,
+use plimsoll_core::{
+    spelling,
+    views::{
+        glossary::{self, WORDS},
+        text::Styles,
+    },
 };
 
 use crate::{
@@ -28,7 +31,8 @@ pub(crate) fn run(args: &GlossaryArgs, color: Color, out: &mut dyn Write) -> any
     }
     let Some(found) = glossary::find(&word) else {
         let known: Vec<&str> = WORDS.iter().map(|it| it.0).collect();
-        anyhow::bail!("there is no word {word:?} here; there are {}", known.join(", "));
+        let meant = spelling::meant(&word, &known);
+        anyhow::bail!("there is no word {word:?} here{meant}; there are {}", known.join(", "));
     };
     super::write(out, &glossary::text([found], styles, width).to_string())?;
     Ok(Exit::Fits)

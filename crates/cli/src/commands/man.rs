@@ -5,6 +5,7 @@ use std::{fs, io::Write, path::Path};
 use anyhow::{Context as _, bail};
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
+use plimsoll_core::spelling;
 
 use crate::{
     cli::{Cli, ManArgs},
@@ -24,7 +25,8 @@ pub(crate) fn run(args: &ManArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     };
     let Some(command) = shown(&whole).find(|it| it.get_name() == name) else {
         let known: Vec<&str> = shown(&whole).map(Command::get_name).collect();
-        bail!("plimsoll has no command {name}; it has {}", known.join(", "));
+        let meant = spelling::meant(name, &known);
+        bail!("plimsoll has no command {name}{meant}; it has {}", known.join(", "));
     };
     super::write(out, &page(command)?)?;
     Ok(Exit::Fits)

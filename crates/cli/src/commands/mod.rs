@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod calibrate;
 pub(crate) mod cards;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;

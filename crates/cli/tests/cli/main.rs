@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod cache;
+mod config;
 mod diff;
 mod ending;
 mod explain;

@@ -1,5 +1,7 @@
 //! What can be wrong with a card's name or description.
 
+use crate::spelling::did_you_mean;
+
 /// A card that could not be found or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CardError {
@@ -113,14 +115,6 @@ pub(super) const KEYS: [&str; 33] = [
     "source",
     "memory",
 ];
-
-fn did_you_mean(near: &[String]) -> String {
-    match near {
-        [] => String::new(),
-        [one] => format!("; did you mean `{one}`?"),
-        [some @ .., last] => format!("; did you mean `{}` or `{last}`?", some.join("`, `")),
-    }
-}
 
 fn it_has(slices: &[String]) -> String {
     if slices.is_empty() { String::new() } else { format!(" it has `{}`;", slices.join("`, `")) }

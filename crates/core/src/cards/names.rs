@@ -2,6 +2,7 @@
 
 use crate::{
     cards::{Card, error::CardError},
+    spelling,
     units::Bytes,
 };
 
@@ -34,7 +35,11 @@ pub(super) fn find<'a>(
     }
     let ids = cards.iter().flat_map(|it| std::iter::once(&it.id).chain(&it.aliases));
     // Who names a size means no slip of it.
-    let near = if Model::of(given).gib.is_some() { Vec::new() } else { nearest(given, 1, ids) };
+    let near = if Model::of(given).gib.is_some() {
+        Vec::new()
+    } else {
+        spelling::nearest(given, 1, ids, normal)
+    };
     let instead = stand_in(cards, given).filter(|_| near.is_empty());
     Err(CardError::NoSuchCard { given: given.to_owned(), near, instead })
 }
@@ -189,46 +194,6 @@ fn sold_gib(total: Bytes) -> u64 {
 
 fn in_gib(it: Bytes) -> f64 {
     it.share_of(Bytes::gib(1))
-}
-
-/// The names that are nearest to `given`, at most three; none if all are further than `most` letters away.
-pub(super) fn nearest(
-    given: &str,
-    most: usize,
-    names: impl IntoIterator<Item = impl AsRef<str>>,
-) -> Vec<String> {
-    let given = normal(given);
-    let mut near: Vec<(usize, String)> = names
-        .into_iter()
-        .map(|it| (distance(&given, &normal(it.as_ref())), it.as_ref().to_owned()))
-        .filter(|(distance, name)| *distance <= (name.len() / 3).max(1).min(most))
-        .collect();
-    near.sort();
-    near.dedup();
-    let nearest = near.first().map(|(distance, _)| *distance);
-    let near = near.into_iter().filter(|(distance, _)| Some(*distance) == nearest);
-    near.take(3).map(|(_, name)| name).collect()
-}
-
-/// How many letters have to be changed, added, taken away or swapped with their neighbour
-/// (Damerau and Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    // `rows[i][j]` is the distance of the first i letters of one and the first j of the other.
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let above = &rows[i - 1];
-            let changed = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = changed.min(above[j] + 1).min(row[j - 1] + 1);
-            if 1 < i && 1 < j && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(rows[i - 2][j - 2] + 1);
-            }
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]

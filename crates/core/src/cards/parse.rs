@@ -8,6 +8,7 @@ use crate::{
         error::{CardError, KEYS},
         names, parts,
     },
+    spelling,
     units::Bytes,
 };
 
@@ -455,7 +456,8 @@ fn refuse_unknown_keys(text: &str) -> Result<(), CardError> {
         line.trim_start().trim_start_matches(['"', '\'', '[']).starts_with(key.as_str())
     };
     let line = 1 + text.lines().position(stands_here).unwrap_or(0);
-    Err(CardError::UnknownKey { key: key.clone(), near: names::nearest(key, 3, KEYS), line })
+    let near = spelling::nearest(key, 3, KEYS, names::normal);
+    Err(CardError::UnknownKey { key: key.clone(), near, line })
 }
 
 fn toml_error(error: toml::de::Error) -> CardError {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::{recording::FirstStep, units::Bytes};
+use crate::{recording::FirstStep, spelling, units::Bytes};
 
-use super::{Offer, Plan, Remedy, VERSION, Value, find};
+use super::{CATALOGUE, Offer, Plan, Remedy, VERSION, Value, find};
 
 /// A plan that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,10 @@ impl Plan {
         for it in remedies.as_array().ok_or_else(|| wrong(expected))? {
             let it = it.as_table().ok_or_else(|| wrong(expected))?;
             let id = it.get("id").and_then(toml::Value::as_str).ok_or_else(|| wrong(expected))?;
-            let kind = find(id).ok_or_else(|| wrong(&format!("there is no remedy {id:?}")))?;
+            let kind = find(id).ok_or_else(|| {
+                let meant = spelling::meant(id, CATALOGUE.iter().map(|it| it.id));
+                wrong(&format!("there is no remedy {id:?}{meant}"))
+            })?;
             if kind.offer == Offer::ByHand {
                 let sentence = format!(
                     "{id} is done by hand and cannot be in a plan; see docs/remedies/{id}.md"
@@ -183,6 +186,10 @@ mod tests {
         assert_eq!(
             error("version = 1\n[[remedy]]\nid = \"magic\""),
             "there is no remedy \"magic\""
+        );
+        assert_eq!(
+            error("version = 1\n[[remedy]]\nid = \"autocats\""),
+            "there is no remedy \"autocats\"; did you mean `autocast`?"
         );
         assert_eq!(
             error("version = 1\n[[remedy]]\nid = \"metrics-on-cpu\""),

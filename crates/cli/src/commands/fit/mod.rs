@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use plimsoll_core::{
     cards::Card,
     plan::{CATALOGUE, find, search::Rules},
+    spelling,
 };
 
 use self::template::Template;
@@ -28,7 +29,8 @@ pub(crate) fn run(args: &FitArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     for id in args.allow.iter().chain(&args.forbid) {
         if find(id).is_none() {
             let known: Vec<_> = CATALOGUE.iter().map(|it| it.id).collect();
-            anyhow::bail!("there is no remedy {id}; there are {}", known.join(", "));
+            let meant = spelling::meant(id, &known);
+            anyhow::bail!("there is no remedy {id}{meant}; there are {}", known.join(", "));
         }
     }
     if let Writes::Keep(_) = args.world.writes {

@@ -1,0 +1,88 @@
+//! The command line, read with the settings for what it leaves open.
+
+use std::io::{self, Write as _};
+
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, parser::ValueSource};
+
+use crate::{
+    cli::Cli,
+    settings::{
+        here::Settings,
+        rows::{ROWS, Row},
+        set::Set,
+    },
+};
+
+/// The command line. Ends the process as clap does: for `--help`, and when it makes no sense.
+pub(crate) fn parse() -> anyhow::Result<Cli> {
+    let given = Cli::command().get_matches();
+    let settings = open(&given)?;
+    if settings.is_empty() {
+        return Ok(Cli::from_arg_matches(&given).unwrap_or_else(|it| it.exit()));
+    }
+    tell(&given, &settings);
+    let mut whole = Cli::command();
+    let command = given.subcommand_name().unwrap_or_default();
+    whole = whole.mut_subcommand(command, |it| {
+        settings.iter().fold(it, |it, set| {
+            it.mut_arg(id(set.row.option()), |arg| arg.default_values(set.value.words()))
+        })
+    });
+    let matches = whole.get_matches();
+    Ok(Cli::from_arg_matches(&matches).unwrap_or_else(|it| it.exit()))
+}
+
+/// The settings that hold for what was not given.
+fn open(given: &ArgMatches) -> anyhow::Result<Vec<Set>> {
+    let Some((command, options)) = given.subcommand() else { return Ok(Vec::new()) };
+    let rows: Vec<_> = ROWS.iter().filter(|it| it.commands.contains(&command)).collect();
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let settings = Settings::here()?;
+    // Not every command has each option that speaks for another.
+    let is_given = |option: &str| {
+        options.ids().any(|it| it.as_str() == id(option))
+            && options.value_source(&id(option)) == Some(ValueSource::CommandLine)
+    };
+    let is_open = |it: &&&Row| !is_given(it.option()) && !it.unless.iter().any(|it| is_given(it));
+    Ok(rows.iter().filter(is_open).filter_map(|it| settings.of_row(it)).cloned().collect())
+}
+
+/// Says which settings are in use: somebody may have forgotten them.
+fn tell(given: &ArgMatches, settings: &[Set]) {
+    let options = given.subcommand().map(|it| it.1);
+    if options.is_some_and(|it| matches!(it.try_get_one::<bool>("quiet"), Ok(Some(true)))) {
+        return;
+    }
+    let said: Vec<String> = settings
+        .iter()
+        .map(|it| format!("--{} {} ({})", it.row.option(), it.value, it.origin.shown()))
+        .collect();
+    let _ = writeln!(io::stderr(), "plimsoll: with {}", said.join(", "));
+}
+
+/// As the grammar calls an option.
+fn id(option: &str) -> String {
+    option.replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_an_option_of_its_commands() {
+        let whole = Cli::command();
+        for row in ROWS {
+            for command in row.commands {
+                let command = whole.find_subcommand(command).unwrap();
+                for option in std::iter::once(&row.option()).chain(row.unless) {
+                    let is_it = |it: &clap::Arg| it.get_long() == Some(option);
+                    let has = command.get_arguments().any(is_it);
+                    assert!(has || row.option() != *option, "{} {option}", command.get_name());
+                }
+            }
+        }
+    }
+}

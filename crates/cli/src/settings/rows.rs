@@ -1,0 +1,101 @@
+//! The settings that there are: the one list of them.
+
+use crate::contract;
+
+/// One setting.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// As the file has it; before a point stands the table.
+    pub(crate) key: &'static str,
+    pub(super) kind: Kind,
+    /// The commands that take it, each as an option of the key's last part.
+    pub(super) commands: &'static [&'static str],
+    /// Options that, given, are said in its place.
+    pub(super) unless: &'static [&'static str],
+    pub(crate) about: &'static str,
+}
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// A card's name, or a file that describes one.
+    Card,
+    Cards,
+    Remedies,
+    List,
+    Flag,
+    /// `layer` or `through`.
+    Writes,
+}
+
+const RUNS: &[&str] = &["predict", "fit", "verify"];
+const TRIES: &[&str] = &["predict", "fit"];
+
+/// Every setting, in the order of the manual.
+pub(crate) const ROWS: &[Row] = &[
+    row("gpu", Kind::Card, TRIES, &["cards"], "the card to imitate or to fit"),
+    row("memory", Kind::Text, TRIES, &["budget", "cards"], "the card's memory"),
+    row("assume", Kind::List, TRIES, &[], "as predict --assume takes it"),
+    row("writes", Kind::Writes, RUNS, &[], "where a script's writes go"),
+    row("writes-max", Kind::Text, RUNS, &[], "what they may take on the disk"),
+    row("offline", Kind::Flag, RUNS, &[], "no network for the script"),
+    row("predict.cards", Kind::Cards, &["predict"], &["gpu", "memory"], "run on each of these"),
+    row("predict.max", Kind::Text, &["predict"], &[], "the most that the job may need"),
+    row("fit.budget", Kind::Text, &["fit"], &["memory"], "the most that the process may take"),
+    row("fit.limit-reserved", Kind::Text, &["fit"], &[], "the most that PyTorch may reserve"),
+    row("fit.allow", Kind::Remedies, &["fit"], &[], "only these remedies"),
+    row("fit.forbid", Kind::Remedies, &["fit"], &[], "never these remedies"),
+    row("fit.keep-numerics", Kind::Flag, &["fit"], &[], "no remedy that changes the numbers"),
+];
+
+const fn row(
+    key: &'static str,
+    kind: Kind,
+    commands: &'static [&'static str],
+    unless: &'static [&'static str],
+    about: &'static str,
+) -> Row {
+    Row { key, kind, commands, unless, about }
+}
+
+/// What only the environment says, because it is of a machine and not of a project: a name, and what it is.
+pub(crate) const OF_MACHINE: [(&str, &str); 3] = [
+    (contract::PYTHON, "what runs a script given without a Python"),
+    (contract::CACHE, "the folder for plimsoll's files"),
+    (contract::CARDS, "the folder of your own cards"),
+];
+
+impl Row {
+    /// Its variable of the environment.
+    pub(crate) fn variable(&self) -> String {
+        contract::OURS.to_owned() + &self.key.to_uppercase().replace(['.', '-'], "_")
+    }
+
+    /// The option, without its dashes.
+    pub(super) fn option(&self) -> &'static str {
+        self.key.rsplit_once('.').map_or(self.key, |it| it.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_every_setting() {
+        let page = include_str!("../../../../docs/config.md");
+        let lines = page.lines().filter_map(|it| it.strip_prefix("| `"));
+        let told: Vec<(&str, &str)> = lines
+            .filter_map(|it| it.split_once("` | `"))
+            .filter_map(|(key, rest)| Some((key, rest.split_once('`')?.0)))
+            .collect();
+        let variables: Vec<String> = ROWS.iter().map(Row::variable).collect();
+        let expected: Vec<(&str, &str)> =
+            ROWS.iter().map(|it| it.key).zip(variables.iter().map(String::as_str)).collect();
+        assert_eq!(told, expected);
+        for (variable, _) in OF_MACHINE {
+            assert!(page.contains(variable), "{variable}");
+        }
+    }
+}
