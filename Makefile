@@ -16,7 +16,7 @@ TESTED := $(or $(CARGO_TARGET_DIR),target)/debug/plimsoll
 # Clippy's driver is the compiler, so that what is checked need not be compiled a second time.
 FOR_TESTS := CARGO_PROFILE_DEV_DEBUG=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 
-.PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check screenshots clean
+.PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check screenshots pictures site clean
 
 help:
 	@echo 'make build   builds $(PLIMSOLL), one file with everything in it'
@@ -25,6 +25,8 @@ help:
 	@echo 'make soak    the same without shortcuts, and what takes long: before a release'
 	@echo 'make wheel   the Python package as a wheel and as sources, tried in an environment of its own'
 	@echo 'make screenshots  the pictures of docs/view.md, from the real page'
+	@echo 'make pictures  the pictures of the terminal in README, from real runs'
+	@echo 'make site    the documents as a site with search, in target/site'
 
 build:
 	cargo build --release --package plimsoll
@@ -106,6 +108,20 @@ wheel-check:
 screenshots: build
 	@python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) "$$python" tools/screenshots docs/pictures
+
+# The terminal as README and the site show it, out of real runs; a minute or two.
+pictures: build
+	@python=$$(tools/python-with-torch examples/requirements.txt)
+	PATH="$$(dirname "$$python"):$$PATH" PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) python3 tools/pictures docs/pictures
+
+# docs/ as a site with search, in target/site. mkdocs is installed beside it, not into your Python.
+site: build
+	@if [ ! -x target/site-tools/bin/mkdocs ]; then
+	  python3 -m venv target/site-tools
+	  target/site-tools/bin/python -m pip install --quiet --requirement docs/requirements.txt
+	fi
+	NO_MKDOCS_2_WARNING=1 PLIMSOLL_BIN=$$(realpath $(PLIMSOLL)) target/site-tools/bin/mkdocs build --strict --quiet --site-dir target/site
+	echo 'target/site/index.html; with search: python3 -m http.server --directory target/site'
 
 clean:
 	cargo clean

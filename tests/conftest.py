@@ -23,7 +23,7 @@ SOAK = """What `make soak` runs:
   deep convolutional networks in double precision, with remedies and without;
   plans for loops of public texts on 8 GB, for the longest batch, for a validation, with settings of the allocator, measured on a device;
   the change written into a script in half precision, with SGD, with parameters in groups;
-  the manual's commands with a ResNet-50, and random programs on the allocator;
+  the manual's commands with a ResNet-50, sweeps of Optuna and Hydra, and random programs on the allocator;
   a card that is calibrated on two devices, with what NCCL takes;
   a recording of three million events in the viewer;
   other versions of torch and Python, and a small job of each library that is there, if PLIMSOLL_OTHER_PYTHONS names some."""

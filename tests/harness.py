@@ -4,6 +4,7 @@
 """
 
 import atexit
+import importlib.util
 import json
 import os
 import shutil
@@ -124,6 +125,11 @@ class Plimsoll:
         ran = self.run("predict", "--json", path, *options, "--", *command, environment=environment)
         if path.exists() and path.stat().st_size:
             ran.report = json.loads(path.read_text())
+            # An environment for other versions of torch may lack it; `python/test_json.py` does not let it be missing here.
+            if importlib.util.find_spec("jsonschema"):
+                from described import assert_described
+
+                assert_described("predict", ran.report)
         self.assert_nothing_left()
         return ran
 

@@ -6,6 +6,7 @@ import signal
 import zipfile
 
 import pytest
+from described import assert_described
 from harness import PYTHON, Plimsoll, binary
 
 DEEP = """
@@ -48,6 +49,7 @@ def test_a_run_is_recorded_measured_and_reported(run, program):
     ran = run("--record", "run.zip", "--measure", "--json", "run.json", "--", PYTHON, "train.py", 512)
     assert ran.code == 0 and len(ran.sentences) == 1 and ran.sentences[0].startswith("a step takes 0.0"), ran
     report = json.loads(program.folder.joinpath("run.json").read_text())
+    assert_described("run", report)
     assert report["exit_code"] == 0 and report["recordings"] == ["run.zip"] and not report["out_of_memory"]
     (process,) = report["processes"]
     # Eight steps: three are left out.

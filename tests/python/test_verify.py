@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from described import assert_described
 from harness import PYTHON
 
 TRAIN = """
@@ -39,6 +40,7 @@ def test_a_card_that_is_as_its_phantom_is_verified(program):
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.lstrip().startswith("VERIFIED h200: the phantom is within 1 % of the card"), ran.stdout
     assert answer["within"] is True and answer["first_difference"] is None
+    assert_described("verify", answer)
     assert answer["real"]["reserved_bytes"] == answer["phantom"]["reserved_bytes"] != 0
     assert answer["real"]["steps"] == answer["phantom"]["steps"] == 3
     assert not (program.folder / "checkpoint.pt").exists(), "both runs write into a layer"
