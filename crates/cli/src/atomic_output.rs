@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{cache::reason, launch::Signals};
+use crate::{reason::reason, signals::Signals};
 
 /// A place to write to.
 #[derive(Debug)]

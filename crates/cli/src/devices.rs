@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, env, ffi::OsStr, fs};
 use nvml_wrapper::{Nvml, enums::device::UsedGpuMemory};
 use plimsoll_core::units::Bytes;
 
-use crate::launch::signals::without_signals;
+use crate::signals::without_signals;
 
 /// The name that the driver installs; `libnvidia-ml.so` is in development packages only.
 const LIBRARY: &str = "libnvidia-ml.so.1";

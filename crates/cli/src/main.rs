@@ -1,42 +1,64 @@
 //! `plimsoll`: will it fit, why did it not, what to change? This file ends the process; nothing else does.
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#![cfg_attr(
+    not(feature = "phantom"),
+    expect(
+        dead_code,
+        reason = "the grammar has the commands that run scripts, too, and says where they run"
+    )
+)]
+
+#[cfg(all(feature = "phantom", not(all(target_os = "linux", target_arch = "x86_64"))))]
 compile_error!(
-    "plimsoll runs on Linux x86-64 only: the phantom stands in for CUDA libraries that PyTorch loads \
-     there. On another system, use a Linux x86-64 container"
+    "scripts run on Linux x86-64 only: the phantom stands in for CUDA libraries that PyTorch loads there. Elsewhere build what reads \
+     recordings, with --no-default-features, or use a Linux x86-64 container"
 );
 
 mod assumption;
 mod atomic_output;
+#[cfg(feature = "phantom")]
 mod cache;
 mod cli;
 mod commands;
 mod contract;
+#[cfg(feature = "phantom")]
 mod devices;
+#[cfg(feature = "phantom")]
 mod diagnosis;
 mod exit;
 mod ghost_weights;
+#[cfg(feature = "phantom")]
 mod launch;
+#[cfg(feature = "phantom")]
 mod misplaced;
+#[cfg(feature = "phantom")]
 mod nvidia_smi;
 mod open;
 mod own_cards;
+#[cfg(feature = "phantom")]
 mod phantom_run;
+#[cfg(feature = "phantom")]
 mod plan_settings;
+mod process_folder;
+#[cfg(feature = "phantom")]
 mod python;
 mod ranks;
+mod reason;
+#[cfg(feature = "phantom")]
 mod record;
 mod recordings;
 mod requested_file;
 mod server;
 mod settings;
+#[cfg(feature = "phantom")]
 mod shown_command;
+mod signals;
 mod ticker;
+#[cfg(feature = "phantom")]
 mod trials;
 mod worst_sequence;
 
 use std::{
-    env,
     io::{self, Write as _},
     process::ExitCode,
 };
@@ -47,13 +69,16 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    if let Some(exit) = nvidia_smi::answer() {
-        return exit;
-    }
-    // A process of ours that keeps another one's writes apart.
-    let mut words = env::args_os().skip(1);
-    if words.next().is_some_and(|it| it == plimsoll_writes::TRACER) {
-        return ExitCode::from(plimsoll_writes::trace(words));
+    #[cfg(feature = "phantom")]
+    {
+        if let Some(exit) = nvidia_smi::answer() {
+            return exit;
+        }
+        // A process of ours that keeps another one's writes apart.
+        let mut words = std::env::args_os().skip(1);
+        if words.next().is_some_and(|it| it == plimsoll_writes::TRACER) {
+            return ExitCode::from(plimsoll_writes::trace(words));
+        }
     }
     own_cards::take_in();
     let mut out = io::stdout().lock();
@@ -72,23 +97,40 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
     match &cli.command {
-        Command::Predict(args) => commands::predict::run(args, cli.color, out),
-        Command::Fit(args) => commands::fit::run(args, out),
-        Command::Run(args) => commands::run::run(args),
         Command::Replay(args) => commands::replay::run(args, cli.color, out),
         Command::Cards(args) => commands::cards::run(args, out),
-        Command::Explain(args) if args.fix => commands::fix::run(args, cli.color, out),
-        Command::Explain(args) => commands::explain::run(args, cli.color, out),
+        Command::Explain(args) if !args.fix => commands::explain::run(args, cli.color, out),
         Command::Glossary(args) => commands::glossary::run(args, cli.color, out),
         Command::Diff(args) => commands::diff::run(args, cli.color, out),
         Command::Export(args) => commands::export::run(args, out),
         Command::View(args) => commands::view::run(args, out),
+        Command::Config(args) => commands::config::run(args, cli.color, out),
+        Command::Completions(args) => commands::completions::run(args, out),
+        Command::Man(args) => commands::man::run(args, out),
+        _ => run_scripts(cli, out),
+    }
+}
+
+/// The commands that run scripts, or ask about what runs them.
+#[cfg(feature = "phantom")]
+fn run_scripts(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
+    match &cli.command {
+        Command::Predict(args) => commands::predict::run(args, cli.color, out),
+        Command::Fit(args) => commands::fit::run(args, out),
+        Command::Run(args) => commands::run::run(args),
+        Command::Explain(args) => commands::fix::run(args, cli.color, out),
         Command::Verify(args) => commands::verify::run(args, cli.color, out),
         Command::Calibrate(args) => commands::calibrate::run(args, out),
         Command::Agent => commands::agent::run(out),
-        Command::Config(args) => commands::config::run(args, cli.color, out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
-        Command::Completions(args) => commands::completions::run(args, out),
-        Command::Man(args) => commands::man::run(args, out),
+        other => unreachable!("{other:?} runs no script"),
     }
+}
+
+#[cfg(not(feature = "phantom"))]
+fn run_scripts(_: &Cli, _: &mut dyn io::Write) -> anyhow::Result<Exit> {
+    anyhow::bail!(
+        "this build of plimsoll reads recordings, snapshots and logs; what runs scripts needs Linux on x86-64, for example in a container \
+         (docker run --platform linux/amd64), or the build for it"
+    )
 }

@@ -17,7 +17,7 @@ use plimsoll_core::{
     sources::snapshot,
 };
 
-use crate::cache::{reason, session::ProcessFolder};
+use crate::{process_folder::ProcessFolder, reason::reason};
 
 /// Snapshots shrink to a twentieth; what grows more than this is no snapshot.
 const RATIO: u64 = 200;

@@ -8,7 +8,7 @@ use std::{
 
 use plimsoll_core::explanation::Explanation;
 
-use crate::cache::reason;
+use crate::reason::reason;
 
 /// How deep a folder of ranks goes: `torchrun --log-dir` makes `run/attempt_0/3/stdout.log`.
 const DEEPEST: u32 = 4;

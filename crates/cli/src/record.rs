@@ -11,8 +11,8 @@ use serde_json::json;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use crate::{
-    cache::session::ProcessFolder,
     launch::{End, Ended},
+    process_folder::ProcessFolder,
     requested_file::RequestedFile,
 };
 

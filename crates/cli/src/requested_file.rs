@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{cache::reason, exit};
+use crate::{exit, reason::reason};
 
 /// Where it goes.
 #[derive(Debug)]

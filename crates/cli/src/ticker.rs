@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::launch::signals::without_signals;
+use crate::signals::without_signals;
 
 const FIRST_AFTER: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_secs(5);

@@ -2,11 +2,10 @@
 //! sessions. Which folder that is, and whether it can be used; it knows nothing of what a session does.
 
 pub(crate) mod bundle;
-mod reason;
 pub(crate) mod session;
 mod trust;
 
-pub(crate) use self::reason::reason;
+pub(crate) use crate::reason::reason;
 
 use std::{
     env, fs,

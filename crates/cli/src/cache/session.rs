@@ -7,43 +7,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use plimsoll_core::{
-    recording::contract::{PHANTOM_CONF, ProcessFile, process_of},
-    sources::ProcessFiles,
-};
+use plimsoll_core::recording::contract::{PHANTOM_CONF, ProcessFile, process_of};
 use plimsoll_writes::Folder;
 
 use crate::{
     cache::{Cache, reason, trust},
     contract,
+    process_folder::ProcessFolder,
 };
 
 /// So much of a script's output is looked at, in bytes.
 const LAST_WORDS: usize = 1000;
-
-/// What one process left in its session folder, as bytes.
-#[derive(Debug)]
-pub(crate) struct ProcessFolder {
-    pub(crate) pid: u32,
-    /// `agent.jsonl`; empty when the agent was not in this process.
-    pub(crate) notes: Vec<u8>,
-    /// `snapshot.pickle`.
-    pub(crate) snapshot: Option<Vec<u8>>,
-    /// `phantom.jsonl`.
-    pub(crate) phantom_log: Option<Vec<u8>>,
-}
-
-impl ProcessFolder {
-    /// As the sources read it.
-    pub(crate) fn files(&self) -> ProcessFiles<'_> {
-        ProcessFiles {
-            pid: self.pid,
-            notes: &self.notes,
-            snapshot: self.snapshot.as_deref(),
-            phantom_log: self.phantom_log.as_deref(),
-        }
-    }
-}
 
 /// The folder of a running session; removed with everything in it when dropped.
 #[derive(Debug)]

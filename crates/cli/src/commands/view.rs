@@ -16,10 +16,10 @@ use crate::{
     atomic_output::AtomicOutput,
     cli::ViewArgs,
     exit::Exit,
-    launch::signals::Signals,
     open::{self, Opened},
     recordings::{self, Process},
     server::{Server, answers::Gallery, assets},
+    signals::Signals,
 };
 
 /// A recording and what belongs to it.

@@ -9,7 +9,6 @@ mod processes;
 mod progress;
 mod ranks;
 mod room;
-pub(crate) mod signals;
 mod standstill;
 
 use std::{
@@ -35,10 +34,10 @@ pub(crate) use self::{
     nursery::{Nursery, Order},
     progress::Progress,
     ranks::Ranks,
-    signals::Signals,
 };
 use self::{processes::Processes, room::Room, standstill::Standstill};
 pub(crate) use crate::contract::Setting;
+pub(crate) use crate::signals::Signals;
 use crate::{
     cache::{bundle::Bundle, session::Session},
     contract,

@@ -8,8 +8,8 @@ use plimsoll_core::{
 };
 
 use crate::{
-    cache::session::ProcessFolder,
     launch::{End, Ended},
+    process_folder::ProcessFolder,
 };
 
 /// The recordings, and what in them could not be read.

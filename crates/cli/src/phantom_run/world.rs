@@ -12,15 +12,12 @@ use plimsoll_core::{
 use plimsoll_writes::{Ask, Download, Layer, Layers, NoWay, Way};
 
 use crate::{
-    cache::{
-        Cache,
-        bundle::Bundle,
-        session::{ProcessFolder, Session},
-    },
+    cache::{Cache, bundle::Bundle, session::Session},
     cli::{self, WorldArgs},
     contract,
     launch::{self, Ended, Signals, Watch},
     phantom_run::Run,
+    process_folder::ProcessFolder,
 };
 
 /// Less room than this on the disk, and what was written last is missing.

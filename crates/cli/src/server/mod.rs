@@ -11,12 +11,12 @@ use anyhow::Context as _;
 use nix::sys::signal::Signal;
 
 use crate::{
-    cache::reason,
-    launch::signals::Signals,
+    reason::reason,
     server::{
         answers::{Gallery, Kind, Reply},
         http::{Request, Response},
     },
+    signals::Signals,
 };
 
 /// The page runs its own code and talks to us; nothing else.

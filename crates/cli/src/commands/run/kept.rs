@@ -8,7 +8,7 @@ use std::{
 
 use plimsoll_core::recording::Recording;
 
-use crate::{cache::session::ProcessFolder, launch::Ended, record, requested_file::RequestedFile};
+use crate::{launch::Ended, process_folder::ProcessFolder, record, requested_file::RequestedFile};
 
 /// Where a recording goes that nobody asked for, because memory ran out.
 const AFTER_OOM: &str = "plimsoll-oom.zip";
