@@ -10,6 +10,7 @@
     run           watches a training run and writes it down; changes nothing that a step computes or takes
     imitate       answers what nobody computed, so that a script does not see that its GPU is not there
     remedies      what a plan changes in the training: the one part that means to
+    survive       does again what ran out of memory, with the same numbers
     survey        what a plain run shows `plimsoll fit` before it tries a remedy
 
 Each of the four knows only those above it: `imitate` uses `run`, and `survey` all three. One module has one concern.

@@ -9,6 +9,7 @@ replaced in PyTorch, all of it:
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
     what a plan says, PLIMSOLL_WORST_SEQ, PLIMSOLL_SITES   remedies, worst_sequence, sites
+    nn.functional's losses, jit.script       survival, with PLIMSOLL_SURVIVE
     multiprocessing.spawn._wrap              below
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
@@ -131,6 +132,7 @@ class Agent:
         self._last_named_step = self._mode_changes = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
+        self._survival = None
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -172,7 +174,11 @@ class Agent:
         """What a plan changes; longer batches, and the look for places in the script, take hold in the same way."""
         torch, recording = self._torch, self._recording
         hooks = Hooks(torch, recording)
-        # Few runs ask for either, so few import them.
+        # Few runs ask for any of these, so few import them. What survives is outermost.
+        if os.environ.get("PLIMSOLL_SURVIVE"):
+            from plimsoll_agent.survive import survival
+
+            self._survival = survival.apply(torch, hooks, recording, lambda: self._steps.done)
         if os.environ.get("PLIMSOLL_WORST_SEQ"):
             from plimsoll_agent.imitate import worst_sequence
 
@@ -361,6 +367,8 @@ class Agent:
                 returned = True
             except BaseException as error:
                 self._oom.passed_by(error)
+                if self._survival is not None:
+                    self._survival.optimizer_failed(error)
                 frames.hide_ours(error)
                 raise
             finally:

@@ -79,11 +79,11 @@ class Trainer:
             [COLD, "-c", FORKS], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def run(self, program, *remedies, arguments=None):
+    def run(self, program, *remedies, arguments=None, survive=False):
         """What the program computes with the remedies; the error's text if it raised."""
-        return self.ranks(program, *remedies, arguments=arguments)[0]
+        return self.ranks(program, *remedies, arguments=arguments, survive=survive)[0]
 
-    def ranks(self, program, *remedies, arguments=None, world=1):
+    def ranks(self, program, *remedies, arguments=None, world=1, survive=False):
         """The same for each of `world` processes."""
         import torch
 
@@ -97,6 +97,7 @@ class Trainer:
             "arguments": arguments or {},
             "environment": {
                 "PLIMSOLL_PLAN": plan if remedies else "",
+                "PLIMSOLL_SURVIVE": "1" if survive else "",
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             },

@@ -308,3 +308,42 @@ def test_fit_measures_nothing_without_a_device(plimsoll):
     ran = plimsoll.run("fit", "--gpu", "t4", "--measure", "--", PYTHON, "train.py", 512)
     assert ran.code == 2 and "--measure runs steps on this machine's own GPU, and none was found" in ran.stderr, ran
     assert "the script as it is" not in ran.stderr
+
+
+LONG_BATCH = DEEP.split("def train")[0] + """
+import os
+torch.manual_seed(0)
+model = nn.Sequential(*(Block() for _ in range(4))).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(6):
+    optimizer.zero_grad()
+    loss = model(torch.randn(60_000 if step == 3 else 4_000, 256, device="cuda")).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+print("trained")
+"""
+
+
+@pytest.mark.parametrize("phase, memory", [("forward", "1500MiB"), ("backward", "2GiB")])
+def test_a_long_batch_is_survived(run, program, phase, memory):
+    """60,000 rows keep four blocks' activations, 2.2 GB; one block alone fits."""
+    program.folder.joinpath("train.py").write_text(LONG_BATCH)
+    assert run("--", PYTHON, "train.py", memory=memory).code == 1
+    ran = run("--survive", "--json", "run.json", "--", PYTHON, "train.py", memory=memory)
+    assert ran.code == 0 and ran.stdout == "trained\n", ran
+    first, total = ran.sentences
+    expected = (
+        rf"memory ran out in step 4, {phase} at .*train\.py:\d+ \(asked for [\d.]+ MiB\); done again in [\d.]+ s, with what "
+        "backward needs on the host; the numbers are the same"
+    )
+    assert re.fullmatch(expected, first), ran
+    assert total.startswith("memory ran out once and training went on; "), ran
+    (process,) = json.loads(program.folder.joinpath("run.json").read_text())["processes"]
+    (redone,) = process["redone"]
+    assert process["steps"] == 6 and redone["step"] == 4 and redone["phase"] == phase and redone["way"] == "host"
+
+
+def test_a_script_that_needs_no_help_trains_as_ever(run, program):
+    program.folder.joinpath("train.py").write_text(SCRIPT + "print(train(512))\n")
+    alone, beside = run("--", PYTHON, "train.py", 512), run("--survive", "--", PYTHON, "train.py", 512)
+    assert alone.stdout == beside.stdout and beside.sentences == []

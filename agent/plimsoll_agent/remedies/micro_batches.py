@@ -53,7 +53,7 @@ def apply(torch, parameters, hooks, note):
             kind = split.kind_of(torch, args, kwargs, whole)
             if kind not in known:
                 try:
-                    known[kind] = _way(torch, module, call, args, kwargs, whole)
+                    known[kind] = way_of_batch(torch, module, call, args, kwargs, whole)
                 except Exception:
                     if not may_be_evaluation and not is_second:
                         raise
@@ -69,7 +69,7 @@ def apply(torch, parameters, hooks, note):
             smallest = 2 if _has_batch_norm(torch, module) else 1  # Of one sample it may have nothing to average.
             bounds = bounds_of(whole, max(1, min(parts, least // smallest)))
             is_at_once = way.has_loss and not may_be_evaluation and not hooks.on_shares and not is_second
-            run = _accumulated if is_at_once else _recomputed
+            run = _accumulated if is_at_once else recomputed
             return run(torch, module, call, args, kwargs, (whole, along), bounds, way)
 
     hooks.around_call(around)
@@ -82,7 +82,8 @@ def bounds_of(whole, parts):
     return list(zip(ends, ends[1:]))
 
 
-def _recomputed(torch, module, call, args, kwargs, batch, bounds, way):
+def recomputed(torch, module, call, args, kwargs, batch, bounds, way):
+    """The output of the call, each part of the batch to be run again when backward comes."""
     whole, along = batch
     outputs, choices = [], rerun.HostRandom()
     for start, end in bounds:
@@ -211,7 +212,7 @@ def _with_gradients(torch, made={}):
     return WithGradients
 
 
-def _way(torch, module, call, args, kwargs, whole):
+def way_of_batch(torch, module, call, args, kwargs, whole):
     """The way of a model whose batch is the first dimension of its inputs, or of an older one whose batch is the second."""
     found, error = None, None
     for size, along in _cuts(torch, args, kwargs):

@@ -6,7 +6,7 @@ numbers are the same.
 Parameters: `smallest`, in bytes: smaller tensors stay (1 MiB unless given).
 """
 
-from plimsoll_agent.remedies.support.host import Host
+from plimsoll_agent.remedies.support.host import Host, before_expansion, is_parameter
 
 
 def apply(torch, parameters, hooks, note):
@@ -14,9 +14,9 @@ def apply(torch, parameters, hooks, note):
     host = Host(torch)
 
     def pack(tensor):
-        if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or _is_parameter(torch, tensor):
+        if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or is_parameter(torch, tensor):
             return None, tensor, None
-        told_once = _before_expansion(tensor)
+        told_once = before_expansion(tensor)
         if told_once.numel() * told_once.element_size() < smallest:
             return None, tensor, None
         return tensor.device, host.send(told_once), tensor.size()
@@ -32,16 +32,3 @@ def apply(torch, parameters, hooks, note):
             return call(*args, **kwargs)
 
     hooks.around_call(around)
-
-
-def _before_expansion(tensor):
-    """Each value once: an expanded tensor has the same ones many times over."""
-    steps = tensor.stride()
-    if 0 not in steps:
-        return tensor
-    return tensor.detach().as_strided([1 if step == 0 else n for n, step in zip(tensor.size(), steps)], steps)
-
-
-def _is_parameter(torch, tensor):
-    base = tensor._base if tensor._is_view() else tensor
-    return base is not None and base.is_leaf and (base.requires_grad or isinstance(base, torch.nn.Parameter))

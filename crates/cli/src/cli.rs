@@ -483,6 +483,10 @@ pub(crate) struct RunArgs {
     #[arg(long, requires = "fit")]
     pub(crate) keep_numerics: bool,
 
+    /// When memory runs out, do that part of the step again with less of it and train on; only where the numbers stay the same.
+    #[arg(long)]
+    pub(crate) survive: bool,
+
     /// Measure how long steps take on the device, and say it at the end.
     #[arg(long)]
     pub(crate) measure: bool,

@@ -50,6 +50,8 @@ pub(crate) const HOPELESS: &str = "PLIMSOLL_HOPELESS";
 pub(crate) const SITES: &str = "PLIMSOLL_SITES";
 /// `1`: count the operations of a step.
 pub(crate) const METER: &str = "PLIMSOLL_METER";
+/// `1`: what runs out of memory is done again, where that leaves the numbers as they are.
+pub(crate) const SURVIVE: &str = "PLIMSOLL_SURVIVE";
 /// `1`: measure how long steps take.
 pub(crate) const MEASURE: &str = "PLIMSOLL_MEASURE";
 /// How many of the last events of the allocator are kept.

@@ -4,6 +4,7 @@ One wrapper each, whatever the number of remedies. A call that is made inside an
 model, a chunk of the batch that a remedy runs) passes through.
 """
 
+import contextlib
 import functools
 import threading
 import weakref
@@ -20,7 +21,9 @@ class Hooks:
         self.on_shares = False  # Several processes; gradients become whole in backward only.
         self.least_share = None  # Of a call's samples that several processes share, how many the last of them has.
         self._around_calls = []
+        self._around_plain_calls = []
         self._before_backward = []
+        self.backward_options = {}  # Of the outermost backward pass that is under way: what the script asked it for.
         self._around_backwards = []
         self._after_last_backward = []
         self._wrapper = self._original = None
@@ -31,6 +34,24 @@ class Hooks:
         """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost
         call of a module that has parameters. Earlier ones are further out."""
         self._around_calls.append(function)
+
+    def around_plain_call(self, function):
+        """`function(call)` runs in place of `call()` for each outermost call of a module that has no parameters."""
+        self._around_plain_calls.append(function)
+
+    @property
+    def is_inside(self):
+        """Whether this thread is in an outermost call."""
+        return getattr(self._thread, "inside", False)
+
+    @contextlib.contextmanager
+    def as_one_call(self):
+        """What is called inside is inside of an outermost call."""
+        before, self._thread.inside = self.is_inside, True
+        try:
+            yield
+        finally:
+            self._thread.inside = before
 
     def before_training(self, function):
         """`function(module)` runs before a model's first outermost call in training, once for each model; among what is
@@ -76,14 +97,19 @@ class Hooks:
 
     def _wrap_call(self):
         module_class, thread = self._torch.nn.Module, self._thread
-        original, around = module_class.__call__, self._around_calls
+        original, around, around_plain = module_class.__call__, self._around_calls, self._around_plain_calls
         graph_task = self._torch._C._current_graph_task_id
 
         @functools.wraps(original)
         def __call__(self, *args, **kwargs):
             # During backward, in whatever thread, a call is a part of a model that runs again.
-            if getattr(thread, "inside", False) or graph_task() != -1 or next(self.parameters(), None) is None:
+            if getattr(thread, "inside", False) or graph_task() != -1:
                 return original(self, *args, **kwargs)
+            if next(self.parameters(), None) is None:
+                plain = functools.partial(original, self, *args, **kwargs)
+                for function in around_plain:
+                    plain = functools.partial(function, plain)
+                return plain()
 
             def call(*args, **kwargs):
                 return original(self, *args, **kwargs)
@@ -113,6 +139,10 @@ class Hooks:
         def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, *args, **kwargs):
             if getattr(thread, "inside", False):
                 return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
+
+            if self._torch._C._current_graph_task_id() == -1:
+                others = bool(args or any(kwargs.values()))
+                self.backward_options = {"retain_graph": retain_graph, "create_graph": create_graph, "others": others}
 
             def run(tensors, grad_tensors):
                 return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)

@@ -33,3 +33,17 @@ class Host:
             meter.moved(kept.numel() * kept.element_size())
             return torch.empty_like(kept, device=device)
         return kept.to(device, non_blocking=kept.is_pinned())
+
+
+def is_parameter(torch, tensor):
+    """Whether this is a parameter, or a view of one: it stays where it is in any case."""
+    base = tensor._base if tensor._is_view() else tensor
+    return base is not None and base.is_leaf and (base.requires_grad or isinstance(base, torch.nn.Parameter))
+
+
+def before_expansion(tensor):
+    """Each value once: an expanded tensor has the same ones many times over."""
+    steps = tensor.stride()
+    if 0 not in steps:
+        return tensor
+    return tensor.detach().as_strided([1 if step == 0 else n for n, step in zip(tensor.size(), steps)], steps)

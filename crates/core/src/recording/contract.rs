@@ -95,6 +95,8 @@ note_kinds! {
     Stacks = "stacks",
     /// A request failed.
     Oom = "oom",
+    /// A step that ran out was done again, or why it was not.
+    Redone = "redone",
     /// Values were read back that nobody computed.
     Read = "read",
     /// The program asked how large the card is.

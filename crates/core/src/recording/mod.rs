@@ -11,8 +11,8 @@ pub use curve::{Curve, CurveDevice};
 
 pub use notes::{
     AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark,
-    MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Remark, Role, Spread,
-    StacksNote, StepTimes, Tensors, Unsupported,
+    MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Redone, RedoneNote, RedoneWay,
+    Remark, Role, Spread, StacksNote, StepTimes, Tensors, Unsupported,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 

@@ -19,6 +19,8 @@ pub struct Notes {
     pub stacks: Vec<StacksNote>,
     /// Requests that failed, caught or not.
     pub ooms: Vec<OomNote>,
+    /// What ran out of memory and was done again, or not, where that was asked for.
+    pub redone: Vec<RedoneNote>,
     /// Lines that read values which the phantom does not know, most frequent first.
     pub reads: Vec<ReadNote>,
     /// Who asked how large the card is.
@@ -175,6 +177,43 @@ pub struct OomNote {
     pub caught: Option<bool>,
     /// Where in the trace.
     pub place: Place,
+}
+
+/// What ran out of memory in a run that goes on all the same, and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedoneNote {
+    /// Optimizer steps finished before.
+    pub step: u32,
+    /// The phase it happened in, if in one.
+    pub phase: Option<Phase>,
+    /// The line of the user's own code.
+    pub user_frame: Option<CodeLine>,
+    /// What was asked for, as PyTorch words it, such as `1.50 GiB`; empty if it does not say.
+    pub asked: String,
+    /// What became of it.
+    pub how: Redone,
+}
+
+/// How a step that ran out of memory was done again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Redone {
+    /// In this way, and in so many seconds.
+    As(RedoneWay, f64),
+    /// It was not: a sentence without a point says why.
+    Refused(String),
+}
+
+/// A way to do a step again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedoneWay {
+    /// As it was, once what was unused had gone back to the device.
+    Again,
+    /// With what backward needs on the host.
+    OnHost,
+    /// In so many parts of the batch.
+    Parts(u32),
+    /// The request itself, once the model's calls had let go of what backward needs; they are made again there.
+    WithRoom,
 }
 
 /// A line of source code.

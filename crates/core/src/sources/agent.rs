@@ -7,8 +7,9 @@ use serde::{Deserialize, Deserializer};
 use crate::{
     recording::{
         AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark,
-        MarkKind, NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Remark, Role,
-        Spread, StacksNote, StepTimes, Tensors, Unsupported, contract::ProcessFile,
+        MarkKind, NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Redone,
+        RedoneNote, RedoneWay, Remark, Role, Spread, StacksNote, StepTimes, Tensors, Unsupported,
+        contract::ProcessFile,
     },
     sources::{
         Problem, Warning,
@@ -50,6 +51,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             }
             Line::Tensors(it) => notes.tensors.push(it.into()),
             Line::Oom(it) => notes.ooms.push(it.into()),
+            Line::Redone(it) => notes.redone.extend(it.into_note()),
             Line::Read(it) => notes.reads.push(it.into()),
             Line::AskedSize { call, at } => {
                 notes.asked_size.push(AskedSize { call, at: Some(at.into()) });
@@ -104,6 +106,7 @@ enum Line {
         place: PlaceKeys,
     },
     Oom(OomLine),
+    Redone(RedoneLine),
     Read(ReadLine),
     #[serde(rename = "asked_size")]
     AskedSize {
@@ -217,6 +220,51 @@ struct OomLine {
     caught: Option<bool>,
     #[serde(flatten)]
     place: PlaceKeys,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RedoneLine {
+    #[serde(deserialize_with = "or_default")]
+    step: u32,
+    phase: Option<String>,
+    user_frame: Option<CodeText>,
+    #[serde(deserialize_with = "or_default")]
+    asked: String,
+    way: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    seconds: f64,
+    refused: Option<String>,
+}
+
+impl RedoneLine {
+    /// None if it is a way that we do not know.
+    fn into_note(self) -> Option<RedoneNote> {
+        let how = match self.refused {
+            Some(why) => Redone::Refused(clipped(why)),
+            None => Redone::As(way(&self.way?)?, self.seconds),
+        };
+        Some(RedoneNote {
+            step: self.step,
+            phase: self.phase.as_deref().and_then(phase),
+            user_frame: self.user_frame.map(CodeLine::from),
+            asked: clipped(self.asked),
+            how,
+        })
+    }
+}
+
+fn way(word: &str) -> Option<RedoneWay> {
+    match word.split_once(':') {
+        Some(("parts", n)) => Some(RedoneWay::Parts(n.parse().ok()?)),
+        Some(_) => None,
+        None => match word {
+            "again" => Some(RedoneWay::Again),
+            "host" => Some(RedoneWay::OnHost),
+            "room" => Some(RedoneWay::WithRoom),
+            _ => None,
+        },
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -545,7 +593,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors stacks oom read asked_size note unsupported phantom first_step step_times stats end"
+            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times stats end"
         );
     }
 

@@ -7,7 +7,8 @@ use serde_json::json;
 use crate::{
     plan::{Drift, Plan},
     prediction::{Prediction, ScriptExit},
-    recording::{Recording, Spread},
+    recording::{Recording, Redone, RedoneNote, RedoneWay, Spread},
+    views::explain_wire::phase,
 };
 
 /// The version of the JSON.
@@ -40,6 +41,7 @@ pub fn json(
             "torch": begin.torch,
             "steps": it.notes.end.as_ref().map(|it| it.steps),
             "out_of_memory": it.ended_out_of_memory(),
+            "redone": it.notes.redone.iter().map(redone).collect::<Vec<_>>(),
             "devices": devices.collect::<Vec<_>>(),
             "step_seconds": times.and_then(|it| it.device).map(spread),
             "step_seconds_host": times.map(|it| spread(it.host)),
@@ -66,4 +68,30 @@ pub fn json(
         "processes": processes.collect::<Vec<_>>(),
     });
     format!("{report:#}\n")
+}
+
+/// A part of a step that ran out of memory: how it was done again, or why it was not.
+fn redone(it: &RedoneNote) -> serde_json::Value {
+    let (way, parts, seconds, refused) = match &it.how {
+        Redone::As(way, seconds) => {
+            let (word, parts) = match way {
+                RedoneWay::Again => ("again", None),
+                RedoneWay::OnHost => ("host", None),
+                RedoneWay::Parts(n) => ("parts", Some(n)),
+                RedoneWay::WithRoom => ("room", None),
+            };
+            (Some(word), parts, Some(seconds), None)
+        }
+        Redone::Refused(why) => (None, None, None, Some(why)),
+    };
+    json!({
+        "step": it.step + 1,
+        "phase": it.phase.map(phase),
+        "file": it.user_frame.as_ref().map(|it| &it.file),
+        "line": it.user_frame.as_ref().map(|it| it.line),
+        "way": way,
+        "parts": parts,
+        "seconds": seconds,
+        "refused": refused,
+    })
 }

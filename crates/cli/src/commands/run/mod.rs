@@ -19,12 +19,16 @@ use anyhow::Context as _;
 use plimsoll_core::{
     plan::{Drift, Plan, drift},
     prediction::{self, Outcome, Prediction},
-    recording::{FirstStep, Phase, Recording},
+    recording::{FirstStep, Recording, Redone},
     units::Bytes,
     views::run as view,
 };
 
-use self::{plan_file::read_plan, say::say, watch::Watch};
+use self::{
+    plan_file::read_plan,
+    say::{in_phase, say},
+    watch::Watch,
+};
 use super::explain;
 use crate::{
     cache::{Cache, bundle::Bundle, session::Session},
@@ -89,7 +93,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         settings: &settings,
         device: Device::Real,
     };
-    let mut watch = Watch::new(plan.first_step.clone());
+    let mut watch = Watch::new(plan.first_step.clone(), args.survive);
     let ended = launch::run(launch, &signals, Some(&mut watch))?;
     let folders = session.read();
     let (recordings, _) = phantom_run::read(&folders);
@@ -121,6 +125,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         say(&it.sentence("the run"));
     }
     let drift = at_first.or(later);
+    if args.survive {
+        say_what_was_survived(&recordings);
+    }
     if args.measure {
         say_step_times(&recordings);
     }
@@ -150,6 +157,9 @@ fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
     let mut res = plan_settings::settings(plan, &args.command);
     res.push((contract::EVENTS, args.events.to_string().into()));
     res.push((contract::STACKS, args.stacks.word().into()));
+    if args.survive {
+        res.push((contract::SURVIVE, "1".into()));
+    }
     if args.measure {
         res.push((contract::MEASURE, "1".into()));
     }
@@ -216,13 +226,7 @@ fn what_ran_out(seen: &Prediction) -> String {
     let Some(oom) = &seen.oom else { return "the script ran out of GPU memory".to_owned() };
     let place =
         oom.at.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
-    let phase = oom.phase.map_or("", |it| match it {
-        Phase::Forward => ", forward",
-        Phase::Backward => ", backward",
-        Phase::Optimizer => ", optimizer",
-        Phase::ZeroGrad => ", zero_grad",
-        Phase::Evaluation => ", evaluation",
-    });
+    let phase = in_phase(oom.phase);
     format!(
         "ran out of GPU memory in step {}{phase}{place}: asked for {} while {} were allocated and {} reserved; \
          `plimsoll fit` finds what makes it fit",
@@ -244,6 +248,22 @@ fn of_the_whole_run(plan: &Plan, seen: &Prediction) -> Option<Drift> {
     let expected = plan.first_step.as_ref().unwrap_or(&nothing);
     let facts = seen.first_step_facts.as_ref().unwrap_or(&nothing);
     drift(expected, facts, predicted, seen.peak.reserved)
+}
+
+/// How often memory ran out and training went on; nothing if it never did.
+fn say_what_was_survived(recordings: &[Recording]) {
+    let redone = recordings.iter().flat_map(|it| &it.notes.redone);
+    let (n, seconds) = redone.fold((0_u32, 0.0), |(n, sum), it| match it.how {
+        Redone::As(_, seconds) => (n + 1, sum + seconds),
+        Redone::Refused(_) => (n, sum),
+    });
+    if 0 < n {
+        let times = if n == 1 { "once".to_owned() } else { format!("{n} times") };
+        say(&format!(
+            "memory ran out {times} and training went on; doing parts of steps again took {seconds:.1} s. `plimsoll fit` finds \
+             what makes all steps fit"
+        ));
+    }
 }
 
 fn say_step_times(recordings: &[Recording]) {

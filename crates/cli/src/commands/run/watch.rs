@@ -1,5 +1,5 @@
-//! What is said while the script runs: that its first step was not what the plan was made for, and that memory ran out
-//! and the script went on. Read from what the agent has written so far.
+//! What is said while the script runs: that its first step was not what the plan was made for, that memory ran out
+//! and the script went on, and what was done again. Read from what the agent has written so far.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,10 +10,11 @@ use std::{
 
 use plimsoll_core::{
     plan::{Drift, drift},
-    recording::{FirstStep, OomNote, contract::ProcessFile},
+    recording::{FirstStep, OomNote, Redone, RedoneNote, RedoneWay, contract::ProcessFile},
     sources::{self, ProcessFiles},
 };
 
+use super::say::in_phase;
 use crate::{cache::session::Session, launch};
 
 /// The most about each thing: a script that looks for its batch size runs out often.
@@ -23,22 +24,27 @@ const MOST_SAID: usize = 3;
 #[derive(Debug)]
 pub(super) struct Watch {
     expected: Option<FirstStep>,
+    /// What runs out is done again, and that is said instead of what was caught.
+    survives: bool,
     /// For each notes file, how far it has been read.
     read_to: BTreeMap<PathBuf, u64>,
     /// Every sentence once: ranks are alike.
     said: BTreeSet<String>,
     n_caught: usize,
+    n_redone: usize,
     /// What the first steps said, worth keeping for a report.
     pub(super) drifts: Vec<Drift>,
 }
 
 impl Watch {
-    pub(super) fn new(expected: Option<FirstStep>) -> Watch {
+    pub(super) fn new(expected: Option<FirstStep>, survives: bool) -> Watch {
         Watch {
             expected,
+            survives,
             read_to: BTreeMap::new(),
             said: BTreeSet::new(),
             n_caught: 0,
+            n_redone: 0,
             drifts: Vec::new(),
         }
     }
@@ -53,7 +59,9 @@ impl Watch {
         *read_to += end as u64;
         // Most lines are marks and names; those are not worth parsing here.
         let is_ours = |it: &&[u8]| {
-            it.starts_with(b"{\"kind\":\"first_step\"") || it.starts_with(b"{\"kind\":\"oom\"")
+            it.starts_with(b"{\"kind\":\"first_step\"")
+                || it.starts_with(b"{\"kind\":\"oom\"")
+                || it.starts_with(b"{\"kind\":\"redone\"")
         };
         let ours: Vec<u8> = bytes[..end]
             .split_inclusive(|it| *it == b'\n')
@@ -66,8 +74,12 @@ impl Watch {
         for seen in &notes.first_steps {
             self.first_step(seen);
         }
-        for oom in notes.ooms.iter().filter(|it| it.caught == Some(true)) {
+        let caught = notes.ooms.iter().filter(|it| it.caught == Some(true));
+        for oom in caught.take(if self.survives { 0 } else { usize::MAX }) {
             self.caught(oom);
+        }
+        for it in &notes.redone {
+            self.redone(it);
         }
         Ok(())
     }
@@ -94,12 +106,50 @@ impl Watch {
         }
     }
 
+    fn redone(&mut self, note: &RedoneNote) {
+        let is_refused = matches!(note.how, Redone::Refused(_));
+        self.n_redone += 1;
+        // One that ends the run is always worth a sentence.
+        if self.n_redone <= MOST_SAID || is_refused {
+            self.say(sentence(note));
+        }
+    }
+
     fn say(&mut self, sentence: String) {
         if self.said.len() < 4 * MOST_SAID && !self.said.contains(&sentence) {
             let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
             self.said.insert(sentence);
         }
     }
+}
+
+/// What ran out, and what became of it.
+fn sentence(note: &RedoneNote) -> String {
+    let at = note.user_frame.as_ref();
+    let at = at.map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
+    let asked = match note.asked.as_str() {
+        "" => String::new(),
+        size => format!(" (asked for {size})"),
+    };
+    let where_ = format!("step {}{}{at}", note.step + 1, in_phase(note.phase));
+    let (way, seconds) = match &note.how {
+        Redone::Refused(why) => {
+            return format!("memory ran out in {where_}{asked}, and it was not done again: {why}");
+        }
+        Redone::As(way, seconds) => (*way, *seconds),
+    };
+    let how = match way {
+        RedoneWay::Again => "as it was, once unused memory had gone back to the device".to_owned(),
+        RedoneWay::OnHost => "with what backward needs on the host; the numbers are the same".to_owned(),
+        RedoneWay::Parts(n) => {
+            format!("in {n} parts of the batch; the numbers are the same up to rounding")
+        }
+        RedoneWay::WithRoom => {
+            "after the model had let go of what backward needs, which is computed again there; the numbers are the same"
+                .to_owned()
+        }
+    };
+    format!("memory ran out in {where_}{asked}; done again in {seconds:.1} s, {how}")
 }
 
 impl launch::Watch for Watch {

@@ -1,0 +1,199 @@
+"""What a call of a model moves beside what it returns: random numbers, buffers, and what modules remember in attributes.
+
+All of it is looked at around the first call of a model. From then on only what moved in it is kept for each call. A large
+buffer that moves is not kept; a call that wrote into one is not made again.
+"""
+
+import collections
+import contextlib
+
+from plimsoll_agent.remedies.support.rerun import HostRandom
+from plimsoll_agent.survive import CannotRedo
+
+_SMALL = 1 << 20
+"""Bytes of a buffer up to which it is kept."""
+
+_SHORT = 4096
+"""Entries of a list up to which it is kept."""
+
+_MISSING = object()
+_PLAIN = (int, float, bool, str, bytes, type(None))
+_CONTAINERS = (list, dict, set, collections.deque)
+
+
+class Places:
+    """Where a model may keep something, and which of these places move when it is called."""
+
+    def __init__(self, torch, module):
+        self._torch = torch
+        own = set(vars(torch.nn.Module()))
+        self._all = []
+        for name, part in module.named_modules():
+            shown = name + "." if name else ""
+            self._all += [_Buffer(part, it, shown + it) for it in part._buffers]
+            self._all += [
+                _Attribute(part, it, shown + it)
+                for it, value in vars(part).items()
+                if it not in own and isinstance(value, (*_PLAIN, *_CONTAINERS, torch.Tensor, torch.Generator))
+            ]
+        self._moving = None
+        self._devices = sorted({it.device.index for it in module.parameters() if it.is_cuda})
+
+    def now(self):
+        """Everything as it is."""
+        return Then(self._torch, self._all if self._moving is None else self._moving, self._devices)
+
+    def learn(self, then):
+        """After the first call, which began at `then`."""
+        if self._moving is None:
+            self._moving = then.moved()
+
+
+class Then:
+    """How random numbers and places were at some time."""
+
+    def __init__(self, torch, places, devices):
+        self._torch, self._places, self._devices = torch, places, devices
+        self._host = HostRandom()
+        self._cpu = torch.get_rng_state()
+        self._cuda = [torch.cuda.get_rng_state(it) for it in devices]
+        clones = _clones(torch, [it for it in (place.to_clone() for place in places) if it is not None])
+        self._values = [place.get(clones) for place in places]
+
+    def moved(self):
+        """The places that are otherwise now."""
+        return [place for place, value in zip(self._places, self._values) if place.has_moved(value)]
+
+    def drew(self):
+        """Whether PyTorch's random numbers were used since."""
+        torch = self._torch
+        if not torch.equal(self._cpu, torch.get_rng_state()):
+            return True
+        return any(not torch.equal(then, torch.cuda.get_rng_state(it)) for it, then in zip(self._devices, self._cuda))
+
+    def put(self):
+        """Everything as it was then."""
+        torch = self._torch
+        self._host.again()
+        torch.set_rng_state(self._cpu)
+        for it, state in zip(self._devices, self._cuda):
+            torch.cuda.set_rng_state(state, it)
+        with torch.no_grad():
+            for place, value in zip(self._places, self._values):
+                if place.has_moved(value):
+                    place.put(value)
+
+    @contextlib.contextmanager
+    def again(self):
+        """Everything as it was then, and afterwards as it is now."""
+        now = Then(self._torch, self._places, self._devices)
+        self.put()
+        try:
+            yield
+        finally:
+            now.put()
+
+
+class _Buffer:
+    """A module's buffer."""
+
+    def __init__(self, owner, name, shown):
+        self._owner, self._name, self._shown = owner, name, shown
+
+    def to_clone(self):
+        tensor = self._owner._buffers.get(self._name)
+        is_kept = tensor is not None and not tensor.is_inference() and tensor.numel() * tensor.element_size() <= _SMALL
+        return tensor if is_kept else None
+
+    def get(self, clones):
+        tensor = self._owner._buffers.get(self._name)
+        if tensor is None or tensor.is_inference():
+            return tensor, 0, None
+        return tensor, tensor._version, clones.get(id(tensor))
+
+    def has_moved(self, value):
+        tensor, _, _ = value
+        return self._owner._buffers.get(self._name) is not tensor or self._was_written(value)
+
+    def _was_written(self, value):
+        tensor, version, clone = value
+        if tensor is None or tensor.is_inference():
+            return False
+        # Batch-norm writes its statistics, and no version tells.
+        return tensor._version != version or (clone is not None and not tensor.equal(clone))
+
+    def put(self, value):
+        tensor, _, clone = value
+        if self._was_written(value):
+            if clone is None:
+                raise CannotRedo("its buffer `%s` was written into, and is too large to be kept for each call" % self._shown)
+            tensor.copy_(clone)
+        self._owner._buffers[self._name] = tensor
+
+
+class _Attribute:
+    """What a module keeps in an attribute: a number, a text, a tensor, a generator, a list of anything."""
+
+    def __init__(self, owner, name, shown):
+        self._owner, self._name, self._shown = owner, name, shown
+
+    def to_clone(self):
+        return None
+
+    def get(self, clones):
+        value = vars(self._owner).get(self._name, _MISSING)
+        if isinstance(value, _CONTAINERS):
+            return value, len(value), value.copy() if len(value) <= _SHORT else None
+        if hasattr(value, "get_state") and hasattr(value, "set_state"):
+            return value, 0, value.get_state()
+        return value, getattr(value, "_version", 0), None
+
+    def has_moved(self, value):
+        then, mark, kept = value
+        now = vars(self._owner).get(self._name, _MISSING)
+        if isinstance(then, _PLAIN):
+            return type(now) is not type(then) or now != then
+        if now is not then:
+            return True
+        if isinstance(then, _CONTAINERS):
+            return len(now) != mark or (kept is not None and not _same_entries(now, kept))
+        if hasattr(then, "get_state"):
+            return bool((then.get_state() != kept).any())
+        return getattr(now, "_version", 0) != mark
+
+    def put(self, value):
+        then, mark, kept = value
+        if isinstance(then, _CONTAINERS):
+            if kept is None:
+                raise CannotRedo("its `%s` was changed, and is too long to be kept for each call" % self._shown)
+            then.clear()
+            then.extend(kept) if isinstance(then, (list, collections.deque)) else then.update(kept)
+        elif hasattr(then, "set_state"):
+            then.set_state(kept)
+        elif getattr(then, "_version", 0) != mark:
+            raise CannotRedo("its tensor `%s` was written into" % self._shown)
+        if then is _MISSING:
+            vars(self._owner).pop(self._name, None)
+        else:
+            vars(self._owner)[self._name] = then
+
+
+def _same_entries(now, kept):
+    if isinstance(now, dict):
+        return all(a is b and now[a] is kept[b] for a, b in zip(now, kept))
+    if isinstance(now, set):
+        return now == kept
+    return all(a is b for a, b in zip(now, kept))
+
+
+def _clones(torch, tensors):
+    """Copies by the identity of what was copied; a few kernels for all of them."""
+    groups, found = collections.defaultdict(list), {}
+    for it in tensors:
+        groups[it.dtype, it.device, type(it) is torch.Tensor and it.layout is torch.strided].append(it)
+    with torch.no_grad():
+        for (dtype, _, is_plain), group in groups.items():
+            can_add = is_plain and dtype is not torch.bool and (dtype.is_floating_point or dtype in (torch.int32, torch.int64))
+            copies = torch._foreach_add(group, 0) if can_add and dtype.itemsize > 1 else [it.detach().clone() for it in group]
+            found.update((id(it), copy) for it, copy in zip(group, copies))
+    return found

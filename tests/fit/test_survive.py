@@ -1,0 +1,222 @@
+"""`plimsoll run --survive`: a step that runs out is done again, and training ends with the numbers of an undisturbed run.
+
+On the host, where numbers are real: a module in each model raises the error that CUDA would, in forward or in backward, so
+often that the way which is to be seen is taken. What is refused ends as it would have without us.
+"""
+
+import pytest
+
+PROGRAM = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
+
+torch.manual_seed(0)
+planted = dict(forward=0, backward=0)
+
+def allocate(name, kind):
+    if step == 2 and planted.get("at") == name and planted[kind]:
+        planted[kind] -= 1
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of ...")
+
+class Allocates(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, name):
+        ctx.name = name
+        allocate(name, "forward")
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        allocate(ctx.name, "backward")
+        return gradient.clone(), None
+
+class Large(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+    def forward(self, x):
+        return Allocates.apply(x, self.name)
+
+planted.update(arguments["planted"])
+models, result = [], []
+exec(arguments["make"])
+for step in range(4):
+    x, more, y = torch.randn(8, 16), torch.randn(8, 16), torch.randint(0, 4, (8,))
+    exec(arguments["step"])
+    result.append(loss.detach().clone())
+assert not planted[arguments["kind"]], "it did not run out so often"
+for model in models:
+    result += [it.detach() for it in model.parameters()] + list(model.buffers())
+"""
+
+TWO = """
+body = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), Large("body"), nn.Linear(32, 32))
+head = nn.Sequential(nn.Linear(32, 32), nn.Tanh(), Large("head"), nn.Linear(32, 4))
+models = [body, head]
+optimizer = torch.optim.AdamW([*body.parameters(), *head.parameters()], lr=1e-2)
+"""
+STEP = """
+optimizer.zero_grad()
+loss = F.cross_entropy(head(body(x)), y)
+loss.backward()
+optimizer.step()
+"""
+NORMS = TWO.replace("nn.ReLU(),", "nn.BatchNorm1d(32), nn.Dropout(0.3),")
+COUNTS = """
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.seen = 0, []
+        self.first, self.large, self.last = nn.Linear(16, 32), Large("body"), nn.Linear(32, 4)
+        self.register_buffer("average", torch.zeros(32))
+
+    def forward(self, x, y):
+        self.calls += 1
+        self.seen.append(self.calls)
+        h = self.first(x) * (1 + 0.01 * self.calls)
+        self.average.mul_(0.9).add_(h.detach().mean(0), alpha=0.1)
+        out = self.last(self.large(h + self.average))
+        return {"loss": F.cross_entropy(out, y), "logits": out}
+
+model = Counts()
+models = [model]
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+"""
+CHECKPOINTS = """
+class Checkpoints(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.2), Large("body"))
+        self.b = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), Large("head"), nn.Linear(32, 4))
+
+    def forward(self, x):
+        return self.b(checkpoint(self.a, x, use_reentrant=REENTRANT))
+
+model = Checkpoints()
+models = [model]
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+"""
+GAN = """
+G = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), Large("body"), nn.Linear(32, 16))
+D = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.LeakyReLU(), Large("head"), nn.Linear(32, 1))
+models, of_g, of_d = [G, D], torch.optim.SGD(G.parameters(), 0.1), torch.optim.SGD(D.parameters(), 0.1)
+"""
+PROGRAMS = {
+    "two models": (TWO, STEP),
+    "batch-norm and dropout": (NORMS, STEP),
+    "a model that counts": (COUNTS, STEP.replace("F.cross_entropy(head(body(x)), y)", 'model(x, y)["loss"]')),
+    "accumulation": (
+        TWO,
+        "optimizer.zero_grad()\nfor it in (x, more):\n    loss = F.cross_entropy(head(body(it)), y) / 2\n    loss.backward()\noptimizer.step()",
+    ),
+    "two losses": (TWO, STEP.replace("loss.backward()", "loss.backward(retain_graph=True); (loss / 2).backward()")),
+    "a gan": (
+        GAN,
+        "of_d.zero_grad(); fake = G(x); D(more).mean().backward()\n"
+        "(-D(fake.detach()).mean()).backward(); of_d.step()\nof_g.zero_grad(); loss = D(fake).mean(); loss.backward(); of_g.step()",
+    ),
+    "checkpoints": (CHECKPOINTS.replace("REENTRANT", "False"), STEP.replace("head(body(x))", "model(x)")),
+    "older checkpoints": (CHECKPOINTS.replace("REENTRANT", "True"), STEP.replace("head(body(x))", "model(x.requires_grad_())")),
+    "half precision": (
+        TWO,
+        STEP.replace("loss = F", 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = F').replace("body(x))", "body(x)).float()"),
+    ),
+}
+
+
+def trained(trainer, name, survive, at="", kind="forward", times=0):
+    make, step = PROGRAMS[name]
+    arguments = {"make": make, "step": step, "kind": kind, "planted": {"at": at, kind: times}}
+    return trainer.run(PROGRAM, arguments=arguments, survive=survive)
+
+
+def largest_difference(result, other):
+    assert isinstance(result, list) and len(result) == len(other), result
+    return max(float((a.double() - b.double()).abs().max()) for a, b in zip(result, other))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_numbers_are_those_of_an_undisturbed_run(trainer, name):
+    alone = trained(trainer, name, survive=False)
+    assert largest_difference(trained(trainer, name, survive=True), alone) == 0
+    for at in ("body", "head") if "head" in "".join(PROGRAMS[name]) else ("body",):
+        # Once: it is made again as it is, or with what backward needs on the host. Twice: on the host.
+        for kind, times in (("forward", 1), ("forward", 2), ("backward", 1)):
+            assert largest_difference(trained(trainer, name, True, at, kind, times), alone) == 0, (at, kind, times)
+
+
+@pytest.mark.parametrize("kind, times", [("forward", 3), ("backward", 2)])
+def test_in_parts_they_are_the_same_up_to_rounding(trainer, kind, times):
+    alone = trained(trainer, "two models", survive=False)
+    for at in ("body", "head"):
+        assert largest_difference(trained(trainer, "two models", True, at, kind, times), alone) < 1e-6
+
+
+REFUSED = {
+    "dropout would draw otherwise in parts": ("batch-norm and dropout", "body", "forward", 3),
+    "batch-norm would see parts": ("a gan", "head", "backward", 2),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_would_change_the_numbers_is_not_done(trainer, why):
+    name, at, kind, times = REFUSED[why]
+    assert "CUDA out of memory" in trained(trainer, name, True, at, kind, times)
+
+
+ENDS = {
+    "two calls in one backward pass": "loss = (body(x) - body(more)).pow(2).mean(); loss.backward()",
+    "a penalty on weights": "loss = F.cross_entropy(head(body(x)), y) + sum(it.pow(2).sum() for it in head.parameters()); loss.backward()",
+    "an optimizer inside backward": """
+if step == 0:
+    for it in (*body.parameters(), *head.parameters()):
+        it.register_post_accumulate_grad_hook(lambda it, one=torch.optim.SGD([it], 0.1): [one.step(), one.zero_grad()] and None)
+loss = F.cross_entropy(head(body(x)), y); loss.backward()
+""",
+    "gradients of gradients": """
+out = head(body(x.requires_grad_())); (gradient,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+loss = out.pow(2).mean() + gradient.pow(2).mean(); loss.backward()
+""",
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_what_cannot_be_done_again_ends_as_ever(trainer, what):
+    at = "body" if "two calls" in what else "head"
+    arguments = {"make": TWO, "step": ENDS[what], "kind": "backward", "planted": {"at": at, "backward": 1}}
+    assert trainer.run(PROGRAM, arguments=arguments, survive=True).startswith("OutOfMemoryError: CUDA out of memory")
+    # And without an error nothing is otherwise.
+    arguments["planted"] = {}
+    alone, beside = (trainer.run(PROGRAM, arguments=arguments, survive=it) for it in (False, True))
+    assert largest_difference(beside, alone) == 0
+
+
+def test_a_loss_gets_the_room_of_what_backward_needs(trainer):
+    make = TWO + "\nclass Loss(nn.Module):\n    def forward(self, out, y):\n        allocate('loss', 'forward')\n        return F.cross_entropy(out, y)\ncriterion = Loss()"
+    step = STEP.replace("F.cross_entropy", "criterion")
+    results = []
+    for planted in ({}, {"at": "loss", "forward": 1}):
+        arguments = {"make": make, "step": step, "kind": "forward", "planted": planted}
+        results.append(trainer.run(PROGRAM, arguments=arguments, survive=bool(planted)))
+    assert largest_difference(*results) == 0
+
+
+def test_nothing_is_kept_longer_than_autograd_keeps_it(trainer):
+    """What a call is given goes with its graph, and a loss that is kept after backward does not keep it."""
+    step = STEP + """
+import gc, weakref
+gc.disable()
+given = weakref.ref(x)
+del x
+gone_after_backward = given() is None
+x = torch.randn(8, 16)
+given, out = weakref.ref(x), head(body(x))
+del x, out
+assert gone_after_backward and given() is None
+gc.enable()
+"""
+    arguments = {"make": TWO, "step": step, "kind": "forward", "planted": {}}
+    assert isinstance(trainer.run(PROGRAM, arguments=arguments, survive=True), list)
