@@ -25,7 +25,7 @@ SOAK = """What `make soak` runs:
   the change written into a script in half precision, with SGD, with parameters in groups;
   the manual's commands with a ResNet-50, sweeps of Optuna and Hydra, and random programs on the allocator;
   a card that is calibrated on two devices, with what NCCL takes;
-  a recording of three million events in the viewer;
+  a recording of three million events in the viewer, every block of three peaks, and the size of a page in one file;
   other versions of torch and Python, and a small job of each library that is there, if PLIMSOLL_OTHER_PYTHONS names some."""
 
 

@@ -1,59 +1,65 @@
-// Asks the server; or, in a page that was written as one file, what it carries.
+// Asks the server; or, in a page that was written as one file, what it carries (`store.js`).
 
-const carried = (() => {
-  const node = document.getElementById("answers");
-  return node ? JSON.parse(node.textContent) : null;
-})();
+import { Store, packedIn } from "./store.js";
 
-export const isOneFile = carried !== null;
+export const isOneFile = document.getElementById("answers") !== null;
+
+let carried = null;
+const stores = new Map();
+
+async function answers() {
+  carried ||= packedIn("answers").then((bytes) => JSON.parse(new TextDecoder().decode(bytes)));
+  return carried;
+}
+
+function storeOf(r) {
+  if (!stores.has(r)) stores.set(r, Store.open(r, answers()));
+  return stores.get(r);
+}
 
 function pathOf(name, params) {
   const query = new URLSearchParams(params).toString();
   return query ? `api/${name}?${query}` : `api/${name}`;
 }
 
-export async function ask(name, params = {}) {
-  const path = pathOf(name, params);
-  if (isOneFile) {
-    if (path in carried) return carried[path];
-    throw new Error("this page was written as one file and does not carry that; open the recording with `plimsoll view`");
-  }
+const GONE = "the server does not answer: is `plimsoll view` still running?";
+let isLost = false;
+
+// Tells those who want to know that the server went away, or came back.
+function mark(lost) {
+  if (lost === isLost) return;
+  isLost = lost;
+  document.dispatchEvent(new CustomEvent("server", { detail: lost ? GONE : "" }));
+}
+
+async function fetched(path) {
   let response;
   try {
     response = await fetch(path);
   } catch {
-    throw new Error("the server does not answer: is `plimsoll view` still running?");
+    mark(true);
+    throw new Error(GONE);
   }
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error || `the server said ${response.status}`);
-  return answer;
+  mark(false);
+  if (!response.ok) throw new Error((await response.json()).error || `the server said ${response.status}`);
+  return response;
 }
 
-// The moments that a page in one file carries.
-export function carriedMoments(r) {
-  if (!isOneFile) return null;
-  const start = `api/moment?r=${r}&position=`;
-  return Object.keys(carried).filter((it) => it.startsWith(start)).map((it) => Number(it.slice(start.length))).sort((a, b) => a - b);
+export async function ask(name, params = {}) {
+  const path = pathOf(name, params);
+  if (!isOneFile) return (await fetched(path)).json();
+  const all = await answers();
+  if (path in all) return all[path];
+  const store = params.r === undefined ? null : await storeOf(Number(params.r));
+  if (!store || !store.can(name)) throw new Error("this page was written as one file and does not carry that; open the recording with `plimsoll view`");
+  const other = params.other === undefined ? null : await storeOf(Number(params.other));
+  return store.answer(name, params, other);
 }
 
 export async function askWindow(params) {
-  if (!isOneFile) {
-    let response;
-    try {
-      response = await fetch(pathOf("window", params));
-    } catch {
-      throw new Error("the server does not answer: is `plimsoll view` still running?");
-    }
-    if (!response.ok) throw new Error((await response.json()).error);
-    return { ...unpackWindow(await response.arrayBuffer()), ...params };
-  }
-  const start = `api/window?r=${params.r}&axis=${params.axis}&`;
-  const path = Object.keys(carried).find((it) => it.startsWith(start) && it.endsWith(`&by=${params.by}`));
-  if (!path) throw new Error("this page does not carry that");
-  const bytes = Uint8Array.from(atob(carried[path]), (it) => it.charCodeAt(0));
-  const held = Object.fromEntries(new URLSearchParams(path.split("?")[1]));
-  const [from, to] = [Number(held.from), Number(held.to)];
-  return { ...unpackWindow(bytes.buffer), ...params, from, to, least: 0, final: true };
+  if (isOneFile) return { ...(await storeOf(Number(params.r))).window(params), ...params };
+  const response = await fetched(pathOf("window", params));
+  return { ...unpackWindow(await response.arrayBuffer()), ...params };
 }
 
 function unpackWindow(buffer) {

@@ -31,8 +31,7 @@ export function age(facts) {
 
 // What a tip says of a block: the tensor, whose line it is, and how long it lives.
 export function shortFacts(facts) {
-  const own = facts.stack.slice(0, 40).find((line) => !isLibrary(line)) || facts.stack[0];
-  return [facts.name && el("p", { class: "name" }, facts.name), own && el("p", {}, place(own)), el("p", {}, age(facts))];
+  return [facts.name && el("p", { class: "name" }, facts.name), facts.line && el("p", {}, place(facts.line)), facts.module && el("p", { class: "quiet" }, facts.module), el("p", {}, age(facts))];
 }
 
 // Why a block has no stack, in words.
@@ -50,13 +49,26 @@ function row(label, ...value) {
   return [el("dt", {}, label), el("dd", {}, ...value)];
 }
 
+const USERS = 0;
+const RECORDERS = 2;
+
+// The stack without our recorder's frames, with the code around the user's own line where the file is there.
 export function frames(stack) {
-  return el("ol", { class: "stack" }, stack.map((line) => el("li", { class: isLibrary(line) ? "library" : "" },
-    el("span", { class: "where" }, place(line)), el("span", { class: "path" }, line[0]))));
+  const shown = stack.filter((line) => line[3] !== RECORDERS);
+  const first = shown.find((line) => line[3] === USERS);
+  return el("ol", { class: "stack" }, shown.map((line) => el("li", { class: line[3] === USERS ? "" : "library" },
+    el("span", { class: "where" }, place(line)), el("span", { class: "path" }, line[0]), line === first ? sourceOf(line) : null)));
 }
 
-export function isLibrary(line) {
-  return !line || /\/(site-packages|dist-packages)\/|\/lib\/python3|^</.test(line[0]) || !line[1];
+function sourceOf([file, at]) {
+  const node = el("pre", { class: "source", hidden: true });
+  if (!file.endsWith(".py")) return node;
+  ask("source", { r: state.r, file, line: at }).then(({ first, lines }) => {
+    if (!lines.length) return;
+    refill(node, lines.map((text, index) => el("span", { class: first + index === at ? "here" : "" }, `${String(first + index).padStart(5)}  ${text}\n`)));
+    node.hidden = false;
+  }, () => {});
+  return node;
 }
 
 export async function showBlock(node, scene, life) {
@@ -84,12 +96,14 @@ export async function showBlock(node, scene, life) {
       facts.pool && row("pool", facts.pool),
       facts.stream && !facts.pool ? row("stream", el("code", {}, String(facts.stream))) : null,
       facts.metadata && !facts.metadata.startsWith("m=") && row("metadata", facts.metadata)),
-    el("h3", {}, "Stack, innermost first"),
-    facts.stack.length ? frames(facts.stack) : el("p", { class: "quiet" }, whyNoStack(facts, scene)),
+    facts.line && row("line", place(facts.line)).length ? el("p", { class: "code" }, place(facts.line)) : null,
+    el("h3", {}, facts.line && facts.line[4] ? "Stack that called backward(), innermost first" : "Stack, innermost first"),
+    facts.stack.some((line) => line[3] !== RECORDERS) ? frames(facts.stack) : el("p", { class: "quiet" }, whyNoStack(facts, scene)),
     el("p", { class: "actions" },
       el("button", { type: "button", onclick: () => copy(`${size(facts.size)} ${group.name} ${facts.name || ""}\n${stackText(facts)}`) }, "Copy"),
       el("button", { type: "button", onclick: () => showLife(facts, scene) }, "Show its life"),
-      el("button", { type: "button", onclick: () => set({ at: Math.max(facts.start, 0), view: "segments" }) }, "Where it lies")));
+      facts.line ? el("button", { type: "button", title: "Every block of this line", onclick: () => set({ sel: `line:${facts.line[1]}:${facts.line[0]}` }) }, "Select its line") : null,
+      el("button", { type: "button", onclick: () => set({ at: state.at !== null && facts.start <= state.at && state.at < (facts.end ?? Infinity) ? state.at : facts.start, view: "segments" }) }, "Where it lies")));
   return facts;
 }
 
@@ -100,5 +114,5 @@ export function showLife(facts, scene) {
   const from = time ? facts.start_micros : facts.start;
   const to = facts.end === null ? last : time ? facts.end_micros : facts.end;
   const margin = Math.max(4, (to - from) * 0.8);
-  set({ view: "timeline", from: Math.max(0, from - margin), to: Math.min(last, to + margin), pin: facts.life, at: facts.start, top: null });
+  set({ view: "timeline", from: Math.max(0, from - margin), to: Math.min(last, to + margin), pin: facts.life, at: facts.start, low: null, top: null });
 }

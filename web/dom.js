@@ -21,9 +21,21 @@ export function put(node, children) {
   }
 }
 
+// Who works by keys keeps the place: what had the focus has it again if it is there under the same name.
 export function refill(node, ...children) {
+  const old = document.activeElement;
+  const name = old && old !== node && node.contains(old) ? signature(old) : null;
   node.replaceChildren();
   put(node, children);
+  if (name === null) return;
+  const found = [...node.querySelectorAll("button, input, select, canvas, [tabindex]")].find((it) => signature(it) === name);
+  if (found) found.focus({ preventScroll: true });
+  else byId("main").focus({ preventScroll: true });
+}
+
+function signature(node) {
+  const name = node.getAttribute("aria-label") || node.title || node.name || (node.tagName === "BUTTON" ? node.textContent : node.className);
+  return `${node.tagName}:${name}:${node.type === "radio" ? node.value : ""}`;
 }
 
 export function byId(id) {

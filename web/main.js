@@ -1,19 +1,23 @@
 // Puts the page together: which recording, which view, what is pinned.
 
-import { ask, isOneFile } from "./api.js";
-import { showBlock, showLife, blockFacts } from "./details.js";
+import { AnswerView } from "./answer.js";
+import { ask, askWindow } from "./api.js";
+import { showBlock } from "./details.js";
 import { byId, el, refill, say } from "./dom.js";
+import { showSelection } from "./find.js";
 import { GrowthView } from "./growth.js";
+import { momentShown, stepEnd } from "./moments.js";
 import { forgetInks } from "./palette.js";
-import { momentShown, PeakView } from "./peak.js";
+import { PeakView } from "./peak.js";
 import { RanksView, sceneName } from "./ranks.js";
 import { SegmentsView } from "./segments.js";
-import { onState, readHash, set, state } from "./state.js";
+import { neighbour } from "./selection.js";
+import { follow, onState, readHash, set, state } from "./state.js";
 import { Timeline } from "./timeline.js";
 import { WhatIfView } from "./whatif.js";
 import { ABOUT, GLOSSARY, KEYS, many, number, size } from "./words.js";
 
-const VIEWS = [["timeline", "Timeline"], ["peak", "Peak"], ["segments", "Segments"], ["growth", "Growth"], ["whatif", "What-if"], ["ranks", "Ranks"]];
+const VIEWS = [["answer", "Answer"], ["timeline", "Timeline"], ["peak", "Peak"], ["segments", "Segments"], ["growth", "Growth"], ["whatif", "What-if"], ["ranks", "Ranks"]];
 
 const page = { scenes: [], marks: new Map(), cards: [], view: null };
 
@@ -31,14 +35,15 @@ async function start() {
     return;
   }
   refill(byId("scene"), page.scenes.map((it, index) => el("option", { value: index }, sceneName(it))));
-  byId("scene").addEventListener("change", (event) => set({ r: Number(event.target.value), from: null, to: null, top: null, at: null, compare: null, pin: null }));
+  byId("scene").addEventListener("change", (event) => set({ r: Number(event.target.value), from: null, to: null, low: null, top: null, at: null, compare: null, pin: null, sel: "", with: null }));
   refill(byId("tabs"), VIEWS.map(([key, name], index) => el("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-controls": "main", title: `${name} (${index + 1})`, onclick: () => set({ view: key }) }, name)));
+  byId("tabs").addEventListener("keydown", alongTabs);
   byId("search").addEventListener("submit", (event) => { event.preventDefault(); find(byId("words").value); });
   byId("theme").addEventListener("click", switchTheme);
   byId("help").addEventListener("click", showWords);
   document.addEventListener("keydown", key);
-  document.addEventListener("find", (event) => { byId("words").value = event.detail; find(event.detail); });
-  addEventListener("hashchange", () => { set({ view: "timeline", r: 0, axis: "events", by: "category", ...readHash() }); sane(); });
+  document.addEventListener("server", (event) => say(event.detail, event.detail !== ""));
+  addEventListener("popstate", () => follow(sane));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetInks(); render(); });
   Object.assign(state, readHash());
   sane();
@@ -48,11 +53,12 @@ async function start() {
 
 // What an address names may not be in these recordings.
 function sane() {
-  if (!VIEWS.some(([it]) => it === state.view)) state.view = "timeline";
+  if (!VIEWS.some(([it]) => it === state.view)) state.view = "answer";
   if (!page.scenes[state.r]) state.r = 0;
   const scene = page.scenes[state.r];
   if (!["events", "time"].includes(state.axis) || !scene.micros) state.axis = "events";
   if (!["category", "line", "pool"].includes(state.by)) state.by = "category";
+  if (!page.scenes[state.with] || state.with === state.r) state.with = null;
   for (const key of ["at", "compare"]) if (state[key] !== null) state[key] = Math.min(Math.round(state[key]), scene.events);
 }
 
@@ -67,24 +73,16 @@ async function marksOf(r) {
 // One kind of change needs a new view, another only a new picture.
 function changed(now, before) {
   const only = (...keys) => Object.keys(now).every((it) => keys.includes(it) || now[it] === before[it]);
+  const isSame = now.view === before.view && now.r === before.r;
   if (now.pin !== before.pin) pinned();
-  if (now.view === "timeline" && before.view === "timeline" && only("from", "to", "top", "at", "compare", "pin")) {
-    page.view.draw();
-    return;
-  }
-  if (now.view === before.view && only("pin", "from", "to", "top")) {
+  if (now.sel !== before.sel || now.pin !== before.pin || (now.sel && now.at !== before.at)) picked();
+  if (isSame && now.view === "timeline" && only("from", "to", "low", "top", "at", "compare", "pin", "sel", "with")) page.view.draw();
+  else if (isSame && only("pin", "sel", "from", "to", "low", "top", "with")) {
     if (page.view.draw) page.view.draw();
-    return;
-  }
-  if (now.view === "whatif" && before.view === "whatif" && only("card", "memory", "outside", "conf")) {
-    page.view.follow();
-    return;
-  }
-  if (now.view === before.view && only("at", "compare", "pin") && page.view.load) {
-    if (now.view !== "growth") page.view.load();
-    return;
-  }
-  render();
+  } else if (isSame && now.view === "whatif" && only("card", "memory", "outside", "conf")) page.view.follow();
+  else if (isSame && only("at", "compare", "pin", "sel") && ["peak", "segments"].includes(now.view)) page.view.load();
+  else if (isSame && only("at", "compare", "pin", "sel")) return;
+  else render();
 }
 
 async function render() {
@@ -100,12 +98,18 @@ async function render() {
   }
   if (r !== state.r || view !== state.view) return;
   byId("scene").value = String(r);
-  for (const [key] of VIEWS) byId(`tab-${key}`).setAttribute("aria-selected", String(key === view));
+  for (const [key] of VIEWS) {
+    byId(`tab-${key}`).setAttribute("aria-selected", String(key === view));
+    byId(`tab-${key}`).tabIndex = key === view ? 0 : -1;
+  }
+  byId("tab-ranks").hidden = page.scenes.length < 2 && view !== "ranks";
   document.title = `${sceneName(scene)}: plimsoll`;
   if (page.view) page.view.close();
+  const others = page.scenes.map((it, index) => ({ r: index, scene: it, name: sceneName(it), marks: () => marksOf(index) })).filter((it) => it.r !== r);
   const card = page.cards.find((it) => it.id === state.card) || null;
   const make = {
-    timeline: () => new Timeline(scene, marks, card),
+    answer: () => new AnswerView(scene, marks),
+    timeline: () => new Timeline(scene, marks, card, others),
     peak: () => new PeakView(scene, marks),
     segments: () => new SegmentsView(scene, marks),
     growth: () => new GrowthView(scene, marks),
@@ -116,6 +120,7 @@ async function render() {
   refill(byId("main"), head(scene, view), el("div", { class: "stage" }, page.view.node, side, found));
   if (page.view.draw) page.view.draw();
   pinned();
+  picked();
 }
 
 function head(scene, view) {
@@ -125,67 +130,78 @@ function head(scene, view) {
     el("span", {}, many(scene.events, "event")),
     scene.refusals.length ? el("span", { class: "bad" }, `${number(scene.refusals.length)}× out of memory`) : null,
   ];
-  const card = view === "timeline" ? el("label", { class: "card-choice" }, "Draw the line of a card ", el("select", { onchange: (event) => set({ card: event.target.value }) }, el("option", { value: "" }, "none"), page.cards.map((it) => el("option", { value: it.id, selected: it.id === state.card }, `${it.id} (${size(it.total)})`)))) : null;
+  const own = scene.capacity ? "the card of the recording" : "none";
+  const card = view === "timeline" ? el("label", { class: "card-choice" }, "Draw the line of a card ", el("select", { onchange: (event) => set({ card: event.target.value }) }, el("option", { value: "" }, own), page.cards.map((it) => el("option", { value: it.id, selected: it.id === state.card }, `${it.id} (${size(it.total)})`)))) : null;
   const odd = [
     scene.lives === 0 ? "There is not a single block in this recording." : null,
-    scene.lives && !scene.made ? "This recording has a final state and no history: what is live is known, not how it came. Record with torch.cuda.memory._record_memory_history()." : null,
-    !scene.stacks && scene.lives ? "No call stacks were recorded, so nothing can be said of lines." : null,
+    scene.lives && !scene.made && !scene.damage ? "This recording has a final state and no history: what is live is known, not how it came. Record with torch.cuda.memory._record_memory_history()." : null,
+    !scene.stacks && scene.lives && !scene.damage ? "No call stacks were recorded, so nothing can be said of lines." : null,
   ].filter(Boolean);
-  return el("div", { class: "head" }, el("p", { class: "about" }, ABOUT[view]), el("p", { class: "facts" }, facts, card), odd.map((it) => el("p", { class: "odd" }, it)));
+  const damage = scene.damage ? el("p", { class: "odd damage", role: "alert" }, el("b", {}, "Not the whole recording. "), scene.damage) : null;
+  return el("div", { class: "head" }, damage, el("p", { class: `about of-${view}` }, ABOUT[view]), el("p", { class: "facts" }, facts, card), odd.map((it) => el("p", { class: "odd" }, it)));
 }
 
 async function pinned() {
   side.hidden = state.pin === null;
   if (state.pin === null) return;
-  found.hidden = true;
   await showBlock(side, page.scenes[state.r], state.pin);
 }
 
-async function find(words) {
-  if (!words.trim()) return;
-  if (isOneFile) {
-    say("A page in one file cannot search: open the recording with `plimsoll view`.");
-    return;
-  }
-  set({ pin: null });
-  found.hidden = false;
-  refill(found, el("p", { class: "wait" }, "Searching…"));
-  const { r } = state;
-  try {
-    const hits = await ask("search", { r, words });
-    const close = el("button", { type: "button", class: "close", title: "Close (Esc)", "aria-label": "Close", onclick: () => { found.hidden = true; } }, "×");
-    refill(found,
-      el("header", {}, el("h2", {}, hits.blocks ? many(hits.blocks, "block") : "Nothing"), close),
-      el("p", { class: "quiet" }, hits.by, hits.blocks ? `; ${size(hits.bytes)} together` : ". Search for a part of a function, file or tensor name, a size (512MiB, >1GiB) or an address (0x7f…)."),
-      el("ol", { class: "hits" }, hits.hits.map((it) => el("li", {}, el("button", { type: "button", onclick: () => goTo(r, it.life) }, el("b", {}, size(it.size)), " ", el("span", {}, it.label), el("small", {}, it.start ? ` event ${number(it.start)}` : " before the recording"))))),
-      hits.hits.length < hits.blocks ? el("p", { class: "quiet" }, `The ${number(hits.hits.length)} largest of ${number(hits.blocks)}.`) : null);
-  } catch (error) {
-    refill(found, el("p", { class: "bad" }, error.message));
-  }
+async function picked() {
+  const scene = page.scenes[state.r];
+  await showSelection(found, scene, momentShown(scene), () => page.view);
+  if (page.view && page.view.draw) page.view.draw();
 }
 
-async function goTo(r, life) {
-  const facts = await blockFacts(r, life);
-  showLife(facts, page.scenes[r]);
+function find(words) {
+  if (words.trim()) set({ sel: `words:${words.trim()}`, pin: null });
+}
+
+// The arrows go through the tabs.
+function alongTabs(event) {
+  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const shown = VIEWS.filter(([it]) => !byId(`tab-${it}`).hidden);
+  const at = shown.findIndex(([it]) => it === state.view);
+  const [next] = shown[(at + by + shown.length) % shown.length];
+  set({ view: next });
+  byId(`tab-${next}`).focus();
 }
 
 function key(event) {
-  const typing = event.target.closest && event.target.closest("input, select, textarea, dialog");
+  const { target } = event;
+  const box = target.closest && target.closest("input, select, textarea, dialog");
+  const isChoice = box && (box.type === "radio" || box.type === "checkbox");
+  const isArrow = event.key.startsWith("Arrow");
   if (event.key === "Escape") {
-    if (typing && event.target.blur) event.target.blur();
-    if (!found.hidden) found.hidden = true; else set({ pin: null, compare: null });
+    if (box && box.blur) box.blur();
+    if (state.pin !== null) set({ pin: null });
+    else if (state.sel) set({ sel: "" });
+    else set({ compare: null });
     return;
   }
-  if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  if ((box && !isChoice) || (isChoice && (isArrow || event.key === " ")) || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Enter" && target.closest && target.closest("button, summary, a")) return;
+  const scene = page.scenes[state.r];
   const number_ = Number(event.key);
   if (1 <= number_ && number_ <= VIEWS.length) set({ view: VIEWS[number_ - 1][0] });
   else if (event.key === "/") { event.preventDefault(); byId("words").focus(); }
   else if (event.key === "t") switchTheme();
   else if (event.key === "?") showWords();
-  else if (event.key === "c") set({ compare: state.compare === null ? momentShown(page.scenes[state.r]) : null });
+  else if (event.key === "c") set({ compare: state.compare === null ? momentShown(scene) : null });
+  else if (event.key === "n" || event.key === "N") {
+    const life = neighbour(event.key === "n" ? 1 : -1);
+    if (life !== null) set({ pin: life });
+  } else if (event.key === "," || event.key === ".") set({ at: Math.max(0, Math.min(scene.events, momentShown(scene) + (event.key === "." ? 1 : -1))) });
   else if (page.view && page.view.key && page.view.key(event)) return;
-  else if (state.view !== "timeline" && event.key === "p") set({ at: page.scenes[state.r].peak_position });
-  else if (state.view !== "timeline" && event.key === "o" && page.scenes[state.r].refusals[0]) set({ at: page.scenes[state.r].refusals[0].position });
+  else if (state.view !== "timeline" && event.key === "p") set({ at: scene.peak_position });
+  else if (state.view !== "timeline" && event.key === "o" && scene.refusals[0]) set({ at: (scene.refusals.find((it) => momentShown(scene) < it.position) || scene.refusals[0]).position });
+  else if (["peak", "segments"].includes(state.view) && (event.key === "[" || event.key === "]")) {
+    const to = stepEnd(scene, page.marks.get(state.r), momentShown(scene), event.key === "[" ? -1 : 1);
+    if (to !== null) set({ at: to });
+  }
 }
 
 function remembered(name) {
@@ -215,13 +231,13 @@ function showWords() {
   refill(dialog,
     el("header", {}, el("h2", {}, "Keys"), el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() }, "×")),
     el("dl", { class: "keys" }, KEYS.map(([name, what]) => el("div", {}, el("dt", {}, el("kbd", {}, name)), el("dd", {}, what)))),
-    el("p", { class: "quiet" }, "Wheel zooms, drag moves, Shift and wheel moves, Ctrl and wheel changes the height; a click pins a block and chooses its moment."),
+    el("p", { class: "quiet" }, "On the timeline: the wheel zooms, with Ctrl or Alt the height; a drag moves, with Shift it draws a box to zoom into; two fingers pinch. A click pins a block and chooses its moment, a double click zooms to it."),
     el("h2", {}, "Words"),
     el("dl", {}, GLOSSARY.map(([word, meaning]) => [el("dt", {}, word), el("dd", {}, meaning)])));
   dialog.showModal();
 }
 
 // For tests and measurements.
-window.plimsoll = { page, state, set };
+window.plimsoll = { page, state, set, asking: { ask, askWindow } };
 
 start();

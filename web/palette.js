@@ -1,17 +1,18 @@
 // Colours: one for each thing that a block can be for, the same everywhere, in light and dark.
 
+// Chosen so that any two differ for people with any kind of colour vision: tests/view/test_colors.py computes it.
 const CATEGORY = {
-  before: "#8b929b",
-  parameters: "#3f77b4",
-  buffers: "#6bb0d6",
-  optimizer: "#7d66b8",
-  gradients: "#c0598c",
-  inputs: "#3a9c87",
-  kept: "#5b7a4c",
-  unknown: "#a8875f",
-  activations: "#e0a13a",
-  workspaces: "#8c9b45",
-  temporaries: "#d9633b",
+  before: "#7486b5",
+  parameters: "#164490",
+  buffers: "#4bdef7",
+  optimizer: "#9e6ee3",
+  gradients: "#8c3b6f",
+  inputs: "#49a78d",
+  kept: "#474833",
+  unknown: "#907347",
+  activations: "#efaf35",
+  workspaces: "#aeb863",
+  temporaries: "#c95b14",
   pending: "#b8bec6",
   others: "#9aa1ab",
   nobody: "#717a86",
@@ -38,6 +39,19 @@ export function colorOf(group, index) {
 
 export function categoryColor(key) {
   return CATEGORY[key] || CATEGORY.unknown;
+}
+
+// Black or white, whichever is read better on a colour.
+export function inkOn(hex) {
+  const linear = rgb(hex).map((it) => (it / 255 <= 0.04045 ? it / 255 / 12.92 : ((it / 255 + 0.055) / 1.055) ** 2.4));
+  const light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  return 1.05 / (light + 0.05) < (light + 0.05) / 0.05 ? "#000000" : "#ffffff";
+}
+
+// A colour that steps back: mostly the ground.
+export function faded(hex, ground) {
+  const [a, b] = [rgb(hex), rgb(ground)];
+  return `#${a.map((it, at) => Math.round(0.22 * it + 0.78 * b[at]).toString(16).padStart(2, "0")).join("")}`;
 }
 
 export function rgb(hex) {

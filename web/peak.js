@@ -1,41 +1,14 @@
 // What was live at one moment, and what changed between two.
 
-import { ask, carriedMoments, isOneFile } from "./api.js";
+import { ask } from "./api.js";
 import { swatch } from "./details.js";
 import { el, refill, say } from "./dom.js";
-import { Flame, treeOf } from "./flame.js";
+import { Flame, bottomUp, modulesOf, treeOf } from "./flame.js";
+import { momentControls, momentShown, momentTitle } from "./moments.js";
 import { colorOf } from "./palette.js";
+import { select } from "./selection.js";
 import { set, state } from "./state.js";
-import { duration, exactly, many, number, phaseName, place, share, size } from "./words.js";
-
-// The moment that is shown: the chosen one, else `usual`; in a page in one file, the nearest it has.
-export function momentShown(scene, usual = scene.peak_position) {
-  const wanted = state.at ?? usual;
-  const carried = carriedMoments(state.r);
-  if (!carried || !carried.length) return wanted;
-  return carried.reduce((best, it) => (Math.abs(it - wanted) < Math.abs(best - wanted) ? it : best));
-}
-
-// Buttons that choose a moment, the same in every view that shows one.
-export function momentControls(scene, marks, position) {
-  const go = (label, to, title) => el("button", { type: "button", title, disabled: to === null, "aria-pressed": String(to === position), onclick: () => set({ at: to }) }, label);
-  const ends = marks.steps.map((it) => Math.min(it.end, scene.events));
-  const before = [...ends].reverse().find((it) => it < position) ?? null;
-  const after = ends.find((it) => position < it) ?? null;
-  const refusal = scene.refusals.find((it) => position < it.position) || scene.refusals[0];
-  const input = el("input", { type: "number", min: 0, max: scene.events, value: position, "aria-label": "Event", onchange: (event) => set({ at: Math.max(0, Math.min(scene.events, Number(event.target.value))) }) });
-  return el("span", { class: "buttons" },
-    go("Peak", scene.peak_position, "When most was allocated (p)"),
-    refusal ? go("Out of memory", refusal.position, "When a request failed (o)") : null,
-    go("End", scene.events, "After the last event"),
-    ends.length ? [go("◂ step", before, "The end of the step before ([)"), go("step ▸", after, "The end of the step after (])")] : null,
-    el("label", { class: "event" }, "event ", input, ` of ${number(scene.events)}`));
-}
-
-export function momentTitle(moment) {
-  const when = [moment.step ? `step ${number(moment.step)}` : null, moment.phase ? phaseName(moment.phase) : null, moment.micros ? `${duration(moment.micros)} after the first event` : null].filter(Boolean).join(", ");
-  return el("p", { class: "lead" }, el("b", { title: exactly(moment.allocated) }, size(moment.allocated)), ` allocated in ${many(moment.blocks, "block")}, `, el("b", { title: exactly(moment.reserved) }, size(moment.reserved)), " reserved", when ? ` · ${when}` : "");
-}
+import { clipped, exactly, many, number, place, share, size } from "./words.js";
 
 export class PeakView {
   constructor(scene, marks) {
@@ -45,7 +18,12 @@ export class PeakView {
     this.differ = "line";
     this.hide = true;
     this.node = el("section", { class: "peak", "aria-label": "Peak" }, el("p", { class: "wait" }, "Reading the moment…"));
-    this.flame = new Flame();
+    this.when = "moment";
+    this.upside = false;
+    this.folds = true;
+    this.sort = ["bytes", -1];
+    this.filter = "";
+    this.flame = new Flame(scene.groups.category, (node) => this.picked(node));
     this.load();
   }
 
@@ -58,14 +36,25 @@ export class PeakView {
     const position = momentShown(scene);
     try {
       const moment = await ask("moment", { r: state.r, position });
-      const changes = state.compare !== null && !isOneFile ? await ask("changes", { r: state.r, position: state.compare, other: state.r, with: position }) : null;
+      const changes = state.compare !== null ? await ask("changes", { r: state.r, position: state.compare, other: state.r, with: position }) : null;
       const earlier = changes ? await ask("moment", { r: state.r, position: state.compare }) : null;
       if (this.isClosed || position !== momentShown(scene)) return;
       this.moment = moment;
       this.fill(moment, changes, earlier);
     } catch (error) {
-      say(error.message);
+      failed(this.node, error, () => this.load());
     }
+  }
+
+  draw() {
+    for (const row of this.node.querySelectorAll("tr[data-of]")) row.classList.toggle("chosen", row.dataset.of === state.sel);
+  }
+
+  // A part of the flame graph is its blocks, in every view.
+  picked(node) {
+    if (!node) set({ sel: "" });
+    else if (node.paths.length) set({ sel: node.paths.length === 1 ? `module:${node.paths[0]}` : `words:${commonPart(node.paths)}` });
+    else if (node.ids.length) set({ sel: `stacks:${[...new Set(node.ids)].slice(0, 400).join(",")}` });
   }
 
   fill(moment, changes, earlier) {
@@ -74,56 +63,102 @@ export class PeakView {
       el("div", { class: "controls" }, momentControls(scene, marks, moment.position),
         el("span", { class: "buttons" },
           state.compare === null
-            ? el("button", { type: "button", disabled: isOneFile, title: "Then choose another moment (c)", onclick: () => set({ compare: moment.position }) }, "Compare with this moment")
+            ? el("button", { type: "button", title: "Then choose another moment (c)", onclick: () => set({ compare: moment.position }) }, "Compare with this moment")
             : el("button", { type: "button", onclick: () => set({ compare: null }) }, "Stop comparing"))),
       momentTitle(moment),
-      this.bar(moment),
       changes ? this.difference(changes, earlier, moment) : null,
-      this.flameBox(moment),
-      this.table(moment));
+      el("div", { class: "columns" }, this.bar(moment), this.table(moment)),
+      this.flameBox(moment));
+    this.draw();
   }
 
   bar(moment) {
     const groups = this.scene.groups.category;
-    const parts = moment.categories.map(([bytes, blocks], index) => ({ bytes, blocks, group: groups[index] })).filter((it) => it.blocks).sort((a, b) => b.bytes - a.bytes);
+    const parts = moment.categories.map(([bytes, blocks], index) => ({ bytes, blocks, index, group: groups[index] })).filter((it) => it.blocks).sort((a, b) => b.bytes - a.bytes);
     const slack = Math.max(0, moment.reserved - moment.allocated);
     return el("div", { class: "shares" },
       el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, parts.map((it) => el("span", { title: `${it.group.name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / Math.max(1, moment.reserved)}%`, background: colorOf(it.group) } })),
         slack ? el("span", { class: "slack", title: `slack: ${size(slack)}`, style: { width: `${(100 * slack) / Math.max(1, moment.reserved)}%` } }) : null),
-      el("table", { class: "numbers" }, el("tbody", {}, parts.map((it) => el("tr", {},
-        el("td", {}, swatch(colorOf(it.group)), it.group.name), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.reserved)), el("td", {}, many(it.blocks, "block")))),
+      el("table", { class: "numbers" }, el("tbody", {}, parts.map((it) => el("tr", { "data-of": `category:${it.index}` },
+        el("td", {}, el("button", { type: "button", class: "plain", title: "Select these blocks", onclick: () => select(`category:${it.index}`) }, swatch(colorOf(it.group)), it.group.name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.reserved)), el("td", {}, many(it.blocks, "block")))),
         slack ? el("tr", {}, el("td", {}, el("span", { class: "swatch slack" }), "slack: reserved and not allocated"), el("td", { title: exactly(slack) }, size(slack)), el("td", {}, share(slack, moment.reserved)), el("td", {}, "")) : null)));
   }
 
   flameBox(moment) {
+    const { scene } = this;
     const hasModules = 1 < moment.modules.length;
-    const show = () => this.flame.show(treeOf(moment[this.tree], this.hide && this.tree === "stacks"));
-    const radio = (value, label, disabled, title) => el("label", { title }, el("input", { type: "radio", name: "tree", value, disabled, checked: this.tree === value, onchange: () => { this.tree = value; show(); } }), el("span", {}, label));
     if (!hasModules) this.tree = "stacks";
+    const [from, to] = state.axis === "events" && state.from !== null ? [Math.round(state.from), Math.round(state.to)] : [0, scene.events + 1];
+    const wrong = el("p", { class: "bad", hidden: true });
+    const show = async () => {
+      wrong.hidden = true;
+      let trees = moment;
+      if (this.when !== "moment") {
+        try {
+          trees = await ask("stretch", { r: state.r, from, to, weigh: this.when });
+        } catch (error) {
+          wrong.hidden = false;
+          wrong.textContent = error.message;
+          return;
+        }
+      }
+      if (this.isClosed) return;
+      const root = this.tree === "modules" ? modulesOf(trees.modules, this.folds) : treeOf(trees.stacks, this.hide);
+      this.flame.show(this.upside && this.tree === "stacks" ? bottomUp(root) : root);
+    };
+    const radio = (name, key, value, label, disabled, title) => el("label", { title }, el("input", { type: "radio", name, value, disabled, checked: this[key] === value, onchange: () => { this[key] = value; show(); } }), el("span", {}, label));
+    const check = (key, label, title) => el("label", { class: "check", title }, el("input", { type: "checkbox", name: key, checked: this[key], onchange: (event) => { this[key] = event.target.checked; show(); } }), label);
+    const where = from === 0 && scene.events < to ? "over the whole recording" : `from event ${number(from)} to ${number(to)}, which the timeline shows`;
     show();
     return el("div", { class: "flamebox" },
       el("div", { class: "controls" },
         el("h2", {}, "Where it was asked for"),
-        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Flame graph"), radio("stacks", "by stack", false, "Callers above, what they called below"),
-          radio("modules", "by module", !hasModules, hasModules ? "The module that made it, or whose parameter it is" : "Only plimsoll's own recordings know modules")),
-        el("label", { class: "check" }, el("input", { type: "checkbox", checked: this.hide, onchange: (event) => { this.hide = event.target.checked; show(); } }), " leave out wrappers of PyTorch and Python")),
-      this.flame.node);
+        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Flame graph"), radio("tree", "tree", "stacks", "by stack", false, "Callers above, what they called below"),
+          radio("tree", "tree", "modules", "by module", !hasModules, hasModules ? "The module that made it, or whose parameter it is" : "Only plimsoll's own recordings know modules")),
+        el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "When"), radio("when", "when", "moment", "at this moment", false, ""), radio("when", "when", "made", "asked for", false, `What was asked for ${where}`), radio("when", "when", "held", "held on average", false, `Bytes times events, ${where}`)),
+        check("upside", " bottom-up", "The line that asked at the top, and who called it below"),
+        check("hide", " leave out wrappers of PyTorch and Python", ""),
+        hasModules ? check("folds", " fold layers (h.*)", "The same part of every layer together") : null),
+      wrong, this.flame.node);
   }
 
   table(moment) {
     const groups = this.scene.groups.category;
-    const shown = 40;
-    const rows = (list) => list.map((it) => el("tr", {},
-      el("td", { class: "code", title: it.line ? it.line[0] : "" }, place(it.line)),
-      el("td", {}, swatch(colorOf(groups[it.category])), groups[it.category].name),
-      el("td", { title: exactly(it.bytes) }, size(it.bytes)),
-      el("td", {}, share(it.bytes, moment.allocated)),
-      el("td", {}, number(it.blocks)),
-      el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ pin: it.largest }) }, "largest"))));
-    const body = el("tbody", {}, rows(moment.rows.slice(0, shown)));
-    const more = moment.rows.length > shown ? el("button", { type: "button", onclick: (event) => { body.append(...rows(moment.rows.slice(shown))); event.target.remove(); } }, `Show ${number(moment.rows.length - shown)} more lines`) : null;
-    return el("div", {}, el("h2", {}, "By line of code"),
-      el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["line", "what it is for", "bytes", "of allocated", "blocks", ""].map((it) => el("th", { scope: "col" }, it)))), body), more);
+    const shown = 12;
+    const sorts = { line: (it) => place(it.line), category: (it) => groups[it.category].name, bytes: (it) => it.bytes, blocks: (it) => it.blocks };
+    const body = el("tbody");
+    const more = el("button", { type: "button", class: "link", onclick: () => { this.all = !this.all; fill(); } });
+    const row = (it) => {
+      const of = `owner:${it.owner}:${it.category}`;
+      return el("tr", { "data-of": of, class: state.sel === of ? "chosen" : "" },
+        el("td", { class: "code", title: it.line ? it.line[0] : "" }, el("button", { type: "button", class: "link", title: "Select these blocks in every view", onclick: () => select(of) }, clipped(place(it.line), 70))),
+        el("td", {}, swatch(colorOf(groups[it.category])), groups[it.category].name),
+        el("td", { title: exactly(it.bytes) }, size(it.bytes)),
+        el("td", {}, share(it.bytes, moment.allocated)),
+        el("td", {}, number(it.blocks)),
+        el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ pin: it.largest }) }, "largest")));
+    };
+    const fill = () => {
+      const [key, direction] = this.sort;
+      const value = sorts[key];
+      const words = this.filter.toLowerCase();
+      const rows = moment.rows.filter((it) => !words || `${place(it.line)} ${groups[it.category].name}`.toLowerCase().includes(words))
+        .sort((a, b) => (value(a) < value(b) ? -1 : value(b) < value(a) ? 1 : 0) * direction);
+      refill(body, rows.slice(0, this.all ? rows.length : shown).map(row));
+      more.hidden = rows.length <= shown;
+      more.textContent = this.all ? "Show fewer" : `Show ${number(rows.length - shown)} more lines`;
+    };
+    const heading = (key, label) => el("th", { scope: "col", "aria-sort": this.sort[0] === key ? (this.sort[1] < 0 ? "descending" : "ascending") : "none" },
+      el("button", { type: "button", class: "plain", title: "Sort", onclick: (event) => {
+        this.sort = [key, this.sort[0] === key ? -this.sort[1] : key === "bytes" || key === "blocks" ? -1 : 1];
+        for (const it of event.target.closest("tr").children) if (it.hasAttribute("aria-sort")) it.setAttribute("aria-sort", "none");
+        event.target.closest("th").setAttribute("aria-sort", this.sort[1] < 0 ? "descending" : "ascending");
+        fill();
+      } }, label));
+    fill();
+    return el("div", { class: "lines" }, el("div", { class: "controls" }, el("h2", {}, "By line of code"),
+      el("input", { type: "search", class: "filter", "aria-label": "Only lines with these words", placeholder: "only lines with …", value: this.filter, oninput: (event) => { this.filter = event.target.value; fill(); } })),
+      el("div", { class: "scroll" }, el("table", { class: "list" }, el("thead", {}, el("tr", {}, heading("line", "line"), heading("category", "what it is for"), heading("bytes", "bytes"), el("th", { scope: "col" }, "of allocated"), heading("blocks", "blocks"), el("th", { scope: "col" }, ""))), body)), more);
   }
 
   difference(changes, earlier, moment) {
@@ -148,6 +183,18 @@ export class PeakView {
         el("fieldset", { class: "choice" }, el("legend", { class: "sr" }, "Difference"), radio("line", "by line", false), radio("category", "by what it is for", false), radio("module", "by module", !hasModules))),
       table);
   }
+}
+
+// What all of some modules have in their names.
+function commonPart(paths) {
+  const parts = paths[0].split(".");
+  return parts.filter((it) => !/^\d+$/.test(it)).pop() ?? paths[0];
+}
+
+// Instead of waiting for ever.
+export function failed(node, error, again) {
+  say(error.message, true);
+  refill(node, el("p", { class: "bad" }, error.message), el("p", {}, el("button", { type: "button", onclick: again }, "Try again")));
 }
 
 export function signed(bytes) {

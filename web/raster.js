@@ -1,7 +1,10 @@
 // Turns a window into pixels. Every pixel knows which block it is of, so a look-up is one read; the
 // cost is that of the pixels, however many blocks the recording has.
 
-import { colorOf, pixel } from "./palette.js";
+import { colorOf, faded, pixel } from "./palette.js";
+
+// Blocks that are so many pixels high and several times as wide have room for words.
+const LABEL = 11;
 
 // What a pixel is of: 0 nothing; 1 + 2i block i of the window; then the groups' sums. One more when it
 // is the edge of it.
@@ -25,6 +28,7 @@ export class Picture {
     this.data = data;
     const { n } = data;
     this.columns = new Int32Array(width).fill(-1);
+    this.tall = [];
     if (!n) return;
     const perColumn = (data.to - data.from) / n;
     const scaleX = width / (to - from);
@@ -77,6 +81,7 @@ export class Picture {
       const y1 = bottom > height ? height : bottom;
       const x0 = edges[c];
       const x1 = edges[next];
+      if (isBlock && 2 * LABEL <= y1 - y0 && 6 * LABEL <= x1 - x0) this.tall.push({ piece: (mark - 1) >> 1, x0, x1, y0, y1 });
       if (y0 < y1 && x0 < x1) {
         for (let y = y0; y < y1; y++) what.fill(mark, y * width + x0, y * width + x1);
         if (isBlock && 4 <= bottom - top) {
@@ -88,30 +93,52 @@ export class Picture {
     }
   }
 
-  // The colours of everything a pixel can be; `lit` lightens one block, or all of a group.
-  colors(groups, background, lit) {
+  // The colours of everything a pixel can be. `lit` is a block or a group to lighten, and `chosen` the blocks that
+  // alone keep their colours.
+  colors(groups, ground, lit, chosen) {
     const { data } = this;
     const res = new Uint32Array(2 * (data.k + data.groups) + 3);
-    res[0] = background;
-    const shades = groups.map((group, index) => {
-      const color = colorOf(group, index);
-      return [0, 0.13, 0.06, 0.2].map((light) => pixel(color, light));
-    });
-    const edges = groups.map((group, index) => pixel(colorOf(group, index), -0.22));
-    const bright = groups.map((group, index) => pixel(colorOf(group, index), 0.5));
+    res[0] = pixel(ground);
+    const own = groups.map((group, index) => colorOf(group, index));
+    const faint = own.map((it) => faded(it, ground));
+    const shades = own.map((color) => [0, 0.13, 0.06, 0.2].map((light) => pixel(color, light)));
+    const [edges, bright, pale, paleEdges] = [own.map((it) => pixel(it, -0.22)), own.map((it) => pixel(it, 0.5)), faint.map((it) => pixel(it)), faint.map((it) => pixel(it, -0.06))];
     for (let k = 0; k < data.k; k++) {
       const group = data.group_of[k];
       const life = data.lives_of[k];
       const isLit = lit && (lit.life === life || lit.group === group);
-      res[1 + 2 * k] = isLit ? bright[group] : shades[group][(life * 2654435761) >>> 30];
-      res[2 + 2 * k] = edges[group];
+      const isPale = chosen && !chosen.has(life);
+      res[1 + 2 * k] = isLit ? bright[group] : isPale ? pale[group] : shades[group][(life * 2654435761) >>> 30];
+      res[2 + 2 * k] = isPale ? paleEdges[group] : edges[group];
     }
     for (let group = 0; group < data.groups; group++) {
       const at = 1 + 2 * (data.k + group);
-      res[at] = lit && lit.group === group ? bright[group] : pixel(colorOf(groups[group], group), 0.03);
+      res[at] = lit && lit.group === group ? bright[group] : chosen ? pale[group] : pixel(own[group], 0.03);
       res[at + 1] = edges[group];
     }
     return res;
+  }
+
+  // Where a block of the window is drawn, in pixels, and a pixel of it; null when it is not.
+  boxOf(life) {
+    const { data, width, what } = this;
+    const k = data ? data.lives_of?.indexOf(life) ?? -1 : -1;
+    if (k < 0) return null;
+    const mark = 1 + 2 * k;
+    let box = null;
+    const own = [];
+    for (let at = 0; at < what.length; at++) {
+      if (what[at] !== mark && what[at] !== mark + 1) continue;
+      const [x, y] = [at % width, Math.floor(at / width)];
+      own.push(at);
+      if (!box) box = { x0: x, x1: x + 1, y0: y, y1: y + 1 };
+      box.x0 = Math.min(box.x0, x);
+      box.x1 = Math.max(box.x1, x + 1);
+      box.y1 = y + 1;
+    }
+    // A stack that shifts below makes it a staircase, whose middle may be another's.
+    if (box) box.inside = [own[own.length >> 1] % width, Math.floor(own[own.length >> 1] / width)];
+    return box;
   }
 
   // Into an ImageData of the same size.

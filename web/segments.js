@@ -2,11 +2,14 @@
 
 import { ask } from "./api.js";
 import { blockFacts, shortFacts, swatch } from "./details.js";
-import { el, fit, hideTip, refill, say, showTip } from "./dom.js";
-import { categoryColor, inkOf } from "./palette.js";
-import { momentControls, momentShown } from "./peak.js";
+import { el, fit, hideTip, refill, showTip } from "./dom.js";
+import { momentControls, momentShown } from "./moments.js";
+import { categoryColor, faded, inkOf } from "./palette.js";
+import { failed } from "./peak.js";
+import { saveCanvas } from "./picture.js";
+import { chosen } from "./selection.js";
 import { set, state } from "./state.js";
-import { exactly, many, size } from "./words.js";
+import { clipped, exactly, many, number, place, size } from "./words.js";
 
 const ROW = 20;
 const GAP = 7;
@@ -14,6 +17,8 @@ const ROWS = 26;
 const BETWEEN = 5;
 // A request of more rows than this is cut: it can be a thousand times what is held.
 const ASKED = 5;
+// Events that are listed before and after the moment.
+const EVENTS = 12;
 
 export class SegmentsView {
   constructor(scene, marks) {
@@ -29,6 +34,7 @@ export class SegmentsView {
       const found = this.under(event);
       if (found && found.block && found.block[2] !== null) set({ pin: found.block[2] });
     });
+    this.list = el("div", { class: "events" });
     this.load();
   }
 
@@ -39,18 +45,45 @@ export class SegmentsView {
   }
 
   async load() {
-    // Where a request failed is where the holes matter.
-    const last = this.scene.refusals[this.scene.refusals.length - 1];
-    const usual = last ? last.position : this.scene.peak_position;
-    const position = momentShown(this.scene, usual);
+    const position = momentShown(this.scene);
     try {
       const map = await ask("map", { r: state.r, position });
-      if (this.isClosed || position !== momentShown(this.scene, usual)) return;
+      if (this.isClosed || position !== momentShown(this.scene)) return;
       this.map = map;
+      this.position = position;
       this.fill();
+      this.happened();
     } catch (error) {
-      say(error.message);
+      failed(this.node, error, () => this.load());
     }
+  }
+
+  // The events around the moment, each a way to its own.
+  async happened() {
+    const { scene, position } = this;
+    const from = Math.max(1, position - EVENTS);
+    try {
+      const { events } = await ask("events", { r: state.r, from, n: 2 * EVENTS + 1 });
+      if (this.isClosed || position !== this.position) return;
+      refill(this.list, el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["event", "what", "bytes", "line"].map((it) => el("th", { scope: "col" }, it)))),
+        el("tbody", {}, events.map((it) => el("tr", { class: it.position === position ? "chosen" : "" },
+          el("td", {}, el("button", { type: "button", class: "link", title: "The moment after this event", onclick: () => set({ at: Math.min(it.position, scene.events), pin: it.life }) }, number(it.position))),
+          el("td", {}, it.action), el("td", { title: exactly(it.size) }, size(it.size)), el("td", { class: "code" }, it.line ? clipped(place(it.line), 60) : ""))))));
+    } catch (error) {
+      refill(this.list, el("p", { class: "quiet" }, error.message));
+    }
+  }
+
+  // A drag over the whole recording; what is drawn follows as answers come.
+  scrubber() {
+    const { scene } = this;
+    const follow = (event) => {
+      this.wanted = Number(event.target.value);
+      if (this.isFollowing) return;
+      this.isFollowing = true;
+      requestAnimationFrame(() => { this.isFollowing = false; set({ at: this.wanted }); });
+    };
+    return el("label", { class: "scrubber" }, el("span", { class: "sr" }, "Moment"), el("input", { type: "range", min: 0, max: scene.events, step: 1, value: this.map.position, "aria-label": "Moment", title: "Drag through the recording", oninput: follow }));
   }
 
   fill() {
@@ -68,7 +101,9 @@ export class SegmentsView {
     refill(this.node,
       el("div", { class: "controls" }, momentControls(scene, this.marks, map.position),
         el("fieldset", { class: "choice" }, el("legend", {}, "Order"), [["address", "by address"], ["pool", "by pool and stream"]].map(([value, label]) =>
-          el("label", {}, el("input", { type: "radio", name: "order", value, checked: this.order === value, onchange: () => { this.order = value; this.draw(); } }), el("span", {}, label))))),
+          el("label", {}, el("input", { type: "radio", name: "order", value, checked: this.order === value, onchange: () => { this.order = value; this.draw(); } }), el("span", {}, label)))),
+        el("button", { type: "button", title: "What is seen, as a PNG", onclick: () => saveCanvas({ width: this.canvas.clientWidth, height: this.canvas.clientHeight, layers: [[this.canvas, 0, 0]] }, `${scene.name}-segments`) }, "Save picture")),
+      this.scrubber(),
       el("p", { class: "lead" }, el("b", { title: exactly(total) }, size(total)), ` held in ${many(segments.length, "segment")}, `, el("b", { title: exactly(used) }, size(used)), ` in blocks, `,
         el("b", { title: exactly(total - used) }, size(total - used)), ` free in ${many(holes.length, "hole")}`, largest ? `, the largest ${size(largest.size)}` : ""),
       refusal ? this.refused(refusal, holes, total) : null,
@@ -77,7 +112,8 @@ export class SegmentsView {
         el("li", {}, el("span", { class: "swatch hole" }), "hole: held and free"),
         refusal && holes.some((it) => refusal.requested <= it.size) ? el("li", {}, el("span", { class: "swatch fits" }), "hole that the refused request would fit into") : null,
         segments.some((it) => it.expandable) ? el("li", {}, el("span", { class: "swatch line dashed ink" }), "expandable segment") : null),
-      el("div", { class: "mapbox" }, this.canvas));
+      el("div", { class: "mapbox" }, this.canvas),
+      el("details", { open: true }, el("summary", {}, "Events around this moment"), this.list));
     const where = segments.length ? `${many(segments.length, "segment")}, ${size(total)}` : "nothing is held";
     this.canvas.setAttribute("aria-label", `Address space: ${where}; ${many(holes.length, "hole")}`);
     this.watcher.observe(this.canvas.parentElement);
@@ -187,7 +223,8 @@ export class SegmentsView {
       const x0 = x + (Math.max(offset, from) - from) * scale;
       const x1 = x + (Math.min(offset + bytes, to) - from) * scale;
       if (x1 <= x0) continue;
-      c.fillStyle = categoryColor(kind);
+      const lit = chosen();
+      c.fillStyle = lit && !lit.has(life) ? faded(categoryColor(kind), inkOf("plot")) : categoryColor(kind);
       c.fillRect(x0, y, Math.max(0.5, x1 - x0 - (2.5 < x1 - x0 ? 0.6 : 0)), ROW);
       if (life !== null && life === state.pin) {
         c.strokeStyle = inkOf("ink");
@@ -206,6 +243,20 @@ export class SegmentsView {
     if (piece.isFirst) c.lineTo(x, y + 0.5);
     c.stroke();
     c.setLineDash([]);
+  }
+
+  // To the block after, or before, in the order of addresses.
+  walkMap(direction) {
+    const lives = this.map.segments.flatMap((it) => it.blocks.map((block) => block[2])).filter((it) => it !== null);
+    if (!lives.length) return;
+    const at = lives.indexOf(state.pin);
+    set({ pin: lives[at < 0 ? (direction < 0 ? lives.length - 1 : 0) : Math.max(0, Math.min(lives.length - 1, at + direction))] });
+  }
+
+  key(event) {
+    if (event.key === "j" || event.key === "k") this.walkMap(event.key === "k" ? 1 : -1);
+    else return false;
+    return true;
   }
 
   under(event) {

@@ -1,24 +1,31 @@
-// What the page shows, kept in the address so that a link is a view.
+// What the page shows, kept in the address so that a link is a view and the way back is the way back.
 
-export const state = {
-  view: "timeline",
+const EMPTY = {
+  view: "answer",
   r: 0,
   axis: "events",
   by: "category",
   from: null,
   to: null,
+  low: null,
   top: null,
   at: null,
   compare: null,
   pin: null,
+  sel: "",
+  with: null,
   card: "",
   memory: "",
   outside: "",
   conf: "",
 };
 
-const KEYS_OF_STATE = Object.keys(state);
-const NUMBERS = new Set(["r", "from", "to", "top", "at", "compare", "pin"]);
+export const state = { ...EMPTY };
+
+const KEYS_OF_STATE = Object.keys(EMPTY);
+const NUMBERS = new Set(["r", "from", "to", "low", "top", "at", "compare", "pin", "with"]);
+// A change of these is a place to come back to; moving about is not.
+const PLACES = ["view", "r", "pin", "sel", "with", "compare", "by", "axis"];
 const listeners = [];
 
 export function onState(listener) {
@@ -29,13 +36,34 @@ export function set(changes) {
   const before = { ...state };
   Object.assign(state, changes);
   if (KEYS_OF_STATE.every((it) => before[it] === state[it])) return;
-  rememberSoon();
+  if (PLACES.some((it) => before[it] !== state[it])) {
+    write(before);
+    history.pushState(null, "", hashOf(state));
+    clearTimeout(timer);
+    timer = 0;
+  } else {
+    rememberSoon();
+  }
+  tell(before);
+}
+
+function tell(before) {
   for (const it of listeners) it(state, before);
+}
+
+// After the way back, or when somebody edits the address.
+export function follow(sane) {
+  clearTimeout(timer);
+  timer = 0;
+  const before = { ...state };
+  Object.assign(state, readHash());
+  sane();
+  if (KEYS_OF_STATE.some((it) => before[it] !== state[it])) tell(before);
 }
 
 export function readHash() {
   const given = new URLSearchParams(location.hash.slice(1));
-  const res = { from: null, to: null, top: null, at: null, compare: null, pin: null, card: "", memory: "", outside: "", conf: "" };
+  const res = { ...EMPTY };
   for (const key of KEYS_OF_STATE) {
     if (!given.has(key)) continue;
     const value = NUMBERS.has(key) ? Number(given.get(key)) : given.get(key);
@@ -44,14 +72,23 @@ export function readHash() {
   return res;
 }
 
+export function hashOf(it) {
+  const parts = KEYS_OF_STATE.filter((key) => it[key] !== null && it[key] !== "");
+  const rounded = (value) => (typeof value === "number" ? Math.round(value) : value);
+  return `#${new URLSearchParams(parts.map((key) => [key, rounded(it[key])]))}`;
+}
+
 let timer = 0;
+
+// What is about to be left stays where one can come back to.
+function write(before) {
+  if (timer) history.replaceState(null, "", hashOf(before));
+}
 
 function rememberSoon() {
   clearTimeout(timer);
   timer = setTimeout(() => {
-    const parts = KEYS_OF_STATE.filter((it) => state[it] !== null && state[it] !== "");
-    const rounded = (it) => (typeof it === "number" ? Math.round(it) : it);
-    const hash = new URLSearchParams(parts.map((it) => [it, rounded(state[it])])).toString();
-    history.replaceState(null, "", `#${hash}`);
+    timer = 0;
+    history.replaceState(null, "", hashOf(state));
   }, 150);
 }

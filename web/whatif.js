@@ -1,10 +1,10 @@
 // The recorded requests on another card, or under other settings of the allocator.
 
-import { ask, askWindow, isOneFile } from "./api.js";
+import { ask, askWindow } from "./api.js";
 import { el, refill, say } from "./dom.js";
-import { chartWidth, svg, text } from "./growth.js";
+import { chartWidth, svg, text } from "./charts.js";
 import { set, state } from "./state.js";
-import { exactly, number, size } from "./words.js";
+import { exactly, number, parseSize, size } from "./words.js";
 
 const COLUMNS_HERE = 900;
 const SETTINGS = [
@@ -38,13 +38,11 @@ export class WhatIfView {
         el("button", { type: "submit" }, "Replay")),
       el("p", { class: "quiet" }, "Recorded under ", el("code", {}, scene.alloc_conf || "PyTorch's defaults"), "."),
       this.result);
-    if (isOneFile) refill(this.result, el("p", { class: "quiet" }, "A page in one file cannot replay: open the recording with `plimsoll view`."));
-    else this.follow();
+    this.follow();
   }
 
   // Fills the form with what the address says, and replays that.
   follow() {
-    if (isOneFile) return;
     const told = this.asState();
     if (this.result.hasChildNodes() && Object.keys(told).every((it) => told[it] === state[it])) return;
     const known = [...this.card.options].some((it) => it.value === state.card);
@@ -171,13 +169,4 @@ function difference(here, recorded) {
 function exactlyText(bytes) {
   const mib = bytes / 2 ** 20;
   return mib % 1024 === 0 ? `${mib / 1024}GiB` : `${Math.floor(mib)}MiB`;
-}
-
-// As the command line reads them.
-function parseSize(given) {
-  const found = /^\s*([\d.]+)\s*([kmgt]?)(i?b?)\s*$/i.exec(given);
-  if (!found || Number.isNaN(Number(found[1]))) return null;
-  const power = "kmgt".indexOf(found[2].toLowerCase()) + 1;
-  const decimal = found[2] && found[3].toLowerCase() === "b";
-  return Math.floor(Number(found[1]) * (decimal ? 1000 : 1024) ** power);
 }

@@ -6,9 +6,29 @@ export function size(bytes) {
   const sign = bytes < 0 ? "−" : "";
   const n = Math.abs(bytes);
   for (const [unit, name, digits] of UNITS) {
-    if (unit <= n) return `${sign}${(n / unit).toFixed(digits)} ${name}`;
+    if (unit <= n) return `${sign}${rounded(n, unit, digits)} ${name}`;
   }
   return `${sign}${n} B`;
+}
+
+// Exactly, and halves to the even digit: 1.25 MiB is "1.2 MiB" in a terminal, too.
+function rounded(n, unit, digits) {
+  const scale = 10 ** digits;
+  const whole = Math.floor(n / unit);
+  const part = (n - whole * unit) * scale;
+  let res = whole * scale + Math.floor(part / unit);
+  const rest = part - Math.floor(part / unit) * unit;
+  if (unit < rest * 2 || (rest * 2 === unit && res % 2)) res += 1;
+  return `${Math.floor(res / scale)}.${String(res % scale).padStart(digits, "0")}`;
+}
+
+// A size as the command line reads it; null when it is none.
+export function parseSize(given) {
+  const found = /^\s*([\d.]+)\s*([kmgt]?)(i?b?)\s*$/i.exec(given);
+  if (!found || Number.isNaN(Number(found[1]))) return null;
+  const power = "kmgt".indexOf(found[2].toLowerCase()) + 1;
+  const decimal = found[2] && found[3].toLowerCase() === "b";
+  return Math.floor(Number(found[1]) * (decimal ? 1000 : 1024) ** power);
 }
 
 export function exactly(bytes) {
@@ -40,12 +60,20 @@ export function fileName(path) {
   return path.split(/[/\\]/).pop();
 }
 
-// A line is [file, line, function].
+// A line is [file, line, function, whose code, whether autograd asked in its backward pass].
 export function place(line) {
   if (!line) return "no Python stack";
-  const [file, at, name] = line;
-  if (!file || file === "??") return name || "unknown";
-  return at ? `${fileName(file)}:${at} in ${name}` : `${fileName(file)} in ${name}`;
+  const [file, at, name, , isBackward] = line;
+  const start = isBackward ? "backward of " : "";
+  if (!file || file === "??") return start + (name || "unknown");
+  return start + (at ? `${fileName(file)}:${at} in ${name}` : `${fileName(file)} in ${name}`);
+}
+
+// Long names keep both ends: what differs often stands last.
+export function clipped(text, most = 60) {
+  if (text.length <= most) return text;
+  const half = Math.floor((most - 1) / 2);
+  return `${text.slice(0, half)}…${text.slice(-half)}`;
 }
 
 export function phaseName(phase) {
@@ -53,10 +81,11 @@ export function phaseName(phase) {
 }
 
 export const ABOUT = {
+  answer: "What happened, whose line it is, and what to change; then what the peak was made of.",
   timeline: "Every block of GPU memory from its allocation to its free. Height is size, left to right is time; each column shows the fullest moment in it.",
   peak: "What was live at one moment: where the bytes come from and what they are for.",
   segments: "Where memory lay: what PyTorch holds from the driver, the blocks in it, and the holes between that only a request of the right size can use.",
-  growth: "What is wrong or could be had back, with the evidence, and how memory went from step to step.",
+  growth: "How memory went from step to step, and the requests that failed.",
   whatif: "The same requests, run again through a model of PyTorch's allocator on another card or with other settings.",
   ranks: "The recordings beside each other, and what differs between two of them.",
 };
@@ -78,14 +107,18 @@ export const GLOSSARY = [
 ];
 
 export const KEYS = [
-  ["1 … 6", "the views"],
+  ["1 … 7", "the views"],
   ["← →", "move; with Shift a whole window"],
+  ["↑ ↓", "up and down; with Shift zoom the height"],
   ["+ −", "zoom in and out"],
-  ["↑ ↓", "zoom the height"],
+  ["z", "zoom to the block or what is selected"],
+  ["j k", "the block below, the block above"],
   ["0", "everything"],
   ["p", "go to the peak"],
   ["o", "go to the next out-of-memory error"],
   ["[ ]", "the step before, the step after"],
+  [", .", "the moment before, the moment after"],
+  ["n N", "the next, the previous block that is selected"],
   ["c", "compare with this moment"],
   ["Enter", "details of the block under the cursor"],
   ["/", "search"],

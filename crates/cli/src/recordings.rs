@@ -26,6 +26,8 @@ pub(crate) struct Process {
     pub(crate) recording: Recording,
     /// What could not be read of it.
     pub(crate) warnings: Vec<String>,
+    /// Whether that was the end of it: the file is cut off or damaged.
+    pub(crate) is_damaged: bool,
 }
 
 impl Process {
@@ -44,8 +46,9 @@ pub(crate) fn of_file(path: &Path) -> anyhow::Result<Vec<Process>> {
             let (trace, warnings) = snapshot::read_from(stream.reader())
                 .with_context(|| format!("cannot read {shown}"))?;
             let recording = Recording { trace: Some(trace), ..Recording::default() };
+            let is_damaged = warnings.iter().any(sources::Warning::is_damage);
             let warnings = warnings.iter().map(ToString::to_string).collect();
-            Ok(vec![Process { rank: ranks::of_path(path), name, recording, warnings }])
+            Ok(vec![Process { rank: ranks::of_path(path), name, recording, warnings, is_damaged }])
         }
         Opened::Recording(folders) => {
             let readings: Vec<_> = folders
@@ -68,8 +71,9 @@ pub(crate) fn of_file(path: &Path) -> anyhow::Result<Vec<Process>> {
                     _ => name.clone(),
                 };
                 let rank = rank.or_else(|| ranks::of_path(path).filter(|_| !several));
+                let is_damaged = it.warnings.iter().any(sources::Warning::is_damage);
                 let warnings = it.warnings.iter().map(ToString::to_string).collect();
-                Process { name, rank, recording: it.recording, warnings }
+                Process { name, rank, recording: it.recording, warnings, is_damaged }
             });
             Ok(processes.collect())
         }

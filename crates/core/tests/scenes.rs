@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use plimsoll_core::{
     explanation,
     recording::Recording,
-    scene::{Axis, Grouping, MapState, Scene, Scenes, WindowRequest},
+    scene::{Axis, Code, Grouping, Map, MapState, Pick, Scene, Scenes, Selection, WindowRequest},
     sources::{self, ProcessFiles, snapshot},
     units::Bytes,
 };
@@ -174,23 +174,121 @@ fn what_would_have_happened_ends_at_the_same_peak_when_nothing_changes() {
     });
 }
 
+fn words(scene: &Scene<'_>, text: &str) -> Selection {
+    scene.select(&Pick::Words(text.to_owned()), scene.facts().peak_position)
+}
+
+#[test]
+fn what_is_selected_adds_up_to_what_is_told() {
+    each_scene(|name, scene| {
+        let peak = scene.facts().peak_position;
+        let moment = scene.moment(peak);
+        for row in &moment.rows {
+            let found = scene.select(&Pick::Owner(row.owner, Some(row.category)), peak);
+            assert_eq!(found.live, (row.bytes, row.blocks), "{name}");
+            assert!(row.bytes <= found.most.0, "{name}");
+        }
+        for (index, (bytes, blocks)) in (0..).zip(&moment.categories) {
+            let found = scene.select(&Pick::Category(index), peak);
+            assert_eq!(found.live, (*bytes, *blocks), "{name}");
+        }
+        for node in moment.stacks.nodes.iter().filter(|it| it.id.is_some()) {
+            let found = scene.select(&Pick::Stacks(node.id.into_iter().collect()), peak);
+            assert_eq!(found.live, (node.bytes, node.blocks), "{name}: {}", node.name);
+        }
+        assert!(moment.rows.iter().flat_map(|it| &it.line).all(|it| it.code != Code::Recorder));
+    });
+}
+
+#[test]
+fn the_order_of_a_picture_does_not_depend_on_how_closely_one_looks() {
+    each_scene(|name, scene| {
+        let position = scene.facts().peak_position;
+        let layers = scene.layers(position, Grouping::Category);
+        let sum: Bytes = layers.iter().map(|it| it.size).sum();
+        assert_eq!(sum, scene.facts().peak_allocated, "{name}");
+        let at = u64::from(position);
+        for least in [1, 1 << 12, 1 << 20, 1 << 24] {
+            let window = scene.window(&request(at, at + 1, 1, least));
+            let alone: Vec<u32> = window.pieces.iter().map(|it| it.life).collect();
+            let lives = layers.iter().filter_map(|it| it.life).filter(|it| alone.contains(it));
+            assert_eq!(lives.collect::<Vec<_>>(), alone, "{name} at {least}");
+            // What is summed lies on top of its group.
+            for group in 0..scene.groups(Grouping::Category).len() {
+                let own: Vec<bool> = layers
+                    .iter()
+                    .filter(|it| usize::from(it.group) == group)
+                    .map(|it| it.life.is_some_and(|it| alone.contains(&it)))
+                    .collect();
+                assert!(own.is_sorted_by(|a, b| a >= b), "{name} at {least}");
+            }
+        }
+    });
+}
+
+fn holes_of(map: &Map) -> Vec<Bytes> {
+    let mut res = Vec::new();
+    for segment in &map.segments {
+        let mut at = segment.address;
+        for block in &segment.blocks {
+            res.push(Bytes(block.address.saturating_sub(at)));
+            at = at.max(block.address + block.size.0);
+        }
+        res.push(Bytes((segment.address + segment.size.0).saturating_sub(at)));
+    }
+    res
+}
+
+#[test]
+fn the_largest_hole_is_the_one_that_the_map_shows() {
+    each_scene(|name, scene| {
+        let end = scene.end();
+        let step = (end / 120).max(1) as usize;
+        for position in (0..end).step_by(step) {
+            let map = scene.map(position);
+            let largest = holes_of(&map).into_iter().max().unwrap_or_default();
+            assert_eq!(scene.free_at(position).1, largest, "{name} at {position}");
+        }
+    });
+}
+
+#[test]
+fn columns_have_the_segments_of_every_moment() {
+    each_scene(|name, scene| {
+        let columns = scene.columns();
+        for position in [0, scene.end() / 3, scene.facts().peak_position, scene.end() - 1] {
+            let mut held: Vec<(u64, Bytes)> = columns
+                .extents
+                .iter()
+                .filter(|it| it.from <= position && position < it.to)
+                .map(|it| (it.address, it.size))
+                .collect();
+            held.sort_unstable();
+            let map = scene.map(position);
+            let there: Vec<(u64, Bytes)> =
+                map.segments.iter().map(|it| (it.address, it.size)).collect();
+            assert_eq!(held, there, "{name} at {position}");
+        }
+    });
+}
+
 #[test]
 fn a_search_finds_by_size_address_and_name() {
     each_scene(|name, scene| {
         let Some(block) = scene.block(scene.facts().lives / 2) else { return };
-        let by_address = scene.search(&format!("{:#x}", block.address));
-        assert!(by_address.blocks != 0, "{name}");
-        let by_size = scene.search(&format!("{}B", block.size.0));
+        let by_address = words(scene, &format!("{:#x}", block.address));
+        assert!(!by_address.lives.is_empty(), "{name}");
+        let by_size = words(scene, &format!("{}B", block.size.0));
         assert!(
             by_size.hits.iter().all(|it| it.size.0.abs_diff(block.size.0) <= block.size.0 / 200)
         );
-        assert!(by_size.blocks != 0, "{name}");
-        let everything = scene.search(">0B");
-        assert_eq!(everything.blocks, u64::from(scene.facts().lives), "{name}");
+        assert!(!by_size.lives.is_empty(), "{name}");
+        let everything = words(scene, ">0B");
+        assert_eq!(everything.lives.len(), scene.facts().lives as usize, "{name}");
         if let Some(line) = block.stack.first() {
-            assert!(scene.search(&line.function).blocks != 0, "{name}");
+            assert!(!words(scene, &line.function).lives.is_empty(), "{name}");
         }
-        assert_eq!(scene.search("a name that nobody gave").blocks, 0);
+        assert_eq!(words(scene, "a name that nobody gave").lives.len(), 0);
     });
 }
 

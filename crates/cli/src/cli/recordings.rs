@@ -228,13 +228,18 @@ pub(crate) struct ViewArgs {
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
 
+    /// The secret in the address, instead of one made now: together with --port the same address
+    /// works tomorrow.
+    #[arg(long, value_name = "TOKEN", value_parser = token)]
+    pub(crate) token: Option<String>,
+
     /// Print the address and start no browser.
     #[arg(long)]
     pub(crate) no_open: bool,
 
-    /// Write the page as one file that opens without a server, with less detail; with `-` to standard
-    /// output.
-    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["port", "no_open"])]
+    /// Write the page as one file that opens without a server, with all of the recording; with `-` to
+    /// standard output.
+    #[arg(long, value_name = "PATH|-", conflicts_with_all = ["port", "token", "no_open"])]
     pub(crate) html: Option<PathBuf>,
 
     /// With --html, replace what is there.
@@ -242,11 +247,26 @@ pub(crate) struct ViewArgs {
     pub(crate) force: bool,
 }
 
+/// Shorter ones can be guessed.
+const SHORTEST_TOKEN: usize = 16;
+
+/// A secret that can stand in an address, and is long enough that nobody tries all.
+fn token(given: &str) -> Result<String, String> {
+    let is_plain = given.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it));
+    if SHORTEST_TOKEN <= given.len() && given.len() <= 200 && is_plain {
+        return Ok(given.to_owned());
+    }
+    Err(format!(
+        "expected at least {SHORTEST_TOKEN} letters, digits, `-` or `_`, as `openssl rand -hex 16` makes them"
+    ))
+}
+
 const VIEW_EXAMPLES: &str = "\
 Examples:
   plimsoll view snapshot.pickle                  in the browser; Ctrl-C ends it
   plimsoll view rank*.pickle.xz                  ranks beside each other
   plimsoll view run.zip --no-open --port 8000    print the address only
+  plimsoll view run.zip --port 8000 --token $SECRET   the same address tomorrow
   plimsoll view snapshot.pickle --html peak.html one file to send to somebody
 
 The page is served to this machine only, at an address that nobody can guess;
@@ -255,4 +275,4 @@ nothing leaves it. On a machine without display, forward the port:
 
 Exit codes:
   0  Ctrl-C ended it, or the file was written
-  2  it could not be read, or there is no memory in it";
+  2  it could not be read, or not to its end (what was read is shown), or there is no memory in it";

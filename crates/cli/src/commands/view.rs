@@ -8,9 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use plimsoll_core::{
-    failures::Failure, recording::Recording, scene::Scenes, sources::chrome_trace,
-};
+use plimsoll_core::{recording::Recording, scene::Scenes, sources::chrome_trace};
 
 use crate::{
     atomic_output::AtomicOutput,
@@ -18,7 +16,11 @@ use crate::{
     exit::Exit,
     open::{self, Opened},
     recordings::{self, Process},
-    server::{Server, answers::Gallery, assets},
+    server::{
+        Server,
+        answers::{Gallery, Told},
+        assets,
+    },
     signals::Signals,
 };
 
@@ -26,8 +28,7 @@ use crate::{
 struct Loaded {
     name: String,
     recording: Recording,
-    messages: Vec<Failure>,
-    notes: Vec<String>,
+    told: Told,
 }
 
 pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -36,6 +37,15 @@ pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
         AtomicOutput::check(file)?;
     }
     let loaded = load_all(&args.files)?;
+    let is_whole = !loaded.iter().any(|it| it.told.is_damaged);
+    for it in loaded.iter().filter(|it| it.told.is_damaged) {
+        let why = it.told.notes.first().map(String::as_str).unwrap_or_default();
+        let _ = writeln!(
+            std::io::stderr(),
+            "plimsoll: {} is cut off or damaged: {why}. What is shown is the part before that",
+            it.name
+        );
+    }
     if args.html.is_some() {
         let page = with_gallery(&loaded, |gallery| Ok(assets::one_file(gallery)))?;
         match file {
@@ -43,14 +53,14 @@ pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
             None => super::write(out, &page)?,
         }
     } else {
-        serve(&loaded, args.port, !args.no_open, out)?;
+        serve(&loaded, (args.port, args.token.as_deref()), !args.no_open, out)?;
     }
-    Ok(Exit::Fits)
+    Ok(if is_whole { Exit::Fits } else { Exit::CouldNotTell })
 }
 
 /// What `plimsoll view` of `files` does, for `explain --open`.
 pub(super) fn open_files(files: &[PathBuf], out: &mut dyn Write) -> anyhow::Result<()> {
-    serve(&load_all(files)?, 0, true, out)
+    serve(&load_all(files)?, (0, None), true, out)
 }
 
 /// The same of recordings that were made just now, for `predict --open`.
@@ -63,10 +73,11 @@ pub(super) fn open_recordings(
     let loaded: Vec<Loaded> = used
         .map(|recording| {
             let messages = recordings::messages(&recording);
-            Loaded { name: name.to_owned(), recording, messages, notes: Vec::new() }
+            let told = Told { messages, ..Told::default() };
+            Loaded { name: name.to_owned(), recording, told }
         })
         .collect();
-    serve(&loaded, 0, true, out)
+    serve(&loaded, (0, None), true, out)
 }
 
 fn with_gallery<T>(
@@ -75,7 +86,7 @@ fn with_gallery<T>(
 ) -> anyhow::Result<T> {
     let recordings: Vec<Scenes<'_>> =
         loaded.iter().map(|it| Scenes::new(&it.name, &it.recording)).collect();
-    let told = loaded.iter().map(|it| (it.messages.clone(), it.notes.clone())).collect();
+    let told = loaded.iter().map(|it| it.told.clone()).collect();
     let gallery = Gallery::new(&recordings, told);
     anyhow::ensure!(
         gallery.scenes().next().is_some(),
@@ -85,9 +96,14 @@ fn with_gallery<T>(
 }
 
 /// Shows `loaded` until Ctrl-C.
-fn serve(loaded: &[Loaded], port: u16, opens: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+fn serve(
+    loaded: &[Loaded],
+    (port, token): (u16, Option<&str>),
+    opens: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     with_gallery(loaded, |gallery| {
-        let server = Server::listen(port)?;
+        let server = Server::listen(port, token)?;
         let url = server.url();
         if opens && has_display() {
             open_browser(&url);
@@ -121,7 +137,7 @@ fn load_all(files: &[PathBuf]) -> anyhow::Result<Vec<Loaded>> {
         }
     }
     anyhow::ensure!(!res.is_empty(), "{}", unread.join("; "));
-    res[0].notes.extend(unread);
+    res[0].told.notes.extend(unread);
     Ok(res)
 }
 
@@ -141,7 +157,8 @@ fn nothing_to_show(path: &Path, error: anyhow::Error) -> anyhow::Error {
 
 fn loaded(process: Process) -> Loaded {
     let messages = recordings::messages(&process.recording);
-    Loaded { name: process.name, recording: process.recording, messages, notes: process.warnings }
+    let told = Told { messages, notes: process.warnings, is_damaged: process.is_damaged };
+    Loaded { name: process.name, recording: process.recording, told }
 }
 
 /// Whether a browser here would be seen by who started us.

@@ -1,7 +1,9 @@
 //! What the page asks, by path, and what it is told. It knows no HTTP: the page in one file holds the
-//! same answers.
+//! same data.
 
 use std::{
+    fs,
+    path::Path,
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -14,20 +16,35 @@ use plimsoll_core::{
     cards,
     explanation::Explanation,
     failures::Failure,
-    scene::{Axis, Grouping, Position, Scene, Scenes, WindowRequest},
+    scene::{Axis, Grouping, Pick, Position, Scene, Scenes, Weigh, WindowRequest},
     units::Bytes,
     views::page,
 };
 
+/// Lines of code that are shown before and after the one that matters.
+const AROUND: usize = 2;
+/// No script is as large.
+const MOST_SOURCE: u64 = 4 << 20;
+
 /// The recordings that are shown.
 pub(crate) struct Gallery<'a> {
     recordings: &'a [Scenes<'a>],
-    /// By recording: the failures that its texts tell of, and what could not be read.
-    told: Vec<(Vec<Failure>, Vec<String>)>,
+    told: Vec<Told>,
     /// By recording: what `explain` says of it.
     explained: Vec<OnceLock<Explanation>>,
     /// Somebody has seen a timeline.
     seen: AtomicBool,
+}
+
+/// What is known of a recording beside it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// The failures that its texts tell of.
+    pub(crate) messages: Vec<Failure>,
+    /// What could not be read.
+    pub(crate) notes: Vec<String>,
+    /// Whether that was the end of it.
+    pub(crate) is_damaged: bool,
 }
 
 /// An answer.
@@ -61,11 +78,7 @@ impl Reply {
 }
 
 impl<'a> Gallery<'a> {
-    /// `told` has for each recording the failures that its texts tell of, and what could not be read.
-    pub(crate) fn new(
-        recordings: &'a [Scenes<'a>],
-        told: Vec<(Vec<Failure>, Vec<String>)>,
-    ) -> Gallery<'a> {
+    pub(crate) fn new(recordings: &'a [Scenes<'a>], told: Vec<Told>) -> Gallery<'a> {
         let explained = recordings.iter().map(|_| OnceLock::new()).collect();
         Gallery { recordings, told, explained, seen: AtomicBool::new(false) }
     }
@@ -82,7 +95,7 @@ impl<'a> Gallery<'a> {
         let query = Query(form_urlencoded::parse(query.as_bytes()).into_owned().collect());
         let json = |text: Result<String, String>| Some(text.map(Reply::json));
         match name {
-            "overview" => json(Ok(page::overview(self.recordings))),
+            "overview" => json(Ok(page::overview(self.recordings, &self.damage()))),
             "cards" => json(Ok(page::cards(cards::catalogue()))),
             "analysis" => json(Ok(self.analysis())),
             "marks" => json(self.scene(&query, "r").map(page::marks)),
@@ -90,7 +103,12 @@ impl<'a> Gallery<'a> {
             "changes" => json(self.changes(&query)),
             "block" => json(self.block(&query)),
             "map" => json(self.map(&query)),
-            "search" => json(self.search(&query)),
+            "select" => json(self.select(&query)),
+            "layers" => json(self.layers(&query)),
+            "events" => json(self.events(&query)),
+            "stretch" => json(self.stretch(&query)),
+            "holes" => json(self.holes(&query)),
+            "source" => json(self.source(&query)),
             "what-if" => json(self.what_if(&query)),
             "window" => Some(self.window(&query)),
             _ => None,
@@ -113,9 +131,9 @@ impl<'a> Gallery<'a> {
 
     fn explanation(&self, index: usize) -> &Explanation {
         self.explained[index].get_or_init(|| {
-            let (messages, notes) = &self.told[index];
-            let mut res = self.recordings[index].explanation(messages);
-            res.notes.extend(notes.iter().cloned());
+            let told = &self.told[index];
+            let mut res = self.recordings[index].explanation(&told.messages);
+            res.heed(told.notes.iter().cloned(), told.is_damaged);
             res
         })
     }
@@ -148,8 +166,118 @@ impl<'a> Gallery<'a> {
         Ok(page::map(scene, &scene.map(position(scene, query, "position")?)))
     }
 
-    fn search(&self, query: &Query) -> Result<String, String> {
-        Ok(page::hits(&self.scene(query, "r")?.search(query.text("words")?)))
+    /// Of each recording that was not read to its end, why.
+    pub(crate) fn damage(&self) -> Vec<Option<String>> {
+        let sentence = |it: &Told| {
+            it.is_damaged.then(|| {
+                let why = it.notes.first().map(|it| format!(": {it}")).unwrap_or_default();
+                format!("This file is cut off or damaged{why}. What is shown is the part before that; what came later, and what was live in the end, is not known.")
+            })
+        };
+        self.told.iter().map(sentence).collect()
+    }
+
+    fn select(&self, query: &Query) -> Result<String, String> {
+        let scene = self.scene(query, "r")?;
+        let text = query.text("of")?;
+        let mut title = None;
+        let pick = match text.strip_prefix("finding:") {
+            Some(index) => {
+                let (pick, sentence) = self.of_finding(scene, query.number("r")?, index)?;
+                title = Some(sentence);
+                Some(pick)
+            }
+            None => Pick::of(text),
+        };
+        let pick = pick.ok_or_else(|| {
+            format!("{text:?} selects nothing: expected words:…, owner:…, category:…, module:…, stacks:…, lives:… or finding:…")
+        })?;
+        let mut selection = scene.select(&pick, position(scene, query, "position")?);
+        if let Some(title) = title {
+            selection.by = title;
+        }
+        Ok(page::selection(&selection))
+    }
+
+    /// The blocks of a finding: those that it names, else those of its line.
+    fn of_finding(
+        &self,
+        scene: &Scene<'_>,
+        r: usize,
+        index: &str,
+    ) -> Result<(Pick, String), String> {
+        let recording = self.recording_of(r);
+        let index: usize = index.parse().map_err(|_| format!("{index:?} is no number"))?;
+        let finding = self.explanation(recording).findings.get(index);
+        let finding = finding.ok_or_else(|| format!("there is no finding {index}"))?;
+        let pick = match &finding.at {
+            _ if !finding.blocks.is_empty() => Pick::Lives(scene.lives_of(&finding.blocks)),
+            _ if finding.code.starts_with("workspace/") => Pick::Words("workspaces".to_owned()),
+            Some(at) => Pick::Place(at.file.clone(), at.line),
+            None => return Err("this finding names no blocks".to_owned()),
+        };
+        Ok((pick, finding.title.clone()))
+    }
+
+    /// How many findings there are of the scene `r`.
+    pub(crate) fn findings_of(&self, r: usize) -> usize {
+        self.explanation(self.recording_of(r)).findings.len()
+    }
+
+    /// The recording that the scene `r` is of.
+    fn recording_of(&self, r: usize) -> usize {
+        let mut left = r;
+        for (index, it) in self.recordings.iter().enumerate() {
+            match left.checked_sub(it.scenes.len()) {
+                Some(it) => left = it,
+                None => return index,
+            }
+        }
+        self.recordings.len().saturating_sub(1)
+    }
+
+    fn layers(&self, query: &Query) -> Result<String, String> {
+        let scene = self.scene(query, "r")?;
+        let position = position(scene, query, "position")?;
+        Ok(page::layers(&scene.layers(position, grouping(query)?)))
+    }
+
+    fn events(&self, query: &Query) -> Result<String, String> {
+        let scene = self.scene(query, "r")?;
+        let n = query.number::<u32>("n")?.min(1000);
+        Ok(page::happened(scene, &scene.happened(query.number("from")?, n)))
+    }
+
+    fn stretch(&self, query: &Query) -> Result<String, String> {
+        let scene = self.scene(query, "r")?;
+        let weigh = if query.text("weigh")? == "held" { Weigh::Held } else { Weigh::Made };
+        let range = (query.number("from")?, query.number("to")?);
+        Ok(page::trees(&scene.stretch(range, weigh)))
+    }
+
+    fn holes(&self, query: &Query) -> Result<String, String> {
+        let scene = self.scene(query, "r")?;
+        let columns = scene.moments(&request(query)?);
+        let holes: Vec<_> = columns.iter().map(|it| scene.free_at(it.position)).collect();
+        Ok(page::holes(&holes))
+    }
+
+    /// A few lines of a Python file that the recording names, as it is on this machine now.
+    fn source(&self, query: &Query) -> Result<String, String> {
+        let scene = self.scene(query, "r")?;
+        let (file, line) = (query.text("file")?, query.number::<usize>("line")?);
+        let missing = || Ok(page::source(line, &[]));
+        if !file.ends_with(".py") || !scene.has_file(file) {
+            return missing();
+        }
+        let path = Path::new(file);
+        let is_short = path.metadata().is_ok_and(|it| it.is_file() && it.len() < MOST_SOURCE);
+        let Some(text) = is_short.then(|| fs::read_to_string(path).ok()).flatten() else {
+            return missing();
+        };
+        let first = line.saturating_sub(1 + AROUND);
+        let lines: Vec<&str> = text.lines().skip(first).take(2 * AROUND + 1).collect();
+        Ok(page::source(first + 1, &lines))
     }
 
     fn what_if(&self, query: &Query) -> Result<String, String> {
@@ -167,21 +295,7 @@ impl<'a> Gallery<'a> {
     fn window(&self, query: &Query) -> Answer {
         self.seen.store(true, Ordering::Relaxed);
         let scene = self.scene(query, "r")?;
-        let request = WindowRequest {
-            axis: match query.text("axis")? {
-                "time" => Axis::Time,
-                _ => Axis::Events,
-            },
-            from: query.number("from")?,
-            to: query.number("to")?,
-            columns: query.number("columns")?,
-            least: Bytes(query.number("least")?),
-            grouping: match query.text("by")? {
-                "line" => Grouping::Line,
-                "pool" => Grouping::Pool,
-                _ => Grouping::Category,
-            },
-        };
+        let request = request(query)?;
         let window = scene.window(&request);
         Ok(Reply { kind: Kind::Columns, bytes: page::window(scene, request.axis, &window) })
     }
@@ -190,6 +304,28 @@ impl<'a> Gallery<'a> {
         let index: usize = query.number(key)?;
         self.scenes().nth(index).ok_or_else(|| format!("there is no recording {index}"))
     }
+}
+
+fn request(query: &Query) -> Result<WindowRequest, String> {
+    Ok(WindowRequest {
+        axis: match query.text("axis")? {
+            "time" => Axis::Time,
+            _ => Axis::Events,
+        },
+        from: query.number("from")?,
+        to: query.number("to")?,
+        columns: query.number("columns")?,
+        least: Bytes(query.number("least")?),
+        grouping: grouping(query)?,
+    })
+}
+
+fn grouping(query: &Query) -> Result<Grouping, String> {
+    Ok(match query.text("by")? {
+        "line" => Grouping::Line,
+        "pool" => Grouping::Pool,
+        _ => Grouping::Category,
+    })
 }
 
 fn position(scene: &Scene<'_>, query: &Query, key: &str) -> Result<Position, String> {

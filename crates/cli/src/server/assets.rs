@@ -1,7 +1,10 @@
 //! The page's own files (`web/`), as they are and all in one file.
 
+use std::{borrow::Cow, fs, io::Write as _, path::Path};
+
 use base64::Engine as _;
-use plimsoll_core::scene::Grouping;
+use flate2::{Compression, write::ZlibEncoder};
+use plimsoll_core::{cards, views::packed};
 
 use crate::server::answers::{Answer, Gallery, Kind, Reply};
 
@@ -20,62 +23,109 @@ macro_rules! modules {
 modules![
     "words.js",
     "dom.js",
-    "api.js",
     "state.js",
     "palette.js",
-    "raster.js",
+    "store.js",
+    "api.js",
+    "charts.js",
+    "selection.js",
+    "moments.js",
     "details.js",
+    "raster.js",
+    "scale.js",
+    "marks.js",
+    "strip.js",
+    "gestures.js",
+    "picture.js",
     "timeline.js",
     "flame.js",
     "peak.js",
     "segments.js",
     "growth.js",
+    "answer.js",
     "whatif.js",
     "ranks.js",
+    "find.js",
     "main.js",
 ];
 
-/// Moments that a page in one file carries, beside the peak.
-const MOMENTS: usize = 12;
-/// Blocks whose stacks it carries.
-const BLOCKS: usize = 2500;
-/// Columns of its picture.
-const COLUMNS: u32 = 3000;
+/// Settings of the allocator whose what-ifs a page in one file carries: those that the page offers.
+const SETTINGS: [Option<&str>; 7] = [
+    None,
+    Some(""),
+    Some("expandable_segments:True"),
+    Some("max_split_size_mb:128"),
+    Some("roundup_power2_divisions:8"),
+    Some("large_segment_size_mb:64"),
+    Some("expandable_segments:True,roundup_power2_divisions:8"),
+];
+/// Columns of their curves.
+const COLUMNS: u32 = 400;
+/// Of longer recordings no what-ifs are made beforehand: each takes seconds.
+const MOST_EVENTS: u32 = 2_000_000;
 
 /// The file at `path`; there are no others than these.
 pub(crate) fn find(path: &str) -> Option<Answer> {
     let path = path.split('?').next().unwrap_or_default();
     let (kind, text) = match path {
-        "" => (Kind::Html, INDEX),
-        "style.css" => (Kind::Css, STYLE),
-        "icon.svg" => (Kind::Svg, ICON),
-        _ => (Kind::Script, MODULES.iter().find(|it| it.0 == path)?.1),
+        "" => (Kind::Html, file("index.html", INDEX)),
+        "style.css" => (Kind::Css, file("style.css", STYLE)),
+        "icon.svg" => (Kind::Svg, file("icon.svg", ICON)),
+        _ => {
+            let (name, text) = MODULES.iter().find(|it| it.0 == path)?;
+            (Kind::Script, file(name, text))
+        }
     };
-    Some(Ok(Reply { kind, bytes: text.as_bytes().to_vec() }))
+    Some(Ok(Reply { kind, bytes: text.into_owned().into_bytes() }))
 }
 
-/// The page with everything in it, and with the answers that it needs most.
+/// A file of the page. A debug build takes it from where it was built, as long as that is there: who works on the
+/// page reloads it.
+fn file(name: &str, text: &'static str) -> Cow<'static, str> {
+    if cfg!(debug_assertions) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web").join(name);
+        if let Ok(text) = fs::read_to_string(path) {
+            return Cow::Owned(text);
+        }
+    }
+    Cow::Borrowed(text)
+}
+
+/// The page with everything in it, and with all of the recordings.
 pub(crate) fn one_file(gallery: &Gallery<'_>) -> String {
     let mut script = String::new();
-    for (_, text) in MODULES {
-        script += &without_imports(text);
+    for (name, text) in MODULES {
+        script += &without_imports(&file(name, text));
     }
-    let data = answers(gallery).replace('<', "\\u003c");
+    let mut data = tag("answers", answers(gallery).as_bytes());
+    for (r, scene) in gallery.scenes().enumerate() {
+        data += &tag(&format!("scene-{r}"), &packed::scene(scene));
+    }
     let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'";
     let icon = base64::engine::general_purpose::STANDARD.encode(ICON);
-    INDEX
+    file("index.html", INDEX)
         .replace(
             "<meta charset=\"utf-8\">",
             &format!("<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">"),
         )
         .replace("href=\"icon.svg\"", &format!("href=\"data:image/svg+xml;base64,{icon}\""))
-        .replace("<link rel=\"stylesheet\" href=\"style.css\">", &format!("<style>\n{STYLE}</style>"))
+        .replace(
+            "<link rel=\"stylesheet\" href=\"style.css\">",
+            &format!("<style>\n{}</style>", file("style.css", STYLE)),
+        )
         .replace(
             "<script type=\"module\" src=\"main.js\"></script>",
-            &format!(
-                "<script type=\"application/json\" id=\"answers\">{data}</script>\n<script type=\"module\">\n{script}</script>"
-            ),
+            &format!("{data}<script type=\"module\">\n{script}</script>"),
         )
+}
+
+/// Bytes as a part of a page: deflated, and in letters that end no tag.
+fn tag(id: &str, bytes: &[u8]) -> String {
+    let mut packer = ZlibEncoder::new(Vec::new(), Compression::best());
+    // Memory takes all that is written.
+    let packed = packer.write_all(bytes).and_then(|()| packer.finish()).unwrap_or_default();
+    let text = base64::engine::general_purpose::STANDARD.encode(packed);
+    format!("<script type=\"text/plain\" id=\"{id}\">{text}</script>\n")
 }
 
 /// A module's text where all modules share one scope.
@@ -97,45 +147,34 @@ fn without_imports(text: &str) -> String {
     res
 }
 
-/// The answers by what was asked, as one JSON object.
+/// What cannot be read from the columns, by what was asked, as one JSON object.
 fn answers(gallery: &Gallery<'_>) -> String {
     let mut members: Vec<String> = Vec::new();
     let mut put = |path: &str| {
-        let Some(Ok(Reply { kind, bytes })) = gallery.answer(path) else { return };
-        let value = if kind == Kind::Columns {
-            format!("{:?}", base64::engine::general_purpose::STANDARD.encode(bytes))
-        } else {
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        members.push(format!("{path:?}:{value}"));
+        if let Some(Ok(Reply { kind: Kind::Json, bytes })) = gallery.answer(path) {
+            members.push(format!("{path:?}:{}", String::from_utf8_lossy(&bytes)));
+        }
     };
     ["api/overview", "api/analysis", "api/cards"].into_iter().for_each(&mut put);
     for (r, scene) in gallery.scenes().enumerate() {
         put(&format!("api/marks?r={r}"));
         let facts = scene.facts();
-        for (axis, to) in [("events", u64::from(scene.end())), ("time", facts.micros + 1)] {
-            let pools = 1 < scene.groups(Grouping::Pool).len();
-            for by in ["category", "line"].into_iter().chain(pools.then_some("pool")) {
-                let least = facts.peak_allocated.0 / 2000;
-                put(&format!(
-                    "api/window?r={r}&axis={axis}&from=0&to={to}&columns={COLUMNS}&least={least}&by={by}"
-                ));
+        for index in 0..gallery.findings_of(r) {
+            put(&format!("api/select?r={r}&of=finding%3A{index}&position=peak"));
+        }
+        if MOST_EVENTS < facts.events {
+            continue;
+        }
+        for conf in SETTINGS {
+            let conf =
+                conf.map(|it| format!("&conf={}", it.replace(':', "%3A").replace(',', "%2C")));
+            put(&format!("api/what-if?r={r}&columns={COLUMNS}{}", conf.unwrap_or_default()));
+        }
+        for card in cards::catalogue() {
+            let capacity = card.total.saturating_sub(card.context);
+            if capacity < facts.peak_reserved {
+                put(&format!("api/what-if?r={r}&columns={COLUMNS}&capacity={}", capacity.0));
             }
-        }
-        let refused = scene.refusals().into_iter().rev().map(|it| it.position);
-        let steps = scene.steps().into_iter().map(|it| it.end.min(scene.end() - 1));
-        let last = scene.end() - 1;
-        let mut moments: Vec<u32> =
-            [last].into_iter().chain(refused).chain(steps).take(MOMENTS).collect();
-        moments.push(facts.peak_position);
-        moments.sort_unstable();
-        moments.dedup();
-        for position in &moments {
-            put(&format!("api/moment?r={r}&position={position}"));
-            put(&format!("api/map?r={r}&position={position}"));
-        }
-        for life in scene.largest_lives(BLOCKS) {
-            put(&format!("api/block?r={r}&life={life}"));
         }
     }
     format!("{{{}}}", members.join(","))

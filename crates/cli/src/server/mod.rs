@@ -1,5 +1,5 @@
 //! The viewer's server: loopback only, and only for who knows the address. It keeps the recordings in
-//! memory, writes nothing, and opens no file.
+//! memory and writes nothing. Of files it opens only Python's that a recording names, for a few lines.
 
 pub(crate) mod answers;
 pub(crate) mod assets;
@@ -46,7 +46,8 @@ enum Refusal {
 
 impl Server {
     /// Listens on `port` of this machine's loopback; 0 is any that is free.
-    pub(crate) fn listen(port: u16) -> anyhow::Result<Server> {
+    /// The address has `token`, or one that nobody can guess.
+    pub(crate) fn listen(port: u16, token: Option<&str>) -> anyhow::Result<Server> {
         let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|error| {
             anyhow::anyhow!(
                 "cannot listen on port {port}: {}; name another with --port, or leave it out",
@@ -56,7 +57,8 @@ impl Server {
         let port = listener.local_addr().map_or(port, |it| it.port());
         let mut bytes = [0_u8; 16];
         getrandom::fill(&mut bytes).context("cannot get random numbers from the system")?;
-        let token = bytes.iter().map(|it| format!("{it:02x}")).collect();
+        let random = || bytes.iter().map(|it| format!("{it:02x}")).collect();
+        let token = token.map_or_else(random, str::to_owned);
         Ok(Server { listener, port, token })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     scene::{Grouping, LifeId, Line, Position, Scene, line::name_of},
-    trace::TextId,
+    trace::{StackId, TextId},
     units::Bytes,
 };
 
@@ -37,7 +37,9 @@ pub struct BlockFacts {
     pub step: Option<u32>,
     /// What the program had attached (`user_metadata`).
     pub metadata: String,
-    /// Its stack, innermost first.
+    /// The line that it comes from, as every view says it.
+    pub line: Option<Line>,
+    /// Its stack, innermost first; of what autograd's threads asked for, the one that called `backward()`.
     pub stack: Vec<Line>,
 }
 
@@ -76,25 +78,25 @@ impl Scene<'_> {
             pool: self.pool_of(index),
             step: self.step_of(start).0,
             metadata: trace.text(metadata).to_owned(),
-            stack: stack(self.stack(life)),
+            line: self.line(life),
+            stack: stack(self.told_stack(life)),
         })
+    }
+
+    /// The stack of `life` itself; where that is empty, the one that it is told by.
+    pub(super) fn told_stack(&self, life: LifeId) -> StackId {
+        let block = (life as usize).checked_sub(self.n_before());
+        let own = block.map(|it| {
+            let alloc = self.run.replay.blocks[it].alloc;
+            self.run.device.events.get(alloc.index()).stack
+        });
+        own.filter(|it| *it != StackId::EMPTY).unwrap_or_else(|| self.owners.stack(life))
     }
 
     fn pool_of(&self, index: usize) -> Option<String> {
         let groups = self.groups(Grouping::Pool);
         let group = groups.get(usize::from(self.groups.pools.group(index)))?;
         (1 < groups.len()).then(|| group.name.clone())
-    }
-
-    /// The `n` blocks that held most for longest: what is seen of a picture of everything.
-    pub fn largest_lives(&self, n: usize) -> Vec<LifeId> {
-        let mut all = Vec::new();
-        self.lives.overlapping((0, self.end()), Grouping::Category, |it| {
-            let lasted = it.end.min(self.end()) - it.start;
-            all.push((u128::from(it.size.0) * u128::from(lasted), it.id));
-        });
-        all.sort_unstable_by_key(|(area, id)| (std::cmp::Reverse(*area), *id));
-        all.into_iter().take(n).map(|(_, id)| id).collect()
     }
 
     /// The word for what `life` is for.

@@ -1,5 +1,7 @@
 //! How blocks are put into groups, and what a group is.
 
+use crate::scene::Position;
+
 /// How to put blocks into groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
@@ -20,3 +22,6 @@ pub struct Group {
     /// What people call it.
     pub name: String,
 }
+
+/// What a private pool holds: its group, that of the blocks beside it, and what both take from where on.
+pub type Held = (u8, u8, Vec<(Position, u64)>);

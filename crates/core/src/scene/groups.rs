@@ -1,12 +1,15 @@
 //! What a block is drawn with: what it is for, or the line of code that asked for it.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::cmp::Reverse;
 
 use crate::{
     findings::category_name,
     prediction::{Category, device_run::DeviceRun},
-    scene::{Group, Grouping, line::line_of, pools::Pools},
-    trace::{FrameId, StackId},
+    scene::{
+        Group, Grouping,
+        owners::{self, Owner, Owners},
+        pools::Pools,
+    },
     units::Bytes,
 };
 
@@ -38,18 +41,18 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// `categories` are of the blocks of the recording; `before` has the stacks of those before it.
+    /// `categories` are of the blocks of the recording; Those before it have none.
     pub(super) fn of(
         run: &DeviceRun<'_>,
         categories: Vec<Category>,
-        before: &[StackId],
+        owners: &Owners,
         pools: Pools,
     ) -> Groups {
         let place = |it: Option<Category>| ORDER.iter().position(|other| *other == it).unwrap_or(0);
         let own = categories.into_iter().map(|it| number(place(Some(it))));
-        let categories = before.iter().map(|_| 0).chain(own).collect();
+        let categories = run.replay.initial.iter().map(|_| 0).chain(own).collect();
         let category_groups = ORDER.iter().map(|it| category_group(*it)).collect();
-        let (lines, line_groups) = by_line(run, before);
+        let (lines, line_groups) = by_line(run, owners);
         Groups { categories, lines, pools, category_groups, line_groups }
     }
 
@@ -89,57 +92,43 @@ fn category_group(category: Option<Category>) -> Group {
 }
 
 /// The lines that held most for longest, then all others, then what has no stack.
-fn by_line(run: &DeviceRun<'_>, before: &[StackId]) -> (Vec<u8>, Vec<Group>) {
+fn by_line(run: &DeviceRun<'_>, owners: &Owners) -> (Vec<u8>, Vec<Group>) {
     let events = &run.device.events;
-    let own = run.replay.blocks.iter().map(|it| {
-        let end = it.free.map_or(events.len(), |it| it.index());
-        let lasted = end.saturating_sub(it.alloc.index()) as u64;
-        (events.get(it.alloc.index()).stack, it.size, lasted)
-    });
-    let initial = before
-        .iter()
-        .zip(&run.replay.initial)
-        .map(|(stack, it)| (*stack, it.size, it.free.map_or(events.len(), |it| it.index()) as u64));
-    let all = || initial.clone().chain(own.clone());
-    // By stack first: there are few, and of each the line is looked up once.
-    let mut weights: BTreeMap<Option<FrameId>, u128> = BTreeMap::new();
-    let mut by_stack = vec![0_u128; run.trace.stacks.n_nodes()];
-    for (stack, Bytes(size), lasted) in all() {
-        by_stack[stack.index()] += u128::from(size) * u128::from(lasted.max(1));
+    let before = run.replay.initial.iter().map(|it| (it.size, 0, it.free));
+    let made = run.replay.blocks.iter().map(|it| (it.size, it.alloc.index(), it.free));
+    let mut weights = vec![0_u128; owners.all.len()];
+    for (life, (Bytes(size), start, free)) in (0..).zip(before.chain(made)) {
+        let end = free.map_or(events.len(), |it| it.index());
+        let lasted = end.saturating_sub(start).max(1) as u64;
+        weights[owners.index(life) as usize] += u128::from(size) * u128::from(lasted);
     }
-    for (stack, weight) in (0..).map(StackId).zip(&by_stack).filter(|(_, it)| **it != 0) {
-        *weights.entry(line_of(run, stack)).or_default() += weight;
-    }
-    let nobody = weights.remove(&None).is_some();
-    let mut lines: Vec<(FrameId, u128)> =
-        weights.into_iter().filter_map(|(line, weight)| Some((line?, weight))).collect();
-    lines.sort_by_key(|(line, weight)| (Reverse(*weight), *line));
+    let nobody = owners.all.iter().position(|it| *it == Owner::default());
+    let mut lines: Vec<usize> = (0..owners.all.len()).filter(|it| Some(*it) != nobody).collect();
+    lines.sort_by_key(|it| (Reverse(weights[*it]), *it));
     let n_others = lines.len().saturating_sub(LINES);
     lines.truncate(LINES);
-    let mut groups: Vec<Group> = lines
-        .iter()
-        .map(|(line, _)| Group { key: "line", name: super::line::name_of(run, *line).to_string() })
-        .collect();
+    let name = |it: &usize| owners::name(run, owners.all[*it]).map(|it| it.to_string());
+    let mut groups: Vec<Group> =
+        lines.iter().map(|it| Group { key: "line", name: name(it).unwrap_or_default() }).collect();
     let others = number(groups.len());
     if n_others != 0 {
         groups.push(Group { key: "others", name: format!("{n_others} other lines") });
     }
     let without = number(groups.len());
-    if nobody || groups.is_empty() {
-        let name = if run.stacks.recorded {
-            "no Python stack (autograd's threads)"
-        } else {
-            "no stack recorded"
-        };
+    if nobody.is_some() || groups.is_empty() {
+        let name = if run.stacks.recorded { "no Python stack" } else { "no stack recorded" };
         groups.push(Group { key: "nobody", name: name.to_owned() });
     }
-    let group_of: Vec<u8> = (0..super::position::count(by_stack.len()))
-        .map(|stack| match line_of(run, StackId(stack)) {
-            None => without,
-            Some(line) => lines.iter().position(|it| it.0 == line).map_or(others, number),
+    let group_of: Vec<u8> = (0..owners.all.len())
+        .map(|it| match lines.iter().position(|line| *line == it) {
+            _ if Some(it) == nobody => without,
+            Some(at) => number(at),
+            None => others,
         })
         .collect();
-    (all().map(|(stack, ..)| group_of[stack.index()]).collect(), groups)
+    let n = run.replay.initial.len() + run.replay.blocks.len();
+    let of_lives = (0..super::count(n)).map(|it| group_of[owners.index(it) as usize]).collect();
+    (of_lives, groups)
 }
 
 fn number(index: usize) -> u8 {

@@ -64,6 +64,19 @@ impl Levels {
         self.reserved[at.saturating_sub(1)].1
     }
 
+    /// When most was allocated from `before` to `end`, which is where the next begins.
+    pub(super) fn peak_between(&self, before: &mut Position, end: Position) -> Position {
+        let end = end.min(self.end());
+        let range = (*before).min(end.saturating_sub(1))..end.max(1);
+        *before = end;
+        self.extremes(range).0
+    }
+
+    /// Where what is reserved changes, and to what.
+    pub(super) fn reserved_changes(&self) -> impl Iterator<Item = (Position, Bytes)> + '_ {
+        self.reserved.iter().copied()
+    }
+
     /// The most that was reserved within `range`.
     pub(super) fn most_reserved(&self, range: Range<Position>) -> Bytes {
         let first = self.reserved.partition_point(|it| it.0 <= range.start).saturating_sub(1);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::{
     prediction::device_run::DeviceRun,
+    recording::is_users_code,
     trace::{FrameId, StackId},
 };
 
@@ -16,10 +17,28 @@ pub struct Line {
     pub line: u32,
     /// The function.
     pub function: String,
+    /// Whose code it is.
+    pub code: Code,
+    /// Autograd's threads asked, in the backward pass that this line called.
+    pub is_backward: bool,
+}
+
+/// Whose code a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Code {
+    /// The user's own.
+    Users,
+    /// A library's, or Python's.
+    Library,
+    /// Our recorder's, which nobody needs to see.
+    Recorder,
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_backward {
+            f.write_str("backward of ")?;
+        }
         let name = self.file.rsplit(['/', '\\']).next().unwrap_or_default();
         match self.line {
             _ if name.is_empty() || name == "??" => write!(f, "{}", self.function),
@@ -29,16 +48,32 @@ impl fmt::Display for Line {
     }
 }
 
-/// The user's own line of `stack`; where there is none, the innermost.
+/// The user's own line of `stack`; where there is none, the innermost that is not our recorder's.
 pub(super) fn line_of(run: &DeviceRun<'_>, stack: StackId) -> Option<FrameId> {
-    run.stacks.user_frame(stack).or_else(|| run.trace.stacks.frame_ids(stack).next())
+    let others =
+        || run.trace.stacks.frame_ids(stack).find(|it| code_of(run, *it) != Code::Recorder);
+    run.stacks.user_frame(stack).or_else(others)
 }
 
-pub(super) fn name_of(run: &DeviceRun<'_>, frame: FrameId) -> Line {
+pub(super) fn code_of(run: &DeviceRun<'_>, frame: FrameId) -> Code {
     let frame = run.trace.stacks.frame_of(frame);
+    let file = run.trace.text(frame.file).replace('\\', "/");
+    if file.contains("/plimsoll_agent/") {
+        Code::Recorder
+    } else if is_users_code(&file, frame.line) {
+        Code::Users
+    } else {
+        Code::Library
+    }
+}
+
+pub(super) fn name_of(run: &DeviceRun<'_>, id: FrameId) -> Line {
+    let frame = run.trace.stacks.frame_of(id);
     Line {
         file: run.trace.text(frame.file).to_owned(),
         line: frame.line,
         function: run.trace.text(frame.function).to_owned(),
+        code: code_of(run, id),
+        is_backward: false,
     }
 }

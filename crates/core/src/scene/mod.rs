@@ -5,32 +5,40 @@
 //! out of the same replay and the same rules as `explain`'s; nothing here knows how it will be drawn.
 
 mod block;
+mod columns;
 mod group;
 mod groups;
+mod happened;
+mod holes;
 mod levels;
 mod line;
 mod lives;
 mod map;
 mod moment;
+mod owners;
 mod pools;
 mod position;
 mod program;
-mod search;
 mod segments;
+mod selection;
+mod stacked;
 mod window;
 
 pub use block::BlockFacts;
-pub use group::{Group, Grouping};
-pub use line::Line;
+pub use columns::{Columns, Extents};
+pub use group::{Group, Grouping, Held};
+pub use happened::Happened;
+pub use line::{Code, Line};
 pub use map::{Map, MapBlock, MapSegment, MapState};
-pub use moment::{Change, Moment, Row, Tree, TreeNode};
+pub use moment::{Change, Moment, Row, Tree, TreeNode, Trees, Weigh};
 pub use position::{LifeId, Position};
 use position::{count, event_of};
 pub use program::Counterfactual;
-pub use search::{Hit, Hits};
+pub use selection::{Hit, Pick, Selection};
+pub use stacked::Layer;
 pub use window::{Column, Piece, Window, WindowRequest};
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use crate::{
     explanation::{self, Explanation, NoSuchDevice, held::devices},
@@ -41,9 +49,11 @@ use crate::{
     replay::BlockId,
     scene::{
         groups::Groups,
+        holes::Holes,
         levels::Levels,
         line::{line_of, name_of},
         lives::Lives,
+        owners::Owners,
         pools::Pools,
         segments::Segments,
     },
@@ -78,9 +88,10 @@ pub struct Scene<'a> {
     segments: Segments,
     /// The tensor that lived in a block.
     names: BTreeMap<LifeId, String>,
-    /// The stacks of blocks from before the recording that lived to its end.
-    stacks_before: Vec<StackId>,
+    owners: Owners,
     window: findings::Window,
+    /// Worked out when somebody asks.
+    holes: OnceLock<Holes>,
 }
 
 /// What is true of a device as a whole.
@@ -152,6 +163,8 @@ pub struct Step {
     pub after: Bytes,
     /// It ran out of memory.
     pub unfinished: bool,
+    /// When most was allocated in it.
+    pub peak: Position,
 }
 
 /// A request that failed.
@@ -205,6 +218,11 @@ impl<'a> Scenes<'a> {
         &self.name
     }
 
+    /// Whether it is of a phantom GPU, whose clock is the processor's.
+    pub fn is_phantom(&self) -> bool {
+        self.recording.phantom.is_some()
+    }
+
     /// What `explain` says of it. `messages` are the failures that its texts tell of.
     pub fn explanation(&self, messages: &[Failure]) -> Explanation {
         let runs = self.scenes.iter().map(|it| &it.run);
@@ -219,10 +237,12 @@ impl<'a> Scene<'a> {
         let (categories, names) = categories(&run);
         let segments = Segments::of(&run);
         let pools = Pools::of(&run, &segments);
-        let groups = Groups::of(&run, categories, &stacks_before, pools);
+        let owners = Owners::of(&run, &stacks_before);
+        let groups = Groups::of(&run, categories, &owners, pools);
         let lives = Lives::of(&run, &groups);
         let window = findings::Window::of(&run);
-        Scene { run, levels, lives, groups, segments, names, stacks_before, window }
+        let holes = OnceLock::new();
+        Scene { run, levels, lives, groups, segments, names, owners, window, holes }
     }
 
     /// What is true of it as a whole.
@@ -240,8 +260,9 @@ impl<'a> Scene<'a> {
             lives: count(replay.initial.len() + replay.blocks.len()),
             lives_before: count(replay.initial.iter().filter(|it| !it.pending).count()),
             bytes_before: replay.allocated_before,
-            overwritten: self.window.overwritten,
-            overwritten_allocations: self.window.overwritten_allocations,
+            // Of a file that is cut off nobody knows whether its ring was full.
+            overwritten: self.window.overwritten && !self.is_cut(),
+            overwritten_allocations: self.window.overwritten_allocations.filter(|_| !self.is_cut()),
             peak_allocated: self.levels.allocated(position),
             peak_position: position,
             peak_reserved: reserved.max(held).max(replay.peak_reserved.bytes),
@@ -272,12 +293,14 @@ impl<'a> Scene<'a> {
         let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
         let ends = run.timeline.step_ends.iter().map(|it| it.0 + 1);
         let ends = ends.chain(std::iter::repeat(self.levels.end()));
+        let mut before = 0;
         curve
             .steps
             .iter()
             .zip(ends)
             .map(|(it, end)| Step {
                 step: it.step,
+                peak: self.levels.peak_between(&mut before, end),
                 end,
                 allocated: it.allocated,
                 reserved: it.reserved,
@@ -296,7 +319,7 @@ impl<'a> Scene<'a> {
                 position: id.0 + 1,
                 requested: event.size,
                 free: Bytes(event.address),
-                line: self.line(event.stack).map_or_else(String::new, |it| it.to_string()),
+                line: self.line_of_stack(event.stack).map_or_else(String::new, |it| it.to_string()),
             })
             .collect()
     }
@@ -340,24 +363,44 @@ impl<'a> Scene<'a> {
         self.run.replay.blocks.len()
     }
 
+    /// Whether the file that it comes from was not read to its end.
+    pub fn is_cut(&self) -> bool {
+        self.run.trace.cut_at.is_some()
+    }
+
+    /// Whether a stack names `file`.
+    pub fn has_file(&self, file: &str) -> bool {
+        let trace = self.run.trace;
+        trace.stacks.all_frames().any(|it| trace.text(it.file) == file)
+    }
+
+    /// The ids of blocks of the recorded history.
+    pub fn lives_of(&self, blocks: &[BlockId]) -> Vec<LifeId> {
+        blocks.iter().map(|it| count(self.n_before() + it.index())).collect()
+    }
+
+    /// What is held and free at `position`, and what could be had of it with one request.
+    pub fn free_at(&self, position: Position) -> (Bytes, Bytes) {
+        let free = self.levels.reserved(position).saturating_sub(self.levels.allocated(position));
+        (free, self.holes().at(position))
+    }
+
+    fn holes(&self) -> &Holes {
+        self.holes.get_or_init(|| Holes::of(&self.run, &self.segments))
+    }
+
     /// The line that `stack` comes from.
-    pub(super) fn line(&self, stack: StackId) -> Option<Line> {
+    fn line_of_stack(&self, stack: StackId) -> Option<Line> {
         line_of(&self.run, stack).map(|it| name_of(&self.run, it))
+    }
+
+    /// The line that `life` comes from: the one that `explain` names.
+    pub fn line(&self, life: LifeId) -> Option<Line> {
+        owners::name(&self.run, self.owners.owner(life))
     }
 
     fn n_before(&self) -> usize {
         self.run.replay.initial.len()
-    }
-
-    /// The stack that allocated `life`.
-    fn stack(&self, life: LifeId) -> StackId {
-        match (life as usize).checked_sub(self.n_before()) {
-            None => self.stacks_before[life as usize],
-            Some(block) => {
-                let alloc = self.run.replay.blocks[block].alloc;
-                self.run.device.events.get(alloc.index()).stack
-            }
-        }
     }
 
     /// Where `life` is, and how large.

@@ -1,15 +1,19 @@
 //! What was live at a moment: by what it is for, by line of code, by stack and by module; and what
 //! changed between two.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     scene::{
         Grouping, LifeId, Line, Position, Scene,
-        line::{line_of, name_of},
+        line::{Code, code_of, name_of},
         lives::Life,
+        owners,
     },
-    trace::{FrameId, StackId},
+    trace::StackId,
     units::Bytes,
 };
 
@@ -42,6 +46,8 @@ pub struct Moment {
 pub struct Row {
     /// The line; none when there is no stack.
     pub line: Option<Line>,
+    /// A number for that line, to select its blocks.
+    pub owner: u32,
     /// What it is for, as an index of [`Scene::groups`].
     pub category: u8,
     /// How much.
@@ -70,6 +76,33 @@ pub struct TreeNode {
     pub bytes: Bytes,
     /// Blocks below it.
     pub blocks: u64,
+    /// Whose code it is.
+    pub code: Code,
+    /// What most of it is for, as an index of [`Scene::groups`].
+    pub category: u8,
+    /// A number to select its blocks, where there is one.
+    pub id: Option<u32>,
+    /// The line, for those that are one.
+    pub line: Option<Line>,
+}
+
+/// Both trees of a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trees {
+    /// By call stack; callers outside.
+    pub stacks: Tree,
+    /// By module, where the recorder knew modules.
+    pub modules: Tree,
+}
+
+/// How a stretch of time weighs a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Weigh {
+    /// Its size, if it began there.
+    #[default]
+    Made,
+    /// What it held there on average.
+    Held,
 }
 
 /// What changed for one line and purpose.
@@ -101,13 +134,13 @@ impl Scene<'_> {
             categories: vec![(Bytes::ZERO, 0); self.groups(Grouping::Category).len()],
             ..Moment::default()
         };
-        let mut rows: BTreeMap<(Option<FrameId>, u8), (Bytes, u64, Life)> = BTreeMap::new();
+        let mut rows: BTreeMap<(u32, u8), (Bytes, u64, Life)> = BTreeMap::new();
         for it in &lives {
             let (bytes, blocks) = &mut res.categories[usize::from(it.group)];
             *bytes += it.size;
             *blocks += 1;
-            let line = line_of(&self.run, self.stack(it.id));
-            let row = rows.entry((line, it.group)).or_insert((Bytes::ZERO, 0, *it));
+            let owner = self.owners.index(it.id);
+            let row = rows.entry((owner, it.group)).or_insert((Bytes::ZERO, 0, *it));
             row.0 += it.size;
             row.1 += 1;
             if row.2.size < it.size {
@@ -116,8 +149,9 @@ impl Scene<'_> {
         }
         res.rows = rows
             .into_iter()
-            .map(|((line, category), (bytes, blocks, largest))| Row {
-                line: line.map(|it| name_of(&self.run, it)),
+            .map(|((owner, category), (bytes, blocks, largest))| Row {
+                line: owners::name(&self.run, self.owners.all[owner as usize]),
+                owner,
                 category,
                 bytes,
                 blocks,
@@ -130,18 +164,42 @@ impl Scene<'_> {
         res
     }
 
+    /// What was asked for, or held on average, from `from` to before `to`.
+    pub fn stretch(&self, (from, to): (Position, Position), weigh: Weigh) -> Trees {
+        let to = to.clamp(1, self.end());
+        let from = from.min(to - 1);
+        let mut lives = Vec::new();
+        self.lives.overlapping((from, to), Grouping::Category, |it| match weigh {
+            Weigh::Made if it.start < from.max(1) => {}
+            Weigh::Made => lives.push(it),
+            Weigh::Held => {
+                let lasted = u128::from(it.end.min(to) - it.start.max(from));
+                let size = u128::from(it.size.0) * lasted / u128::from(to - from);
+                let size = Bytes(u64::try_from(size).unwrap_or(u64::MAX));
+                lives.push(Life { size, ..it });
+            }
+        });
+        Trees { stacks: self.stack_tree(&lives), modules: self.module_tree(&lives) }
+    }
+
     /// What changed from `before` to `after` of `other`, which may be this scene or another; the largest
-    /// difference first.
+    /// difference first. Lines of two recordings are the same where their files are; else where what they
+    /// are called is.
     pub fn changes(&self, before: Position, other: &Scene<'_>, after: Position) -> Vec<Change> {
         let mut sums: BTreeMap<(Option<Line>, &'static str), [Sum; 2]> = BTreeMap::new();
-        let moments = [(self, self.moment(before)), (other, other.moment(after))];
-        for (side, (scene, moment)) in moments.into_iter().enumerate() {
-            for row in moment.rows {
-                let category = scene.groups(Grouping::Category)[usize::from(row.category)].key;
-                let sum = &mut sums.entry((row.line, category)).or_default()[side];
-                sum.0 += row.bytes;
-                sum.1 += row.blocks;
-            }
+        let earlier = self.rows_by_line(before);
+        let later = other.rows_by_line(after);
+        let same = alike(&earlier, &later);
+        for ((line, category), (bytes, blocks)) in earlier {
+            let sum = &mut sums.entry((line, category)).or_default()[0];
+            sum.0 += bytes;
+            sum.1 += blocks;
+        }
+        for ((line, category), (bytes, blocks)) in later {
+            let line = line.map(|it| same.get(&it).cloned().unwrap_or(it));
+            let sum = &mut sums.entry((line, category)).or_default()[1];
+            sum.0 += bytes;
+            sum.1 += blocks;
         }
         let mut res: Vec<Change> = sums
             .into_iter()
@@ -151,21 +209,35 @@ impl Scene<'_> {
         res
     }
 
+    fn rows_by_line(&self, position: Position) -> Vec<((Option<Line>, &'static str), Sum)> {
+        let groups = self.groups(Grouping::Category);
+        let rows = self.moment(position).rows.into_iter();
+        rows.map(|it| ((it.line, groups[usize::from(it.category)].key), (it.bytes, it.blocks)))
+            .collect()
+    }
+
     fn stack_tree(&self, lives: &[Life]) -> Tree {
         let table = &self.run.trace.stacks;
+        let n_groups = self.groups(Grouping::Category).len();
         let mut sums = vec![(Bytes::ZERO, 0_u64); table.n_nodes()];
+        let mut purposes = vec![Bytes::ZERO; table.n_nodes() * n_groups];
         for it in lives {
-            let (bytes, blocks) = &mut sums[self.stack(it.id).index()];
+            let node = self.owners.stack(it.id).index();
+            let (bytes, blocks) = &mut sums[node];
             *bytes += it.size;
             *blocks += 1;
+            purposes[node * n_groups + usize::from(it.group)] += it.size;
         }
-        let own = sums[0];
+        let own = (sums[0], largest(&purposes[..n_groups]));
         // Callers come before what they call, so the way back meets every node before its caller.
         for node in (1..sums.len()).rev() {
             let caller = table.caller(StackId(super::position::count(node))).index();
             let (bytes, blocks) = sums[node];
             sums[caller].0 += bytes;
             sums[caller].1 += blocks;
+            let (callers, own) = purposes.split_at_mut(node * n_groups);
+            let of_caller = &mut callers[caller * n_groups..(caller + 1) * n_groups];
+            of_caller.iter_mut().zip(own).for_each(|(sum, it)| *sum += *it);
         }
         let mut tree = Tree::of("everything", sums[0]);
         let least = Bytes(sums[0].0.0 / SMALLEST_SHARE);
@@ -185,23 +257,36 @@ impl Scene<'_> {
                 rest.1 += sum.1;
                 continue;
             }
-            let name = table.frame_ids(id).next().map(|it| name_of(&self.run, it).to_string());
-            places[node] = Some(tree.add(parent, name.unwrap_or_default(), sum));
+            let frame = table.frame_ids(id).next();
+            let line = frame.map(|it| name_of(&self.run, it));
+            let name = line.as_ref().map(ToString::to_string).unwrap_or_default();
+            let place = tree.add(parent, name, sum);
+            places[node] = Some(place);
+            let it = &mut tree.nodes[place as usize];
+            it.code = frame.map_or(Code::Library, |it| code_of(&self.run, it));
+            it.category = largest(&purposes[node * n_groups..(node + 1) * n_groups]);
+            it.id = Some(id.0);
+            it.line = line;
         }
-        if own.1 != 0 {
+        let ((bytes, blocks), category) = own;
+        if blocks != 0 {
             let name = if self.run.stacks.recorded {
-                "no Python stack (autograd's threads, or from before the recording)"
+                "no Python stack"
             } else {
                 "no stacks were recorded"
             };
-            tree.add(0, name.to_owned(), own);
+            let place = tree.add(0, name.to_owned(), (bytes, blocks));
+            let it = &mut tree.nodes[place as usize];
+            it.category = category;
+            it.id = Some(0);
         }
         tree.add_small(small);
         tree
     }
 
     fn module_tree(&self, lives: &[Life]) -> Tree {
-        let mut sums: BTreeMap<String, (Bytes, u64)> = BTreeMap::new();
+        let n_groups = self.groups(Grouping::Category).len();
+        let mut sums: BTreeMap<String, (Sum, Vec<Bytes>)> = BTreeMap::new();
         let mut all = (Bytes::ZERO, 0);
         let mut known = false;
         for it in lives {
@@ -209,27 +294,37 @@ impl Scene<'_> {
             all.1 += 1;
             let module = self.module(it.id);
             known |= module.is_some();
-            let sum = sums.entry(module.unwrap_or_else(|| "no module".to_owned())).or_default();
+            let (sum, purposes) = sums
+                .entry(module.unwrap_or_else(|| "no module".to_owned()))
+                .or_insert_with(|| (Sum::default(), vec![Bytes::ZERO; n_groups]));
             sum.0 += it.size;
             sum.1 += 1;
+            purposes[usize::from(it.group)] += it.size;
         }
         if !known {
             return Tree::default();
         }
         let mut tree = Tree::of("everything", all);
         let mut places: BTreeMap<String, u32> = BTreeMap::new();
-        for (path, sum) in sums {
+        let mut purposes: Vec<Vec<Bytes>> = vec![vec![Bytes::ZERO; n_groups]];
+        for (path, (sum, own)) in sums {
             let mut parent = 0;
             let mut at = String::new();
             for part in path.split('.') {
                 at = if at.is_empty() { part.to_owned() } else { format!("{at}.{part}") };
-                let place = *places
-                    .entry(at.clone())
-                    .or_insert_with(|| tree.add(parent, part.to_owned(), (Bytes::ZERO, 0)));
+                let place = *places.entry(at.clone()).or_insert_with(|| {
+                    purposes.push(vec![Bytes::ZERO; n_groups]);
+                    tree.add(parent, part.to_owned(), (Bytes::ZERO, 0))
+                });
                 tree.nodes[place as usize].bytes += sum.0;
                 tree.nodes[place as usize].blocks += sum.1;
+                let of_place = purposes[place as usize].iter_mut();
+                of_place.zip(&own).for_each(|(sum, it)| *sum += *it);
                 parent = place;
             }
+        }
+        for (node, purposes) in tree.nodes.iter_mut().zip(&purposes) {
+            node.category = largest(purposes);
         }
         tree
     }
@@ -248,12 +343,16 @@ impl Scene<'_> {
 
 impl Tree {
     fn of(name: &str, (bytes, blocks): (Bytes, u64)) -> Tree {
-        Tree { nodes: vec![TreeNode { parent: 0, name: name.to_owned(), bytes, blocks }] }
+        let mut res = Tree::default();
+        res.add(0, name.to_owned(), (bytes, blocks));
+        res
     }
 
     fn add(&mut self, parent: u32, name: String, (bytes, blocks): (Bytes, u64)) -> u32 {
         let place = super::position::count(self.nodes.len());
-        self.nodes.push(TreeNode { parent, name, bytes, blocks });
+        let (code, category) = (Code::Library, 0);
+        let node = TreeNode { parent, name, bytes, blocks, code, category, id: None, line: None };
+        self.nodes.push(node);
         place
     }
 
@@ -262,4 +361,45 @@ impl Tree {
             self.add(parent, "smaller ones".to_owned(), sum);
         }
     }
+}
+
+/// The index of the largest; of equals the first.
+fn largest(sums: &[Bytes]) -> u8 {
+    let most = sums.iter().enumerate().max_by_key(|(at, it)| (**it, Reverse(*at)));
+    most.map_or(0, |(at, _)| u8::try_from(at).unwrap_or(u8::MAX))
+}
+
+/// For lines of `later` whose file `earlier` does not have: the one line of `earlier` that has the same
+/// name of file, function and number, or, where that has none, the same name of file and function.
+fn alike<A, B>(
+    earlier: &[((Option<Line>, A), B)],
+    later: &[((Option<Line>, A), B)],
+) -> BTreeMap<Line, Line> {
+    let lines = |rows: &[((Option<Line>, A), B)]| -> BTreeSet<Line> {
+        rows.iter().filter_map(|it| it.0.0.clone()).collect()
+    };
+    let (earlier, later) = (lines(earlier), lines(later));
+    let base = |it: &Line| it.file.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    let exact = |it: &Line| (base(it), it.function.clone(), it.is_backward, it.line);
+    let close = |it: &Line| (base(it), it.function.clone(), it.is_backward, 0);
+    let mut res = BTreeMap::new();
+    let mut taken: BTreeSet<Line> = earlier.intersection(&later).cloned().collect();
+    for key in [&exact as &dyn Fn(&Line) -> (String, String, bool, u32), &close] {
+        let free: Vec<Line> = later
+            .iter()
+            .filter(|it| !earlier.contains(it) && !res.contains_key(*it))
+            .cloned()
+            .collect();
+        for line in &free {
+            let is_it = |it: &&Line| !taken.contains(*it) && key(it) == key(line);
+            let mut found = earlier.iter().filter(is_it);
+            let (first, second) = (found.next().cloned(), found.next());
+            let alone = free.iter().filter(|it| key(it) == key(line)).count() == 1;
+            if let (Some(first), None, true) = (first, second, alone) {
+                taken.insert(first.clone());
+                res.insert(line.clone(), first);
+            }
+        }
+    }
+    res
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     prediction::device_run::DeviceRun,
     scene::{
-        Group, Position,
+        Group, Held, Position,
         segments::{Extent, Segments},
     },
     trace::Action,
@@ -75,6 +75,13 @@ impl Pools {
             let held = at.checked_sub(1).map_or(Bytes::ZERO, |it| curve[it].1);
             (*group, *blocks, held)
         })
+    }
+
+    /// Of each group that is no blocks: its index, that of the blocks beside it, and its curve.
+    pub(super) fn curves(&self) -> Vec<Held> {
+        let all = self.held.iter();
+        let curve = |it: &[(Position, Bytes)]| it.iter().map(|it| (it.0, it.1.0)).collect();
+        all.map(|(group, (own, it))| (number(*group), number(*own), curve(it))).collect()
     }
 }
 

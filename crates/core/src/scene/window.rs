@@ -2,7 +2,7 @@
 //! of those that fall into it. What is too small to be seen alone is summed, never dropped.
 
 use crate::{
-    scene::{Axis, Grouping, LifeId, Position, Scene, count, lives::Life},
+    scene::{Axis, Grouping, LifeId, Position, Scene, count, lives::Life, stacked},
     units::Bytes,
 };
 
@@ -36,7 +36,7 @@ pub struct WindowRequest {
 pub struct Window {
     /// From left to right; all are equally wide.
     pub columns: Vec<Column>,
-    /// Blocks that can be seen alone, from the bottom to the top: by group, then by age.
+    /// Blocks that can be seen alone, from the bottom to the top: by group, then as [`Scene::layers`] has them.
     pub pieces: Vec<Piece>,
     /// For each group, for each column, the sum of its blocks that are no pieces.
     pub rest: Vec<Vec<Bytes>>,
@@ -77,6 +77,11 @@ pub struct Piece {
 }
 
 impl Scene<'_> {
+    /// The columns of `request` alone.
+    pub fn moments(&self, request: &WindowRequest) -> Vec<Column> {
+        self.bounds(request).windows(2).map(|it| self.column(it[0], it[1])).collect()
+    }
+
     /// What `request` asks for; less where there is less.
     pub fn window(&self, request: &WindowRequest) -> Window {
         let bounds = self.bounds(request);
@@ -89,6 +94,8 @@ impl Scene<'_> {
         let mut changes = vec![vec![(Bytes::ZERO, Bytes::ZERO); n + 1]; n_groups];
         let mut res = Window::default();
         let least_span = if count(n) < request_span(&bounds) { 2 } else { 1 };
+        let peak = self.levels.allocated(self.levels.peak);
+        let least = stacked::floor(request.least, peak);
         let mut put = |life: &Piece| {
             let group = &mut changes[usize::from(life.group)];
             group[life.first as usize].0 += life.size;
@@ -104,7 +111,7 @@ impl Scene<'_> {
             let Life { id, size, group, .. } = life;
             let piece = Piece { life: id, size, group, first, end };
             let tall = request.least.0.saturating_mul(TALL) <= size.0;
-            if request.least <= size && (least_span <= end - first || tall) {
+            if least <= size && (least_span <= end - first || tall) {
                 res.pieces.push(piece);
             } else {
                 res.summed += 1;
@@ -118,7 +125,7 @@ impl Scene<'_> {
             res.summed += count(res.pieces.len() - MOST_PIECES);
             res.pieces.drain(MOST_PIECES..).for_each(|it| put(&it));
         }
-        res.pieces.sort_unstable_by_key(|it| (it.group, it.life));
+        res.pieces.sort_unstable_by_key(|it| (it.group, stacked::class(it.size, peak), it.life));
         res.rest = changes.iter().map(|it| running_sums(it)).collect();
         res.columns = columns;
         if request.grouping == Grouping::Pool {

@@ -258,12 +258,7 @@ impl Report {
 
     fn oom(self, f: &mut Formatter<'_>, oom: &Oom, command: &str) -> fmt::Result {
         let styles = self.styles;
-        let what = match oom.cause {
-            failures::Cause::Host => "HOST OUT OF MEMORY",
-            _ if oom.facts.kind == failures::Kind::Caught => "OUT OF MEMORY, CAUGHT",
-            _ if oom.is_sure => "OUT OF MEMORY",
-            _ => "PERHAPS OUT OF MEMORY",
-        };
+        let what = out_of_memory(oom);
         let root = &oom.root;
         let at = root.at.as_ref().map(|it| format!(" At {}.", place(it))).unwrap_or_default();
         let told = format!("{}{at} [{}]", sentence(&root.text), root.code);
@@ -477,6 +472,35 @@ fn told_as(code: &str) -> &'static str {
 
 fn inferred(it: &Statement) -> &'static str {
     if it.is_inferred { " (This is inferred.)" } else { "" }
+}
+
+fn out_of_memory(oom: &Oom) -> &'static str {
+    match oom.cause {
+        failures::Cause::Host => "HOST OUT OF MEMORY",
+        _ if oom.facts.kind == failures::Kind::Caught => "OUT OF MEMORY, CAUGHT",
+        _ if oom.is_sure => "OUT OF MEMORY",
+        _ => "PERHAPS OUT OF MEMORY",
+    }
+}
+
+/// The first sentence of a report: its word, and what follows.
+pub(super) fn headline(it: &Explanation) -> (String, String) {
+    let word_of = |it: &str| it.trim_end_matches(':').to_owned();
+    if let Some(oom) = it.ooms.first() {
+        let root = &oom.root;
+        let at = root.at.as_ref().map(|it| format!(" At {}.", place(it))).unwrap_or_default();
+        return (word_of(out_of_memory(oom)), format!("{}{at}", sentence(&root.text)));
+    }
+    if let Some(why) = it.unsure.as_deref().filter(|_| !it.is_sure()) {
+        return ("COULD NOT TELL".to_owned(), sentence(why));
+    }
+    let wrong = it.findings.iter().filter(|it| it.weight == Weight::Problem);
+    if let Some(finding) = wrong.max_by_key(|it| it.bytes) {
+        return (word_of(word(finding.code)), sentence(&finding.title));
+    }
+    let levels = it.peak_allocated.zip(it.peak_reserved);
+    let levels = levels.map(|(a, b)| format!("{a} allocated and {b} reserved at most"));
+    ("NOTHING WRONG".to_owned(), levels.map(|it| sentence(&it)).unwrap_or_default())
 }
 
 /// A finding's kind as the first word of a report.

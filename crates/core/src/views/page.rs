@@ -7,26 +7,30 @@ use crate::{
     cards::Card,
     explanation::Explanation,
     scene::{
-        Axis, BlockFacts, Change, Counterfactual, Grouping, Hits, Line, Map, MapState, Moment,
-        Position, Scene, Scenes, Tree, Window,
+        Axis, BlockFacts, Change, Code, Counterfactual, Grouping, Happened, Layer, Line, Map,
+        MapState, Moment, Position, Scene, Scenes, Selection, Tree, Trees, Window,
     },
-    views::explain_wire::{self, phase},
+    units::Bytes,
+    views::{
+        explain_text,
+        explain_wire::{self, phase},
+    },
 };
 
 /// The version of everything in this file; the page asks for no other.
 const VERSION: u32 = 1;
 
-/// Every device of every recording, in the order of their numbers.
-pub fn overview(recordings: &[Scenes<'_>]) -> String {
-    let scenes = recordings
-        .iter()
-        .enumerate()
-        .flat_map(|(index, it)| it.scenes.iter().map(move |scene| overview_of(index, it, scene)));
+/// Every device of every recording, in the order of their numbers. `damage` says of each recording why it
+/// was not read to its end.
+pub fn overview(recordings: &[Scenes<'_>], damage: &[Option<String>]) -> String {
+    let scenes = recordings.iter().zip(damage).enumerate().flat_map(|(index, (it, damage))| {
+        it.scenes.iter().map(move |scene| overview_of(index, it, scene, damage.as_deref()))
+    });
     let files: Vec<&str> = recordings.iter().map(Scenes::name).collect();
     json!({ "version": VERSION, "files": files, "scenes": scenes.collect::<Vec<_>>() }).to_string()
 }
 
-fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>) -> Value {
+fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>, damage: Option<&str>) -> Value {
     let it = scene.facts();
     let groups = |grouping: Grouping| -> Vec<Value> {
         let groups = scene.groups(grouping).iter();
@@ -69,6 +73,8 @@ fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>) -> Value {
         "micros": it.micros,
         "stacks": it.stacks,
         "named": it.named,
+        "damage": damage,
+        "phantom": scenes.is_phantom(),
         "alloc_conf": scene.alloc_conf(),
         "groups": {
             "category": groups(Grouping::Category),
@@ -101,6 +107,7 @@ pub fn marks(scene: &Scene<'_>) -> String {
                 "reserved": it.reserved.0,
                 "after": it.after.0,
                 "unfinished": it.unfinished,
+                "peak": it.peak,
             })
         })
         .collect();
@@ -115,10 +122,17 @@ pub fn marks(scene: &Scene<'_>) -> String {
         .to_string()
 }
 
-/// What `explain` says of each recording.
+/// What `explain` says of each recording, with its first sentence, and how many blocks
+/// each finding names.
 pub fn analysis<'a>(explanations: impl Iterator<Item = &'a Explanation>) -> String {
-    let all: Vec<Value> = explanations.map(explain_wire::input).collect();
-    json!({ "explanations": all }).to_string()
+    let (mut all, mut headlines, mut blocks) = (Vec::new(), Vec::new(), Vec::new());
+    for it in explanations {
+        let (word, text) = explain_text::headline(it);
+        headlines.push(json!({ "word": word, "text": text }));
+        blocks.push(it.findings.iter().map(|it| it.blocks.len()).collect::<Vec<_>>());
+        all.push(explain_wire::input(it));
+    }
+    json!({ "explanations": all, "headlines": headlines, "blocks": blocks }).to_string()
 }
 
 /// What was live at a moment.
@@ -131,6 +145,7 @@ pub fn moment(scene: &Scene<'_>, it: &Moment) -> String {
         .map(|row| {
             json!({
                 "line": row.line.as_ref().map(line),
+                "owner": row.owner,
                 "category": row.category,
                 "bytes": row.bytes.0,
                 "blocks": row.blocks,
@@ -194,6 +209,7 @@ fn block_value(scene: &Scene<'_>, it: &BlockFacts) -> Value {
         "pool": it.pool,
         "step": it.step,
         "metadata": it.metadata,
+        "line": it.line.as_ref().map(line),
         "stack": it.stack.iter().map(line).collect::<Vec<_>>(),
     })
 }
@@ -230,14 +246,57 @@ pub fn map(scene: &Scene<'_>, it: &Map) -> String {
     json!({ "position": it.position, "segments": segments }).to_string()
 }
 
-/// What a search found.
-pub fn hits(it: &Hits) -> String {
+/// Blocks that were selected.
+pub fn selection(it: &Selection) -> String {
     let hits: Vec<Value> = it
         .hits
         .iter()
-        .map(|it| json!({ "life": it.life, "size": it.size.0, "label": it.label, "start": it.start }))
+        .map(|it| json!({ "life": it.life, "size": it.size.0, "label": it.label, "start": it.start, "live": it.is_live }))
         .collect();
-    json!({ "by": it.by, "blocks": it.blocks, "bytes": it.bytes.0, "hits": hits }).to_string()
+    json!({
+        "by": it.by,
+        "blocks": it.lives.len(),
+        "live": [it.live.0.0, it.live.1],
+        "most": [it.most.0.0, it.most.1],
+        "hits": hits,
+        "lives": it.lives,
+    })
+    .to_string()
+}
+
+/// What was live at a moment, from the bottom of a picture to its top.
+pub fn layers(it: &[Layer]) -> String {
+    let layers: Vec<Value> = it.iter().map(|it| json!([it.life, it.size.0, it.group])).collect();
+    json!({ "layers": layers }).to_string()
+}
+
+/// Events.
+pub fn happened(scene: &Scene<'_>, it: &[Happened]) -> String {
+    let events: Vec<Value> = it
+        .iter()
+        .map(|it| {
+            json!({
+                "position": it.position,
+                "micros": scene.micros_at(it.position),
+                "action": it.action,
+                "size": it.size.0,
+                "life": it.life,
+                "line": it.line.as_ref().map(line),
+            })
+        })
+        .collect();
+    json!({ "events": events }).to_string()
+}
+
+/// Flame graphs of a stretch of time.
+pub fn trees(it: &Trees) -> String {
+    json!({ "stacks": tree(&it.stacks), "modules": tree(&it.modules) }).to_string()
+}
+
+/// What was held and free, and the largest hole of it, at each of some moments.
+pub fn holes(it: &[(Bytes, Bytes)]) -> String {
+    let all = |part: fn(&(Bytes, Bytes)) -> u64| it.iter().map(part).collect::<Vec<_>>();
+    json!({ "free": all(|it| it.0.0), "holes": all(|it| it.1.0) }).to_string()
 }
 
 /// What would have happened.
@@ -274,6 +333,11 @@ pub fn cards(cards: &[Card]) -> String {
         .map(|it| json!({ "id": it.id, "name": it.name, "total": it.total.0, "context": it.context.0 }))
         .collect();
     json!({ "cards": cards }).to_string()
+}
+
+/// Lines of code, from line `first` on.
+pub fn source(first: usize, lines: &[&str]) -> String {
+    json!({ "first": first, "lines": lines }).to_string()
 }
 
 /// One sentence on what went wrong.
@@ -319,13 +383,38 @@ fn as_double(it: u64) -> f64 {
     it as f64
 }
 
-fn line(it: &Line) -> Value {
-    json!([it.file, it.line, it.function])
+/// `[file, line, function, whose code, backward]`.
+pub(super) fn line(it: &Line) -> Value {
+    json!([it.file, it.line, it.function, code(it.code), u8::from(it.is_backward)])
 }
 
-/// `[parent, name, bytes, blocks]` for each node.
+fn code(it: Code) -> u8 {
+    match it {
+        Code::Users => 0,
+        Code::Library => 1,
+        Code::Recorder => 2,
+    }
+}
+
+/// `[parent, name, bytes, blocks, whose code, category, id, file, line]` for each node.
 fn tree(it: &Tree) -> Vec<Value> {
-    it.nodes.iter().map(|it| json!([it.parent, it.name, it.bytes.0, it.blocks])).collect()
+    it.nodes
+        .iter()
+        .map(|it| {
+            let (file, number) = it.line.as_ref().map_or(("", 0), |it| (it.file.as_str(), it.line));
+            json!([
+                it.parent,
+                it.name,
+                it.bytes.0,
+                it.blocks,
+                code(it.code),
+                it.category,
+                it.id,
+                file,
+                number
+            ])
+        })
+        .collect()
 }
 
 /// The position that a text means: a number, or `peak`.

@@ -8,14 +8,21 @@ use super::target::{Content, Made, Target};
 use crate::{
     cli::ExportArgs,
     recordings::{self, Process},
-    server::{answers::Gallery, assets},
+    server::{
+        answers::{Gallery, Told},
+        assets,
+    },
 };
 
 pub(super) const TARGET: Target = Target { word: "html", ending: ".html", is_folder: false, make };
 
 fn make(process: &Process, args: &ExportArgs) -> anyhow::Result<Made> {
     let scenes = Scenes::of_device(&process.name, &process.recording, args.device)?;
-    let told = vec![(recordings::messages(&process.recording), process.warnings.clone())];
+    let told = vec![Told {
+        messages: recordings::messages(&process.recording),
+        notes: process.warnings.clone(),
+        is_damaged: process.is_damaged,
+    }];
     let gallery = Gallery::new(slice::from_ref(&scenes), told);
     let page = assets::one_file(&gallery);
     Ok(Made { content: Content::File(page.into_bytes()), notes: Vec::new() })

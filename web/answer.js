@@ -1,0 +1,123 @@
+// The answer first: what happened, whose line it is, what to change; then what the peak was made of. Everything that names
+// blocks selects them.
+
+import { ask } from "./api.js";
+import { swatch } from "./details.js";
+import { el, refill } from "./dom.js";
+import { around } from "./growth.js";
+import { failed } from "./peak.js";
+import { colorOf } from "./palette.js";
+import { set, state } from "./state.js";
+import { clipped, exactly, number, phaseName, place, share, size } from "./words.js";
+
+const SHOWN_LINES = 6;
+const WEIGHTS = { problem: "problem", chance: "can be had back", fact: "good to know" };
+
+export class AnswerView {
+  constructor(scene, marks) {
+    this.scene = scene;
+    this.marks = marks;
+    this.node = el("section", { class: "answer", "aria-label": "Answer" }, el("p", { class: "wait" }, "Looking for what happened…"));
+    this.load();
+  }
+
+  close() {
+    this.isClosed = true;
+  }
+
+  async load() {
+    try {
+      const [{ explanations, headlines, blocks }, moment] = await Promise.all([ask("analysis"), ask("moment", { r: state.r, position: this.scene.peak_position })]);
+      if (!this.isClosed) this.fill({ ...explanations[this.scene.file], headline: headlines[this.scene.file], blocks: blocks[this.scene.file] }, moment);
+    } catch (error) {
+      failed(this.node, error, () => this.load());
+    }
+  }
+
+  fill(told, moment) {
+    const { scene, marks } = this;
+    const own = told.findings.map((it, index) => ({ ...it, index, blocks: told.blocks[index] })).filter((it) => it.device === scene.device && !(scene.damage && it.code.startsWith("recording/")));
+    const ooms = told.ooms.filter((it) => it.device === null || it.device === scene.device);
+    const wrong = own.filter((it) => it.weight !== "fact");
+    const facts = own.filter((it) => it.weight === "fact");
+    const [first, last] = [marks.steps[0], marks.steps[marks.steps.length - 1]];
+    const tone = ooms.length || wrong.some((it) => it.weight === "problem") || told.unsure ? "problem" : "fine";
+    refill(this.node,
+      el("article", { class: `card headline ${tone}` },
+        el("h2", {}, el("span", { class: tone === "problem" ? "bad" : "good" }, told.headline.word), el("span", { class: "said" }, told.headline.text)),
+        ooms.length ? this.oom(ooms[0]) : null,
+        el("p", { class: "actions" },
+          !ooms.length && wrong[0] ? this.shows(wrong[0]) : null,
+          this.link("Look at the peak", { view: "peak", at: scene.peak_position }),
+          1 < marks.steps.length ? this.link(`First step against the last (${number(first.step)} and ${number(last.step)})`, { view: "peak", compare: Math.min(first.peak, scene.events), at: Math.min(last.peak, scene.events) }) : null,
+          this.link("Fragmentation: where it lay, and the holes", { view: "segments", at: scene.refusals.length ? scene.refusals[scene.refusals.length - 1].position : scene.peak_reserved_position }),
+          this.link("What would change it: another card, other settings", { view: "whatif" }))),
+      el("div", { class: "columns" },
+        el("div", {}, el("h2", {}, wrong.length ? "What was found, by what it would give back" : "Nothing was found that could be had back"), wrong.map((it) => this.finding(it)),
+          ooms.slice(1, 4).map((it) => el("article", { class: "card problem" }, el("h3", {}, "Another request failed"), this.oom(it))),
+          facts.length || told.notes.length ? el("details", {}, el("summary", {}, "Good to know"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, it)))) : null),
+        this.peak(moment)));
+  }
+
+  link(label, changes) {
+    return el("button", { type: "button", onclick: () => set(changes) }, label);
+  }
+
+  // Its blocks in the timeline, everything else faint.
+  shows(it) {
+    if (!it.blocks && !it.evidence.line && !it.code.startsWith("workspace/")) return null;
+    const label = it.blocks ? `Show these ${number(it.blocks)} blocks` : it.evidence.line ? `Show the blocks of ${place([it.evidence.line.file, it.evidence.line.line, it.evidence.line.function])}` : "Show these blocks";
+    return this.link(label, { view: "timeline", sel: `finding:${it.index}`, at: this.scene.peak_position, pin: null, from: null, to: null, low: null, top: null });
+  }
+
+  oom(it) {
+    const numbers = [["asked for", it.requested_bytes], ["allocated", it.allocated_bytes], ["reserved", it.reserved_bytes], ["free on the device", it.free_bytes], ["held and not allocated", it.slack_bytes], ["capacity", it.capacity_bytes], ["others", it.other_bytes], ["limit", it.limit_bytes]].filter(([, bytes]) => bytes !== null);
+    const when = [it.step ? `step ${number(it.step)}` : null, it.phase ? phaseName(it.phase) : null, it.at ? place([it.at.file, it.at.line, it.at.function]) : null].filter(Boolean).join(", ");
+    const refusal = this.scene.refusals[this.scene.refusals.length - 1];
+    return [
+      when ? el("p", {}, "It ran out in ", el("b", {}, when), it.at?.text ? el("code", { class: "source" }, it.at.text.trim()) : null) : null,
+      el("dl", { class: "inline" }, numbers.map(([label, bytes]) => el("div", {}, el("dt", {}, label), el("dd", { title: exactly(bytes) }, size(bytes))))),
+      it.enough.length ? el("p", {}, "It would have fitted without ", it.enough.slice(0, 4).map((part, index) => [index ? ", " : "", `${size(part.bytes)} by ${part.at}`]), it.enough.length > 4 ? ", …" : "", ".") : null,
+      it.remedies.length ? [el("h3", {}, "What to change"), el("ol", {}, it.remedies.slice(0, 6).map((remedy) => el("li", {}, plainText(remedy))))] : null,
+      refusal ? el("p", { class: "actions" }, this.link("Show on the timeline", { view: "timeline", at: refusal.position, ...around(refusal.position, this.scene) }), this.link("Show the holes", { view: "segments", at: refusal.position })) : null];
+  }
+
+  finding(it) {
+    const step = it.evidence.step && this.marks.steps.find((mark) => mark.step === it.evidence.step);
+    return el("article", { class: `card ${it.weight}` },
+      el("h3", {}, it.title),
+      el("p", { class: "kind" }, el("code", {}, it.code), " · ", WEIGHTS[it.weight], it.bytes ? ` · up to ${size(it.bytes)}` : "", it.count ? ` · ${number(it.count)}×` : ""),
+      it.evidence.facts.length ? el("ul", { class: "evidence" }, it.evidence.facts.map((fact) => el("li", {}, plainText(fact)))) : null,
+      it.remedy ? el("p", {}, el("b", {}, "Change: "), plainText(it.remedy)) : null,
+      el("p", { class: "actions" }, this.shows(it),
+        step ? el("button", { type: "button", onclick: () => this.showStep(step) }, `Show step ${number(step.step)}`) : null,
+        it.code.startsWith("fragmentation") ? this.link("Show the holes", { view: "segments", at: this.scene.peak_reserved_position }) : null));
+  }
+
+  peak(moment) {
+    const { scene } = this;
+    const groups = scene.groups.category;
+    const parts = moment.categories.map(([bytes, blocks], index) => ({ bytes, blocks, index })).filter((it) => it.blocks).sort((a, b) => b.bytes - a.bytes);
+    const show = (sel) => () => set({ view: "timeline", sel, at: scene.peak_position, pin: null });
+    return el("div", {}, el("h2", {}, `The peak: ${size(scene.peak_allocated)}`),
+      el("div", { class: "bar", role: "img", "aria-label": "What the peak was for" }, parts.map((it) => el("span", { title: `${groups[it.index].name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / Math.max(1, moment.allocated)}%`, background: colorOf(groups[it.index]) } }))),
+      el("table", { class: "list numbers" }, el("tbody", {}, parts.map((it) => el("tr", {},
+        el("td", {}, el("button", { type: "button", class: "plain", title: "Show these blocks on the timeline", onclick: show(`category:${it.index}`) }, swatch(colorOf(groups[it.index])), groups[it.index].name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.allocated)), el("td", {}, number(it.blocks)))))),
+      el("h3", {}, "The lines that held most"),
+      el("table", { class: "list" }, el("tbody", {}, moment.rows.slice(0, SHOWN_LINES).map((it) => el("tr", {},
+        el("td", { class: "code", title: it.line ? it.line[0] : "" }, el("button", { type: "button", class: "link", title: "Show these blocks on the timeline", onclick: show(`owner:${it.owner}:${it.category}`) }, clipped(place(it.line), 60))),
+        el("td", {}, swatch(colorOf(groups[it.category])), groups[it.category].name), el("td", { title: exactly(it.bytes) }, size(it.bytes)))))));
+  }
+
+  showStep(step) {
+    const { steps } = this.marks;
+    const before = steps[steps.indexOf(step) - 1];
+    const value = (mark) => (state.axis === "time" ? mark.micros : mark.end);
+    set({ view: "timeline", from: before ? value(before) : 0, to: value(step), low: null, top: null });
+  }
+}
+
+// What stands between backticks is code.
+function plainText(text) {
+  return text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+}

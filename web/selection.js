@@ -1,0 +1,42 @@
+// The blocks that are selected, for all views: which they are, and what they hold at the moment that is shown.
+
+import { ask } from "./api.js";
+import { set, state } from "./state.js";
+
+let current = null;
+
+export function select(of) {
+  set({ sel: state.sel === of ? "" : of, pin: null });
+}
+
+// The selection that the address names, once it is known; null while nobody knows, and when nothing is selected.
+export function selected() {
+  return current && current.r === state.r && current.of === state.sel ? current : null;
+}
+
+// The blocks that keep their colours; null when all do.
+export function chosen() {
+  return selected()?.lives ?? null;
+}
+
+export async function loadSelection(position) {
+  const { r, sel: of } = state;
+  if (!of) {
+    current = null;
+    return null;
+  }
+  if (current && current.r === r && current.of === of && current.position === position) return current;
+  const data = await ask("select", { r, of, position });
+  if (state.r !== r || state.sel !== of) return null;
+  current = { r, of, position, data, lives: new Set(data.lives) };
+  return current;
+}
+
+// The block after, or before, the one that is pinned.
+export function neighbour(direction) {
+  const it = selected();
+  if (!it || !it.data.lives.length) return null;
+  const { lives } = it.data;
+  const at = lives.indexOf(state.pin);
+  return lives[at < 0 ? (direction < 0 ? lives.length - 1 : 0) : (at + direction + lives.length) % lives.length];
+}
