@@ -55,7 +55,7 @@ export class AnswerView {
       el("div", { class: "columns" },
         el("div", {}, el("h2", {}, wrong.length ? "What was found, by what it would give back" : "Nothing was found that could be had back"), wrong.map((it) => this.finding(it)),
           ooms.slice(1, 4).map((it) => el("article", { class: "card problem" }, el("h3", {}, "Another request failed"), this.oom(it))),
-          facts.length || told.notes.length ? el("details", {}, el("summary", {}, "Good to know"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, it)))) : null),
+          facts.length || told.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Good to know"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, it)))) : null),
         this.peak(moment)));
   }
 

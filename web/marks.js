@@ -3,6 +3,7 @@
 import { fit } from "./dom.js";
 import { PHASE, colorOf, inkOf, inkOn } from "./palette.js";
 import { LOST, TOP } from "./scale.js";
+import { chosen } from "./selection.js";
 import { state } from "./state.js";
 import { clipped, duration, many, number, size } from "./words.js";
 
@@ -84,7 +85,8 @@ export class Marks {
       this.taken.push(spot);
       c.textAlign = "center";
       c.fillStyle = inkOn(color);
-      c.fillText(text, x, y);
+      // What is not selected is pale.
+      if (chosen()) label(c, text, x, y, "center", inkOf("ink")); else c.fillText(text, x, y);
       return true;
     };
     const color = (group) => colorOf(groups[group], group);

@@ -33,7 +33,7 @@ export class Scale {
   // Where the plot begins.
   get left() {
     if (this.still) return this.still.left;
-    const left = this.box.clientWidth < NARROW ? 58 : LEFT;
+    const left = this.box.clientWidth < NARROW ? 68 : LEFT;
     return this.scene.overwritten ? left + LOST : left;
   }
 

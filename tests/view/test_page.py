@@ -577,7 +577,8 @@ def test_findings_lead_to_the_timeline(page, viewer):
     assert now["at"] == scene(page)["refusals"][-1]["position"]
     assert now["from"] <= now["at"] < now["to"]
     open_at(page, viewer, "view=answer&r=0")
-    page.locator("summary").first.click()
+    if page.locator("details:not([open]) > summary").count():
+        page.locator("details > summary").first.click()
     page.get_by_role("button", name=re.compile("Show the(se)? ")).first.click()
     page.wait_for_selector("#found .hits button")
 

@@ -1,0 +1,90 @@
+"""Colours that people with any kind of colour vision tell apart, and words that can be read, in both themes; and a narrow screen."""
+
+import itertools
+import math
+
+import pytest
+from viewer import settled
+
+# How colours are seen (Machado, Oliveira and Fernandes 2009), on linear RGB.
+VISIONS = {
+    "usual": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+CATEGORIES = ["before", "parameters", "buffers", "optimizer", "gradients", "inputs", "kept", "unknown", "activations", "workspaces", "temporaries"]
+GROUNDS = ["ground", "plot", "raised", "soft"]
+INKS = ["ink", "quiet", "accent", "bad", "good", "card", "note"]
+
+
+def linear(color):
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return [it / 12.92 if it <= 0.04045 else ((it + 0.055) / 1.055) ** 2.4 for it in parts]
+
+
+def luminance(color):
+    return sum(share * it for share, it in zip((0.2126, 0.7152, 0.0722), linear(color), strict=True))
+
+
+def contrast(a, b):
+    dark, light = sorted([luminance(a), luminance(b)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def lab(rgb):
+    x = (0.4124 * rgb[0] + 0.3576 * rgb[1] + 0.1805 * rgb[2]) / 0.95047
+    y = 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2]
+    z = (0.0193 * rgb[0] + 0.1192 * rgb[1] + 0.9505 * rgb[2]) / 1.08883
+    x, y, z = (it ** (1 / 3) if 0.008856 < it else 7.787 * it + 16 / 116 for it in (x, y, z))
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)
+
+
+def seen(color, vision):
+    rgb = linear(color)
+    return lab([min(1, max(0, sum(it * part for it, part in zip(row, rgb, strict=True)))) for row in vision])
+
+
+@pytest.fixture
+def opened(page, viewer):
+    page.goto(viewer.url)
+    settled(page)
+    return page
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_categories_are_told_apart(opened, vision):
+    colors = opened.evaluate("async (keys) => { const { categoryColor } = await import('./palette.js'); return keys.map(categoryColor); }", CATEGORIES)
+    known = dict(zip(CATEGORIES, colors, strict=True))
+    for a, b in itertools.combinations(CATEGORIES, 2):
+        difference = math.dist(seen(known[a], VISIONS[vision]), seen(known[b], VISIONS[vision]))
+        assert 20 <= difference, (a, b, difference)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_can_be_read(opened, theme):
+    opened.emulate_media(color_scheme=theme)
+    names = [*GROUNDS, *INKS]
+    told = opened.evaluate("(names) => names.map((it) => getComputedStyle(document.documentElement).getPropertyValue(`--${it}`).trim())", names)
+    colors = dict(zip(names, told, strict=True))
+    for ink in INKS:
+        for ground in GROUNDS:
+            assert 4.5 <= contrast(colors[ink], colors[ground]), (ink, ground, contrast(colors[ink], colors[ground]))
+    # Words on bands and in the flame graph, and blocks beside nothing.
+    bands = opened.evaluate("async (keys) => { const { categoryColor, inkOn } = await import('./palette.js'); return keys.map((it) => [categoryColor(it), inkOn(categoryColor(it))]); }", CATEGORIES)
+    for band, ink in bands:
+        assert 4.5 <= contrast(band, ink), band
+        assert 1.5 <= contrast(band, colors["plot"]), band
+
+
+@pytest.mark.parametrize("view", ["answer", "timeline", "peak", "segments", "growth", "whatif", "ranks"])
+def test_a_narrow_screen_has_all_of_it(page, viewer, view):
+    page.set_viewport_size({"width": 390, "height": 844})
+    for r in (1, 4):
+        page.goto("about:blank")
+        page.goto(f"{viewer.url}#view={view}&r={r}&pin=2")
+        settled(page)
+        page.wait_for_timeout(100)
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390, view
+        for name in ("#tabs", "#search", "main section"):
+            assert page.locator(name).is_visible()
