@@ -38,7 +38,7 @@ export function set(changes) {
   if (KEYS_OF_STATE.every((it) => before[it] === state[it])) return;
   if (PLACES.some((it) => before[it] !== state[it])) {
     write(before);
-    history.pushState(null, "", hashOf(state));
+    toAddress("pushState", state);
     clearTimeout(timer);
     timer = 0;
   } else {
@@ -82,13 +82,20 @@ let timer = 0;
 
 // What is about to be left stays where one can come back to.
 function write(before) {
-  if (timer) history.replaceState(null, "", hashOf(before));
+  if (timer) toAddress("replaceState", before);
 }
 
 function rememberSoon() {
   clearTimeout(timer);
   timer = setTimeout(() => {
     timer = 0;
-    history.replaceState(null, "", hashOf(state));
+    toAddress("replaceState", state);
   }, 150);
+}
+
+// A frame in a notebook has no address of its own.
+function toAddress(how, it) {
+  try {
+    history[how](null, "", hashOf(it));
+  } catch { /* The page works without. */ }
 }

@@ -30,6 +30,7 @@ from plimsoll._predict import predict
 from plimsoll._record import Recorder, record
 from plimsoll._results import Finding, Growth, Line, OutOfMemory, Prediction
 from plimsoll._sizes import Size
+from plimsoll._view import View, view
 
 __all__ = [
     "CannotReach",
@@ -43,9 +44,11 @@ __all__ = [
     "Prediction",
     "Recorder",
     "Size",
+    "View",
     "binary",
     "fit",
     "predict",
     "record",
     "version",
+    "view",
 ]
