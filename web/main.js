@@ -6,6 +6,7 @@ import { showBlock } from "./details.js";
 import { byId, el, refill, say } from "./dom.js";
 import { showSelection } from "./find.js";
 import { GrowthView } from "./growth.js";
+import { LiveView } from "./live.js";
 import { momentShown, stepEnd } from "./moments.js";
 import { forgetInks } from "./palette.js";
 import { PeakView } from "./peak.js";
@@ -30,6 +31,10 @@ async function start() {
     const [overview, cards] = await Promise.all([ask("overview"), ask("cards")]);
     page.scenes = overview.scenes;
     page.cards = cards.cards;
+    if (overview.live) {
+      followRun();
+      return;
+    }
   } catch (error) {
     refill(byId("main"), el("p", { class: "bad" }, error.message));
     return;
@@ -49,6 +54,19 @@ async function start() {
   sane();
   onState(changed);
   await render();
+}
+
+// Instead of recordings: a run that is going on.
+function followRun() {
+  for (const it of ["tabs", "search"]) byId(it).hidden = true;
+  document.querySelector(".choose").hidden = true;
+  byId("theme").addEventListener("click", switchTheme);
+  byId("help").addEventListener("click", showWords);
+  document.addEventListener("server", (event) => say(event.detail, event.detail !== ""));
+  Object.assign(state, readHash());
+  document.title = "live: plimsoll";
+  page.view = new LiveView(page.cards);
+  refill(byId("main"), page.view.node);
 }
 
 // What an address names may not be in these recordings.

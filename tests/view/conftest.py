@@ -7,10 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from viewer import SNAPSHOTS, browsing, chromium, viewing, zipped  # noqa: E402
-
-# In the order that the page counts them.
-FILES = ["seed-mlp-adam-b64", "oom-gpt2-b32-cap12", "lstm-adam-b32-s128", "mempool"]
+from viewer import FILES, SNAPSHOTS, browsing, chromium, viewing, zipped  # noqa: E402
 
 
 @pytest.fixture(scope="session")

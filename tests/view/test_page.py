@@ -6,8 +6,7 @@ import pickle
 import re
 
 import pytest
-from viewer import FIXTURES, SNAPSHOTS, settled, viewing, zipped
-from conftest import FILES
+from viewer import FILES, FIXTURES, SNAPSHOTS, settled, viewing, zipped
 
 VIEWS = ["answer", "timeline", "peak", "segments", "growth", "whatif", "ranks"]
 N_SCENES = len(FILES) + 2

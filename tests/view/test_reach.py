@@ -1,8 +1,7 @@
 """Every block can be drawn alone and picked, by mouse and by keys; and the picture moves in both directions."""
 
 import pytest
-from conftest import FILES
-from viewer import settled
+from viewer import FILES, settled
 
 RECORDINGS = [0, 1, len(FILES)]
 

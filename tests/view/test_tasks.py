@@ -5,8 +5,7 @@ import pickle
 import re
 
 import pytest
-from conftest import FILES
-from viewer import FIXTURES, SNAPSHOTS, settled, viewing, zipped
+from viewer import FILES, FIXTURES, SNAPSHOTS, settled, viewing, zipped
 
 
 class Clicks:

@@ -80,6 +80,9 @@ def settled(page):
 FIXTURES = ROOT / "fixtures"
 SNAPSHOTS = FIXTURES / "snapshots"
 
+# What the viewer of all tests shows, in the order that the page counts them; then two of our own recordings.
+FILES = ["seed-mlp-adam-b64", "oom-gpt2-b32-cap12", "lstm-adam-b32-s128", "mempool"]
+
 
 def zipped(name, folder):
     """One of our own recordings, as `predict --record` writes them."""

@@ -221,8 +221,14 @@ Exit codes:
 pub(crate) struct ViewArgs {
     /// Snapshots and recordings, compressed or not, or folders of them; several are shown beside each
     /// other, as ranks. `-` is standard input.
-    #[arg(value_name = "FILE", required = true)]
+    #[cfg_attr(feature = "phantom", arg(value_name = "FILE", required_unless_present = "live"))]
+    #[cfg_attr(not(feature = "phantom"), arg(value_name = "FILE", required = true))]
     pub(crate) files: Vec<PathBuf>,
+
+    /// Follow the run that is going on: `plimsoll run` or `predict` in another terminal.
+    #[cfg(feature = "phantom")]
+    #[arg(long, conflicts_with_all = ["files", "html"])]
+    pub(crate) live: bool,
 
     /// The port on 127.0.0.1 to listen on; 0 is any that is free.
     #[arg(long, value_name = "PORT", default_value_t = 0)]
@@ -268,6 +274,7 @@ Examples:
   plimsoll view run.zip --no-open --port 8000    print the address only
   plimsoll view run.zip --port 8000 --token $SECRET   the same address tomorrow
   plimsoll view snapshot.pickle --html peak.html one file to send to somebody
+  plimsoll view --live                           follow `plimsoll run` in another terminal
 
 The page is served to this machine only, at an address that nobody can guess;
 nothing leaves it. On a machine without display, forward the port:

@@ -23,6 +23,8 @@ use crate::{
     },
     signals::Signals,
 };
+#[cfg(feature = "phantom")]
+use crate::{cache::Cache, server::live::Live};
 
 /// A recording and what belongs to it.
 struct Loaded {
@@ -35,6 +37,11 @@ pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
     let file = args.html.as_deref().filter(|it| *it != Path::new("-"));
     if let Some(file) = file {
         AtomicOutput::check(file)?;
+    }
+    #[cfg(feature = "phantom")]
+    if args.live {
+        follow((args.port, args.token.as_deref()), !args.no_open, out)?;
+        return Ok(Exit::Fits);
     }
     let loaded = load_all(&args.files)?;
     let is_whole = !loaded.iter().any(|it| it.told.is_damaged);
@@ -102,20 +109,34 @@ fn serve(
     opens: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    with_gallery(loaded, |gallery| {
-        let server = Server::listen(port, token)?;
-        let url = server.url();
-        if opens && has_display() {
-            open_browser(&url);
-        } else if opens {
-            hint(&server);
-        }
-        // After the browser, which is to end by Ctrl-C as always; before the address is known, because
-        // who reads it may press Ctrl-C at once.
-        let signals = Signals::hold().context("cannot wait for signals")?;
-        super::write(out, &format!("{url}\n"))?;
-        server.serve(gallery, &signals).context("cannot wait for signals")
-    })
+    with_gallery(loaded, |gallery| show(gallery, (port, token), opens, out))
+}
+
+/// Shows the run that is going on until Ctrl-C.
+#[cfg(feature = "phantom")]
+fn follow(address: (u16, Option<&str>), opens: bool, out: &mut dyn Write) -> anyhow::Result<()> {
+    let sessions = Cache::open()?.root.join("sessions");
+    show(&Gallery::of_run(Live::of(sessions)), address, opens, out)
+}
+
+fn show(
+    gallery: &Gallery<'_>,
+    (port, token): (u16, Option<&str>),
+    opens: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let server = Server::listen(port, token)?;
+    let url = server.url();
+    if opens && has_display() {
+        open_browser(&url);
+    } else if opens {
+        hint(&server);
+    }
+    // After the browser, which is to end by Ctrl-C as always; before the address is known, because
+    // who reads it may press Ctrl-C at once.
+    let signals = Signals::hold().context("cannot wait for signals")?;
+    super::write(out, &format!("{url}\n"))?;
+    server.serve(gallery, &signals).context("cannot wait for signals")
 }
 
 fn load_all(files: &[PathBuf]) -> anyhow::Result<Vec<Loaded>> {

@@ -21,6 +21,8 @@ use plimsoll_core::{
     views::page,
 };
 
+use crate::server::live::Live;
+
 /// Lines of code that are shown before and after the one that matters.
 const AROUND: usize = 2;
 /// No script is as large.
@@ -34,6 +36,8 @@ pub(crate) struct Gallery<'a> {
     explained: Vec<OnceLock<Explanation>>,
     /// Somebody has seen a timeline.
     seen: AtomicBool,
+    /// A run that is going on.
+    live: Option<Live>,
 }
 
 /// What is known of a recording beside it.
@@ -80,7 +84,12 @@ impl Reply {
 impl<'a> Gallery<'a> {
     pub(crate) fn new(recordings: &'a [Scenes<'a>], told: Vec<Told>) -> Gallery<'a> {
         let explained = recordings.iter().map(|_| OnceLock::new()).collect();
-        Gallery { recordings, told, explained, seen: AtomicBool::new(false) }
+        Gallery { recordings, told, explained, seen: AtomicBool::new(false), live: None }
+    }
+
+    /// No recording, but a run that is going on.
+    pub(crate) fn of_run(live: Live) -> Gallery<'a> {
+        Gallery { live: Some(live), ..Gallery::new(&[], Vec::new()) }
     }
 
     /// All devices of all recordings, as the page counts them.
@@ -95,7 +104,13 @@ impl<'a> Gallery<'a> {
         let query = Query(form_urlencoded::parse(query.as_bytes()).into_owned().collect());
         let json = |text: Result<String, String>| Some(text.map(Reply::json));
         match name {
-            "overview" => json(Ok(page::overview(self.recordings, &self.damage()))),
+            "overview" => {
+                json(Ok(page::overview(self.recordings, &self.damage(), self.live.is_some())))
+            }
+            "live" => {
+                let from = query.number("from").unwrap_or(0);
+                self.live.as_ref().map(|it| Ok(Reply::json(it.answer(from))))
+            }
             "cards" => json(Ok(page::cards(cards::catalogue()))),
             "analysis" => json(Ok(self.analysis())),
             "marks" => json(self.scene(&query, "r").map(page::marks)),

@@ -46,6 +46,7 @@ modules![
     "whatif.js",
     "ranks.js",
     "find.js",
+    "live.js",
     "main.js",
 ];
 

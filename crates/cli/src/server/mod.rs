@@ -4,6 +4,7 @@
 pub(crate) mod answers;
 pub(crate) mod assets;
 mod http;
+pub(crate) mod live;
 
 use std::{fmt, io, net::TcpListener, time::Duration};
 

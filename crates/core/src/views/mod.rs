@@ -8,6 +8,7 @@ pub mod explain_wire;
 pub mod fit;
 pub mod flamegraph;
 pub mod glossary;
+pub mod live;
 pub mod packed;
 pub mod page;
 pub mod perfetto;

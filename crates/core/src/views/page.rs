@@ -21,13 +21,19 @@ use crate::{
 const VERSION: u32 = 1;
 
 /// Every device of every recording, in the order of their numbers. `damage` says of each recording why it
-/// was not read to its end.
-pub fn overview(recordings: &[Scenes<'_>], damage: &[Option<String>]) -> String {
+/// was not read to its end. `is_live` says that there is a run to follow instead.
+pub fn overview(recordings: &[Scenes<'_>], damage: &[Option<String>], is_live: bool) -> String {
     let scenes = recordings.iter().zip(damage).enumerate().flat_map(|(index, (it, damage))| {
         it.scenes.iter().map(move |scene| overview_of(index, it, scene, damage.as_deref()))
     });
     let files: Vec<&str> = recordings.iter().map(Scenes::name).collect();
-    json!({ "version": VERSION, "files": files, "scenes": scenes.collect::<Vec<_>>() }).to_string()
+    json!({
+        "version": VERSION,
+        "files": files,
+        "scenes": scenes.collect::<Vec<_>>(),
+        "live": is_live,
+    })
+    .to_string()
 }
 
 fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>, damage: Option<&str>) -> Value {
