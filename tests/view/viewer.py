@@ -30,10 +30,10 @@ def chromium():
 class Viewer:
     """`plimsoll view` of some files, for as long as it is wanted."""
 
-    def __init__(self, *files, options=(), opens=False):
+    def __init__(self, *files, options=(), opens=False, environment=None):
         words = [binary(), "view", *map(str, files), *([] if opens else ["--no-open"]), *options]
         self.process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment or clean_environment()
         )
         self.url = self.process.stdout.readline().strip()
 

@@ -33,8 +33,8 @@ struct Seen {
     session: Option<PathBuf>,
     read_to: BTreeMap<u32, u64>,
     run: LiveRun,
-    /// By process and name.
-    named: BTreeMap<(u32, String), (Role, Bytes)>,
+    /// By process, name and role: a gradient is called as its parameter.
+    named: BTreeMap<(u32, String, Role), Bytes>,
 }
 
 impl Live {
@@ -104,11 +104,11 @@ impl Seen {
         });
         self.run.points.extend(marks);
         for tensor in notes.tensors.iter().flat_map(|it| &it.entries) {
-            self.named.insert((pid, tensor.name.clone()), (tensor.role, tensor.size));
+            self.named.insert((pid, tensor.name.clone(), tensor.role), tensor.size);
         }
         self.run.ooms.extend(notes.ooms.iter().map(|it| it.message.clone()));
         let sum = |role: Role| -> Bytes {
-            self.named.values().filter(|it| it.0 == role).map(|it| it.1).sum()
+            self.named.iter().filter(|it| it.0.2 == role).map(|it| *it.1).sum()
         };
         self.run.named = [
             ("parameters", Role::Parameter),
