@@ -16,7 +16,7 @@ TESTED := $(or $(CARGO_TARGET_DIR),target)/debug/plimsoll
 # Clippy's driver is the compiler, so that what is checked need not be compiled a second time.
 FOR_TESTS := CARGO_PROFILE_DEV_DEBUG=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 
-.PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check screenshots pictures site clean
+.PHONY: help build demo test test-setup test-rust test-python soak wheel wheel-check release screenshots pictures site clean
 
 help:
 	@echo 'make build   builds $(PLIMSOLL), one file with everything in it'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test    everything that has to pass'
 	@echo 'make soak    the same without shortcuts, and what takes long: before a release'
 	@echo 'make wheel   the Python package as a wheel and as sources, tried in an environment of its own'
+	@echo 'make release  everything that a release has, in target/dist'
 	@echo 'make screenshots  the pictures of docs/view.md, from the real page'
 	@echo 'make pictures  the pictures of the terminal in README, from real runs'
 	@echo 'make site    the documents as a site with search, in target/site'
@@ -98,6 +99,11 @@ wheel:
 	target/wheel/tools/bin/maturin sdist --out target/wheel
 	target/wheel/tools/bin/python -m pip wheel --quiet --no-deps --wheel-dir target/wheel target/wheel/plimsoll_gpu-*.tar.gz
 	target/wheel/tools/bin/python tools/wheel-check target/wheel/plimsoll_gpu-*.whl
+
+# Everything that a release has, in target/dist: the wheel for glibc 2.28 and later, the sources, one tarball with the program, completions and man
+# pages, what it is made of, checksums. The same commit gives the same files. Minutes: the program is built once more.
+release:
+	@tools/release
 
 # What `make wheel` left in target/wheel, in seconds; nothing is compiled.
 wheel-check:
