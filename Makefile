@@ -85,6 +85,7 @@ soak: build
 	@cargo test --package plimsoll-writes -- --ignored
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --quiet
 	cargo test --workspace --doc
+	cargo check --quiet --package plimsoll --no-default-features
 	python=$$(tools/python-with-torch tests/requirements.txt)
 	PLIMSOLL_CHROMIUM=$$(tools/chromium)
 	export PLIMSOLL_CHROMIUM PLIMSOLL_COLD=1
