@@ -25,4 +25,5 @@ for episode in range(300):
         total = total - agent.act(state).log_softmax(-1).amax(-1).mean()
     optimizer.zero_grad()
     total.backward(retain_graph=True)
-    optimizer.step()
+    if episode % 200 == 199:
+        optimizer.step()

@@ -1,5 +1,5 @@
 """cause: leak/earlier-models at line 20
-memory: 2GiB
+memory: 3GiB 4GiB
 why: the network of each fold stays on the device, for an ensemble at the end.
 """
 import torch

@@ -142,24 +142,27 @@ fn unpack(source: impl Read + 'static) -> anyhow::Result<Opened> {
     let mut source = Counted { source, taken: Rc::clone(&taken) };
     let mut start = Vec::new();
     source.by_ref().take(6).read_to_end(&mut start)?;
-    let packed = BufReader::with_capacity(128 << 10, Cursor::new(start.clone()).chain(source));
+    let source = Cursor::new(start.clone()).chain(source);
+    let packed = |source| BufReader::with_capacity(128 << 10, source);
     let bounded = |what, reader: Box<dyn Read>| Bounded { what, reader, taken, given: 0 };
     let mut unpacked: Box<dyn Read> = if start.starts_with(b"\xfd7zXZ\0") {
         let kib = u32::try_from(WINDOW >> 10).unwrap_or(u32::MAX);
-        let decoder = lzma_rust2::XzReader::new_mem_limit(packed, true, kib);
+        let decoder = lzma_rust2::XzReader::new_mem_limit(packed(source), true, kib);
         Box::new(bounded("xz", Box::new(decoder)))
     } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder = ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed, WINDOW)
-            .map_err(|error| anyhow::anyhow!("the zstd data is damaged: {error}"))?;
+        let decoder =
+            ruzstd::decoding::StreamingDecoder::new_with_max_window_size(packed(source), WINDOW)
+                .map_err(|error| anyhow::anyhow!("the zstd data is damaged: {error}"))?;
         Box::new(bounded("zstd", Box::new(decoder)))
     } else if start.starts_with(&[0x1f, 0x8b]) {
-        Box::new(bounded("gzip", Box::new(flate2::read::MultiGzDecoder::new(packed))))
+        Box::new(bounded("gzip", Box::new(flate2::read::MultiGzDecoder::new(packed(source)))))
     } else if start.starts_with(b"PK\x03\x04") {
         let mut bytes = Vec::new();
-        { packed }.read_to_end(&mut bytes)?;
+        { source }.read_to_end(&mut bytes)?;
         return recording(Cursor::new(&bytes), limit(bytes.len() as u64));
     } else {
-        Box::new(packed)
+        // Who reads it asks for much at once.
+        Box::new(source)
     };
     let mut head = Vec::new();
     let begun = unpacked.by_ref().take(snapshot::HEAD as u64).read_to_end(&mut head);

@@ -3,11 +3,12 @@
 use std::{
     io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
+    thread,
 };
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    explanation::{self, CODES, Explanation},
+    explanation::{self, CODES, Explanation, Followed},
     findings,
     recording::Recording,
     sources::{self, chrome_trace, oom_text, printed_text, snapshot},
@@ -169,7 +170,11 @@ fn heed(it: &mut Explanation, warnings: &[sources::Warning]) {
 }
 
 fn of_recording(name: &str, recording: &Recording) -> Explanation {
-    explanation::of_recording(name, recording, &recordings::messages(recording))
+    let followed = Followed::of(recording);
+    thread::scope(|scope| {
+        scope.spawn(|| followed.replay_ahead());
+        followed.explanation(name, &recordings::messages(recording))
+    })
 }
 
 /// What it is, its content says.

@@ -51,6 +51,7 @@ pub(super) fn choose(
         .or_else(|| failed.other_process())
         .or_else(|| failed.pieces())
         .or_else(|| failed.avoidable("inputs/all-on-device"))
+        .or_else(|| failed.avoidable("growth/kv-cache"))
         .or_else(|| failed.states_are_moved())
         .or_else(|| failed.one_result())
         .unwrap_or_else(|| failed.states_or_activations())
@@ -263,7 +264,7 @@ impl<'a> Failed<'a> {
     /// The model was just being made or moved, or its optimizer's state.
     fn states_are_moved(&self) -> Option<RootCause> {
         let run = self.case.run;
-        let signs = run.stacks.signs(run.device.events.get(self.event.index()).stack);
+        let signs = run.stacks.signs(run.device.events.stack(self.event.index()));
         let first_step = self.oom.step.is_none_or(|it| it <= 1);
         let is_state = signs.has(Signs::APPLY)
             || first_step
@@ -282,6 +283,9 @@ impl<'a> Failed<'a> {
         // Layers of one kind make several as large.
         let is_one_of_many = self.asked.0 * 2 <= self.activations().0;
         let in_backward = self.case.run.timeline.stage(self.event) == Stage::Backward;
+        if in_backward && self.is_gradient() {
+            return None;
+        }
         let (at, bytes) = match (is_large && !is_one_of_many, few) {
             (true, Some(it)) if in_backward => (it.at.clone(), it.bytes + self.asked),
             (true, _) => (self.at(), self.asked),
@@ -296,6 +300,14 @@ impl<'a> Failed<'a> {
             text: format!("one line's result is too large: {bytes}, {share} of all that there is"),
             is_sure: true,
         })
+    }
+
+    /// What was asked for is as large as a parameter. A request that failed is recorded as it was rounded.
+    fn is_gradient(&self) -> bool {
+        let live = self.case.live_after(self.event);
+        let mut parameters = live.iter().filter(|it| it.category == Category::Parameters);
+        let rounded = |it: Bytes| it.0.next_multiple_of(512);
+        parameters.any(|it| rounded(self.case.life(it.block).requested) == rounded(self.asked))
     }
 
     /// The line that failed; of a backward pass, which runs no Python, the one that called it.
@@ -394,14 +406,16 @@ impl<'a> Failed<'a> {
         let most =
             lines.into_values().max_by_key(|(bytes, line)| (*bytes, std::cmp::Reverse(line.line)));
         let at = most.map(|(_, line)| line).or_else(|| self.oom.at.clone());
+        // Without gradients nothing is kept for later: it is what a pass works on.
+        let what = match run.timeline.stage(self.event) {
+            Stage::Evaluation => "what a forward pass works on at one time",
+            _ => "what a step keeps for its backward pass",
+        };
         RootCause {
             code: "size/activations",
             at,
             bytes: activations,
-            text: format!(
-                "what a step keeps for its backward pass is too large: {activations} of the {} allocated",
-                self.allocated
-            ),
+            text: format!("{what} is too large: {activations} of the {} allocated", self.allocated),
             is_sure: true,
         }
     }

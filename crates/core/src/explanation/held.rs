@@ -51,7 +51,7 @@ impl Holdings {
             .map(|(block, it)| Held {
                 block: Some(block),
                 size: it.size,
-                stack: run.device.events.get(it.alloc.index()).stack,
+                stack: run.device.events.stack(it.alloc.index()),
                 category: evidence.category(block),
             })
             .collect();

@@ -150,7 +150,38 @@ impl Explanation {
 
 /// What the recording of one process says. `messages` are the failures that its texts tell of.
 pub fn of_recording(name: &str, recording: &Recording, messages: &[Failure]) -> Explanation {
-    of_runs(name, recording, &DeviceRun::all(recording), messages)
+    Followed::of(recording).explanation(name, messages)
+}
+
+/// A recording that was followed, and not yet looked at.
+pub struct Followed<'a> {
+    recording: &'a Recording,
+    runs: Vec<DeviceRun<'a>>,
+}
+
+impl<'a> Followed<'a> {
+    /// Follows the recording of one process.
+    pub fn of(recording: &'a Recording) -> Followed<'a> {
+        Followed { recording, runs: DeviceRun::all(recording) }
+    }
+
+    /// What it says; as [`of_recording`].
+    pub fn explanation(&self, name: &str, messages: &[Failure]) -> Explanation {
+        of_runs(name, self.recording, &self.runs, messages)
+    }
+
+    /// Replays ahead what [`Followed::explanation`] is likely to ask for, and would replay itself: something for a second
+    /// thread to do meanwhile.
+    pub fn replay_ahead(&self) {
+        for run in &self.runs {
+            let reserved = run.replay.peak_reserved.bytes;
+            if run.oom.is_some()
+                || findings::is_much_slack(reserved, run.replay.peak_allocated.bytes)
+            {
+                run.reserved_in_one_piece();
+            }
+        }
+    }
 }
 
 /// The same of runs that were worked out already.

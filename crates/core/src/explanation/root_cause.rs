@@ -25,8 +25,13 @@ pub struct RootCause {
 /// An evaluation that keeps its graph, whether its results are kept or not.
 pub(super) const EVALUATION: &str = "leak/eval-without-no-grad";
 /// Finding codes that are about what no step needs again.
-pub(super) const LEAKS: [&str; 4] =
-    ["leak/graph-retained", "leak/results-kept", "leak/traceback-kept", "growth/per-step"];
+pub(super) const LEAKS: [&str; 5] = [
+    "leak/graph-retained",
+    "leak/results-kept",
+    "leak/traceback-kept",
+    "leak/earlier-models",
+    "growth/per-step",
+];
 
 /// Causes that no finding has a page for, with what they mean.
 pub const CODES: [(&str, &str); 7] = [

@@ -17,10 +17,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if !window.began_late || case.run.replay.blocks.is_empty() {
         return Vec::new();
     }
-    let title = format!(
-        "{} in {} blocks were there before recording began; nobody can say whose they are",
-        window.bytes_before, window.blocks_before
-    );
+    let title = match (window.blocks_before, window.bytes_before) {
+        (blocks, Bytes::ZERO) => format!(
+            "recording began late: the program gave back {blocks} blocks that it had before, and nothing says how large they were"
+        ),
+        (blocks, bytes) => format!(
+            "{bytes} in {blocks} blocks were there before recording began; nobody can say whose they are"
+        ),
+    };
     let mut res = RULE.finding(Weight::Fact, Bytes::ZERO, title);
     res.count = window.blocks_before;
     res.remedy = "start recording before the model is made: `plimsoll predict --record`, or torch.cuda.memory._record_memory_history() as the first line".to_owned();

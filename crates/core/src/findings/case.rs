@@ -1,7 +1,7 @@
 //! One device of one recording with what all rules ask: levels that count what was there before, the
 //! moment that matters, what grows, what window the recording covers.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
 use crate::{
     findings::{growth::Growth, idle_graph::IdleGraph},
@@ -11,6 +11,7 @@ use crate::{
         device_run::DeviceRun,
         origins::{self, Live},
         stacks::Signs,
+        steps::{self, Curve},
         timeline::Stage,
     },
     recording::CodeLine,
@@ -96,8 +97,6 @@ pub(crate) struct Case<'a> {
     pub(crate) reserved_at_peak: Bytes,
     /// Pending on other streams at that moment.
     pub(crate) pending_at_peak: Bytes,
-    /// And at most.
-    pub(crate) most_pending: Bytes,
     /// Allocated, reserved and pending after the last event that is not the end of the run.
     pub(crate) at_end: Levels,
     /// Levels when memory ran out.
@@ -108,6 +107,8 @@ pub(crate) struct Case<'a> {
     pub(crate) growth: Vec<Growth>,
     /// What autograd keeps for a backward pass that will not come, when memory ran out or at the peak.
     pub(crate) idle: Option<IdleGraph>,
+    /// Once a rule has asked for it.
+    curve: OnceLock<Curve>,
 }
 
 impl<'a> Case<'a> {
@@ -122,12 +123,12 @@ impl<'a> Case<'a> {
             peak_after_training: EventId(0),
             reserved_at_peak: Bytes::ZERO,
             pending_at_peak: Bytes::ZERO,
-            most_pending: Bytes::ZERO,
             at_end: Levels::default(),
             at_oom: None,
             live: Vec::new(),
             growth: Vec::new(),
             idle: None,
+            curve: OnceLock::new(),
         };
         res.levels();
         res.live = res.live_after(res.peak.event);
@@ -155,13 +156,6 @@ impl<'a> Case<'a> {
                     if completes {
                         pending.insert(event.address, event.size);
                         pending_sum += event.size;
-                        // The completion that follows at once is no waiting.
-                        let at_once = id.index() + 1 < run.device.events.len()
-                            && run.device.events.get(id.index() + 1).action
-                                == Action::FreeCompleted;
-                        if !at_once {
-                            self.most_pending = self.most_pending.max(pending_sum);
-                        }
                     }
                 }
                 Action::FreeCompleted => {
@@ -192,6 +186,12 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// The peaks of each step.
+    pub(crate) fn curve(&self) -> &Curve {
+        let run = self.run;
+        self.curve.get_or_init(|| steps::curve(run.device, &run.replay, &run.timeline, run.oom))
+    }
+
     /// The blocks of the recording that were live after `event`.
     pub(crate) fn live_after(&self, event: EventId) -> Vec<Live> {
         let blocks = (0..).map(BlockId).zip(&self.run.replay.blocks);
@@ -215,7 +215,7 @@ impl<'a> Case<'a> {
     }
 
     pub(crate) fn stack(&self, block: BlockId) -> StackId {
-        self.run.device.events.get(self.life(block).alloc.index()).stack
+        self.run.device.events.stack(self.life(block).alloc.index())
     }
 
     pub(crate) fn signs(&self, block: BlockId) -> Signs {

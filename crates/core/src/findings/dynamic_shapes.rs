@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     findings::{Case, Finding, Rule, Weight},
-    prediction::{stacks::Signs, steps, timeline::Stage},
+    prediction::{stacks::Signs, timeline::Stage},
     trace::{EventId, StackId},
     units::Bytes,
 };
@@ -23,8 +23,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if let Some(failed) = failed(case) {
         return vec![failed];
     }
-    let run = case.run;
-    let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
+    let curve = case.curve();
     if curve.steps.len() < LEAST || case.growth.iter().any(|it| Bytes::mib(1) < it.bytes) {
         return Vec::new();
     }
@@ -74,7 +73,7 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
     };
     let mut places: BTreeMap<StackId, Place> = BTreeMap::new();
     for life in run.replay.blocks.iter().filter(|it| it.alloc <= event && is_pass(it.alloc)) {
-        let stack = run.device.events.get(life.alloc.index()).stack;
+        let stack = run.device.events.stack(life.alloc.index());
         if stack == StackId::EMPTY {
             continue;
         }
@@ -106,7 +105,7 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
     let mut own = Bytes::ZERO;
     for it in case.live_after(event) {
         let life = case.life(it.block);
-        let stack = run.device.events.get(life.alloc.index()).stack;
+        let stack = run.device.events.stack(life.alloc.index());
         if began <= life.alloc {
             own += life.size;
             if let Some((usual, now)) = places.get(&stack).and_then(Place::both) {
@@ -169,12 +168,16 @@ impl Place {
 
 /// Places in the forward pass that are asked from in several steps, and how many of them vary in size.
 fn varying_stacks(case: &Case<'_>) -> (usize, usize) {
-    let timeline = &case.run.timeline;
+    let run = case.run;
     // The first request of each step at each place.
     let mut sizes: BTreeMap<StackId, (u32, Vec<Bytes>)> = BTreeMap::new();
-    for life in case.run.replay.blocks.iter() {
-        let stack = case.run.device.events.get(life.alloc.index()).stack;
-        if stack == StackId::EMPTY || timeline.stage(life.alloc) != Stage::Forward {
+    let mut timeline = run.timeline.in_order();
+    for life in &run.replay.blocks {
+        if timeline.stage(life.alloc) != Stage::Forward {
+            continue;
+        }
+        let stack = run.device.events.stack(life.alloc.index());
+        if stack == StackId::EMPTY {
             continue;
         }
         let step = timeline.steps_before(life.alloc) + 1;

@@ -2,7 +2,6 @@
 
 use crate::{
     findings::{Case, Finding, Rule, Weight},
-    prediction::steps,
     units::Bytes,
 };
 
@@ -18,7 +17,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if case.window.began_late || case.window.overwritten {
         return Vec::new();
     }
-    let curve = steps::curve(run.device, &run.replay, &run.timeline, run.oom);
+    let curve = case.curve();
     let [first, second, rest @ ..] = curve.steps.as_slice() else { return Vec::new() };
     // The optimizer's first step, cut short, is not a second one.
     if run.oom.is_some() && rest.is_empty() && !run.timeline.marked {

@@ -13,6 +13,12 @@ pub(super) const RULE: Rule = Rule {
     find,
 };
 
+/// Whether so much more was reserved than allocated that the replay in one piece is worth its time.
+pub(crate) fn is_much(reserved: Bytes, allocated: Bytes) -> bool {
+    let slack = reserved.saturating_sub(allocated);
+    Bytes::mib(256) <= slack && reserved.0 / 8 <= slack.0
+}
+
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let reserved = case.run.replay.peak_reserved.bytes;
     let oom = case.run.oom.zip(case.at_oom);
@@ -21,16 +27,20 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         None => (Levels { allocated: case.peak.bytes, reserved }, None),
     };
     let slack = levels.reserved.saturating_sub(levels.allocated);
-    let is_large = Bytes::mib(256) <= slack && levels.reserved.0 / 8 <= slack.0;
+    let is_large = is_much(levels.reserved, levels.allocated);
     // It would have been enough.
-    let serves = asked
+    let mut serves = asked
         .is_some_and(|it| it.size <= slack + Bytes(it.address) && levels.reserved.0 / 16 < slack.0);
     if !is_large && !serves {
         return Vec::new();
     }
+    // What the run then needs is compared with what it had, or would have had with the request that failed.
     let best = what_if::reserved_with_expandable_segments(case);
-    let bytes = best.map_or(slack, |it| levels.reserved.saturating_sub(it));
-    if best.is_some() && bytes < Bytes::mib(64) && !serves {
+    let (wanted, free) = asked.map_or_else(Default::default, |it| (it.size, Bytes(it.address)));
+    serves &= best.is_none_or(|it| it <= levels.reserved + free);
+    let wanted = if serves { wanted } else { Bytes::ZERO };
+    let bytes = best.map_or(slack, |it| (levels.reserved + wanted).saturating_sub(it));
+    if bytes == Bytes::ZERO || best.is_some() && bytes < Bytes::mib(64) && !serves {
         return Vec::new();
     }
     let title = match asked {

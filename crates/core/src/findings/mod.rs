@@ -10,6 +10,7 @@ mod began_late;
 mod case;
 mod double_buffer;
 mod dynamic_shapes;
+mod earlier_models;
 mod eval_without_no_grad;
 mod finding;
 mod first_step;
@@ -39,6 +40,7 @@ pub use case::Window;
 
 pub use finding::{Finding, Rule, Weight};
 pub(crate) use finding::{category_name, place};
+pub(crate) use fragmentation::is_much as is_much_slack;
 
 use std::cmp::Reverse;
 
@@ -51,6 +53,7 @@ pub const RULES: &[Rule] = &[
     unused_graph::RULE,
     results_kept::RULE,
     traceback_kept::RULE,
+    earlier_models::RULE,
     per_step::RULE,
     kv_cache::RULE,
     fragmentation::RULE,

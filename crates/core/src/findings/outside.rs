@@ -18,10 +18,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if bytes < Bytes::mib(64) {
         return Vec::new();
     }
-    let title = format!(
-        "{bytes} were taken outside PyTorch's allocator, beside the CUDA context of {}",
-        phantom.context
-    );
+    let mut title = format!("{bytes} were taken outside PyTorch's allocator");
+    if phantom.context != Bytes::ZERO {
+        title += &format!(", beside the CUDA context of {}", phantom.context);
+    }
     let mut res = RULE.finding(Weight::Fact, bytes, title);
     res.remedy = "NCCL: NCCL_BUFFSIZE and fewer communicators; other libraries: their own limits (XLA_PYTHON_CLIENT_MEM_FRACTION, CuPy's set_limit)".to_owned();
     vec![res]

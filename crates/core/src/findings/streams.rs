@@ -14,8 +14,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let bytes = case.pending_at_peak;
-    let most = case.most_pending;
-    if !case.matters(most, 1, Bytes::mib(4)) {
+    if !case.matters(bytes, 1, Bytes::mib(4)) {
         return Vec::new();
     }
     let title = format!(

@@ -47,7 +47,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
 /// backward pass nothing says who asked.
 fn goes_on_by_itself(case: &Case<'_>, failed: EventId) -> bool {
     let stacks = &case.run.stacks;
-    let stack = case.run.device.events.get(failed.index()).stack;
+    let stack = case.run.device.events.stack(failed.index());
     stacks.is_autograds(stack) || stacks.signs(stack).has(Signs::CUDNN)
 }
 
@@ -62,7 +62,9 @@ fn kept(case: &Case<'_>, failed: EventId) -> Option<(Bytes, EventId, Vec<BlockId
     let blocks = &run.replay.blocks;
     let after = blocks.partition_point(|it| it.alloc <= failed);
     let next =
-        blocks[after..].iter().map(|it| it.alloc).find(|it| in_pass(run.timeline.stage(*it)))?;
+        blocks[after..].iter().map(|it| it.alloc).find(|it| in_pass(run.timeline.stage(*it)));
+    // The next one may not even have begun: its batch had no room.
+    let next = next.or(run.oom.filter(|it| failed < *it))?;
     let moment = run.oom.unwrap_or(case.peak.event);
     let begun = run.timeline.step_ends.iter().rev().find(|it| **it <= failed).copied();
     let begun = begun.unwrap_or(EventId(0));

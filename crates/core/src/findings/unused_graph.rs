@@ -96,6 +96,10 @@ fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
 
 const REMEDY: &str = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`); `model.eval()` alone does not switch the graph off. If this is training whose loss is skipped (not finite, for example), nothing is wrong with these passes";
 
+fn is_pass(stage: Stage) -> bool {
+    matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation | Stage::Between)
+}
+
 /// What is known of the lines that forward passes run through.
 struct Passes {
     /// Where backward passes and optimizer steps begin, in order.
@@ -115,27 +119,31 @@ impl Passes {
         backward.sort_unstable();
         let mut res =
             Passes { backward, unused: BTreeSet::new(), used: BTreeSet::new(), n_unused: 0 };
-        let lives = &case.run.replay.blocks;
-        let of_pass = |block: BlockId| {
-            case.signs(block).has(Signs::MODULE)
-                && matches!(
-                    case.stage(block),
-                    Stage::Forward | Stage::Loss | Stage::Evaluation | Stage::Between
-                )
-        };
+        let run = case.run;
+        let lives = &run.replay.blocks;
         // What passes had made before each block.
-        let mut made = vec![Bytes::ZERO];
-        // When they were freed, and how many had been made by then: as many, and nothing was made in between.
-        let mut freed: Vec<(EventId, BlockId, usize)> = Vec::new();
-        for (block, life) in (0..).map(BlockId).zip(lives) {
-            let is_of_pass = of_pass(block);
-            let before = made[made.len() - 1];
-            made.push(if is_of_pass { before + life.size } else { before });
-            if let Some(free) = life.free.filter(|it| is_of_pass && *it < case.evidence.over()) {
-                freed.push((free, block, lives.partition_point(|life| life.alloc < free)));
+        let mut made = Vec::with_capacity(lives.len() + 1);
+        let mut sum = Bytes::ZERO;
+        let mut stages = timeline.in_order();
+        for life in lives {
+            made.push(sum);
+            let signs = run.stacks.signs(run.device.events.stack(life.alloc.index()));
+            if signs.has(Signs::MODULE) && is_pass(stages.stage(life.alloc)) {
+                sum += life.size;
             }
         }
-        freed.sort_unstable();
+        made.push(sum);
+        let is_of_pass = |it: BlockId| made[it.index()] != made[it.index() + 1];
+        // When they were freed, and how many had been made by then: as many, and nothing was made in between.
+        let mut freed: Vec<(EventId, BlockId, usize)> = Vec::new();
+        let mut n_made = 0;
+        for it in run.replay.freed.iter().take_while(|it| it.event < case.evidence.over()) {
+            while lives.get(n_made).is_some_and(|life| life.alloc < it.event) {
+                n_made += 1;
+            }
+            let block = it.block.filter(|it| is_of_pass(*it));
+            freed.extend(block.map(|block| (it.event, block, n_made)));
+        }
         for burst in freed.chunk_by(|a, b| a.2 == b.2) {
             let blocks = || burst.iter().map(|(_, block, _)| *block);
             let (Some(first), Some(last)) = (blocks().min(), blocks().max()) else { continue };

@@ -91,7 +91,7 @@ pub(crate) struct Evidence<'a> {
     replay: &'a Replay,
     timeline: &'a Timeline,
     stacks: &'a Stacks,
-    /// By block.
+    /// By block; of none where nobody named any.
     named: Vec<Option<Named<'a>>>,
     /// Some tensors line exists: what has no name then really has none.
     has_names: bool,
@@ -112,10 +112,12 @@ impl<'a> Evidence<'a> {
         (notes, places, index): (&'a Notes, &Places<'_>, usize),
         oom: Option<EventId>,
     ) -> Evidence<'a> {
-        let mut named = vec![None; replay.blocks.len()];
+        let tensors = || notes.tensors.iter().filter(|it| it.device == index);
+        let n_blocks = if tensors().next().is_some() { replay.blocks.len() } else { 0 };
+        let mut named = vec![None; n_blocks];
         let mut parameter_sizes = Vec::new();
         let mut has_names = false;
-        for tensors in notes.tensors.iter().filter(|it| it.device == index) {
+        for tensors in tensors() {
             let place = places.event(&tensors.place);
             let mut live: Vec<(u64, usize)> = (replay.blocks.iter().enumerate())
                 .filter(|(_, it)| it.alloc < place && it.free.is_none_or(|free| place <= free))
@@ -158,7 +160,7 @@ impl<'a> Evidence<'a> {
 
     /// The name of `block`, if it ever had one.
     pub(crate) fn name(&self, block: BlockId) -> Option<Named<'a>> {
-        self.named[block.index()]
+        self.named.get(block.index()).copied().flatten()
     }
 
     /// Frees from here on belong to the end of the run.
@@ -208,7 +210,7 @@ impl<'a> Evidence<'a> {
             Stage::Setup => self.of_setup(life, free),
         };
         // A line of the script made it, and it stays: it is kept, whatever for.
-        let stack = self.device.events.get(life.alloc.index()).stack;
+        let stack = self.device.events.stack(life.alloc.index());
         match found {
             Category::Unknown if self.stacks.user_frame(stack).is_some() => Category::Kept,
             found => found,
@@ -376,7 +378,7 @@ impl<'a> Evidence<'a> {
     }
 
     fn stack(&self, event: EventId) -> StackId {
-        self.device.events.get(event.index()).stack
+        self.device.events.stack(event.index())
     }
 
     fn signs(&self, event: EventId) -> Signs {

@@ -1,6 +1,6 @@
 //! One device of one process, with everything that was worked out of its recording.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::OnceLock};
 
 use crate::{
     cards::Card,
@@ -12,7 +12,7 @@ use crate::{
         timeline::{self, Places, Stage, Timeline},
     },
     recording::{CodeLine, PhantomDevice, Recording},
-    replay::{self, BlockId, Program, Replay, TorchVersion},
+    replay::{self, BlockId, Config, Program, Replay, TorchVersion},
     trace::{Action, DeviceTrace, EventId, StackId, Trace},
     units::Bytes,
 };
@@ -33,6 +33,8 @@ pub(crate) struct DeviceRun<'a> {
     pub(crate) torch: TorchVersion,
     /// What the program asked for.
     pub(crate) program: Program,
+    /// Once somebody has asked for it.
+    in_one_piece: OnceLock<Option<Bytes>>,
 }
 
 impl<'a> DeviceRun<'a> {
@@ -69,7 +71,32 @@ impl<'a> DeviceRun<'a> {
         let last_oom = device.events.actions().iter().rposition(|it| *it == Action::Oom);
         let ended = recording.ended_out_of_memory();
         let oom = last_oom.filter(|_| ended).and_then(|it| u32::try_from(it).ok()).map(EventId);
-        DeviceRun { recording, trace, device, index, replay, timeline, stacks, oom, torch, program }
+        let in_one_piece = OnceLock::new();
+        DeviceRun {
+            recording,
+            trace,
+            device,
+            index,
+            replay,
+            timeline,
+            stacks,
+            oom,
+            torch,
+            program,
+            in_one_piece,
+        }
+    }
+
+    /// What would have been reserved at most with `expandable_segments:True`; none when the recording had it on. It is
+    /// replayed once, and whoever asks meanwhile waits for it.
+    pub(crate) fn reserved_in_one_piece(&self) -> Option<Bytes> {
+        *self.in_one_piece.get_or_init(|| {
+            let settings = self.trace.settings.clone().unwrap_or_default();
+            let recorded = Config::of_recording(&settings, self.torch);
+            let expandable = Config { expandable_segments: true, ..recorded };
+            (!settings.expandable_segments)
+                .then(|| replay::what_if(&self.program, &expandable).peak_reserved.bytes)
+        })
     }
 
     pub(crate) fn peaks(&self, card: &Card) -> Peaks {
@@ -148,14 +175,14 @@ impl<'a> DeviceRun<'a> {
         let goes_on = later
             .iter()
             .take_while(|it| it.alloc < *end)
-            .map(|it| self.device.events.get(it.alloc.index()).stack)
+            .map(|it| self.device.events.stack(it.alloc.index()))
             .any(|it| outside(it) == caller && line_of(it) != line);
         if goes_on { line } else { None }
     }
 
     /// The line of the script that made the request `event`.
     pub(crate) fn line_at(&self, event: EventId) -> Option<CodeLine> {
-        let stack = self.device.events.get(event.index()).stack;
+        let stack = self.device.events.stack(event.index());
         origins::line_of(self.trace, &self.stacks, stack)
     }
 

@@ -173,7 +173,7 @@ fn rises(after: &[u64]) -> usize {
 /// Whether step `n` makes about as much as step `half` did, but for what `largest` is one of. Batches that are sorted by
 /// their length make everything larger; a tensor that is joined with more and more is the only one.
 fn makes_as_much(run: &DeviceRun<'_>, largest: BlockId, half: usize, n: usize) -> bool {
-    let stack = |life: &BlockLife| run.device.events.get(life.alloc.index()).stack;
+    let stack = |life: &BlockLife| run.device.events.stack(life.alloc.index());
     let of_largest = stack(&run.replay.blocks[largest.index()]);
     let ends = &run.timeline.step_ends;
     let made = |step: usize| -> Bytes {

@@ -11,7 +11,7 @@ use crate::{
     },
     recording::{CodeLine, Role},
     replay::{BlockId, Replay},
-    trace::{Action, DeviceTrace, Frame, StackId, Trace},
+    trace::{DeviceTrace, EventId, Frame, StackId, Trace},
     units::Bytes,
 };
 
@@ -33,8 +33,8 @@ pub(crate) struct Origins<'a> {
     replay: &'a Replay,
     timeline: &'a Timeline,
     stacks: &'a Stacks,
-    /// By block: see [`backward_callers`].
-    callers: Vec<Option<StackId>>,
+    /// See [`backward_callers`].
+    callers: Vec<(EventId, StackId)>,
 }
 
 impl<'a> Origins<'a> {
@@ -43,14 +43,14 @@ impl<'a> Origins<'a> {
         device: &'a DeviceTrace,
         (replay, timeline, stacks): (&'a Replay, &'a Timeline, &'a Stacks),
     ) -> Origins<'a> {
-        let callers = backward_callers(device, replay, stacks);
+        let callers = backward_callers(device, stacks);
         Origins { trace, device, replay, timeline, stacks, callers }
     }
 
     /// The line that `block` comes from.
     pub(crate) fn of(&self, block: BlockId) -> Origin {
         let alloc = self.replay.blocks[block.index()].alloc;
-        let is_own = !self.stacks.is_autograds(self.device.events.get(alloc.index()).stack);
+        let is_own = !self.stacks.is_autograds(self.device.events.stack(alloc.index()));
         let in_backward = self.timeline.stage(alloc) == Stage::Backward && self.stacks.recorded;
         match line_of(self.trace, self.stacks, self.stack_of(block)) {
             Some(line) if is_own => Origin::Line(line),
@@ -64,12 +64,13 @@ impl<'a> Origins<'a> {
     /// `backward()`.
     pub(crate) fn stack_of(&self, block: BlockId) -> StackId {
         let alloc = self.replay.blocks[block.index()].alloc;
-        let stack = self.device.events.get(alloc.index()).stack;
+        let stack = self.device.events.stack(alloc.index());
         let in_backward = self.timeline.stage(alloc) == Stage::Backward && self.stacks.recorded;
         if !self.stacks.is_autograds(stack) || !in_backward {
             return stack;
         }
-        self.callers.get(block.index()).copied().flatten().unwrap_or(stack)
+        let calls = self.callers.partition_point(|(call, _)| *call <= alloc);
+        calls.checked_sub(1).map_or(stack, |it| self.callers[it].1)
     }
 }
 
@@ -180,26 +181,15 @@ pub(crate) fn outside(trace: &Trace, stacks: &Stacks, stack: StackId) -> StackId
     if stacks.user_frame(outer).is_some() { outer } else { stack }
 }
 
-/// The stack that called the `backward()` in which each block was allocated, by block. Autograd's
-/// threads have no Python stack, but the thread that called them allocates the first gradient (the 1
-/// that a loss begins with) inside `torch.autograd`, just before.
-fn backward_callers(
-    device: &DeviceTrace,
-    replay: &Replay,
-    stacks: &Stacks,
-) -> Vec<Option<StackId>> {
-    let mut caller = None;
-    let mut res = Vec::with_capacity(replay.blocks.len());
-    for (_, event) in device.events.iter() {
-        if event.action == Action::Alloc {
-            let signs = stacks.signs(event.stack);
-            if signs.has(Signs::BACKWARD) && !signs.has(Signs::RECOMPUTE) {
-                caller = Some(event.stack);
-            }
-            res.push(caller);
-        }
-    }
-    res
+/// Where `backward()` was called, and by which stack. Autograd's threads have no Python stack, but the
+/// thread that called them allocates the first gradient (the 1 that a loss begins with) inside
+/// `torch.autograd`, just before.
+fn backward_callers(device: &DeviceTrace, stacks: &Stacks) -> Vec<(EventId, StackId)> {
+    let calls = device.events.allocations().filter(|(_, stack)| {
+        let signs = stacks.signs(*stack);
+        signs.has(Signs::BACKWARD) && !signs.has(Signs::RECOMPUTE)
+    });
+    calls.collect()
 }
 
 /// `transformer.h.3.mlp` as `transformer.h.*.mlp`: the same part of every layer.

@@ -5,7 +5,7 @@ use crate::{
     prediction::stacks::{Signs, Stacks},
     recording::{DeviceStats, Mark, MarkKind, Notes, Phase, Place},
     replay::Replay,
-    trace::{Action, DeviceTrace, EventId},
+    trace::{DeviceTrace, EventId},
 };
 
 /// A part of a run. The phases that the agent marks, and what lies between them.
@@ -111,6 +111,11 @@ impl Timeline {
         self.stretches.iter().any(|it| it.stage == stage)
     }
 
+    /// The stage and the finished steps of events that come in order: each is found from the one before.
+    pub(crate) fn in_order(&self) -> InOrder<'_> {
+        InOrder { timeline: self, stretch: 0, steps: 0 }
+    }
+
     /// How many steps were finished before `event`.
     pub(crate) fn steps_before(&self, event: EventId) -> u32 {
         let n = self.step_ends.partition_point(|it| *it <= event);
@@ -124,6 +129,32 @@ impl Timeline {
 
     fn stretch_of(&self, event: EventId) -> usize {
         self.stretches.partition_point(|it| it.first <= event).saturating_sub(1)
+    }
+}
+
+/// See [`Timeline::in_order`].
+pub(crate) struct InOrder<'a> {
+    timeline: &'a Timeline,
+    stretch: usize,
+    steps: usize,
+}
+
+impl InOrder<'_> {
+    /// As [`Timeline::stage`].
+    pub(crate) fn stage(&mut self, event: EventId) -> Stage {
+        let stretches = &self.timeline.stretches;
+        while stretches.get(self.stretch + 1).is_some_and(|it| it.first <= event) {
+            self.stretch += 1;
+        }
+        stretches[self.stretch].stage
+    }
+
+    /// As [`Timeline::steps_before`].
+    pub(crate) fn steps_before(&mut self, event: EventId) -> u32 {
+        while self.timeline.step_ends.get(self.steps).is_some_and(|it| *it <= event) {
+            self.steps += 1;
+        }
+        u32::try_from(self.steps).unwrap_or(u32::MAX)
     }
 }
 
@@ -221,23 +252,21 @@ fn phases_from_stacks(device: &DeviceTrace, stacks: &Stacks) -> Vec<(EventId, Op
     if !stacks.recorded {
         return res;
     }
-    for (id, event) in device.events.iter() {
-        let phase = match event.action {
-            Action::Alloc if stacks.is_autograds(event.stack) => Some(Phase::Backward),
-            Action::Alloc => {
-                let signs = stacks.signs(event.stack);
-                [
-                    (Signs::RECOMPUTE, Phase::Backward),
-                    (Signs::BACKWARD, Phase::Backward),
-                    (Signs::OPTIMIZER, Phase::Optimizer),
-                    (Signs::ZERO_GRAD, Phase::ZeroGrad),
-                    (Signs::MODULE, Phase::Forward),
-                ]
-                .into_iter()
-                .find_map(|(sign, phase)| signs.has(sign).then_some(phase))
-            }
-            // A free may carry the stack of its allocation, which says nothing about now.
-            _ => continue,
+    // A free may carry the stack of its allocation, which says nothing about now.
+    for (id, stack) in device.events.allocations() {
+        let signs = stacks.signs(stack);
+        let phase = if stacks.is_autograds(stack) {
+            Some(Phase::Backward)
+        } else {
+            [
+                (Signs::RECOMPUTE, Phase::Backward),
+                (Signs::BACKWARD, Phase::Backward),
+                (Signs::OPTIMIZER, Phase::Optimizer),
+                (Signs::ZERO_GRAD, Phase::ZeroGrad),
+                (Signs::MODULE, Phase::Forward),
+            ]
+            .into_iter()
+            .find_map(|(sign, phase)| signs.has(sign).then_some(phase))
         };
         if res.last().is_none_or(|(_, it)| *it != phase) {
             res.push((id, phase));

@@ -2,6 +2,8 @@
 //! searched first. A step moves a few hundred bytes at most, whatever the number of blocks, and allocates
 //! next to never; a tree would follow pointers and allocate.
 
+use std::cell::Cell;
+
 use crate::replay::slot::Slot;
 
 /// A block's place in the free set: its size, and what comes before what of equal sizes, as one number.
@@ -26,6 +28,8 @@ pub(super) struct FreeSet {
     /// The first key of each chunk.
     firsts: Vec<FreeKey>,
     len: usize,
+    /// The chunk and the place that the last search ended at: what is found is taken out next.
+    found: Cell<(usize, usize)>,
 }
 
 /// Some keys in order, and the block of each.
@@ -108,6 +112,7 @@ impl FreeSet {
     /// The first block that is not below `key`.
     pub(super) fn first_at_or_after(&self, key: FreeKey) -> Option<FreeBlock> {
         let (at, place) = self.place_of(key);
+        self.found.set((at, place));
         let chunk = self.chunks.get(at)?;
         match chunk.keys.get(place).zip(chunk.slots.get(place)) {
             Some(found) => Some(block(found)),
@@ -134,7 +139,13 @@ impl FreeSet {
 
     /// Where `slot` stands; keys are equal only in damaged recordings.
     fn find(&self, key: FreeKey, slot: Slot) -> Option<(usize, usize)> {
-        let (mut at, mut place) = self.place_of(key);
+        let (mut at, mut place) = self.found.get();
+        let chunk = self.chunks.get(at);
+        let is_here =
+            chunk.is_some_and(|it| it.keys.get(place) == Some(&key) && it.slots[place] == slot);
+        if !is_here {
+            (at, place) = self.place_of(key);
+        }
         loop {
             let chunk = self.chunks.get(at)?;
             match chunk.keys.get(place) {

@@ -50,7 +50,7 @@ pub(super) struct Held {
 pub(super) fn reserved_before(device: &DeviceTrace) -> Bytes {
     let mut before: Bytes = device.segments.iter().map(|it| it.size).sum();
     let mut given = Bytes::ZERO;
-    for (_, event) in device.events.iter() {
+    for (_, event) in device.events.of_segments() {
         match event.action {
             Action::SegmentAlloc | Action::SegmentMap => given += event.size,
             Action::SegmentFree | Action::SegmentUnmap => before += event.size,

@@ -62,7 +62,7 @@ pub(super) fn most_granted(events: &Events, before: Bytes, config: &Config) -> (
     let mut most = before;
     let mut most_held = before;
     let mut grew_from = None;
-    for (_, event) in events.iter() {
+    for (id, event) in events.of_segments() {
         match event.action {
             Action::SegmentAlloc | Action::SegmentMap => {
                 grew_from.get_or_insert(reserved);
@@ -72,13 +72,18 @@ pub(super) fn most_granted(events: &Events, before: Bytes, config: &Config) -> (
             Action::SegmentFree | Action::SegmentUnmap => {
                 reserved = reserved.saturating_sub(event.size);
             }
-            Action::Alloc => {
-                if let Some(from) = grew_from.take() {
-                    most = most.max(from + allocation_size(round_size(event.size, config), config));
-                }
-            }
             Action::Oom => grew_from = None,
             _ => {}
+        }
+        let Some(from) = grew_from else { continue };
+        // What was asked for comes after all that was got for it.
+        let rest = events.actions().iter().enumerate().skip(id.index() + 1);
+        let mut rest =
+            rest.filter(|(_, it)| !matches!(it, Action::FreeRequested | Action::FreeCompleted));
+        if let Some((next, Action::Alloc)) = rest.next() {
+            grew_from = None;
+            let asked = round_size(events.sizes()[next], config);
+            most = most.max(from + allocation_size(asked, config));
         }
     }
     (most, most_held)
@@ -100,7 +105,7 @@ impl Refusals {
         let least = |one: Option<Bytes>, other| Some(one.map_or(other, |it| it.min(other)));
         let mut reserved = before;
         let mut res = Refusals::default();
-        for (_, event) in events.iter() {
+        for (_, event) in events.of_segments() {
             match event.action {
                 Action::SegmentAlloc | Action::SegmentMap => reserved += event.size,
                 Action::SegmentFree | Action::SegmentUnmap => {

@@ -15,6 +15,7 @@ mod free_set;
 mod heap;
 mod initial;
 mod known;
+mod live_blocks;
 mod malloc;
 mod program;
 mod recorded;
@@ -258,20 +259,21 @@ impl Replay {
         let mut blocks = self.blocks.iter();
         let mut freed = self.freed.iter();
         let stand_in = !events.actions().contains(&Action::FreeRequested);
-        events.iter().map(move |(id, event)| {
-            match event.action {
+        let columns = (0..).map(EventId).zip(events.actions()).zip(events.sizes());
+        columns.map(move |((id, action), size)| {
+            match *action {
                 Action::Alloc => {
                     levels.allocated += blocks.next().map_or(Bytes::ZERO, |it| it.size);
                 }
                 Action::FreeRequested | Action::FreeCompleted
-                    if event.action == Action::FreeRequested || stand_in =>
+                    if *action == Action::FreeRequested || stand_in =>
                 {
                     let size = freed.next().map_or(Bytes::ZERO, |it| it.size);
                     levels.allocated = levels.allocated.saturating_sub(size);
                 }
-                Action::SegmentAlloc | Action::SegmentMap => levels.reserved += event.size,
+                Action::SegmentAlloc | Action::SegmentMap => levels.reserved += *size,
                 Action::SegmentFree | Action::SegmentUnmap => {
-                    levels.reserved = levels.reserved.saturating_sub(event.size);
+                    levels.reserved = levels.reserved.saturating_sub(*size);
                 }
                 _ => {}
             }

@@ -1,13 +1,14 @@
 //! The driver as a recording has it: it gives what it gave then, and where the recording shows which
 //! block was taken, it compares that with what the model found.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::{
     replay::{
         Mismatch, Mismatches,
         driver::{Choice, Driver},
         heap::{Block, Heap, State},
+        live_blocks::{Live, LiveBlocks},
         slot::Slot,
     },
     trace::{Action, Event, EventId, Events, PoolId},
@@ -25,8 +26,8 @@ pub(super) struct Recorded<'a> {
     pub(super) want: Option<u64>,
     /// Whether the recording shows that the driver was asked.
     pub(super) grows: bool,
-    /// The blocks in use, by address.
-    pub(super) live: BTreeMap<u64, Live>,
+    /// The blocks in use.
+    pub(super) live: LiveBlocks,
     /// The blocks that were completed while streams were waited for.
     pub(super) completed: Vec<u32>,
     pub(super) mismatches: Mismatches,
@@ -44,15 +45,6 @@ pub(super) struct Recorded<'a> {
     pub(super) overflow: Option<PoolId>,
     /// Whether the last request was given up, because its block has no room.
     pub(super) gave_up: bool,
-}
-
-/// A block in use.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Live {
-    /// None when the model found no room for it.
-    pub(super) slot: Option<Slot>,
-    /// Its number in the program: see [`super::program::Program`].
-    pub(super) handle: u32,
 }
 
 /// What recorded collections of garbage say about the reserved bytes above which it is collected: at least
@@ -239,7 +231,7 @@ impl Driver for Recorded<'_> {
         let mut res = Vec::new();
         while let Some(event) = self.peek().filter(|it| it.action == Action::FreeCompleted) {
             self.at += 1;
-            match self.live.remove(&event.address) {
+            match self.live.remove(event.address) {
                 Some(Live { slot: Some(slot), handle }) if pending.contains(&slot) => {
                     res.push(slot);
                     self.completed.push(handle);

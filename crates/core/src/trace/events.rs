@@ -135,6 +135,7 @@ impl Events {
     }
 
     /// The event at position `index`, which is less than [`Events::len`].
+    #[inline]
     pub fn get(&self, index: usize) -> Event {
         Event {
             action: self.actions[index],
@@ -158,7 +159,14 @@ impl Events {
         }
     }
 
+    /// Who asked in the event at `index`: one column of [`Events::get`].
+    #[inline]
+    pub fn stack(&self, index: usize) -> StackId {
+        self.stacks[index]
+    }
+
     /// All events in order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (EventId, Event)> {
         (0..).map(EventId).zip((0..self.len()).map(|it| self.get(it)))
     }
@@ -166,6 +174,26 @@ impl Events {
     /// What happened, column only.
     pub fn actions(&self) -> &[Action] {
         &self.actions
+    }
+
+    /// How many bytes, column only.
+    pub fn sizes(&self) -> &[Bytes] {
+        &self.sizes
+    }
+
+    /// Every block that was handed out, with who asked: two columns.
+    pub fn allocations(&self) -> impl Iterator<Item = (EventId, StackId)> {
+        let events = (0..).map(EventId).zip(&self.actions).zip(&self.stacks);
+        events.filter(|((_, action), _)| **action == Action::Alloc).map(|((id, _), it)| (id, *it))
+    }
+
+    /// All that is not about a block of the program's: what the driver gave and got back, failures. They are few.
+    pub fn of_segments(&self) -> impl Iterator<Item = (EventId, Event)> {
+        let of_block = |it: Action| {
+            matches!(it, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
+        };
+        let all = (0..).map(EventId).zip(&self.actions);
+        all.filter(move |(_, it)| !of_block(**it)).map(|(id, _)| (id, self.get(id.index())))
     }
 
     /// Whether any event names a pool other than the default one: torch 2.12 and later do.

@@ -80,3 +80,32 @@ fn a_result_that_is_half_of_all() {
     forward(&mut program, TRAINING, 2, 8 * MIB);
     assert_eq!(cause(program, TRAINING, 300 * MIB).0, "size/one-allocation");
 }
+
+#[test]
+fn a_gradient_as_large_as_its_parameter_is_the_models() {
+    let mut program = Program::default();
+    let moved = program.stack(&[
+        ("/home/u/train.py", "main", 3),
+        ("/venv/site-packages/torch/nn/modules/module.py", "_apply", 1),
+    ]);
+    program.alloc(400 * MIB, moved);
+    program.alloc(300 * MIB, moved);
+    forward(&mut program, TRAINING, 4, 2 * MIB);
+    // Autograd's thread has no stack.
+    program.alloc(2 * MIB, StackId::EMPTY);
+    program.event(Action::Oom, 0, 400 * MIB, StackId::EMPTY);
+    let cause = program.explain().root_cause().unwrap();
+    assert_eq!(cause.code, "size/model-states");
+}
+
+#[test]
+fn a_caught_error_that_leaves_no_room_for_the_next_batch() {
+    let mut program = Program::default();
+    forward(&mut program, TRAINING, 12, 32 * MIB);
+    let linear = program.module(TRAINING, 13);
+    program.event(Action::Oom, 0, 32 * MIB, linear);
+    let batch = program.stack(&[("/home/u/train.py", "main", 37)]);
+    program.event(Action::Oom, 0, 16 * MIB, batch);
+    let cause = program.explain().root_cause().unwrap();
+    assert_eq!((cause.code, cause.at.map(|it| it.line)), ("leak/traceback-kept", Some(TRAINING)));
+}

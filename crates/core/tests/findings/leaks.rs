@@ -49,6 +49,52 @@ fn outputs_alone_are_results() {
 }
 
 #[test]
+fn results_that_the_script_makes_of_outputs_are_no_graph() {
+    let mut program = Program::default();
+    for _ in 0..8 {
+        let output = program.step(false, true);
+        // Three in each step, half of what the step makes.
+        let softmax = program.stack(&[("/home/u/train.py", "main", 20)]);
+        (0..3).for_each(|_| {
+            program.alloc(40 * MIB, softmax);
+        });
+        program.free(output);
+    }
+    let found = growths(&program.explain());
+    assert_ne!(found[0].0, "leak/graph-retained", "{found:?}");
+    assert_eq!(found[0].1, 20);
+}
+
+#[test]
+fn a_state_that_is_carried_on_by_a_model_called_part_by_part() {
+    // Four calls and one backward pass in each episode, no optimizer; it ends within one.
+    let mut program = Program::default();
+    for episode in 0..7 {
+        for part in 0..4 {
+            let between = program.stack(&[("/home/u/train.py", "main", 9)]);
+            let seen = program.alloc(MIB, between);
+            for layer in 1..=3 {
+                let stack = program.module(11, 10 * part + layer);
+                program.alloc(4 * MIB, stack);
+            }
+            program.free(seen);
+        }
+        if episode != 6 {
+            let caller = program.stack(&[
+                ("/home/u/train.py", "main", 12),
+                ("/venv/site-packages/torch/autograd/__init__.py", "backward", 1),
+            ]);
+            let seed = program.alloc(2 * MIB, caller);
+            let gradient = program.alloc(4 * MIB, StackId::EMPTY);
+            program.free(seed);
+            program.free(gradient);
+        }
+    }
+    let found = growths(&program.explain());
+    assert_eq!((found[0].0, found[0].1), ("leak/graph-retained", 11));
+}
+
+#[test]
 fn what_a_module_keeps_is_told_at_the_line_in_it() {
     let kept_layer = |kept: u32| {
         let mut program = Program::default();

@@ -2,8 +2,11 @@
 
 use plimsoll_core::{
     explanation::Explanation,
+    findings::Weight,
     recording::{PhantomDevice, PhantomReport, Recording},
-    trace::{Action, BlockState, PoolId, StackId},
+    trace::{
+        Action, Block, BlockState, Event, PoolId, Segment, SizeClass, StackId, StreamId, TextId,
+    },
     units::Bytes,
 };
 
@@ -19,6 +22,8 @@ struct Training {
     has_states: bool,
     /// The stack of autograd's threads: C++ frames, if the recorder kept them.
     engine: StackId,
+    /// The parameters and states of the last model.
+    model: Vec<u64>,
 }
 
 impl Training {
@@ -29,12 +34,25 @@ impl Training {
             gradients: Vec::new(),
             has_states: false,
             engine: StackId::EMPTY,
+            model: Vec::new(),
         };
-        let moved = res.at(3, &[("nn/modules/module.py", "_apply")]);
-        for _ in 0..res.parameters {
-            res.program.alloc(10 * MIB, moved);
-        }
+        res.make_model();
         res
+    }
+
+    /// Moves a model of four parameters to the device.
+    fn make_model(&mut self) {
+        let moved = self.at(3, &[("nn/modules/module.py", "_apply")]);
+        self.model = (0..self.parameters).map(|_| self.program.alloc(10 * MIB, moved)).collect();
+        self.has_states = false;
+    }
+
+    /// Nobody needs the last model any more.
+    fn let_go(&mut self) {
+        self.zero_grad();
+        for it in std::mem::take(&mut self.model) {
+            self.program.free(it);
+        }
     }
 
     /// The stack of line `line` of the user's script, and of what it calls in PyTorch.
@@ -76,7 +94,8 @@ impl Training {
         let inside = self.at(13, &[("optim/adamw.py", "step")]);
         if !std::mem::replace(&mut self.has_states, true) {
             for _ in 0..2 * self.parameters {
-                self.program.alloc(10 * MIB, inside);
+                let state = self.program.alloc(10 * MIB, inside);
+                self.model.push(state);
             }
         }
         let small = self.program.alloc(512, inside);
@@ -229,6 +248,89 @@ fn blocks_that_wait_for_another_stream() {
 }
 
 #[test]
+fn blocks_that_wait_while_little_else_is_there_are_no_finding() {
+    let mut it = Training::new();
+    for _ in 0..4 {
+        let line = it.at(9, &[]);
+        let batch = it.program.alloc(32 * MIB, line);
+        it.program.event(Action::FreeRequested, batch, 32 * MIB, StackId::EMPTY);
+        let other = it.program.alloc(MIB, line);
+        it.program.free(other);
+        it.program.free_completed(batch);
+        let activations = it.forward(20 * MIB);
+        it.backward(&activations);
+        it.optimizer(0);
+        it.zero_grad();
+    }
+    let found = it.program.explain();
+    assert!(!has(&found, "streams/pending-frees"), "{:?}", found.findings);
+}
+
+/// A request of 485 MiB fails beside 490 that are free in a segment of `stream`.
+fn fails_beside_free_memory_of(stream: u32) -> Explanation {
+    let mut it = Training::new();
+    let line = it.at(20, &[]);
+    let address = 0x1_0000_0000;
+    let mut event = |action, size| {
+        it.program.device.events.push(Event {
+            action,
+            address,
+            size: Bytes(size),
+            stream: StreamId(stream),
+            pool: PoolId(0),
+            stack: line,
+            time_micros: 0,
+            metadata: TextId(0),
+        });
+    };
+    event(Action::SegmentAlloc, 500 * MIB);
+    event(Action::Alloc, 500 * MIB);
+    event(Action::FreeRequested, 500 * MIB);
+    event(Action::FreeCompleted, 500 * MIB);
+    event(Action::Alloc, 10 * MIB);
+    let (program, block) = (&mut it.program, Bytes::mib(10));
+    let blocks = [(block, BlockState::Allocated), (Bytes::mib(490), BlockState::Free)];
+    let first = u32::try_from(program.device.blocks.len()).unwrap();
+    let mut at = address;
+    for (size, state) in blocks {
+        let stack = StackId::EMPTY;
+        program.device.blocks.push(Block { address: at, size, requested: size, state, stack });
+        at += size.0;
+    }
+    program.device.segments.push(Segment {
+        address,
+        size: Bytes::mib(500),
+        stream: StreamId(stream),
+        pool: PoolId(0),
+        size_class: SizeClass::Large,
+        expandable: false,
+        stack: StackId::EMPTY,
+        blocks: first..first + 2,
+    });
+    program.trace.streams.push(0);
+    program.event(Action::Oom, 0, 485 * MIB, line);
+    it.program.explain()
+}
+
+#[test]
+fn what_no_setting_would_give_back_is_no_fragmentation() {
+    // Another stream's memory serves nobody else, in one piece or in many.
+    let found = fails_beside_free_memory_of(1);
+    assert!(!has(&found, "fragmentation/slack"), "{:?}", found.findings);
+    assert_ne!(found.root_cause().unwrap().code, "fragmentation/slack");
+}
+
+#[test]
+fn nothing_that_is_found_is_of_no_bytes() {
+    for found in [fails_beside_free_memory_of(1), fails_beside_free_memory_of(0)] {
+        for it in found.findings.iter().filter(|it| it.weight != Weight::Fact) {
+            assert_ne!(it.bytes, Bytes::ZERO, "{it:?}");
+            assert!(!format!(" {}", it.title).contains(" 0 B"), "{}", it.title);
+        }
+    }
+}
+
+#[test]
 fn a_private_pool_that_nobody_uses() {
     let train = |state: BlockState| {
         let mut it = Training::new();
@@ -359,6 +461,23 @@ fn a_cache_is_known_by_what_it_does() {
 }
 
 #[test]
+fn a_cache_that_the_next_token_has_no_room_for_is_the_cause() {
+    let mut it = Training::new();
+    let mut old: Vec<u64> = Vec::new();
+    for token in 1..=24 {
+        let activations = it.forward(MIB);
+        let lines = [40, 41].map(|line| it.program.module(11, line));
+        let new = lines.map(|line| it.program.alloc(2 * MIB * token, line)).to_vec();
+        std::mem::replace(&mut old, new).into_iter().for_each(|part| it.program.free(part));
+        activations.into_iter().for_each(|part| it.program.free(part));
+    }
+    let keys = it.program.module(11, 40);
+    it.program.event(Action::Oom, 0, 50 * MIB, keys);
+    let cause = it.program.explain().root_cause().unwrap();
+    assert_eq!(cause.code, "growth/kv-cache", "{cause:?}");
+}
+
+#[test]
 fn parts_that_each_pass_joins_and_reads_are_a_cache() {
     let generate = |reads: bool| {
         let mut it = Training::new();
@@ -465,4 +584,35 @@ fn frames_of_c_plus_plus_do_not_hide_the_gradients() {
     let (python, cpp) = (train(false), train(true));
     assert!(python.iter().any(|it| it.contains("gradients (4 blocks)")), "{python:?}");
     assert_eq!(python, cpp);
+}
+
+/// A sweep of `n` trials, each with a model and an optimizer of its own, which stay or go with their trial.
+fn sweep(n: usize, stays: bool, trained: bool) -> Explanation {
+    let mut it = Training::new();
+    for trial in 0..n {
+        if 0 < trial {
+            it.make_model();
+        }
+        for _ in 0..if trained { 3 } else { 0 } {
+            it.step(4 * MIB);
+        }
+        if !stays && trial + 1 < n {
+            it.let_go();
+        }
+    }
+    it.program.explain()
+}
+
+#[test]
+fn models_of_earlier_experiments() {
+    let found = sweep(4, true, true);
+    let it = found.findings.iter().find(|it| it.code == "leak/earlier-models");
+    let it = it.unwrap_or_else(|| panic!("{:?}", found.findings));
+    // Of each of three: four parameters and eight states of 10 MiB. Gradients went with zero_grad.
+    assert_eq!((it.bytes, it.count), (Bytes::mib(360), 3), "{it:?}");
+    assert_eq!(it.at.as_ref().map(|it| it.line), Some(3));
+    assert_eq!(found.root_cause().unwrap().code, "leak/earlier-models");
+    assert!(!has(&sweep(4, false, true), "leak/earlier-models"));
+    // Two networks of one class that are made before anything is trained.
+    assert!(!has(&sweep(2, true, false), "leak/earlier-models"));
 }

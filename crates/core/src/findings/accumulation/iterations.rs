@@ -1,5 +1,6 @@
-//! The iteration that each event belongs to: the optimizer's steps, and after the last one, or in programs without any,
-//! forward passes.
+//! The iteration that each event belongs to: the optimizer's steps, where there are none the backward passes; and after the
+//! last one, or in programs without any, forward passes. A model that is called part by part has several of these in a step;
+//! after the last step as many are one iteration.
 
 use crate::{
     findings::Case,
@@ -18,6 +19,8 @@ pub(super) struct Iterations {
     passes: Vec<EventId>,
     /// From here on passes count.
     from: EventId,
+    /// So many of them as a step usually has.
+    passes_a_step: u32,
 }
 
 impl Iterations {
@@ -34,13 +37,27 @@ impl Iterations {
             timeline.starts(Stage::Forward).chain(timeline.starts(Stage::Evaluation)).collect()
         };
         passes.sort_unstable();
-        let step_ends = timeline.step_ends.clone();
+        let mut step_ends = timeline.step_ends.clone();
+        if step_ends.len() < LEAST_STEPS {
+            let backward = timeline.stretches().filter(|it| it.2 == Stage::Backward);
+            let ends: Vec<EventId> = backward.map(|(_, end, _)| end).collect();
+            if LEAST_STEPS <= ends.len() {
+                step_ends = ends;
+            }
+        }
         let from = if LEAST_STEPS <= step_ends.len() {
             *step_ends.last().unwrap_or(&EventId(0))
         } else {
             EventId(0)
         };
-        Iterations { step_ends, passes, from }
+        let passes_before = |end: EventId| passes.partition_point(|it| *it < end);
+        let ends = [EventId(0)].into_iter().chain(step_ends.iter().copied());
+        let counts: Vec<usize> = ends.map(passes_before).collect();
+        let mut a_step: Vec<usize> = counts.windows(2).map(|it| it[1] - it[0]).collect();
+        a_step.sort_unstable();
+        let usual = a_step.get(a_step.len() / 2).copied().unwrap_or(1).max(1);
+        let passes_a_step = u32::try_from(usual).unwrap_or(u32::MAX);
+        Iterations { step_ends, passes, from, passes_a_step }
     }
 
     /// The number of the iteration that `event` belongs to, from 0.
@@ -56,7 +73,8 @@ impl Iterations {
             if event < self.from {
                 steps
             } else {
-                steps + passes_before(event).saturating_sub(passes_before(self.from))
+                let passes = passes_before(event).saturating_sub(passes_before(self.from));
+                steps + passes / self.passes_a_step
             }
         } else {
             passes_before(event)

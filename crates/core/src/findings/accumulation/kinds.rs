@@ -12,10 +12,10 @@ use crate::{
         },
         growth::{Growth, Kind},
     },
-    prediction::timeline::Stage,
+    prediction::{stacks::Signs, timeline::Stage},
     recording::CodeLine,
     replay::BlockId,
-    trace::EventId,
+    trace::{EventId, StackId},
     units::Bytes,
 };
 
@@ -98,6 +98,7 @@ struct Passes {
 impl Passes {
     fn of(look: &Look<'_>, moment: EventId, graph: &Groups) -> Passes {
         let Look { case, iterations, .. } = look;
+        let timeline = &case.run.timeline;
         let mut left: BTreeMap<u32, Bytes> = BTreeMap::new();
         for (step, block) in graph.iter().flat_map(|(_, it)| &it.kept) {
             *left.entry(*step).or_default() += case.life(*block).size;
@@ -112,8 +113,13 @@ impl Passes {
         let n_blocks = most.map_or(0, |most| {
             graph.iter().flat_map(|(_, it)| &it.kept).filter(|(step, _)| *step == most).count()
         });
-        let left_their_graph =
+        let is_much =
             6 <= graph.len() || 3 <= n_blocks && 25 <= share || 2 <= n_blocks && 50 <= share;
+        // Where a model is called, its graph has something that it made; results alone have not.
+        let in_model = |stack: StackId| case.run.stacks.signs(stack).has(Signs::MODULE);
+        let has_model = timeline.has(Stage::Forward) || timeline.has(Stage::Evaluation);
+        let is_of_model = graph.iter().any(|((stack, _), _)| in_model(*stack));
+        let left_their_graph = is_much && (is_of_model || !has_model);
         Passes { left_their_graph, most, left }
     }
 

@@ -1,7 +1,7 @@
 //! A plan that was run, and which of two is better: less added time, then less change to the numbers, then fewer
 //! remedies.
 
-use super::ask::Took;
+use super::ask::{Run, Took};
 use crate::{
     plan::{Factor, Numbers, Plan},
     prediction::{OtherEnd, Peaks, Tuned},
@@ -32,6 +32,8 @@ pub struct Candidate {
     pub(super) slower: Option<f64>,
     /// Its run was ended early, since it took more than can fit; how many steps it had made then. What it needs is more.
     pub(super) cut_after: Option<u32>,
+    /// The card ended it in a run like this one, which has room: that would tell what it needs.
+    pub(super) refuted: Option<Run>,
     /// Changes of the allocator under which it would fit, by a replay, if it does not.
     pub(super) tunings: Vec<Tuned>,
     /// What a phantom decided by itself in its run.
@@ -81,6 +83,7 @@ impl Candidate {
             measured: None,
             slower: None,
             cut_after: None,
+            refuted: None,
             tunings: Vec::new(),
             ends: Vec::new(),
         }

@@ -8,14 +8,26 @@ const MOST_RUN_THROUGH: usize = 3;
 /// The candidate that needs least, of those whose runs went on long enough to tell.
 pub(super) async fn nearest(program: &mut Program) -> Option<Candidate> {
     for _ in 0..MOST_RUN_THROUGH {
-        let nearest = program.tried().iter().min_by_key(|it| it.needs);
-        let Some(it) = nearest.filter(|it| it.cut_after.is_some() && !program.interrupted) else {
+        let nearest = does_not_fit(program).min_by_key(|it| it.needs).cloned();
+        let Some(mut it) = nearest.filter(|it| !is_known(it) && !program.interrupted) else {
             break;
         };
         // How much more it needs than was seen is not known yet.
-        let plan = it.plan.clone();
-        program.run_through(&plan).await;
+        if it.refuted.is_some() {
+            program.sees_what_it_needs(&mut it).await;
+        } else {
+            program.run_through(&it.plan).await;
+        }
     }
-    let is_known = program.tried().iter().filter(|it| it.cut_after.is_none());
-    is_known.min_by_key(|it| it.needs).cloned()
+    does_not_fit(program).filter(|it| is_known(it)).min_by_key(|it| it.needs).cloned()
+}
+
+fn is_known(it: &Candidate) -> bool {
+    it.cut_after.is_none() && it.refuted.is_none()
+}
+
+/// One that needs no more than there is and ran out on the card all the same is left out: what it needs there, nobody saw.
+fn does_not_fit(program: &Program) -> impl Iterator<Item = &Candidate> {
+    let most = program.rules.most();
+    program.tried().iter().filter(move |it| !is_known(it) || most < it.needs)
 }

@@ -59,6 +59,8 @@ async fn find(program: &mut Program) -> Result<Found, String> {
         let proven = proof::proves(program, &mut plain).await;
         plain.fits = proven.is_some();
         seen = proven.unwrap_or(seen);
+        program.sees_what_it_needs(&mut plain).await;
+        program.known.plain_needs = plain.needs;
         if !plain.fits && program.known.growth.is_none() && program.pace.until == Until::Validation
         {
             // What it takes with its validation; on the card itself it ran out, whatever it takes where there is room.

@@ -200,6 +200,30 @@ impl Program {
         it.fits
     }
 
+    /// The card ended `it`, and `with_room` is the same run with room.
+    pub(super) fn refuted(&mut self, it: &mut Candidate, with_room: Run) {
+        (it.fits, it.refuted) = (false, Some(with_room));
+        self.remember(it);
+    }
+
+    /// What a candidate needs that was refuted, by that run with room.
+    pub(super) async fn sees_what_it_needs(&mut self, it: &mut Candidate) {
+        let Some(with_room) = it.refuted.take() else { return };
+        let ran = self.trial(with_room).await;
+        self.takes_in(it, ran);
+        it.fits = false;
+        self.remember(it);
+    }
+
+    /// `it` in the place of what was known of its plan.
+    fn remember(&mut self, it: &Candidate) {
+        if let Some(old) = self.tried.iter_mut().find(|old| old.plan == it.plan)
+            && old.needs <= it.needs
+        {
+            *old = it.clone();
+        }
+    }
+
     /// What it needs of what is limited, with the allowance for what a phantom cannot know.
     pub(super) fn needs(&self, took: &Took) -> Bytes {
         let beside = took.peak.device.saturating_sub(took.peak.reserved);

@@ -48,12 +48,16 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     let gpus = it.plan.gpus().unwrap_or(1);
     for rank in (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(|it| it % gpus) {
         let run = program.roomy(&it.plan, program.pace.until);
-        let run = Run { limit_reserved: Some(limit), rank: Some(rank), ..run };
+        let with_room = Run { rank: Some(rank), ..run };
+        let run = Run { limit_reserved: Some(limit), ..with_room.clone() };
         let ran = program.trial(run).await;
         if program.interrupted {
             return it.fits;
         }
         if !program.takes_in(it, ran) {
+            if rank != 0 {
+                program.refuted(it, with_room);
+            }
             return false;
         }
     }
@@ -104,6 +108,8 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
             None => program.trial(Run { end: Some(end), ..run(until, On::CardAlone) }).await,
         };
         if !program.interrupted && !program.takes_in(it, ran) {
+            let with_room = Run { end: Some(end), ..program.roomy(&plan, until) };
+            program.refuted(it, with_room);
             return None;
         }
     }

@@ -95,7 +95,7 @@ impl Follower<'_> {
     /// the same pool, mostly.
     fn same_stack(&self, end: usize) -> Option<Vec<usize>> {
         let events = &self.device.events;
-        let stack = events.get(end.checked_sub(1)?).stack;
+        let stack = events.stack(end.checked_sub(1)?);
         let is_same = |it: &usize| {
             let event = events.get(*it);
             matches!(event.action, Action::SegmentAlloc | Action::SegmentMap)
@@ -134,9 +134,9 @@ impl Follower<'_> {
         }
         let live: BTreeMap<u64, Bytes> = {
             let heap = &self.model.heap;
-            let sizes = self.model.driver.live.iter();
-            sizes
-                .map(|(at, it)| (*at, it.slot.map_or(Bytes::ZERO, |it| Bytes(heap.block(it).size))))
+            let live = self.model.driver.live.in_order();
+            live.into_iter()
+                .map(|(at, it)| (at, it.slot.map_or(Bytes::ZERO, |it| Bytes(heap.block(it).size))))
                 .collect()
         };
         let mut n_found = 0;

@@ -11,8 +11,9 @@ use crate::{
         id_of,
         initial::{Initial, reserved_before},
         known::{Known, never_split},
+        live_blocks::{Live, LiveBlocks},
         program::{Before, Op},
-        recorded::{Goal, Live, Recorded},
+        recorded::{Goal, Recorded},
         rounding::round_size,
         undo::undo,
     },
@@ -147,7 +148,7 @@ impl<'a> Follower<'a> {
             end: 0,
             want: None,
             grows: false,
-            live: BTreeMap::new(),
+            live: LiveBlocks::default(),
             completed: Vec::new(),
             mismatches: Mismatches::default(),
             goal: Goal { least: 0, most: None },
@@ -272,7 +273,10 @@ impl<'a> Follower<'a> {
     }
 
     pub(super) fn free(&mut self, at: usize, event: Event, is_request: bool, is_completion: bool) {
-        let Some(live) = self.model.driver.live.get(&event.address).copied() else {
+        let known = &mut self.model.driver.live;
+        let live =
+            if is_completion { known.remove(event.address) } else { known.get(event.address) };
+        let Some(live) = live else {
             self.model.driver.mismatch(Mismatch::NotInUse);
             if is_request {
                 let event = EventId(id_of(at));
@@ -291,13 +295,10 @@ impl<'a> Follower<'a> {
             // Without stacks of their own, frees show those of the allocations.
             if let Some(block) = block.filter(|_| !self.frees_have_stacks) {
                 let alloc = self.replay.blocks[block.index()].alloc;
-                let allocated_by = self.device.events.get(alloc.index()).stack;
+                let allocated_by = self.device.events.stack(alloc.index());
                 self.frees_have_stacks = event.stack != allocated_by;
             }
             self.replay.freed.push(Freed { event: EventId(id_of(at)), block, size });
-        }
-        if is_completion {
-            self.model.driver.live.remove(&event.address);
         }
         let Some(slot) = live.slot else { return };
         let is_allocated = self.model.heap.block(slot).state == State::Allocated;
@@ -313,7 +314,7 @@ impl<'a> Follower<'a> {
     pub(super) fn free_live(&mut self, at: usize, address: u64, live: Live) {
         self.program.push(Op::Free(live.handle), at);
         self.end(live, at);
-        self.model.driver.live.remove(&address);
+        self.model.driver.live.remove(address);
         if let Some(slot) = live.slot {
             if self.model.heap.block(slot).state == State::Allocated {
                 self.model.free_requested(slot);

@@ -26,7 +26,8 @@ use crate::{
         heap::State,
         id_of,
         known::Known,
-        recorded::{Live, Recorded},
+        live_blocks::Live,
+        recorded::Recorded,
         slot::Slot,
     },
     trace::{DeviceTrace, EventId, Settings, Trace},
@@ -60,7 +61,7 @@ pub(super) fn follow_until(
     follower.follow();
     let request = follower.halt.reached?;
     let n_initial = id_of(follower.replay.initial.len());
-    let recorded = std::mem::take(&mut follower.model.driver.live);
+    let recorded = follower.model.driver.live.in_order();
     let mut live = BTreeMap::new();
     for Live { slot, handle } in recorded.into_values() {
         let slot = slot.filter(|it| follower.model.heap.block(*it).state == State::Allocated);

@@ -12,8 +12,8 @@ use crate::{
         follow::follower::Follower,
         heap::State,
         id_of,
+        live_blocks::Live,
         program::Op,
-        recorded::Live,
         rounding::{allocation_size, round_size},
         slot::Slot,
     },
@@ -105,7 +105,7 @@ impl Follower<'_> {
                 Some(self.limits.least_refused.map_or(refused, |it| it.min(refused)));
         } else {
             self.program.push(Op::Alloc { size: event.size, stream: event.stream, pool }, end);
-            if let Some(lost) = self.model.driver.live.get(&event.address).copied() {
+            if let Some(lost) = self.model.driver.live.get(event.address) {
                 // Its free is not in the recording; it ended at the latest now.
                 self.model.driver.mismatch(Mismatch::NoRoom);
                 self.free_live(end, event.address, lost);

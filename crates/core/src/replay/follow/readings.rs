@@ -185,7 +185,7 @@ impl<'a> Follower<'a> {
         let losses_are_garbage = || !freed.eq(self.model.releasable(PoolId(0)));
         let is_own = |it: Event| {
             let made = self.segments.made.get(&it.address);
-            made.is_some_and(|made| events.get(*made).stack == it.stack)
+            made.is_some_and(|made| events.stack(*made) == it.stack)
         };
         if event.stack != StackId::EMPTY && (self.frees_have_stacks || !losses.all(is_own)) {
             return true;

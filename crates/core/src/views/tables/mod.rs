@@ -206,7 +206,7 @@ impl<'a> Tables<'a> {
             "alloc_time_us" => at(life.alloc),
             "free_time_us" => life.free.map_or(Value::Null, at),
             "stream" => self.stream(run.device.events.get(life.alloc.index()).stream),
-            "stack" => large(run.device.events.get(life.alloc.index()).stack.0.into()),
+            "stack" => large(run.device.events.stack(life.alloc.index()).0.into()),
             "category" => Value::Text(category_name(worked.categories[row])),
             "name" => word(worked.words.get(TextId(worked.names[row]))),
             "line" => word(worked.words.get(TextId(worked.lines[row]))),
@@ -323,7 +323,7 @@ impl Worked {
             res.categories.push(evidence.category(block));
             let name = names.name(block).unwrap_or_default();
             res.names.push(words.intern(&name).0);
-            let own = events.get(life.alloc.index()).stack;
+            let own = events.stack(life.alloc.index());
             let stack = names.stack(block);
             let line = *line_of_stack.entry((own == StackId::EMPTY, stack)).or_insert_with(|| {
                 let at = names.origin(block);

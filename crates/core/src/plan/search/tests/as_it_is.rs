@@ -132,15 +132,18 @@ fn the_other_end_does_not_fit() {
         the script as it is, a validation, on the card, late -> out of memory
         the script as it is, a validation, on the card, overflowing -> 4.39 GiB
         the script as it is, a validation, alone on the card -> 4.39 GiB
-        the script as it is, steady, reserves up to 7.32 GiB -> 4.39 GiB
-        the script as it is, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        the script as it is, a validation, late -> 9.28 GiB
+        detach-losses, 2 steps -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
         the script as it is, 2 steps, work -> 4.39 GiB
-        the script as it is, 2 steps, work -> 4.39 GiB
-        the script as it is, a validation, on the card, late -> out of memory
-        the script as it is, a validation, on the card, overflowing -> 4.39 GiB
-        the script as it is, a validation, alone on the card -> 4.39 GiB
-        as it is: does not fit, needs 4.39 GiB
-        nearest: the script as it is, needs 4.39 GiB
+        detach-losses, 2 steps, work -> 4.39 GiB
+        detach-losses, a validation, on the card, late -> out of memory
+        detach-losses, a validation, on the card, overflowing -> 4.39 GiB
+        detach-losses, a validation, alone on the card -> 4.39 GiB
+        detach-losses, a validation, late -> 9.28 GiB
+        as it is: does not fit, needs 9.28 GiB
+        nearest: the script as it is, needs 9.28 GiB
     "#]]
     .assert_eq(&with_other_ends(9_000).allow(NOTHING).plans());
 }

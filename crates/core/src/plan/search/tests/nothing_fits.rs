@@ -3,6 +3,7 @@
 use expect_test::expect;
 
 use super::made::{Made, fails, takes};
+use crate::{plan::search::Ran, prediction::OtherEnd};
 
 #[test]
 fn what_came_nearest_is_run_through_to_see_what_it_needs() {
@@ -120,4 +121,22 @@ fn advice_may_be_asked_for_though_it_fits() {
         seen: 3 steps
     "#]]
     .assert_eq(&made.rules(|it| it.advice = true).with_advice().plans());
+}
+
+#[test]
+fn what_came_nearest_needs_more_than_there_is_at_one_of_its_ends() {
+    // As it is it fits at one end, and takes more than the plan does at the other.
+    let made = Made::new(8_000, |run| {
+        let takes_more = run.end == Some(OtherEnd::Late);
+        let mib = match (run.has("checkpoint"), takes_more) {
+            (true, false) => 7_000,
+            (true, true) => 8_200,
+            (false, false) => 6_000,
+            (false, true) => 9_000,
+        };
+        Ran { ends: vec![OtherEnd::Late], ..takes(mib) }
+    });
+    let found = made.allow(&["checkpoint"]).plans();
+    assert!(found.contains("as it is: does not fit, needs 9.28 GiB"), "{found}");
+    assert!(found.contains("nearest: checkpoint, needs 8.50 GiB"), "{found}");
 }

@@ -1,0 +1,123 @@
+//! Models of earlier experiments are still there: a sweep, folds, a notebook's cell that ran again.
+//!
+//! A line that moves or builds a model does it again after a backward pass, and what it made before is still live. With it
+//! go the gradients and states of its time that have the sizes of its parameters.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
+    recording::CodeLine,
+    replay::BlockId,
+    trace::EventId,
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "leak/earlier-models",
+    title: "models of earlier experiments are still on the device",
+    page: include_str!("earlier_models.md"),
+    find,
+};
+
+/// Of each parameter: its gradient, and the two states of Adam.
+const MOST_BESIDE: u32 = 3;
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let moment = case.run.oom.unwrap_or(case.peak.event);
+    let live = case.live_after(moment);
+    let mut by_line: BTreeMap<CodeLine, Vec<Live>> = BTreeMap::new();
+    for it in live.iter().filter(|it| is_of_a_model(case, it.block)) {
+        if let Some(line) = case.line(it.block) {
+            by_line.entry(line).or_default().push(*it);
+        }
+    }
+    let backward: Vec<EventId> = case.run.timeline.starts(Stage::Backward).collect();
+    let found = by_line.into_iter().filter_map(|(line, blocks)| {
+        let models = models(case, &backward, blocks);
+        let (newest, earlier) = models.split_last()?;
+        (!earlier.is_empty()).then(|| (line, Earlier::of(case, &live, newest, earlier)))
+    });
+    let most = found.max_by_key(|(_, it)| it.bytes);
+    let Some((line, it)) = most.filter(|(_, it)| case.matters(it.bytes, 10, Bytes::mib(32))) else {
+        return Vec::new();
+    };
+    let (what, whose) = match it.models {
+        1 => ("the model that this line made before is".to_owned(), "its"),
+        n => (format!("{n} models that this line made before are"), "their"),
+    };
+    let title = format!(
+        "{what} still on the device: {} with {whose} gradients and optimizer states",
+        it.bytes
+    );
+    // The one before may be the next one's teacher; nobody needs its optimizer then.
+    let is_over = 1 < it.models || it.has_states;
+    let weight = if is_over { Weight::Problem } else { Weight::Chance };
+    let mut res = RULE.finding(weight, it.bytes, title);
+    res.count = it.models;
+    res.at = Some(line);
+    res.evidence.push(format!(
+        "it made {} of them, with a backward pass between each and the next: {} of parameters, {} of gradients and optimizer states",
+        it.models + 1,
+        it.parameters,
+        it.bytes.saturating_sub(it.parameters)
+    ));
+    res.remedy = "keep numbers, not models (`results[rate] = loss.item()`), and let go of the model, its optimizer and its scheduler before the next one is made: `del model, optimizer`, then `gc.collect()`; in a notebook `_`, `Out` and the last error hold them too. If the earlier models are still used, nothing is wrong".to_owned();
+    res.blocks = it.blocks;
+    vec![res]
+}
+
+fn is_of_a_model(case: &Case<'_>, block: BlockId) -> bool {
+    let signs = case.signs(block);
+    let is_made = signs.has(Signs::APPLY) || signs.has(Signs::BUILT);
+    is_made && !signs.has(Signs::OPTIMIZER)
+}
+
+/// What one line made, cut where a backward pass began in between.
+fn models(case: &Case<'_>, backward: &[EventId], blocks: Vec<Live>) -> Vec<Vec<Live>> {
+    let time = |it: &Live| backward.partition_point(|begin| *begin <= case.life(it.block).alloc);
+    blocks.chunk_by(|a, b| time(a) == time(b)).map(<[Live]>::to_vec).collect()
+}
+
+/// What is left of earlier models.
+struct Earlier {
+    models: u64,
+    parameters: Bytes,
+    /// Parameters, gradients and states.
+    bytes: Bytes,
+    has_states: bool,
+    blocks: Vec<BlockId>,
+}
+
+impl Earlier {
+    fn of(case: &Case<'_>, live: &[Live], newest: &[Live], earlier: &[Vec<Live>]) -> Earlier {
+        let made = |it: &Live| case.life(it.block).alloc;
+        let mut blocks: Vec<BlockId> = earlier.iter().flatten().map(|it| it.block).collect();
+        let parameters = earlier.iter().flatten().map(|it| it.size).sum();
+        let mut has_states = false;
+        let ends = earlier.iter().skip(1).map(Vec::as_slice).chain([newest]);
+        for (model, next) in earlier.iter().zip(ends) {
+            let (Some(begin), Some(end)) = (model.first().map(made), next.first().map(made)) else {
+                continue;
+            };
+            let mut beside: BTreeMap<Bytes, u32> = BTreeMap::new();
+            for it in model {
+                *beside.entry(case.life(it.block).requested).or_default() += MOST_BESIDE;
+            }
+            for it in live.iter().filter(|it| begin < made(it) && made(it) < end) {
+                let left = beside.get_mut(&case.life(it.block).requested).filter(|it| 0 < **it);
+                let is_state = case.signs(it.block).has(Signs::OPTIMIZER);
+                if let Some(left) = left.filter(|_| is_state || it.category == Category::Gradients)
+                {
+                    *left -= 1;
+                    has_states |= is_state;
+                    blocks.push(it.block);
+                }
+            }
+        }
+        blocks.sort_unstable();
+        let bytes = blocks.iter().map(|it| case.life(*it).size).sum();
+        Earlier { models: earlier.len() as u64, parameters, bytes, has_states, blocks }
+    }
+}
