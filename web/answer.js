@@ -27,7 +27,10 @@ export class AnswerView {
 
   async load() {
     try {
-      const [{ explanations, headlines, blocks }, moment] = await Promise.all([ask("analysis"), ask("moment", { r: state.r, position: this.scene.peak_position })]);
+      // What the peak was made of is there at once; what happened takes a second or two of a large recording.
+      const moment = await ask("moment", { r: state.r, position: this.scene.peak_position });
+      if (!this.isClosed) refill(this.node, el("p", { class: "wait" }, "Looking for what happened…"), this.peak(moment));
+      const { explanations, headlines, blocks } = await ask("analysis");
       if (!this.isClosed) this.fill({ ...explanations[this.scene.file], headline: headlines[this.scene.file], blocks: blocks[this.scene.file] }, moment);
     } catch (error) {
       failed(this.node, error, () => this.load());

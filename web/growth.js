@@ -81,7 +81,7 @@ function stepChart(steps, scene) {
 
 function stepTable(steps, scene) {
   const shown = steps.length <= 12 ? steps : [...steps.slice(0, 4), null, ...steps.slice(-4)];
-  return el("details", { open: steps.length === 1 }, el("summary", {}, `The numbers of ${many(steps.length, "step")}`),
+  return el("details", { open: steps.length <= 12 }, el("summary", {}, `The numbers of ${many(steps.length, "step")}`),
     el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["step", "allocated at most", "reserved at most", "kept after"].map((it) => el("th", { scope: "col" }, it)))),
       el("tbody", {}, shown.map((it) => (it === null ? el("tr", {}, el("td", { colSpan: 4 }, `… ${number(steps.length - 8)} more …`)) : el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "What was live at its peak", onclick: () => set({ view: "peak", at: Math.min(it.peak, scene.events) }) }, number(it.step)), it.unfinished ? " (not finished)" : ""), [it.allocated, it.reserved, it.after].map((bytes) => el("td", { title: exactly(bytes) }, size(bytes)))))))));
 }

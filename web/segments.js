@@ -197,10 +197,8 @@ export class SegmentsView {
     c.globalAlpha = 1;
     const cut = 0 < left ? `; ${many(Math.ceil(left / width), "more row")} would follow` : "";
     const text = `${size(this.refusal.requested)} were asked for, at this scale${cut}`;
-    const long = this.refusal.requested / perPixel;
-    const inside = c.measureText(text).width + 16 < long;
-    c.fillStyle = inside ? "#fff" : inkOf("bad");
-    c.fillText(text, inside ? 8 : Math.min(long, width) + 8, ROW / 2);
+    // Below it, where it can be read and nothing cuts it off.
+    c.fillText(text, 0, n * (ROW + GAP) + ROW / 2);
   }
 
   drawPiece(c, piece) {
