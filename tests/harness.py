@@ -103,7 +103,7 @@ class Plimsoll:
 
     def start(self, *arguments, environment=None, **options):
         """The process, for tests that do something to it."""
-        if str(arguments[0]) in ("predict", "fit", "run"):
+        if str(arguments[0]) in ("predict", "fit", "run", "check") or "--confirm" in arguments:
             warm_up(self.cache, bare="--no-gpu" in arguments)
         words = [binary(), *map(str, arguments)]
         options = dict(stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) | options

@@ -1,5 +1,6 @@
 //! The grammar of the command line, and nothing else: what a command does is in its own file.
 
+mod before;
 mod recordings;
 mod world;
 
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::units::Bytes;
 
 pub(crate) use self::{
+    before::{CheckArgs, CheckFormat, LintArgs, LintFormat, Share},
     recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs},
     world::{WorldArgs, Writes},
 };
@@ -44,6 +46,8 @@ Examples:
   plimsoll explain snapshot.pickle
   plimsoll explain < train.log
   plimsoll view snapshot.pickle
+  plimsoll lint train.py
+  plimsoll check
   plimsoll cards
   plimsoll verify -- python train.py
   plimsoll doctor
@@ -56,6 +60,10 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Make it fit: the cheapest plan that does, or the largest batch; every candidate is run on the phantom.
     Fit(FitArgs),
+    /// Memory mistakes in training scripts, by reading them; with --confirm, what each costs here.
+    Lint(LintArgs),
+    /// Memory as a test: what scripts take on a phantom, compared with a file of what they took.
+    Check(CheckArgs),
     /// Run a training script for real, with a plan applied and a recorder on; explain an out-of-memory error.
     Run(RunArgs),
     /// Replay a recording through a model of PyTorch's allocator: as it was, or under other settings.

@@ -48,6 +48,7 @@ mod reason;
 mod record;
 mod recordings;
 mod requested_file;
+mod sarif;
 mod server;
 mod settings;
 #[cfg(feature = "phantom")]
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
     match &cli.command {
+        Command::Lint(args) => commands::lint::run(args, cli.color, out),
         Command::Replay(args) => commands::replay::run(args, cli.color, out),
         Command::Cards(args) => commands::cards::run(args, out),
         Command::Explain(args) if !args.fix => commands::explain::run(args, cli.color, out),
@@ -117,6 +119,7 @@ fn run_scripts(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
     match &cli.command {
         Command::Predict(args) => commands::predict::run(args, cli.color, out),
         Command::Fit(args) => commands::fit::run(args, out),
+        Command::Check(args) => commands::check::run(args, cli.color, out),
         Command::Run(args) => commands::run::run(args),
         Command::Explain(args) => commands::fix::run(args, cli.color, out),
         Command::Verify(args) => commands::verify::run(args, cli.color, out),

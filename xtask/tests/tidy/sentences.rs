@@ -1,4 +1,4 @@
-//! Every sentence that `predict`, `explain`, `fit` and `run` can say, in one file, in the order of the code: to be read from top
+//! Every sentence that `predict`, `explain`, `fit`, `run`, `lint` and `check` can say, in one file, in the order of the code: to be read from top
 //! to bottom, and to be seen in a change. `UPDATE_EXPECT=1 cargo test -p xtask` writes it anew.
 
 use std::{env, fmt::Write as _, fs, path::Path};
@@ -7,7 +7,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 /// Where sentences for people are written.
-const FOLDERS: [&str; 9] = [
+const FOLDERS: [&str; 10] = [
     "crates/core/src/explanation",
     "crates/core/src/failures",
     "crates/core/src/findings",
@@ -17,6 +17,7 @@ const FOLDERS: [&str; 9] = [
     "crates/core/src/views",
     "crates/cli/src/commands",
     "crates/cli/src/phantom_run",
+    "crates/lint/src",
 ];
 const GOLDEN: &str = "xtask/tests/sentences.txt";
 /// Fewer words are a label.

@@ -5,6 +5,8 @@ pub(crate) mod agent;
 #[cfg(feature = "phantom")]
 pub(crate) mod calibrate;
 pub(crate) mod cards;
+#[cfg(feature = "phantom")]
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod diff;
@@ -17,6 +19,7 @@ pub(crate) mod fit;
 #[cfg(feature = "phantom")]
 pub(crate) mod fix;
 pub(crate) mod glossary;
+pub(crate) mod lint;
 pub(crate) mod man;
 #[cfg(feature = "phantom")]
 pub(crate) mod predict;

@@ -78,6 +78,8 @@ pub struct Prediction {
     pub categories: Vec<CategoryShare>,
     /// The largest contributors at that moment by line of the user's code, largest first.
     pub top_lines: Vec<LineShare>,
+    /// All of them: what a comparison with another run needs.
+    pub lines: Vec<LineShare>,
     /// The same by module, largest first.
     pub top_modules: Vec<ModuleShare>,
     /// Peaks of each step.

@@ -118,6 +118,7 @@ impl<'a> Runs<'a> {
                 shown_moment: None,
                 shown: nothing.device,
                 top_lines: Vec::new(),
+                lines: Vec::new(),
                 top_modules: Vec::new(),
                 steps: Vec::new(),
                 oom,
@@ -179,7 +180,8 @@ impl<'a> Runs<'a> {
                 .or_else(|| has_peak.then(|| run.moment(peak_event))),
             shown: shown.peaks.device,
             categories: shown.categories,
-            top_lines: shown.lines,
+            top_lines: shown.lines.iter().take(origins::SHOWN).cloned().collect(),
+            lines: shown.lines,
             top_modules: shown.modules,
             steps: curve.steps,
             // What a script took that asked how large the card is says nothing of another.

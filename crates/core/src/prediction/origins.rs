@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How many lines and modules a report names.
-const SHOWN: usize = 10;
+pub(crate) const SHOWN: usize = 10;
 
 /// A block at the peak and what it is for.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,6 @@ pub(crate) fn by_line(
         })
         .collect();
     shares.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.at.cmp(&b.at)));
-    shares.truncate(SHOWN);
     shares
 }
 

@@ -39,7 +39,7 @@ impl Styles {
 
 impl Style {
     /// `text` between the marks.
-    pub(super) fn of<T: Display>(self, text: T) -> impl Display {
+    pub fn of<T: Display>(self, text: T) -> impl Display {
         fmt::from_fn(move |f| write!(f, "{}{text}{}", self.on, self.off))
     }
 }

@@ -1,0 +1,309 @@
+//! `plimsoll check`: memory as a test. Runs scripts on a phantom and compares what they take with what a file says they took.
+
+mod compared;
+mod goldens;
+mod shown;
+
+use std::{
+    env, fs,
+    io::{self, IsTerminal as _, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use plimsoll_core::{
+    prediction::{self, LineShare, Origin, Outcome, Prediction},
+    recording::Recording,
+};
+
+use self::{
+    compared::{Verdict, compared},
+    goldens::{Golden, Goldens, Line, Took},
+};
+use crate::{
+    atomic_output::AtomicOutput,
+    cache::{self, Cache},
+    cli::{CheckArgs, CheckFormat, Color},
+    diagnosis,
+    exit::Exit,
+    ghost_weights::GhostWeights,
+    launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    phantom_run::{self, Run, Runner},
+};
+
+/// One script, and what came of it.
+#[derive(Debug)]
+struct Checked {
+    name: String,
+    gpu: String,
+    was: Option<Took>,
+    is: Option<Took>,
+    verdict: Verdict,
+    seconds: f64,
+}
+
+pub(crate) fn run(args: &CheckArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let mut goldens = read(args)?;
+    let outputs = args
+        .output
+        .iter()
+        .map(|it| Ok((it, format_of(it)?)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    for (path, _) in &outputs {
+        AtomicOutput::check(path)?;
+    }
+    let mut names: Vec<String> = args.names.clone();
+    if let Some(name) = &args.add {
+        if goldens.scripts.contains_key(name) {
+            bail!(
+                "{} has a script {name} already: choose another name, or take it out of the file",
+                args.goldens.display()
+            );
+        }
+        goldens.scripts.insert(name.clone(), added(args)?);
+        names = vec![name.clone()];
+    }
+    if let Some(name) = names.iter().find(|it| !goldens.scripts.contains_key(*it)) {
+        let known: Vec<&str> = goldens.scripts.keys().map(String::as_str).collect();
+        bail!("{} has no script {name}; it has {}", args.goldens.display(), known.join(", "));
+    }
+    if goldens.scripts.is_empty() {
+        bail!(
+            "{} has no script: plimsoll check --add train --gpu rtx4090 -- python train.py",
+            args.goldens.display()
+        );
+    }
+    let tolerance = args.tolerance.map_or(goldens.tolerance, |it| it.0);
+    let updates = args.update || args.add.is_some();
+    let runner = Runner::new(Cache::open()?, &args.world)?;
+    let mut checked = Vec::new();
+    let mut failed = false;
+    for (name, golden) in &mut goldens.scripts {
+        if !names.is_empty() && !names.contains(name) {
+            continue;
+        }
+        let measured = measured(&runner, name, golden)?;
+        let seconds = measured.1;
+        let (is, verdict) = match measured.0 {
+            Err(why) => {
+                failed = true;
+                (None, Verdict::CouldNotTell(why))
+            }
+            Ok(is) => {
+                let verdict = match &golden.took {
+                    _ if updates => Verdict::AsItWas,
+                    Some(was) => compared(was, &is, tolerance),
+                    None => Verdict::CouldNotTell(format!(
+                        "it was never measured: plimsoll check --update {name}"
+                    )),
+                };
+                (Some(is), verdict)
+            }
+        };
+        checked.push(Checked {
+            name: name.clone(),
+            gpu: golden.gpu.clone(),
+            was: golden.took.clone(),
+            is: is.clone(),
+            verdict,
+            seconds,
+        });
+        if updates && is.is_some() {
+            golden.took = is;
+        }
+    }
+    if updates {
+        // A script that failed keeps what it had; a new one is not put in.
+        if let (Some(name), true) = (&args.add, failed) {
+            goldens.scripts.remove(name);
+        } else {
+            AtomicOutput::open(&args.goldens, true)?.file(goldens.written().as_bytes())?;
+        }
+    }
+    for (path, format) in outputs {
+        let text = shown::shown(&checked, format, Color::Never);
+        AtomicOutput::open(path, true)?.file(text.as_bytes())?;
+    }
+    let mut text = shown::shown(&checked, args.format, color);
+    if updates && args.format == CheckFormat::Text {
+        text = updated(&checked, args);
+    }
+    super::write(out, &text)?;
+    Ok(if checked.iter().any(|it| matches!(it.verdict, Verdict::CouldNotTell(_))) {
+        Exit::CouldNotTell
+    } else if checked.iter().any(|it| matches!(it.verdict, Verdict::Changed { .. })) {
+        Exit::DoesNotFit
+    } else {
+        Exit::Fits
+    })
+}
+
+fn updated(checked: &[Checked], args: &CheckArgs) -> String {
+    let mut res = String::new();
+    for it in checked {
+        res += &match (&it.verdict, &it.is) {
+            (Verdict::CouldNotTell(why), _) => format!("COULD NOT TELL {}: {why}\n", it.name),
+            (_, Some(is)) => {
+                let of = |name: &str| is.totals.get(name).copied().unwrap_or_default();
+                format!(
+                    "{}: {} allocated, {} reserved, on {}, written to {}\n",
+                    it.name,
+                    of("allocated"),
+                    of("reserved"),
+                    it.gpu,
+                    args.goldens.display()
+                )
+            }
+            _ => String::new(),
+        };
+    }
+    res
+}
+
+fn read(args: &CheckArgs) -> anyhow::Result<Goldens> {
+    let shown = args.goldens.display();
+    match fs::read_to_string(&args.goldens) {
+        Ok(text) => Goldens::read(&text).with_context(|| format!("cannot read {shown}")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && args.add.is_some() => {
+            Ok(Goldens::default())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
+            "there is no {shown} here; it begins with: plimsoll check --add train --gpu rtx4090 -- python train.py"
+        ),
+        Err(error) => bail!("cannot read {shown}: {}", cache::reason(&error)),
+    }
+}
+
+fn format_of(path: &Path) -> anyhow::Result<CheckFormat> {
+    Ok(match path.extension().and_then(|it| it.to_str()) {
+        Some("json") => CheckFormat::Json,
+        Some("md") => CheckFormat::Markdown,
+        Some("xml") => CheckFormat::Junit,
+        Some("sarif") => CheckFormat::Sarif,
+        Some("txt") => CheckFormat::Text,
+        _ => bail!(
+            "{}: the name has to end with .json, .md, .xml (JUnit), .sarif or .txt",
+            path.display()
+        ),
+    })
+}
+
+fn added(args: &CheckArgs) -> anyhow::Result<Golden> {
+    let command: Option<Vec<String>> =
+        args.command.iter().map(|it| it.to_str().map(str::to_owned)).collect();
+    let command =
+        command.context("the command has a word that is no UTF-8, which the file cannot hold")?;
+    let gpu = args.gpu.clone().context("which card? A test has to name one: --gpu rtx4090")?;
+    Ok(Golden { command, gpu, steps: args.steps, took: None })
+}
+
+/// What a script takes, or why that is not known; and how long the run took.
+fn measured(
+    runner: &Runner,
+    name: &str,
+    golden: &Golden,
+) -> anyhow::Result<(Result<Took, String>, f64)> {
+    let words: Vec<_> = golden.command.iter().map(Into::into).collect();
+    let card = phantom_run::card(Some(&golden.gpu), None, &words)?;
+    let command = match ScriptCommand::resolve(&words) {
+        Ok(it) => it,
+        Err(error) => return Ok((Err(format!("{error:#}")), 0.0)),
+    };
+    let signals = Signals::hold().context("cannot hold signals")?;
+    let mut progress = io::stderr().is_terminal().then(|| {
+        Progress::new(format!("{name}: running {} on a phantom {}", command.name(), card.name))
+    });
+    let run = Run {
+        command: &command,
+        conf: &card.phantom_conf(1),
+        stop: golden.steps.map_or(Stop::Validation, Stop::Steps),
+        ranks: Ranks::new(None, None, false, None)?,
+        ghost_weights: GhostWeights::default(),
+        output: ScriptOutput::Nowhere,
+        settings: &[],
+        device: Device::Phantom,
+    };
+    let left =
+        runner.run(run, &signals, progress.as_mut().map(|it| it as &mut dyn launch::Watch))?;
+    if left.ended.interrupted.is_some() {
+        bail!("interrupted while {name} ran; nothing was compared or written");
+    }
+    let (recordings, _) = phantom_run::read(&left.folders);
+    let ended = diagnosis::without_a_late_signal(left.ended, &recordings);
+    let facts = phantom_run::facts(&ended, None);
+    let mut prediction = prediction::predict(&recordings, &card, facts);
+    let failure = diagnosis::diagnose(&command, &ended, &recordings);
+    let seconds = prediction.seconds;
+    if prediction.outcome == Outcome::ScriptFailed {
+        let note = prediction.notes.first().map(ToString::to_string);
+        let why = failure.or(note).unwrap_or_else(|| "it failed".to_owned());
+        return Ok((Err(why), seconds));
+    }
+    let mut took = took(&mut prediction, &recordings);
+    took.card.clone_from(&card.id);
+    Ok((Ok(took), seconds))
+}
+
+fn took(it: &mut Prediction, recordings: &[Recording]) -> Took {
+    let torch = recordings.iter().find_map(|it| it.notes.begin.as_ref()).map(|it| it.torch.clone());
+    let mut totals = std::collections::BTreeMap::from([
+        ("allocated".to_owned(), it.peak.allocated),
+        ("reserved".to_owned(), it.peak.reserved),
+        ("device".to_owned(), it.peak.device),
+    ]);
+    totals.extend(it.safe().map(|it| ("safe".to_owned(), it)));
+    let outcome = match it.outcome {
+        Outcome::Fits => "fits",
+        Outcome::Grows => "grows",
+        Outcome::OutOfMemory => "out of memory",
+        Outcome::ScriptFailed => "failed",
+    };
+    let here = env::current_dir().and_then(|it| it.canonicalize()).unwrap_or_default();
+    let mut lines: Vec<Line> = it.lines.iter().filter_map(|it| line(it, &here)).collect();
+    lines.sort_by(|a, b| {
+        b.bytes.cmp(&a.bytes).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
+    });
+    Took {
+        plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+        torch: torch.unwrap_or_default(),
+        card: String::new(),
+        outcome: outcome.to_owned(),
+        totals,
+        categories: it
+            .categories
+            .iter()
+            .map(|it| (it.category.name().to_owned(), it.bytes))
+            .collect(),
+        lines,
+    }
+}
+
+fn line(it: &LineShare, here: &Path) -> Option<Line> {
+    let (at, backward) = match &it.at {
+        Origin::Line(at) => (at, false),
+        Origin::BackwardOf(at) => (at, true),
+        Origin::Backward | Origin::NoStack => return None,
+    };
+    let path = PathBuf::from(&at.file);
+    let file = path.strip_prefix(here).unwrap_or(&path).display().to_string();
+    let text = match at.text.is_empty() {
+        false => at.text.trim().to_owned(),
+        true => text_of(&path, at.line).unwrap_or_default(),
+    };
+    Some(Line {
+        bytes: it.bytes,
+        file,
+        line: at.line,
+        function: at.function.clone(),
+        backward,
+        category: it.category.name().to_owned(),
+        text,
+    })
+}
+
+/// What stands in a line.
+fn text_of(path: &Path, line: u32) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let index = usize::try_from(line).ok()?.checked_sub(1)?;
+    text.lines().nth(index).map(|it| it.trim().to_owned())
+}

@@ -1,0 +1,324 @@
+//! What `check` says: for people, for a pull request, and for what reads tests.
+
+use std::fmt::Write as _;
+
+use plimsoll_core::{units::Bytes, views::text::Styles};
+use serde_json::{Value, json};
+
+use super::{
+    Checked,
+    compared::{Change, LineChange, Verdict},
+};
+use crate::{
+    cli::{CheckFormat, Color},
+    sarif,
+};
+
+/// `+7.0 %`
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+fn percent(was: Bytes, is: Bytes) -> String {
+    if was == Bytes::ZERO {
+        return "new".to_owned();
+    }
+    format!("{:+.1} %", (is.0 as f64 / was.0 as f64 - 1.0) * 100.0)
+}
+
+fn place(it: &LineChange) -> String {
+    let backward = if it.line.backward { ", backward" } else { "" };
+    format!("{}:{} in {}{backward}", it.line.file, it.line.line, it.line.function)
+}
+
+pub(super) fn shown(checked: &[Checked], format: CheckFormat, color: Color) -> String {
+    match format {
+        CheckFormat::Text => text(checked, color),
+        CheckFormat::Json => json(checked),
+        CheckFormat::Markdown => markdown(checked),
+        CheckFormat::Junit => junit(checked),
+        CheckFormat::Sarif => sarif(checked),
+    }
+}
+
+fn summary(checked: &[Checked]) -> String {
+    let count = |is: fn(&Verdict) -> bool| checked.iter().filter(|it| is(&it.verdict)).count();
+    let changed = count(|it| matches!(it, Verdict::Changed { .. }));
+    let unknown = count(|it| matches!(it, Verdict::CouldNotTell(_)));
+    let mut parts = vec![format!("{} as it was", checked.len() - changed - unknown)];
+    if changed != 0 {
+        parts.push(format!("{changed} changed"));
+    }
+    if unknown != 0 {
+        parts.push(format!("{unknown} could not be told"));
+    }
+    let scripts = if checked.len() == 1 {
+        "1 script".to_owned()
+    } else {
+        format!("{} scripts", checked.len())
+    };
+    format!("{scripts}: {}", parts.join(", "))
+}
+
+fn one_line(it: &Checked) -> String {
+    let of =
+        |name: &str| it.is.as_ref().and_then(|it| it.totals.get(name)).copied().unwrap_or_default();
+    format!("{} allocated, {} reserved, on {}", of("allocated"), of("reserved"), it.gpu)
+}
+
+fn text(checked: &[Checked], color: Color) -> String {
+    let styles = if color.is_on() { Styles::COLOR } else { Styles::default() };
+    let mut res = String::new();
+    for it in checked {
+        match &it.verdict {
+            Verdict::AsItWas => {
+                let _ =
+                    writeln!(res, "{} {}: {}", styles.good.of("AS IT WAS"), it.name, one_line(it));
+            }
+            Verdict::CouldNotTell(why) => {
+                let _ = writeln!(res, "{} {}: {why}", styles.warn.of("COULD NOT TELL"), it.name);
+            }
+            Verdict::Changed { outcome, totals, categories, lines } => {
+                let _ = writeln!(res, "{} {}: {}", styles.bad.of("CHANGED"), it.name, one_line(it));
+                if let Some((was, is)) = outcome {
+                    let _ = writeln!(res, "  {was} before, {is} now");
+                }
+                let row = |it: &Change| {
+                    format!(
+                        "  {:<16} {:>11} -> {:>11}  {:>8}\n",
+                        it.what,
+                        it.was.to_string(),
+                        it.is.to_string(),
+                        percent(it.was, it.is)
+                    )
+                };
+                totals.iter().for_each(|it| res += &row(it));
+                if !categories.is_empty() {
+                    res += "  at the peak\n";
+                    categories.iter().for_each(|it| res += &format!("  {}", row(it)));
+                }
+                if !lines.is_empty() {
+                    res += "  by line\n";
+                }
+                for it in lines {
+                    let _ = writeln!(
+                        res,
+                        "    {:>11} -> {:>11}  {} ({})",
+                        it.was.to_string(),
+                        it.is.to_string(),
+                        place(it),
+                        it.line.category
+                    );
+                    if !it.line.text.is_empty() {
+                        let _ = writeln!(res, "        {}", it.line.text);
+                    }
+                }
+            }
+        }
+    }
+    let _ = writeln!(res, "{}", summary(checked));
+    if checked.iter().any(|it| matches!(it.verdict, Verdict::Changed { .. })) {
+        res += "if it is meant: plimsoll check --update\n";
+    }
+    res
+}
+
+fn json(checked: &[Checked]) -> String {
+    let change =
+        |it: &Change| json!({ "what": it.what, "was_bytes": it.was.0, "is_bytes": it.is.0 });
+    let line = |it: &LineChange| {
+        json!({
+            "file": it.line.file, "line": it.line.line, "function": it.line.function, "backward": it.line.backward,
+            "category": it.line.category, "text": it.line.text, "was_bytes": it.was.0, "is_bytes": it.is.0,
+        })
+    };
+    let scripts: Vec<Value> = checked
+        .iter()
+        .map(|it| {
+            let mut res = json!({ "name": it.name, "gpu": it.gpu });
+            if let Some(is) = &it.is {
+                res["bytes"] = is
+                    .totals
+                    .iter()
+                    .map(|(name, it)| (name.clone(), json!(it.0)))
+                    .collect::<serde_json::Map<_, _>>()
+                    .into();
+            }
+            match &it.verdict {
+                Verdict::AsItWas => res["verdict"] = json!("as_it_was"),
+                Verdict::CouldNotTell(why) => {
+                    res["verdict"] = json!("could_not_tell");
+                    res["why"] = json!(why);
+                }
+                Verdict::Changed { outcome, totals, categories, lines } => {
+                    res["verdict"] = json!("changed");
+                    res["outcome"] = json!(outcome);
+                    res["totals"] = totals.iter().map(change).collect();
+                    res["categories"] = categories.iter().map(change).collect();
+                    res["lines"] = lines.iter().map(line).collect();
+                }
+            }
+            res
+        })
+        .collect();
+    format!("{:#}\n", json!({ "version": 1, "scripts": scripts }))
+}
+
+/// A comment for a pull request.
+fn markdown(checked: &[Checked]) -> String {
+    let mut res = format!("### GPU memory: {}\n\n", summary(checked));
+    res += "| script | card | allocated | reserved | |\n|---|---|---|---|---|\n";
+    for it in checked {
+        let cell = |name: &str| {
+            let is = it.is.as_ref().and_then(|it| it.totals.get(name)).copied();
+            let was = it.was.as_ref().and_then(|it| it.totals.get(name)).copied();
+            match (was, is) {
+                (Some(was), Some(is)) if was != is => {
+                    format!("{was} → {is} ({})", percent(was, is))
+                }
+                (_, Some(is)) => is.to_string(),
+                _ => String::new(),
+            }
+        };
+        let word = match &it.verdict {
+            Verdict::AsItWas => "as it was",
+            Verdict::Changed { .. } => "**changed**",
+            Verdict::CouldNotTell(_) => "could not tell",
+        };
+        let _ = writeln!(
+            res,
+            "| {} | {} | {} | {} | {word} |",
+            escaped(&it.name),
+            it.gpu,
+            cell("allocated"),
+            cell("reserved")
+        );
+    }
+    for it in checked {
+        match &it.verdict {
+            Verdict::AsItWas => {}
+            Verdict::CouldNotTell(why) => {
+                let _ = write!(res, "\n**{}**: {}\n", escaped(&it.name), escaped(why));
+            }
+            Verdict::Changed { outcome, categories, lines, .. } => {
+                let _ = write!(res, "\n**{}**\n\n", escaped(&it.name));
+                if let Some((was, is)) = outcome {
+                    let _ = writeln!(res, "- {was} before, {is} now");
+                }
+                for it in categories {
+                    let _ = writeln!(
+                        res,
+                        "- {}: {} → {} ({})",
+                        it.what,
+                        it.was,
+                        it.is,
+                        percent(it.was, it.is)
+                    );
+                }
+                if !lines.is_empty() {
+                    res += "\n| line | was | is | |\n|---|---|---|---|\n";
+                }
+                for it in lines {
+                    let _ = writeln!(
+                        res,
+                        "| `{}` `{}` | {} | {} | {} |",
+                        place(it),
+                        it.line.text.replace(['`', '|'], " "),
+                        it.was,
+                        it.is,
+                        it.line.category
+                    );
+                }
+            }
+        }
+    }
+    res
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
+}
+
+/// What continuous integration reads as tests.
+fn junit(checked: &[Checked]) -> String {
+    let xml = |text: &str| {
+        text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    };
+    let count = |is: fn(&Verdict) -> bool| checked.iter().filter(|it| is(&it.verdict)).count();
+    let mut res = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let _ = writeln!(
+        res,
+        "<testsuites><testsuite name=\"plimsoll check\" tests=\"{}\" failures=\"{}\" errors=\"{}\">",
+        checked.len(),
+        count(|it| matches!(it, Verdict::Changed { .. })),
+        count(|it| matches!(it, Verdict::CouldNotTell(_))),
+    );
+    for it in checked {
+        let _ = write!(
+            res,
+            "<testcase classname=\"memory\" name=\"{}\" time=\"{:.3}\">",
+            xml(&it.name),
+            it.seconds
+        );
+        let whole = text(std::slice::from_ref(it), Color::Never);
+        match &it.verdict {
+            Verdict::AsItWas => {}
+            Verdict::Changed { .. } => {
+                let _ =
+                    write!(res, "<failure message=\"memory changed\">{}</failure>", xml(&whole));
+            }
+            Verdict::CouldNotTell(why) => {
+                let _ = write!(res, "<error message=\"{}\"/>", xml(why));
+            }
+        }
+        res += "</testcase>\n";
+    }
+    res + "</testsuite></testsuites>\n"
+}
+
+fn sarif(checked: &[Checked]) -> String {
+    let rules = [
+        (
+            "memory-changed",
+            "memory-changed",
+            "a script takes more or less memory than its golden",
+            "See docs/check.md.",
+        ),
+        (
+            "could-not-tell",
+            "could-not-tell",
+            "a script could not be compared",
+            "See docs/check.md.",
+        ),
+    ];
+    let mut results = Vec::new();
+    for it in checked {
+        match &it.verdict {
+            Verdict::AsItWas => {}
+            Verdict::CouldNotTell(why) => results.push(sarif::Result {
+                rule: "could-not-tell".to_owned(),
+                level: "warning",
+                message: format!("{}: {why}", it.name),
+                file: None,
+                region: [1, 1, 1, 1],
+            }),
+            Verdict::Changed { totals, lines, .. } => {
+                let whole = totals.iter().map(|it| {
+                    format!("{} {} -> {} ({})", it.what, it.was, it.is, percent(it.was, it.is))
+                });
+                let whole = whole.collect::<Vec<_>>().join(", ");
+                // Beside the line that changed most.
+                let first = lines.iter().find(|it| it.is != Bytes::ZERO);
+                let by = first
+                    .map(|it| format!("; this line: {} -> {}", it.was, it.is))
+                    .unwrap_or_default();
+                let at = first.map_or(1, |it| usize::try_from(it.line.line).unwrap_or(1));
+                results.push(sarif::Result {
+                    rule: "memory-changed".to_owned(),
+                    level: "error",
+                    message: format!("{}: {whole}{by}", it.name),
+                    file: first.map(|it| it.line.file.clone()),
+                    region: [at, 1, at, 1],
+                });
+            }
+        }
+    }
+    sarif::document(&rules, &results)
+}

@@ -1,0 +1,203 @@
+//! What a name most likely holds where nothing in the file says so: a parameter called `model`, an import called
+//! `compute_loss`. What is done with it counts more than how it is called.
+
+use crate::reading::{file::File, value::Kind};
+
+/// Names of models, whole or as the last word of a name.
+const MODELS: [&str; 26] = [
+    "model",
+    "net",
+    "network",
+    "generator",
+    "discriminator",
+    "netg",
+    "netd",
+    "encoder",
+    "decoder",
+    "actor",
+    "critic",
+    "policy",
+    "backbone",
+    "unet",
+    "vae",
+    "student",
+    "teacher",
+    "classifier",
+    "transformer",
+    "module",
+    "vgg",
+    "resnet",
+    "ema",
+    "bert",
+    "gpt",
+    "lstm",
+];
+const CRITERIA: [&str; 9] = [
+    "criterion",
+    "criteria",
+    "loss_fn",
+    "loss_func",
+    "loss_function",
+    "lossfn",
+    "loss_f",
+    "loss_module",
+    "criterions",
+];
+
+fn last(name: &str) -> String {
+    let name = name.trim_end_matches("[]");
+    name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase()
+}
+
+/// Whether a word of the name, as underscores part it, is one of these.
+fn has_word(name: &str, words: &[&str]) -> bool {
+    name.split('_').any(|it| {
+        let it = it.trim_end_matches(|it: char| it.is_ascii_digit());
+        words.contains(&it)
+    })
+}
+
+/// What `name` may be.
+pub(crate) fn kind(file: &File<'_>, name: &str) -> Kind {
+    let used = |method: &str| file.is_used(name, method);
+    let last = last(name);
+    if used("step") && used("zero_grad")
+        || last.contains("optim") && !last.contains("optimiz") && used("step")
+    {
+        return Kind::Optimizer;
+    }
+    if is_optimizer(&last) {
+        return Kind::Optimizer;
+    }
+    if used("unscale_") || used("scale") && used("step") || last == "scaler" && used("scale") {
+        return Kind::Scaler;
+    }
+    if CRITERIA.contains(&last.as_str()) {
+        return Kind::Criterion;
+    }
+    let is_module = used("parameters")
+        || used("named_parameters")
+        || used("eval")
+        || used("train") && !last.contains("trainer")
+        || used("state_dict") && used("cuda");
+    if is_module || is_model(&last) {
+        return Kind::Module;
+    }
+    if last.contains("loader") || last.ends_with("_dl") {
+        return Kind::Loader;
+    }
+    Kind::Unknown
+}
+
+fn is_optimizer(last: &str) -> bool {
+    let last = last.trim_end_matches(|it: char| it.is_ascii_digit());
+    ["optimizer", "optim", "opt", "optimiser"].iter().any(|word| {
+        last == *word
+            || last.starts_with(&format!("{word}_"))
+            || last.ends_with(&format!("_{word}"))
+    }) || last.starts_with("optimizer") && !last.contains("config")
+}
+
+/// Whether the last part of a name is a model's.
+pub(crate) fn is_model(last: &str) -> bool {
+    let words = [
+        "config",
+        "name",
+        "path",
+        "args",
+        "file",
+        "dir",
+        "type",
+        "cfg",
+        "id",
+        "size",
+        "dim",
+        "kwargs",
+        "params",
+        "fn",
+        "class",
+        "cls",
+        "factory",
+        "state",
+        "dict",
+        "ckpt",
+        "list",
+        "names",
+        "output",
+        "outputs",
+        "out",
+        "input",
+        "inputs",
+        "loss",
+        "lr",
+        "version",
+        "card",
+        "index",
+        "key",
+        "parallel",
+        "opt",
+        "optimizer",
+        "info",
+    ];
+    has_word(last, &MODELS) && !has_word(last, &words) || last == "g" || last == "d"
+}
+
+/// Whether a function of this name computes a loss.
+pub(crate) fn computes_loss(name: &str) -> bool {
+    let last = last(name);
+    last.contains("loss")
+        && !last.contains("log")
+        && !last.contains("scale")
+        && !last.contains("plot")
+        && !last.contains("print")
+        || matches!(
+            last.as_str(),
+            "cross_entropy"
+                | "nll"
+                | "kl_div"
+                | "binary_cross_entropy"
+                | "binary_cross_entropy_with_logits"
+                | "criterion"
+        )
+}
+
+/// Whether a loop over this goes over batches.
+pub(crate) fn is_batches(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let words: Vec<&str> = text.split(|it: char| !it.is_ascii_alphanumeric()).collect();
+    words.iter().any(|it| {
+        it.contains("loader")
+            || matches!(
+                *it,
+                "batches"
+                    | "batch"
+                    | "dl"
+                    | "minibatches"
+                    | "dataset"
+                    | "testset"
+                    | "valset"
+                    | "trainset"
+                    | "datasets"
+            )
+    })
+}
+
+/// Whether a function of this name judges a model.
+pub(crate) fn evaluates(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let words = [
+        "val",
+        "valid",
+        "validate",
+        "validation",
+        "eval",
+        "evaluate",
+        "evaluation",
+        "test",
+        "infer",
+        "inference",
+        "predict",
+        "prediction",
+    ];
+    has_word(&name, &words) && !name.contains("train")
+}

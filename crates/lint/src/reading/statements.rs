@@ -1,0 +1,621 @@
+//! Reads statements.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ruff_python_ast::{
+    ExceptHandler, Expr, ExprCall, Operator, Stmt, StmtAssign, StmtAugAssign, StmtFor, StmtIf,
+    StmtTry, StmtWith,
+};
+use ruff_text_size::{Ranged, TextRange};
+
+use crate::reading::{
+    events::{Grad, How, Loop, What},
+    file::{dotted, names_in},
+    guess,
+    value::{Kind, Value},
+    walker::{Handler, Inside, Walker},
+};
+
+impl<'a> Walker<'_, 'a> {
+    pub(crate) fn function(&mut self, function: usize, grad: Grad) {
+        let it = &self.file.functions[function];
+        self.function = function;
+        self.grad = grad;
+        self.autocast = false;
+        self.in_handler = false;
+        self.names = BTreeMap::new();
+        // What the functions around it know; a class's body is none.
+        let mut around = Vec::new();
+        let mut parent = it.parent;
+        while let Some(index) = parent {
+            around.push(index);
+            parent = self.file.functions[index].parent;
+        }
+        for index in around.into_iter().rev() {
+            for (name, value) in self.known.names.get(&index).into_iter().flatten() {
+                self.names.insert(
+                    name.clone(),
+                    Value { tick: 0, from: BTreeSet::new(), ..value.clone() },
+                );
+            }
+        }
+        for name in it.parameters() {
+            let known = self.known.parameters.get(&(function, name.to_owned()));
+            let value = known.cloned().unwrap_or_default();
+            let value = Value { tick: 0, from: BTreeSet::from([name.to_owned()]), ..value };
+            self.names.insert(name.to_owned(), value);
+        }
+        self.tick += 1;
+        self.body(it.body);
+        let names = std::mem::take(&mut self.names);
+        self.next.names.insert(function, names);
+    }
+
+    fn body(&mut self, body: &'a [Stmt]) {
+        for it in body {
+            let before = self.statement;
+            self.statement = it.range();
+            self.tick += 1;
+            self.statement(it);
+            self.statement = before;
+        }
+    }
+
+    fn statement(&mut self, stmt: &'a Stmt) {
+        match stmt {
+            Stmt::Assign(it) => self.assign(it),
+            Stmt::AnnAssign(it) => {
+                if let Some(value) = &it.value {
+                    let value = self.eval(value);
+                    self.assign_to(&it.target, value);
+                }
+            }
+            Stmt::AugAssign(it) => self.add(it),
+            Stmt::Expr(it) => {
+                let value = self.eval(&it.value);
+                // As a statement it holds for what follows.
+                if let (Kind::NoGrad(true), Expr::Call(call)) = (&value.kind, &*it.value) {
+                    let is_switch =
+                        dotted(&call.func).is_some_and(|it| it.ends_with("set_grad_enabled"));
+                    if is_switch {
+                        self.grad = Grad::Off;
+                        self.next.grad_off |= self.function == 0
+                            && self.branches.is_empty()
+                            && self.inside.is_empty();
+                    }
+                } else if let Expr::Call(call) = &*it.value
+                    && dotted(&call.func).is_some_and(|it| it.ends_with("set_grad_enabled"))
+                {
+                    self.grad = if value.is(&Kind::Plain) { Grad::On } else { Grad::Maybe };
+                }
+            }
+            Stmt::Return(it) => {
+                let Some(value) = &it.value else { return };
+                let value = self.eval(value);
+                let before = self.next.returns.remove(&self.function);
+                let merged = match before {
+                    Some(before) => before.or(&value),
+                    None => value.clone(),
+                };
+                self.next.returns.insert(self.function, Value { from: BTreeSet::new(), ..merged });
+                self.tell(it.range, What::Return { value });
+            }
+            Stmt::Delete(it) => {
+                for name in it.targets.iter().filter_map(dotted) {
+                    self.names.insert(name.clone(), Value::of(Kind::Plain));
+                    self.tell(
+                        stmt.range(),
+                        What::Clear { target: name.trim_end_matches("[]").to_owned() },
+                    );
+                }
+            }
+            Stmt::For(it) => self.for_loop(it),
+            Stmt::While(it) => {
+                self.eval(&it.test);
+                let head = TextRange::new(it.range.start(), it.test.range().end());
+                let body = it.body.first().map_or(head, Ranged::range);
+                let told = Loop {
+                    at: it.range,
+                    head,
+                    body,
+                    function: self.function,
+                    iter: None,
+                    over_batches: false,
+                    is_counted: true,
+                    counter: None,
+                    autocast: self.autocast,
+                };
+                self.passes(told, &it.body, None);
+                self.body(&it.orelse);
+            }
+            Stmt::If(it) => self.branches_of(it),
+            Stmt::With(it) => self.with(it),
+            Stmt::Try(it) => self.tries(it),
+            Stmt::Match(it) => {
+                self.eval(&it.subject);
+                let before = self.names.clone();
+                let mut after: Option<BTreeMap<String, Value>> = None;
+                for case in &it.cases {
+                    self.names.clone_from(&before);
+                    self.branch(it.range, None);
+                    self.body(&case.body);
+                    self.branches.pop();
+                    let names = std::mem::take(&mut self.names);
+                    after = Some(match after {
+                        Some(it) => merged(it, &names),
+                        None => names,
+                    });
+                }
+                self.names = merged(before, &after.unwrap_or_default());
+            }
+            Stmt::FunctionDef(it) => {
+                if let Some(index) = self.file.function_at(it) {
+                    let value = Value { tick: self.tick, ..Value::of(Kind::Function(index)) };
+                    self.names.insert(it.name.to_string(), value);
+                }
+            }
+            Stmt::ClassDef(it) => {
+                if let Some(index) = self.file.class_named(it.name.as_str()) {
+                    let value = Value { tick: self.tick, ..Value::of(Kind::Class(index)) };
+                    self.names.insert(it.name.to_string(), value);
+                }
+            }
+            Stmt::Assert(it) => {
+                self.eval(&it.test);
+            }
+            Stmt::Raise(it) => {
+                if let Some(exc) = &it.exc {
+                    self.eval(exc);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn assign(&mut self, it: &'a StmtAssign) {
+        let sum = it.targets.first().and_then(dotted).filter(|name| is_sum_with(&it.value, name));
+        if let Some(name) = sum {
+            let before = self.look_up(&name);
+            let value = self.eval(&it.value);
+            self.kept(&name, How::Sum, &before, &value, it.value.range());
+            // What is added up stays the same thing.
+            let value = Value { tick: before.tick, ..value };
+            self.names.insert(name.clone(), value.clone());
+            self.bind(&name, value);
+            return;
+        }
+        let value = self.eval(&it.value);
+        if let Some((name, call)) = self.joined(it) {
+            let before = self.look_up(&name);
+            let one = call.arguments.args.first().map(|it| self.eval(it)).unwrap_or_default();
+            self.kept(&name, How::Cat, &before, &one, call.range());
+            let value = Value { tick: before.tick, ..value };
+            self.names.insert(name, value);
+            return;
+        }
+        for target in &it.targets {
+            // `a, b = x, y`
+            if let (Expr::Tuple(targets), Expr::Tuple(values)) = (target, &*it.value)
+                && targets.elts.len() == values.elts.len()
+            {
+                let values: Vec<Value> = values.elts.iter().map(|it| self.eval(it)).collect();
+                for (target, value) in targets.elts.iter().zip(values) {
+                    self.assign_to(target, value);
+                }
+                continue;
+            }
+            // `values, indices = torch.max(x, 1)`
+            if let (Expr::Tuple(targets), Expr::Call(call)) = (target, &*it.value) {
+                let name = dotted(&call.func).unwrap_or_default();
+                let name = name.rsplit('.').next().unwrap_or_default();
+                if matches!(name, "max" | "min" | "topk" | "sort" | "kthvalue" | "median")
+                    && targets.elts.len() == 2
+                {
+                    self.assign_to(&targets.elts[0], value.clone());
+                    let indices = Value { attached: false, ..value.clone() };
+                    self.assign_to(&targets.elts[1], indices);
+                    continue;
+                }
+            }
+            self.assign_to(target, value.clone());
+            // `model = load().eval()`
+            if let (Expr::Call(call), Some(model)) = (&*it.value, dotted(target))
+                && let Expr::Attribute(func) = &*call.func
+                && func.attr.as_str() == "eval"
+                && call.arguments.is_empty()
+            {
+                self.tell(it.range, What::Mode { model, train: false });
+            }
+        }
+    }
+
+    /// `x = torch.cat((x, y))`: the name, and the call.
+    fn joined(&self, it: &'a StmtAssign) -> Option<(String, &'a ExprCall)> {
+        let name = it.targets.first().and_then(dotted)?;
+        let Expr::Call(call) = &*it.value else { return None };
+        let path = self.import(&call.func)?;
+        let joins =
+            ["torch.cat", "torch.concat", "torch.concatenate", "torch.vstack", "torch.hstack"];
+        let names = names_in(call.arguments.args.first()?);
+        (joins.contains(&path.as_str()) && names.contains(&name)).then_some((name, call))
+    }
+
+    pub(crate) fn assign_to(&mut self, target: &'a Expr, value: Value) {
+        match target {
+            Expr::Tuple(it) => {
+                for target in &it.elts {
+                    let each = Value { tick: self.tick, ..value.clone() };
+                    self.assign_to(target, each);
+                }
+            }
+            Expr::List(it) => {
+                for target in &it.elts {
+                    self.assign_to(target, value.clone());
+                }
+            }
+            Expr::Starred(it) => self.assign_to(&it.value, value),
+            _ => {
+                let Some(name) = dotted(target) else { return };
+                if let Some(whole) = name.strip_suffix("[]") {
+                    // One of many: the thing itself stays.
+                    let mut held = self.look_up(whole);
+                    if held.is(&Kind::Unknown) {
+                        held.kind = Kind::Dict;
+                    }
+                    held.attached |= value.attached;
+                    self.names.insert(whole.to_owned(), held);
+                    let is_slice = matches!(target, Expr::Subscript(it) if matches!(&*it.slice, Expr::Slice(_)));
+                    if is_slice {
+                        self.tell(self.statement, What::Clear { target: whole.to_owned() });
+                    }
+                    return;
+                }
+                let mut value = value;
+                if self.file.losses.contains(&(self.function, name.clone()))
+                    && value.is(&Kind::Unknown)
+                    && self.grad != Grad::Off
+                {
+                    // Somebody makes a backward pass on it.
+                    value = Value { attached: true, is_scalar: true, kind: Kind::Tensor, ..value };
+                }
+                // What is assigned anew begins anew, unless it is another name for the same thing.
+                if value.tick == 0 && !matches!(value.kind, Kind::List | Kind::Dict | Kind::Module)
+                    || value.tick > self.tick
+                {
+                    value.tick = self.tick;
+                }
+                value.at = value.at.or(Some(self.statement));
+                if matches!(value.kind, Kind::List | Kind::Dict | Kind::Number | Kind::Plain) {
+                    self.tell(self.statement, What::Clear { target: name.clone() });
+                }
+                self.bind(&name, value);
+            }
+        }
+    }
+
+    fn add(&mut self, it: &'a StmtAugAssign) {
+        let value = self.eval(&it.value);
+        let Some(name) = dotted(&it.target) else { return };
+        let before = self.look_up(&name);
+        let before = match name.strip_suffix("[]") {
+            Some(whole) if before.is(&Kind::Unknown) => {
+                Value { attached: false, ..self.look_up(whole) }
+            }
+            _ => before,
+        };
+        let how = if before.is(&Kind::List) { How::Append } else { How::Sum };
+        if matches!(it.op, Operator::Add | Operator::Sub) {
+            self.kept(&name, how, &before, &value, it.value.range());
+        }
+        let tick = before.tick;
+        let mut after = before.with(&value);
+        if matches!(it.op, Operator::Div | Operator::FloorDiv) {
+            after.divided = true;
+        }
+        if matches!(after.kind, Kind::Number | Kind::Unknown | Kind::Plain) && value.attached {
+            after.kind = Kind::Tensor;
+        }
+        after.tick = tick;
+        if !name.ends_with("[]") {
+            self.bind(&name, after);
+        }
+    }
+
+    /// A value goes into something.
+    pub(crate) fn kept(
+        &mut self,
+        target: &str,
+        how: How,
+        before: &Value,
+        value: &Value,
+        arg: TextRange,
+    ) {
+        if value.is(&Kind::Number) || value.is(&Kind::Plain) {
+            return;
+        }
+        let function = &self.file.functions[self.function];
+        if let (Some(class), true) = (function.class, target.starts_with("self."))
+            && function.parameters().iter().any(|it| *it != "self" && value.from.contains(*it))
+        {
+            self.next.keepers.insert((class, function.name.to_owned()));
+        }
+        let what = What::Keep {
+            target: target.to_owned(),
+            how,
+            value: value.clone(),
+            bounded: before.bounded,
+            arg,
+        };
+        // Only where it goes on being there when the next iteration begins.
+        if !self.is_last_pass() {
+            return;
+        }
+        let loops: Vec<Inside> = self.inside.clone();
+        if loops.iter().any(|it| self.outlives(before.tick, *it)) {
+            let within: Vec<Inside> =
+                loops.iter().copied().filter(|it| self.outlives(before.tick, *it)).collect();
+            let whole = std::mem::replace(&mut self.inside, within);
+            self.tell(arg, what);
+            self.inside = whole;
+        } else if self.inside.is_empty() {
+            self.tell(arg, what);
+        }
+    }
+
+    fn for_loop(&mut self, it: &'a StmtFor) {
+        let iter = self.eval(&it.iter);
+        let text = self.file.text_at(it.iter.range());
+        let head = TextRange::new(it.range.start(), it.iter.range().end());
+        let body = it.body.first().map_or(head, Ranged::range);
+        let told = Loop {
+            at: it.range,
+            head,
+            body,
+            function: self.function,
+            iter: Some(&it.iter),
+            over_batches: iter.is(&Kind::Loader)
+                || guess::is_batches(text) && !text.contains(".batches("),
+            is_counted: text.starts_with("range(") || text.contains("range("),
+            counter: counter(it),
+            autocast: self.autocast,
+        };
+        self.passes(told, &it.body, Some((it, iter)));
+        self.body(&it.orelse);
+    }
+
+    fn passes(&mut self, told: Loop<'a>, body: &'a [Stmt], of: Option<(&'a StmtFor, Value)>) {
+        let place = told.at;
+        let index = self.loops.iter().position(|it| it.at == place);
+        let index = index.unwrap_or_else(|| {
+            self.loops.push(told);
+            self.loops.len() - 1
+        });
+        let n_branches = self.branches.len();
+        self.tick += 1;
+        let first = self.tick;
+        let before = self.names.clone();
+        self.inside.push(Inside { index, first, second: None });
+        for pass in 0..2 {
+            self.tick += 1;
+            if pass == 1
+                && let Some(last) = self.inside.last_mut()
+            {
+                last.second = Some(self.tick);
+            }
+            if let Some((it, iter)) = &of {
+                self.targets(&it.target, &it.iter, iter);
+            }
+            self.body(body);
+            self.branches.truncate(n_branches);
+            if pass == 0 {
+                let after = std::mem::take(&mut self.names);
+                self.names = merged(before.clone(), &after);
+            }
+        }
+        self.inside.pop();
+    }
+
+    /// What a loop's variables hold.
+    fn targets(&mut self, target: &'a Expr, over: &'a Expr, iter: &Value) {
+        let one = match &iter.kind {
+            // Weights, on which gradients hang.
+            Kind::Parameters => {
+                Value { attached: true, of: iter.of.clone(), ..Value::of(Kind::Tensor) }
+            }
+            Kind::Loader => Value::of(Kind::Unknown),
+            Kind::List | Kind::Tensor => Value { tick: self.tick, ..iter.clone() },
+            _ => Value { of: iter.of.clone(), ..Value::default() },
+        };
+        let one = Value {
+            kind: if one.is(&Kind::List) { Kind::Unknown } else { one.kind },
+            tick: self.tick,
+            ..one
+        };
+        // `for (n, p), q in zip(a.named_parameters(), b)`
+        if let (Expr::Tuple(targets), Expr::Call(call)) = (target, over) {
+            let name = dotted(&call.func).unwrap_or_default();
+            if name == "zip" && call.arguments.args.len() == targets.elts.len() {
+                for (target, over) in targets.elts.iter().zip(&call.arguments.args) {
+                    let iter = self.eval(over);
+                    self.targets(target, over, &iter);
+                }
+                return;
+            }
+            if name == "enumerate"
+                && let (Some(inner), [_, target]) =
+                    (call.arguments.args.first(), targets.elts.as_slice())
+            {
+                let iter = self.eval(inner);
+                self.assign_to(&targets.elts[0], Value::number());
+                self.targets(target, inner, &iter);
+                return;
+            }
+            if name.ends_with("named_parameters") && targets.elts.len() == 2 {
+                self.assign_to(&targets.elts[0], Value::of(Kind::Plain));
+                self.assign_to(&targets.elts[1], one);
+                return;
+            }
+        }
+        self.assign_to(target, one);
+    }
+
+    fn branches_of(&mut self, it: &'a StmtIf) {
+        self.eval(&it.test);
+        let before = self.names.clone();
+        let grad = self.grad;
+        self.branch(it.range, Some(&it.test));
+        self.body(&it.body);
+        self.branches.pop();
+        let mut after = if leaves(&it.body) { None } else { Some(std::mem::take(&mut self.names)) };
+        let mut has_else = false;
+        for clause in &it.elif_else_clauses {
+            self.names.clone_from(&before);
+            if let Some(test) = &clause.test {
+                self.eval(test);
+            } else {
+                has_else = true;
+            }
+            self.branch(it.range, clause.test.as_ref());
+            self.body(&clause.body);
+            self.branches.pop();
+            if !leaves(&clause.body) {
+                let names = std::mem::take(&mut self.names);
+                after = Some(match after {
+                    Some(it) => merged(it, &names),
+                    None => names,
+                });
+            }
+        }
+        self.names = match after {
+            Some(after) if has_else => after,
+            Some(after) => merged(before, &after),
+            None => before,
+        };
+        if self.grad != grad {
+            self.grad = Grad::Maybe;
+        }
+    }
+
+    fn with(&mut self, it: &'a StmtWith) {
+        let (grad, autocast) = (self.grad, self.autocast);
+        for item in &it.items {
+            let value = self.eval(&item.context_expr);
+            match value.kind {
+                Kind::NoGrad(true) => self.grad = Grad::Off,
+                Kind::NoGrad(false) if self.grad == Grad::On => self.grad = Grad::Maybe,
+                Kind::Autocast => self.autocast = true,
+                _ => {}
+            }
+            if let Expr::Call(call) = &item.context_expr {
+                let name = dotted(&call.func).unwrap_or_default();
+                if name.ends_with("enable_grad")
+                    || name.ends_with("set_grad_enabled") && value.is(&Kind::Plain)
+                {
+                    self.grad = Grad::On;
+                }
+            }
+            if let Some(target) = &item.optional_vars {
+                self.assign_to(target, Value { tick: self.tick, ..value });
+            }
+        }
+        self.body(&it.body);
+        (self.grad, self.autocast) = (grad, autocast);
+    }
+
+    fn tries(&mut self, it: &'a StmtTry) {
+        self.body(&it.body);
+        let after = self.names.clone();
+        for handler in &it.handlers {
+            let ExceptHandler::ExceptHandler(handler) = handler;
+            let name = handler.name.as_ref().map(|it| it.as_str());
+            if !self.handlers.iter().any(|it| it.at == handler.range) {
+                self.handlers.push(Handler {
+                    at: handler.range,
+                    type_: handler.type_.as_deref(),
+                    name,
+                    function: self.function,
+                });
+            }
+            let was = std::mem::replace(&mut self.in_handler, true);
+            self.branch(handler.range, None);
+            self.body(&handler.body);
+            self.branches.pop();
+            self.in_handler = was;
+            let names = std::mem::take(&mut self.names);
+            self.names = merged(after.clone(), &names);
+        }
+        self.body(&it.orelse);
+        self.body(&it.finalbody);
+    }
+}
+
+/// What names hold after one of two ways was gone.
+fn merged(
+    mut one: BTreeMap<String, Value>,
+    other: &BTreeMap<String, Value>,
+) -> BTreeMap<String, Value> {
+    for (name, value) in other {
+        let before = one.remove(name);
+        one.insert(
+            name.clone(),
+            match before {
+                Some(before) => before.or(value),
+                None => value.clone(),
+            },
+        );
+    }
+    one
+}
+
+/// Whether the last statement leaves.
+fn leaves(body: &[Stmt]) -> bool {
+    matches!(
+        body.last(),
+        Some(Stmt::Return(_) | Stmt::Raise(_) | Stmt::Continue(_) | Stmt::Break(_))
+    )
+}
+
+/// `name + x`, with `name` somewhere in a sum.
+fn is_sum_with(expr: &Expr, name: &str) -> bool {
+    match expr {
+        Expr::BinOp(it) if matches!(it.op, Operator::Add | Operator::Sub) => {
+            // `0.9 * name + 0.1 * x`
+            let is = |it: &Expr| dotted(it).is_some_and(|it| it == name) || is_sum_with(it, name);
+            let is_part = |it: &Expr| match it {
+                Expr::BinOp(it) if matches!(it.op, Operator::Mult | Operator::Div) => {
+                    is(&it.left) || is(&it.right)
+                }
+                other => is(other),
+            };
+            is_part(&it.left) || is_part(&it.right)
+        }
+        _ => false,
+    }
+}
+
+/// The variable that counts from 0.
+fn counter(it: &StmtFor) -> Option<String> {
+    let Expr::Call(call) = &*it.iter else { return None };
+    let name = dotted(&call.func)?;
+    let has_start = call.arguments.args.len() > 1 || !call.arguments.keywords.is_empty();
+    let last = name.rsplit('.').next().unwrap_or_default();
+    match (last, &*it.target) {
+        // `tqdm(enumerate(loader))`
+        ("tqdm" | "trange", _) => {
+            let inner = call.arguments.args.first()?;
+            if last == "trange" {
+                return dotted(&it.target);
+            }
+            let Expr::Call(inner) = inner else { return None };
+            let is_from_0 = inner.arguments.args.len() == 1 && inner.arguments.keywords.is_empty();
+            match (dotted(&inner.func)?.as_str(), &*it.target) {
+                ("enumerate", Expr::Tuple(target)) if is_from_0 => dotted(target.elts.first()?),
+                ("range", target) if is_from_0 => dotted(target),
+                _ => None,
+            }
+        }
+        ("enumerate", Expr::Tuple(target)) if !has_start => dotted(target.elts.first()?),
+        ("range", target) if !has_start => dotted(target),
+        _ => None,
+    }
+}

@@ -1,0 +1,125 @@
+//! What a name may hold, as far as memory is concerned.
+
+use std::collections::BTreeSet;
+
+use ruff_text_size::TextRange;
+
+/// What kind of thing it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    #[default]
+    Unknown,
+    /// Something imported, by its full name: `torch.nn.functional.mse_loss`.
+    Import(String),
+    Module,
+    /// A module that computes a loss.
+    Criterion,
+    /// What `parameters()` gives.
+    Parameters,
+    Optimizer,
+    Scaler,
+    Loader,
+    Tensor,
+    /// A number of Python's: nothing of it is on a device.
+    Number,
+    List,
+    Dict,
+    /// A function of this file.
+    Function(usize),
+    /// A class of this file.
+    Class(usize),
+    /// An object of a class of this file.
+    Object(usize),
+    /// What switches gradients off in a `with`; `false` if it is not known whether it does.
+    NoGrad(bool),
+    Autocast,
+    /// What `torch.load` gave.
+    Loaded,
+    /// A metric of torchmetrics.
+    Metric,
+    /// What cannot hold a tensor of the device: text, `None`.
+    Plain,
+}
+
+/// What a name holds.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about a tensor of its own")]
+pub(crate) struct Value {
+    pub(crate) kind: Kind,
+    /// A graph of autograd hangs on it.
+    pub(crate) attached: bool,
+    /// It is on the host.
+    pub(crate) on_host: bool,
+    /// It came out of a model.
+    pub(crate) is_output: bool,
+    /// It has one element.
+    pub(crate) is_scalar: bool,
+    /// It was divided by something on its way.
+    pub(crate) divided: bool,
+    /// A gradient scaler scaled it.
+    pub(crate) scaled: bool,
+    /// When it was made: statements are counted as they are read, so those of a loop's second pass come later.
+    pub(crate) tick: u32,
+    /// The names that it was made of.
+    pub(crate) from: BTreeSet<String>,
+    /// The model whose output it is, or whose parameters.
+    pub(crate) of: Option<String>,
+    /// Of a list that is made whole: how many it holds at most is fixed, as in `deque(maxlen=...)`.
+    pub(crate) bounded: bool,
+    /// Of a model: its weights take no gradients.
+    pub(crate) frozen: bool,
+    /// Where it was made.
+    pub(crate) at: Option<TextRange>,
+}
+
+impl Value {
+    pub(crate) fn of(kind: Kind) -> Value {
+        Value { kind, ..Value::default() }
+    }
+
+    pub(crate) fn number() -> Value {
+        Value { on_host: true, is_scalar: true, ..Value::of(Kind::Number) }
+    }
+
+    pub(crate) fn is(&self, kind: &Kind) -> bool {
+        self.kind == *kind
+    }
+
+    pub(crate) fn is_module(&self) -> bool {
+        matches!(self.kind, Kind::Module | Kind::Criterion)
+    }
+
+    pub(crate) fn path(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Import(it) => Some(it),
+            _ => None,
+        }
+    }
+
+    /// What an operation on both gives.
+    pub(crate) fn with(mut self, other: &Value) -> Value {
+        self.from.extend(other.from.iter().cloned());
+        if self.of.is_none() {
+            self.of.clone_from(&other.of);
+        }
+        self.attached |= other.attached;
+        self.is_output |= other.is_output;
+        self.divided |= other.divided;
+        self.scaled |= other.scaled;
+        self.frozen |= other.frozen;
+        self
+    }
+
+    /// Either of both: what comes of two branches.
+    pub(crate) fn or(self, other: &Value) -> Value {
+        let is_more = |it: &Value| !matches!(it.kind, Kind::Unknown | Kind::Plain | Kind::Number);
+        let kind =
+            if is_more(&self) || !is_more(other) { self.kind.clone() } else { other.kind.clone() };
+        let tick = self.tick.max(other.tick);
+        let (on_host, is_scalar) =
+            (self.on_host && other.on_host, self.is_scalar && other.is_scalar);
+        let bounded = self.bounded || other.bounded;
+        let at = self.at.or(other.at);
+        Value { kind, tick, on_host, is_scalar, bounded, at, ..self.with(other) }
+    }
+}

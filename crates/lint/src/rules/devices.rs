@@ -1,0 +1,258 @@
+//! Devices, processes, loaders: PLM4xx.
+
+use ruff_python_ast::{
+    Expr, ExprCall, Stmt,
+    visitor::{self, Visitor},
+};
+use ruff_text_size::{Ranged, TextRange};
+
+use crate::{
+    reading::{events::What, file::dotted, story::Story, value::Kind},
+    rules::found::{Found, Mend},
+};
+
+/// So many workers are too many on most machines: each holds some batches, and a copy of what the dataset has.
+const MANY_WORKERS: u64 = 17;
+
+pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    loads(story, acc);
+    no_set_device(story, acc);
+    in_workers(story, acc);
+    // Where nothing goes through the model in a loop, or in another file, nothing is gathered.
+    let in_test = story.file.text.contains("unittest") || story.file.text.contains("import pytest");
+    let runs = !in_test;
+    for event in &story.events {
+        let What::Library { path, call } = &event.what else { continue };
+        match path.as_str() {
+            "torch.nn.DataParallel" | "torch.nn.parallel.DataParallel" if runs => acc.push(Found {
+                code: "PLM404",
+                at: event.at,
+                statement: event.statement,
+                message: "`DataParallel` gathers all outputs on the first GPU and copies the model in each step: use `DistributedDataParallel`, one process for each GPU".to_owned(),
+                mend: Vec::new(),
+            }),
+            it if it.ends_with(".DataLoader") => loader(story, call, event.statement, acc),
+            _ => {}
+        }
+    }
+}
+
+/// `torch.load` of a checkpoint, to where it was saved from.
+fn loads(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    if !story.file.text.contains("cuda") && !story.file.text.contains(".to(") {
+        return;
+    }
+    for event in &story.events {
+        let What::Library { path, call } = &event.what else { continue };
+        if path != "torch.load" {
+            continue;
+        }
+        let has_place = call.arguments.find_keyword("mmap").is_some()
+            || call.arguments.find_argument("map_location", 1).is_some()
+            || call.arguments.keywords.iter().any(|it| it.arg.is_none());
+        let is_weights = weights_go_into_a_model(story, event.at, event.function, event.statement);
+        if !has_place && is_weights {
+            let text = story.file.text_at(event.at);
+            let end = text.trim_end().trim_end_matches(')').trim_end().trim_end_matches(',');
+            acc.push(Found {
+                code: "PLM401",
+                at: event.at,
+                statement: event.statement,
+                message: "a checkpoint of a GPU is loaded onto that GPU, beside the model's own weights: `map_location=\"cpu\"`, and `del` it afterwards".to_owned(),
+                mend: vec![Mend::Replace(event.at, format!("{end}, map_location=\"cpu\")"))],
+            });
+        }
+    }
+}
+
+/// Whether what is loaded here goes into `load_state_dict`.
+fn weights_go_into_a_model(
+    story: &Story<'_, '_>,
+    at: TextRange,
+    function: usize,
+    statement: TextRange,
+) -> bool {
+    story.in_function(function).any(|it| match &it.what {
+        What::LoadState { value, of } if !of.contains("scaler") && !of.contains("scheduler") => {
+            it.at.contains_range(at)
+                || value.is(&Kind::Loaded)
+                    && value.at.is_some_and(|made| {
+                        made == at || made == statement || statement.contains_range(made)
+                    })
+                || assigned(story, statement).is_some_and(|name| value.from.contains(&name))
+        }
+        _ => false,
+    })
+}
+
+/// The name that a statement assigns to.
+fn assigned(story: &Story<'_, '_>, statement: TextRange) -> Option<String> {
+    let text = story.file.text_at(statement);
+    let (name, _) = text.split_once('=')?;
+    let name = name.trim();
+    name.chars().all(|it| it.is_alphanumeric() || it == '_' || it == '.').then(|| name.to_owned())
+}
+
+/// Ranks that are not told which GPU is theirs.
+fn no_set_device(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let text = story.file.text;
+    let told = [
+        "set_device",
+        "CUDA_VISIBLE_DEVICES",
+        "device_id",
+        "cuda:{",
+        "cuda:%",
+        "cuda:\" +",
+        "cuda:' +",
+        "cuda(local_rank",
+        "cuda(rank",
+        "cuda(gpu",
+        "cuda(args",
+        "cuda(self",
+        "torch.cuda.device(",
+        "gloo",
+        "device(\"cuda\", ",
+        "device('cuda', ",
+    ];
+    if told.iter().any(|it| text.contains(it)) {
+        return;
+    }
+    let uses = text.contains(".cuda()")
+        || text.contains(".to(\"cuda\")")
+        || text.contains(".to('cuda')")
+        || text.contains("device(\"cuda\")")
+        || text.contains("device('cuda')");
+    if !uses {
+        return;
+    }
+    for event in &story.events {
+        let What::Library { path, .. } = &event.what else { continue };
+        if path.ends_with("init_process_group") {
+            acc.push(Found {
+                code: "PLM402",
+                at: event.at,
+                statement: event.statement,
+                message: "every rank opens a context on GPU 0, some 500 MiB each: `torch.cuda.set_device(local_rank)` before this".to_owned(),
+                mend: Vec::new(),
+            });
+            return;
+        }
+    }
+}
+
+/// What uses the GPU in a process that loads data.
+fn in_workers(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let file = story.file;
+    let mut functions: Vec<usize> = Vec::new();
+    for class in file.classes.iter().filter(|it| it.is_dataset()) {
+        functions.extend(["__getitem__", "__iter__"].iter().filter_map(|it| class.methods.get(it)));
+    }
+    let mut workers = file.text.contains("num_workers") && !file.text.contains("num_workers=0");
+    for event in &story.events {
+        let What::Library { path, call } = &event.what else { continue };
+        if !path.ends_with(".DataLoader") {
+            continue;
+        }
+        for name in ["collate_fn", "worker_init_fn"] {
+            let given = call.arguments.find_keyword(name).and_then(|it| dotted(&it.value));
+            let Some(given) = given else { continue };
+            let last = given.rsplit('.').next().unwrap_or_default().to_owned();
+            functions
+                .extend((0..file.functions.len()).filter(|it| file.functions[*it].name == last));
+        }
+        workers |= call.arguments.find_keyword("num_workers").is_some_and(|it| !is_zero(&it.value));
+    }
+    for index in functions {
+        let function = &file.functions[index];
+        let mut seen = ToDevice { found: Vec::new(), workers, statement: function.at };
+        seen.visit_body(function.body);
+        for (at, statement) in seen.found {
+            acc.push(Found {
+                code: "PLM403",
+                at,
+                statement,
+                message: format!("`{}` runs in the loader's workers, and each that touches the GPU opens a context of its own, some 500 MiB: return CPU tensors, and move them in the training loop", function.name),
+                mend: Vec::new(),
+            });
+        }
+    }
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    matches!(expr, Expr::NumberLiteral(it) if matches!(&it.value, ruff_python_ast::Number::Int(it) if *it == 0))
+}
+
+struct ToDevice {
+    found: Vec<(TextRange, TextRange)>,
+    workers: bool,
+    statement: TextRange,
+}
+
+impl<'a> Visitor<'a> for ToDevice {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        let before = std::mem::replace(&mut self.statement, stmt.range());
+        visitor::walk_stmt(self, stmt);
+        self.statement = before;
+    }
+
+    fn visit_expr(&mut self, expr: &'a Expr) {
+        if let Expr::Call(call) = expr
+            && let Expr::Attribute(func) = &*call.func
+        {
+            let arg = call.arguments.args.first();
+            let is_cuda =
+                func.attr.as_str() == "cuda" && dotted(&func.value).is_none_or(|it| it != "torch");
+            let is_to =
+                func.attr.as_str() == "to" && arg.is_some_and(|it| names_device(it, self.workers));
+            let is_made = call
+                .arguments
+                .find_keyword("device")
+                .is_some_and(|it| names_device(&it.value, self.workers));
+            if is_cuda || is_to || is_made {
+                self.found.push((call.range(), self.statement));
+            }
+        }
+        visitor::walk_expr(self, expr);
+    }
+}
+
+fn names_device(expr: &Expr, workers: bool) -> bool {
+    match expr {
+        Expr::StringLiteral(it) => it.value.to_str().starts_with("cuda"),
+        _ => {
+            workers
+                && dotted(expr)
+                    .is_some_and(|it| it == "device" || it == "self.device" || it == "DEVICE")
+        }
+    }
+}
+
+/// Workers and pinned memory.
+fn loader(story: &Story<'_, '_>, call: &ExprCall, statement: TextRange, acc: &mut Vec<Found>) {
+    let at = call.range();
+    if let Some(workers) = call.arguments.find_keyword("num_workers") {
+        let text = story.file.text_at(workers.value.range());
+        let many = text.parse::<u64>().is_ok_and(|it| MANY_WORKERS <= it)
+            || text.contains("cpu_count()") && !text.contains("min(") && !text.contains("//");
+        if many {
+            acc.push(Found {
+                code: "PLM405",
+                at: workers.range(),
+                statement,
+                message: format!("`num_workers={text}`: each worker holds some batches and its own copy of what the dataset changes, on the host: begin with 4"),
+                mend: Vec::new(),
+            });
+        }
+        let pinned = call.arguments.find_keyword("pin_memory").is_some()
+            || call.arguments.keywords.iter().any(|it| it.arg.is_none());
+        if !pinned && story.file.text.contains("cuda") && text != "0" {
+            acc.push(Found {
+                code: "PLM406",
+                at,
+                statement,
+                message: "batches go to the GPU from memory that is not pinned, which waits for each copy: `pin_memory=True`, and `non_blocking=True` where they are moved".to_owned(),
+                mend: Vec::new(),
+            });
+        }
+    }
+}

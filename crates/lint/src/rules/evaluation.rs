@@ -1,0 +1,251 @@
+//! Forward passes that nobody walks backwards: PLM2xx.
+
+use std::collections::BTreeSet;
+
+use ruff_python_ast::Expr;
+use ruff_text_size::Ranged;
+
+use crate::{
+    reading::{
+        events::{Event, Grad, What},
+        file::{dotted, names_in},
+        guess,
+        story::Story,
+    },
+    rules::found::{Found, Mend, wrapped},
+};
+
+pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    without_no_grad(story, acc);
+    frozen(story, acc);
+    retries(story, acc);
+}
+
+fn walks(event: &Event<'_>) -> bool {
+    matches!(event.what, What::Backward { .. } | What::Step { .. } | What::Walks)
+}
+
+/// An evaluation with a graph.
+fn without_no_grad(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for (index, function) in story.file.functions.iter().enumerate() {
+        // Lightning and transformers switch gradients off around these.
+        if function.name.ends_with("_step")
+            || function.name == "forward"
+            || function.name.starts_with("test_")
+        {
+            continue;
+        }
+        // A test of a test suite is no evaluation; nor is a model's own part.
+        if story.file.class_of(index).is_some_and(|it| it.is_module() && !it.is_lightning())
+            && function.name != "evaluate"
+        {
+            continue;
+        }
+        if story
+            .file
+            .class_of(index)
+            .is_some_and(|it| it.bases.iter().any(|it| it.ends_with("TestCase")))
+        {
+            continue;
+        }
+        let events: Vec<&Event<'_>> = story.in_function(index).collect();
+        let text = story.file.text_at(function.at);
+        // Attributions and attacks walk back to their input.
+        if text.contains("requires_grad")
+            || text.contains("autograd")
+            || text.contains("set_grad_enabled")
+            || text.contains("enable_grad")
+        {
+            continue;
+        }
+        let is_evaluation = guess::evaluates(function.name) && index != 0;
+        let mut told = BTreeSet::new();
+        for event in &events {
+            let What::Forward { model, call, .. } = &event.what else { continue };
+            if event.grad != Grad::On || event.in_handler {
+                continue;
+            }
+            // The innermost loop over batches, or else the function.
+            let around = event
+                .loops
+                .iter()
+                .rev()
+                .find(|it| story.loops[**it].over_batches)
+                .or(event.loops.last());
+            let base = model.split('.').next().unwrap_or(model);
+            let mode = |it: &&&Event<'_>| matches!(&it.what, What::Mode { model, .. } if model == base || *model == format!("{base}.module") || base == "self");
+            let last = events.iter().rfind(|it| mode(it) && it.at.start() < event.at.start());
+            let is_eval = last.is_some_and(|it| {
+                matches!(it.what, What::Mode { train: false, .. }) && is_before(it, event)
+            });
+            let is_train = last.is_some_and(|it| matches!(it.what, What::Mode { train: true, .. }));
+            if is_train || !(is_eval || is_evaluation && around.is_some()) {
+                continue;
+            }
+            // Without a loop only where the function is an evaluation, too, or the file is a script.
+            if around.is_none() && !is_eval {
+                continue;
+            }
+            let any_walks = match around {
+                Some(around) => story.within(*around).any(walks),
+                None => story.within_function(index).any(walks),
+            };
+            let trains_elsewhere =
+                around.is_none() && story.loops.iter().any(|it| it.function == index);
+            if any_walks || trains_elsewhere && index != 0 {
+                continue;
+            }
+            let key = around.copied();
+            if !told.insert(key) {
+                continue;
+            }
+            // At the loop's own place gradients are switched off, and on again after it.
+            let outermost = match around {
+                Some(around) => story.loops[*around].at,
+                None => event.statement,
+            };
+            let off = |on: bool| format!("__import__(\"torch\").set_grad_enabled({on})");
+            let mend = if function.name.is_empty() || around.is_some() {
+                vec![
+                    Mend::Before(outermost, off(false).replace("false", "False")),
+                    Mend::After(outermost, off(true).replace("true", "True")),
+                ]
+            } else {
+                vec![Mend::Replace(event.at, off_around(story.file.text_at(event.at)))]
+            };
+            let what =
+                if is_eval && !is_evaluation { "after `eval()`" } else { "in an evaluation" };
+            acc.push(Found {
+                code: "PLM201",
+                at: call.range(),
+                statement: event.statement,
+                message: format!("`{model}` is called {what} with gradients on, so each batch keeps a graph that nobody walks: put it under `with torch.no_grad():`"),
+                mend,
+            });
+        }
+    }
+}
+
+/// Whether the mode is set where this will be reached after it: not in another branch.
+fn is_before(mode: &Event<'_>, event: &Event<'_>) -> bool {
+    mode.branches.iter().all(|it| {
+        event.branches.iter().any(|other| {
+            other.at == it.at && other.test.map(Ranged::range) == it.test.map(Ranged::range)
+        }) || !it.at.contains_range(event.at)
+    }) && mode
+        .branches
+        .iter()
+        .all(|it| it.at.contains_range(event.at) || it.test.is_none_or(|_| false))
+}
+
+/// The same expression with gradients off.
+fn off_around(text: &str) -> String {
+    let switch = "__import__(\"torch\").set_grad_enabled";
+    wrapped(&format!("({switch}(False), "), text, &format!(", {switch}(True))[1]"))
+}
+
+/// A model that is not trained, run with gradients on in a step.
+fn frozen(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let step_loops: BTreeSet<usize> = story.step_loops().into_iter().collect();
+    let mut optimized = BTreeSet::new();
+    for event in &story.events {
+        if let What::NewOptimizer { models } = &event.what {
+            optimized.extend(models.iter().cloned());
+        }
+    }
+    if optimized.is_empty() {
+        return;
+    }
+    let mut told = BTreeSet::new();
+    for event in &story.events {
+        let What::Forward { model, input_attached, call, .. } = &event.what else { continue };
+        let in_step = event.loops.iter().any(|it| step_loops.contains(it));
+        if event.grad != Grad::On || *input_attached || !in_step || told.contains(model) {
+            continue;
+        }
+        let is_evaluated = story
+            .events
+            .iter()
+            .any(|it| matches!(&it.what, What::Mode { model: of, train: false } if of == model));
+        let is_trained = story.events.iter().any(|it| match &it.what {
+            What::Mode { model: of, train: true } | What::ZeroGrad { of } => of == model,
+            _ => false,
+        });
+        let is_frozen = story
+            .events
+            .iter()
+            .any(|it| matches!(&it.what, What::Freeze { model: of } if of == model))
+            || story.file.text.contains(&format!("in {model}.parameters()"))
+                && story.file.text.contains("requires_grad")
+            || story.file.text.contains(&format!("{model}.requires_grad_"));
+        let is_optimized =
+            optimized.iter().any(|it| it == model || it.starts_with(&format!("{model}.")));
+        if is_evaluated && !is_trained && !is_frozen && !is_optimized {
+            told.insert(model.clone());
+            acc.push(Found {
+                code: "PLM202",
+                at: call.range(),
+                statement: event.statement,
+                message: format!("no optimizer has `{model}`, and each step keeps its activations for a backward pass: call it under `torch.no_grad()`, or freeze it with `{model}.requires_grad_(False)`"),
+                mend: vec![Mend::Replace(event.at, off_around(story.file.text_at(event.at)))],
+            });
+        }
+    }
+}
+
+/// Runs the model again while the exception holds what the first try made.
+fn retries(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for handler in &story.handlers {
+        let type_ = handler.type_.map(|it| story.file.text_at(it.range())).unwrap_or_default();
+        let is_oom = type_.contains("OutOfMemory")
+            || type_.contains("RuntimeError") && {
+                let text = story.file.text_at(handler.at);
+                text.contains("out of memory") || text.contains("empty_cache")
+            };
+        if !is_oom {
+            continue;
+        }
+        let inside = |it: &&Event<'_>| {
+            it.function == handler.function && handler.at.contains_range(it.at) && it.in_handler
+        };
+        let again = story.events.iter().filter(inside).find(|it| match &it.what {
+            What::Forward { .. } | What::Backward { .. } => true,
+            What::Call { function } => {
+                *function == handler.function
+                    || story
+                        .in_function(*function)
+                        .chain(story.within_function(*function))
+                        .any(|it| matches!(it.what, What::Forward { .. } | What::Backward { .. }))
+            }
+            _ => false,
+        });
+        if let Some(again) = again {
+            acc.push(Found {
+                code: "PLM203",
+                at: again.at,
+                statement: again.statement,
+                message: "the exception still holds the frames of the try that failed, and their tensors: set a flag here, leave the `except`, and try again after it".to_owned(),
+                mend: Vec::new(),
+            });
+        } else if let Some(name) = handler.name {
+            // The exception is kept.
+            let keeps = story.events.iter().filter(inside).find(|it| {
+                matches!(&it.what, What::Method { name: method, call, .. } if method == "append" && call.arguments.args.iter().any(|it| is_exactly(it, name)))
+            });
+            if let Some(keeps) = keeps {
+                acc.push(Found {
+                    code: "PLM203",
+                    at: keeps.at,
+                    statement: keeps.statement,
+                    message: format!("`{name}` holds the frames of the try that failed, and their tensors: keep `str({name})`"),
+                    mend: Vec::new(),
+                });
+            }
+        }
+    }
+}
+
+fn is_exactly(expr: &Expr, name: &str) -> bool {
+    dotted(expr).is_some_and(|it| it == name)
+        || matches!(expr, Expr::Tuple(it) if it.elts.iter().any(|it| names_in(it) == [name.to_owned()] && dotted(it).is_some()))
+}

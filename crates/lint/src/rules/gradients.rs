@@ -1,0 +1,459 @@
+//! Gradients, accumulation and optimizers: PLM3xx.
+
+use std::collections::BTreeSet;
+
+use ruff_python_ast::{Expr, Operator};
+use ruff_text_size::{Ranged, TextRange};
+
+use crate::{
+    reading::{
+        events::{Event, What},
+        file::dotted,
+        story::Story,
+        value::Kind,
+    },
+    rules::found::{Found, Mend},
+};
+
+pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for index in story.step_loops() {
+        step_loop(story, index, acc);
+    }
+    micro_loops(story, acc);
+    for event in &story.events {
+        match &event.what {
+            What::Method { name, call, .. } if name == "zero_grad" => {
+                let value = call.arguments.find_argument("set_to_none", 0).map(|it| it.value());
+                if let Some(Expr::BooleanLiteral(it)) = value
+                    && !it.value
+                {
+                    acc.push(Found {
+                        code: "PLM306",
+                        at: event.at,
+                        statement: event.statement,
+                        message: "gradients stay allocated through the next forward pass: leave `set_to_none=False` out, so that they are freed".to_owned(),
+                        mend: vec![Mend::Replace(it.range, "True".to_owned())],
+                    });
+                }
+            }
+            What::Method { name, receiver, value, .. }
+                if name == "zero_" && receiver.ends_with(".grad") =>
+            {
+                let function = story.file.functions[event.function].name;
+                if !function.contains("zero") && (value.of.is_some() || over_weights(story, event))
+                {
+                    acc.push(Found {
+                        code: "PLM306",
+                        at: event.at,
+                        statement: event.statement,
+                        message: format!("gradients stay allocated through the next forward pass: `{receiver} = None`, or `optimizer.zero_grad()`"),
+                        mend: vec![Mend::Replace(event.at, format!("setattr({}, \"grad\", None)", receiver.trim_end_matches(".grad")))],
+                    });
+                }
+            }
+            What::Library { path, .. } if path == "copy.deepcopy" => copied(story, event, acc),
+            _ => {}
+        }
+    }
+    moved_late(story, acc);
+}
+
+fn over_weights(story: &Story<'_, '_>, event: &Event<'_>) -> bool {
+    event
+        .loops
+        .last()
+        .and_then(|it| story.loops[*it].iter)
+        .is_some_and(|it| story.file.text_at(it.range()).contains("parameters"))
+}
+
+/// `i % n == 0`: the name that counts, and whether `+ 1` stands with it. Conditions that also hold at the end say so.
+struct Every {
+    counter: String,
+    plus: bool,
+    /// Whether it is compared with 0.
+    with_zero: bool,
+    /// It holds at the end of the loader, too.
+    at_end: bool,
+}
+
+fn every(expr: &Expr) -> Option<Every> {
+    match expr {
+        Expr::BoolOp(it) => {
+            let mut found = it.values.iter().find_map(every)?;
+            found.at_end |= matches!(it.op, ruff_python_ast::BoolOp::Or);
+            Some(found)
+        }
+        Expr::Compare(it) => {
+            let found = modulus(&it.left)?;
+            let zero = it.comparators.first().is_some_and(|it| matches!(it, Expr::NumberLiteral(it) if matches!(&it.value, ruff_python_ast::Number::Int(it) if *it == 0)));
+            let equal = matches!(it.ops.first(), Some(ruff_python_ast::CmpOp::Eq));
+            Some(Every { with_zero: zero && equal, ..found })
+        }
+        Expr::UnaryOp(it) if matches!(it.op, ruff_python_ast::UnaryOp::Not) => {
+            let found = modulus(&it.operand)?;
+            Some(Every { with_zero: true, ..found })
+        }
+        _ => None,
+    }
+}
+
+fn modulus(expr: &Expr) -> Option<Every> {
+    let Expr::BinOp(it) = expr else { return None };
+    if !matches!(it.op, Operator::Mod) {
+        return None;
+    }
+    let (name, plus) = match &*it.left {
+        Expr::BinOp(sum) if matches!(sum.op, Operator::Add) => {
+            (dotted(&sum.left).or_else(|| dotted(&sum.right))?, true)
+        }
+        other => (dotted(other)?, false),
+    };
+    Some(Every { counter: name, plus, with_zero: false, at_end: false })
+}
+
+#[expect(clippy::too_many_lines, reason = "one loop, looked at from each side")]
+fn step_loop(story: &Story<'_, '_>, index: usize, acc: &mut Vec<Found>) {
+    let the_loop = &story.loops[index];
+    let at = the_loop.at;
+    let own: Vec<&Event<'_>> =
+        story.in_loop(index).filter(|it| it.loops.last() == Some(&index)).collect();
+    let all: Vec<&Event<'_>> = story.within(index).collect();
+    let passes: Vec<&&Event<'_>> =
+        own.iter().filter(|it| matches!(it.what, What::Backward { .. })).collect();
+    let steps: Vec<&&Event<'_>> =
+        own.iter().filter(|it| matches!(it.what, What::Step { .. })).collect();
+    let zeros: Vec<&&Event<'_>> =
+        own.iter().filter(|it| matches!(it.what, What::ZeroGrad { .. })).collect();
+    let text = story.file.text_at(at);
+    let function = &story.file.functions[the_loop.function];
+    let around = story.file.text_at(function.at);
+
+    // Nothing empties the gradients.
+    let has_zero = all.iter().any(|it| matches!(it.what, What::ZeroGrad { .. }))
+        || [
+            "zero_grad",
+            ".grad = None",
+            ".grad=None",
+            "grad.zero_",
+            "grad.data.zero_",
+            "set_grad_to_none",
+            "clear_grad",
+            "grad.fill_",
+        ]
+        .iter()
+        .any(|it| around.contains(it));
+    let elsewhere = story.file.text.contains("zero_grad");
+    if let (Some(pass), Some(step)) = (passes.first(), steps.first())
+        && !has_zero
+        && let What::Backward { by_engine: false, .. } = pass.what
+        && let What::Step { optimizer, known: true, .. } = &step.what
+        && !(optimizer.contains('.') && elsewhere)
+        && !has_unknown_calls_with(story, index, optimizer)
+        && repeats(story, index)
+    {
+        acc.push(Found {
+            code: "PLM301",
+            at: step.at,
+            statement: step.statement,
+            message: format!(
+                "gradients add up over all steps: `{optimizer}.zero_grad()` right after this"
+            ),
+            mend: vec![Mend::After(step.statement, format!("{optimizer}.zero_grad()"))],
+        });
+    }
+
+    // Accumulation: a pass in each iteration, a step in some.
+    let conditional = |it: &&&&Event<'_>| it.tests_in(at).any(|it| every(it).is_some());
+    let sometimes: Vec<&&&Event<'_>> = steps.iter().filter(conditional).collect();
+    let always = steps.iter().any(|it| it.is_unconditional_in(at));
+    // The guard of one step says nothing of the others.
+    let accumulates = sometimes.iter().find_map(|step| {
+        let test = step.tests_in(at).find_map(every)?;
+        let guard = step
+            .branches
+            .iter()
+            .find(|it| at.contains_range(it.at) && it.test.is_some_and(|it| every(it).is_some()))?
+            .at;
+        let outside = passes.iter().find(|it| !guard.contains_range(it.at))?;
+        let inside = passes.iter().any(|it| guard.contains_range(it.at));
+        (!inside && !always).then_some((*step, test, guard, *outside))
+    });
+    if let Some((step, test, guard, pass)) = accumulates {
+        if let Some(zero) =
+            zeros.iter().find(|it| !guard.contains_range(it.at) && it.is_unconditional_in(at))
+        {
+            acc.push(Found {
+                code: "PLM302",
+                at: zero.at,
+                statement: zero.statement,
+                message: "this throws away what the micro-batches before have added, so each step sees the last one alone: move it behind `step()`, under the same condition".to_owned(),
+                mend: Vec::new(),
+            });
+        }
+        let counts_from_0 = the_loop.counter.as_deref() == Some(test.counter.as_str());
+        if counts_from_0 && !test.plus && test.with_zero && !counter_moves(text, &test.counter) {
+            acc.push(Found {
+                code: "PLM305",
+                at: step.at,
+                statement: step.statement,
+                message: format!("`{0}` begins at 0, so the first step has one micro-batch, and each later one begins late: `({0} + 1) % ...`", test.counter),
+                mend: Vec::new(),
+            });
+        }
+        let library = [
+            "accelerator.accumulate",
+            "accelerator.backward",
+            "reduction=\"sum\"",
+            "reduction='sum'",
+            "gradient_accumulation_steps=",
+            "fabric.backward",
+        ];
+        let is_handled = library.iter().any(|it| story.file.text.contains(it));
+        if let What::Backward { loss, by_engine: false, .. } = &pass.what
+            && !loss.divided
+            && !is_handled
+        {
+            acc.push(Found {
+                code: "PLM303",
+                at: pass.at,
+                statement: pass.statement,
+                message: "the loss is not divided by the number of micro-batches, so their gradients add up to a larger step: divide it before `backward()`".to_owned(),
+                mend: Vec::new(),
+            });
+        }
+        let after = story.events.iter().any(|it| {
+            it.function == the_loop.function
+                && it.at.start() > at.end()
+                && matches!(it.what, What::Step { .. })
+        });
+        let ends = test.at_end
+            || after
+            || text.contains("len(")
+                && step.tests_in(at).any(|it| story.file.text_at(it.range()).contains("len("));
+        if the_loop.over_batches && !ends {
+            acc.push(Found {
+                code: "PLM304",
+                at: step.at,
+                statement: step.statement,
+                message: "if the batches do not divide evenly, the last micro-batches make no step, and their gradients stay allocated: step after the loop, too".to_owned(),
+                mend: Vec::new(),
+            });
+        }
+    }
+
+    // Emptied only after the forward pass.
+    let models: BTreeSet<&str> = zeros
+        .iter()
+        .filter_map(|it| match &it.what {
+            What::ZeroGrad { of } => Some(of.as_str()),
+            _ => None,
+        })
+        .collect();
+    let forwards: Vec<&&Event<'_>> = own
+        .iter()
+        .filter(|it| {
+            matches!(it.what, What::Forward { .. }) && it.grad != crate::reading::events::Grad::Off
+        })
+        .collect();
+    if let ([zero], [step], Some(pass), Some(forward)) =
+        (zeros.as_slice(), steps.as_slice(), passes.last(), forwards.first())
+        && models.len() == 1
+        && passes.len() == 1
+        && forward.at.end() < zero.at.start()
+        && zero.at.end() < pass.at.start()
+        && pass.at.end() < step.at.start()
+        && zero.is_unconditional_in(at)
+        && step.is_unconditional_in(at)
+    {
+        let call = story.file.text_at(zero.at).to_owned();
+        acc.push(Found {
+            code: "PLM307",
+            at: zero.at,
+            statement: zero.statement,
+            message: format!("the gradients of the step before stay allocated through the forward pass: `{call}` right after `step()`"),
+            mend: vec![
+                Mend::Replace(zero.at, "None".to_owned()),
+                Mend::After(step.statement, call),
+            ],
+        });
+    }
+}
+
+/// Whether the counter is changed in the loop.
+fn counter_moves(text: &str, counter: &str) -> bool {
+    text.contains(&format!("{counter} += ")) || text.contains(&format!("{counter} = {counter}"))
+}
+
+/// The loop goes round more than once.
+fn repeats(story: &Story<'_, '_>, index: usize) -> bool {
+    !story.file.text_at(story.loops[index].head).contains("range(1)")
+}
+
+/// Whether something else in the loop may empty the gradients: a function from elsewhere gets the optimizer.
+fn has_unknown_calls_with(story: &Story<'_, '_>, index: usize, optimizer: &str) -> bool {
+    let text = story.file.text_at(story.loops[index].at);
+    let after = text.match_indices(optimizer).any(|(at, _)| {
+        let before = text[..at].trim_end();
+        let end = text[at + optimizer.len()..].trim_start();
+        (before.ends_with('(') || before.ends_with(',') || before.ends_with('='))
+            && (end.starts_with(')') || end.starts_with(','))
+            && !text[..at].ends_with("scaler.step(")
+            && !text[..at].ends_with("unscale_(")
+    });
+    after || optimizer.is_empty()
+}
+
+/// `for i in range(n): ...; loss.backward()` in a loop with one step: accumulation in a loop of its own.
+fn micro_loops(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for (index, the_loop) in story.loops.iter().enumerate() {
+        let own: Vec<&Event<'_>> = story.in_loop(index).collect();
+        let passes: Vec<&&Event<'_>> = own
+            .iter()
+            .filter(|it| matches!(it.what, What::Backward { by_engine: false, .. }))
+            .collect();
+        let steps = own.iter().any(|it| matches!(it.what, What::Step { .. }));
+        if passes.is_empty() || steps {
+            continue;
+        }
+        // The step comes after it, in the loop around it.
+        let Some(outer) = own.first().and_then(|it| {
+            it.loops.iter().rev().find(|it| {
+                **it != index
+                    && story.loops[**it].at.contains_range(the_loop.at)
+                    && story.loops[**it].at != the_loop.at
+            })
+        }) else {
+            continue;
+        };
+        let step = story.in_loop(*outer).find(|it| {
+            matches!(it.what, What::Step { .. })
+                && it.at.start() > the_loop.at.end()
+                && it.loops.last() == Some(outer)
+        });
+        if step.is_none() || !the_loop.is_counted && !the_loop.over_batches {
+            continue;
+        }
+        let forward =
+            own.iter().any(|it| matches!(it.what, What::Forward { .. } | What::Call { .. }));
+        if let Some(zero) = own.iter().find(|it| {
+            matches!(it.what, What::ZeroGrad { .. }) && it.is_unconditional_in(the_loop.at)
+        }) {
+            acc.push(Found {
+                code: "PLM302",
+                at: zero.at,
+                statement: zero.statement,
+                message: "this throws away what the micro-batches before have added, so each step sees the last one alone: move it out of the inner loop".to_owned(),
+                mend: Vec::new(),
+            });
+        }
+        let head = story.file.text_at(the_loop.head);
+        let is_micro = ["accum", "micro", "grad_steps", "gradient_steps"]
+            .iter()
+            .any(|it| head.to_ascii_lowercase().contains(it));
+        let handled = ["accelerator.", "reduction=\"sum\"", "reduction='sum'"]
+            .iter()
+            .any(|it| story.file.text.contains(it));
+        if let (true, true, Some(pass)) = (forward, is_micro && !handled, passes.first())
+            && let What::Backward { loss, .. } = &pass.what
+            && !loss.divided
+        {
+            acc.push(Found {
+                code: "PLM303",
+                at: pass.at,
+                statement: pass.statement,
+                message: "the loss is not divided by the number of micro-batches, so their gradients add up to a larger step: divide it before `backward()`".to_owned(),
+                mend: Vec::new(),
+            });
+        }
+    }
+}
+
+/// A copy of the weights in each epoch, on the device.
+fn copied(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
+    let What::Library { call, .. } = &event.what else { return };
+    let Some(arg) = call.arguments.args.first() else { return };
+    let text = story.file.text_at(arg.range());
+    let is_state = text.ends_with(".state_dict()");
+    let is_model =
+        dotted(arg).is_some_and(|it| crate::reading::guess::kind(story.file, &it) == Kind::Module);
+    let statement = story.file.text_at(event.statement);
+    let after = story.file.text_at(event.at);
+    let to_cpu = statement.contains("cpu") || after.contains("cpu");
+    let trains = event.loops.iter().any(|it| {
+        story.trains(*it)
+            || story.in_loop(*it).any(|it| matches!(it.what, What::Call { .. } | What::Mode { .. }))
+    });
+    // Made to be saved, and gone after that.
+    let name = statement.split_once('=').map_or("", |it| it.0.trim());
+    let around =
+        event.loops.first().map(|it| story.file.text_at(story.loops[*it].at)).unwrap_or_default();
+    let is_saved = statement.contains("torch.save(")
+        || !name.is_empty()
+            && (around.contains(&format!("torch.save({name}"))
+                || around.contains(&format!("del {name}")));
+    let is_kept = statement.split_once('=').is_some_and(|it| it.1.trim() == after.trim());
+    if is_saved || !is_kept {
+        return;
+    }
+    if (is_state || is_model) && trains && !to_cpu && story.uses_gpu() {
+        let owner = text.trim_end_matches(".state_dict()");
+        acc.push(Found {
+            code: "PLM309",
+            at: event.at,
+            statement: event.statement,
+            message: format!("a second set of weights stays on the device: `{{k: v.cpu() for k, v in {owner}.state_dict().items()}}`"),
+            mend: if is_state {
+                vec![Mend::Replace(event.at, format!("{{_k: _v.detach().cpu().clone() for _k, _v in {text}.items()}}"))]
+            } else {
+                Vec::new()
+            },
+        });
+    }
+}
+
+/// The model is moved after the optimizer was made.
+fn moved_late(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for event in &story.events {
+        let What::NewOptimizer { models } = &event.what else { continue };
+        let is_first = |from: TextRange, to: TextRange| {
+            !story.loops.iter().any(|it| {
+                it.function == event.function
+                    && from.end() < it.at.start()
+                    && it.at.end() < to.start()
+            })
+        };
+        let moved = story.in_function(event.function).find(|it| match &it.what {
+            What::Move { model, call } => {
+                let target = call
+                    .arguments
+                    .args
+                    .first()
+                    .map(|it| story.file.text_at(it.range()))
+                    .unwrap_or_default();
+                let name = story.file.text_at(call.func.range());
+                let to_device = name.ends_with(".cuda")
+                    || name.ends_with(".to")
+                        && !target.contains("cpu")
+                        && !target.contains("float")
+                        && !target.contains("half");
+                models.contains(model)
+                    && to_device
+                    && event.at.end() < it.at.start()
+                    && is_first(event.at, it.at)
+                    && it.branches.len() <= event.branches.len() + 1
+            }
+            _ => false,
+        });
+        if let Some(moved) = moved
+            && let What::Move { model, .. } = &moved.what
+        {
+            acc.push(Found {
+                code: "PLM308",
+                at: moved.at,
+                statement: moved.statement,
+                message: format!("the optimizer was made before `{model}` is on the device, and what state it has stays behind: move the model first"),
+                mend: Vec::new(),
+            });
+        }
+    }
+}

@@ -1,0 +1,634 @@
+//! Graphs and results that live longer than their step: PLM1xx.
+
+use std::collections::BTreeSet;
+
+use ruff_python_ast::{
+    Expr, Stmt,
+    visitor::{self, Visitor},
+};
+use ruff_text_size::{Ranged, TextRange};
+
+use crate::{
+    reading::{
+        events::{Event, Grad, How, What},
+        file::dotted,
+        guess,
+        story::Story,
+        value::{Kind, Value},
+    },
+    rules::found::{Found, Mend, wrapped},
+};
+
+pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let step_loops: BTreeSet<usize> = story.step_loops().into_iter().collect();
+    for event in &story.events {
+        match &event.what {
+            What::Keep { .. } => kept(story, &step_loops, event, acc),
+            What::Backward { .. } => passes(story, event, acc),
+            What::Forward { .. } => carried(story, &step_loops, event, acc),
+            _ => {}
+        }
+    }
+    in_functions_of_autograd(story, acc);
+    hooks(story, acc);
+    lightning(story, acc);
+    metrics(story, acc);
+    recursive(story, acc);
+}
+
+/// The names out of which the losses are made that are walked backwards around here.
+fn walked<'s>(
+    story: &'s Story<'_, '_>,
+    function: usize,
+) -> impl Iterator<Item = (&'s Event<'s>, &'s Value)> {
+    story.in_function(function).filter_map(|it| match &it.what {
+        What::Backward { loss, .. } => Some((it, loss)),
+        _ => None,
+    })
+}
+
+fn kept(
+    story: &Story<'_, '_>,
+    step_loops: &BTreeSet<usize>,
+    event: &Event<'_>,
+    acc: &mut Vec<Found>,
+) {
+    let What::Keep { target, how, value, bounded, arg, .. } = &event.what else { return };
+    let text = story.file.text_at(*arg);
+    let Some(innermost) = event.loops.last().copied() else { return };
+    // The innermost loop across which it is kept has to be one whose iterations are steps or batches.
+    let is_step = event.loops.iter().any(|it| step_loops.contains(it));
+    let is_batch = event.loops.iter().any(|it| story.loops[*it].over_batches);
+    let evaluates = event.grad == Grad::Off
+        || guess::evaluates(story.file.functions[event.function].name)
+        || story
+            .in_function(event.function)
+            .any(|it| matches!(&it.what, What::Mode { train: false, .. }));
+    let in_evaluation = is_batch && evaluates;
+    if !(is_step || in_evaluation) {
+        return;
+    }
+    // What is cut, emptied or made anew in the loop is not kept.
+    let is_cleared = || {
+        story.in_loop(innermost).any(|it| {
+            matches!(&it.what, What::Clear { target: cleared } if cleared == target)
+                && it.at != event.at
+                && it.statement != event.statement
+        })
+    };
+    let bare = target.trim_end_matches("[]");
+    // What goes into a queue, somebody else takes out.
+    if bare.to_ascii_lowercase().contains("queue") {
+        return;
+    }
+    if *bounded || is_cleared() || is_bounded(story, innermost, bare) {
+        return;
+    }
+    let of_meter = *how == How::Meter;
+    if *how == How::Cat {
+        let is_batch_loop = is_batch || is_step;
+        if is_batch_loop && (value.attached || value.is_output) && !value.on_host {
+            acc.push(Found {
+                code: "PLM104",
+                at: *arg,
+                statement: event.statement,
+                message: format!("each iteration copies all of `{bare}` on the device, and for a moment both are there: append `.detach().cpu()` to a list, and join it once after the loop"),
+                mend: Vec::new(),
+            });
+        }
+        return;
+    }
+    if value.attached && event.grad != Grad::Off {
+        // A sum that is walked backwards is meant to have a graph; so is what a function gives its caller, if nothing was
+        // walked here.
+        let is_walked = walked(story, event.function).any(|(_, it)| it.from.contains(bare));
+        if is_walked {
+            return;
+        }
+        if !is_step && event.grad == Grad::Maybe {
+            return;
+        }
+        let (code, message) = match how {
+            How::Sum => (
+                "PLM101",
+                format!(
+                    "`{bare}` keeps the graph of every iteration: add `{}`",
+                    number_of(text, value)
+                ),
+            ),
+            How::Append | How::Cat => (
+                "PLM102",
+                format!(
+                    "`{bare}` keeps the graph of every iteration: put `{}` into it",
+                    if value.is_scalar {
+                        number_of(text, value)
+                    } else {
+                        format!("{}.detach().cpu()", short(text))
+                    }
+                ),
+            ),
+            How::Meter => (
+                "PLM102",
+                format!(
+                    "`{bare}` sums up what it is given, and with it the graph of every iteration: give it `{}`",
+                    number_of(text, value)
+                ),
+            ),
+        };
+        let mend = match value.kind {
+            Kind::List | Kind::Dict => Vec::new(),
+            _ => vec![Mend::Replace(*arg, wrapped("(", text, ").detach()"))],
+        };
+        acc.push(Found { code, at: *arg, statement: event.statement, message, mend });
+        return;
+    }
+    // Detached, and still on the device.
+    let is_on_device = value.is_output && !value.is_scalar && !value.on_host && !value.attached;
+    if is_on_device && matches!(how, How::Append | How::Sum) && story.uses_gpu() && !of_meter {
+        if *how == How::Sum {
+            return;
+        }
+        acc.push(Found {
+            code: "PLM103",
+            at: *arg,
+            statement: event.statement,
+            message: format!(
+                "`{bare}` keeps the outputs of all batches on the device: put `{}.cpu()` into it",
+                short(text)
+            ),
+            mend: vec![Mend::Replace(*arg, wrapped("(", text, ").cpu()"))],
+        });
+    }
+}
+
+/// Whether the loop shortens it: `if len(x) > n: x.pop(0)`, `x = x[-100:]`.
+fn is_bounded(story: &Story<'_, '_>, innermost: usize, target: &str) -> bool {
+    let text = story.file.text_at(story.loops[innermost].at);
+    text.contains(&format!("{target} = {target}["))
+        || text.contains(&format!("{target}.pop"))
+        || text.contains(&format!("del {target}"))
+}
+
+fn short(text: &str) -> String {
+    let is_simple = text.chars().all(|it| it.is_alphanumeric() || "_.[]()\"'".contains(it));
+    if is_simple && text.len() < 40 { text.to_owned() } else { format!("({})", clipped(text)) }
+}
+
+fn clipped(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().count() <= 40 {
+        line.to_owned()
+    } else {
+        line.chars().take(37).collect::<String>() + "..."
+    }
+}
+
+fn number_of(text: &str, value: &Value) -> String {
+    let method = if value.is_scalar { "item" } else { "detach" };
+    format!("{}.{method}()", short(text))
+}
+
+/// `retain_graph=True` in the last pass over a graph, and `create_graph=True`.
+fn passes(story: &Story<'_, '_>, event: &Event<'_>, acc: &mut Vec<Found>) {
+    let What::Backward { loss, retain, create, call, .. } = &event.what else { return };
+    let keyword = |name: &str| call.arguments.find_keyword(name).map_or(event.at, Ranged::range);
+    if *create && story.uses_only_backward_of(event) {
+        acc.push(Found {
+            code: "PLM106",
+            at: keyword("create_graph"),
+            statement: event.statement,
+            message: "`backward(create_graph=True)` ties each weight to its gradient's graph, and neither is freed: use `torch.autograd.grad(..., create_graph=True)`".to_owned(),
+            mend: vec![Mend::Replace(keyword("create_graph"), "create_graph=False".to_owned())],
+        });
+    }
+    if !*retain || *create {
+        return;
+    }
+    let innermost = event.loops.last().copied();
+    let within = |it: &Event<'_>| innermost.is_none_or(|at| it.loops.contains(&at));
+    // Made before the innermost loop: each of its iterations walks the same graph.
+    let is_made_outside =
+        loss.at.zip(innermost).is_some_and(|(at, index)| !story.loops[index].at.contains_range(at));
+    let comes_again = story.in_function(event.function).any(|it| {
+        let walks = matches!(it.what, What::Backward { .. } | What::Walks | What::Call { .. });
+        walks && it.at.start() > event.at.end() && within(it)
+    });
+    if is_made_outside || comes_again || innermost.is_none() {
+        return;
+    }
+    let at = keyword("retain_graph");
+    acc.push(Found {
+        code: "PLM105",
+        at,
+        statement: event.statement,
+        message: "nothing walks this graph again in the step, and `retain_graph=True` keeps it into the next: leave it out; if that raises an error, detach what the step carries over".to_owned(),
+        mend: vec![Mend::Replace(at, "retain_graph=False".to_owned())],
+    });
+}
+
+/// A state that goes from step to step with its graph.
+fn carried(
+    story: &Story<'_, '_>,
+    step_loops: &BTreeSet<usize>,
+    event: &Event<'_>,
+    acc: &mut Vec<Found>,
+) {
+    let What::Forward { model, carried, call, .. } = &event.what else { return };
+    let (Some(name), Some(innermost)) = (carried.first(), event.loops.last()) else { return };
+    let has_pass = story
+        .in_loop(*innermost)
+        .any(|it| matches!(it.what, What::Backward { .. } | What::Step { .. }));
+    if !step_loops.contains(innermost) || !has_pass {
+        return;
+    }
+    // A function takes it apart, by the look of its name.
+    let text = story.file.text_at(story.loops[*innermost].at);
+    let cut = ["detach", "repackage", "no_grad", "init_hidden"];
+    let assigns = text.split('\n').any(|line| {
+        let line = line.trim_start();
+        line.starts_with(name.as_str()) && cut.iter().any(|it| line.contains(it))
+            || line.contains(&format!("{name}.detach_"))
+    });
+    if assigns {
+        return;
+    }
+    let body = story.loops[*innermost].body;
+    acc.push(Found {
+        code: "PLM107",
+        at: call.range(),
+        statement: event.statement,
+        message: format!("`{name}` carries the graph of all earlier steps into `{model}`: `{name} = {name}.detach()` at the start of each step"),
+        mend: vec![Mend::Before(
+            body,
+            format!("{name} = ({name} if {name} is None else tuple(_it.detach() for _it in {name}) if isinstance({name}, tuple) else {name}.detach()) if '{name}' in dir() else None"),
+        )],
+    });
+}
+
+/// `ctx.name = tensor` in the forward of an autograd function.
+fn in_functions_of_autograd(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for class in story.file.classes.iter().filter(|it| it.is_function()) {
+        let Some(forward) = class.methods.get("forward").copied() else { continue };
+        let function = &story.file.functions[forward];
+        let parameters = function.parameters();
+        let Some(ctx) = parameters.first().copied() else { continue };
+        let mut seen = Assigned { ctx, found: Vec::new(), values: Vec::new() };
+        seen.visit_body(function.body);
+        for (statement, name, value) in &seen.found {
+            let Some(given) = dotted(value) else { continue };
+            let is_parameter = parameters.contains(&given.as_str());
+            let made = seen.values.iter().find(|(it, _)| *it == given);
+            let is_tensor = match (is_parameter, made) {
+                (true, _) => is_used_as_tensor(story, forward, &given),
+                (false, Some((_, expr))) => makes_tensor(story, expr),
+                (false, None) => false,
+            };
+            if is_tensor {
+                acc.push(Found {
+                    code: "PLM108",
+                    at: *statement,
+                    statement: *statement,
+                    message: format!("`{ctx}.{name}` holds a tensor past this node's backward pass, and forever if it is the output: use `{ctx}.save_for_backward({given})`"),
+                    mend: Vec::new(),
+                });
+            }
+        }
+    }
+}
+
+struct Assigned<'a> {
+    ctx: &'a str,
+    found: Vec<(TextRange, &'a str, &'a Expr)>,
+    values: Vec<(String, &'a Expr)>,
+}
+
+impl<'a> Visitor<'a> for Assigned<'a> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        if let Stmt::Assign(it) = stmt {
+            for target in &it.targets {
+                match target {
+                    Expr::Attribute(attribute)
+                        if dotted(&attribute.value).is_some_and(|it| it == self.ctx) =>
+                    {
+                        self.found.push((it.range, attribute.attr.as_str(), &it.value));
+                    }
+                    _ => {
+                        if let Some(name) = dotted(target) {
+                            self.values.push((name, &it.value));
+                        }
+                    }
+                }
+            }
+        }
+        visitor::walk_stmt(self, stmt);
+    }
+}
+
+/// Methods that only tensors have, and what names of tensors look like.
+fn is_used_as_tensor(story: &Story<'_, '_>, function: usize, name: &str) -> bool {
+    let body = story.file.text_at(story.file.functions[function].at);
+    let methods = [
+        "view(",
+        "size(",
+        "clone(",
+        "contiguous(",
+        "new(",
+        "mul(",
+        "add(",
+        "matmul(",
+        "mm(",
+        "exp(",
+        "clamp(",
+        "sum(",
+        "mean(",
+        "abs(",
+        "detach(",
+        "new_zeros(",
+        "new_empty(",
+        "relu(",
+        "sigmoid(",
+        "pow(",
+        "sqrt(",
+        "log(",
+        "norm(",
+        "shape",
+        "dim(",
+        "t(",
+    ];
+    let has = |it: &str| body.contains(&format!("{name}.{it}"));
+    let annotated = body.contains(&format!("{name}: torch.Tensor"))
+        || body.contains(&format!("{name}: Tensor"));
+    let names = ["input", "inputs", "x", "weight", "bias", "output", "tensor", "logits"];
+    annotated || names.contains(&name) || methods.iter().any(|it| has(it))
+}
+
+fn makes_tensor(story: &Story<'_, '_>, expr: &Expr) -> bool {
+    match expr {
+        Expr::Call(call) => {
+            let path = story.file.import(&call.func).unwrap_or_default();
+            let by_torch = path.starts_with("torch.")
+                && !path.starts_with("torch.cuda")
+                && path
+                    .rsplit('.')
+                    .next()
+                    .is_some_and(|it| it.starts_with(|it: char| it.is_ascii_lowercase()));
+            let method = match &*call.func {
+                Expr::Attribute(it) => it.attr.as_str(),
+                _ => "",
+            };
+            by_torch && !path.ends_with("size")
+                || [
+                    "exp", "clamp", "sigmoid", "relu", "softmax", "matmul", "mm", "mul", "clone",
+                    "tanh", "abs",
+                ]
+                .contains(&method)
+        }
+        Expr::BinOp(it) => makes_tensor(story, &it.left) || makes_tensor(story, &it.right),
+        _ => false,
+    }
+}
+
+/// Hooks that collect outputs, and hooks that are set again in each step.
+fn hooks(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let step_loops: BTreeSet<usize> = story.step_loops().into_iter().collect();
+    for event in &story.events {
+        let What::Method { name, call, .. } = &event.what else { continue };
+        if !matches!(
+            name.as_str(),
+            "register_forward_hook"
+                | "register_full_backward_hook"
+                | "register_backward_hook"
+                | "register_forward_pre_hook"
+        ) {
+            continue;
+        }
+        let is_repeated =
+            event.loops.iter().any(|it| step_loops.contains(it) || story.loops[*it].over_batches);
+        let is_discarded = event.statement == call.range();
+        if is_repeated && is_discarded {
+            acc.push(Found {
+                code: "PLM109",
+                at: event.at,
+                statement: event.statement,
+                message: "each iteration sets one more hook and none is removed: set it once before the loop, or keep the handle and call `remove()`".to_owned(),
+                mend: Vec::new(),
+            });
+        }
+        let Some(hook) = call.arguments.args.first() else { continue };
+        let name = match hook {
+            // `register_forward_hook(make(name))`
+            Expr::Call(it) => dotted(&it.func),
+            _ => dotted(hook),
+        };
+        let Some(name) = name else { continue };
+        let name = name.rsplit('.').next().unwrap_or_default().to_owned();
+        let indices: Vec<usize> = (0..story.file.functions.len())
+            .filter(|it| {
+                let function = &story.file.functions[*it];
+                function.name == name
+                    || function
+                        .parent
+                        .is_some_and(|it| story.file.functions[it].name == name && it != 0)
+            })
+            .collect();
+        for index in indices {
+            let function = &story.file.functions[index];
+            let parameters = function.parameters();
+            let outputs: Vec<&str> = parameters.iter().rev().take(2).copied().collect();
+            let mut seen = Collected { outputs: &outputs, found: Vec::new() };
+            seen.visit_body(function.body);
+            for (at, statement, target) in seen.found {
+                let bare = target.trim_end_matches("[]").to_owned();
+                let cleared = [
+                    format!("{bare}.clear("),
+                    format!("{bare} = [] "),
+                    format!("del {bare}"),
+                    format!("{bare}.pop"),
+                ];
+                let n_made = story.file.text.matches(&format!("{bare} = [")).count()
+                    + story.file.text.matches(&format!("{bare} = {{")).count();
+                if cleared.iter().any(|it| story.file.text.contains(it.as_str()))
+                    || n_made > 1
+                    || acc.iter().any(|it| it.at == at)
+                {
+                    continue;
+                }
+                // A list that is made in a function goes with its call, unless that function has steps.
+                let text = story.file.text_at(at).to_owned();
+                acc.push(Found {
+                    code: "PLM109",
+                    at,
+                    statement,
+                    message: format!("the hook puts every output into `{bare}`, with its graph, and nothing empties it: store `{text}.detach()`, and clear `{bare}` after each step"),
+                    mend: vec![Mend::Replace(at, wrapped("(", &text, ").detach().cpu()"))],
+                });
+            }
+        }
+    }
+}
+
+struct Collected<'n> {
+    outputs: &'n [&'n str],
+    found: Vec<(TextRange, TextRange, String)>,
+}
+
+impl<'a> Visitor<'a> for Collected<'_> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        if let Stmt::Expr(it) = stmt
+            && let Expr::Call(call) = &*it.value
+            && let Expr::Attribute(func) = &*call.func
+            && func.attr.as_str() == "append"
+            && let Some(arg) = call.arguments.args.first()
+            && is_one_of(arg, self.outputs)
+            && let Some(target) = dotted(&func.value)
+        {
+            self.found.push((arg.range(), it.range, target));
+        }
+        visitor::walk_stmt(self, stmt);
+    }
+}
+
+/// `output`, `output[0]`
+fn is_one_of(expr: &Expr, names: &[&str]) -> bool {
+    match expr {
+        Expr::Subscript(it) => is_one_of(&it.value, names),
+        _ => dotted(expr).is_some_and(|it| names.contains(&it.as_str())),
+    }
+}
+
+/// Outputs of a LightningModule's steps that are kept on it, and never cleared.
+fn lightning(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for class in story.file.classes.iter().filter(|it| it.is_lightning()) {
+        let text = story.file.text_at(class.def.range);
+        for (name, index) in &class.methods {
+            let trains = *name == "training_step";
+            if !matches!(*name, "training_step" | "validation_step" | "test_step") {
+                continue;
+            }
+            for event in story.in_function(*index) {
+                let What::Keep { target, value, arg, .. } = &event.what else { continue };
+                let bare = target.trim_end_matches("[]");
+                if !bare.starts_with("self.")
+                    || value.on_host
+                    || !(value.attached || value.is_output || value.is(&Kind::Dict))
+                {
+                    continue;
+                }
+                let cleared = text.contains(&format!("{bare}.clear("))
+                    || text.matches(&format!("{bare} = ")).count() > 1
+                    || text.contains(&format!("del {bare}"));
+                if !cleared {
+                    let what =
+                        if trains && value.attached { "with its graph" } else { "on the device" };
+                    acc.push(Found {
+                        code: "PLM111",
+                        at: *arg,
+                        statement: event.statement,
+                        message: format!("`{bare}` keeps what every `{name}` puts into it, {what}, and nothing clears it: `{bare}.clear()` at the end of the epoch"),
+                        mend: vec![Mend::Replace(*arg, wrapped("(", story.file.text_at(*arg), ").detach().cpu()"))],
+                    });
+                }
+            }
+            let has_end = class.methods.contains_key("training_epoch_end");
+            if trains && has_end {
+                for event in story.in_function(*index) {
+                    let What::Return { value } = &event.what else { continue };
+                    let text = story.file.text_at(event.at);
+                    if value.is(&Kind::Dict)
+                        && text.matches(':').count() > 1
+                        && !text.contains("detach")
+                        && value.attached
+                    {
+                        acc.push(Found {
+                            code: "PLM111",
+                            at: event.at,
+                            statement: event.statement,
+                            message: "what `training_step` returns is kept until `training_epoch_end`, with the graph of all but the loss: return `loss` alone, or detach the rest".to_owned(),
+                            mend: Vec::new(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Metrics of torchmetrics that are updated in a loop and never reset.
+fn metrics(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for event in &story.events {
+        let What::Method { receiver, name, value, .. } = &event.what else { continue };
+        if !value.is(&Kind::Metric) || name != "update" || event.loops.len() < 2 {
+            continue;
+        }
+        let last = receiver.rsplit('.').next().unwrap_or_default();
+        let resets = story.file.text.contains(&format!("{last}.reset("))
+            || story.file.text.contains(".reset()");
+        if !resets && !acc.iter().any(|it| it.code == "PLM112") {
+            acc.push(Found {
+                code: "PLM112",
+                at: event.at,
+                statement: event.statement,
+                message: format!("`{receiver}` collects batches and is never reset: `{receiver}.reset()` at the end of each epoch"),
+                mend: Vec::new(),
+            });
+        }
+    }
+}
+
+/// `shadow[name] = decay * shadow[name] + (1 - decay) * param`, with its graph.
+fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    for (index, function) in story.file.functions.iter().enumerate() {
+        let mut seen = Averages { found: Vec::new() };
+        seen.visit_body(function.body);
+        for (statement, target, value) in seen.found {
+            // Weights, under gradients: what the walk knows of the names in it.
+            let off = story.known.grad_off || is_off(story, index, statement);
+            let names = crate::reading::file::names_in(value);
+            let text = story.file.text_at(value.range());
+            let is_weight = |name: &String| {
+                let held = story.known.names.get(&index).and_then(|it| it.get(name));
+                held.is_some_and(|it| it.attached && it.of.is_some() && it.is(&Kind::Tensor))
+            };
+            let cut = text.contains(".data") || text.contains("detach") || text.contains(".item");
+            if !off && !cut && names.iter().any(|it| is_weight(it) && *it != target) {
+                acc.push(Found {
+                    code: "PLM110",
+                    at: statement,
+                    statement,
+                    message: format!("the average `{target}` keeps the graph of all updates before: update it under `torch.no_grad()`, or of `.detach()`ed weights"),
+                    mend: vec![Mend::Replace(value.range(), wrapped("(", text, ").detach()"))],
+                });
+            }
+        }
+    }
+}
+
+/// Whether gradients are off at a statement, by the events around it, or by the text around it.
+fn is_off(story: &Story<'_, '_>, function: usize, statement: TextRange) -> bool {
+    let inside = |it: &&Event<'_>| it.function == function && statement.contains_range(it.at);
+    if let Some(it) = story.events.iter().find(inside) {
+        return it.grad == Grad::Off;
+    }
+    let text = story.file.text_at(story.file.functions[function].at);
+    text.contains("no_grad") || text.contains("inference_mode")
+}
+
+struct Averages<'a> {
+    found: Vec<(TextRange, String, &'a Expr)>,
+}
+
+impl<'a> Visitor<'a> for Averages<'a> {
+    fn visit_stmt(&mut self, stmt: &'a Stmt) {
+        if let Stmt::Assign(it) = stmt
+            && let Some(target) = it.targets.first().and_then(dotted)
+            && target.ends_with("[]")
+            && matches!(&*it.value, Expr::BinOp(_))
+            && crate::reading::file::names_in(&it.value).contains(&target)
+        {
+            self.found.push((it.range, target, &it.value));
+        }
+        if !matches!(stmt, Stmt::FunctionDef(_) | Stmt::ClassDef(_)) {
+            visitor::walk_stmt(self, stmt);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Habits of loops: PLM5xx.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ruff_python_ast::Expr;
+use ruff_text_size::Ranged;
+
+use crate::{
+    reading::{
+        events::{Event, What},
+        story::Story,
+        value::Kind,
+    },
+    rules::found::{Found, Mend},
+};
+
+pub(super) fn find(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let step_loops: BTreeSet<usize> = story.step_loops().into_iter().collect();
+    let mut items: BTreeMap<usize, Vec<&Event<'_>>> = BTreeMap::new();
+    for event in &story.events {
+        match &event.what {
+            What::Library { path, .. } if path == "torch.cuda.empty_cache" => {
+                let Some(innermost) = event.loops.last() else { continue };
+                let the_loop = &story.loops[*innermost];
+                let is_step = step_loops.contains(innermost)
+                    && story.in_loop(*innermost).any(|it| {
+                        it.loops.last() == Some(innermost)
+                            && matches!(it.what, What::Backward { .. } | What::Forward { .. })
+                    });
+                let is_batch = the_loop.over_batches
+                    && story.in_loop(*innermost).any(|it| matches!(it.what, What::Forward { .. }));
+                if (is_step || is_batch)
+                    && event.is_unconditional_in(the_loop.at)
+                    && !event.in_handler
+                {
+                    acc.push(Found {
+                        code: "PLM501",
+                        at: event.at,
+                        statement: event.statement,
+                        message: "each step gives its memory back to the driver and asks for it again, which waits for the GPU and frees nothing that is in use: leave it out".to_owned(),
+                        mend: vec![Mend::Replace(event.at, "None".to_owned())],
+                    });
+                }
+            }
+            What::Library { path, call }
+                if path.ends_with("set_detect_anomaly")
+                    || path.ends_with("autograd.detect_anomaly") =>
+            {
+                let mode = call.arguments.find_argument("mode", 0).map(|it| it.value());
+                let is_on = match mode {
+                    Some(Expr::BooleanLiteral(it)) => it.value,
+                    Some(_) => false,
+                    None => {
+                        path.ends_with("detect_anomaly") && !path.ends_with("set_detect_anomaly")
+                    }
+                };
+                let in_test = story.file.functions[event.function].name.starts_with("test");
+                if is_on && !in_test {
+                    acc.push(Found {
+                        code: "PLM504",
+                        at: event.at,
+                        statement: event.statement,
+                        message: "anomaly detection keeps a traceback for every operation and checks every gradient: it is for finding an error, take it out of training".to_owned(),
+                        mend: mode.map(|it| vec![Mend::Replace(it.range(), "False".to_owned())]).unwrap_or_default(),
+                    });
+                }
+            }
+            What::Method { name, value, .. }
+                if name == "item"
+                    && (value.attached || value.is_output || value.is(&Kind::Tensor)) =>
+            {
+                if let Some(innermost) = event.loops.last()
+                    && step_loops.contains(innermost)
+                    && event.is_unconditional_in(story.loops[*innermost].at)
+                {
+                    items.entry(*innermost).or_default().push(event);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (_, found) in items {
+        let (Some(first), 3..) = (found.first(), found.len()) else { continue };
+        acc.push(Found {
+            code: "PLM503",
+            at: first.at,
+            statement: first.statement,
+            message: format!("{} numbers are fetched in each step, and each `.item()` waits for the GPU: keep `.detach()`ed sums, and fetch them every so many steps", found.len()),
+            mend: Vec::new(),
+        });
+    }
+    benchmark(story, acc);
+}
+
+/// `cudnn.benchmark` where sizes vary: a search and its workspaces for each new size.
+fn benchmark(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
+    let text = story.file.text;
+    let varies = ["pad_sequence", "multi_scale", "multiscale", "max_len_in_batch", "pack_padded"]
+        .iter()
+        .any(|it| text.contains(it));
+    if !varies {
+        return;
+    }
+    for (at, _) in text.match_indices("cudnn.benchmark = True") {
+        let (Ok(start), Ok(end)) =
+            (u32::try_from(at), u32::try_from(at + "cudnn.benchmark = True".len()))
+        else {
+            continue;
+        };
+        let range = ruff_text_size::TextRange::new(start.into(), end.into());
+        let line = text[..at].rsplit('\n').next().unwrap_or_default();
+        if line.contains('#') {
+            continue;
+        }
+        acc.push(Found {
+            code: "PLM502",
+            at: range,
+            statement: range,
+            message: "batches vary in size here, and `benchmark` tries all algorithms with their workspaces for each new size: leave it off".to_owned(),
+            mend: vec![Mend::Replace(range, "cudnn.benchmark = False".to_owned())],
+        });
+    }
+}

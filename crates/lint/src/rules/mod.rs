@@ -1,0 +1,99 @@
+//! The rules: their codes, names and pages, and who looks for them.
+
+mod devices;
+mod evaluation;
+pub(crate) mod found;
+mod gradients;
+mod graph;
+mod habits;
+mod precision;
+
+use crate::{reading::story::Story, rules::found::Found};
+
+/// A mistake that is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// `PLM101`: the first digit says what it is about, and none is used twice.
+    pub code: &'static str,
+    /// `kept-loss`
+    pub name: &'static str,
+    /// In a few words.
+    pub title: &'static str,
+    /// What, why, how to mend it, when it is right as it is; in Markdown.
+    pub page: &'static str,
+    /// It is looked for unless somebody says otherwise.
+    pub on: bool,
+}
+
+macro_rules! rules {
+    ($(($code:literal, $name:literal, $on:literal, $title:literal)),* $(,)?) => {
+        /// All of them, by code.
+        pub const RULES: &[Rule] = &[$(Rule {
+            code: $code,
+            name: $name,
+            title: $title,
+            page: include_str!(concat!("pages/", $code, "-", $name, ".md")),
+            on: $on,
+        }),*];
+    };
+}
+
+rules! {
+    ("PLM101", "kept-loss", true, "a sum keeps the graph of every iteration"),
+    ("PLM102", "kept-results", true, "a list keeps the graph of every iteration"),
+    ("PLM103", "results-on-device", true, "outputs of all batches stay on the device"),
+    ("PLM104", "cat-in-loop", true, "a tensor is joined with more in each iteration"),
+    ("PLM105", "retain-graph", true, "`retain_graph=True` where nothing walks the graph again"),
+    ("PLM106", "create-graph", true, "`backward(create_graph=True)`"),
+    ("PLM107", "carried-state", true, "a state carries its graph from step to step"),
+    ("PLM108", "ctx-attribute", true, "an autograd function keeps a tensor on `ctx`"),
+    ("PLM109", "hook-keeps", true, "a hook keeps every output, or hooks pile up"),
+    ("PLM110", "average-with-graph", true, "a moving average of weights keeps a graph"),
+    ("PLM111", "lightning-outputs", true, "a LightningModule keeps what its steps put aside"),
+    ("PLM112", "metric-not-reset", true, "a metric collects batches and is never reset"),
+    ("PLM201", "eval-without-no-grad", true, "an evaluation with gradients on"),
+    ("PLM202", "frozen-with-grad", true, "a model that is not trained runs with gradients on"),
+    ("PLM203", "retry-in-except", true, "tries again while the exception holds the first try"),
+    ("PLM301", "zero-grad-missing", true, "nothing empties the gradients"),
+    ("PLM302", "zero-grad-in-accumulation", true, "`zero_grad()` for each micro-batch"),
+    ("PLM303", "accumulation-not-divided", true, "the accumulated loss is not divided"),
+    ("PLM304", "accumulation-drops-last", false, "the last micro-batches make no step"),
+    ("PLM305", "accumulation-steps-early", true, "the first step has one micro-batch"),
+    ("PLM306", "zeroed-not-freed", true, "gradients are set to zero instead of freed"),
+    ("PLM307", "zero-grad-late", true, "`zero_grad()` after the forward pass"),
+    ("PLM308", "optimizer-before-device", true, "the optimizer is made before the model is moved"),
+    ("PLM309", "weights-copied", true, "the best weights are kept on the device"),
+    ("PLM401", "load-without-map-location", true, "a checkpoint is loaded to where it was saved from"),
+    ("PLM402", "no-set-device", true, "no rank is told which GPU is its own"),
+    ("PLM403", "cuda-in-worker", true, "a loader's worker uses the GPU"),
+    ("PLM404", "data-parallel", true, "`nn.DataParallel`"),
+    ("PLM405", "many-workers", false, "very many workers"),
+    ("PLM406", "unpinned-loader", false, "batches go to the GPU from memory that is not pinned"),
+    ("PLM501", "empty-cache-in-loop", true, "`empty_cache()` in each step"),
+    ("PLM502", "benchmark-varying", false, "`cudnn.benchmark` with inputs of many sizes"),
+    ("PLM503", "items-in-loop", false, "several `.item()` in each step"),
+    ("PLM504", "anomaly-detection", true, "anomaly detection is left on"),
+    ("PLM601", "backward-in-autocast", true, "the backward pass under autocast"),
+    ("PLM602", "loop-in-autocast", true, "the whole training loop under autocast"),
+    ("PLM603", "scaler-half-used", true, "a gradient scaler that is half used"),
+    ("PLM604", "cache-in-training", true, "the cache of keys and values in training"),
+}
+
+/// The rule of this code or name.
+pub fn rule(named: &str) -> Option<&'static Rule> {
+    RULES
+        .iter()
+        .find(|it| it.code.eq_ignore_ascii_case(named) || it.name.eq_ignore_ascii_case(named))
+}
+
+/// All that is found.
+pub(crate) fn find(story: &Story<'_, '_>) -> Vec<Found> {
+    let mut res = Vec::new();
+    graph::find(story, &mut res);
+    evaluation::find(story, &mut res);
+    gradients::find(story, &mut res);
+    devices::find(story, &mut res);
+    habits::find(story, &mut res);
+    precision::find(story, &mut res);
+    res
+}

@@ -1,0 +1,88 @@
+"""`plimsoll lint`: what it finds, in which forms it says so, and what a mistake costs on the phantom."""
+
+import json
+import textwrap
+
+from harness import PYTHON
+
+LEAK = textwrap.dedent("""\
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = []
+    for step in range(40):
+        optimizer.zero_grad()
+        out = model(torch.randn(4096, 256, device="cuda"))
+        loss = out.square().mean()
+        loss.backward()
+        optimizer.step()
+        kept.append(out)
+        if step < 0:
+            torch.cuda.empty_cache()
+    """)
+
+
+def test_it_says_what_is_wrong_and_where(plimsoll):
+    plimsoll.script(LEAK)
+    ran = plimsoll.run("lint", "train.py")
+    assert ran.code == 1, ran
+    assert ran.stdout.startswith("train.py:12:17 PLM102 `kept` keeps the graph"), ran
+    assert "1 mistake in 1 file" in ran.stdout, ran
+    plimsoll.script(LEAK.replace("append(out)", "append(out)  # plimsoll: ignore[kept-results]"))
+    ran = plimsoll.run("lint", "train.py")
+    assert (ran.code, ran.stdout) == (0, "nothing found in 1 file\n"), ran
+
+
+def test_the_forms_for_programs(plimsoll):
+    plimsoll.script(LEAK)
+    found = json.loads(plimsoll.run("lint", ".", "--format", "json").stdout)
+    assert (found["files"], found["lines"]) == (1, LEAK.count("\n"))
+    [it] = found["diagnoses"]
+    assert (it["file"], it["line"], it["code"], it["name"]) == ("./train.py", 12, "PLM102", "kept-results")
+    sarif = json.loads(plimsoll.run("lint", ".", "--format", "sarif").stdout)
+    [result] = sarif["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert (sarif["version"], result["ruleId"], place["artifactLocation"]["uri"]) == ("2.1.0", "PLM102", "train.py")
+    assert place["region"]["startLine"] == 12
+    assert any(it["id"] == "PLM102" and "## Why" in it["help"]["markdown"] for it in sarif["runs"][0]["tool"]["driver"]["rules"])
+    github = plimsoll.run("lint", "train.py", "--format", "github").stdout
+    assert github.startswith("::warning title=plimsoll (PLM102),file=train.py,line=12,col=17,"), github
+
+
+def test_a_notebook_a_folder_standard_input_and_what_is_no_python(plimsoll):
+    cells = [{"cell_type": "markdown", "source": "words"}, {"cell_type": "code", "source": ["%matplotlib inline\n", "import torch"]}]
+    cells += [{"cell_type": "code", "source": "\n".join(LEAK.splitlines())}]
+    plimsoll.script(json.dumps({"cells": cells}), "a.ipynb")
+    ran = plimsoll.run("lint", "a.ipynb")
+    assert ran.stdout.startswith("a.ipynb:cell 3:12:17 PLM102"), ran
+    plimsoll.script("def f(:\n", "b.py")
+    ran = plimsoll.run("lint", ".")
+    assert ran.code == 2, ran
+    assert "b.py:1:7: this is no Python" in ran.stdout and "PLM102" in ran.stdout, ran
+    with plimsoll.start("lint", "-", stdin=-1) as process:
+        stdout, _ = process.communicate(LEAK)
+    assert (process.returncode, stdout.startswith("-:12:17 PLM102")) == (1, True)
+
+
+def test_what_is_asked_wrongly_is_said(plimsoll):
+    plimsoll.run("lint").assert_sentence("no file was named")
+    plimsoll.run("lint", "none.py").assert_sentence("there is no file none.py")
+    plimsoll.script(LEAK)
+    plimsoll.run("lint", "train.py", "--select", "PLX").assert_sentence('no rule "PLX"')
+    plimsoll.run("lint", "--explain", "PLM999").assert_sentence('no rule "PLM999"')
+    assert "## When it is right as it is" in plimsoll.run("lint", "--explain", "kept-loss").stdout
+    assert plimsoll.run("lint", "--list").stdout.count("PLM") == 38
+
+
+def test_confirm_says_what_each_costs(plimsoll):
+    leaky = LEAK.replace("import torch\n", "import torch\ntorch.autograd.set_detect_anomaly(True)\n", 1)
+    script = plimsoll.script(leaky)
+    ran = plimsoll.run("lint", "--select", "PLM102,PLM501,PLM504", "--format", "json", "--confirm", "--gpu", "t4", "--", PYTHON, "train.py")
+    assert ran.code == 1, ran
+    costs = {it["code"]: it["cost"] for it in json.loads(ran.stdout)["diagnoses"]}
+    # One output of 4096 numbers in each step, and the mean's graph holds nothing more.
+    assert costs["PLM102"]["growth_bytes_per_step"] == 4096 * 4, costs
+    assert costs["PLM102"]["peak_allocated_bytes"] > 0, costs
+    assert "costs nothing here" in costs["PLM504"]["text"], costs
+    assert script.read_text() == leaky
