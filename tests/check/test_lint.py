@@ -76,13 +76,13 @@ def test_what_is_asked_wrongly_is_said(plimsoll):
 
 
 def test_confirm_says_what_each_costs(plimsoll):
-    leaky = LEAK.replace("import torch\n", "import torch\ntorch.autograd.set_detect_anomaly(True)\n", 1)
+    leaky = LEAK.replace("torch.cuda.empty_cache()", "torch.autograd.set_detect_anomaly(True)")
     script = plimsoll.script(leaky)
-    ran = plimsoll.run("lint", "--select", "PLM102,PLM501,PLM504", "--format", "json", "--confirm", "--gpu", "t4", "--", PYTHON, "train.py")
+    ran = plimsoll.run("lint", "--select", "PLM102,PLM504", "--format", "json", "--confirm", "--gpu", "t4", "--", PYTHON, "train.py")
     assert ran.code == 1, ran
     costs = {it["code"]: it["cost"] for it in json.loads(ran.stdout)["diagnoses"]}
-    # One output of 4096 numbers in each step, and the mean's graph holds nothing more.
+    # One output of 4096 numbers in each step: the backward pass has freed the rest of its graph.
     assert costs["PLM102"]["growth_bytes_per_step"] == 4096 * 4, costs
-    assert costs["PLM102"]["peak_allocated_bytes"] > 0, costs
-    assert "costs nothing here" in costs["PLM504"]["text"], costs
+    assert costs["PLM102"]["peak_allocated_bytes"] == 39 * 4096 * 4, costs
+    assert costs["PLM504"]["text"].startswith("not reached"), costs
     assert script.read_text() == leaky

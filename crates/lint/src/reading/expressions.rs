@@ -1,12 +1,71 @@
-//! Reads expressions: what each may be, as far as memory is concerned.
+//! Reads expressions: what each may be, as far as memory is concerned. Calls are where most of what matters happens.
 
-use ruff_python_ast::{Comprehension, Expr};
+use ruff_python_ast::{Comprehension, Expr, ExprCall};
+use ruff_text_size::Ranged;
 
 use crate::reading::{
-    file::dotted,
+    events::{Grad, How, What},
+    file::{dotted, names_in},
+    guess, library,
     value::{Kind, Value},
     walker::Walker,
 };
+
+/// What takes a value and keeps it.
+const KEEPING: [&str; 10] = [
+    "append",
+    "extend",
+    "insert",
+    "appendleft",
+    "push",
+    "put",
+    "store",
+    "remember",
+    "add_sample",
+    "add_experience",
+];
+/// What gives a number of Python's.
+const NUMBERS: [&str; 14] = [
+    "item",
+    "tolist",
+    "size",
+    "dim",
+    "numel",
+    "nelement",
+    "stride",
+    "element_size",
+    "is_contiguous",
+    "numpy",
+    "format",
+    "get_device",
+    "data_ptr",
+    "ndimension",
+];
+/// What has no gradient.
+const UNATTACHED: [&str; 22] = [
+    "detach",
+    "detach_",
+    "argmax",
+    "argmin",
+    "eq",
+    "ne",
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "long",
+    "int",
+    "bool",
+    "nonzero",
+    "argsort",
+    "isnan",
+    "isinf",
+    "any",
+    "all",
+    "byte",
+    "multinomial",
+    "new_zeros",
+];
 
 impl<'a> Walker<'_, 'a> {
     pub(crate) fn eval(&mut self, expr: &'a Expr) -> Value {
@@ -42,7 +101,7 @@ impl<'a> Walker<'_, 'a> {
                     }
                     attr if value.is_module() => {
                         // A part of a model, or a number of it.
-                        let kind = match crate::reading::guess::is_model(attr) || attr == "module" {
+                        let kind = match guess::is_model(attr) || attr == "module" {
                             true => Kind::Module,
                             false => Kind::Unknown,
                         };
@@ -261,4 +320,520 @@ impl<'a> Walker<'_, 'a> {
         let on_host = value.on_host;
         Value { on_host, is_scalar: false, ..res.with(&value) }
     }
+}
+
+impl<'a> Walker<'_, 'a> {
+    pub(crate) fn call(&mut self, call: &'a ExprCall) -> Value {
+        let values = self.arguments(call);
+        match &*call.func {
+            Expr::Attribute(func) => {
+                if let Some(path) = self.import(&call.func) {
+                    return self.library(path, call, &values);
+                }
+                // `self.model(x)`, where `self.model` is known.
+                if let Some(name) = dotted(&call.func) {
+                    let held = self.names.get(&name).cloned().or_else(|| self.attribute(&name));
+                    let held = held.filter(|it| !it.is(&Kind::Unknown));
+                    if let Some(held) = held {
+                        return self.call_value(held, &name, call, &values);
+                    }
+                }
+                // `self.net(x)`, of which only the name is known.
+                if let Some(name) = dotted(&call.func).filter(|it| it.starts_with("self."))
+                    && !self.class().is_some_and(|it| {
+                        self.file.classes[it].methods.contains_key(func.attr.as_str())
+                    })
+                {
+                    let kind = guess::kind(self.file, &name);
+                    if matches!(kind, Kind::Module | Kind::Criterion) {
+                        return self.call_value(Value::of(kind), &name, call, &values);
+                    }
+                }
+                let receiver = self.eval(&func.value);
+                if let Some(path) = receiver.path() {
+                    let path = format!("{path}.{}", func.attr);
+                    return self.library(path, call, &values);
+                }
+                self.method(&func.value, receiver, func.attr.as_str(), call, &values)
+            }
+            Expr::Name(func) => {
+                let value = self.eval(&call.func);
+                let name = func.id.as_str();
+                if let Some(path) = value.path() {
+                    let path = path.to_owned();
+                    return self.library(path, call, &values);
+                }
+                if name == "self"
+                    && self.class().is_some_and(|it| self.file.classes[it].is_module())
+                {
+                    return self.forward(name, call, &values);
+                }
+                if value.is(&Kind::Unknown) {
+                    return self.builtin(name, call, &values);
+                }
+                self.call_value(value, name, call, &values)
+            }
+            func => {
+                let value = self.eval(func);
+                let name =
+                    dotted(func).unwrap_or_else(|| self.file.text_at(func.range()).to_owned());
+                self.call_value(value, &name, call, &values)
+            }
+        }
+    }
+
+    fn arguments(&mut self, call: &'a ExprCall) -> Vec<Value> {
+        let args = call.arguments.args.iter();
+        let all = args.chain(call.arguments.keywords.iter().map(|it| &it.value));
+        let all: Vec<&'a Expr> = all.collect();
+        all.into_iter().map(|it| self.eval(it)).collect()
+    }
+
+    /// Something that may be called is.
+    fn call_value(
+        &mut self,
+        value: Value,
+        name: &str,
+        call: &'a ExprCall,
+        values: &[Value],
+    ) -> Value {
+        match value.kind {
+            Kind::Module => {
+                let res = self.forward(name, call, values);
+                Value {
+                    attached: res.attached
+                        && (!value.frozen || values.iter().any(|it| it.attached)),
+                    ..res
+                }
+            }
+            Kind::Criterion => {
+                let attached = self.grad != Grad::Off && values.iter().any(|it| it.attached);
+                let mut res = Value { tick: self.tick, ..Value::of(Kind::Tensor) };
+                for it in values {
+                    res = res.with(it);
+                }
+                Value { attached, is_scalar: true, is_output: true, at: Some(call.range()), ..res }
+            }
+            Kind::Function(index) => self.call_function(index, call, values, 0),
+            Kind::Class(index) => {
+                let class = &self.file.classes[index];
+                if let Some(init) = class.methods.get("__init__").copied() {
+                    self.call_function(init, call, values, 1);
+                }
+                let class = &self.file.classes[index];
+                let kind = if class.is_module() {
+                    if class.name.contains("Loss") { Kind::Criterion } else { Kind::Module }
+                } else if class.is_dataset() {
+                    Kind::Plain
+                } else {
+                    Kind::Object(index)
+                };
+                Value { tick: self.tick, ..Value::of(kind) }
+            }
+            Kind::Object(index) => {
+                match self.file.classes[index].methods.get("__call__").copied() {
+                    Some(it) => self.call_function(it, call, values, 1),
+                    None => Value::default(),
+                }
+            }
+            Kind::Import(path) => self.library(path, call, values),
+            Kind::Unknown => self.builtin(name, call, values),
+            _ => Value::default(),
+        }
+    }
+
+    fn forward(&mut self, name: &str, call: &'a ExprCall, values: &[Value]) -> Value {
+        let input_attached = values.iter().any(|it| it.attached);
+        let mut carried = Vec::new();
+        for arg in
+            call.arguments.args.iter().chain(call.arguments.keywords.iter().map(|it| &it.value))
+        {
+            for name in names_in(arg) {
+                let value = self.names.get(&name);
+                if value.is_some_and(|it| it.attached && self.is_carried(it.tick)) {
+                    carried.push(name);
+                }
+            }
+        }
+        self.tell(
+            call.range(),
+            What::Forward { model: name.to_owned(), input_attached, carried, call },
+        );
+        Value {
+            attached: self.grad != Grad::Off,
+            is_output: true,
+            tick: self.tick,
+            of: Some(name.to_owned()),
+            at: Some(call.range()),
+            ..Value::of(Kind::Tensor)
+        }
+    }
+
+    /// A function of this file. `skip`: how many parameters are there already, as `self` is.
+    fn call_function(
+        &mut self,
+        index: usize,
+        call: &'a ExprCall,
+        values: &[Value],
+        skip: usize,
+    ) -> Value {
+        let function = &self.file.functions[index];
+        let parameters = function.parameters();
+        let is_static = function.def.is_some_and(|it| {
+            it.decorator_list
+                .iter()
+                .any(|it| dotted(&it.expression).is_some_and(|it| it == "staticmethod"))
+        });
+        let skip = if is_static { 0 } else { skip };
+        let n_args = call.arguments.args.len();
+        for (n, value) in values.iter().enumerate() {
+            let name = if n < n_args {
+                parameters.get(n + skip).copied()
+            } else {
+                call.arguments.keywords[n - n_args].arg.as_ref().map(|it| it.as_str())
+            };
+            let Some(name) = name else { continue };
+            let key = (index, name.to_owned());
+            let value = Value { from: Default::default(), at: None, ..value.clone() };
+            let merged = match self.next.parameters.remove(&key) {
+                Some(before) => before.or(&value),
+                None => value,
+            };
+            self.next.parameters.insert(key, merged);
+        }
+        let off = self.grad == Grad::Off;
+        self.next.calls.entry(index).or_default().insert((self.function, off));
+        self.tell(call.range(), What::Call { function: index });
+        let keeps = self.file.functions[index].class.is_some_and(|class| {
+            self.known.keepers.contains(&(class, self.file.functions[index].name.to_owned()))
+        });
+        if keeps && let Some(value) = values.iter().find(|it| it.attached) {
+            let target = dotted(&call.func).unwrap_or_default();
+            let target = target.rsplit_once('.').map_or("", |it| it.0).to_owned();
+            let before = self.look_up(&target);
+            let value = value.clone();
+            let arg = call.arguments.args.first().map_or(call.range(), Ranged::range);
+            self.kept(&target, How::Meter, &before, &value, arg);
+        }
+        let mut res = self.known.returns.get(&index).cloned().unwrap_or_default();
+        res.attached &= !off;
+        // What it returns was made of what it was given.
+        for it in values {
+            res.from.extend(it.from.iter().cloned());
+        }
+        res.tick = self.tick;
+        res.at = Some(call.range());
+        res
+    }
+
+    fn library(&mut self, path: String, call: &'a ExprCall, values: &[Value]) -> Value {
+        let mut res = library::result(&path, call, values, self.grad);
+        if res.is(&Kind::Optimizer) {
+            let mut models: Vec<String> = values.iter().filter_map(|it| it.of.clone()).collect();
+            models.extend(values.iter().flat_map(|it| it.from.iter().cloned()));
+            self.tell(call.range(), What::NewOptimizer { models });
+        }
+        if path.ends_with("autograd.grad") || path.ends_with("autograd.backward") {
+            self.tell(call.range(), What::Walks);
+        }
+        if path.ends_with("autograd.backward")
+            && let Some(loss) = values.first()
+        {
+            self.backward(loss.clone(), false, call);
+        }
+        let name = path.rsplit('.').next().unwrap_or_default();
+        if res.attached && guess::computes_loss(name) {
+            res.is_scalar = true;
+        }
+        res.tick = self.tick;
+        if res.at.is_none() {
+            res.at = Some(call.range());
+        }
+        self.tell(call.range(), What::Library { path, call });
+        res
+    }
+
+    fn builtin(&mut self, name: &str, call: &'a ExprCall, values: &[Value]) -> Value {
+        let first = values.first().cloned().unwrap_or_default();
+        match name {
+            "float" | "int" | "len" | "str" | "bool" | "round" | "print" | "repr"
+            | "isinstance" | "hasattr" | "format" => Value::number(),
+            "range" => Value::of(Kind::Plain),
+            "list" | "tuple" | "sorted" | "reversed" | "set" => {
+                let kind = if first.is(&Kind::Parameters) { Kind::Parameters } else { Kind::List };
+                Value { tick: self.tick, kind, ..first }
+            }
+            "dict" => Value { tick: self.tick, ..Value::of(Kind::Dict) },
+            "enumerate" | "zip" | "iter" | "next" | "tqdm" | "filter" => {
+                let mut res = first;
+                for it in values {
+                    res = res.with(it);
+                }
+                res
+            }
+            "map" => values.get(1).cloned().unwrap_or_default(),
+            "sum" | "max" | "min" => Value { kind: Kind::Tensor, is_scalar: true, ..first },
+            "setattr" | "getattr" => Value::default(),
+            _ => {
+                let mut res = Value { tick: self.tick, at: Some(call.range()), ..Value::default() };
+                for it in values {
+                    res.from.extend(it.from.iter().cloned());
+                }
+                if guess::computes_loss(name)
+                    && self.grad != Grad::Off
+                    && values.iter().any(|it| it.attached)
+                {
+                    for it in values {
+                        res = res.with(it);
+                    }
+                    res = Value { kind: Kind::Tensor, attached: true, is_scalar: true, ..res };
+                }
+                res
+            }
+        }
+    }
+
+    fn backward(&mut self, loss: Value, by_engine: bool, call: &'a ExprCall) {
+        let literal = |name: &str| {
+            call.arguments
+                .find_keyword(name)
+                .is_some_and(|it| matches!(&it.value, Expr::BooleanLiteral(it) if it.value))
+        };
+        let (retain, create) = (literal("retain_graph"), literal("create_graph"));
+        self.tell(call.range(), What::Backward { loss, retain, create, by_engine, call });
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one arm for each method that matters")]
+    fn method(
+        &mut self,
+        on: &'a Expr,
+        receiver: Value,
+        name: &str,
+        call: &'a ExprCall,
+        values: &[Value],
+    ) -> Value {
+        let at = call.range();
+        let on_name = dotted(on).unwrap_or_else(|| receiver.of.clone().unwrap_or_default());
+        let first = values.first().cloned().unwrap_or_default();
+        let n_args = call.arguments.args.len();
+        self.tell(
+            at,
+            What::Method {
+                receiver: on_name.clone(),
+                name: name.to_owned(),
+                value: receiver.clone(),
+                call,
+            },
+        );
+        match name {
+            "backward" => {
+                let of_engine = n_args > 0
+                    && !receiver.attached
+                    && (first.attached || !receiver.is(&Kind::Tensor));
+                let (loss, by_engine) = if of_engine { (first, true) } else { (receiver, false) };
+                self.backward(loss, by_engine, call);
+                return Value::default();
+            }
+            "manual_backward" => {
+                self.backward(first, true, call);
+                return Value::default();
+            }
+            "scale" if receiver.is(&Kind::Scaler) => return Value { scaled: true, ..first },
+            "scale_loss" => return first,
+            "step" if receiver.is(&Kind::Optimizer) => {
+                // What takes more than a closure is another kind of optimizer, of contexts or of ranks.
+                let known = call
+                    .arguments
+                    .args
+                    .iter()
+                    .all(|it| dotted(it).is_some_and(|it| it.contains("closure")));
+                self.tell(at, What::Step { optimizer: on_name, by_scaler: false, known });
+                return Value::default();
+            }
+            "step" if receiver.is(&Kind::Scaler) => {
+                let optimizer = call.arguments.args.first().and_then(dotted).unwrap_or_default();
+                self.tell(at, What::Step { optimizer, by_scaler: true, known: true });
+                return Value::default();
+            }
+            "zero_grad" | "optimizer_zero_grad" | "clear_grads" | "clear_grad" => {
+                self.tell(at, What::ZeroGrad { of: on_name });
+                return Value::default();
+            }
+            "eval" | "train" if receiver.is_module() || n_args == 0 && !on_name.is_empty() => {
+                let train = name == "train"
+                    && !matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(it)) if !it.value);
+                let is_known = name == "eval"
+                    || n_args == 0
+                    || matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(_)));
+                if is_known {
+                    self.tell(at, What::Mode { model: on_name, train });
+                }
+                return receiver;
+            }
+            "requires_grad_" => {
+                let is_off = matches!(call.arguments.args.first(), Some(Expr::BooleanLiteral(it)) if !it.value);
+                if is_off {
+                    self.tell(at, What::Freeze { model: on_name });
+                    return Value { frozen: true, ..receiver };
+                } else if !receiver.is_module() {
+                    self.tell(at, What::Walks);
+                    return Value { attached: true, ..receiver };
+                }
+                return receiver;
+            }
+            "parameters" | "named_parameters" | "trainable_parameters" => {
+                return Value { of: Some(on_name), ..Value::of(Kind::Parameters) };
+            }
+            "state_dict" => return Value { of: Some(on_name), ..Value::of(Kind::Dict) },
+            "load_state_dict" => {
+                if let Some(value) = values.first() {
+                    self.tell(at, What::LoadState { of: on_name, value: value.clone() });
+                }
+                return Value::default();
+            }
+            // `stack.enter_context(torch.no_grad())`
+            "enter_context" | "__enter__" => {
+                if matches!(first.kind, Kind::NoGrad(_)) || matches!(receiver.kind, Kind::NoGrad(_))
+                {
+                    self.grad = Grad::Off;
+                }
+                if first.is(&Kind::Autocast) {
+                    self.autocast = true;
+                }
+                return first;
+            }
+            "autocast" => return Value::of(Kind::Autocast),
+            "no_grad" => return Value::of(Kind::NoGrad(true)),
+            "clear" | "reset" | "popleft" | "pop" => {
+                self.tell(at, What::Clear { target: on_name });
+                return receiver;
+            }
+            _ => {}
+        }
+        if NUMBERS.contains(&name) {
+            return Value { tick: self.tick, ..Value::number() };
+        }
+        if UNATTACHED.contains(&name) {
+            return Value { attached: false, tick: self.tick, kind: Kind::Tensor, ..receiver };
+        }
+        // `self.method(...)`, or a method of an object that is made here.
+        let class = match receiver.kind {
+            Kind::Object(index) => Some(index),
+            _ if on_name == "self" => self.class(),
+            _ => None,
+        };
+        if let Some(index) = class
+            && let Some(method) = self.file.classes[index].methods.get(name).copied()
+        {
+            if name == "forward" {
+                return self.forward(&on_name, call, values);
+            }
+            return self.call_function(method, call, values, 1);
+        }
+        // A model of this file: its own methods.
+        if receiver.is_module() {
+            match name {
+                "forward" => return self.forward(&on_name, call, values),
+                "to" | "cuda" | "cpu" | "half" | "float" | "bfloat16" | "double" | "type" => {
+                    self.tell(at, What::Move { model: on_name, call });
+                    return receiver;
+                }
+                "module" => return self.forward(&on_name, call, values),
+                "apply" | "requires_grad" | "share_memory" => return receiver,
+                _ if guess::is_model(name) => {
+                    let whole = format!("{on_name}.{name}");
+                    return self.forward(&whole, call, values);
+                }
+                _ => {
+                    let attached = self.grad != Grad::Off
+                        && (guess::computes_loss(name) || name.starts_with("forward"));
+                    let kind = if attached { Kind::Tensor } else { Kind::Unknown };
+                    return Value {
+                        attached,
+                        tick: self.tick,
+                        of: Some(on_name),
+                        at: Some(at),
+                        is_scalar: attached && !name.starts_with("forward"),
+                        ..Value::of(kind)
+                    };
+                }
+            }
+        }
+        if KEEPING.contains(&name)
+            && matches!(receiver.kind, Kind::List | Kind::Unknown | Kind::Dict | Kind::Object(_))
+        {
+            let arg = if name == "insert" { 1 } else { 0 };
+            if let (Some(value), Some(arg)) = (values.get(arg), call.arguments.args.get(arg)) {
+                let value = value.clone();
+                self.kept(&on_name, How::Append, &receiver, &value, arg.range());
+                let mut held = receiver;
+                if held.is(&Kind::Unknown) {
+                    held.kind = Kind::List;
+                }
+                let tick = held.tick;
+                let on_host = value.on_host;
+                held = held.with(&value);
+                (held.tick, held.on_host) = (tick, on_host);
+                if !on_name.is_empty() && !on_name.ends_with("[]") {
+                    self.bind(&on_name, held);
+                }
+            }
+            return Value::default();
+        }
+        match name {
+            "cpu" => return Value { on_host: true, tick: self.tick, ..receiver },
+            "to" | "cuda" => {
+                let target = call.arguments.args.first();
+                let to_cpu = target.is_some_and(|it| names_cpu(self.file.text_at(it.range())));
+                let on_host = to_cpu && name == "to";
+                let at = Some(at);
+                return Value {
+                    on_host: on_host || receiver.on_host && name == "to" && target.is_none(),
+                    tick: self.tick,
+                    at,
+                    ..receiver
+                };
+            }
+            "mean" | "sum" | "norm" | "prod" | "max" | "min"
+                if n_args == 0 && call.arguments.keywords.is_empty() =>
+            {
+                return Value { is_scalar: true, tick: self.tick, ..receiver };
+            }
+            "div" | "div_" | "true_divide" => {
+                return Value { divided: true, tick: self.tick, ..receiver };
+            }
+            "items" | "values" | "keys" => return Value { tick: self.tick, ..receiver },
+            "get" | "copy" => return receiver,
+            _ => {}
+        }
+        if receiver.attached || receiver.is_output || receiver.is(&Kind::Tensor) {
+            let mut res = receiver;
+            for it in values {
+                res = res.with(it);
+            }
+            res.attached &= self.grad != Grad::Off;
+            return Value { kind: Kind::Tensor, tick: self.tick, at: Some(at), ..res };
+        }
+        // `self.loss_function(output, y)`
+        let mut res = Value { tick: self.tick, at: Some(at), ..Value::default() };
+        for it in values {
+            res.from.extend(it.from.iter().cloned());
+        }
+        res.from.extend(receiver.from);
+        if guess::computes_loss(name)
+            && self.grad != Grad::Off
+            && values.iter().any(|it| it.attached)
+        {
+            return Value { attached: true, is_scalar: true, kind: Kind::Tensor, ..res };
+        }
+        res
+    }
+}
+
+fn names_cpu(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    text.contains("\"cpu\"")
+        || text.contains("'cpu'")
+        || text == "cpu"
+        || text.ends_with("cpu_device")
 }

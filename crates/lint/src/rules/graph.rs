@@ -137,7 +137,7 @@ fn kept(
         };
         let mend = match value.kind {
             Kind::List | Kind::Dict => Vec::new(),
-            _ => vec![Mend::Replace(*arg, wrapped("(", text, ").detach()"))],
+            _ => vec![Mend::Replace(*arg, wrapped("(", text, ").detach().cpu()"))],
         };
         acc.push(Found { code, at: *arg, statement: event.statement, message, mend });
         return;

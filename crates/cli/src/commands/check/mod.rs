@@ -1,5 +1,6 @@
 //! `plimsoll check`: memory as a test. Runs scripts on a phantom and compares what they take with what a file says they took.
 
+mod checked;
 mod compared;
 mod goldens;
 mod shown;
@@ -17,6 +18,7 @@ use plimsoll_core::{
 };
 
 use self::{
+    checked::Checked,
     compared::{Verdict, compared},
     goldens::{Golden, Goldens, Line, Took},
 };
@@ -30,17 +32,6 @@ use crate::{
     launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
     phantom_run::{self, Run, Runner},
 };
-
-/// One script, and what came of it.
-#[derive(Debug)]
-struct Checked {
-    name: String,
-    gpu: String,
-    was: Option<Took>,
-    is: Option<Took>,
-    verdict: Verdict,
-    seconds: f64,
-}
 
 pub(crate) fn run(args: &CheckArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut goldens = read(args)?;

@@ -6,7 +6,7 @@ use plimsoll_core::{units::Bytes, views::text::Styles};
 use serde_json::{Value, json};
 
 use super::{
-    Checked,
+    checked::Checked,
     compared::{Change, LineChange, Verdict},
 };
 use crate::{

@@ -18,7 +18,10 @@ use plimsoll_core::{
 };
 use plimsoll_lint::probed;
 
-use super::{Cost, Saved, files::Linted};
+use super::{
+    cost::{Cost, Saved},
+    files::Linted,
+};
 use crate::{
     cache::Cache,
     cli::{LintArgs, Writes},

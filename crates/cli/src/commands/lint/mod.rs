@@ -1,15 +1,15 @@
 //! `plimsoll lint`: memory mistakes in training scripts, by reading them; and what each costs, by running them.
 
 mod confirm;
+mod cost;
 mod files;
 mod shown;
 
 use std::io::Write;
 
 use anyhow::Context as _;
-use plimsoll_lint::{Diagnosis, RULES, Selection, rule};
+use plimsoll_lint::{RULES, Selection, rule};
 
-use self::files::Linted;
 use crate::{
     cli::{Color, LintArgs, LintFormat},
     exit::Exit,
@@ -63,35 +63,4 @@ pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow:
     } else {
         Exit::DoesNotFit
     })
-}
-
-/// What one mistake costs: the n-th of the k-th file.
-#[derive(Debug)]
-struct Cost {
-    file: usize,
-    diagnosis: usize,
-    /// In words.
-    text: String,
-    /// What is saved at the peak without it, and per step; none if it was not tried.
-    bytes: Option<Saved>,
-}
-
-/// What is less without a mistake.
-#[derive(Clone, Copy, Debug)]
-struct Saved {
-    allocated: i128,
-    reserved: i128,
-    per_step: i128,
-}
-
-fn cost_of(costs: &[Cost], file: usize, diagnosis: usize) -> Option<&Cost> {
-    costs.iter().find(|it| it.file == file && it.diagnosis == diagnosis)
-}
-
-/// `path:line:column`, and a notebook's cell.
-fn place(file: &Linted, it: &Diagnosis) -> String {
-    match it.cell {
-        Some(cell) => format!("{}:cell {cell}:{}:{}", file.shown, it.start.line, it.start.column),
-        None => format!("{}:{}:{}", file.shown, it.start.line, it.start.column),
-    }
 }

@@ -6,7 +6,10 @@ use plimsoll_core::views::text::Styles;
 use plimsoll_lint::{Diagnosis, RULES};
 use serde_json::{Value, json};
 
-use super::{Cost, cost_of, files::Linted, place};
+use super::{
+    cost::{Cost, Saved, cost_of, place},
+    files::Linted,
+};
 use crate::{cli::Color, sarif};
 
 fn all(linted: &[Linted]) -> impl Iterator<Item = (usize, usize, &Linted, &Diagnosis)> {
@@ -66,7 +69,7 @@ pub(super) fn json(linted: &[Linted], costs: &[Cost]) -> String {
                 "text": it.line,
             });
             if let Some(cost) = cost_of(costs, k, n) {
-                let saved = |get: fn(&super::Saved) -> i128| {
+                let saved = |get: fn(&Saved) -> i128| {
                     cost.bytes.as_ref().and_then(|it| i64::try_from(get(it)).ok())
                 };
                 res["cost"] = json!({

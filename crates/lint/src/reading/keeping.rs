@@ -1,0 +1,107 @@
+//! What goes where: into names, and into what outlives an iteration.
+
+use ruff_python_ast::Expr;
+use ruff_text_size::TextRange;
+
+use crate::reading::{
+    events::{Grad, How, What},
+    file::dotted,
+    value::{Kind, Value},
+    walker::{Inside, Walker},
+};
+
+impl<'a> Walker<'_, 'a> {
+    pub(crate) fn assign_to(&mut self, target: &'a Expr, value: Value) {
+        match target {
+            Expr::Tuple(it) => {
+                for target in &it.elts {
+                    let each = Value { tick: self.tick, ..value.clone() };
+                    self.assign_to(target, each);
+                }
+            }
+            Expr::List(it) => {
+                for target in &it.elts {
+                    self.assign_to(target, value.clone());
+                }
+            }
+            Expr::Starred(it) => self.assign_to(&it.value, value),
+            _ => {
+                let Some(name) = dotted(target) else { return };
+                if let Some(whole) = name.strip_suffix("[]") {
+                    // One of many: the thing itself stays.
+                    let mut held = self.look_up(whole);
+                    if held.is(&Kind::Unknown) {
+                        held.kind = Kind::Dict;
+                    }
+                    held.attached |= value.attached;
+                    self.names.insert(whole.to_owned(), held);
+                    let is_slice = matches!(target, Expr::Subscript(it) if matches!(&*it.slice, Expr::Slice(_)));
+                    if is_slice {
+                        self.tell(self.statement, What::Clear { target: whole.to_owned() });
+                    }
+                    return;
+                }
+                let mut value = value;
+                if self.file.losses.contains(&(self.function, name.clone()))
+                    && value.is(&Kind::Unknown)
+                    && self.grad != Grad::Off
+                {
+                    // Somebody makes a backward pass on it.
+                    value = Value { attached: true, is_scalar: true, kind: Kind::Tensor, ..value };
+                }
+                // What is assigned anew begins anew, unless it is another name for the same thing.
+                if value.tick == 0 && !matches!(value.kind, Kind::List | Kind::Dict | Kind::Module)
+                    || value.tick > self.tick
+                {
+                    value.tick = self.tick;
+                }
+                value.at = value.at.or(Some(self.statement));
+                if matches!(value.kind, Kind::List | Kind::Dict | Kind::Number | Kind::Plain) {
+                    self.tell(self.statement, What::Clear { target: name.clone() });
+                }
+                self.bind(&name, value);
+            }
+        }
+    }
+
+    /// A value goes into something.
+    pub(crate) fn kept(
+        &mut self,
+        target: &str,
+        how: How,
+        before: &Value,
+        value: &Value,
+        arg: TextRange,
+    ) {
+        if value.is(&Kind::Number) || value.is(&Kind::Plain) {
+            return;
+        }
+        let function = &self.file.functions[self.function];
+        if let (Some(class), true) = (function.class, target.starts_with("self."))
+            && function.parameters().iter().any(|it| *it != "self" && value.from.contains(*it))
+        {
+            self.next.keepers.insert((class, function.name.to_owned()));
+        }
+        let what = What::Keep {
+            target: target.to_owned(),
+            how,
+            value: value.clone(),
+            bounded: before.bounded,
+            arg,
+        };
+        // Only where it goes on being there when the next iteration begins.
+        if !self.is_last_pass() {
+            return;
+        }
+        let loops: Vec<Inside> = self.inside.clone();
+        if loops.iter().any(|it| self.outlives(before.tick, *it)) {
+            let within: Vec<Inside> =
+                loops.iter().copied().filter(|it| self.outlives(before.tick, *it)).collect();
+            let whole = std::mem::replace(&mut self.inside, within);
+            self.tell(arg, what);
+            self.inside = whole;
+        } else if self.inside.is_empty() {
+            self.tell(arg, what);
+        }
+    }
+}
