@@ -24,13 +24,14 @@ use self::{
 };
 use crate::{
     atomic_output::AtomicOutput,
-    cache::{self, Cache},
+    cache::Cache,
     cli::{CheckArgs, CheckFormat, Color},
     diagnosis,
     exit::Exit,
     ghost_weights::GhostWeights,
     launch::{self, Device, Progress, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
     phantom_run::{self, Run, Runner},
+    reason::reason,
 };
 
 pub(crate) fn run(args: &CheckArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -161,7 +162,7 @@ fn read(args: &CheckArgs) -> anyhow::Result<Goldens> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(
             "there is no {shown} here; it begins with: plimsoll check --add train --gpu rtx4090 -- python train.py"
         ),
-        Err(error) => bail!("cannot read {shown}: {}", cache::reason(&error)),
+        Err(error) => bail!("cannot read {shown}: {}", reason(&error)),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     fs,
     io::{self, IsTerminal as _},
     os::unix::ffi::OsStrExt as _,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use anyhow::{Context as _, bail};
@@ -33,15 +33,6 @@ use crate::{
 
 /// So many mistakes are tried; each is a run.
 const MOST: usize = 24;
-
-/// The script in a command: the first word that is a Python file.
-pub(super) fn script(command: &[OsString]) -> Option<PathBuf> {
-    let is_script = |it: &&OsString| {
-        let path = Path::new(it.as_os_str());
-        path.extension().is_some_and(|it| it == "py") && path.is_file()
-    };
-    command.iter().find(is_script).map(PathBuf::from)
-}
 
 struct Confirmation<'a> {
     card: Card,

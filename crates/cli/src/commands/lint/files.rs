@@ -9,7 +9,7 @@ use std::{
 use anyhow::bail;
 use plimsoll_lint::{Diagnosis, Selection};
 
-use crate::cache;
+use crate::reason::reason;
 
 /// Folders whose files are somebody else's.
 const NOT_OURS: [&str; 9] = [
@@ -69,7 +69,7 @@ pub(super) fn read(paths: &[PathBuf], selection: &Selection) -> anyhow::Result<V
                 }
                 Err(error) => files.push(Linted {
                     path: Some(path),
-                    error: Some(format!("{shown}: cannot be read: {}", cache::reason(&error))),
+                    error: Some(format!("{shown}: cannot be read: {}", reason(&error))),
                     shown,
                     text: String::new(),
                     found: Vec::new(),

@@ -1,11 +1,16 @@
 //! `plimsoll lint`: memory mistakes in training scripts, by reading them; and what each costs, by running them.
 
+#[cfg(feature = "phantom")]
 mod confirm;
 mod cost;
 mod files;
 mod shown;
 
-use std::io::Write;
+use std::{
+    ffi::OsString,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use plimsoll_lint::{RULES, Selection, rule};
@@ -37,7 +42,7 @@ pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow:
     }
     let mut paths = args.paths.clone();
     if paths.is_empty() {
-        paths.extend(confirm::script(&args.command));
+        paths.extend(script(&args.command));
     }
     if paths.is_empty() {
         anyhow::bail!(
@@ -46,7 +51,12 @@ pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow:
     }
     let linted = files::read(&paths, &selection)?;
     let costs = match args.confirm {
+        #[cfg(feature = "phantom")]
         true => confirm::costs(args, &linted)?,
+        #[cfg(not(feature = "phantom"))]
+        true => anyhow::bail!(
+            "--confirm runs the script, which this build of plimsoll does not: it needs Linux on x86-64"
+        ),
         false => Vec::new(),
     };
     let text = match args.format {
@@ -63,4 +73,13 @@ pub(crate) fn run(args: &LintArgs, color: Color, out: &mut dyn Write) -> anyhow:
     } else {
         Exit::DoesNotFit
     })
+}
+
+/// The script in a command: the first word that is a Python file.
+fn script(command: &[OsString]) -> Option<PathBuf> {
+    let is_script = |it: &&OsString| {
+        let path = Path::new(it.as_os_str());
+        path.extension().is_some_and(|it| it == "py") && path.is_file()
+    };
+    command.iter().find(is_script).map(PathBuf::from)
 }
