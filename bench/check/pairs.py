@@ -3,8 +3,8 @@
     python bench/check/pairs.py [--plimsoll BINARY] [--python PYTHON]
 
 Each pair is a script and an edit of it. What changed in truth is told by `predict` on both versions, which shares no code with the comparison: the
-peaks of allocated and reserved memory. `check` is right if it fails exactly where one of them changed by more than half a percent, and if the first
-line that it names is one that the edit touches or that makes the tensors it is about (`line`, a part of its text).
+peaks of allocated and reserved memory. `check` is right if it fails exactly where one of them changed by more than half a percent, and if it
+names a line that the edit touches or that makes the tensors it is about (`line`, a part of its text).
 """
 
 import argparse
@@ -169,7 +169,7 @@ def main():
             said = it["verdict"] == "changed"
             named = it.get("lines") or [{}]
             text = named[0].get("text", "")
-            is_named = line is None or any(line in it.get("text", "") for it in named[:2])
+            is_named = line is None or any(line in it.get("text", "") for it in named)
             # A category may change where the totals do not; that is said, and is no invention.
             only_category = said and not it["totals"]
             right = (truth == (said and not only_category)) and (not truth or is_named) and it["verdict"] != "could_not_tell"

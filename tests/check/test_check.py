@@ -1,5 +1,6 @@
 """`plimsoll check`: goldens are written, compared, and said to be of another torch; and the action's steps."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -43,7 +44,12 @@ def test_a_change_of_memory_fails_and_names_the_line(project):
     ran = project.run("check", "-o", "a.json", "-o", "a.xml", "-o", "a.md", "-o", "a.sarif")
     assert ran.code == 1 and ran.stdout.startswith("CHANGED train: "), ran
     assert "train.py:8 in main (inputs)" in ran.stdout and "if it is meant: plimsoll check --update" in ran.stdout, ran
-    [it] = json.loads((project.folder / "a.json").read_text())["scripts"]
+    answer = json.loads((project.folder / "a.json").read_text())
+    if importlib.util.find_spec("jsonschema"):
+        from described import assert_described
+
+        assert_described("check", answer)
+    [it] = answer["scripts"]
     assert it["verdict"] == "changed" and {"allocated", "reserved"} <= {it["what"] for it in it["totals"]}
     assert {(it["line"], it["text"]) for it in it["lines"]} >= {(8, 'x = torch.randn(4096, 512, device="cuda")')}
     suite = ElementTree.parse(project.folder / "a.xml").getroot()[0]

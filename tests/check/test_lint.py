@@ -3,6 +3,7 @@
 import json
 import textwrap
 
+import pytest
 from harness import PYTHON
 
 LEAK = textwrap.dedent("""\
@@ -23,6 +24,13 @@ LEAK = textwrap.dedent("""\
     """)
 
 
+def described(name, document):
+    pytest.importorskip("jsonschema")
+    from described import assert_described
+
+    assert_described(name, document)
+
+
 def test_it_says_what_is_wrong_and_where(plimsoll):
     plimsoll.script(LEAK)
     ran = plimsoll.run("lint", "train.py")
@@ -38,6 +46,7 @@ def test_the_forms_for_programs(plimsoll):
     plimsoll.script(LEAK)
     found = json.loads(plimsoll.run("lint", ".", "--format", "json").stdout)
     assert (found["files"], found["lines"]) == (1, LEAK.count("\n"))
+    described("lint", found)
     [it] = found["diagnoses"]
     assert (it["file"], it["line"], it["code"], it["name"]) == ("./train.py", 12, "PLM102", "kept-results")
     sarif = json.loads(plimsoll.run("lint", ".", "--format", "sarif").stdout)
@@ -80,7 +89,9 @@ def test_confirm_says_what_each_costs(plimsoll):
     script = plimsoll.script(leaky)
     ran = plimsoll.run("lint", "--select", "PLM102,PLM504", "--format", "json", "--confirm", "--gpu", "t4", "--", PYTHON, "train.py")
     assert ran.code == 1, ran
-    costs = {it["code"]: it["cost"] for it in json.loads(ran.stdout)["diagnoses"]}
+    found = json.loads(ran.stdout)
+    described("lint", found)
+    costs = {it["code"]: it["cost"] for it in found["diagnoses"]}
     # One output of 4096 numbers in each step: the backward pass has freed the rest of its graph.
     assert costs["PLM102"]["growth_bytes_per_step"] == 4096 * 4, costs
     assert costs["PLM102"]["peak_allocated_bytes"] == 39 * 4096 * 4, costs

@@ -66,18 +66,20 @@ pub(crate) enum LintFormat {
 const LINT_EXAMPLES: &str = "\
 Examples:
   plimsoll lint train.py
-  plimsoll lint src notebooks/train.ipynb --select ALL --ignore PLM4
+  plimsoll lint src train.ipynb --select ALL --ignore PLM4
   plimsoll lint --explain kept-loss
-  plimsoll lint --confirm -- python train.py --batch-size 16       what does each cost here?
+  plimsoll lint --confirm -- python train.py     what does each cost here?
   plimsoll lint . --format sarif > lint.sarif
   cat train.py | plimsoll lint -
 
-A comment silences a line, `# plimsoll: ignore[PLM101]`, or a file, `# plimsoll: ignore-file[PLM404]`.
+A comment silences a line, `# plimsoll: ignore[PLM101]`, or a file,
+`# plimsoll: ignore-file[PLM404]`.
 
 Exit codes:
   0  nothing was found
   1  something was found
-  2  a file could not be read, or is no Python; with --confirm, the script could not be run";
+  2  a file could not be read, or is no Python; with --confirm, the script
+     could not be run";
 
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_EXAMPLES)]
@@ -158,14 +160,15 @@ impl std::str::FromStr for Share {
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
-  plimsoll check --add train --gpu rtx4090 --steps 4 -- python train.py --batch-size 16
-  plimsoll check                             run all, compare, say which line changed
+  plimsoll check --add train --gpu rtx4090 --steps 4 -- python train.py
+  plimsoll check                        run all, compare, name lines
   plimsoll check train --tolerance 2%
-  plimsoll check --update                    what they take now is right
-  plimsoll check --format markdown           a comment for a pull request
+  plimsoll check --update               what they take now is right
+  plimsoll check --format markdown      a comment for a pull request
   plimsoll check -o report.xml -o report.sarif
 
 Exit codes:
   0  all as it was, or updated
   1  a script takes more or less than the file says
-  2  could not tell: a script failed, it was measured with another torch or plimsoll, the file cannot be read";
+  2  could not tell: a script failed, or was measured with another torch or
+     plimsoll; the file cannot be read";
