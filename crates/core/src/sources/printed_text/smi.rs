@@ -214,7 +214,7 @@ fn memory(key: &str, value: &str, line: &Line<'_>, last: &mut Printed) {
     }
 }
 
-/// `nvidia-smi dmon`: columns by name, rows by device.
+/// `nvidia-smi dmon`: columns by name, rows by device; and `pmon`, whose rows are processes.
 pub(super) fn monitor(lines: &[Line<'_>]) -> Taken {
     let header: Vec<String> = {
         let text = lines.first()?.text.trim();
@@ -223,6 +223,7 @@ pub(super) fn monitor(lines: &[Line<'_>]) -> Taken {
     };
     let gpu = header.iter().position(|it| it == "gpu")?;
     let fb = header.iter().position(|it| it == "fb")?;
+    let pid = header.iter().position(|it| it == "pid");
     let mut res: Vec<Printed> = Vec::new();
     let mut n = 1;
     while n < lines.len().min(ROWS) {
@@ -232,16 +233,46 @@ pub(super) fn monitor(lines: &[Line<'_>]) -> Taken {
             continue;
         }
         let words: Vec<&str> = text.split_whitespace().collect();
+        // A card without a process has a row of dashes.
+        if pid.is_some_and(|it| words.get(it) == Some(&"-")) {
+            continue;
+        }
         let (Some(Ok(index)), Some(Ok(used))) =
             (words.get(gpu).map(|it| it.parse::<u32>()), words.get(fb).map(|it| it.parse::<u64>()))
         else {
             n -= 1;
             break;
         };
-        let levels = Levels { used: Some(Bytes::mib(used.min(1 << 30))), ..at_line(&lines[n - 1]) };
+        let used = Bytes::mib(used.min(1 << 30));
+        if let Some(pid) = pid {
+            let it = UsedBy {
+                pid: words.get(pid).and_then(|it| it.parse().ok()),
+                name: words.last().copied().unwrap_or_default().to_owned(),
+                bytes: Some(used),
+                is_graphics: words.contains(&"G"),
+            };
+            add_process(&mut res, index, lines[n - 1].number, it);
+            continue;
+        }
+        let levels = Levels { used: Some(used), ..at_line(&lines[n - 1]) };
         push(&mut res, Kind::Dmon, Some(index), levels);
     }
     (!res.is_empty()).then_some((res, n))
+}
+
+/// A process of the device `index`; `pmon` names it again each second.
+fn add_process(res: &mut Vec<Printed>, index: u32, line: usize, process: UsedBy) {
+    if !res.iter().any(|it| it.device == Some(index)) {
+        let mut it = Printed::new(Kind::Smi, line);
+        (it.device, it.lists_processes) = (Some(index), true);
+        res.push(it);
+    }
+    for it in res.iter_mut().filter(|it| it.device == Some(index)) {
+        match it.processes.iter_mut().find(|it| it.pid == process.pid) {
+            Some(known) => known.bytes = process.bytes,
+            None => it.processes.push(process.clone()),
+        }
+    }
 }
 
 fn push(res: &mut Vec<Printed>, kind: Kind, device: Option<u32>, levels: Levels) {
