@@ -4,6 +4,7 @@
 """
 
 import atexit
+import functools
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from warm import Warm
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,6 +23,17 @@ ROOT = Path(__file__).resolve().parents[1]
 COLD = os.environ.get("PLIMSOLL_PYTHON", sys.executable)
 WARM = None if os.environ.get("PLIMSOLL_COLD") else Warm(tempfile.mkdtemp(prefix="plimsoll-warm-"), COLD)
 PYTHON = WARM.python if WARM else COLD
+
+
+@functools.cache
+def torch_release():
+    """The release of the torch that scripts get: (2, 11)."""
+    code = "import importlib.metadata as m; print(m.version('torch'))"
+    return tuple(int(it) for it in subprocess.check_output([COLD, "-c", code], text=True).split(".")[:2])
+
+
+MEASURED = pytest.mark.skipif(torch_release() != (2, 11), reason="a GPU was measured with the libraries of torch 2.11")
+"""For what is compared with a number of a real GPU: NVIDIA's libraries of another release choose otherwise."""
 
 
 def warm_up(cache, bare=False):

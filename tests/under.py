@@ -22,7 +22,8 @@ def failures(python, arguments):
     words = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=no", *(arguments or [str(HERE / it) for it in FOLDERS])]
     ran = subprocess.run(words, cwd=HERE, env=dict(os.environ, PLIMSOLL_PYTHON=python), stdout=subprocess.PIPE, text=True)
     lines = ran.stdout.strip().splitlines() or ["pytest said nothing"]
-    failed = [it.split(" ")[1] for it in lines if re.match("(FAILED|ERROR) ", it)]
+    # The names of some have spaces in them, and what went wrong stands behind a dash.
+    failed = [it.split(" ", 1)[1].split(" - ")[0] for it in lines if re.match("(FAILED|ERROR) ", it)]
     if ran.returncode not in (0, 1) and not failed:
         failed = [f"pytest exited with {ran.returncode}"]
     return failed, lines[-1].strip("= ")

@@ -38,6 +38,7 @@ for line in sys.stdin:
         children.append(os.fork())
         if children[-1]:
             continue
+        os.dup2(2, 1)  # Gloo of torch 2.8 says there that it is connected.
         os.environ.update(order["environment"])
         if len(order["results"]) > 1:
             world = str(len(order["results"]))

@@ -334,7 +334,7 @@ time.sleep(60)
 """)
     (plimsoll.folder / "plan.toml").write_text('version = 1\n[[remedy]]\nid = "zero1"\ngpus = 2\n')
     process = plimsoll.start("run", "--no-gpu", "--plan", "plan.toml", "--", PYTHON, "train.py")
-    assert process.stdout.readline() == "ready\n"
+    assert "ready\n" in iter(process.stdout.readline, "")  # Gloo of torch 2.8 says something, too.
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
     assert sorted(it.name for it in plimsoll.folder.glob("asked-*")) == ["asked-0", "asked-1"]

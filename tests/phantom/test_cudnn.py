@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from harness import MEASURED as AGAINST_A_GPU
 from harness import ROOT
 
 FIXTURE = ROOT / "fixtures" / "cudnn" / "h200.json"
@@ -35,6 +36,7 @@ def asked(fixture):
 OF_CUBLASLT = {58, 62}
 
 
+@AGAINST_A_GPU
 def test_the_first_plan_is_the_one_of_the_real_card(phantom):
     answers = phantom(asked(FIXTURE)).values
     wrong, too_small, n = [], [], 0
@@ -53,6 +55,7 @@ def test_the_first_plan_is_the_one_of_the_real_card(phantom):
     assert len(too_small) <= 4 and sum(row[5] for row in too_small) < 10 << 20, "\n".join(map(str, too_small))
 
 
+@AGAINST_A_GPU
 def test_clusters_of_three_and_six_find_as_much_room_as_on_the_real_card(phantom):
     measured = [it["workspaces"] for it in json.loads(IN_THREES.read_text())]
     found = [{name: plan["workspace"] for name, plan in it.items()} for it in phantom(asked(IN_THREES)).values]

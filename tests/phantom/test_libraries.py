@@ -2,6 +2,7 @@
 (`bench/libraries/facts.py`, in a process that had already made the libraries' handles)."""
 
 import pytest
+from harness import MEASURED
 
 LARGEST = {
     "a bidirectional LSTM of two layers with dropout": (
@@ -65,6 +66,7 @@ def test_a_recurrent_network_asks_for_what_it_asked_on_an_h200(phantom, name):
     assert ran.not_imitated == set()
 
 
+@MEASURED
 @pytest.mark.parametrize("name", PEAKS)
 def test_a_call_takes_what_it_took_on_an_h200(phantom, name):
     peak, calls = PEAKS[name]

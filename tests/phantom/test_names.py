@@ -4,6 +4,7 @@ A kernel that PyTorch renames is not followed any more, and nothing else says so
 nothing. A new torch fails here first, with the fragments that are to be looked at in crates/values/src/names.rs.
 """
 
+import functools
 import json
 import re
 import struct
@@ -14,7 +15,7 @@ import pytest
 from harness import PYTHON, ROOT
 
 FRAGMENT = re.compile(r'^    ([A-Z0-9_]+) = b"([^"]+)";(?: // (.+))?$', re.M)
-KNOWN_REMARKS = {"Before CUDA 13.", "In torchvision.", "Of an older torch.", "Since torch 2.15.", "Until torch 2.14."}
+REMARK = re.compile(r"(Since|Until|Before) (torch|CUDA) ([0-9.]+)\.$|In torchvision\.$")
 FIXTURE = ROOT / "crates/values/tests/kernels-2.11.txt"
 
 
@@ -58,10 +59,32 @@ def fragments():
     return found
 
 
+def number(text):
+    return tuple(map(int, text.split(".")))
+
+
+@functools.cache
+def versions():
+    """The release of torch that is installed, and of CUDA that it is built for."""
+    torch = installed("importlib.metadata.version('torch')")
+    built = library("torch", "version.py").read_text()
+    return {"torch": number(torch.split("+")[0])[:2], "CUDA": number(re.search(r"^cuda.* = '([0-9.]+)'", built, re.M)[1])}
+
+
+def is_there(remark):
+    """Whether a fragment with that remark is in the libtorch_cuda.so that is installed."""
+    if not remark:
+        return True
+    when, of, version = REMARK.match(remark).groups()
+    if when is None:
+        return False
+    now, then = versions()[of], number(version)
+    return {"Since": then <= now, "Until": now[: len(then)] <= then, "Before": now < then}[when]
+
+
 def test_every_fragment_is_in_torch(of_torch):
     all_names = b"\n".join(of_torch)
-    release = tuple(map(int, installed("importlib.metadata.version('torch')").split(".")[:2]))
-    expected = [it for it in fragments() if not it[2] or it[2] == ("Since torch 2.15." if (2, 15) <= release else "Until torch 2.14.")]
+    expected = [it for it in fragments() if is_there(it[2])]
     missing = [(name, text) for name, text, _ in expected if text.encode() not in all_names]
     assert not missing, missing
 
@@ -69,9 +92,9 @@ def test_every_fragment_is_in_torch(of_torch):
 def test_a_fragment_that_torch_lacks_says_where_it_is(of_torch):
     all_names = b"\n".join(of_torch)
     remarked = {text: remark for _, text, remark in fragments() if remark}
-    assert set(remarked.values()) <= KNOWN_REMARKS
-    of_releases = ("Since torch", "Until torch")
-    idle = [it for it, remark in remarked.items() if not remark.startswith(of_releases) and it.encode() in all_names]
+    assert all(map(REMARK.match, remarked.values())), remarked
+    # What is of releases may be part of other names in others.
+    idle = [it for it, remark in remarked.items() if remark == "In torchvision." and it.encode() in all_names]
     assert not idle, f"these need no remark: {idle}"
     vision = library("torchvision", "_C.so")
     if vision and vision.exists():

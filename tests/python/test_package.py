@@ -33,7 +33,7 @@ def test_another_package_in_its_folder_is_named(tmp_path):
 
 
 def test_types_are_strict():
-    ran = subprocess.run([PYTHON, "-m", "mypy", "--cache-dir=/dev/null"], cwd=ROOT, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir=/dev/null"], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout
 
 

@@ -68,11 +68,12 @@ mod tests {
     }
 
     /// `tests/kernels-2.11.txt` has one kernel of each kind that libtorch_cuda.so of torch 2.11 registers and that is looked at:
-    /// what it is for, and its name.
+    /// what it is for, and its name. `kernels-2.8.txt` has those that the CUB of CUDA 12 calls otherwise.
     #[test]
     fn kernels_of_torch_are_told_and_their_arguments_can_be_read() {
         let mut guesses = Guesses::new(<_>::default());
-        for line in include_str!("../tests/kernels-2.11.txt").lines() {
+        let of_cuda_12 = include_str!("../tests/kernels-2.8.txt");
+        for line in include_str!("../tests/kernels-2.11.txt").lines().chain(of_cuda_12.lines()) {
             let (what, name) = line.split_once(' ').unwrap();
             let kernel = Kernel::of(name.as_bytes());
             assert_eq!(drawn(&kernel), what, "{name}");

@@ -28,7 +28,7 @@ fragments! {
     // Of `kernels/cat`.
     OPAQUE_TYPE_UNSIGNED = b"10OpaqueTypeILj";
     CAT = b"CatArrayBatchedCopy";
-    CAT_VECTORIZED = b"CatArrayBatchedCopy_vectorizedI";
+    CAT_VECTORIZED = b"CatArrayBatchedCopy_vectorizedI"; // Since torch 2.9.
     // Of `kernels/count`.
     DEVICE_REDUCE_SINGLE_TILE = b"28DeviceReduceSingleTileKernel";
     DEVICE_REDUCE = b"18DeviceReduceKernel";
@@ -36,10 +36,11 @@ fragments! {
     DEVICE_UNIQUE_BY_KEY_SWEEP = b"28DeviceUniqueByKeySweepKernel";
     DEVICE_SELECT_SWEEP = b"23DeviceSelectSweepKernel";
     EQUAL_TO = b"8equal_toI";
-    POLICY_HUB = b"10policy_hubI";
+    POLICY_HUB = b"10policy_hubI"; // Since CUDA 13.
+    SELECT_POLICY = b"24device_select_policy_hubI"; // Before CUDA 13.
     DEVICE_REDUCE_BY_KEY = b"23DeviceReduceByKeyKernel";
-    RUN_LENGTH_ENCODE = b"3rle6encode";
-    POLICY_HUB_LONG = b"10policy_hubIl";
+    RUN_LENGTH_POLICY = b"3rle6encode10policy_hubIl"; // Since CUDA 13.
+    RUN_LENGTH_POLICY_OF_12 = b"35device_run_length_encode_policy_hubIl"; // Before CUDA 13.
     UNIQUE_AGENT = b"8__unique11UniqueAgentI"; // Until torch 2.14.
     UNIQUE_DIM = b"24unique_dim_cuda_templateI";
     GATHER_KEEP_FROM_MASK = b"21gather_keep_from_maskE"; // In torchvision.
@@ -126,6 +127,7 @@ fragments! {
     FLIP = b"16flip_kernel_impl";
     // Of `kernels/nonzero`.
     COUNTING_ITERATOR_LONG = b"17counting_iteratorIl";
+    COUNTING_INPUT_ITERATOR_LONG = b"21CountingInputIteratorIl"; // Before CUDA 13.
     WRITE_INDICES = b"13write_indicesIl";
     // Of `kernels/pooling`.
     MAX_POOL = b"21max_pool_forward_nchwI";
@@ -188,12 +190,14 @@ fragments! {
     // Of `kernels/search`.
     SEARCHSORTED = b"24searchsorted_cuda_kernelI";
     // Of `kernels/sort`.
-    DESCENDING = b"9SortOrderE1E";
+    RADIX_SORT_POLICY = b"21DeviceRadixSortPolicyI"; // Before CUDA 13.
+    DESCENDING = b"9SortOrderE1E"; // Since CUDA 13.
+    DESCENDING_FLAG = b"9Policy900ELb1E"; // Before CUDA 13.
     DEVICE_RADIX_SORT_SINGLE_TILE = b"31DeviceRadixSortSingleTileKernel";
     DEVICE_RADIX_SORT_ONESWEEP = b"29DeviceRadixSortOnesweepKernel";
     RADIX_SORT_IN_PLACE = b"18radixSortKVInPlaceI";
     BITONIC_SORT_IN_PLACE = b"20bitonicSortKVInPlaceI";
-    WARP_MERGE_SORT_IN_PLACE = b"21warpMergeSortKVInPlaceI"; // Of an older torch.
+    WARP_MERGE_SORT_IN_PLACE = b"22warpMergeSortKVInPlaceI"; // Since torch 2.15.
     NULL_TYPE_OF_CUB = b"NS0_8NullTypeE";
     // Of `kernels/step_count`.
     BINARY_OP_SCALAR = b"21BinaryOpScalarFunctorI";
@@ -205,7 +209,6 @@ fragments! {
     UNIQUE_CUB_FILE = b"12_UniqueCub_cu";
     ADJACENT_DIFFERENCE = b"26adjacent_difference_kernelIPK";
     UNIQUE_SCATTER = b"14scatter_kernelElPKl";
-    RUN_LENGTH_POLICY_LONG = b"3rle6encode10policy_hubIl";
     // What a program asks.
     COMPARE_EQ_LONG = b"16CompareEqFunctorIlE";
     ANY_UNARY_FUNCTOR = b"UnaryFunctorI";
@@ -228,6 +231,17 @@ fragments! {
 /// Where `part` begins in a name.
 pub(crate) fn position(name: &[u8], part: &[u8]) -> Option<usize> {
     name.windows(part.len()).position(|it| it == part)
+}
+
+/// Which of several is there: a library's other releases call the same otherwise.
+pub(crate) fn one_of(name: &[u8], parts: &[&'static [u8]]) -> Option<&'static [u8]> {
+    parts.iter().copied().find(|it| has(name, it))
+}
+
+/// How many bytes into CUB's or Thrust's iterator over a function of elements their address stands.
+pub(crate) fn address_within(name: &[u8]) -> usize {
+    // CUB's own, before CUDA 13, begins with the function; Thrust's with the address.
+    if has(name, TRANSFORM_INPUT_ITERATOR) { 8 } else { 0 }
 }
 
 /// Whether it is there.

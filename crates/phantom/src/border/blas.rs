@@ -117,58 +117,103 @@ fn product(kind: c_int, rows: [c_int; 3]) -> i32 {
     SUCCESS
 }
 
+/// `CUDA_R_32F`, of each factor and of the result.
+const SINGLE: [c_int; 3] = [0; 3];
+
+/// Since 2.15 `PyTorch` asks this one for products of floats, too.
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasGemmEx(
-    _handle: u64,
-    _transpose_a: c_int,
-    _transpose_b: c_int,
-    _m: c_int,
-    _n: c_int,
-    _k: c_int,
-    _alpha: *const c_void,
-    _a: u64,
+pub unsafe extern "C" fn cublasGemmEx(
+    handle: u64,
+    transpose_a: c_int,
+    transpose_b: c_int,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const c_void,
+    a: u64,
     kind: c_int,
-    row_a: c_int,
-    _b: u64,
-    _kind_b: c_int,
-    row_b: c_int,
-    _beta: *const c_void,
-    _c: u64,
-    _kind_c: c_int,
-    row_c: c_int,
-    _compute: c_int,
-    _algorithm: c_int,
+    step_a: c_int,
+    b: u64,
+    kind_b: c_int,
+    step_b: c_int,
+    beta: *const c_void,
+    c: u64,
+    kind_c: c_int,
+    step_c: c_int,
+    compute: c_int,
+    algorithm: c_int,
 ) -> i32 {
-    product(kind, [row_a, row_b, row_c])
+    // SAFETY: the caller's own arguments; a batch of one.
+    unsafe {
+        cublasGemmStridedBatchedEx(
+            handle,
+            transpose_a,
+            transpose_b,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            kind,
+            step_a,
+            0,
+            b,
+            kind_b,
+            step_b,
+            0,
+            beta,
+            c,
+            kind_c,
+            step_c,
+            0,
+            1,
+            compute,
+            algorithm,
+        )
+    }
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn cublasGemmStridedBatchedEx(
+pub unsafe extern "C" fn cublasGemmStridedBatchedEx(
     _handle: u64,
-    _transpose_a: c_int,
-    _transpose_b: c_int,
-    _m: c_int,
-    _n: c_int,
-    _k: c_int,
-    _alpha: *const c_void,
-    _a: u64,
+    transpose_a: c_int,
+    transpose_b: c_int,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const c_void,
+    a: u64,
     kind: c_int,
-    row_a: c_int,
-    _stride_a: i64,
-    _b: u64,
-    _kind_b: c_int,
-    row_b: c_int,
-    _stride_b: i64,
-    _beta: *const c_void,
-    _c: u64,
-    _kind_c: c_int,
-    row_c: c_int,
-    _stride_c: i64,
-    _count: c_int,
+    step_a: c_int,
+    next_a: i64,
+    b: u64,
+    kind_b: c_int,
+    step_b: c_int,
+    next_b: i64,
+    beta: *const c_void,
+    c: u64,
+    kind_c: c_int,
+    step_c: c_int,
+    next_c: i64,
+    count: c_int,
     _compute: c_int,
     _algorithm: c_int,
 ) -> i32 {
-    product(kind, [row_a, row_b, row_c])
+    if [kind, kind_b, kind_c] == SINGLE {
+        let it = Floats {
+            transpose: [transpose_a, transpose_b],
+            sizes: [m, n, k],
+            alpha: alpha.cast(),
+            beta: beta.cast(),
+            addresses: [a, b, c],
+            steps: [step_a, step_b, step_c],
+            strides: [next_a, next_b, next_c],
+            count,
+        };
+        // SAFETY: the caller's factors, floats as the elements are.
+        unsafe { it.multiply() };
+    }
+    product(kind, [step_a, step_b, step_c])
 }
 
 /// What a product of floats is told, whose handle and types are left out.

@@ -4,6 +4,7 @@
 mod agent;
 mod allocator;
 mod blas;
+mod cupti;
 mod dnn;
 mod driver;
 mod fft;

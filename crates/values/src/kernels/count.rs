@@ -31,7 +31,7 @@ pub(crate) enum Kernel {
     UniqueByKey,
     /// What `unique()` counts with: a selection, a run-length encoding, or Thrust's for rows. Elements of
     /// that many bytes, or of some that we do not look at; how many there are stands at this argument.
-    Unique { width: u64, items: usize },
+    Unique { width: u64, items: usize, within: usize },
     /// `nms_kernel_impl` of torchvision is followed by `gather_keep_from_mask`, which says what is kept.
     NonMaximumSuppression,
     /// `gatherTopK` of `at::native::sbtopk` and `mbtopk` with 32-bit positions, of elements of this type if we follow it.
@@ -78,13 +78,18 @@ const MOST: u64 = 1 << 20;
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        let find = |part: &[u8]| name.windows(part.len()).position(|it| it == part);
+        let find = |part: &[u8]| names::position(name, part);
+        let after = |parts: &[&'static [u8]]| {
+            names::one_of(name, parts).and_then(|it| Some(&name[find(it)? + it.len()..]))
+        };
+        let unique = |width, items| {
+            let within = names::address_within(name);
+            Kernel::Unique { width, items, within }
+        };
         let reduces = find(names::DEVICE_REDUCE_SINGLE_TILE).or(find(names::DEVICE_REDUCE));
         if let Some(at) = find(b"9NonZeroOpI").filter(|_| reduces.is_some()) {
             let width = width(&name[at + b"9NonZeroOpI".len()..])?;
-            // CUB's own iterator, before CUDA 13, begins with the operation; Thrust's with the address.
-            let within = if find(names::TRANSFORM_INPUT_ITERATOR).is_some() { 8 } else { 0 };
-            return Some(Kernel::NonZero { width, within });
+            return Some(Kernel::NonZero { width, within: names::address_within(name) });
         }
         if find(names::DEVICE_REDUCE_SINGLE_TILE).is_some() {
             return Some(Kernel::Partials);
@@ -93,22 +98,21 @@ impl Kernel {
             return Some(Kernel::UniqueByKey);
         }
         if find(names::DEVICE_SELECT_SWEEP).and(find(names::EQUAL_TO)).is_some() {
-            let key = find(names::POLICY_HUB).map(|it| &name[it + names::POLICY_HUB.len()..]);
+            let key = after(&[names::POLICY_HUB, names::SELECT_POLICY]);
             // Truth values are read as numbers of 32 bits.
             let key = if find(b"10LoadBoolOp").is_some() { Some(b"b".as_slice()) } else { key };
-            return Some(Kernel::Unique { width: key.and_then(width).unwrap_or(0), items: 7 });
+            return Some(unique(key.and_then(width).unwrap_or(0), 7));
         }
-        if find(names::DEVICE_REDUCE_BY_KEY).and(find(names::RUN_LENGTH_ENCODE)).is_some() {
-            const POLICY: &[u8] = names::POLICY_HUB_LONG;
-            let key = find(POLICY).map(|it| &name[it + POLICY.len()..]);
-            return Some(Kernel::Unique { width: key.and_then(width).unwrap_or(0), items: 9 });
+        let of_runs = after(&[names::RUN_LENGTH_POLICY, names::RUN_LENGTH_POLICY_OF_12]);
+        if let Some(key) = of_runs.filter(|_| find(names::DEVICE_REDUCE_BY_KEY).is_some()) {
+            return Some(unique(width(key).unwrap_or(0), 9));
         }
         if find(names::UNIQUE_AGENT).is_some() {
-            return Some(Kernel::Unique { width: 0, items: 4 });
+            return Some(unique(0, 4));
         }
         // Rows, whose places are compared by what they lead to. Since torch 2.15.
         if find(names::DEVICE_SELECT_SWEEP).and(find(names::UNIQUE_DIM)).is_some() {
-            return Some(Kernel::Unique { width: 0, items: 7 });
+            return Some(unique(0, 7));
         }
         if find(names::GATHER_KEEP_FROM_MASK).is_some() {
             return Some(Kernel::NonMaximumSuppression);
@@ -148,8 +152,8 @@ impl Kernel {
                 let items = wide(7)?;
                 Launched::Asks(Count { operand: 0, width: 0, items, what: What::Indices })
             }
-            Kernel::Unique { width, items } => {
-                let (operand, items) = (arguments.elements(0, 0)?, wide(items)?);
+            Kernel::Unique { width, items, within } => {
+                let (operand, items) = (arguments.elements(0, within)?, wide(items)?);
                 Launched::Asks(Count { operand, width, items, what: What::Different })
             }
             Kernel::NonMaximumSuppression => {
@@ -455,7 +459,7 @@ mod tests {
         assert_eq!(Kernel::of(of_cuda_12), Some(Kernel::NonZero { width: 2, within: 8 }));
         assert_eq!(Kernel::of(partials), Some(Kernel::Partials));
         let rows = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIlNS0_8NullTypeEiLb0ELNS0_10SelectImplE1EE10Policy1000EPlPS5_S9_S9_NS0_13ScanTileStateIiLb1EEES5_ZN39_INTERNAL_ad704282_9_Unique_cu_285fecc22at6native41_GLOBAL__N__ad704282_9_Unique_cu_285fecc224unique_dim_cuda_templateIfEESt5tupleIJNSE_6TensorESJ_SJ_EERKSJ_lbbbEUlllE0_iNS2_19streaming_context_tIlLb1EEELS6_1EEEvT0_T1_T2_T3_T4_T5_T6_T7_iT8_NS1_7vsmem_tE";
-        assert_eq!(Kernel::of(rows), Some(Kernel::Unique { width: 0, items: 7 }));
+        assert_eq!(Kernel::of(rows), Some(Kernel::Unique { width: 0, items: 7, within: 0 }));
         assert_eq!(Kernel::of(topk), Some(Kernel::TopK { key: Some(ScalarType::Float) }));
         let blocks =
             b"_ZN2at6native6mbtopk10gatherTopKIfjLi2EEEvNS_4cuda6detail10TensorInfoIKT_T0_EE";

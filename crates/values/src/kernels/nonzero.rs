@@ -11,7 +11,7 @@ use crate::types::{ScalarType, element_after};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
     /// `DeviceSelectSweepKernel` over `NonZeroOp`, of elements of so many bytes.
-    Finds { width: usize },
+    Finds { width: usize, within: usize },
     /// `write_indices`: places in one dimension become those in several.
     Unravels,
 }
@@ -25,9 +25,12 @@ impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
         if has(name, names::DEVICE_SELECT_SWEEP) {
-            let counts = has(name, names::COUNTING_ITERATOR_LONG);
-            let width = element_after(name, b"9NonZeroOpI").filter(|_| counts)?.width();
-            return Some(Kernel::Finds { width });
+            names::one_of(
+                name,
+                &[names::COUNTING_ITERATOR_LONG, names::COUNTING_INPUT_ITERATOR_LONG],
+            )?;
+            let width = element_after(name, b"9NonZeroOpI")?.width();
+            return Some(Kernel::Finds { width, within: names::address_within(name) });
         }
         has(name, names::WRITE_INDICES).then_some(Kernel::Unravels)
     }
@@ -35,15 +38,20 @@ impl Kernel {
     /// What it writes.
     pub(crate) fn writes(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
         match self {
-            Kernel::Finds { width } => found(width, arguments, known),
+            Kernel::Finds { width, within } => found(width, within, arguments, known),
             Kernel::Unravels => unravelled(arguments, known),
         }
     }
 }
 
 /// From where it counts, where the elements are, where to, how many are found, state, two that are nothing, how many.
-fn found(width: usize, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
-    let (first, mask) = (arguments.elements(0, 0)?, arguments.elements(1, 0)?);
+fn found(
+    width: usize,
+    within: usize,
+    arguments: Arguments<'_>,
+    known: Known<'_>,
+) -> Option<Vec<Write>> {
+    let (first, mask) = (arguments.elements(0, 0)?, arguments.elements(1, within)?);
     let (to, count) = (arguments.address(2)?, arguments.count(7)?);
     let size = count.checked_mul(width).filter(|&it| it <= MOST_BYTES);
     let found = size.and_then(|it| known(mask, it)).map(|mask| {
@@ -102,7 +110,7 @@ mod tests {
             Made::Int(6),
         ]);
         let known = |at, size| (at == 4096 && size == 6).then(|| vec![0, 1, 0, 0, 1, 1]);
-        let writes = Kernel::Finds { width: 1 }.writes(launch.arguments(), &known);
+        let writes = Kernel::Finds { width: 1, within: 0 }.writes(launch.arguments(), &known);
         assert_eq!(writes.unwrap(), [Write::Known(8192, longs(&[1, 4, 5]))]);
 
         let sizes = longs(&[2, 3]);

@@ -19,15 +19,16 @@ pub(crate) enum Kernel {
     Whole { key: ScalarType, value: usize, descending: bool },
     /// `DeviceRadixSortOnesweepKernel`: by one digit, and otherwise in the order in which they came.
     Digit { key: ScalarType, value: usize, descending: bool },
-    /// `radixSortKVInPlace`, `bitonicSortKVInPlace` and their like: rows, with values of 64 bits.
+    /// `radixSortKVInPlace`, `bitonicSortKVInPlace` and, since torch 2.15 from 33 to 128 elements, `warpMergeSortKVInPlace`: rows,
+    /// with values of 64 bits.
     Rows { key: ScalarType, descending: Option<bool> },
 }
 
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
-        // The value of `SortOrder` is a template argument.
-        let descending = has(name, names::DESCENDING);
+        // The value of `SortOrder`, or a truth value behind the policy, is a template argument.
+        let descending = has(name, names::DESCENDING) || has(name, names::DESCENDING_FLAG);
         if has(name, names::DEVICE_RADIX_SORT_SINGLE_TILE) {
             let (key, value) = key_and_value(name)?;
             return Some(Kernel::Whole { key, value, descending });
@@ -53,7 +54,7 @@ impl Kernel {
         let descending = if after.starts_with(b"jE") {
             None // It is an argument.
         } else {
-            has(after, b"EEjE").then_some(())?;
+            has(after, b"EEj").then_some(())?;
             Some(has(after, b"4GTOpI"))
         };
         Some(Kernel::Rows { key, descending })
@@ -191,9 +192,9 @@ fn apart_sorted(
 
 /// The type of the keys of a kernel of CUB's radix sort, and the bytes of a value.
 fn key_and_value(name: &[u8]) -> Option<(ScalarType, usize)> {
-    const POLICY: &[u8] = names::POLICY_HUB;
-    let key = number_after(name, POLICY)?;
-    let value = name.get(position(name, POLICY)? + POLICY.len() + 1..)?;
+    let policy = names::one_of(name, &[names::POLICY_HUB, names::RADIX_SORT_POLICY])?;
+    let key = number_after(name, policy)?;
+    let value = name.get(position(name, policy)? + policy.len() + 1..)?;
     const OPAQUE: &[u8] = names::OPAQUE_TYPE;
     let opaque = || {
         let at = value.windows(OPAQUE.len()).take(40).position(|it| it == OPAQUE)? + OPAQUE.len();
@@ -272,6 +273,8 @@ mod tests {
         assert_eq!(of(rows), Some(Kernel::Rows { key, descending: None }));
         let compared = "_ZN2at6native20bitonicSortKVInPlaceILi2ELin1ELi16ELi16EflNS0_4GTOpIfLb1EEEjEEvNS_4cuda6detail10TensorInfoIT3_T6_EES8_";
         assert_eq!(of(compared), Some(Kernel::Rows { key, descending: Some(true) }));
+        let merged = "_ZN2at6native22warpMergeSortKVInPlaceILin1ELin1ELi128ELi16EflNS0_4LTOpIfLb1EEEjLi32EEEvNS_4cuda6detail10TensorInfoIT3_T6_EES8_";
+        assert_eq!(of(merged), Some(Kernel::Rows { key, descending: Some(false) }));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use crate::types::{ScalarType, letter_after, number_after};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
     /// `DeviceSelectSweepKernel` with a test for equal neighbours.
-    LeavesOutEqual { key: ScalarType },
+    LeavesOutEqual { key: ScalarType, within: usize },
     /// `DeviceReduceByKeyKernel` of a run-length encoding: what there is, and how often, in 64 bits.
-    CountsRuns { key: ScalarType },
+    CountsRuns { key: ScalarType, within: usize },
     /// `adjacent_difference_kernel`: where a sorted vector of this type goes on to another number.
     Differs { key: ScalarType },
     /// `scatter_kernel`: each number goes where its index says.
@@ -23,6 +23,7 @@ pub(crate) enum Kernel {
 impl Kernel {
     /// The one of this (mangled) name.
     pub(crate) fn of(name: &[u8]) -> Option<Kernel> {
+        let within = names::address_within(name);
         if has(name, names::UNIQUE_CUB_FILE) {
             if let Some(key) = number_after(name, names::ADJACENT_DIFFERENCE) {
                 return Some(Kernel::Differs { key });
@@ -33,21 +34,23 @@ impl Kernel {
         }
         if has(name, names::DEVICE_REDUCE_BY_KEY) {
             // The type of the counts, then that of what is counted.
-            let key = letter_after(name, names::RUN_LENGTH_POLICY_LONG)?;
-            return Some(Kernel::CountsRuns { key });
+            const POLICIES: &[&[u8]] = &[names::RUN_LENGTH_POLICY, names::RUN_LENGTH_POLICY_OF_12];
+            let key = letter_after(name, names::one_of(name, POLICIES)?)?;
+            return Some(Kernel::CountsRuns { key, within });
         }
         (has(name, names::DEVICE_SELECT_SWEEP) && has(name, names::EQUAL_TO)).then_some(())?;
         // Truth values are read as numbers of 32 bits.
         let of_bool = has(name, b"10LoadBoolOp").then_some(ScalarType::Bool);
-        let key = of_bool.or_else(|| number_after(name, names::POLICY_HUB))?;
-        Some(Kernel::LeavesOutEqual { key })
+        let policy = || names::one_of(name, &[names::POLICY_HUB, names::SELECT_POLICY]);
+        let key = of_bool.or_else(|| number_after(name, policy()?))?;
+        Some(Kernel::LeavesOutEqual { key, within })
     }
 
     /// What it writes.
     pub(crate) fn writes(self, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
         match self {
-            Kernel::LeavesOutEqual { key } => without_equals(key, arguments, known),
-            Kernel::CountsRuns { key } => runs(key, arguments, known),
+            Kernel::LeavesOutEqual { key, within } => without_equals(key, within, arguments, known),
+            Kernel::CountsRuns { key, within } => runs(key, within, arguments, known),
             Kernel::Differs { key } => differences(key, arguments, known),
             Kernel::Scatters => scattered(arguments, known),
         }
@@ -57,10 +60,12 @@ impl Kernel {
 /// In, flags, out, how many are left, state, selection, equality, how many.
 fn without_equals(
     key: ScalarType,
+    within: usize,
     arguments: Arguments<'_>,
     known: Known<'_>,
 ) -> Option<Vec<Write>> {
-    let (from, to, count) = (arguments.elements(0, 0)?, arguments.address(2)?, arguments.count(7)?);
+    let (from, to, count) =
+        (arguments.elements(0, within)?, arguments.address(2)?, arguments.count(7)?);
     let bytes = (count <= MOST).then(|| known(from, count * key.width())).flatten();
     let Some(bytes) = bytes else { return Some(vec![Write::Unknown(to, u64::MAX)]) };
     let mut values: Vec<i64> = bytes.chunks(key.width()).map(|it| key.read(it)).collect();
@@ -72,9 +77,14 @@ fn without_equals(
 
 /// What is counted, where what there is goes, ones, where the counts go, how many there are, state, the first tile, two
 /// operations, and how many are counted.
-fn runs(key: ScalarType, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
+fn runs(
+    key: ScalarType,
+    within: usize,
+    arguments: Arguments<'_>,
+    known: Known<'_>,
+) -> Option<Vec<Write>> {
     let (from, to, counts) =
-        (arguments.elements(0, 0)?, arguments.address(1)?, arguments.address(3)?);
+        (arguments.elements(0, within)?, arguments.address(1)?, arguments.address(3)?);
     let count = arguments.count(9)?;
     let bytes = (count <= MOST).then(|| known(from, count * key.width())).flatten();
     let Some(bytes) = bytes else {
@@ -135,16 +145,16 @@ mod tests {
     fn kernels_are_told_by_their_mangled_names() {
         let unique = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIlNS0_8NullTypeEiLb0ELNS0_10SelectImplE0EE10Policy1000EPKlPS5_PlSC_NS0_13ScanTileStateIiLb1EEES5_N4cuda3std3__48equal_toIvEEi";
         let key = ScalarType::Long;
-        assert_eq!(Kernel::of(unique), Some(Kernel::LeavesOutEqual { key }));
+        assert_eq!(Kernel::of(unique), Some(Kernel::LeavesOutEqual { key, within: 0 }));
         let of_floats = b"_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIfNS0_8NullTypeE8equal_toIvEEi";
         let float = ScalarType::Float;
-        assert_eq!(Kernel::of(of_floats), Some(Kernel::LeavesOutEqual { key: float }));
+        assert_eq!(Kernel::of(of_floats), Some(Kernel::LeavesOutEqual { key: float, within: 0 }));
     }
 
     #[test]
     fn runs_are_counted() {
         let name = b"_ZN14at_cuda_detail3cub6detail6reduce23DeviceReduceByKeyKernelINS1_3rle6encode10policy_hubIllE10Policy1000EPKlPl";
-        assert_eq!(Kernel::of(name), Some(Kernel::CountsRuns { key: ScalarType::Long }));
+        assert_eq!(Kernel::of(name), Some(Kernel::CountsRuns { key: ScalarType::Long, within: 0 }));
         let other = || Made::Structure("other", &[]);
         let launch = Launch::of(&[
             Made::Address(4096),
@@ -159,7 +169,7 @@ mod tests {
             Made::Int(4),
         ]);
         let known = |_, size| (size == 4).then(|| vec![3, 3, 5, 3]);
-        let kernel = Kernel::CountsRuns { key: ScalarType::Byte };
+        let kernel = Kernel::CountsRuns { key: ScalarType::Byte, within: 0 };
         let writes = kernel.writes(launch.arguments(), &known).unwrap();
         let times = longs(&[2, 1, 1]);
         assert_eq!(writes, [Write::Known(8192, vec![3, 5, 3]), Write::Known(12288, times)]);
@@ -201,7 +211,7 @@ mod tests {
             Made::Int(4),
         ]);
         let known = |at, size| (at == 4096 && size == 4).then(|| vec![3, 1, 1, 2]);
-        let run = |key| Kernel::LeavesOutEqual { key }.writes(launch.arguments(), &known).unwrap();
+        let run = |key| Kernel::LeavesOutEqual { key, within: 0 }.writes(launch.arguments(), &known).unwrap();
         assert_eq!(run(ScalarType::Byte), [Write::Known(8192, vec![3, 1, 2])]);
         assert_eq!(run(ScalarType::Int), [Write::Unknown(8192, u64::MAX)]);
     }
