@@ -26,13 +26,13 @@ PYTHON = WARM.python if WARM else COLD
 
 
 @functools.cache
-def torch_release():
-    """The release of the torch that scripts get: (2, 11)."""
-    code = "import importlib.metadata as m; print(m.version('torch'))"
+def release_of(package):
+    """The release that scripts get of it, such as (2, 11)."""
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
     return tuple(int(it) for it in subprocess.check_output([COLD, "-c", code], text=True).split(".")[:2])
 
 
-MEASURED = pytest.mark.skipif(torch_release() != (2, 11), reason="a GPU was measured with the libraries of torch 2.11")
+MEASURED = pytest.mark.skipif(release_of("torch") != (2, 11), reason="a GPU was measured with the libraries of torch 2.11")
 """For what is compared with a number of a real GPU: NVIDIA's libraries of another release choose otherwise."""
 
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from harness import torch_release
+from harness import release_of
 from test_steps import MODEL
 
 TRANSFORMER = """
@@ -117,10 +117,10 @@ def test_recomputation_is_recorded_safely(run):
     allocs = [event for event in r.process.trace() if event["action"] == "alloc"]
     assert all(event["frames"] for event in allocs[-20:])
     # Recomputation runs in the engine's thread; its allocations carry module paths as well.
-    assert torch_release() < (2, 10) or any(event["user_metadata"] == "m=blocks.0.mlp.0" for event in allocs)
+    assert release_of("torch") < (2, 10) or any(event["user_metadata"] == "m=blocks.0.mlp.0" for event in allocs)
 
 
-@pytest.mark.skipif(torch_release() < (2, 10), reason="an allocation of torch says which module made it since 2.10")
+@pytest.mark.skipif(release_of("torch") < (2, 10), reason="an allocation of torch says which module made it since 2.10")
 def test_allocations_carry_the_path_of_their_module(run):
     r = run(
         TRANSFORMER

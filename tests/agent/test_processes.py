@@ -182,7 +182,8 @@ print("not reached")
 def test_torch_compile_is_noted(run):
     r = run(MODEL + "torch.compile(net)\nprint(nn.Module.__call__.__qualname__)")
     assert r.stdout == "Module._wrapped_call_impl\n"
-    assert "torch-compile" in r.process.notes
+    # Torch 2.8 starts a process that will compile.
+    assert any("torch-compile" in it.notes for it in r.processes)
 
 
 def test_unknown_reads_are_counted_by_the_users_line(run):

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from harness import release_of
 from test_remedies import remedy, worst
 
 CONVOLUTIONS = """
@@ -188,7 +189,12 @@ BERT = ATTENTION.format(
 @pytest.mark.parametrize("program", [GPT2, LLAMA, BERT], ids=["gpt2", "llama", "bert"])
 def test_fused_attention_is_the_same(trainer, program):
     plain = trainer.run(program)
-    assert worst(plain, trainer.run(program, "attention")) < 1e-6  # the loss is float32 there
+    fused = trainer.run(program, "attention")
+    if isinstance(fused, str) and program == BERT and release_of("transformers") < (5,):
+        # Of transformers 4, which asks for the kind when the model is made.
+        assert "can be switched" in fused
+        return
+    assert worst(plain, fused) < 1e-6  # the loss is float32 there
     assert trainer.run(program, "attention", arguments={"look": True}) != trainer.run(program, arguments={"look": True})
 
 

@@ -1,7 +1,7 @@
 """Devices, streams, events, and other ways to ask about the card."""
 
 import pytest
-from harness import torch_release
+from harness import release_of
 
 TWO = ("--gpu", "rtx4090", "--gpus", "2")
 
@@ -178,7 +178,7 @@ def test_products_with_two_of_four_elements_zero(phantom):
 def test_a_card_that_this_torch_has_no_kernels_for_fails_as_a_real_one(phantom, plimsoll):
     text = "import torch\nx = torch.ones(3, device='cuda')\nprint(x + 1)\n"
     ran = phantom(text, "--gpu", "v100-16g")
-    if torch_release() < (2, 10):
+    if release_of("torch") < (2, 10):
         pytest.skip("built for this card, too")
     assert ran.code == 1
     assert "no kernel image is available for execution on the device" in ran.stderr

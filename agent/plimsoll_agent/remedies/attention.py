@@ -1,6 +1,7 @@
 """Attention of transformers' models is PyTorch's fused one: the matrix of every token with every other is never kept.
 
-For models whose attention is written out (`attn_implementation="eager"`) and that know the fused one. It is switched in
+For models whose attention is written out (`attn_implementation="eager"`) and that know the fused one, where it can be switched
+behind the model's making. It is switched in
 the model's configuration at its first call. The numbers are the same up to rounding; with dropout in attention other
 random numbers are drawn.
 """
@@ -32,7 +33,7 @@ def apply(torch, parameters, hooks, note):
             if not switched and hooks.is_training(module):
                 raise unsuited(
                     "attention",
-                    '%s: nothing in it is a model of transformers with attn_implementation="eager" that knows "sdpa"; '
+                    '%s: nothing in it is a model of transformers with attn_implementation="eager" that can be switched to "sdpa"; '
                     "in code of your own, call torch.nn.functional.scaled_dot_product_attention" % type(module).__name__
                 )
         if kwargs.get("output_attentions"):
@@ -54,7 +55,10 @@ def _eager(model):
         if getattr(config, "_attn_implementation", None) != "eager" or not getattr(part, "_supports_sdpa", False):
             continue
         if hasattr(part, "set_attn_implementation") and not getattr(config, "output_attentions", False):
-            found.append(part)
+            # Where the choice is made once for all (BERT of transformers 4), asking for another changes nothing.
+            can = getattr(part, "_can_set_attn_implementation", None)
+            if can is None or can():
+                found.append(part)
     return found
 
 

@@ -211,7 +211,9 @@ mod tests {
             Made::Int(4),
         ]);
         let known = |at, size| (at == 4096 && size == 4).then(|| vec![3, 1, 1, 2]);
-        let run = |key| Kernel::LeavesOutEqual { key, within: 0 }.writes(launch.arguments(), &known).unwrap();
+        let run = |key| {
+            Kernel::LeavesOutEqual { key, within: 0 }.writes(launch.arguments(), &known).unwrap()
+        };
         assert_eq!(run(ScalarType::Byte), [Write::Known(8192, vec![3, 1, 2])]);
         assert_eq!(run(ScalarType::Int), [Write::Unknown(8192, u64::MAX)]);
     }
