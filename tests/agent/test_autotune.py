@@ -34,3 +34,26 @@ def test_of_many_two_are_timed_because_one_is_not():
 
 def test_of_a_kind_the_first_is_kept():
     assert autotune.of_a_kind(["a1", "b1", "a2", "?"], lambda it: None if it == "?" else it[0]) == ["a1", "b1", "?"]
+
+
+def test_of_a_kernel_of_triton_two_are_timed_that_fit():
+    compiled = []
+
+    class Autotuner:
+        def prune_configs(self, kwargs):
+            return range(6)
+
+        def _bench(self, *args, config, **meta):
+            compiled.append(config)
+            return [float("inf")] * 3 if config == 0 else [0.1, 0.1, 0.1]
+
+        def run(self):
+            timings = {it: self._bench(config=it)[0] for it in self.prune_configs({})}
+            return min(timings, key=timings.get)
+
+    said = []
+    autotune._fewer_timed(SimpleNamespace(Autotuner=Autotuner), say=lambda: said.append(True))
+    tuner = Autotuner()
+    assert tuner.run() == 1 and compiled == [0, 1, 2] and said
+    # Of another size it is tuned again.
+    assert tuner.run() == 1 and compiled == [0, 1, 2, 0, 1, 2]

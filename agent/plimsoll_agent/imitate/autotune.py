@@ -1,37 +1,52 @@
-"""What `torch.compile(mode="max-autotune")` tries.
+"""What `torch.compile(mode="max-autotune")` tries, and `triton.autotune`.
 
 Inductor compiles dozens of Triton kernels for each matrix product and times them. On a phantom no kernel runs and
 no time passes, so which one wins is not found out by trying all of them; what the trying itself takes of the
-device is the same for each of a kind. So one of a kind is compiled and timed, and the report says so.
+device is the same for each of a kind. So one of a kind is compiled and timed, and the report says so. Likewise of the
+configurations that a kernel of the program's own is tuned by.
 """
 
 import functools
 import importlib.abc
+import math
 import sys
 
 from plimsoll_agent.imitate import phantom
 from plimsoll_agent.run.guard import failed
 
 CHOICES, KERNELS = "torch._inductor.select_algorithm", "torch._inductor.runtime.triton_heuristics"
+TUNED = "triton.runtime.autotuner"
 MANY = ("max_autotune", "max_autotune_pointwise")
 NOTE = (
     "torch.compile tries many Triton kernels and keeps the fastest; on the phantom, where no time passes, it tried "
     "one of each kind, and where a library has the same function it took the library's"
 )
 
+TUNED_NOTE = (
+    "kernels of Triton are tuned by trying their configurations; on the phantom, where no time passes, two were tried "
+    "of each kernel"
+)
+ENOUGH = 2
+"""Configurations of a kernel that are timed: one alone is not."""
+
 
 def watch(recording):
     """From now on Inductor tries less. It is not imported for that."""
     if not phantom.is_here():
         return
-    said = []
+    said = set()
 
-    def say():
-        if not said:
-            said.append(True)
-            recording.note("max-autotune", NOTE)
+    def say(code, text):
+        if code not in said:
+            said.add(code)
+            recording.note(code, text)
 
-    places = {CHOICES: functools.partial(_fewer_choices, say=say), KERNELS: functools.partial(_fewer_configs, say=say)}
+    of_inductor = functools.partial(say, "max-autotune", NOTE)
+    places = {
+        CHOICES: functools.partial(_fewer_choices, say=of_inductor),
+        KERNELS: functools.partial(_fewer_configs, say=of_inductor),
+        TUNED: functools.partial(_fewer_timed, say=functools.partial(say, "triton-autotune", TUNED_NOTE)),
+    }
     for name in list(places):
         if name in sys.modules:
             places.pop(name)(sys.modules[name])
@@ -99,6 +114,28 @@ def _fewer_configs(module, say):
 
     tuner.__init__ = __init__
     setattr(tuner, name, stay)
+
+
+def _fewer_timed(module, say):
+    tuner = module.Autotuner
+    prune, bench = tuner.prune_configs, tuner._bench
+
+    @functools.wraps(prune)
+    def prune_configs(self, *args, **kwargs):
+        self._plimsoll_timed = 0  # Once before all of them.
+        return prune(self, *args, **kwargs)
+
+    @functools.wraps(bench)
+    def _bench(self, *args, **kwargs):
+        if getattr(self, "_plimsoll_timed", 0) >= ENOUGH:
+            say()
+            return [math.inf] * 3  # As of one that the card has no room for.
+        timings = bench(self, *args, **kwargs)
+        if timings is not None and (timings[0] if isinstance(timings, (list, tuple)) else timings) != math.inf:
+            self._plimsoll_timed = getattr(self, "_plimsoll_timed", 0) + 1
+        return timings
+
+    tuner.prune_configs, tuner._bench = prune_configs, _bench
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -72,7 +72,8 @@ class Stopping:
 
     def _main_ended(self, has_failed):
         if os.getpid() == self._pid and not self.requested and has_failed():
-            threading.Thread(target=self._watch, args=(1,), name="plimsoll-failed", daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # Since Python 3.12 no thread begins any more then.
+                threading.Thread(target=self._watch, args=(1,), name="plimsoll-failed", daemon=True).start()
 
     def forked(self):
         """In a forked child: the parent's end is not the child's."""

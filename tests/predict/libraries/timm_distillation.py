@@ -4,6 +4,7 @@ import timm
 import torch
 from timm.data import Mixup
 from timm.loss import SoftTargetCrossEntropy
+from timm.optim import create_optimizer_v2
 from timm.utils import ModelEmaV3
 
 student = timm.create_model("resnet10t", num_classes=10).cuda().to(memory_format=torch.channels_last)
@@ -11,7 +12,7 @@ teacher = timm.create_model("resnet18", num_classes=10).cuda().eval().to(memory_
 average = ModelEmaV3(student, decay=0.999)
 compiled, guide = torch.compile(student), torch.compile(teacher)
 mix, hard = Mixup(mixup_alpha=0.2, cutmix_alpha=1.0, num_classes=10), SoftTargetCrossEntropy()
-optimizer = timm.optim.create_optimizer_v2(student, "lamb", lr=1e-3)
+optimizer = create_optimizer_v2(student, "lamb", lr=1e-3)
 for _ in range(4):
     x, y = torch.randn(8, 3, 64, 64, device="cuda"), torch.randint(0, 10, (8,), device="cuda")
     x, y = mix(x, y)
