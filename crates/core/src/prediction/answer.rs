@@ -54,6 +54,8 @@ pub struct Prediction {
     pub first_step: Option<Peaks>,
     /// The same as the agent saw it, with what it depends on: for comparing with another run.
     pub first_step_facts: Option<FirstStep>,
+    /// The line whose request made reserved memory largest.
+    pub reserved_at: Option<CodeLine>,
     /// During the last step; none if fewer than two were seen.
     pub steady_state: Option<Peaks>,
     /// The peaks at the other ends of what the run depends on, if they were run; see [`Prediction::cover`].

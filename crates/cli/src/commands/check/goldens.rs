@@ -47,6 +47,8 @@ pub(super) struct Took {
     pub(super) totals: BTreeMap<String, Bytes>,
     pub(super) categories: BTreeMap<String, Bytes>,
     pub(super) lines: Vec<Line>,
+    /// Whose request made reserved memory largest; of a run, and not in the file.
+    pub(super) reserved_at: Option<String>,
 }
 
 /// What one line held at the peak.

@@ -252,6 +252,12 @@ fn took(it: &mut Prediction, recordings: &[Recording]) -> Took {
     };
     let here = env::current_dir().and_then(|it| it.canonicalize()).unwrap_or_default();
     let mut lines: Vec<Line> = it.lines.iter().filter_map(|it| line(it, &here)).collect();
+    let shown_line = |it: &plimsoll_core::recording::CodeLine| {
+        let path = Path::new(&it.file);
+        let file = path.strip_prefix(&here).unwrap_or(path).display();
+        format!("{file}:{} in {}", it.line, it.function)
+    };
+    let reserved_at = it.reserved_at.as_ref().map(shown_line);
     lines.sort_by(|a, b| {
         b.bytes.cmp(&a.bytes).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
     });
@@ -267,6 +273,7 @@ fn took(it: &mut Prediction, recordings: &[Recording]) -> Took {
             .map(|it| (it.category.name().to_owned(), it.bytes))
             .collect(),
         lines,
+        reserved_at,
     }
 }
 

@@ -38,6 +38,14 @@ pub(super) fn shown(checked: &[Checked], format: CheckFormat, color: Color) -> S
     }
 }
 
+/// Where reserved memory is largest now: what explains a change that no line of the peak does.
+fn reserved_at(it: &Checked) -> Option<String> {
+    let Verdict::Changed { totals, lines, .. } = &it.verdict else { return None };
+    let at = it.is.as_ref()?.reserved_at.as_ref()?;
+    let only_reserved = lines.is_empty() && totals.iter().any(|it| it.what == "reserved");
+    only_reserved.then(|| format!("no line holds another amount at the peak of what is allocated; what is reserved is largest at {at}"))
+}
+
 fn summary(checked: &[Checked]) -> String {
     let count = |is: fn(&Verdict) -> bool| checked.iter().filter(|it| is(&it.verdict)).count();
     let changed = count(|it| matches!(it, Verdict::Changed { .. }));
@@ -93,6 +101,9 @@ fn text(checked: &[Checked], color: Color) -> String {
                 if !categories.is_empty() {
                     res += "  at the peak\n";
                     categories.iter().for_each(|it| res += &format!("  {}", row(it)));
+                }
+                if let Some(text) = reserved_at(it) {
+                    let _ = writeln!(res, "  {text}");
                 }
                 if !lines.is_empty() {
                     res += "  by line\n";
@@ -211,6 +222,9 @@ fn markdown(checked: &[Checked]) -> String {
                         it.is,
                         percent(it.was, it.is)
                     );
+                }
+                if let Some(text) = reserved_at(it) {
+                    let _ = writeln!(res, "- {text}");
                 }
                 if !lines.is_empty() {
                     res += "\n| line | was | is | |\n|---|---|---|---|\n";
