@@ -246,6 +246,7 @@ mod tests {
             totals: [("allocated".to_owned(), Bytes(123)), ("safe".to_owned(), Bytes(456))].into(),
             categories: [("CUDA context".to_owned(), Bytes(99))].into(),
             lines: vec![line.clone(), Line { backward: false, ..line }],
+            reserved_at: None,
         };
         let script = Golden {
             command: vec![
