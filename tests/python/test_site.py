@@ -41,9 +41,9 @@ def test_links_lead_somewhere(page):
 
 def test_the_site_has_each_page():
     nav = set(re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)) - MADE
-    # Pages of findings and remedies are in the table of their folder; a coding agent reads the skill itself.
-    pages = {str(it.relative_to(DOCS)) for it in DOCS.rglob("*.md") if it.parent.name not in ("findings", "remedies") and "skills" not in it.parts}
-    pages |= {"findings/index.md", "remedies/index.md"}
+    # Pages of findings, remedies and rules are in a table; a coding agent reads the skill itself.
+    pages = {str(it.relative_to(DOCS)) for it in DOCS.rglob("*.md") if it.parent.name not in ("findings", "lint", "remedies") and "skills" not in it.parts}
+    pages |= {"findings/index.md", "lint/index.md", "remedies/index.md"}
     assert nav == pages, (sorted(nav - pages), sorted(pages - nav))
 
 

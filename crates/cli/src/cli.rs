@@ -9,8 +9,10 @@ use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::units::Bytes;
 
+#[cfg(feature = "phantom")]
+pub(crate) use self::before::{CheckFormat, Share};
 pub(crate) use self::{
-    before::{CheckArgs, CheckFormat, LintArgs, LintFormat, Share},
+    before::{CheckArgs, LintArgs, LintFormat},
     recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs},
     world::{WorldArgs, Writes},
 };

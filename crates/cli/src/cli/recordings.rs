@@ -274,7 +274,7 @@ Examples:
   plimsoll view run.zip --no-open --port 8000    print the address only
   plimsoll view run.zip --port 8000 --token $SECRET   the same address tomorrow
   plimsoll view snapshot.pickle --html peak.html one file to send to somebody
-  plimsoll view --live                           follow `plimsoll run` in another terminal
+  plimsoll view --live                           follow a run that is going on
 
 The page is served to this machine only, at an address that nobody can guess;
 nothing leaves it. On a machine without display, forward the port:
@@ -282,4 +282,5 @@ nothing leaves it. On a machine without display, forward the port:
 
 Exit codes:
   0  Ctrl-C ended it, or the file was written
-  2  it could not be read, or not to its end (what was read is shown), or there is no memory in it";
+  2  it could not be read, or not to its end (what was read is shown),
+     or there is no memory in it";
