@@ -47,7 +47,7 @@ export class AnswerView {
     const tone = ooms.length || wrong.some((it) => it.weight === "problem") || told.unsure ? "problem" : "fine";
     refill(this.node,
       el("article", { class: `card headline ${tone}` },
-        el("h2", {}, el("span", { class: tone === "problem" ? "bad" : "good" }, told.headline.word), el("span", { class: "said" }, told.headline.text)),
+        el("h2", {}, el("span", { class: tone === "problem" ? "bad" : "good" }, told.headline.word), el("span", { class: "said", title: told.headline.text }, clipped(told.headline.text, 500))),
         ooms.length ? this.oom(ooms[0]) : null,
         el("p", { class: "actions" },
           !ooms.length && wrong[0] ? this.shows(wrong[0]) : null,
@@ -63,7 +63,7 @@ export class AnswerView {
   }
 
   link(label, changes) {
-    return el("button", { type: "button", onclick: () => set(changes) }, label);
+    return el("button", { type: "button", title: label, onclick: () => set(changes) }, clipped(label, 90));
   }
 
   // Its blocks in the timeline, everything else faint.
@@ -78,7 +78,7 @@ export class AnswerView {
     const when = [it.step ? `step ${number(it.step)}` : null, it.phase ? phaseName(it.phase) : null, it.at ? place([it.at.file, it.at.line, it.at.function]) : null].filter(Boolean).join(", ");
     const refusal = this.scene.refusals[this.scene.refusals.length - 1];
     return [
-      when ? el("p", {}, "It ran out in ", el("b", {}, when), it.at?.text ? el("code", { class: "source" }, it.at.text.trim()) : null) : null,
+      when ? el("p", {}, "It ran out in ", el("b", {}, clipped(when, 160)), it.at?.text ? el("code", { class: "source" }, it.at.text.trim()) : null) : null,
       el("dl", { class: "inline" }, numbers.map(([label, bytes]) => el("div", {}, el("dt", {}, label), el("dd", { title: exactly(bytes) }, size(bytes))))),
       it.enough.length ? el("p", {}, "It would have fitted without ", it.enough.slice(0, 4).map((part, index) => [index ? ", " : "", `${size(part.bytes)} by ${part.at}`]), it.enough.length > 4 ? ", …" : "", ".") : null,
       it.remedies.length ? [el("h3", {}, "What to change"), el("ol", {}, it.remedies.slice(0, 6).map((remedy) => el("li", {}, plainText(remedy))))] : null,
@@ -88,9 +88,9 @@ export class AnswerView {
   finding(it) {
     const step = it.evidence.step && this.marks.steps.find((mark) => mark.step === it.evidence.step);
     return el("article", { class: `card ${it.weight}` },
-      el("h3", {}, it.title),
+      el("h3", { title: it.title }, clipped(it.title, 400)),
       el("p", { class: "kind" }, el("code", {}, it.code), " · ", WEIGHTS[it.weight], it.bytes ? ` · up to ${size(it.bytes)}` : "", it.count ? ` · ${number(it.count)}×` : ""),
-      it.evidence.facts.length ? el("ul", { class: "evidence" }, it.evidence.facts.map((fact) => el("li", {}, plainText(fact)))) : null,
+      it.evidence.facts.length ? el("ul", { class: "evidence" }, it.evidence.facts.map((fact) => el("li", {}, plainText(clipped(fact, 400))))) : null,
       it.remedy ? el("p", {}, el("b", {}, "Change: "), plainText(it.remedy)) : null,
       el("p", { class: "actions" }, this.shows(it),
         step ? el("button", { type: "button", onclick: () => this.showStep(step) }, `Show step ${number(step.step)}`) : null,

@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { copy, el, refill } from "./dom.js";
 import { colorOf } from "./palette.js";
 import { set, state } from "./state.js";
-import { duration, exactly, number, place, size } from "./words.js";
+import { clipped, duration, exactly, number, place, size } from "./words.js";
 
 const known = new Map();
 
@@ -31,7 +31,7 @@ export function age(facts) {
 
 // What a tip says of a block: the tensor, whose line it is, and how long it lives.
 export function shortFacts(facts) {
-  return [facts.name && el("p", { class: "name" }, facts.name), facts.line && el("p", {}, place(facts.line)), facts.module && el("p", { class: "quiet" }, facts.module), el("p", {}, age(facts))];
+  return [facts.name && el("p", { class: "name" }, facts.name), facts.line && el("p", {}, clipped(place(facts.line), 160)), facts.module && el("p", { class: "quiet" }, facts.module), el("p", {}, age(facts))];
 }
 
 // Why a block has no stack, in words.
@@ -57,7 +57,7 @@ export function frames(stack) {
   const shown = stack.filter((line) => line[3] !== RECORDERS);
   const first = shown.find((line) => line[3] === USERS);
   return el("ol", { class: "stack" }, shown.map((line) => el("li", { class: line[3] === USERS ? "" : "library" },
-    el("span", { class: "where" }, place(line)), el("span", { class: "path" }, line[0]), line === first ? sourceOf(line) : null)));
+    el("span", { class: "where", title: place(line) }, clipped(place(line), 160)), el("span", { class: "path", title: line[0] }, clipped(line[0], 160)), line === first ? sourceOf(line) : null)));
 }
 
 function sourceOf([file, at]) {
@@ -89,7 +89,7 @@ export async function showBlock(node, scene, life) {
     el("dl", {},
       row("occupies", exactly(facts.size)),
       facts.requested !== facts.size && row("asked for", exactly(facts.requested)),
-      facts.line && row("line", place(facts.line)),
+      facts.line && row("line", clipped(place(facts.line), 160)),
       row("lives", age(facts)),
       facts.step !== null && row("made in", `step ${number(facts.step)}`),
       facts.module && row("module", facts.module),

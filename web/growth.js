@@ -61,7 +61,7 @@ export function around(position, scene) {
 // Peaks of each step and what it leaves, as two curves.
 function stepChart(steps, scene) {
   const [width, height, left, bottom, top] = [chartWidth(), 240, 74, 26, 14];
-  const most = Math.max(...steps.map((it) => it.reserved), scene.limit || 0, 1) * 1.05;
+  const most = Math.max(...steps.map((it) => Math.max(it.reserved, it.allocated)), scene.limit || 0, 1) * 1.05;
   const x = (index) => left + ((index + 0.5) / steps.length) * (width - left - 10);
   const y = (bytes) => height - bottom - (bytes / most) * (height - bottom - top);
   const path = (value) => steps.map((it, index) => `${index ? "L" : "M"}${x(index).toFixed(1)},${y(value(it)).toFixed(1)}`).join("");

@@ -76,12 +76,14 @@ export class PeakView {
     const groups = this.scene.groups.category;
     const parts = moment.categories.map(([bytes, blocks], index) => ({ bytes, blocks, index, group: groups[index] })).filter((it) => it.blocks).sort((a, b) => b.bytes - a.bytes);
     const slack = Math.max(0, moment.reserved - moment.allocated);
+    // A recording may know of no segments.
+    const whole = Math.max(1, moment.reserved, moment.allocated);
     return el("div", { class: "shares" },
-      el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, parts.map((it) => el("span", { title: `${it.group.name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / Math.max(1, moment.reserved)}%`, background: colorOf(it.group) } })),
-        slack ? el("span", { class: "slack", title: `slack: ${size(slack)}`, style: { width: `${(100 * slack) / Math.max(1, moment.reserved)}%` } }) : null),
+      el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, parts.map((it) => el("span", { title: `${it.group.name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / whole}%`, background: colorOf(it.group) } })),
+        slack ? el("span", { class: "slack", title: `slack: ${size(slack)}`, style: { width: `${(100 * slack) / whole}%` } }) : null),
       el("table", { class: "numbers" }, el("tbody", {}, parts.map((it) => el("tr", { "data-of": `category:${it.index}` },
-        el("td", {}, el("button", { type: "button", class: "plain", title: "Select these blocks", onclick: () => select(`category:${it.index}`) }, swatch(colorOf(it.group)), it.group.name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.reserved)), el("td", {}, many(it.blocks, "block")))),
-        slack ? el("tr", {}, el("td", {}, el("span", { class: "swatch slack" }), "slack: reserved and not allocated"), el("td", { title: exactly(slack) }, size(slack)), el("td", {}, share(slack, moment.reserved)), el("td", {}, "")) : null)));
+        el("td", {}, el("button", { type: "button", class: "plain", title: "Select these blocks", onclick: () => select(`category:${it.index}`) }, swatch(colorOf(it.group)), it.group.name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, whole)), el("td", {}, many(it.blocks, "block")))),
+        slack ? el("tr", {}, el("td", {}, el("span", { class: "swatch slack" }), "slack: reserved and not allocated"), el("td", { title: exactly(slack) }, size(slack)), el("td", {}, share(slack, whole)), el("td", {}, "")) : null)));
   }
 
   flameBox(moment) {
@@ -208,7 +210,7 @@ function amount([bytes, blocks]) {
 export function changesTable(rows, groups, before, after) {
   const group = (key) => groups.find((it) => it.key === key) || groups[0];
   return differences(["line", "what it is for"], before, after, rows.map((it) => ({
-    cells: [el("span", { class: "code", title: it.line ? it.line[0] : "" }, place(it.line)), [swatch(colorOf(group(it.category))), group(it.category).name]],
+    cells: [el("span", { class: "code", title: it.line ? it.line[0] : "" }, clipped(place(it.line), 90)), [swatch(colorOf(group(it.category))), group(it.category).name]],
     before: it.before,
     after: it.after,
   })));

@@ -19,7 +19,7 @@ export class RanksView {
     this.pair = [order[0], order[order.length - 1]];
     this.node = el("section", { class: "ranks", "aria-label": "Ranks" });
     this.result = el("div");
-    const most = Math.max(1, ...scenes.map((it) => it.peak_reserved));
+    const most = Math.max(1, ...scenes.map((it) => Math.max(it.peak_reserved, it.peak_allocated)));
     const choose = (side) => el("select", { "aria-label": side ? "and" : "Between", onchange: (event) => { this.pair[side] = Number(event.target.value); this.compare(); } },
       scenes.map((it, index) => el("option", { value: index, selected: index === this.pair[side] }, sceneName(it))));
     refill(this.node,

@@ -2,9 +2,10 @@
 
 import itertools
 import math
+import pickle
 
 import pytest
-from viewer import settled
+from viewer import SNAPSHOTS, settled, viewing
 
 # How colours are seen (Machado, Oliveira and Fernandes 2009), on linear RGB.
 VISIONS = {
@@ -88,3 +89,29 @@ def test_a_narrow_screen_has_all_of_it(page, viewer, view):
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 390, view
         for name in ("#tabs", "#search", "main section"):
             assert page.locator(name).is_visible()
+
+
+def test_long_names_and_missing_segments_do_not_stretch_the_page(page, tmp_path):
+    snapshot = pickle.loads((SNAPSHOTS / "seed-mlp-adam-b64.pickle").read_bytes())
+
+    def longer(it):
+        if isinstance(it, dict):
+            return {key: value[:-3] + "x" * 3000 + ".py" if key == "filename" else value + "y" * 3000 if key == "name" and isinstance(value, str) else longer(value) for key, value in it.items()}
+        return [longer(value) for value in it] if isinstance(it, list) else it
+
+    long = tmp_path / f"{'n' * 150}.pickle"
+    long.write_bytes(pickle.dumps(longer(snapshot)))
+    bare = tmp_path / "bare.pickle"
+    traces = [[it for it in trace if not it["action"].startswith("segment")] for trace in snapshot["device_traces"]]
+    bare.write_bytes(pickle.dumps({**snapshot, "device_traces": traces, "segments": []}))
+    with viewing(long, bare) as viewer:
+        for width, views in ((1280, ("answer", "ranks")), (390, ("answer", "peak", "segments", "ranks"))):
+            page.set_viewport_size({"width": width, "height": 800})
+            for view, r in itertools.product(views, (0, 1)):
+                page.goto("about:blank")
+                page.goto(f"{viewer.url}#view={view}&r={r}&pin=3&sel=words:x")
+                settled(page)
+                page.wait_for_timeout(80)
+                wide, tall = page.evaluate("() => [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+                assert wide <= width, (view, r, wide)
+                assert tall < 12_000, (view, r, tall)

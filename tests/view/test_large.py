@@ -23,7 +23,7 @@ def large(tmp_path_factory):
 
 def test_three_million_events_are_looked_at(page, large):
     with viewing(large) as viewer:
-        page.goto(viewer.url)
+        page.goto(f"{viewer.url}#view=timeline")
         settled(page)
         scene = page.evaluate("() => window.plimsoll.page.scenes[0]")
         assert EVENTS <= scene["events"]
