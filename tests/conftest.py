@@ -22,6 +22,7 @@ SOAK = """What `make soak` runs:
   three processes that share a batch, ranks that are spawned, and ranks compared with those of two H200s;
   deep convolutional networks in double precision, with remedies and without;
   plans for loops of public texts on 8 GB, for the longest batch, for a validation, with settings of the allocator, measured on a device;
+  steps that run out and are done again, in the rarer loops;
   the change written into a script in half precision, with SGD, with parameters in groups;
   the manual's commands with a ResNet-50, sweeps of Optuna and Hydra, and random programs on the allocator;
   a card that is calibrated on two devices, with what NCCL takes;

@@ -138,7 +138,10 @@ def largest_difference(result, other):
     return max(float((a.double() - b.double()).abs().max()) for a, b in zip(result, other))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+RARER = ("accumulation", "two losses", "older checkpoints", "half precision")
+
+
+@pytest.mark.parametrize("name", [pytest.param(it, marks=pytest.mark.soak) if it in RARER else it for it in PROGRAMS])
 def test_the_numbers_are_those_of_an_undisturbed_run(trainer, name):
     alone = trained(trainer, name, survive=False)
     assert largest_difference(trained(trainer, name, survive=True), alone) == 0
@@ -194,12 +197,14 @@ def test_what_cannot_be_done_again_ends_as_ever(trainer, what):
     assert largest_difference(beside, alone) == 0
 
 
-def test_a_loss_gets_the_room_of_what_backward_needs(trainer):
-    make = TWO + "\nclass Loss(nn.Module):\n    def forward(self, out, y):\n        allocate('loss', 'forward')\n        return F.cross_entropy(out, y)\ncriterion = Loss()"
+@pytest.mark.parametrize("kind, times", [("forward", 1), ("forward", 2), ("backward", 1)])
+def test_a_loss_is_made_again_too(trainer, kind, times):
+    """In forward and in backward, which then goes on through models that had let go of what they saved."""
+    make = TWO + "\nclass Loss(nn.Module):\n    def forward(self, out, y):\n        return F.cross_entropy(Allocates.apply(out, 'loss'), y)\ncriterion = Loss()"
     step = STEP.replace("F.cross_entropy", "criterion")
     results = []
-    for planted in ({}, {"at": "loss", "forward": 1}):
-        arguments = {"make": make, "step": step, "kind": "forward", "planted": planted}
+    for planted in ({}, {"at": "loss", kind: times}):
+        arguments = {"make": make, "step": step, "kind": kind, "planted": planted}
         results.append(trainer.run(PROGRAM, arguments=arguments, survive=bool(planted)))
     assert largest_difference(*results) == 0
 

@@ -11,19 +11,20 @@ import weakref
 
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.host import before_expansion, is_parameter
+from plimsoll_agent.remedies.support.ways import with_one_label
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
 
 
 class Call:
-    """A call of a model. `call` makes it; `then` is how everything was before."""
+    """A call of a model, or of a loss that has none. `call` makes it; `then` is how everything was before."""
 
     def __init__(self, torch, hooks, host, module, call, args, kwargs, then):
         self._torch, self._hooks, self._host = torch, hooks, host
         self._call, self._args, self._kwargs, self._then = call, args, kwargs, then
-        self.module = weakref.ref(module)
+        self.module = weakref.ref(module) if module is not None else _nothing
         self._versions = [_version(it) for it in self._inputs()]
-        self._weights = [(it, it._version) for it in module.parameters()]
+        self._weights = [(it, it._version) for it in module.parameters()] if module is not None else []
         self._autocast = _autocast(torch)
         self._cells = []
         self._places = set()  # Which of the tensors that it returned have a gradient.
@@ -159,10 +160,12 @@ class Call:
         args, kwargs = rebuilt(torch, self._args, twin), rebuilt(torch, dict(self._kwargs), twin)
         if part is not None:
             whole, along, start, end, way = part
+            weight = functools.partial(way.weights, kwargs, whole, start, end) if way.has_loss else None
         # Those that have theirs take no part; `backward(inputs=...)` would not do where a model checkpoints itself in the older way.
         with self._as_then(), _frozen([it for it in self.leaves() if not is_left(it)]):
             if part is not None:
                 args, kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
+                kwargs = with_one_label(torch, way, kwargs)
             with torch.autograd.graph.saved_tensors_hooks(self._send, self._fetch):
                 output = self._call(*args, **kwargs)
             tensors = [it for i, it in enumerate(tensors_in(torch, output)) if i in self._places]
@@ -172,7 +175,7 @@ class Call:
                 if gradient is None or tensor.grad_fn is None:
                     continue
                 if part is not None and gradient.dim() == 0:
-                    tensor = tensor * way.weights(kwargs, whole, start, end)
+                    tensor = tensor * weight()
                 elif part is not None:
                     dimension = next(it for it in (way.axis, 0) if gradient.dim() > it and gradient.size(it) == whole)
                     gradient = gradient.narrow(dimension, start, end - start)
@@ -233,6 +236,10 @@ class _Cell:
                 "shape %s" % (list(self._tensor.shape),)
             )
         return self._tensor
+
+
+def _nothing():
+    return None
 
 
 def _nobody_asks(packed):

@@ -25,10 +25,11 @@ class Places:
     """Where a model may keep something, and which of these places move when it is called."""
 
     def __init__(self, torch, module):
+        """Of a function that is a loss `module` is None: there are only random numbers."""
         self._torch = torch
         own = set(vars(torch.nn.Module()))
         self._all = []
-        for name, part in module.named_modules():
+        for name, part in module.named_modules() if module is not None else ():
             shown = name + "." if name else ""
             self._all += [_Buffer(part, it, shown + it) for it in part._buffers]
             self._all += [
@@ -37,11 +38,14 @@ class Places:
                 if it not in own and isinstance(value, (*_PLAIN, *_CONTAINERS, torch.Tensor, torch.Generator))
             ]
         self._moving = None
-        self._devices = sorted({it.device.index for it in module.parameters() if it.is_cuda})
+        self._devices = sorted({it.device.index for it in module.parameters() if it.is_cuda}) if module is not None else []
 
     def now(self):
         """Everything as it is."""
-        return Then(self._torch, self._all if self._moving is None else self._moving, self._devices)
+        devices = self._devices
+        if not devices and self._torch.cuda.is_initialized():
+            devices = [self._torch.cuda.current_device()]
+        return Then(self._torch, self._all if self._moving is None else self._moving, devices)
 
     def learn(self, then):
         """After the first call, which began at `then`."""

@@ -26,6 +26,7 @@ from plimsoll_agent.remedies.support.host import Host
 from plimsoll_agent.remedies.support.rerun import without_cache
 from plimsoll_agent.remedies.support.ways import is_exact
 from plimsoll_agent.run import frames
+from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
 from plimsoll_agent.survive.call import Call
 from plimsoll_agent.survive.state import Places
@@ -62,6 +63,7 @@ class Survival:
         self._in_pass = []  # Calls that the backward pass under way has come to.
         self._used = []  # Those of the pass that ended last.
         self._without_hooks = weakref.WeakSet()  # Models that do not bear functions around what autograd saves.
+        self._of_functions = None
         self._is_alone = None
 
     # Calls of models.
@@ -72,18 +74,22 @@ class Survival:
             return call(*args, **kwargs)
         if not self._hooks.is_training(module, (args, kwargs)):
             return self._look_only(module, call, args, kwargs)
-        places = self._places.get(module)
-        if places is None:
-            places = self._places[module] = Places(torch, module)
+        if module not in self._places:
+            self._places[module] = Places(torch, module)
+        return self._made(module, self._places[module], call, args, kwargs)
+
+    def _made(self, module, places, call, args, kwargs):
+        """The output of a call, which is watched until backward."""
         then = places.now()
-        made = Call(torch, self._hooks, self._host, module, call, args, kwargs, then)
+        made = Call(self._torch, self._hooks, self._host, module, call, args, kwargs, then)
         error = None
         try:
             output = made.run()
         except RuntimeError as raised:
             if "saved tensor hooks" in str(raised):
                 # torch.func and others do not allow them.
-                self._without_hooks.add(module)
+                if module is not None:
+                    self._without_hooks.add(module)
                 then.put()
                 return call(*args, **kwargs)
             if not self._ran_out(raised):
@@ -99,7 +105,7 @@ class Survival:
 
     def _may_redo(self, module):
         torch = self._torch
-        if module in self._without_hooks or getattr(module, "_is_replica", False) or torch.compiler.is_compiling():
+        if (module is not None and module in self._without_hooks) or getattr(module, "_is_replica", False) or torch.compiler.is_compiling():
             return False
         if isinstance(module, torch.nn.DataParallel) or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
             return False
@@ -170,21 +176,19 @@ class Survival:
 
     # Losses, and other calls without parameters.
 
-    def around_loss(self, call):
-        """Makes a call; if it runs out, once more when the models have let go of what they saved."""
-        if not self._pending or self._hooks.is_inside:
-            return call()
-        try:
-            return call()
-        except RuntimeError as raised:
-            if not self._ran_out(raised):
-                raise
-            error = _without_frames(raised)
-        began = time.time()
-        self._make_room()
-        output = call()
-        self._write(way="room", error=error, seconds=time.time() - began, phase=None)
-        return output
+    def around_loss(self, module, call, args, kwargs):
+        """A call of a module without parameters or, with None, of a function: what it is given has gradients of its own."""
+        torch = self._torch
+        if self._hooks.is_inside or torch._C._current_graph_task_id() != -1 or not torch.is_grad_enabled():
+            return call(*args, **kwargs)
+        if not any(it.requires_grad for it in tensors_in(torch, (args, kwargs))) or not self._may_redo(module):
+            return call(*args, **kwargs)
+        if module is None:
+            places = self._of_functions = self._of_functions or Places(torch, None)
+        else:
+            places = self._places[module] = self._places.get(module) or Places(torch, module)
+        with self._hooks.as_one_call():
+            return self._made(module, places, call, args, kwargs)
 
     def watch_losses(self):
         """PyTorch's functions that are losses, by whatever way they are called."""
@@ -198,7 +202,7 @@ class Survival:
             def loss(*args, **kwargs):
                 if torch.compiler.is_compiling():
                     return function(*args, **kwargs)
-                return self.around_loss(lambda: function(*args, **kwargs))
+                return self.around_loss(None, function, args, kwargs)
 
             return loss
 
@@ -276,7 +280,7 @@ class Survival:
             raise CannotRedo("it asked backward for more than gradients of all parameters (`create_graph`, `inputs`)")
         begun = list(dict.fromkeys(self._in_pass))
         if not begun:
-            raise CannotRedo("it ran out before backward came to a call of a model")
+            raise CannotRedo("it ran out in what the script computes between its model and its loss")
         # What was under way outside of calls is lost.
         reached = graph.from_tensors(torch, [tensors, *(it.continuations()[1] for it in begun)])
         if any(not numbers <= call.gradients.keys() for call, numbers in reached.calls.items()):
@@ -342,7 +346,7 @@ class Survival:
     def _batch_of(self, made, call, args, kwargs):
         """The batch's size, along what each input has it, and how parts belong together; None if parts give other numbers."""
         module, torch = made.module(), self._torch
-        if module is None or made.drew or not is_exact(torch, module):
+        if module is None or next(module.parameters(), None) is None or made.drew or not is_exact(torch, module):
             return None
         whole = split.batch_size(torch, args, kwargs)
         if whole is None or whole < 2:

@@ -36,7 +36,8 @@ class Hooks:
         self._around_calls.append(function)
 
     def around_plain_call(self, function):
-        """`function(call)` runs in place of `call()` for each outermost call of a module that has no parameters."""
+        """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost call of a module
+        that has no parameters."""
         self._around_plain_calls.append(function)
 
     @property
@@ -106,10 +107,10 @@ class Hooks:
             if getattr(thread, "inside", False) or graph_task() != -1:
                 return original(self, *args, **kwargs)
             if next(self.parameters(), None) is None:
-                plain = functools.partial(original, self, *args, **kwargs)
+                plain = functools.partial(original, self)
                 for function in around_plain:
-                    plain = functools.partial(function, plain)
-                return plain()
+                    plain = _starred(functools.partial(function, self, plain))
+                return plain(*args, **kwargs)
 
             def call(*args, **kwargs):
                 return original(self, *args, **kwargs)
