@@ -225,3 +225,14 @@ gc.enable()
 """
     arguments = {"make": TWO, "step": step, "kind": "forward", "planted": {}}
     assert isinstance(trainer.run(PROGRAM, arguments=arguments, survive=True), list)
+
+
+def test_a_call_without_gradients_gets_the_room_of_what_backward_needs(trainer):
+    """And counts its batch once: it is in training mode, with batch-norm."""
+    make = TWO + '\nteacher = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), Large("teacher"))\nmodels.append(teacher)'
+    step = STEP.replace("loss = F", "out = head(body(x))\nwith torch.no_grad():\n    teacher(more)\nloss = F").replace("head(body(x)), y", "out, y")
+    results = []
+    for planted in ({}, {"at": "teacher", "forward": 1}):
+        arguments = {"make": make, "step": step, "kind": "forward", "planted": planted}
+        results.append(trainer.run(PROGRAM, arguments=arguments, survive=bool(planted)))
+    assert largest_difference(*results) == 0

@@ -37,6 +37,8 @@ _LIKE_RUNNING_OUT = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", 
 
 _ASKED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
+_TOGETHER = "several processes train together, and the others would have to do the same again"
+
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "log_softmax", "softmax")
 
 
@@ -64,19 +66,25 @@ class Survival:
         self._used = []  # Those of the pass that ended last.
         self._without_hooks = weakref.WeakSet()  # Models that do not bear functions around what autograd saves.
         self._of_functions = None
-        self._is_alone = None
 
     # Calls of models.
 
     def around_call(self, module, call, args, kwargs):
-        torch = self._torch
         if not self._may_redo(module):
-            return call(*args, **kwargs)
-        if not self._hooks.is_training(module, (args, kwargs)):
-            return self._look_only(module, call, args, kwargs)
+            return self._as_ever(call, args, kwargs)
         if module not in self._places:
-            self._places[module] = Places(torch, module)
+            self._places[module] = Places(self._torch, module)
+        if not self._hooks.is_training(module, (args, kwargs)):
+            return self._look_only(self._places[module], call, args, kwargs)
         return self._made(module, self._places[module], call, args, kwargs)
+
+    def _as_ever(self, call, args, kwargs):
+        try:
+            return call(*args, **kwargs)
+        except RuntimeError as raised:
+            if self._ran_out(raised) and self._has_company():
+                self._write(refused=_TOGETHER, error=raised, phase="forward")
+            raise
 
     def _made(self, module, places, call, args, kwargs):
         """The output of a call, which is watched until backward."""
@@ -109,13 +117,11 @@ class Survival:
             return False
         if isinstance(module, torch.nn.DataParallel) or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
             return False
-        dist = torch.distributed
-        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            if self._is_alone is not False:
-                self._is_alone = False
-                self._write(refused="several processes train together, and what one of them does again the others would have to")
-            return False
-        return True
+        return not self._has_company()
+
+    def _has_company(self):
+        dist = self._torch.distributed
+        return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
     def _call_again(self, module, made, call, args, kwargs, then, error):
         """The call and its output, made in the first way that fits."""
@@ -159,8 +165,9 @@ class Survival:
         with without_cache(module, kwargs):
             return micro_batches.recomputed(self._torch, module, call, args, kwargs, batch, bounds, way)
 
-    def _look_only(self, module, call, args, kwargs):
+    def _look_only(self, places, call, args, kwargs):
         """A call without gradients."""
+        then = places.now()
         try:
             return call(*args, **kwargs)
         except RuntimeError as raised:
@@ -170,6 +177,7 @@ class Survival:
         # What lives beside it may go: calls of the training step that is under way.
         began = time.time()
         self._make_room()
+        then.put()
         output = call(*args, **kwargs)
         self._write(way="room", error=error, seconds=time.time() - began, phase="evaluation")
         return output
