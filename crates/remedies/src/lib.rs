@@ -116,7 +116,9 @@ mod tests {
         }
         for it in fs::read_dir(root.join("remedies")).unwrap() {
             let name = it.unwrap().file_name().into_string().unwrap();
-            assert!(find(name.trim_end_matches(".md")).is_some(), "{name}");
+            // The site's list of them, whose entries are made when it is built.
+            let is_the_list = name == "index.md";
+            assert!(is_the_list || find(name.trim_end_matches(".md")).is_some(), "{name}");
         }
     }
 }
