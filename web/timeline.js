@@ -314,7 +314,8 @@ export class Timeline {
       if (state.by !== "category") return el("li", { onmouseenter: () => this.light({ group: index }), onmouseleave: () => this.light(null) }, words);
       const of = `category:${index}`;
       return el("li", { onmouseenter: () => this.light({ group: index }), onmouseleave: () => this.light(null) },
-        el("button", { type: "button", class: "plain", title: "Select; a double click zooms to it", "aria-pressed": String(state.sel === of), onclick: () => select(of), ondblclick: () => this.reachGroup(index) }, words));
+        // Selecting makes the legend anew: the second click meets another button, and no `dblclick` comes.
+        el("button", { type: "button", class: "plain", title: "Select; a double click zooms to it", "aria-pressed": String(state.sel === of), onclick: (event) => (event.detail === 2 ? this.reachGroup(index) : select(of)) }, words));
     };
     refill(this.legend,
       groups.map((group, index) => used.has(index) && item(group, index)).reverse(),
