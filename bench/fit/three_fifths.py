@@ -1,0 +1,228 @@
+"""Scripts at three fifths of the memory that they need: the plan of `plimsoll fit`, made on the phantom, run on the real GPU under that limit.
+
+    python bench/fit/three_fifths.py --binary target/release/plimsoll --out rows.jsonl              on a machine with a GPU
+    python bench/fit/three_fifths.py --binary ... --out rows.jsonl --phantom --only simclr,dgcnn    anywhere: what it needs is predicted
+    python bench/fit/three_fifths.py --table rows.jsonl                                             the rows as a table
+
+For each script: as it is on the GPU (`run --measure`: what it reserves, how long a step is), `fit --limit-reserved` with three fifths of that
+(on the CPU, several at once), the same script under that limit with the plan, and, if there is time, without. A line of JSON for
+each part as soon as it is done. The scripts of `people/` come first. A training is ended after some steps.
+"""
+
+import argparse
+import heapq
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SETTINGS = [("frag", []), ("resnet", ["resnet50"]), ("resnet", ["resnet50", "amp"]), ("resnet", ["vgg16"]), ("segment", []), ("eager", ["gpt2"]), ("eager", ["llama"])]
+NOT_TRAINING = {"rest", "profiled", "history", "search", "simple_cnn", "monitored", "replicated"}
+"""Of the snippets: helpers, loops that end after a step, those that differ from another one only in what they print."""
+
+
+def scripts():
+    """Names with their words, those of `people` first."""
+    res = {}
+    for path in sorted(HERE.glob("people/*.py")) + sorted(HERE.glob("loops/*.py")):
+        res[path.stem] = [path]
+    for name, words in SETTINGS:
+        res["-".join([name, *words])] = [HERE / "settings" / f"{name}.py", *words]
+    for path in sorted(HERE.glob("snippets/*.py")):
+        if path.stem not in NOT_TRAINING:
+            res[f"snippet-{path.stem}"] = [path]
+    return res
+
+
+class Bench:
+    def __init__(self, args):
+        self.args, self.until = args, time.monotonic() + args.budget_seconds
+        self.folder = Path(tempfile.mkdtemp())
+        self.lock = self.folder / "lock"
+        self.lock.touch()
+        self.guard, self.changed, self.n = threading.Lock(), threading.Condition(), itertools.count()
+        self.queues, self.left = {"gpu": [], "cpu": []}, 0
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+
+    def say(self, **row):
+        with self.guard, self.args.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        shown = ("code", "seconds", "outcome", "runs", "predicted", "peak_reserved_bytes", "oom", "error")
+        passed = round(self.args.budget_seconds - (self.until - time.monotonic()))
+        print(passed, row["script"], row["part"], *(f"{it}={row[it]}" for it in shown if it in row), flush=True)
+
+    def put(self, queue, urgency, job, *words):
+        with self.changed:
+            heapq.heappush(self.queues[queue], (urgency, next(self.n), job, words))
+            self.left += 1
+            self.changed.notify_all()
+
+    def work(self, queue):
+        while True:
+            with self.changed:
+                while not self.queues[queue]:
+                    if not self.left or time.monotonic() > self.until:
+                        return
+                    self.changed.wait(1)
+                _, _, job, words = heapq.heappop(self.queues[queue])
+            try:
+                if time.monotonic() < self.until:
+                    job(*words)
+            except Exception as error:
+                self.say(script=words[0], part="error", error=repr(error))
+            with self.changed:
+                self.left -= 1
+                self.changed.notify_all()
+
+    def call(self, words, seconds, threads, **env):
+        """Exit code (None if it had to be ended), its output and its seconds. Ends gently: an interrupted search keeps its best."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        env = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(HERE / "meter"), **env}
+        env["PLIMSOLL_CACHE"] = str(self.folder / "cache")
+        began = time.monotonic()
+        out = folder / "output.txt"
+        with out.open("w") as file:
+            process = subprocess.Popen([str(it) for it in words], cwd=folder, env=env, stdout=file, stderr=subprocess.STDOUT)
+            ended = False
+            for wait, how in ((min(seconds, self.until - time.monotonic()), signal.SIGINT), (10, signal.SIGTERM), (5, signal.SIGKILL)):
+                try:
+                    process.wait(max(wait, 1))
+                    break
+                except subprocess.TimeoutExpired:
+                    ended = True
+                    process.send_signal(how)
+            process.wait()
+        return None if ended else process.returncode, out.read_text(errors="replace"), round(time.monotonic() - began, 1), folder
+
+    def run(self, words, *options, limit=None):
+        """What `plimsoll run` saw."""
+        env = {"METER_STEPS": str(self.args.steps), "METER_SECONDS": "6", "METER_LOCK": str(self.lock)}
+        if limit:
+            env["PLIMSOLL_LIMIT_RESERVED"] = str(limit)
+        options = [*options, "--measure", "--json", "run.json", "--stacks", "none", "--events", "1000"]
+        code, text, seconds, folder = self.call([self.args.binary, "run", *options, "--", self.args.python, *words], 100, 2, **env)
+        res = {"code": code, "seconds": seconds}
+        if (folder / "run.json").exists():
+            told = json.loads((folder / "run.json").read_text())
+            devices = [it for process in told["processes"] for it in process["devices"]]
+            res |= {"oom": told["out_of_memory"] or "OutOfMemoryError" in text, "steps": max((it["steps"] or 0 for it in told["processes"]), default=0)}
+            for key in ("peak_reserved_bytes", "peak_allocated_bytes", "retries", "ooms"):
+                res[key] = max((it[key] for it in devices), default=None)
+            times = [it["step_seconds"] or it["step_seconds_host"] for it in told["processes"] if it["step_seconds"] or it["step_seconds_host"]]
+            res["step"] = times[0] if times else None
+        if code != 0:
+            res["text"] = text[-900:]
+        return res
+
+    def bare(self, name, words):
+        if self.args.phantom:
+            code, text, seconds, folder = self.call([self.args.binary, "predict", "--gpu", self.args.card, "--json", "it.json", "-q", "--", self.args.python, *words], 300, 1)
+            told = json.loads((folder / "it.json").read_text()) if (folder / "it.json").exists() else {}
+            res = {"code": code, "seconds": seconds, "peak_reserved_bytes": told.get("peak_reserved_bytes"), "steps": 1}
+            res |= {"text": text[-900:]} if not told else {}
+        else:
+            res = self.run(words)
+        self.say(script=name, part="bare", **res)
+        if res.get("peak_reserved_bytes") and not res.get("oom"):
+            limit = int(res["peak_reserved_bytes"] * self.args.share)
+            self.put("cpu", 0, self.fit, name, words, limit)
+
+    def fit(self, name, words, limit):
+        plan = self.folder / f"{name}.toml"
+        options = ["--gpu", self.args.card, "--limit-reserved", limit, "--plan", plan, "--json", "it.json"]
+        code, text, seconds, folder = self.call([self.args.binary, "fit", *options, "--", self.args.python, *words], self.args.fit_seconds, 1)
+        res = {"code": code, "seconds": seconds, "limit": limit, "text": text[-3000:]}
+        if (folder / "it.json").exists():
+            told = json.loads((folder / "it.json").read_text())
+            res |= {key: told[key] for key in ("outcome", "runs", "interrupted", "seen", "closest", "advice")}
+            res |= {"as_it_is": told["as_it_is"], "plans": told["plans"]}
+        if plan.exists():
+            text = plan.read_text()
+            res["plan"] = text
+            res["predicted"] = int((re.search(r"predicted_reserved_bytes = (\d+)", text) or [0, 0])[1])
+        self.say(script=name, part="fit", **res)
+        if plan.exists() and not self.args.phantom:
+            self.put("gpu", 1, self.with_plan, name, words, limit, plan)
+        if not self.args.phantom:
+            self.put("gpu", 3, self.without, name, words, limit)
+
+    def with_plan(self, name, words, limit, plan):
+        self.say(script=name, part="plan", limit=limit, **self.run(words, "--plan", plan, limit=limit))
+
+    def without(self, name, words, limit):
+        self.say(script=name, part="bare-limited", limit=limit, **self.run(words, limit=limit))
+
+    def all(self):
+        chosen = scripts()
+        only = self.args.only.split(",") if self.args.only else list(chosen)
+        for n, name in enumerate(it for it in only if it in chosen):
+            # What the searches wait for comes first, then plans, then the rest of the scripts as they are.
+            self.put("gpu", 0 if n < self.args.jobs + 4 else 2, self.bare, name, chosen[name])
+        threads = [threading.Thread(target=self.work, args=["gpu"]) for _ in range(self.args.lanes)]
+        threads += [threading.Thread(target=self.work, args=["cpu"]) for _ in range(self.args.jobs)]
+        for it in threads:
+            it.start()
+        for it in threads:
+            it.join()
+
+
+def this_card():
+    try:
+        name = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True).stdout
+    except OSError:
+        name = ""
+    return "h200" if "H200" in name else "h100-80g"
+
+
+def table(path):
+    rows = {}
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        rows.setdefault(row["script"], {})[row["part"]] = row
+    mb = lambda it: "" if it is None else f"{it / 1e6:,.0f}"
+    print("| script | need, MB | limit | as it is | plan | predicted | measured | step: told, measured | `fit` |\n|---|---|---|---|---|---|---|---|---|")
+    for name, parts in rows.items():
+        bare, fit, plan, limited = (parts.get(it, {}) for it in ("bare", "fit", "plan", "bare-limited"))
+        best = (fit.get("plans") or [{}])[0]
+        remedies = ", ".join(best.get("remedies") or []) or (fit.get("outcome") or ("not done" if "fit" not in parts else "failed"))
+        steps = [it["step"]["median"] for it in (plan, bare) if it.get("step")]
+        ratio = f"{steps[0] / steps[1]:.2f}" if len(steps) == 2 else ""
+        told = f"{best['time_factor']:.2f}" if best.get("time_factor") else ""
+        ran = "" if not plan else "**runs out**" if plan.get("oom") else "**fails**" if plan.get("code") else mb(plan.get("peak_reserved_bytes"))
+        alone = "" if not limited else "runs out" if limited.get("oom") else "fails" if limited.get("code") else "runs"
+        print(f"| {name} | {mb(bare.get('peak_reserved_bytes'))} | {mb(fit.get('limit'))} | {alone} | {remedies} | {mb(fit.get('predicted'))} | {ran} | {told}, {ratio} | {fit.get('runs', '')} runs, {fit.get('seconds', '')} s |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=Path)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--card", help="what the searches imitate: h200 on one, else h100-80g")
+    parser.add_argument("--jobs", type=int, default=12, help="searches at once")
+    parser.add_argument("--lanes", type=int, default=3, help="processes on the GPU at once; their steps are made one after the other")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--share", type=float, default=0.6)
+    parser.add_argument("--budget-seconds", type=float, default=540)
+    parser.add_argument("--fit-seconds", type=float, default=200, help="then a search is interrupted; it keeps its best")
+    parser.add_argument("--only", help="these scripts, in this order")
+    parser.add_argument("--phantom", action="store_true", help="no GPU: what a script needs is predicted, plans are not run")
+    parser.add_argument("--table", type=Path)
+    args = parser.parse_args()
+    if args.table:
+        return table(args.table)
+    args.card = args.card or this_card()
+    args.binary, args.out = args.binary.resolve(), args.out.resolve()
+    Bench(args).all()
+
+
+if __name__ == "__main__":
+    main()
