@@ -1,6 +1,8 @@
 //! The grammar of the command line, and nothing else: what a command does is in its own file.
 
 mod before;
+#[cfg(feature = "phantom")]
+mod machine;
 mod recordings;
 mod world;
 
@@ -9,12 +11,15 @@ use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::units::Bytes;
 
-#[cfg(feature = "phantom")]
-pub(crate) use self::before::{CheckFormat, Share};
 pub(crate) use self::{
     before::{CheckArgs, LintArgs, LintFormat},
     recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs},
     world::{WorldArgs, Writes},
+};
+#[cfg(feature = "phantom")]
+pub(crate) use self::{
+    before::{CheckFormat, Share},
+    machine::{Sort, TopArgs},
 };
 use crate::{assumption::Assumption, ghost_weights::GhostWeights, worst_sequence::WorstSequence};
 
@@ -80,6 +85,9 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Look at recordings in the browser: what was live when, where it lay, what grew.
     View(ViewArgs),
+    /// Who holds what on this machine's GPUs, and what is in it: a page in the terminal, again and again.
+    #[cfg(feature = "phantom")]
+    Top(TopArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
     /// On a machine with a GPU: some steps on it and on the phantom of it, side by side. Is a prediction right here?

@@ -69,6 +69,9 @@ pub(crate) const CACHE: &str = "PLIMSOLL_CACHE";
 /// How writes are kept apart: `mounts`, `user` or `traced`, instead of the first that holds. The binary reads it.
 pub(crate) const WRITES_WAY: &str = "PLIMSOLL_WRITES_WAY";
 
+/// The folder of status files, instead of the account's own. The agent writes there; the binary reads.
+pub(crate) const RUNNING: &str = "PLIMSOLL_RUNNING";
+
 /// The folder of the user's own cards. The binary reads it.
 pub(crate) const CARDS: &str = "PLIMSOLL_CARDS";
 /// Ids of cards that the catalogue is to forget, with commas: a bench sees what a card's file is worth. The binary reads it.

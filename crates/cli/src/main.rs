@@ -30,6 +30,8 @@ mod ghost_weights;
 #[cfg(feature = "phantom")]
 mod launch;
 #[cfg(feature = "phantom")]
+mod machine;
+#[cfg(feature = "phantom")]
 mod misplaced;
 #[cfg(feature = "phantom")]
 mod nvidia_smi;
@@ -124,6 +126,7 @@ fn run_scripts(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Explain(args) => commands::fix::run(args, cli.color, out),
         Command::Verify(args) => commands::verify::run(args, cli.color, out),
         Command::Calibrate(args) => commands::calibrate::run(args, out),
+        Command::Top(args) => commands::top::run(args, cli.color, out),
         Command::Agent => commands::agent::run(out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
         other => unreachable!("{other:?} runs no script"),

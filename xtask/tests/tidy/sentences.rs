@@ -7,7 +7,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 /// Where sentences for people are written.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     "crates/core/src/explanation",
     "crates/core/src/failures",
     "crates/core/src/findings",
@@ -16,6 +16,7 @@ const FOLDERS: [&str; 10] = [
     "crates/core/src/printed",
     "crates/core/src/views",
     "crates/cli/src/commands",
+    "crates/cli/src/machine",
     "crates/cli/src/phantom_run",
     "crates/lint/src",
 ];

@@ -27,6 +27,8 @@ pub(crate) mod replay;
 #[cfg(feature = "phantom")]
 pub(crate) mod run;
 #[cfg(feature = "phantom")]
+pub(crate) mod top;
+#[cfg(feature = "phantom")]
 pub(crate) mod verify;
 pub(crate) mod view;
 

@@ -1,0 +1,124 @@
+//! `plimsoll top`: who holds what on this machine's GPUs, and what is in it, again and again.
+
+mod page;
+mod view;
+mod wire;
+mod words;
+
+use std::{
+    io::{self, IsTerminal as _, Write},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use nix::sys::signal::Signal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use self::view::{Then, View};
+use crate::{
+    cli::{Color, TopArgs},
+    exit::Exit,
+    machine::{Looker, snapshot::Snapshot},
+    signals::Signals,
+};
+
+/// How often the page asks whether a signal came.
+const TICK: Duration = Duration::from_millis(200);
+/// As wide as text is that goes to no terminal.
+const WIDTH: u16 = 160;
+
+pub(crate) fn run(args: &TopArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let mut looker = Looker::default();
+    let snapshot = looker.look();
+    let view = View {
+        sort: args.sort,
+        filter: args.filter.clone().unwrap_or_default(),
+        ..View::default()
+    };
+    if args.json {
+        super::write(out, &wire::document(&snapshot))?;
+        return Ok(exit_of(&snapshot));
+    }
+    // Before a page is opened that has nothing to show.
+    if let Some(why) = nothing(&snapshot) {
+        anyhow::bail!("{why}");
+    }
+    let is_page = !args.once && io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !is_page {
+        let width = terminal_size::terminal_size().map_or(WIDTH, |it| it.0.0);
+        super::write(out, &page::text(&snapshot, &view, width))?;
+        return Ok(Exit::Fits);
+    }
+    let view = View { has_color: color.is_on(), is_page, ..view };
+    watch(looker, snapshot, view, args.interval.0).context("cannot draw on this terminal")?;
+    Ok(Exit::Fits)
+}
+
+/// The sentence that there is neither a GPU nor a run.
+fn nothing(snapshot: &Snapshot) -> Option<String> {
+    let why = snapshot.no_gpu.as_ref().filter(|_| snapshot.processes.is_empty())?;
+    Some(format!("no NVIDIA GPU here, and no run that plimsoll watches: {why}"))
+}
+
+fn exit_of(snapshot: &Snapshot) -> Exit {
+    if nothing(snapshot).is_some() { Exit::CouldNotTell } else { Exit::Fits }
+}
+
+/// The page, until a key or a signal ends it. The terminal is as it was afterwards, after a panic too.
+fn watch(
+    mut looker: Looker,
+    mut snapshot: Snapshot,
+    mut view: View,
+    interval: Duration,
+) -> io::Result<()> {
+    let signals = Signals::hold()?;
+    let mut terminal = ratatui::try_init()?;
+    let mut looked = Instant::now();
+    let res = loop {
+        let drawn = terminal.draw(|frame| {
+            let area = frame.area();
+            page::draw(&snapshot, &view, area, frame.buffer_mut());
+        });
+        if let Err(error) = drawn {
+            break Err(error);
+        }
+        match wait(&signals, &mut view, &snapshot, looked + interval) {
+            Ok(Then::End) => break Ok(()),
+            Ok(Then::GoOn) => {}
+            Ok(Then::Look) => {
+                snapshot = looker.look();
+                looked = Instant::now();
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    ratatui::try_restore()?;
+    res
+}
+
+/// Until something is to be drawn anew.
+fn wait(
+    signals: &Signals,
+    view: &mut View,
+    snapshot: &Snapshot,
+    next: Instant,
+) -> io::Result<Then> {
+    loop {
+        if !view.is_paused && next <= Instant::now() {
+            return Ok(Then::Look);
+        }
+        if event::poll(TICK)? {
+            match event::read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    return Ok(view.press(key, snapshot));
+                }
+                Event::Resize(..) => return Ok(Then::GoOn),
+                _ => {}
+            }
+        }
+        match signals.next(Duration::ZERO)? {
+            Some(it) if it.signal != Signal::SIGCHLD => return Ok(Then::End),
+            _ => {}
+        }
+    }
+}

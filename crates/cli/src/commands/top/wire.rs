@@ -1,0 +1,97 @@
+//! The machine as JSON, described by docs/schemas/top.schema.json.
+
+use serde_json::{Value, json};
+
+use crate::machine::snapshot::{Device, End, Process, Row, Snapshot};
+
+pub(super) fn document(snapshot: &Snapshot) -> String {
+    let rows = snapshot.rows();
+    let processes = snapshot.processes.iter().map(|it| {
+        let rows: Vec<&Row<'_>> = rows.iter().filter(|row| std::ptr::eq(row.process, it)).collect();
+        process(it, &rows)
+    });
+    let document = json!({
+        "version": 1,
+        "at": snapshot.at,
+        "host": snapshot.host,
+        "driver": snapshot.driver,
+        "no_gpu": snapshot.no_gpu,
+        "devices": snapshot.devices.iter().map(device).collect::<Vec<_>>(),
+        "processes": processes.collect::<Vec<_>>(),
+        "notes": snapshot.notes(),
+    });
+    format!("{document:#}\n")
+}
+
+fn device(it: &Device) -> Value {
+    json!({
+        "index": it.index,
+        "instance": it.instance,
+        "name": it.name,
+        "uuid": it.uuid,
+        "total_bytes": it.memory.map(|it| it.total.0),
+        "used_bytes": it.memory.map(|it| it.used().0),
+        "free_bytes": it.memory.map(|it| it.free.0),
+        "utilization_percent": it.utilization,
+        "no_processes": it.no_processes,
+    })
+}
+
+fn process(it: &Process, rows: &[&Row<'_>]) -> Value {
+    let person = it.person.as_ref();
+    let watched = it.status.as_ref().map(|it| {
+        let alarm = |it: &crate::machine::snapshot::Alarm| json!({ "code": it.code, "step": it.step, "text": it.text });
+        json!({
+            "label": it.label,
+            "command": it.command,
+            "rank": it.rank,
+            "updated": it.updated,
+            "step": it.step,
+            "seconds_per_step": it.seconds_per_step,
+            "expected_peak_bytes": it.expected_peak.map(|it| it.0),
+            "alarms": it.alarms.iter().map(alarm).collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "pid": it.pid,
+        "user": person.map(|it| &it.user),
+        "uid": person.map(|it| it.uid),
+        "name": person.map(|it| &it.name),
+        "watched": watched,
+        "devices": rows.iter().map(|it| on_device(it)).collect::<Vec<_>>(),
+    })
+}
+
+fn on_device(it: &Row<'_>) -> Value {
+    let counters = it.counters.map(|it| {
+        json!({
+            "index": it.index,
+            "total_bytes": it.total.0,
+            "allocated_bytes": it.allocated.0,
+            "reserved_bytes": it.reserved.0,
+            "active_bytes": it.active.0,
+            "inactive_split_bytes": it.inactive_split.0,
+            "peak_allocated_bytes": it.peak_allocated.0,
+            "peak_reserved_bytes": it.peak_reserved.0,
+            "retries": it.retries,
+            "ooms": it.ooms,
+            "largest_free_bytes": it.largest_free.map(|it| it.0),
+            "growth_per_step_bytes": it.growth,
+            "categories_bytes": it.categories.iter().map(|(name, it)| (name.clone(), json!(it.0))).collect::<serde_json::Map<_, _>>(),
+        })
+    });
+    let (steps, seconds) = match it.end() {
+        Some(End::In { steps, seconds }) => (Some(steps), seconds),
+        Some(End::Never) | None => (None, None),
+    };
+    json!({
+        "gpu": it.device.map(|it| it.index),
+        "instance": it.device.and_then(|it| it.instance),
+        "uuid": it.device.map(|it| &it.uuid),
+        "held_bytes": it.held.map(|it| it.0),
+        "allocator": counters,
+        "room_bytes": it.room().map(|it| it.0),
+        "steps_to_end": steps,
+        "seconds_to_end": seconds,
+    })
+}
