@@ -13,13 +13,13 @@ use plimsoll_core::units::Bytes;
 
 pub(crate) use self::{
     before::{CheckArgs, LintArgs, LintFormat},
-    recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs},
+    recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs, token},
     world::{WorldArgs, Writes},
 };
 #[cfg(feature = "phantom")]
 pub(crate) use self::{
     before::{CheckFormat, Share},
-    machine::{Sort, TopArgs},
+    machine::{ExporterArgs, Sort, TopArgs},
 };
 use crate::{assumption::Assumption, ghost_weights::GhostWeights, worst_sequence::WorstSequence};
 
@@ -88,6 +88,9 @@ pub(crate) enum Command {
     /// Who holds what on this machine's GPUs, and what is in it: a page in the terminal, again and again.
     #[cfg(feature = "phantom")]
     Top(TopArgs),
+    /// The same as numbers for Prometheus, until Ctrl-C.
+    #[cfg(feature = "phantom")]
+    Exporter(ExporterArgs),
     /// List the cards that can be imitated.
     Cards(CardsArgs),
     /// On a machine with a GPU: some steps on it and on the phantom of it, side by side. Is a prediction right here?

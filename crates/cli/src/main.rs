@@ -127,6 +127,7 @@ fn run_scripts(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Verify(args) => commands::verify::run(args, cli.color, out),
         Command::Calibrate(args) => commands::calibrate::run(args, out),
         Command::Top(args) => commands::top::run(args, cli.color, out),
+        Command::Exporter(args) => commands::exporter::run(args, out),
         Command::Agent => commands::agent::run(out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
         other => unreachable!("{other:?} runs no script"),

@@ -1,8 +1,10 @@
 //! The grammar of the commands that look at this machine's GPUs as they are.
 
-use std::time::Duration;
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
+
+use crate::cli::recordings::token;
 
 /// Seconds between two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,3 +76,39 @@ fn interval(given: &str) -> Result<Interval, String> {
         .ok_or_else(|| "expected seconds from 0.1 to 3600, as in `2` or `0.5`".to_owned())?;
     Ok(Interval(Duration::from_secs_f64(seconds)))
 }
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPORTER_EXAMPLES)]
+pub(crate) struct ExporterArgs {
+    /// Where to listen. Elsewhere than on 127.0.0.1 or [::1] only with a token.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9519")]
+    pub(crate) listen: SocketAddr,
+
+    /// The secret that a request has to have: `Authorization: Bearer TOKEN`. Others on this machine see it in the list
+    /// of processes; --token-file keeps it from them.
+    #[arg(long, value_name = "TOKEN", value_parser = token, conflicts_with = "token_file")]
+    pub(crate) token: Option<String>,
+
+    /// The file whose only line is that secret.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+
+    /// The most series that there are. Where there would be more, the processes that hold least have none.
+    #[arg(long, value_name = "N", default_value_t = 5000)]
+    pub(crate) max_series: usize,
+}
+
+const EXPORTER_EXAMPLES: &str = "\
+Examples:
+  plimsoll exporter                       http://127.0.0.1:9519/metrics
+  plimsoll exporter --listen 0.0.0.0:9519 --token-file /etc/plimsoll/token
+  curl -s http://127.0.0.1:9519/metrics | grep to_end_seconds
+
+As root it sees the watched runs of all users, otherwise those of its own.
+
+Exit codes:
+  0  Ctrl-C or a signal ended it
+  2  it could not listen there
+
+Environment:
+  PLIMSOLL_RUNNING  the folder in which watched runs say how they are";

@@ -257,7 +257,7 @@ pub(crate) struct ViewArgs {
 const SHORTEST_TOKEN: usize = 16;
 
 /// A secret that can stand in an address, and is long enough that nobody tries all.
-fn token(given: &str) -> Result<String, String> {
+pub(crate) fn token(given: &str) -> Result<String, String> {
     let is_plain = given.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it));
     if SHORTEST_TOKEN <= given.len() && given.len() <= 200 && is_plain {
         return Ok(given.to_owned());

@@ -15,6 +15,8 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod export;
 #[cfg(feature = "phantom")]
+pub(crate) mod exporter;
+#[cfg(feature = "phantom")]
 pub(crate) mod fit;
 #[cfg(feature = "phantom")]
 pub(crate) mod fix;

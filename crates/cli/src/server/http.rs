@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, Read as _, Write as _},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
@@ -89,11 +89,17 @@ pub(crate) fn serve<T>(
         let res = wait();
         over.store(true, Ordering::Relaxed);
         // The listener waits for somebody, so somebody comes.
-        if let Ok(address) = listener.local_addr() {
-            let _ = TcpStream::connect_timeout(
-                &SocketAddr::from(([127, 0, 0, 1], address.port())),
-                TICK,
-            );
+        if let Ok(mut address) = listener.local_addr() {
+            match address.ip() {
+                IpAddr::V4(it) if it.is_unspecified() => {
+                    address.set_ip(Ipv4Addr::LOCALHOST.into());
+                }
+                IpAddr::V6(it) if it.is_unspecified() => {
+                    address.set_ip(Ipv6Addr::LOCALHOST.into());
+                }
+                _ => {}
+            }
+            let _ = TcpStream::connect_timeout(&address, TICK);
         }
         res
     })

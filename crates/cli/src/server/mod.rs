@@ -3,7 +3,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod assets;
-mod http;
+pub(crate) mod http;
 pub(crate) mod live;
 
 use std::{fmt, io, net::TcpListener, time::Duration};
@@ -135,7 +135,7 @@ impl Server {
 }
 
 /// Whether `host` is a name of this machine for itself. The port may be another one, forwarded by ssh.
-fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()) => {
             name
@@ -146,7 +146,7 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Compares without telling by the time it takes where the first difference is.
-fn same(a: &[u8], b: &[u8]) -> bool {
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
 
