@@ -4,6 +4,10 @@
 set -u
 plimsoll=$(realpath "$1") python=$2 out=${3:-$(mktemp -d)}
 mkdir -p "$out"; here=$(mktemp -d); cd "$here"
+# curl is not everywhere. get URL [ACCEPT]
+get() { "$python" -c 'import sys, urllib.request as u
+a = u.urlopen(u.Request(sys.argv[1], headers={"Accept": sys.argv[2]} if 2 < len(sys.argv) else {}))
+print(a.status, a.headers["Content-Type"]); print(a.read().decode())' "$@"; }
 export PLIMSOLL_CACHE=$here/cache
 cat > train.py <<'END'
 """Trains for two minutes; with an argument, keeps that many MiB more at each step."""
@@ -37,11 +41,17 @@ if "$plimsoll" exporter --help > /dev/null 2>&1; then
     "$plimsoll" exporter --listen 127.0.0.1:19519 > "$out/exporter.log" 2>&1 & d=$!
     trap 'kill $a $b $c $d 2>/dev/null; rm -rf "$here"' EXIT
     sleep 2
-    echo "== exporter, Prometheus text"; curl -s -D - http://127.0.0.1:19519/metrics | tee "$out/metrics.prom"
+    echo "== exporter, Prometheus text"; get http://127.0.0.1:19519/metrics | tee "$out/metrics.prom"
     echo "== exporter, OpenMetrics"
-    curl -s -D - -H 'Accept: application/openmetrics-text; version=1.0.0' http://127.0.0.1:19519/metrics | tee "$out/metrics.om" | tail -n 5
-    echo "== 100 scrapes, CPU of the exporter in clock ticks (user, system)"
-    before=$(cut -d' ' -f14,15 /proc/$d/stat); for _ in $(seq 100); do curl -s -o /dev/null http://127.0.0.1:19519/metrics; done
+    get http://127.0.0.1:19519/metrics 'application/openmetrics-text; version=1.0.0' | tee "$out/metrics.om" | tail -n 5
+    echo "== 100 scrapes at once and 10 with a new look each, CPU of the exporter in clock ticks (user, system)"
+    before=$(cut -d' ' -f14,15 /proc/$d/stat); "$python" -c '
+import time, urllib.request
+for _ in range(100):
+    urllib.request.urlopen("http://127.0.0.1:19519/metrics").read()
+for _ in range(10):
+    time.sleep(1.05)
+    urllib.request.urlopen("http://127.0.0.1:19519/metrics").read()'
     echo "before $before, after $(cut -d' ' -f14,15 /proc/$d/stat)"
     kill -INT $d; wait $d; echo "exporter ended with $?"; cat "$out/exporter.log"
 fi

@@ -13,13 +13,14 @@ use plimsoll_core::units::Bytes;
 
 pub(crate) use self::{
     before::{CheckArgs, LintArgs, LintFormat},
-    recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs, token},
+    recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs},
     world::{WorldArgs, Writes},
 };
 #[cfg(feature = "phantom")]
 pub(crate) use self::{
     before::{CheckFormat, Share},
-    machine::{ExporterArgs, Sort, TopArgs},
+    machine::{ExporterArgs, Sort, TlsArgs, TopArgs},
+    recordings::token,
 };
 use crate::{assumption::Assumption, ghost_weights::GhostWeights, worst_sequence::WorstSequence};
 

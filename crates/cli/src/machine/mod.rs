@@ -40,8 +40,10 @@ impl Looker {
         for (pid, status) in status::all() {
             processes.entry(pid).or_default().status = Some(status);
         }
+        let are_of_host = people::are_of_host();
         let named = processes.into_iter().map(|(pid, it)| {
-            let person = self.people.person(pid);
+            let is_it = are_of_host || it.status.is_some() || people::uses_gpu(pid);
+            let person = if is_it { self.people.person(pid) } else { None };
             Process { pid, person, ..it }
         });
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -37,6 +37,20 @@ impl People {
     }
 }
 
+/// Whether process ids here are those of the host, as the driver tells them. In a container they are others: the same number is
+/// somebody else.
+pub(super) fn are_of_host() -> bool {
+    // The first namespace has the same number on every Linux (PROC_PID_INIT_INO).
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|it| it.as_os_str() == "pid:[4026531836]")
+}
+
+/// Whether a process has a file of NVIDIA's driver open, as far as we may see that.
+pub(super) fn uses_gpu(pid: u32) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let target = |it: fs::DirEntry| fs::read_link(it.path()).ok();
+    open.filter_map(target).any(|it| it.to_string_lossy().starts_with("/dev/nvidia"))
+}
+
 /// When a process started, in the kernel's ticks since it booted: with the process id, a name that is never given twice.
 pub(super) fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -124,6 +124,8 @@ pub(crate) struct Row<'a> {
     /// What the driver says that it holds, CUDA context included.
     pub(crate) held: Option<Bytes>,
     pub(crate) counters: Option<&'a Counters>,
+    /// Bytes a second by which the other watched processes on the device grow.
+    others_grow: f64,
 }
 
 /// How far it is until a process has no memory left.
@@ -167,7 +169,7 @@ impl Snapshot {
             let mut seen: Vec<Row<'_>> = Vec::new();
             for (place, held) in &process.on {
                 let device = self.devices.get(*place);
-                seen.push(Row { process, device, held: *held, counters: None });
+                seen.push(Row { process, device, held: *held, counters: None, others_grow: 0.0 });
             }
             for counters in process.status.iter().flat_map(|it| &it.counters) {
                 let device = self.device_of(process, counters);
@@ -180,15 +182,33 @@ impl Snapshot {
                 };
                 match seen.iter_mut().find(same) {
                     Some(row) => row.counters = Some(counters),
-                    None => {
-                        seen.push(Row { process, device, held: None, counters: Some(counters) })
-                    }
+                    None => seen.push(Row {
+                        process,
+                        device,
+                        held: None,
+                        counters: Some(counters),
+                        others_grow: 0.0,
+                    }),
                 }
             }
             if seen.is_empty() {
-                seen.push(Row { process, device: None, held: None, counters: None });
+                seen.push(Row {
+                    process,
+                    device: None,
+                    held: None,
+                    counters: None,
+                    others_grow: 0.0,
+                });
             }
             res.extend(seen);
+        }
+        let rates: Vec<_> =
+            res.iter().map(|it| (it.device.map(|it| &it.uuid), it.rate())).collect();
+        for (index, row) in res.iter_mut().enumerate() {
+            let others = rates.iter().enumerate().filter(|(other, it)| {
+                *other != index && it.0.is_some() && it.0 == row.device.map(|it| &it.uuid)
+            });
+            row.others_grow = others.map(|it| it.1.1).sum();
         }
         let place = |it: &Row<'_>| {
             it.device.map_or((u32::MAX, None), |device| (device.index, device.instance))
@@ -245,16 +265,27 @@ impl Row<'_> {
         Some(Bytes(free.0.saturating_add(unused.unwrap_or_default().0)))
     }
 
-    /// When the room is used up, if it goes on as in the last steps.
+    /// Bytes a second by which it grows; zero where nobody knows it.
+    fn rate(&self) -> f64 {
+        let growth = self.counters.and_then(|it| it.growth).unwrap_or(0.0);
+        match self.process.status.as_ref().and_then(|it| it.seconds_per_step) {
+            Some(seconds) if 0.0 < seconds && 0.0 < growth => growth / seconds,
+            _ => 0.0,
+        }
+    }
+
+    /// When the room is used up, if it and the others on the device go on as in the last steps.
     #[expect(clippy::cast_precision_loss, reason = "two digits of it are shown")]
     pub(crate) fn end(&self) -> Option<End> {
         let growth = self.counters?.growth?;
         if growth <= 0.0 {
             return Some(End::Never);
         }
-        let steps = (self.room()?.0 as f64 / growth).floor();
+        let room = self.room()?.0 as f64;
         let seconds = self.process.status.as_ref().and_then(|it| it.seconds_per_step);
-        Some(End::In { steps, seconds: seconds.map(|it| it * steps) })
+        let others_a_step = self.others_grow * seconds.unwrap_or(0.0);
+        let steps = room / (growth + others_a_step);
+        Some(End::In { steps: steps.floor(), seconds: seconds.map(|it| it * steps) })
     }
 }
 
@@ -300,8 +331,25 @@ mod tests {
         );
         assert_eq!(rows[0].room(), Some(Bytes::gib(10)));
         assert_eq!(rows[1].room(), Some(Bytes::gib(8)), "what is free is all that is known");
-        assert_eq!(rows[0].end(), Some(End::In { steps: 10737.0, seconds: Some(5368.5) }));
+        assert_eq!(rows[0].end(), Some(End::In { steps: 10737.0, seconds: Some(5_368.709_12) }));
         assert_eq!((rows[1].end(), rows[2].end(), rows[3].end()), (None, None, None));
+    }
+
+    #[test]
+    fn who_grows_beside_others_ends_sooner() {
+        let grows = |pid| watched(pid, vec![], vec![counters(Some("GPU-aa"), Some(1e6))]);
+        let mut snapshot = Snapshot {
+            devices: vec![device(0, "GPU-aa", Bytes::gib(8)), device(1, "GPU-bb", Bytes::gib(8))],
+            processes: vec![grows(1), grows(2), grows(3)],
+            ..Snapshot::default()
+        };
+        if let Some(status) = &mut snapshot.processes[2].status {
+            status.counters[0].uuid = Some("GPU-bb".to_owned());
+        }
+        let ends: Vec<_> = snapshot.rows().iter().map(Row::end).collect();
+        let together = Some(End::In { steps: 5368.0, seconds: Some(2_684.354_56) });
+        let alone = Some(End::In { steps: 10737.0, seconds: Some(5_368.709_12) });
+        assert_eq!(ends, [together, together, alone]);
     }
 
     #[test]

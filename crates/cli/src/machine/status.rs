@@ -8,6 +8,7 @@ use std::{
     io::Read as _,
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use nix::{fcntl::OFlag, unistd::geteuid};
@@ -29,6 +30,8 @@ const MOST_DEVICES: usize = 64;
 const MOST_CATEGORIES: usize = 16;
 const MOST_ALARMS: usize = 20;
 const MOST_WORDS: usize = 256;
+/// Longer ago than any process that steps has written.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Of a label, a code, a category; and of a sentence.
 const LONGEST_NAME: usize = 128;
 const LONGEST_TEXT: usize = 500;
@@ -85,7 +88,7 @@ fn of_folder(folder: &Path, uid: u32) -> Vec<(u32, Status)> {
         let Some(pid) = name.strip_suffix(".json").and_then(|it| it.parse().ok()) else { continue };
         match of_file(&path, pid, uid) {
             Found::Living(status) => res.push((pid, status)),
-            Found::Stale if uid == geteuid().as_raw() => {
+            Found::Stale if uid == geteuid().as_raw() && is_old(&path) => {
                 let _ = fs::remove_file(&path);
                 let _ = fs::remove_file(path.with_extension("json.part"));
             }
@@ -93,6 +96,12 @@ fn of_folder(folder: &Path, uid: u32) -> Vec<(u32, Status)> {
         }
     }
     res
+}
+
+/// Whether nobody has written it for a while. In a container the processes of the host look as if they had ended.
+fn is_old(path: &Path) -> bool {
+    let written = fs::metadata(path).and_then(|it| it.modified()).ok();
+    written.and_then(|it| it.elapsed().ok()).is_some_and(|it| SILENCE < it)
 }
 
 enum Found {
@@ -259,7 +268,13 @@ mod tests {
         fs::write(at("1.json"), text(1, ticks, "")).unwrap();
         fs::write(at("4194999.json"), "{").unwrap();
         fs::write(at("4194999.json.part"), "{").unwrap();
+        fs::write(at("2.json"), text(2, ticks, "")).unwrap();
         fs::write(at("notes.txt"), "mine").unwrap();
+        let long_ago = std::time::SystemTime::now() - 2 * SILENCE;
+        for name in ["1.json", "4194999.json", "notes.txt"] {
+            let file = OpenOptions::new().write(true).open(at(name)).unwrap();
+            file.set_modified(long_ago).unwrap();
+        }
         let uid = geteuid().as_raw();
         let found = of_folder(folder.path(), uid);
         let [(pid, status)] = &found[..] else { panic!("{found:?}") };
@@ -270,7 +285,10 @@ mod tests {
         let mut left: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, [format!("{own}.json").as_str(), "notes.txt"]);
+        let own = format!("{own}.json");
+        let mut expected = vec!["2.json", own.as_str(), "notes.txt"];
+        expected.sort_unstable();
+        assert_eq!(left, expected);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! `plimsoll exporter`: what `top` shows, as numbers that a monitoring collects.
 
+mod otlp;
 mod series;
 mod serve;
 mod text;
+mod tls;
 
 use std::{
     fs,
@@ -14,7 +16,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use self::serve::Server;
+use self::{otlp::Collector, serve::Server};
 use crate::{
     cli::ExporterArgs,
     exit::Exit,
@@ -33,7 +35,8 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Ex
         (None, Some(path)) => Some(token_of(path)?),
         (None, None) => None,
     };
-    let server = Server::listen(args.listen, token)?;
+    let server = Server::listen(args.listen, token, &args.tls)?;
+    let collector = args.otlp.as_deref().map(Collector::at).transpose()?;
     let machine = Machine::default();
     // Before the address is known: who reads it may press Ctrl-C at once.
     let signals = Signals::hold().context("cannot wait for signals")?;
@@ -46,7 +49,13 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Ex
     super::write(out, &format!("{}\n", server.url()))?;
     let metrics =
         |format: text::Format| format.text(machine.look(|it| series::all(it, args.max_series)));
-    server.serve(&metrics, &signals).context("cannot wait for signals")?;
+    let push = |is_over: &dyn Fn() -> bool| {
+        if let Some(collector) = &collector {
+            let message = || machine.look(|it| otlp::message(it, series::all(it, args.max_series)));
+            collector.feed(args.otlp_interval.0, &message, is_over);
+        }
+    };
+    server.serve(&metrics, &push, &signals).context("cannot wait for signals")?;
     Ok(Exit::Fits)
 }
 

@@ -9,10 +9,11 @@ use std::{
 use nix::sys::signal::Signal;
 
 use crate::{
-    commands::exporter::text::Format,
+    cli::TlsArgs,
+    commands::exporter::{text::Format, tls},
     reason::reason,
     server::{
-        http::{self, Request, Response},
+        http::{self, Request, Response, Secure},
         is_loopback, same,
     },
     signals::Signals,
@@ -27,18 +28,24 @@ pub(super) struct Server {
     listener: TcpListener,
     address: SocketAddr,
     token: Option<String>,
+    secure: Option<Box<Secure>>,
 }
 
 /// Gives the text of all numbers.
 pub(super) type Metrics<'a> = dyn Fn(Format) -> Result<String, fmt::Error> + Sync + 'a;
 
 impl Server {
-    /// Elsewhere than on this machine's loopback only with a token: process names and users are nobody's business.
-    pub(super) fn listen(address: SocketAddr, token: Option<String>) -> anyhow::Result<Server> {
+    /// Elsewhere than on this machine's loopback only for those who show who they are: process names and users are nobody's business.
+    pub(super) fn listen(
+        address: SocketAddr,
+        token: Option<String>,
+        tls: &TlsArgs,
+    ) -> anyhow::Result<Server> {
         anyhow::ensure!(
-            address.ip().is_loopback() || token.is_some(),
-            "others could read at {address} who trains what here: give a secret with --token-file, or listen on 127.0.0.1"
+            address.ip().is_loopback() || token.is_some() || tls.tls_client_ca.is_some(),
+            "others could read at {address} who trains what here: give a secret with --token-file, or --tls-client-ca, or listen on 127.0.0.1"
         );
+        let secure = tls::secure(tls)?;
         let listener = TcpListener::bind(address).map_err(|error| {
             anyhow::anyhow!(
                 "cannot listen on {address}: {}; name another with --listen",
@@ -46,15 +53,21 @@ impl Server {
             )
         })?;
         let address = listener.local_addr().unwrap_or(address);
-        Ok(Server { listener, address, token })
+        Ok(Server { listener, address, token, secure })
     }
 
     pub(super) fn url(&self) -> String {
-        format!("http://{}{PATH}", self.address)
+        let scheme = if self.secure.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}{PATH}", self.address)
     }
 
-    /// Answers until a signal asks to end.
-    pub(super) fn serve(&self, metrics: &Metrics<'_>, signals: &Signals) -> io::Result<()> {
+    /// Answers until a signal asks to end. `meanwhile` runs beside, and asks whether it is over.
+    pub(super) fn serve(
+        &self,
+        metrics: &Metrics<'_>,
+        meanwhile: &(dyn Fn(&dyn Fn() -> bool) + Sync),
+        signals: &Signals,
+    ) -> io::Result<()> {
         let wait = || loop {
             match signals.next(Duration::from_secs(60)) {
                 Ok(Some(it)) if it.signal == Signal::SIGCHLD => {}
@@ -62,7 +75,13 @@ impl Server {
                 other => return other.map(|_| ()),
             }
         };
-        http::serve(&self.listener, &|it: &Request| self.respond(it, metrics), &|_| {}, wait)
+        http::serve(
+            &self.listener,
+            self.secure.as_deref(),
+            &|it: &Request| self.respond(it, metrics),
+            meanwhile,
+            wait,
+        )
     }
 
     fn respond(&self, request: &Request, metrics: &Metrics<'_>) -> Response {

@@ -44,7 +44,7 @@ const WORDS: &[(&str, &str)] = &[
     ("RESERV", "what PyTorch took from the driver for them"),
     ("GROWTH", "by how much ALLOC grows from step to step"),
     ("ROOM", "what is free on the card, or reserved by it and not used"),
-    ("END IN", "when the room is used up, if it goes on growing"),
+    ("END IN", "when the room is used up, if all on the card go on growing"),
 ];
 
 /// Fills `area`.
@@ -53,7 +53,7 @@ pub(super) fn draw(snapshot: &Snapshot, view: &View, area: Rect, buffer: &mut Bu
     let devices =
         device_lines(snapshot, view, area.width, (area.height.saturating_sub(4) / 3).max(1));
     let has_details = 16 <= area.height && !rows.is_empty();
-    let notes = note_lines(snapshot);
+    let notes = note_lines(snapshot, area.width);
     let [top, of_devices, of_notes, table, details, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(lines(&devices)),
@@ -80,7 +80,7 @@ pub(super) fn draw(snapshot: &Snapshot, view: &View, area: Rect, buffer: &mut Bu
 pub(super) fn text(snapshot: &Snapshot, view: &View, width: u16) -> String {
     let rows = view.rows(snapshot);
     let devices = device_lines(snapshot, view, width, u16::MAX);
-    let notes = note_lines(snapshot);
+    let notes = note_lines(snapshot, width);
     let of_table = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(1);
     // A buffer of more is none.
     let most = u16::MAX / width.max(1);
@@ -138,8 +138,21 @@ fn head<'a>(snapshot: &Snapshot, view: &View) -> Line<'a> {
     Line::styled(text, Modifier::BOLD)
 }
 
-fn note_lines<'a>(snapshot: &Snapshot) -> Vec<Line<'a>> {
-    snapshot.notes().into_iter().map(Line::raw).collect()
+/// Each in as many lines as it takes.
+fn note_lines<'a>(snapshot: &Snapshot, width: u16) -> Vec<Line<'a>> {
+    let mut res: Vec<String> = Vec::new();
+    for note in snapshot.notes() {
+        let first = res.len();
+        for word in note.split(' ') {
+            match res.get_mut(first..).and_then(<[String]>::last_mut) {
+                Some(line) if line.chars().count() + word.chars().count() < usize::from(width) => {
+                    *line += &format!(" {word}");
+                }
+                _ => res.push(word.to_owned()),
+            }
+        }
+    }
+    res.into_iter().map(Line::raw).collect()
 }
 
 /// What a device's memory is taken by.
@@ -286,26 +299,26 @@ fn category(row: &Row<'_>, name: &str) -> Option<String> {
 const COLUMNS: &[Column] = &[
     column("GPU", 4, 0, Some(Sort::Gpu), |it| it.device.map(Device::number)),
     column("PID", 7, 0, Some(Sort::Pid), |it| Some(it.process.pid.to_string())),
-    column("USER", 8, 60, Some(Sort::User), |it| {
+    column("USER", 8, 72, Some(Sort::User), |it| {
         it.process.person.as_ref().map(|it| cut(&it.user, 8))
     }),
     column("HELD", 6, 0, Some(Sort::Held), |it| it.held.map(words::size)),
     column("ALLOC", 6, 0, Some(Sort::Allocated), |it| {
         it.counters.map(|it| words::size(it.allocated))
     }),
-    column("RESERV", 6, 50, Some(Sort::Reserved), |it| {
+    column("RESERV", 6, 60, Some(Sort::Reserved), |it| {
         it.counters.map(|it| words::size(it.reserved))
     }),
     column("PARAMS", 6, 130, None, |it| category(it, "parameters")),
     column("GRADS", 6, 130, None, |it| category(it, "gradients")),
     column("OPTIM", 6, 130, None, |it| category(it, "optimizer")),
     column("OTHER", 6, 130, None, |it| category(it, "other")),
-    column("STEP", 7, 70, Some(Sort::Step), |it| {
+    column("STEP", 7, 80, Some(Sort::Step), |it| {
         it.process.status.as_ref()?.step.map(|it| it.to_string())
     }),
-    column("GROWTH", 7, 60, Some(Sort::Growth), |it| it.counters?.growth.map(words::change)),
+    column("GROWTH", 7, 66, Some(Sort::Growth), |it| it.counters?.growth.map(words::change)),
     column("ROOM", 6, 100, None, |it| it.room().map(words::size)),
-    column("END IN", 7, 40, Some(Sort::End), |it| it.end().map(words::end)),
+    column("END IN", 7, 48, Some(Sort::End), |it| it.end().map(words::end)),
     column("WHAT", 0, 0, Some(Sort::Name), what),
 ];
 

@@ -193,10 +193,10 @@ fn a_terminal_with_hardly_any_room() {
         &expect![[r#"
             plimsoll top  node17  driver 580.65.06
                0 ████▒▒░░ 62.0G/80.0G
-             GPU     PID   HELD  ALLOC  END IN WHAT
-               0     815  20.0G      -       - pyth…
-               0    4711  42.0G  36.0G  60 min trai…
-               1    4712  20.0G  16.0G  steady ! a-…
+             GPU     PID   HELD  ALLOC WHAT
+               0     815  20.0G      - python serve…
+               0    4711  42.0G  36.0G train.py
+               1    4712  20.0G  16.0G ! a-name-tha…
 
             q end  ? keys  s sort: GPU
         "#]],
@@ -336,34 +336,34 @@ fn the_foot_says_what_is_left_out() {
         &view,
         (80, 28),
         &expect![[r#"
-        plimsoll top  node17  driver 580.65.06  14:13:20 UTC  held still: space goes on
-        GPU 0    NVIDIA H100 80GB HB… █████████▓▒▒▒▒▒▒░░░░ 62.0G of 80.0G  78% busy  98%
-         ┌ keys ──────────────────────────────────────────────────────────────────────┐
-         │q, Ctrl-C       end                                                         │
-         │up, down, j, k  choose a process; PgUp, PgDn, Home, End go further          │
-         │s, S            sort by the next column, by the one before                  │
-         │r               turn the order round                                        │
-         │/               only lines with a text: name, command, user, process id     │
-         │m               only what plimsoll watches                                  │
-         │0 to 9          only this GPU; again: all                                   │
-         │Esc             all lines again                                             │
-         │space           hold still                                                  │
-         │?               these keys                                                  │
-         │                                                                            │
-         │HELD            what the driver says it holds, CUDA context included        │
-         │ALLOC           what its tensors take                                       │
-         │RESERV          what PyTorch took from the driver for them                  │
-         │GROWTH          by how much ALLOC grows from step to step                   │
-         │ROOM            what is free on the card, or reserved by it and not used    │
-         │END IN          when the room is used up, if it goes on growing             │
-         │                                                                            │─
-        h│███             tensors of watched processes                                │
-        p│▓▓▓             reserved by them and not used                               │
-        f│▒▒▒             other processes, and the driver                             │
-        s│░░░             free                                                        │
-        u└────────────────────────────────────────────────────────────────────────────┘
+            plimsoll top  node17  driver 580.65.06  14:13:20 UTC  held still: space goes on
+            GPU 0    NVIDIA H100 80GB HB… █████████▓▒▒▒▒▒▒░░░░ 62.0G of 80.0G  78% busy  98%
+             ┌ keys ──────────────────────────────────────────────────────────────────────┐
+             │q, Ctrl-C       end                                                         │
+             │up, down, j, k  choose a process; PgUp, PgDn, Home, End go further          │
+             │s, S            sort by the next column, by the one before                  │
+             │r               turn the order round                                        │
+             │/               only lines with a text: name, command, user, process id     │
+             │m               only what plimsoll watches                                  │
+             │0 to 9          only this GPU; again: all                                   │
+             │Esc             all lines again                                             │
+             │space           hold still                                                  │
+             │?               these keys                                                  │
+             │                                                                            │
+             │HELD            what the driver says it holds, CUDA context included        │
+             │ALLOC           what its tensors take                                       │
+             │RESERV          what PyTorch took from the driver for them                  │
+             │GROWTH          by how much ALLOC grows from step to step                   │
+             │ROOM            what is free on the card, or reserved by it and not used    │
+             │END IN          when the room is used up, if all on the card go on growing  │
+             │                                                                            │─
+            h│███             tensors of watched processes                                │
+            p│▓▓▓             reserved by them and not used                               │
+            f│▒▒▒             other processes, and the driver                             │
+            s│░░░             free                                                        │
+            u└────────────────────────────────────────────────────────────────────────────┘
 
-        q end  ? keys  s sort: PID, turned  / with: train  m watched only  GPU 0 only
-    "#]],
+            q end  ? keys  s sort: PID, turned  / with: train  m watched only  GPU 0 only
+        "#]],
     );
 }
