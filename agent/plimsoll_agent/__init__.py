@@ -7,13 +7,14 @@
     agent         wires everything together once torch has been imported
     nursery       a process that has imported torch, and forks one child for each run
 
-    run           watches a training run and writes it down; changes nothing that a step computes or takes
+    run           sees a training run and writes it down; changes nothing that a step computes or takes
+    watch         raises alarms when memory goes wrong in a long run
     imitate       answers what nobody computed, so that a script does not see that its GPU is not there
     remedies      what a plan changes in the training: the one part that means to
     survive       does again what ran out of memory, with the same numbers
     survey        what a plain run shows `plimsoll fit` before it tries a remedy
 
-Each of the four knows only those above it: `imitate` uses `run`, and `survey` all three. One module has one concern.
+Each of these knows only those above it: `imitate` uses `run`, and `survey` all three. One module has one concern.
 
 Two rules hold everywhere. The agent allocates nothing on the device, synchronises nothing and
 keeps no tensor alive, so a run with it uses the same memory to the byte. And an error of ours

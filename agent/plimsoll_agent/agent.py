@@ -132,7 +132,13 @@ class Agent:
         self._last_named_step = self._mode_changes = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
-        self._survival = None
+        self._survival = self._watcher = None
+        if os.environ.get("PLIMSOLL_WATCH"):
+            from plimsoll_agent.watch.watcher import Watcher
+
+            leave = self._ending.last_steps
+            self._watcher = Watcher(torch, recording, self._sampling, steps.optimizers, leave)
+            steps.watching = self._watcher.step_ended
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -223,6 +229,8 @@ class Agent:
         self._memory.limit(os.environ.get("PLIMSOLL_LIMIT_RESERVED"))
         self._oom.observe()
         self._phantom.watch_reads()
+        if self._watcher is not None:
+            self._watcher.start()
         if self._torch.cuda.memory.get_allocator_backend() != "native":
             self._recording.note(
                 "allocator",
@@ -243,6 +251,8 @@ class Agent:
         if self._stopwatch is not None and self._recording.is_open:
             self._stopwatch.write()
         self._ending.finish()
+        if self._watcher is not None:
+            self._watcher.finish()
 
     def _watch_questions(self):
         if not self._is_real:
@@ -266,6 +276,8 @@ class Agent:
             self._steps.forked()
             self._sampling.forked()
             self._stopping.forked()
+            if self._watcher is not None:
+                self._watcher.forked()
             if self._stopwatch is not None:
                 self._stopwatch = Stopwatch(self._torch, self._recording)
             self._oom.forget()

@@ -94,6 +94,19 @@ class Ending:
             self._recording = own
         return True
 
+    def last_steps(self, folder, most=4 << 20):
+        """Leaves the last of what was seen as a session in `folder`, for a look at what grows. False if the device was
+        not used."""
+        if not (self._memory.started and self._recording.is_open):
+            return False
+        own, self._recording = self._recording, self._recording.end_copied_to(folder, most)
+        try:
+            self._write_stats()
+            self._write_snapshot()
+        finally:
+            self._recording = own
+        return True
+
     def has_failed(self):
         """Whether an error ended the main program, which has used the device, and not a request to end."""
         error = self._what_ended_it()

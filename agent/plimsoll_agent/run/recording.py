@@ -65,6 +65,22 @@ class Recording:
         shutil.copyfile(os.path.join(self.folder, "agent.jsonl"), os.path.join(copy.folder, "agent.jsonl"))
         return copy
 
+    def end_copied_to(self, folder, most):
+        """A recording in the session `folder` of what this process is, and the last lines of this one: about `most` bytes."""
+        copy = Recording(folder)
+        copy.began = self.began
+        os.makedirs(copy.folder, mode=0o700)
+        with open(os.path.join(self.folder, "agent.jsonl"), "rb") as own:
+            first = own.readline()
+            end = own.seek(0, os.SEEK_END)
+            own.seek(max(len(first), end - most))
+            if own.tell() > len(first):
+                own.readline()  # The rest of a line.
+            last = own.read()
+        with open(os.path.join(copy.folder, "agent.jsonl"), "wb") as file:
+            file.write(first + last)
+        return copy
+
     def was_asked_to_stop(self):
         """For whoever started the run: from now on it has no business but to end."""
         try:

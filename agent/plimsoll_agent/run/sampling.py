@@ -62,6 +62,7 @@ class Sampling:
         self._costs = deque(maxlen=ROUNDS)
         self._out_of_turn = 0
         self._forwards_left = None
+        self._insists = False
 
     def install(self):
         """Takes its places in PyTorch, if there is anything to choose."""
@@ -80,9 +81,24 @@ class Sampling:
         self._phases.marking = True
         self._begin()
 
+    @property
+    def is_full(self):
+        """Whether the step that is under way is seen in full."""
+        return self._full
+
+    def insist(self, insists):
+        """From now on each step is seen in full, or those again that are worth it; nothing where none is to be."""
+        self._insists = insists
+        if insists and not self._settled:
+            self._forwards_left = None
+            self._see(True)
+
     @guarded
     def step_ended(self, step):
         """After each step of the program."""
+        if self._insists:
+            self._light = self._ended_at = None
+            return
         if self._settled or not self._memory.started:
             return
         now = time.perf_counter()

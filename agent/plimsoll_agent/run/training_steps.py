@@ -51,6 +51,8 @@ class Steps:
         self._begin_counting()
         self.before_stop = None
         self.after_step = None
+        # Told of each step with its number and its place, whatever counts as a step.
+        self.watching = None
 
     def _begin_counting(self):
         self._by_optimizer = Steadiness()
@@ -187,6 +189,8 @@ class Steps:
             self.later.step_ended()
         if self.after_step is not None:
             self.after_step(counted.steps)
+        if self.watching is not None:
+            self.watching(counted.steps, place)
         self._stop_if_hopeless()
         if stop:
             self._stop_if_enough(counted, True)
@@ -239,6 +243,8 @@ class Steps:
         kept = self._kept_aside[id(counted)]
         if len(kept) < 10_000:
             kept.append((place, self._recording.seconds()))
+        if self.watching is not None and not self._made_one:
+            self.watching(counted.steps, place)
 
     def write_kept_aside(self):
         """At the end: the steps of a program without optimizer."""

@@ -22,7 +22,10 @@ pub(crate) use self::{
     machine::{ExporterArgs, Sort, TlsArgs, TopArgs},
     recordings::token,
 };
-use crate::{assumption::Assumption, ghost_weights::GhostWeights, worst_sequence::WorstSequence};
+use crate::{
+    alarms::AlarmArgs, assumption::Assumption, ghost_weights::GhostWeights,
+    worst_sequence::WorstSequence,
+};
 
 /// Will it fit? GPU memory for PyTorch training, without a GPU.
 #[derive(Debug, Parser)]
@@ -513,6 +516,18 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) measure: bool,
 
+    /// Watch the run: say once, with the step in which it runs out, when memory grows, when more is reserved than planned,
+    /// when others take what was free, when what is free is in pieces too small.
+    #[arg(long)]
+    pub(crate) watch: bool,
+
+    /// What `plimsoll watch` and alarms call the run; the script's name, if it is not given.
+    #[arg(long, value_name = "NAME", requires = "watch")]
+    pub(crate) label: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) to: AlarmArgs,
+
     /// Write what came of the run as JSON: peaks, step times, how it ended.
     #[arg(long, value_name = "PATH")]
     pub(crate) json: Option<PathBuf>,
@@ -565,6 +580,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   plimsoll run --plan plan.toml -- python train.py
   plimsoll run --fit -- python train.py        for what is free right now
+  plimsoll run --watch --on-alarm ./tell.sh -- python train.py
   plimsoll run --measure --json run.json -- python train.py
   plimsoll run --record run.zip -- torchrun --nproc-per-node 2 train.py
   torchrun --nproc-per-node 2 --no-python \\

@@ -54,6 +54,12 @@ pub(crate) const METER: &str = "PLIMSOLL_METER";
 pub(crate) const SURVIVE: &str = "PLIMSOLL_SURVIVE";
 /// `1`: measure how long steps take.
 pub(crate) const MEASURE: &str = "PLIMSOLL_MEASURE";
+/// `1`: watch the run and raise alarms.
+pub(crate) const WATCH: &str = "PLIMSOLL_WATCH";
+/// What a watched run is called.
+pub(crate) const LABEL: &str = "PLIMSOLL_LABEL";
+/// How many bytes a plan or a prediction says that PyTorch reserves at most.
+pub(crate) const EXPECTED: &str = "PLIMSOLL_EXPECTED";
 /// How many of the last events of the allocator are kept.
 pub(crate) const EVENTS: &str = "PLIMSOLL_EVENTS";
 /// Which steps of a run on a real GPU have stacks: `all`, `sampled` or `none`.
@@ -107,6 +113,8 @@ pub(crate) const GHOSTS: &str = "/memfd:plimsoll-ghosts";
 pub(crate) const OUTPUT: &str = "output.txt";
 /// Empty; there from the moment when the agent of a process asked it to end. The agent writes it.
 pub(crate) const ASKED_TO_STOP: &str = "asked-to-stop";
+/// What was said of alarms, one JSON object a line. The binary writes it, the agent shows it to others.
+pub(crate) const TOLD: &str = "told.jsonl";
 /// A folder of programs that the script finds first: our `nvidia-smi`.
 pub(crate) const PROGRAMS: &str = "bin";
 /// What torch.compile makes of the script's code.

@@ -14,6 +14,7 @@ compile_error!(
      recordings, with --no-default-features, or use a Linux x86-64 container"
 );
 
+mod alarms;
 mod assumption;
 mod atomic_output;
 #[cfg(feature = "phantom")]

@@ -14,7 +14,7 @@ use crate::{
         origins::{self, Origins},
         steps,
     },
-    recording::{CodeLine, EndReason},
+    recording::{CodeLine, EndReason, Recording},
     replay::{BlockId, BlockLife},
     trace::{Action, EventId, StackId},
     units::Bytes,
@@ -74,6 +74,16 @@ pub(super) fn of(run: &DeviceRun<'_>, card: &Card, beside: Bytes) -> Option<Step
         has_run_out: false,
         counted: run.counted(),
     })
+}
+
+/// The line that made most of what the steps of a recording left on a device; none if they left nothing. That
+/// something grows is known from elsewhere: the recording may be of a few steps.
+pub fn line_that_grows(recording: &Recording, device: u32) -> Option<CodeLine> {
+    let run = DeviceRun::of(recording, usize::try_from(device).ok()?)?;
+    let ends = &run.timeline.step_ends;
+    // Steps before the oldest event of the ring all end at its beginning.
+    let half = ends.partition_point(|it| *it == EventId(0));
+    Left::of(&run, half.max(1), ends.len()).at
 }
 
 impl StepGrowth {

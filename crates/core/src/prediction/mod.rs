@@ -25,6 +25,7 @@ pub use answer::{
     Origin, Outcome, Peaks, Prediction, Rank, StepGrowth, StepPeaks, Verdict,
 };
 pub use facts::{RunFacts, ScriptExit};
+pub use growth::line_that_grows;
 pub use note::Note;
 pub use other_end::{OtherEnd, found_nothing};
 pub use safe::{Unknowns, allowance_for_addresses, safe_bytes};

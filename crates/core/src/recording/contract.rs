@@ -113,6 +113,8 @@ note_kinds! {
     StepTimes = "step_times",
     /// PyTorch's own statistics.
     Stats = "stats",
+    /// Something went wrong in a run that is watched.
+    Alarm = "alarm",
     /// How the process ended.
     End = "end",
     /// The phantom is in use; in its own log.

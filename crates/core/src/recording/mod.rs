@@ -1,12 +1,14 @@
 //! What one process left behind: its [`Trace`], the agent's notes and the phantom's own account.
 //! Pure data; the formats they come in are `sources`' to know, what follows from them `prediction`'s.
 
+mod alarms;
 pub mod contract;
 mod curve;
 mod missing_stacks;
 mod notes;
 mod phantom;
 
+pub use alarms::{Alarm, AlarmNote};
 pub use curve::{Curve, CurveDevice};
 
 pub use notes::{

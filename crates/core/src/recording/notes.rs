@@ -1,7 +1,7 @@
 //! The agent's notes: what only Python can know (phases, steps, names), pinned to places in the
 //! trace. One struct for each kind of line that the agent writes.
 
-use crate::units::Bytes;
+use crate::{recording::alarms::AlarmNote, units::Bytes};
 
 /// Everything that the agent of one process wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +35,8 @@ pub struct Notes {
     pub step_times: Option<StepTimes>,
     /// The allocators' own statistics at the end, by device.
     pub stats: Vec<DeviceStats>,
+    /// What went wrong, where the run was watched.
+    pub alarms: Vec<AlarmNote>,
     /// The last line; none if the process was killed.
     pub end: Option<End>,
 }

@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::{
     recording::{
-        AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark,
-        MarkKind, NamedTensor, Notes, OomNote, PhantomReport, Phase, Place, ReadNote, Redone,
-        RedoneNote, RedoneWay, Remark, Role, Spread, StacksNote, StepTimes, Tensors, Unsupported,
-        contract::ProcessFile,
+        Alarm, AlarmNote, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception,
+        FirstStep, Later, Mark, MarkKind, NamedTensor, Notes, OomNote, PhantomReport, Phase, Place,
+        ReadNote, Redone, RedoneNote, RedoneWay, Remark, Role, Spread, StacksNote, StepTimes,
+        Tensors, Unsupported, contract::ProcessFile,
     },
     sources::{
         Problem, Warning,
@@ -71,6 +71,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::FirstStep(it) => notes.first_steps.push(it.into()),
             Line::StepTimes(it) => notes.step_times = Some(it.into()),
             Line::Stats(it) => notes.stats.push(it.into()),
+            Line::Alarm(it) => notes.alarms.extend(it.into_note()),
             Line::End(it) => notes.end = Some(it.into()),
             Line::Unknown => {}
         }
@@ -131,6 +132,7 @@ enum Line {
     #[serde(rename = "step_times")]
     StepTimes(StepTimesLine),
     Stats(StatsLine),
+    Alarm(AlarmLine),
     End(EndLine),
     #[serde(other)]
     Unknown,
@@ -251,6 +253,68 @@ impl RedoneLine {
             asked: clipped(self.asked),
             how,
         })
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct AlarmLine {
+    code: String,
+    #[serde(deserialize_with = "or_default")]
+    step: u64,
+    #[serde(deserialize_with = "or_default")]
+    device: u32,
+    #[serde(deserialize_with = "or_default")]
+    unix: f64,
+    #[serde(deserialize_with = "or_default")]
+    room: u64,
+    #[serde(deserialize_with = "or_default")]
+    per_step: u64,
+    #[serde(deserialize_with = "or_default")]
+    grown: u64,
+    #[serde(deserialize_with = "or_default")]
+    since: u64,
+    #[serde(deserialize_with = "or_default")]
+    runs_out_at: u64,
+    look: Option<String>,
+    #[serde(deserialize_with = "or_default")]
+    expected: u64,
+    #[serde(deserialize_with = "or_default")]
+    reserved: u64,
+    #[serde(deserialize_with = "or_default")]
+    taken: u64,
+    #[serde(deserialize_with = "or_default")]
+    free: u64,
+    #[serde(deserialize_with = "or_default")]
+    useless: u64,
+    #[serde(deserialize_with = "or_default")]
+    retries: u64,
+}
+
+impl AlarmLine {
+    /// None if its code is one that we do not know.
+    fn into_note(self) -> Option<AlarmNote> {
+        let what = match self.code.as_str() {
+            "watch/growth" => Alarm::Growth {
+                per_step: Bytes(self.per_step),
+                grown: Bytes(self.grown),
+                since: self.since,
+                runs_out_at: self.runs_out_at,
+                look: self.look,
+            },
+            "watch/over-plan" => {
+                Alarm::OverPlan { expected: Bytes(self.expected), reserved: Bytes(self.reserved) }
+            }
+            "watch/neighbour" => {
+                Alarm::Neighbour { taken: Bytes(self.taken), free: Bytes(self.free) }
+            }
+            "watch/fragmentation" => {
+                Alarm::Fragmentation { useless: Bytes(self.useless), retries: self.retries }
+            }
+            _ => return None,
+        };
+        let Self { step, device, unix, room, .. } = self;
+        Some(AlarmNote { step, device, at: unix, room: Bytes(room), what })
     }
 }
 
@@ -593,7 +657,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times stats end"
+            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times stats alarm end"
         );
     }
 

@@ -1,5 +1,6 @@
 //! The results for people ([`text`], [`replay`]) and for programs ([`wire`]). Nothing is computed here.
 
+pub mod alarm;
 pub mod answer;
 mod by_rank;
 pub mod diff;

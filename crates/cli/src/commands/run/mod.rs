@@ -31,6 +31,7 @@ use self::{
 };
 use super::explain;
 use crate::{
+    alarms::{self, Alarms},
     cache::{Cache, bundle::Bundle, session::Session},
     cli::RunArgs,
     contract, devices,
@@ -75,6 +76,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         (None, false) => Plan::default(),
     };
     let ranks = ranks(args, &plan, &command)?;
+    if args.to.is_given() && !args.watch {
+        anyhow::bail!(
+            "--alarms and --on-alarm are for alarms, and only --watch raises some; add it"
+        );
+    }
+    let alarms = if args.watch { Some((label(args), Alarms::open(&args.to)?)) } else { None };
     warn_if_too_little_is_free(&plan);
     let cache = Cache::open()?;
     let bundle = Bundle::unpack(&cache)?;
@@ -93,8 +100,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         settings: &settings,
         device: Device::Real,
     };
-    let mut watch = Watch::new(plan.first_step.clone(), args.survive);
+    let mut watch = Watch::new(plan.first_step.clone(), args.survive, alarms);
     let ended = launch::run(launch, &signals, Some(&mut watch))?;
+    if let Some((_, alarms)) = watch.alarms.take() {
+        alarms.finish();
+    }
     let folders = session.read();
     let (recordings, _) = phantom_run::read(&folders);
     let facts = phantom_run::facts(&ended, None);
@@ -163,7 +173,19 @@ fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
     if args.measure {
         res.push((contract::MEASURE, "1".into()));
     }
+    if args.watch {
+        res.push((contract::WATCH, "1".into()));
+        res.push((contract::LABEL, label(args).into()));
+        if let Some(it) = plan.predicted_reserved {
+            res.push((contract::EXPECTED, it.0.to_string().into()));
+        }
+    }
     res
+}
+
+/// What a watched run is called.
+fn label(args: &RunArgs) -> String {
+    args.label.clone().unwrap_or_else(|| alarms::label(&args.command))
 }
 
 /// One process, or one for each device of a plan for several.

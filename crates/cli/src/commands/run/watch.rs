@@ -5,17 +5,22 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use plimsoll_core::{
     plan::{Drift, drift},
-    recording::{FirstStep, OomNote, Redone, RedoneNote, RedoneWay, contract::ProcessFile},
+    prediction,
+    recording::{
+        Alarm, AlarmNote, CodeLine, FirstStep, OomNote, Redone, RedoneNote, RedoneWay,
+        contract::{ProcessFile, process_folder},
+    },
     sources::{self, ProcessFiles},
+    views::alarm::{self as view, Whose},
 };
 
 use super::say::in_phase;
-use crate::{cache::session::Session, launch};
+use crate::{alarms::Alarms, cache::session::Session, launch};
 
 /// The most about each thing: a script that looks for its batch size runs out often.
 const MOST_SAID: usize = 3;
@@ -32,12 +37,20 @@ pub(super) struct Watch {
     said: BTreeSet<String>,
     n_caught: usize,
     n_redone: usize,
+    /// Which rank a process is.
+    ranks: BTreeMap<u32, Option<u32>>,
+    /// What the run is called, and where alarms go.
+    pub(super) alarms: Option<(String, Alarms)>,
     /// What the first steps said, worth keeping for a report.
     pub(super) drifts: Vec<Drift>,
 }
 
 impl Watch {
-    pub(super) fn new(expected: Option<FirstStep>, survives: bool) -> Watch {
+    pub(super) fn new(
+        expected: Option<FirstStep>,
+        survives: bool,
+        alarms: Option<(String, Alarms)>,
+    ) -> Watch {
         Watch {
             expected,
             survives,
@@ -45,11 +58,14 @@ impl Watch {
             said: BTreeSet::new(),
             n_caught: 0,
             n_redone: 0,
+            ranks: BTreeMap::new(),
+            alarms,
             drifts: Vec::new(),
         }
     }
 
-    fn look(&mut self, path: PathBuf) -> io::Result<()> {
+    fn look(&mut self, session: &Session, (pid, folder): (u32, &Path)) -> io::Result<()> {
+        let path = folder.join(ProcessFile::Notes.name());
         let read_to = self.read_to.entry(path.clone()).or_default();
         let mut file = fs::File::open(&path)?;
         file.seek(SeekFrom::Start(*read_to))?;
@@ -59,7 +75,9 @@ impl Watch {
         *read_to += end as u64;
         // Most lines are marks and names; those are not worth parsing here.
         let is_ours = |it: &&[u8]| {
-            it.starts_with(b"{\"kind\":\"first_step\"")
+            it.starts_with(b"{\"kind\":\"begin\"")
+                || it.starts_with(b"{\"kind\":\"first_step\"")
+                || it.starts_with(b"{\"kind\":\"alarm\"")
                 || it.starts_with(b"{\"kind\":\"oom\"")
                 || it.starts_with(b"{\"kind\":\"redone\"")
         };
@@ -71,6 +89,12 @@ impl Watch {
             .collect();
         let files = ProcessFiles { pid: 0, notes: &ours, snapshot: None, phantom_log: None };
         let notes = sources::read_process(files).recording.notes;
+        if let Some(begin) = &notes.begin {
+            self.ranks.insert(pid, begin.rank);
+        }
+        for alarm in &notes.alarms {
+            self.alarm(session, pid, alarm);
+        }
         for seen in &notes.first_steps {
             self.first_step(seen);
         }
@@ -115,12 +139,40 @@ impl Watch {
         }
     }
 
+    /// Puts an alarm into words, says it and passes it on.
+    fn alarm(&mut self, session: &Session, pid: u32, note: &AlarmNote) {
+        let Some((label, alarms)) = &mut self.alarms else { return };
+        let line = line_that_grows(session, pid, note);
+        let rank = self.ranks.get(&pid).copied().flatten();
+        let alarm = view::json(note, line.as_ref(), Whose { pid, rank, label });
+        session.tell(&alarm.to_string());
+        let mut sentences = alarms.pass_on(&alarm);
+        sentences.insert(0, view::sentence(note, line.as_ref()));
+        for it in sentences {
+            if self.said.insert(it.clone()) {
+                let _ = writeln!(io::stderr(), "plimsoll: {it}");
+            }
+        }
+    }
+
     fn say(&mut self, sentence: String) {
         if self.said.len() < 4 * MOST_SAID && !self.said.contains(&sentence) {
             let _ = writeln!(io::stderr(), "plimsoll: {sentence}");
             self.said.insert(sentence);
         }
     }
+}
+
+/// The line that keeps what grows, from the recording that the agent left of the last steps, which is read once.
+fn line_that_grows(session: &Session, pid: u32, note: &AlarmNote) -> Option<CodeLine> {
+    let Alarm::Growth { look: Some(look), .. } = &note.what else { return None };
+    let folder = session.look(look)?;
+    let read = |it: ProcessFile| fs::read(folder.join(process_folder(pid)).join(it.name())).ok();
+    let (notes, snapshot) = (read(ProcessFile::Notes)?, read(ProcessFile::Snapshot));
+    let _ = fs::remove_dir_all(&folder);
+    let snapshot = snapshot.as_deref();
+    let files = ProcessFiles { pid, notes: &notes, snapshot, phantom_log: None };
+    prediction::line_that_grows(&sources::read_process(files).recording, note.device)
 }
 
 /// What ran out, and what became of it.
@@ -154,9 +206,9 @@ fn sentence(note: &RedoneNote) -> String {
 
 impl launch::Watch for Watch {
     fn tick(&mut self, session: &Session) {
-        for (_, folder) in session.process_paths() {
+        for (pid, folder) in session.process_paths() {
             // A file that is not there yet will be.
-            let _ = self.look(folder.join(ProcessFile::Notes.name()));
+            let _ = self.look(session, (pid, &folder));
         }
     }
 }

@@ -1,0 +1,121 @@
+"""One device: its room, its neighbours, what grows on it."""
+
+from plimsoll_agent.watch.trend import Trend
+
+SKIPPED = 2
+"""Steps at the beginning that say nothing: gradients and the state of an optimizer are made in them."""
+
+BLOCKS_GROW, SIZES_GROW = 0.2, 0.3
+"""What has to be gone of the room that was free before it is said that memory grows: where there are more and more blocks; and
+where there are as many as before, only larger, as with batches that are sorted by their length."""
+
+NEEDS_MORE = 2.5
+"""If the most that a step takes rises by so many times what stays of it, then its batches grow."""
+
+MORE, SLACK = 1.02, 40 << 20
+"""What may be reserved over what is expected: as with the first step of a plan."""
+
+A_NEIGHBOUR = 256 << 20
+"""Bytes that others have to take before they are spoken of."""
+
+LITTLE = 0.04
+"""So little of a device left is little for anybody."""
+
+SPLIT = 0.1
+"""The share of the room in parts of segments that are free, and too small, at which giving memory back to the driver shows
+fragmentation."""
+
+
+class Device:
+    """What is known of one device of this process."""
+
+    def __init__(self, index):
+        self.index = index
+        self.lives, self.reserved_trend = Trend(SKIPPED), Trend(SKIPPED)
+        self.limit = self.total = self.free = self.in_reach = None
+        self.others = self.others_at_first = None
+        self.split = self.retries = self.ooms = 0
+        self.allocated = self.reserved = self.active = self.peak_allocated = self.peak_reserved = 0
+        self.retries_before = None
+
+    def ask(self, torch):
+        """Asks the driver and the allocator. Not in each step."""
+        c = torch._C
+        stats = c._cuda_memoryStats(self.index)
+        self.split = stats["inactive_split_bytes"]["all"]["current"]
+        self.active = stats["active_bytes"]["all"]["current"]
+        self.retries, self.ooms = stats["num_alloc_retries"], stats["num_ooms"]
+        reserved = stats["reserved_bytes"]["all"]["current"]
+        self.free, self.total = torch.cuda.mem_get_info(self.index)
+        share = c._cuda_getMemoryFraction(self.index) if hasattr(c, "_cuda_getMemoryFraction") else 1.0
+        self.limit = int(min(max(share, 0.0), 1.0) * self.total)
+        # What we have, and what is free.
+        self.in_reach = reserved + self.free
+        # What others hold, with our own context and libraries, which stay.
+        self.others = self.total - self.free - reserved
+
+    @property
+    def room_is_unknown(self):
+        """Whether nobody has asked yet."""
+        return self.limit is None
+
+    @property
+    def room(self):
+        """The most that can be reserved: what PyTorch may take, or what is free beside what it has."""
+        return min(self.limit, self.in_reach)
+
+    def step_ended(self, step, place):
+        """Takes in the counters at the end of a step. True if it is time to look for what grows."""
+        i = self.index
+        self.allocated, self.reserved = place.allocated[i], place.reserved[i]
+        self.peak_allocated, self.peak_reserved = place.peaks[i]
+        count = place.live[i][0]
+        is_time = self.lives.add(step, self.allocated, count, self.peak_allocated)
+        self.reserved_trend.add(step, self.reserved, count, self.peak_allocated)
+        return is_time
+
+    def growth(self):
+        """The rise of what lives, if it is one that goes on; None."""
+        found = self.lives.rise(lambda peak: BLOCKS_GROW * max(self.room - peak, 0), self.room)
+        if found is None or NEEDS_MORE * found.amount < found.needed:
+            return None
+        if found.blocks <= 0:
+            return self.lives.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
+        return found
+
+    def pace(self):
+        """Bytes more that live after each step; 0 if it is no more, None while that is not known."""
+        return self.lives.pace()
+
+    def runs_out_in(self, rise):
+        """Steps from now until there is no room for what a step takes."""
+        return int(max(self.room - self.peak_allocated, 0) / rise.per_step)
+
+    def fragmentation(self):
+        """The bytes that are free and of no use, when that is why memory was given back or is reserved more and more."""
+        before, self.retries_before = self.retries_before, self.retries
+        if before is not None and before < self.retries and SPLIT * self.room <= self.split:
+            return self.split
+        rise = self.reserved_trend.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
+        if rise is not None and rise.needed <= 0.2 * rise.amount:
+            return self.reserved - self.allocated
+        return None
+
+    def over(self, expected):
+        """Whether more is reserved than was expected."""
+        return expected is not None and expected * MORE + SLACK < self.peak_reserved
+
+    def neighbour(self, expected):
+        """What others took since the first steps, if too little is left for what this run takes; None."""
+        if self.others_at_first is None:
+            self.others_at_first = self.others
+            return None
+        taken = self.others - self.others_at_first
+        if taken < A_NEIGHBOUR:
+            self.others_at_first = min(self.others_at_first, self.others)
+            return None
+        wanted = max(expected or 0, self.peak_reserved) - self.reserved
+        # Where PyTorch may take no more than it has, others cannot take it.
+        left = min(self.free, max(self.limit - self.reserved, 0))
+        is_little = self.free < max(wanted, LITTLE * self.total)
+        return taken if is_little and left == self.free else None

@@ -1,0 +1,92 @@
+"""The file by which others see this run: `plimsoll watch`, `plimsoll top`, exporters.
+
+One file a process, `<pid>.json`, in a folder that only its user can read. It is written whole, and goes with the
+process; one that was left behind says itself that it is old: by the time at which its process began.
+"""
+
+import json
+import os
+import stat
+import sys
+import tempfile
+
+
+def folder():
+    """Where the files are; None if that is not ours alone."""
+    given = os.environ.get("PLIMSOLL_RUNNING")
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if given:
+        path = given
+    elif runtime and _is_ours(runtime):
+        path = os.path.join(runtime, "plimsoll", "running")
+    else:
+        path = os.path.join(tempfile.gettempdir(), "plimsoll-%d" % os.getuid(), "running")
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError:
+        return None
+    places = [path] if given else [path, os.path.dirname(path)]
+    return path if all(_is_ours(it) for it in places) else None
+
+
+def _is_ours(path):
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+class Status:
+    """The file of this process."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+        self._folder = folder()
+        self._same = {
+            "format": 1,
+            "pid": self.pid,
+            "started": _started(),
+            "label": os.environ.get("PLIMSOLL_LABEL") or _script(),
+            "command": list(getattr(sys, "orig_argv", sys.argv)),
+            "rank": _number("RANK"),
+        }
+
+    def write(self, **fields):
+        """Writes the whole of it; a disk that is full is no matter of training."""
+        if self._folder is None or os.getpid() != self.pid:
+            return
+        path = os.path.join(self._folder, "%d.json" % self.pid)
+        try:
+            with open(path + ".part", "w", encoding="utf-8") as file:
+                json.dump(dict(self._same, **fields), file, default=str)
+            os.replace(path + ".part", path)
+        except OSError:
+            self._folder = None
+
+    def remove(self):
+        """At the end of the process."""
+        if self._folder is None or os.getpid() != self.pid:
+            return
+        try:
+            os.unlink(os.path.join(self._folder, "%d.json" % self.pid))
+        except OSError:
+            pass
+
+
+def _started():
+    try:
+        with open("/proc/self/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _script():
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    return os.path.basename(main) if main else "python"
+
+
+def _number(variable):
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdigit() else None

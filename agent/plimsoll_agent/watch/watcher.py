@@ -1,0 +1,257 @@
+"""All devices, step by step; each alarm once.
+
+An alarm is a line of the recording. Who started this process puts it into words and passes it on; what it says comes back
+in a file of the session, for the status file. Where something grows, the recorder sees some steps in full first, and leaves
+a recording of them beside the alarm, which has the line that keeps it.
+"""
+
+import json
+import os
+import statistics
+import time
+from collections import deque
+
+from plimsoll_agent.run.guard import guarded
+from plimsoll_agent.watch import bounds
+from plimsoll_agent.watch.device import Device
+from plimsoll_agent.watch.status import Status
+
+A_WHILE = 1.0
+"""Seconds between two looks at what is not in the counters, and between two writes of the status file."""
+
+FEWEST_SEEN, MOST_SEEN = 12, 2048
+"""Steps that are seen in full where something grows."""
+
+SECONDS_SEEN = 90.0
+"""They last no longer than this."""
+
+A_FEW = 16
+"""Steps that are soon over."""
+
+MOST_ALARMS = 20
+
+
+class Watcher:
+    """Watches one process."""
+
+    def __init__(self, torch, recording, sampling, optimizers, leave):
+        """`leave(folder)` leaves a recording of the last steps there."""
+        self._torch = torch
+        self._recording = recording
+        self._sampling = sampling
+        self._optimizers = optimizers
+        self._leave = leave
+        expected = os.environ.get("PLIMSOLL_EXPECTED", "")
+        self._expected = int(expected) if expected.isdigit() else None
+        self._begin()
+
+    def _begin(self):
+        self._devices = []
+        self._step = 0
+        self._said = set()
+        self._told, self._read_to = [], 0
+        self._seconds = deque(maxlen=32)
+        self._ended_at = None
+        self._looked_at = 0.0
+        self._grows = None
+        self._to_come, self._filling_until = None, 0
+        self._categories = {}
+        self._named_at = 0
+        self._status = Status()
+
+    def forked(self):
+        """In a forked child: a run of its own."""
+        self._begin()
+
+    def start(self):
+        """The process uses a device."""
+        self._write_status()
+
+    def finish(self):
+        """The process ends."""
+        self._status.remove()
+
+    @guarded
+    def step_ended(self, step, place):
+        """After each step; `place` has the counters."""
+        now = time.perf_counter()
+        if step <= self._step:
+            self._devices = []  # What counts as a step is another thing from now on.
+        self._step = step
+        if self._ended_at is not None:
+            self._seconds.append(now - self._ended_at)
+        self._ended_at = now
+        while len(self._devices) < len(place.allocated):
+            self._devices.append(Device(len(self._devices)))
+        is_late = A_WHILE <= now - self._looked_at
+        for device in self._devices:
+            if not place.reserved[device.index]:
+                continue
+            if device.room_is_unknown or is_late:
+                device.ask(self._torch)
+            is_time = device.step_ended(step, place)
+            if is_time and self._grows is None:
+                self._look_for_growth(device)
+            if device.over(self._expected):
+                self._alarm("watch/over-plan", device, expected=self._expected, reserved=device.peak_reserved)
+        if self._grows is not None:
+            self._see_growth(now)
+        if is_late:
+            self._looked_at = now
+            self._look_around()
+
+    def _look_around(self):
+        for device in self._devices:
+            if device.room_is_unknown:
+                continue
+            taken = device.neighbour(self._expected)
+            if taken is not None:
+                self._alarm("watch/neighbour", device, taken=taken, free=device.free)
+            useless = device.fragmentation()
+            if useless is not None:
+                self._alarm("watch/fragmentation", device, useless=useless, retries=device.retries)
+        self._name_categories()
+        self._read_told()
+        self._write_status()
+
+    def _look_for_growth(self, device):
+        if ("watch/growth", device.index) in self._said:
+            return
+        rise = device.growth()
+        if rise is None:
+            return
+        left = device.runs_out_in(rise)
+        if self._is_filling(device, rise):
+            return
+        steps = min(max(FEWEST_SEEN, 3 * device.lives.between_rises), MOST_SEEN, max(left // 4, 3))
+        self._grows = (device, rise, self._step + steps, time.perf_counter() + SECONDS_SEEN)
+        self._sampling.insist(True)
+
+    def _is_filling(self, device, rise):
+        """Whether queues that will be full explain it, and there is room for that. Asked now and then: it takes a look at
+        everything that Python has."""
+        if self._step < self._filling_until:
+            return True
+        to_come, before = bounds.still_to_come(self._torch), self._to_come
+        self._to_come = to_come
+        if device.room - device.peak_allocated <= to_come:
+            return False
+        # One that has not been filled meanwhile does not explain it.
+        if to_come < A_FEW * rise.per_step if before is None else before <= to_come:
+            return False
+        steps = int(to_come / rise.per_step)
+        # Once it is full it takes a while to see that nothing rises any more.
+        steps = steps // 4 if 4 * A_FEW < steps else steps + rise.steps // 4
+        self._filling_until = self._step + max(steps, A_FEW)
+        return True
+
+    def _see_growth(self, now):
+        device, rise, until, latest = self._grows
+        if self._step < until and now < latest:
+            return
+        self._grows = None
+        name = "look-%d-%d" % (os.getpid(), self._step)
+        began = time.perf_counter()
+        try:
+            is_left = self._sampling.is_full and self._leave(os.path.join(self._recording.session, name))
+        finally:
+            self._sampling.insist(False)
+        self._alarm(
+            "watch/growth",
+            device,
+            per_step=int(rise.per_step),
+            grown=int(rise.amount),
+            since=rise.first,
+            runs_out_at=self._step + device.runs_out_in(rise),
+            look=name if is_left else None,
+            seconds_to_look=round(time.perf_counter() - began, 3),
+        )
+        self._ended_at = None  # What that took is no step's.
+
+    def _alarm(self, code, device, **fields):
+        if (code, device.index) in self._said:
+            return
+        self._said.add((code, device.index))
+        self._recording.write(
+            "alarm",
+            code=code,
+            step=self._step,
+            device=device.index,
+            room=device.room,
+            allocated=device.allocated,
+            reserved_now=device.reserved,
+            unix=round(time.time(), 3),
+            **fields
+        )
+
+    def _name_categories(self):
+        """What parameters, gradients and states take: at steps that are ever further apart."""
+        if self._step < 2 * self._named_at:
+            return
+        self._named_at = self._step
+        found = {}
+        seen = set()
+
+        def add(kind, tensor):
+            if isinstance(tensor, self._torch.Tensor) and tensor.is_cuda and id(tensor) not in seen:
+                seen.add(id(tensor))
+                of = found.setdefault(tensor.get_device(), dict.fromkeys(("parameters", "gradients", "optimizer"), 0))
+                of[kind] += tensor.numel() * tensor.element_size()
+
+        for optimizer in self._optimizers():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    add("parameters", parameter)
+                    add("gradients", parameter.grad)
+            for state in list(optimizer.state.values()):
+                for value in state.values() if isinstance(state, dict) else ():
+                    add("optimizer", value)
+        self._categories = found
+
+    def _read_told(self):
+        """What was made of our alarms."""
+        try:
+            with open(os.path.join(self._recording.session, "told.jsonl"), "rb") as file:
+                file.seek(self._read_to)
+                lines = file.read().rpartition(b"\n")[0]
+        except OSError:
+            return
+        self._read_to += len(lines) + bool(lines)
+        for line in lines.splitlines():
+            alarm = json.loads(line)
+            if alarm.get("pid") == os.getpid():
+                self._told.append(alarm)
+        del self._told[:-MOST_ALARMS]
+
+    def _write_status(self):
+        self._status.write(
+            updated=time.time(),
+            step=self._step,
+            seconds_per_step=statistics.median(self._seconds) if self._seconds else None,
+            devices=[self._device(it) for it in self._devices if not it.room_is_unknown],
+            expected_peak=self._expected,
+            alarms=self._told,
+        )
+
+    def _device(self, device):
+        properties = self._torch.cuda.get_device_properties(device.index)
+        uuid = getattr(properties, "uuid", None)
+        categories = self._categories.get(device.index, {})
+        if categories:
+            categories = dict(categories, other=max(device.allocated - sum(categories.values()), 0))
+        return {
+            "uuid": "GPU-%s" % uuid if uuid is not None else None,
+            "index": device.index,
+            "total": device.total,
+            "allocated": device.allocated,
+            "reserved": device.reserved,
+            "active": device.active,
+            "inactive_split": device.split,
+            "peak_allocated": device.peak_allocated,
+            "peak_reserved": device.peak_reserved,
+            "retries": device.retries,
+            "ooms": device.ooms,
+            "largest_free": None,
+            "growth_per_step": device.pace(),
+            "categories": categories,
+        }

@@ -1,0 +1,168 @@
+//! An alarm of a watched run: one sentence for people, one JSON object for programs.
+
+use serde_json::{Value, json};
+
+use crate::{
+    recording::{Alarm, AlarmNote, CodeLine},
+    views::explain_wire,
+};
+
+/// The version of the JSON.
+const VERSION: u32 = 1;
+
+/// Whose alarm it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Whose<'a> {
+    /// The process.
+    pub pid: u32,
+    /// Its rank in a distributed job.
+    pub rank: Option<u32>,
+    /// What the run is called.
+    pub label: &'a str,
+}
+
+/// What is wrong, since when and how long that goes well. `line` keeps what grows, if it was seen.
+pub fn sentence(note: &AlarmNote, line: Option<&CodeLine>) -> String {
+    let step = note.step;
+    match &note.what {
+        Alarm::Growth { per_step, grown, since, runs_out_at, .. } => {
+            let place = line.map_or_else(
+                || " (the line was not seen)".to_owned(),
+                |it| format!(" at {}:{}", it.file, it.line),
+            );
+            format!(
+                "step {step}: memory grows by {per_step} a step{place}: {grown} since step {since}, and it runs out in about step {runs_out_at}"
+            )
+        }
+        Alarm::OverPlan { expected, reserved } => format!(
+            "step {step}: PyTorch reserved {reserved}, more than the {expected} that were expected of this run"
+        ),
+        Alarm::Neighbour { taken, free } => format!(
+            "step {step}: other processes took {taken} of the device since this run began, and {free} are free"
+        ),
+        Alarm::Fragmentation { useless, retries } => {
+            let times = match retries {
+                0 => String::new(),
+                n => format!(", and memory was given back and asked for again {n} times"),
+            };
+            format!(
+                "step {step}: {useless} of what PyTorch reserved are free and in pieces too small to use{times}; \
+                 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes them one"
+            )
+        }
+    }
+}
+
+/// The same for programs. Sizes are bytes; what an alarm of this code does not have is null.
+pub fn json(note: &AlarmNote, line: Option<&CodeLine>, whose: Whose<'_>) -> Value {
+    let mut res = json!({
+        "version": VERSION,
+        "code": note.what.code(),
+        "text": sentence(note, line),
+        "step": note.step,
+        "label": whose.label,
+        "pid": whose.pid,
+        "rank": whose.rank,
+        "device": note.device,
+        "time": note.at,
+        "room_bytes": note.room.0,
+        "bytes_per_step": null,
+        "grown_bytes": null,
+        "since_step": null,
+        "runs_out_at_step": null,
+        "at": explain_wire::line(line),
+        "expected_bytes": null,
+        "reserved_bytes": null,
+        "taken_bytes": null,
+        "free_bytes": null,
+        "useless_bytes": null,
+        "retries": null,
+    });
+    let numbers: Vec<(&str, u64)> = match &note.what {
+        Alarm::Growth { per_step, grown, since, runs_out_at, .. } => vec![
+            ("bytes_per_step", per_step.0),
+            ("grown_bytes", grown.0),
+            ("since_step", *since),
+            ("runs_out_at_step", *runs_out_at),
+        ],
+        Alarm::OverPlan { expected, reserved } => {
+            vec![("expected_bytes", expected.0), ("reserved_bytes", reserved.0)]
+        }
+        Alarm::Neighbour { taken, free } => vec![("taken_bytes", taken.0), ("free_bytes", free.0)],
+        Alarm::Fragmentation { useless, retries } => {
+            vec![("useless_bytes", useless.0), ("retries", *retries)]
+        }
+    };
+    for (key, value) in numbers {
+        res[key] = value.into();
+    }
+    res
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        sources::{ProcessFiles, read_process},
+        units::Bytes,
+    };
+
+    fn of(line: &str) -> AlarmNote {
+        let files =
+            ProcessFiles { pid: 7, notes: line.as_bytes(), snapshot: None, phantom_log: None };
+        let reading = read_process(files);
+        assert!(reading.warnings.is_empty(), "{:?}", reading.warnings);
+        reading.recording.notes.alarms[0].clone()
+    }
+
+    #[test]
+    fn each_alarm_is_one_sentence_with_its_numbers() {
+        let growth = of(
+            r#"{"kind":"alarm","code":"watch/growth","step":900,"device":0,"room":1000000,"unix":1.5,"per_step":65536,"grown":58720256,"since":3,"runs_out_at":5000,"look":null}"#,
+        );
+        let line = CodeLine { file: "train.py".to_owned(), line: 31, ..CodeLine::default() };
+        let texts = [
+            sentence(&growth, Some(&line)),
+            sentence(&growth, None),
+            sentence(
+                &of(
+                    r#"{"kind":"alarm","code":"watch/over-plan","step":4,"expected":1073741824,"reserved":2147483648}"#,
+                ),
+                None,
+            ),
+            sentence(
+                &of(
+                    r#"{"kind":"alarm","code":"watch/neighbour","step":4,"taken":1073741824,"free":2097152}"#,
+                ),
+                None,
+            ),
+            sentence(
+                &of(
+                    r#"{"kind":"alarm","code":"watch/fragmentation","step":4,"useless":1073741824,"retries":2}"#,
+                ),
+                None,
+            ),
+        ];
+        let expected = [
+            "step 900: memory grows by 64.0 KiB a step at train.py:31: 56.0 MiB since step 3, and it runs out in about step 5000",
+            "step 900: memory grows by 64.0 KiB a step (the line was not seen): 56.0 MiB since step 3, and it runs out in about step 5000",
+            "step 4: PyTorch reserved 2.00 GiB, more than the 1.00 GiB that were expected of this run",
+            "step 4: other processes took 1.00 GiB of the device since this run began, and 2.0 MiB are free",
+            "step 4: 1.00 GiB of what PyTorch reserved are free and in pieces too small to use, and memory was given back and asked for again 2 times; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes them one",
+        ];
+        assert_eq!(texts, expected.map(str::to_owned));
+        let whose = Whose { pid: 7, rank: Some(1), label: "night" };
+        let json = json(&growth, Some(&line), whose);
+        assert_eq!(json["at"]["line"], 31);
+        assert_eq!(json["bytes_per_step"], 65536);
+        assert_eq!(Bytes(json["room_bytes"].as_u64().unwrap()), growth.room);
+    }
+
+    #[test]
+    fn an_alarm_of_a_later_agent_is_passed_over() {
+        let line = br#"{"kind":"alarm","code":"watch/moon","step":4}"#;
+        let files = ProcessFiles { pid: 7, notes: line, snapshot: None, phantom_log: None };
+        let reading = read_process(files);
+        assert!(reading.recording.notes.alarms.is_empty() && reading.warnings.is_empty());
+    }
+}

@@ -1,0 +1,78 @@
+"""What rises and goes on rising, and what only looks like it: the numbers alone."""
+
+import random
+import sys
+
+import pytest
+from harness import ROOT
+
+sys.path.insert(0, str(ROOT / "agent"))
+from plimsoll_agent.watch.trend import MOST, Trend  # noqa: E402
+
+KIB, MIB = 1 << 10, 1 << 20
+ROOM = 1024 * MIB
+
+
+def told_at(lives, steps, *, needs=lambda step: 100 * MIB, count=lambda step: 50, share=0.2):
+    """The step at which a fifth of what was free is gone and still goes; None if that is never said. `needs` is what a step
+    needs beside what lives."""
+    trend, most = Trend(2), 0
+    for step in range(1, steps):
+        most = max(most, lives(step) + needs(step))
+        if trend.add(step, lives(step), count(step), most):
+            rise = trend.rise(lambda peak: share * (ROOM - peak), ROOM)
+            if rise is not None:
+                return step, rise
+    return None
+
+
+@pytest.mark.parametrize("per_step", [16 * KIB, 100 * KIB, MIB, 8 * MIB, 30 * MIB])
+def test_a_leak_is_told_before_half_of_the_room_is_gone(per_step):
+    step, rise = told_at(lambda step: 50 * MIB + per_step * step, 60_000)
+    assert per_step * step < (ROOM - 150 * MIB) / 2
+    assert rise.per_step == pytest.approx(per_step, rel=0.1)
+
+
+@pytest.mark.parametrize("every", [7, 100, 500])
+def test_a_leak_of_each_evaluation_is_one(every):
+    step, rise = told_at(lambda step: 50 * MIB + 4 * MIB * (step // every), 400 * every)
+    assert 4 * MIB * (step // every) < ROOM // 2
+    assert rise.per_step == pytest.approx(4 * MIB / every, rel=0.25)
+
+
+def test_a_leak_below_batches_of_any_length_is_one():
+    draw = random.Random(1)
+    step, rise = told_at(lambda step: 50 * MIB + 64 * KIB * step + draw.randrange(200 * MIB), 60_000)
+    assert 64 * KIB * step < ROOM // 2
+    assert rise.per_step == pytest.approx(64 * KIB, rel=0.25)
+
+
+def test_one_that_begins_late_is_told_from_there():
+    step, rise = told_at(lambda step: 50 * MIB + 64 * KIB * max(step - 20_000, 0), 60_000)
+    assert 20_000 < step and 64 * KIB * (step - 20_000) < ROOM // 2
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda step, draw: 50 * MIB,
+        lambda step, draw: 50 * MIB + draw.randrange(800 * MIB),
+        lambda step, draw: 50 * MIB + (400 * MIB if step > 5_000 else 0),
+        lambda step, draw: 50 * MIB + 300 * MIB * min(step // 4_000, 4) // 4,
+        lambda step, draw: 50 * MIB + MIB * min(step, 100),
+        lambda step, draw: int(50 * MIB + 600 * MIB * (1 - 0.999**step)),
+        lambda step, draw: 50 * MIB + MIB * (400 - step % 400),
+    ],
+    ids=["even", "any length", "one more model", "in four stairs", "filled to a bound", "fills ever more slowly", "sorted down"],
+)
+def test_what_ends_or_comes_back_is_none(what):
+    draw = random.Random(7)
+    found = told_at(lambda step: what(step, draw), 30_000)
+    assert found is None
+
+
+def test_a_run_of_any_length_is_a_few_numbers():
+    trend = Trend(2)
+    for step in range(1, 200_000):
+        trend.add(step, 1, 1, 1)
+    assert len(trend._buckets) < MOST
