@@ -26,8 +26,9 @@ while time.time() < ended:
     torch.cuda.synchronize()
     time.sleep(0.2)
 END
-"$plimsoll" run -- "$python" train.py > "$out/steady.log" 2>&1 & a=$!
-"$plimsoll" run -- "$python" train.py 4 > "$out/grows.log" 2>&1 & b=$!
+watch=$("$plimsoll" run --help | grep -q -- --watch && echo --watch)
+"$plimsoll" run $watch -- "$python" train.py > "$out/steady.log" 2>&1 & a=$!
+"$plimsoll" run $watch -- "$python" train.py 4 > "$out/grows.log" 2>&1 & b=$!
 "$python" train.py > "$out/alone.log" 2>&1 & c=$!
 trap 'kill $a $b $c 2>/dev/null; rm -rf "$here"' EXIT
 sleep 45

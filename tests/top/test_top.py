@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -87,6 +88,43 @@ def test_eight_devices_and_forty_processes(machine):
     # Growing most; then less; those that do not grow; those that do not know it yet.
     ends = [("+200M" in row, "+3.0M" in row, "steady" in row) for row in rows]
     assert ends == sorted(ends, reverse=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+def test_root_sees_the_runs_of_others_and_others_only_their_own(machine, tmp_path):
+    it = machine(0)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
+        folder.chmod(folder.stat().st_mode | 0o011)
+    pids, links = {}, {}
+    for uid in (0, 4242, 4243):
+        folder = shared / f"plimsoll-{uid}" / "running"
+        folder.mkdir(parents=True)
+        process = subprocess.Popen(["sleep", "600"], user=uid)
+        it.processes.append(process)
+        it.running = folder
+        it.status(process.pid, label=f"of-{uid}.py")
+        pids[uid] = process.pid
+        # What a user says of somebody else's process counts for nothing.
+        other = it.status(os.getppid(), label="pretended.py")
+        for path in (folder, folder.parent, *folder.iterdir()):
+            os.chown(path, uid, uid)
+        for path in (folder, folder.parent):
+            path.chmod(0o700)
+
+    def seen(uid):
+        environment = it.environment(TMPDIR=str(shared), XDG_RUNTIME_DIR=str(shared))
+        del environment["PLIMSOLL_RUNNING"]
+        ran = subprocess.run([shutil.copy(binary(), shared), "top", "--json"], env=environment, capture_output=True, text=True, user=uid, cwd="/")
+        return {p["pid"]: p["watched"]["label"] for p in json.loads(ran.stdout)["processes"]}
+
+    own = {pids[uid]: f"of-{uid}.py" for uid in pids}
+    assert seen(4242) == {pids[4242]: "of-4242.py"}
+    as_root = seen(0)
+    assert as_root.pop(os.getppid()) == "pretended.py", "root may"
+    assert as_root == own
 
 
 class Terminal:

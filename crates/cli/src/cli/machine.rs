@@ -17,8 +17,8 @@ pub(crate) struct TopArgs {
     #[arg(long, conflicts_with = "json")]
     pub(crate) once: bool,
 
-    /// Print the machine as it is now as JSON, and end.
-    #[arg(long)]
+    /// Print the machine as it is now as JSON, all of it, and end.
+    #[arg(long, conflicts_with_all = ["sort", "filter"])]
     pub(crate) json: bool,
 
     /// Look again after so many seconds.
@@ -60,8 +60,8 @@ Examples:
   plimsoll top --json | jq '.processes[] | {pid, user, name}'
   watch -n 10 plimsoll top --once --filter train.py
 
-Processes under `plimsoll run` or with `import plimsoll` also show what is in
-their memory, how it grows, and when the card is full.
+Processes under `plimsoll run --watch` also show what is in their memory, how
+it grows, and when the card is full.
 
 Exit codes:
   0  shown

@@ -79,24 +79,16 @@ fn told(nvml: &Nvml) -> Result<Told, String> {
 impl Told {
     /// A GPU, and the instances that it is cut into.
     fn take(&mut self, handle: &Handle<'_>, index: u32) {
-        let instances = handle.mig_device_count().unwrap_or(0);
-        let instances =
-            (0..instances).filter_map(|it| Some((it, handle.mig_device_by_index(it).ok()?)));
-        let instances: Vec<_> = instances.collect();
+        let is_cut = handle.mig_mode().is_ok_and(|it| it.current == 1);
+        let most = if is_cut { handle.mig_device_count().unwrap_or(0) } else { 0 };
         let whole = self.devices.len();
         self.add(handle, index, None);
-        for (number, instance) in &instances {
-            self.add(instance, index, Some(*number));
-        }
-        if !instances.is_empty() {
-            // The GPU names those of its instances once more.
-            let end = self.devices.len();
-            for places in self.on.values_mut() {
-                if places.iter().any(|it| whole < it.0 && it.0 < end) {
-                    places.retain(|it| it.0 != whole);
-                }
+        for number in 0..most {
+            if let Ok(instance) = handle.mig_device_by_index(number) {
+                self.add(&instance, index, Some(number));
             }
         }
+        name_once(&mut self.on, whole, self.devices.len());
     }
 
     fn add(&mut self, handle: &Handle<'_>, index: u32, instance: Option<u32>) {
@@ -128,10 +120,36 @@ impl Told {
     }
 }
 
+/// Takes those who are on an instance off its GPU, which names them once more. The GPU is at `whole`, its instances behind it up to `end`.
+fn name_once(on: &mut On, whole: usize, end: usize) {
+    for places in on.values_mut() {
+        if places.iter().any(|it| whole < it.0 && it.0 < end) {
+            places.retain(|it| it.0 != whole);
+        }
+    }
+}
+
 /// Who computes or draws on the device. Drivers that do not know the second list, or that of MPS, have the first.
 fn processes(handle: &Handle<'_>) -> Result<Vec<ProcessInfo>, NvmlError> {
     let mut res = handle.running_compute_processes()?;
     res.extend(handle.running_graphics_processes().unwrap_or_default());
     res.extend(handle.mps_running_compute_processes().unwrap_or_default());
     Ok(res)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_on_an_instance_is_not_on_its_gpu_as_well() {
+        // A GPU without instances, then one with two, then another one.
+        let mut on = On::from([
+            (7, vec![(0, None), (1, Some(Bytes(5))), (3, Some(Bytes(5))), (4, None)]),
+            (8, vec![(1, None)]),
+        ]);
+        name_once(&mut on, 1, 4);
+        let places = |pid: u32| on[&pid].iter().map(|it| it.0).collect::<Vec<_>>();
+        assert_eq!((places(7), places(8)), (vec![0, 3, 4], vec![1]));
+    }
 }

@@ -237,7 +237,7 @@ impl Snapshot {
         let nameless = self.processes.iter().filter(|it| it.person.is_none()).count();
         if nameless != 0 {
             res.push(format!(
-                "{nameless} of {} processes have no name here: they run outside this container, or /proc hides those of other users",
+                "no name is known of {nameless} of {} processes: they run outside this container, or /proc hides those of other users",
                 self.processes.len()
             ));
         }

@@ -395,7 +395,11 @@ fn details(snapshot: &Snapshot, row: &Row<'_>) -> Vec<(String, Option<Color>)> {
         let held = held.unwrap_or_else(|| "holds what the driver does not tell".to_owned());
         return vec![
             (held, None),
-            ("Started by `plimsoll run -- COMMAND`, or with `import plimsoll`, it would say here what is in that.".to_owned(), None),
+            (
+                "Started by `plimsoll run --watch -- COMMAND`, it would say here what is in that."
+                    .to_owned(),
+                None,
+            ),
         ];
     };
     let mut res = Vec::new();

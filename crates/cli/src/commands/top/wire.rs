@@ -95,3 +95,135 @@ fn on_device(it: &Row<'_>) -> Value {
         "seconds_to_end": seconds,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use plimsoll_core::units::Bytes;
+
+    use super::*;
+    use crate::machine::snapshot::{Counters, Memory, Person, Status};
+
+    #[test]
+    fn a_process_that_is_watched_and_one_that_is_not() {
+        let memory = Some(Memory { total: Bytes(100), free: Bytes(30) });
+        let (name, uuid) = ("NVIDIA L4".to_owned(), "GPU-1".to_owned());
+        let counters = Counters {
+            uuid: Some(uuid.clone()),
+            allocated: Bytes(20),
+            reserved: Bytes(25),
+            growth: Some(5.0),
+            categories: [("parameters".to_owned(), Bytes(20))].into(),
+            ..Counters::default()
+        };
+        let status =
+            Status { label: "train.py".to_owned(), counters: vec![counters], ..Status::default() };
+        let person =
+            Person { uid: 1000, user: "anna".to_owned(), name: "python serve.py".to_owned() };
+        let snapshot = Snapshot {
+            at: 1.5,
+            host: "node17".to_owned(),
+            devices: vec![Device { name, uuid, memory, ..Device::default() }],
+            processes: vec![
+                Process { pid: 7, status: Some(status), ..Process::default() },
+                Process {
+                    pid: 8,
+                    person: Some(person),
+                    on: vec![(0, Some(Bytes(40)))],
+                    status: None,
+                },
+            ],
+            ..Snapshot::default()
+        };
+        expect![[r#"
+            {
+              "at": 1.5,
+              "devices": [
+                {
+                  "free_bytes": 30,
+                  "index": 0,
+                  "instance": null,
+                  "name": "NVIDIA L4",
+                  "no_processes": null,
+                  "total_bytes": 100,
+                  "used_bytes": 70,
+                  "utilization_percent": null,
+                  "uuid": "GPU-1"
+                }
+              ],
+              "driver": null,
+              "host": "node17",
+              "no_gpu": null,
+              "notes": [
+                "no name is known of 1 of 2 processes: they run outside this container, or /proc hides those of other users"
+              ],
+              "processes": [
+                {
+                  "devices": [
+                    {
+                      "allocator": {
+                        "active_bytes": 0,
+                        "allocated_bytes": 20,
+                        "categories_bytes": {
+                          "parameters": 20
+                        },
+                        "growth_per_step_bytes": 5.0,
+                        "inactive_split_bytes": 0,
+                        "index": 0,
+                        "largest_free_bytes": null,
+                        "ooms": 0,
+                        "peak_allocated_bytes": 0,
+                        "peak_reserved_bytes": 0,
+                        "reserved_bytes": 25,
+                        "retries": 0,
+                        "total_bytes": 0
+                      },
+                      "gpu": 0,
+                      "held_bytes": null,
+                      "instance": null,
+                      "room_bytes": 35,
+                      "seconds_to_end": null,
+                      "steps_to_end": 7.0,
+                      "uuid": "GPU-1"
+                    }
+                  ],
+                  "name": null,
+                  "pid": 7,
+                  "uid": null,
+                  "user": null,
+                  "watched": {
+                    "alarms": [],
+                    "command": [],
+                    "expected_peak_bytes": null,
+                    "label": "train.py",
+                    "rank": null,
+                    "seconds_per_step": null,
+                    "step": null,
+                    "updated": 0.0
+                  }
+                },
+                {
+                  "devices": [
+                    {
+                      "allocator": null,
+                      "gpu": 0,
+                      "held_bytes": 40,
+                      "instance": null,
+                      "room_bytes": 30,
+                      "seconds_to_end": null,
+                      "steps_to_end": null,
+                      "uuid": "GPU-1"
+                    }
+                  ],
+                  "name": "python serve.py",
+                  "pid": 8,
+                  "uid": 1000,
+                  "user": "anna",
+                  "watched": null
+                }
+              ],
+              "version": 1
+            }
+        "#]].assert_eq(&document(&snapshot));
+    }
+}

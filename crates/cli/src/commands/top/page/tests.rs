@@ -116,13 +116,13 @@ fn a_page_on_a_small_terminal() {
         &page(),
         (80, 24),
         &expect![[r#"
-        plimsoll top  node17  driver 580.65.06  14:13:20 UTC
-        GPU 0    NVIDIA H100 80GB HB… █████████▓▒▒▒▒▒▒░░░░ 62.0G of 80.0G  78% busy  98%
-        GPU 1    NVIDIA H100 80GB HB… ████▓░░░░░░░░░░░░░░░ 20.0G of 80.0G  25% busy  98%
-         GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH  END IN WHAT
-           0     815 bert      20.0G      -      -       -       -       - python serve…
-           0    4711 bert      42.0G  36.0G  38.0G     120   +2.9M  60 min train.py
-           1    4712 anna      20.0G  16.0G  18.0G     120       0  steady ! a-name-tha…
+            plimsoll top  node17  driver 580.65.06  14:13:20 UTC
+            GPU 0    NVIDIA H100 80GB HB… █████████▓▒▒▒▒▒▒░░░░ 62.0G of 80.0G  78% busy  98%
+            GPU 1    NVIDIA H100 80GB HB… ████▓░░░░░░░░░░░░░░░ 20.0G of 80.0G  25% busy  98%
+             GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH  END IN WHAT
+               0     815 bert      20.0G      -      -       -       -       - python serve…
+               0    4711 bert      42.0G  36.0G  38.0G     120   +2.9M  60 min train.py
+               1    4712 anna      20.0G  16.0G  18.0G     120       0  steady ! a-name-tha…
 
 
 
@@ -132,15 +132,15 @@ fn a_page_on_a_small_terminal() {
 
 
 
-         815 python serve.py of bert ───────────────────────────────────────────────────
-        holds 20.0G
-        Started by `plimsoll run -- COMMAND`, or with `import plimsoll`, it would say
-        here what is in that.
+             815 python serve.py of bert ───────────────────────────────────────────────────
+            holds 20.0G
+            Started by `plimsoll run --watch -- COMMAND`, it would say here what is in that.
 
 
 
-        q end  ? keys  s sort: GPU
-    "#]],
+
+            q end  ? keys  s sort: GPU
+        "#]],
     );
 }
 
@@ -247,7 +247,7 @@ fn what_the_driver_or_the_system_keep_to_themselves() {
         plimsoll top  node17  driver 580.65.06  14:13:20 UTC
         GPU 0    NVIDIA H100 80GB HBM3 ███████████████████████████▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░ 62.0G of 80.0G  78% busy  98%
         GPU 1    NVIDIA H100 80GB HBM3 the driver does not tell its memory
-        1 of 3 processes have no name here: they run outside this container, or /proc hides those of other users
+        no name is known of 1 of 3 processes: they run outside this container, or /proc hides those of other users
         the driver does not say who is on GPU 1: the current user does not have permission
          GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH   ROOM  END IN WHAT
            0     815 -             -      -      -       -       -  18.0G       - -
