@@ -173,6 +173,18 @@ def test_the_terminal_is_as_it_was_afterwards(machine, way):
     assert terminal.end() == 0
 
 
+def test_a_terminal_that_goes_away_ends_it(machine):
+    it = machine(1)
+    terminal = Terminal(it.environment(), "--interval", "0.2")
+    terminal.until(b"GPU")
+    os.close(terminal.theirs)
+    os.close(terminal.ours)
+    try:
+        assert terminal.process.wait(20) == 2
+    finally:
+        terminal.process.kill()
+
+
 def test_the_page_follows_the_machine_and_obeys_keys(machine):
     it = machine(1)
     it.process({0: GIB})

@@ -7,11 +7,16 @@ mod words;
 
 use std::{
     io::{self, IsTerminal as _, Write},
+    os::fd::AsFd as _,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
-use nix::sys::signal::Signal;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::signal::Signal,
+};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use self::view::{Then, View};
@@ -22,8 +27,8 @@ use crate::{
     signals::Signals,
 };
 
-/// How often the page asks whether a signal came.
-const TICK: Duration = Duration::from_millis(200);
+/// How often the page asks whether a signal came, in milliseconds.
+const TICK: u8 = 200;
 /// As wide as text is that goes to no terminal.
 const WIDTH: u16 = 160;
 
@@ -92,8 +97,12 @@ fn watch(
             Err(error) => break Err(error),
         }
     };
-    ratatui::try_restore()?;
-    res
+    let restored = ratatui::try_restore();
+    if restored.is_err() {
+        // It would write to the terminal that is gone, and panic.
+        std::mem::forget(terminal);
+    }
+    res.and(restored)
 }
 
 /// Until something is to be drawn anew.
@@ -107,7 +116,18 @@ fn wait(
         if !view.is_paused && next <= Instant::now() {
             return Ok(Then::Look);
         }
-        if event::poll(TICK)? {
+        // A terminal that is gone would keep crossterm reading for ever.
+        let stdin = io::stdin();
+        let mut terminal = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut terminal, PollTimeout::from(TICK)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        if terminal[0].revents().is_some_and(|it| it.intersects(is_gone)) {
+            return Err(io::Error::other("it is gone"));
+        }
+        if event::poll(Duration::ZERO)? {
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     return Ok(view.press(key, snapshot));
