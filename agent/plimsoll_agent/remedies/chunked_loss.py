@@ -19,8 +19,11 @@ SMALLEST = 16 << 20
 
 def apply(torch, parameters, hooks, note):
     functional = torch.nn.functional
-    original = functional.cross_entropy
-    smallest = parameters.get("smallest", SMALLEST)
+    functional.cross_entropy = in_chunks(torch, functional.cross_entropy, parameters.get("smallest", SMALLEST))
+
+
+def in_chunks(torch, original, smallest=SMALLEST):
+    """PyTorch's `cross_entropy`, which computes logits of more than `smallest` bytes some rows at a time."""
     chunked = _function(torch)
 
     @functools.wraps(original)
@@ -40,7 +43,7 @@ def apply(torch, parameters, hooks, note):
         with torch.autocast(input.device.type, enabled=False):
             return chunked.apply(input, target, weight, ignore_index, reduction, label_smoothing, result)
 
-    functional.cross_entropy = cross_entropy
+    return cross_entropy
 
 
 def is_large(torch, input):

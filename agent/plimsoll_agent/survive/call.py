@@ -12,6 +12,7 @@ import weakref
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.host import before_expansion, is_parameter
 from plimsoll_agent.remedies.support.ways import with_one_label
+from plimsoll_agent.run import frames
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
 
@@ -19,18 +20,17 @@ from plimsoll_agent.survive import CannotRedo, graph
 class Call:
     """A call of a model, or of a loss that has none. `call` makes it; `then` is how everything was before."""
 
-    def __init__(self, torch, hooks, host, module, call, args, kwargs, then):
-        self._torch, self._hooks, self._host = torch, hooks, host
+    def __init__(self, torch, hooks, host, in_pass, module, call, args, kwargs, then):
+        self._torch, self._hooks, self._host, self._pass = torch, hooks, host, in_pass
         self._call, self._args, self._kwargs, self._then = call, args, kwargs, then
         self.module = weakref.ref(module) if module is not None else _nothing
         self._versions = [_version(it) for it in self._inputs()]
         self._weights = [(it, it._version) for it in module.parameters()] if module is not None else []
         self._autocast = _autocast(torch)
         self._cells = []
-        self._places = set()  # Which of the tensors that it returned have a gradient.
-        self.gradients = {}  # Of each output, by its number, in the backward pass that is under way.
-        self._gone_on = set()  # The inputs, by their number, whose gradient that pass has gone on with.
+        self._shapes = []
         self.drew = False
+        self.around = contextlib.nullcontext  # What the call is made inside of, each time.
 
     def _inputs(self):
         return tensors_in(self._torch, (self._args, self._kwargs))
@@ -45,36 +45,26 @@ class Call:
             self._cells.append(weakref.ref(cell))
             return cell
 
-        with self._torch.autograd.graph.saved_tensors_hooks(pack, _Cell.fetch):
+        with self.around(), self._torch.autograd.graph.saved_tensors_hooks(pack, _Cell.fetch):
             return self._call(*self._args, **self._kwargs)
 
     def run_as(self, run):
         """Makes it as `run(call, args, kwargs)` does."""
         return run(self._call, self._args, self._kwargs)
 
-    def watch(self, output, found):
-        """Notes the gradients of what it returned; `found(call)` is told of each. True if it has any."""
-        all = tensors_in(self._torch, output)
-        self._places = {i for i, it in enumerate(all) if self._is_made_here(it)}
-        tensors = [all[i] for i in sorted(self._places)]
-        for number, tensor in enumerate(tensors):
-            tensor.grad_fn.metadata.setdefault(graph.KEY, (self, []))[1].append(number)
-            tensor.register_hook(functools.partial(_got, weakref.ref(self), number, found))
-        if tensors:
-            for number, tensor in enumerate(self._inputs()):
-                if tensor.requires_grad and tensor.grad_fn is not None:
-                    tensor.register_hook(functools.partial(_went_on, weakref.ref(self), number))
-        return bool(tensors)
+    def watch(self, output):
+        """Writes into autograd's graph what it returned. True if any of that has a gradient."""
+        tensors = tensors_in(self._torch, output)
+        self._shapes = [it.shape for it in tensors]
+        made = [(number, it) for number, it in enumerate(tensors) if self._is_made_here(it)]
+        for number, tensor in made:
+            tensor.grad_fn.metadata.setdefault(graph.KEY, (self, {}))[1].setdefault(tensor.output_nr, number)
+        return bool(made)
 
     def _is_made_here(self, tensor):
         # One that another call made, and that this one only hands on, is the other's.
         is_others = tensor.grad_fn is None or any(it is tensor for it in self._inputs())
         return tensor.requires_grad and not is_others and tensor.grad_fn.metadata.get(graph.KEY, (self,))[0] is self
-
-    def pass_is_over(self):
-        """The backward pass is; the gradients go."""
-        self.gradients.clear()
-        self._gone_on.clear()
 
     def is_done_with(self):
         """Its graph was used up: nothing of the call is needed any more, and a loss that somebody keeps must not keep it."""
@@ -87,11 +77,10 @@ class Call:
             if cell is not None:
                 cell.let_go()
 
-    def continuations(self):
-        """The inputs that want gradients, by number: those that this pass had not gone on with yet, and the others."""
-        inputs = {i: it for i, it in enumerate(self._inputs()) if it.requires_grad}
-        later = {i: it for i, it in inputs.items() if i not in self._gone_on}
-        return later, [it for i, it in inputs.items() if i in self._gone_on]
+    def inputs_with_gradients(self):
+        """The edges of autograd's graph that its inputs are, by their number."""
+        edge_of = self._torch.autograd.graph.get_gradient_edge
+        return {i: edge_of(it) for i, it in enumerate(self._inputs()) if it.requires_grad}
 
     def leaves(self):
         """Every parameter of its model, and what else it was given, that gets a gradient."""
@@ -107,12 +96,16 @@ class Call:
             raise CannotRedo("something was written into what the model was given")
         if for_backward and any(it._version != version for it, version in self._weights):
             raise CannotRedo("its weights have changed since, as an optimizer does that steps inside backward")
+        module = self.module()
+        if module is not None and any(_has_hooks(it) for it in module.modules()):
+            raise CannotRedo("its model has hooks of the script's own, which would run once more")
 
     @contextlib.contextmanager
     def as_it_was(self):
         """The same precision, and nothing that is called is a call of its own."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._hooks.as_one_call())
+            stack.enter_context(self.around())
             for it in self._autocast:
                 stack.enter_context(self._torch.autocast(**it))
             yield
@@ -124,7 +117,13 @@ class Call:
 
     def fill_again(self):
         """Makes the call again for what it let go of, which then waits on the host."""
-        self.check(for_backward=False)
+        if self._call is None:
+            # PyTorch would have said so, had the graph not been kept.
+            raise RuntimeError("Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed).")
+        try:
+            self.check(for_backward=True)
+        except CannotRedo as refused:
+            raise RuntimeError("plimsoll run --survive: backward asks for what was let go of, and the call cannot be made again: %s" % refused)
         count = 0
 
         def pack(tensor):
@@ -135,60 +134,75 @@ class Call:
                 cell.fill(tensor)
 
         with self._as_then(), self._torch.autograd.graph.saved_tensors_hooks(pack, _nobody_asks):
-            self._call(*self._args, **self._kwargs)
+            output = self._call(*self._args, **self._kwargs)
+        self._compare(output)
         if count != len(self._cells):
             raise RuntimeError(
                 "plimsoll run --survive: the model's call was made again and saved %d tensors for backward instead of %d; "
                 "it decides by something that plimsoll does not see" % (count, len(self._cells))
             )
 
-    def backward_again(self, numbers, is_left, part=None):
-        """Makes the call again and runs backward from the gradients of its outputs, of those with these numbers.
+    def _compare(self, output):
+        if [it.shape for it in tensors_in(self._torch, output)] != self._shapes:
+            raise RuntimeError("plimsoll run --survive: the model's call was made again and returned tensors of other shapes")
+
+    def backward_again(self, gradients, is_left, part=None):
+        """Makes the call again, and runs backward from the gradients of its outputs, by number.
 
         Only parameters for which `is_left` get a gradient. What is saved waits on the host. `part`: of the batch, as
-        `(whole, along, start, end, way)`. Returns the gradients of its inputs, by number.
+        `(whole, along, start, end, way)`. Returns the gradients of its inputs, or of the samples of them, by number.
         """
         torch = self._torch
+        wants = [it.requires_grad and (not it.is_leaf or is_left(it)) for it in self._inputs()]
         twins = {}
 
         def twin(tensor):
             number = len(twins)
             # Also of what wants none: numbers are those of the inputs.
-            twins[number] = tensor.detach().requires_grad_(tensor.requires_grad)
+            twins[number] = tensor.detach().requires_grad_(wants[number])
             return twins[number]
 
-        args, kwargs = rebuilt(torch, self._args, twin), rebuilt(torch, dict(self._kwargs), twin)
+        args, kwargs = self._args, dict(self._kwargs)
+        weight = None
         if part is not None:
             whole, along, start, end, way = part
             weight = functools.partial(way.weights, kwargs, whole, start, end) if way.has_loss else None
+            args, kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
+        args, kwargs = rebuilt(torch, args, twin), rebuilt(torch, kwargs, twin)
+        done = [it for it in self.leaves() if not is_left(it)]
         # Those that have theirs take no part; `backward(inputs=...)` would not do where a model checkpoints itself in the older way.
-        with self._as_then(), _frozen([it for it in self.leaves() if not is_left(it)]):
+        with self._as_then(), _frozen(done):
             if part is not None:
-                args, kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
                 kwargs = with_one_label(torch, way, kwargs)
             with torch.autograd.graph.saved_tensors_hooks(self._send, self._fetch):
                 output = self._call(*args, **kwargs)
-            tensors = [it for i, it in enumerate(tensors_in(torch, output)) if i in self._places]
-            roots, gradients = [], []
-            for number in sorted(numbers):
-                tensor, gradient = tensors[number], self.gradients[number]
-                if gradient is None or tensor.grad_fn is None:
+            tensors = tensors_in(torch, output)
+            if len(tensors) != len(self._shapes):
+                raise CannotRedo("made again, it returns %d tensors instead of %d" % (len(tensors), len(self._shapes)))
+            roots, from_roots = [], []
+            for number, gradient in sorted(gradients.items()):
+                tensor = tensors[number]
+                if tensor.grad_fn is None:
                     continue
-                if part is not None and gradient.dim() == 0:
+                if part is None:
+                    pass
+                elif gradient.dim() == 0:
+                    if weight is None:
+                        raise CannotRedo("what its model returns is a number of the whole batch")
                     tensor = tensor * weight()
-                elif part is not None:
-                    dimension = next(it for it in (way.axis, 0) if gradient.dim() > it and gradient.size(it) == whole)
-                    gradient = gradient.narrow(dimension, start, end - start)
-                roots.append(tensor)
-                gradients.append(gradient)
-            del output, tensors
-            if graph.is_one_below_another(torch, roots):
-                raise CannotRedo("the script uses what its model's loss is made of, beside the loss")
-            own = {id(it) for it in twins.values()}
-            if not all(id(it) in own or is_left(it) for it in graph.leaves_below(torch, roots)):
+                else:
+                    gradient = gradient.in_part(way.axis, whole, start, end)
+                if gradient.shape != tensor.shape:
+                    raise CannotRedo("made again, it returns tensors of other shapes")
+                roots.append(torch.autograd.graph.get_gradient_edge(tensor))
+                from_roots.append(gradient)
+            # What it returned is not needed any more, and may be the largest of all.
+            del output, tensors, tensor
+            own, leaves = {id(it) for it in twins.values()}, graph.below(it.node for it in roots)
+            if not all(id(it.variable) in own or is_left(it.variable) for it in leaves if hasattr(it, "variable")):
                 raise CannotRedo("its model reaches parameters by other ways than its own")
             if roots:
-                torch.autograd.backward(roots, gradients)
+                torch.autograd.backward(roots, [it.on_device() for it in from_roots])
         return {number: it.grad for number, it in twins.items() if it.grad is not None}
 
     def _send(self, tensor):
@@ -200,6 +214,74 @@ class Call:
     def _fetch(self, packed):
         device, kept, size = packed
         return kept if device is None else self._host.fetch(kept, device).expand(size)
+
+
+class Waiting:
+    """A gradient that waits on the host until its call has been made again."""
+
+    def __init__(self, host, gradient):
+        self._host, self._device, self.shape = host, gradient.device, gradient.shape
+        self._kept = host.send(gradient) if gradient.dim() else gradient
+
+    def dim(self):
+        """Of the gradient."""
+        return len(self.shape)
+
+    def in_part(self, axis, whole, start, end):
+        """That of samples `start..end`."""
+        dimension = next((it for it in (axis, 0) if len(self.shape) > it and self.shape[it] == whole), None)
+        if dimension is None:
+            raise CannotRedo("what its model returns is not made of samples")
+        part = Waiting.__new__(Waiting)
+        part._host, part._device, part._kept = self._host, self._device, self._kept.narrow(dimension, start, end - start)
+        part.shape = part._kept.shape
+        return part
+
+    def on_device(self):
+        """The gradient itself."""
+        return self._host.fetch(self._kept, self._device) if self.shape else self._kept
+
+
+class Pass:
+    """The backward pass that is under way, whose graph PyTorch keeps so that the pass can be made again.
+
+    The cells that it has come to let go of what they hold, as PyTorch would have done.
+    """
+
+    def __init__(self, torch):
+        self._torch = torch
+        self.is_kept_by_us = False
+        self.calls = {}  # Those that it has come to, in their order.
+        self._node, self._asked = None, []
+
+    def begin(self, is_kept_by_us):
+        """Before PyTorch's own."""
+        self.is_kept_by_us = is_kept_by_us
+        self.calls.clear()
+
+    def end(self):
+        """After it."""
+        self.is_kept_by_us = False
+        self._others_have_asked(None)
+
+    def came_to(self, call, cell):
+        """A node has asked for what a cell holds."""
+        self.calls[call] = None
+        if not self.is_kept_by_us:
+            return
+        node = self._torch._C._current_autograd_node()
+        if node is not self._node:
+            self._others_have_asked(node)
+        if graph.is_of_the_script(self._torch, node):
+            # It may ask for the same several times, as PyTorch's own nodes never do.
+            self._asked.append(cell)
+        else:
+            cell.let_go()
+
+    def _others_have_asked(self, node):
+        for it in self._asked:
+            it.let_go()
+        self._node, self._asked = node, []
 
 
 class _Cell:
@@ -225,17 +307,19 @@ class _Cell:
             self._tensor = None
 
     def fetch(self):
-        if self._tensor is None:
+        tensor = self._tensor
+        if tensor is None:
             if self._packed is None:
                 self._call.fill_again()
-            return self._call._fetch(self._packed)
-        if _version(self._tensor) != self._version:
+            tensor = self._call._fetch(self._packed)
+        elif _version(tensor) != self._version:
             # PyTorch's own check, which it leaves out where somebody else keeps what is saved.
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of "
-                "shape %s" % (list(self._tensor.shape),)
+                "shape %s" % (list(tensor.shape),)
             )
-        return self._tensor
+        self._call._pass.came_to(self._call, self)
+        return tensor
 
 
 def _nothing():
@@ -250,6 +334,20 @@ def _version(tensor):
     return 0 if tensor.is_inference() else tensor._version
 
 
+def _has_hooks(module):
+    """Hooks of the script's own. Those of libraries, for weight norms and the like, do the same at each call."""
+    kinds = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(_is_the_scripts(it) for kind in kinds for it in kind.values())
+
+
+def _is_the_scripts(function):
+    while isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None) or getattr(getattr(type(function), "__call__", None), "__code__", None)
+    return code is not None and frames.is_users(code.co_filename)
+
+
 @contextlib.contextmanager
 def _frozen(parameters):
     for it in parameters:
@@ -259,19 +357,6 @@ def _frozen(parameters):
     finally:
         for it in parameters:
             it.requires_grad_(True)
-
-
-def _got(call, number, found, gradient):
-    call = call()
-    if call is not None:
-        call.gradients[number] = gradient
-        found(call)
-
-
-def _went_on(call, number, gradient):
-    call = call()
-    if call is not None:
-        call._gone_on.add(number)
 
 
 def _autocast(torch):

@@ -3,65 +3,91 @@
 from plimsoll_agent.run.nested import tensors_in
 
 KEY = "plimsoll_call"
-"""In the metadata of a node of autograd's graph: the call whose output it made, and which outputs."""
+"""In the metadata of a node of autograd's graph: the call that made its outputs, and which number each of them has."""
 
 
 class Reached:
-    """What lies outside of the calls of models: these calls, and the parameters that are reached without one."""
+    """What lies outside of the calls of models: these calls, and the rest that is reached without one."""
 
     def __init__(self):
-        self.calls = {}  # Of each call the numbers of its outputs that are reached.
+        self.calls = {}  # Of each call the edges to its outputs that are reached, by their number.
         self.leaves = []
+        self.uses = {}  # Nodes that use a leaf, and which of their outputs are reached.
+        self.of_the_script = []  # Names of functions of the script's own.
 
 
-def from_tensors(torch, tensors):
-    """Everything that a backward pass from here reaches before it enters a call of a model."""
-    reached, seen = Reached(), set()
-    waiting = [node_of(torch, it) for it in tensors_in(torch, tensors) if it.requires_grad]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        call, numbers = node.metadata.get(KEY, (None, ()))
-        if call is not None:
-            reached.calls.setdefault(call, set()).update(numbers)
-        elif hasattr(node, "variable"):
-            reached.leaves.append(node.variable)
-        else:
-            waiting += [it for it, _ in node.next_functions]
+def outside_of_calls(torch, tensors):
+    """Everything that a backward pass from here comes to, but for what lies inside of calls of models."""
+    reached = Reached()
+    _walk(torch, tensors, reached, lambda call: True, goes_on=True)
     return reached
 
 
-def leaves_below(torch, tensors):
-    """Every parameter that a backward pass from here gives a gradient."""
-    found, seen = [], set()
-    waiting = [node_of(torch, it) for it in tensors if it.requires_grad]
+def before_calls(torch, tensors, calls):
+    """Everything that a backward pass from here comes to before it enters one of these calls."""
+    reached = Reached()
+    _walk(torch, tensors, reached, calls.__contains__, goes_on=False)
+    return reached
+
+
+def edges_of(torch, tensors):
+    """Of each tensor with a gradient the edge of autograd's graph that it is; of edges themselves."""
+    edge = torch.autograd.graph.GradientEdge
+    if isinstance(tensors, (list, tuple)) and tensors and all(isinstance(it, edge) for it in tensors):
+        return list(tensors)
+    return [torch.autograd.graph.get_gradient_edge(it) for it in tensors_in(torch, tensors) if it.requires_grad]
+
+
+def _walk(torch, tensors, reached, stops, goes_on):
+    edge, seen = torch.autograd.graph.GradientEdge, set()
+    waiting = edges_of(torch, tensors)
+    while waiting:
+        at = waiting.pop()
+        call, numbers = at.node.metadata.get(KEY, (None, {}))
+        if call is not None and stops(call):
+            if goes_on and call not in reached.calls:
+                waiting += call.inputs_with_gradients().values()
+            edges = reached.calls.setdefault(call, {})
+            if at.output_nr in numbers:
+                edges[numbers[at.output_nr]] = at
+            continue
+        if at.node in reached.uses:
+            reached.uses[at.node].add(at.output_nr)
+        if at.node not in seen:
+            seen.add(at.node)
+            if any(hasattr(it, "variable") for it, _ in at.node.next_functions):
+                reached.uses[at.node] = {at.output_nr}
+            if hasattr(at.node, "variable"):
+                reached.leaves.append(at.node.variable)
+            if is_of_the_script(torch, at.node):
+                reached.of_the_script.append(type(at.node)._forward_cls.__name__)
+            waiting += [edge(node, number) for node, number in at.node.next_functions if node is not None]
+
+
+def below(nodes):
+    """Every node that a backward pass from these comes to, and these."""
+    seen, waiting = set(), list(nodes)
     while waiting:
         node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found.append(node.variable)
-        else:
+        if node is not None and node not in seen:
+            seen.add(node)
             waiting += [it for it, _ in node.next_functions]
-    return found
+    return seen
 
 
-def is_one_below_another(torch, tensors):
+def is_one_below_another(nodes):
     """Whether a backward pass from one of them goes through another."""
-    roots = [node_of(torch, it) for it in tensors]
-    seen, waiting = set(), [below for it in roots for below, _ in it.next_functions]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        waiting += [it for it, _ in node.next_functions]
-    return any(it in seen for it in roots)
+    nodes = set(nodes)
+    return not nodes.isdisjoint(below(it for node in nodes for it, _ in node.next_functions))
 
 
-def node_of(torch, tensor):
-    """The node of autograd's graph that gets this tensor's gradient."""
-    return torch.autograd.graph.get_gradient_edge(tensor).node
+def is_of_the_script(torch, node):
+    """Whether a function of the script's own made this node, or one of a library: `torch.autograd.Function`."""
+    if not isinstance(node, torch.autograd.function.BackwardCFunction):
+        return False
+    return not (type(node)._forward_cls.__module__ or "").startswith("torch.")
+
+
+def is_an_older_checkpoint(torch, node):
+    """Whether this node runs a part of a model again, with a backward pass of its own."""
+    return isinstance(node, torch.autograd.function.BackwardCFunction) and "Checkpoint" in type(node).__name__

@@ -1,17 +1,19 @@
 """Training goes on when memory runs out: where this takes hold, and what it tries.
 
 In a call of a model: the call is made again as it is, once what was left of it is gone; then with what backward needs on the
-host; then in parts of the batch. In backward: the call is made again and its backward pass runs from the gradients of what it
-had returned, into those parameters that have not got theirs yet. In a loss between the two: the model's calls let go of what
-they saved, and are made again when backward asks for it.
+host; then in parts of the batch. In backward: PyTorch keeps the graph of each pass, so the pass is made again for those parameters
+that have not got their gradient yet, with what calls saved on the host; then with the calls in parts. In a loss between the
+two: the model's calls let go of what they saved, and are made again when backward asks for it.
 
 Every way but the last gives the same numbers; parts are taken only where they give them, too, up to rounding: of a model
 without batch-norm that draws no random numbers in this call.
 
-In steps where nothing runs out a call is watched only: what it is given is kept until backward, and the gradient of
-what it returned until that ends.
+In steps where nothing runs out a call is watched only. What it saved goes as backward comes to it, as without us; what it was
+given is kept until backward ends; and what the script itself computes between models and loss keeps what it saved as long as
+the script keeps its loss.
 """
 
+import contextlib
 import functools
 import gc
 import re
@@ -20,7 +22,7 @@ import time
 import traceback
 import weakref
 
-from plimsoll_agent.remedies import micro_batches
+from plimsoll_agent.remedies import chunked_loss, micro_batches
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.host import Host
 from plimsoll_agent.remedies.support.rerun import without_cache
@@ -28,7 +30,7 @@ from plimsoll_agent.remedies.support.ways import is_exact
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
-from plimsoll_agent.survive.call import Call
+from plimsoll_agent.survive.call import Call, Pass, Waiting
 from plimsoll_agent.survive.state import Places
 
 _PARTS = (2, 4, 8, 16, 32)
@@ -38,6 +40,8 @@ _LIKE_RUNNING_OUT = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", 
 _ASKED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
 _TOGETHER = "several processes train together, and the others would have to do the same again"
+
+_DRAWS = "it does not fit with all that backward needs on the host, and parts of the batch would draw other random numbers"
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "log_softmax", "softmax")
 
@@ -49,7 +53,9 @@ def apply(torch, hooks, recording, step_of):
     hooks.around_plain_call(survival.around_loss)
     hooks.around_backward(survival.around_backward)
     hooks.after_last_backward(survival.graph_is_used_up)
+    hooks.keep_graph_where(survival.keeps_graph)
     survival.watch_losses()
+    _without_donated_buffers()
     return survival
 
 
@@ -62,10 +68,13 @@ class Survival:
         self._places = weakref.WeakKeyDictionary()
         self._ways = weakref.WeakKeyDictionary()
         self._pending = weakref.WeakSet()  # Calls whose graph waits for backward.
-        self._in_pass = []  # Calls that the backward pass under way has come to.
-        self._used = []  # Those of the pass that ended last.
+        self._pass = Pass(torch)
+        self._used = []  # Calls whose graph the backward pass that ended last has used up.
         self._without_hooks = weakref.WeakSet()  # Models that do not bear functions around what autograd saves.
         self._of_functions = None
+        self._has_cross_entropy = False  # In the call that was made last.
+        self._of_chunks = None  # PyTorch's cross-entropy, some rows at a time.
+        self._in_chunks = False
 
     # Calls of models.
 
@@ -89,8 +98,9 @@ class Survival:
     def _made(self, module, places, call, args, kwargs):
         """The output of a call, which is watched until backward."""
         then = places.now()
-        made = Call(self._torch, self._hooks, self._host, module, call, args, kwargs, then)
+        made = Call(self._torch, self._hooks, self._host, self._pass, module, call, args, kwargs, then)
         error = None
+        self._has_cross_entropy = False
         try:
             output = made.run()
         except RuntimeError as raised:
@@ -107,7 +117,7 @@ class Survival:
             made, output = self._call_again(module, made, call, args, kwargs, then, error)
         made.drew = then.drew()
         places.learn(then)
-        if made.watch(output, self._in_pass.append):
+        if made.watch(output):
             self._pending.add(made)
         return output
 
@@ -131,8 +141,10 @@ class Survival:
             try:
                 made.check(for_backward=False)
                 then.put()
-                again = Call(self._torch, self._hooks, self._host, module, call, args, kwargs, then)
+                again = Call(self._torch, self._hooks, self._host, self._pass, module, call, args, kwargs, then)
                 output = run(again)
+                if way.startswith("parts") and then.drew():
+                    raise CannotRedo(_DRAWS)
             except CannotRedo as refused:
                 why = refused
                 break
@@ -145,12 +157,14 @@ class Survival:
                 continue
             self._write(way=way, error=error, seconds=time.time() - began, phase="forward")
             return again, output
-        self._write(refused=str(why or self._why_no_parts(made)), error=error, phase="forward")
+        self._write(refused=str(why or self._why_no_parts([made])), error=error, phase="forward")
         raise error
 
     def _ways_forward(self, module, made, call, args, kwargs, then):
         yield "again", lambda it: it.run()
         yield "host", lambda it: it.run(on_host=True)
+        if self._has_cross_entropy:
+            yield "chunks", self._run_in_chunks
         made.drew = then.drew()
         batch = self._batch_of(made, call, args, kwargs)
         if batch is not None:
@@ -160,6 +174,10 @@ class Survival:
                     bounds = micro_batches.bounds_of(whole, parts)
                     recomputed = functools.partial(self._recomputed, module, (whole, along), bounds, way)
                     yield "parts:%d" % parts, lambda it, run=recomputed: it.run_as(run)
+
+    def _run_in_chunks(self, again):
+        again.around = self._chunks
+        return again.run(on_host=True)
 
     def _recomputed(self, module, batch, bounds, way, call, args, kwargs):
         with without_cache(module, kwargs):
@@ -202,20 +220,23 @@ class Survival:
         """PyTorch's functions that are losses, by whatever way they are called."""
         torch = self._torch
         functional = torch.nn.functional
+        self._of_chunks = chunked_loss.in_chunks(torch, functional.cross_entropy)
         names = [it for it in dir(functional) if (it.endswith("_loss") or it in _LOSSES) and not it.startswith("_")]
         originals = {it: getattr(functional, it) for it in names}
 
-        def wrapped(function):
+        def wrapped(name, function):
+            call = functools.partial(self._cross_entropy, function) if name == "cross_entropy" else function
+
             @functools.wraps(function)
             def loss(*args, **kwargs):
                 if torch.compiler.is_compiling():
                     return function(*args, **kwargs)
-                return self.around_loss(None, function, args, kwargs)
+                return self.around_loss(None, call, args, kwargs)
 
             return loss
 
         for name, function in originals.items():
-            setattr(functional, name, wrapped(function))
+            setattr(functional, name, wrapped(name, function))
         replaced = {it: getattr(functional, it) for it in names}
         script = torch.jit.script
 
@@ -232,36 +253,58 @@ class Survival:
 
         torch.jit.script = scripted
 
+    def _cross_entropy(self, original, *args, **kwargs):
+        self._has_cross_entropy = True
+        return (self._of_chunks if self._in_chunks else original)(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _chunks(self):
+        """Cross-entropies inside are computed some rows at a time."""
+        self._in_chunks = True
+        try:
+            yield
+        finally:
+            self._in_chunks = False
+
     # Backward.
 
+    def keeps_graph(self):
+        """Whether PyTorch is to keep the graph of the backward pass that begins, so that it can be made again."""
+        return self._pass.is_kept_by_us
+
     def around_backward(self, run, tensors, grad_tensors):
-        pending = list(self._pending)
+        torch, pending = self._torch, list(self._pending)
         # One inside another is a checkpoint's.
-        if not pending or self._torch._C._current_graph_task_id() != -1:
+        if not pending or torch._C._current_graph_task_id() != -1:
             return run(tensors, grad_tensors)
-        before = _marks(pending)
-        del self._in_pass[:]
+        options = self._hooks.backward_options
+        before = _marks(pending, graph.outside_of_calls(torch, tensors).leaves)
         del pending
+        is_over = False
+        self._pass.begin(is_kept_by_us=not options["retain_graph"] and not options["create_graph"])
         try:
-            result = run(tensors, grad_tensors)
+            result = self._one_pass(run, tensors, grad_tensors, before)
+            is_over = self._pass.is_kept_by_us
+            return result
+        finally:
+            self._used = list(self._pass.calls) if is_over else []
+            self._pass.end()
+
+    def _one_pass(self, run, tensors, grad_tensors, before):
+        try:
+            return run(tensors, grad_tensors)
         except RuntimeError as raised:
             if not self._ran_out(raised):
-                self._pass_is_over()
                 raise
             error = _without_frames(raised)
-        else:
-            self._pass_is_over()
-            return result
         began, why, way = time.time(), None, None
         try:
-            way = self._backward_again(tensors, before)
+            way = self._backward_again(tensors, grad_tensors, before)
         except CannotRedo as refused:
             why = str(refused)
         except Exception as raised:
             _without_frames(raised)
             why = "it ran out again" if self._ran_out(raised) else "doing it again failed (%s: %s)" % (type(raised).__name__, raised)
-        finally:
-            self._pass_is_over()
         if why is not None:
             self._write(refused=why, error=error, phase="backward")
             raise error
@@ -269,71 +312,127 @@ class Survival:
 
     def graph_is_used_up(self, tensors):
         """After a backward pass whose graph the script does not keep."""
-        for call in self._used:
-            self._pending.discard(call)
-            call.is_done_with()
-        self._used = []
+        if self._torch._C._current_graph_task_id() == -1:
+            for call in self._used:
+                self._pending.discard(call)
+                call.is_done_with()
+            self._used = []
 
-    def _pass_is_over(self):
-        self._used = list(dict.fromkeys(self._in_pass))
-        for call in self._used:
-            call.pass_is_over()
-        del self._in_pass[:]
-
-    def _backward_again(self, tensors, before):
-        torch = self._torch
-        left = _Left(before)
-        options = self._hooks.backward_options
+    def _backward_again(self, tensors, grad_tensors, before):
+        """Makes the pass again for what has no gradient yet. Its graph is whole; calls are made again for what they let go of."""
+        torch, options = self._torch, self._hooks.backward_options
         if options["create_graph"] or options["others"]:
             raise CannotRedo("it asked backward for more than gradients of all parameters (`create_graph`, `inputs`)")
-        begun = list(dict.fromkeys(self._in_pass))
-        if not begun:
-            raise CannotRedo("it ran out in what the script computes between its model and its loss")
-        # What was under way outside of calls is lost.
-        reached = graph.from_tensors(torch, [tensors, *(it.continuations()[1] for it in begun)])
-        if any(not numbers <= call.gradients.keys() for call, numbers in reached.calls.items()):
-            raise CannotRedo("this backward pass goes through several calls of models, and had not come to one of them yet")
-        if any(left.has(it) for it in reached.leaves):
-            raise CannotRedo("its loss uses parameters beside the model's call")
-        for call in begun:
+        nodes, left = graph.below(it.node for it in graph.edges_of(torch, tensors)), _Left(before)
+        leaves = [it.variable for it in nodes if hasattr(it, "variable")]
+        calls = list(dict.fromkeys(it.metadata[graph.KEY][0] for it in nodes if graph.KEY in it.metadata))
+        theirs = graph.outside_of_calls(torch, tensors).of_the_script
+        if theirs:
+            raise CannotRedo("the script computes with `%s`, a function of its own, and nobody knows what that keeps" % theirs[0])
+        for call in calls:
             call.check(for_backward=True)
+        if any(graph.is_an_older_checkpoint(torch, it) for it in nodes):
+            left.undo()
+        del nodes
         self._make_room()
-        parts, goes_on = 0, []
-        for call in begun:
-            inputs, used = self._one_backward_again(call, reached.calls[call], left)
-            parts = max(parts, used)
-            goes_on += [(it, inputs[number]) for number, it in call.continuations()[0].items() if number in inputs]
-        if goes_on:
-            # Through what comes before the calls; another model, perhaps. Its graph is whole.
-            torch.autograd.backward(*zip(*goes_on), retain_graph=options["retain_graph"])
-        return "parts:%d" % parts if parts else "host"
+        with self._hooks.as_one_call():
+            try:
+                wanted = [it for it in leaves if left.has(it)]
+                if left.is_undone:
+                    # These checkpoints do not go with `inputs`, and everything is wanted.
+                    torch.autograd.backward(tensors, grad_tensors, retain_graph=True)
+                elif wanted:
+                    torch.autograd.backward(tensors, grad_tensors, retain_graph=True, inputs=wanted)
+                way = "host"
+            except RuntimeError as raised:
+                if not self._ran_out(raised):
+                    raise
+                _without_frames(raised)
+                way = None
+            if way is None:
+                self._make_room()
+                try:
+                    parts = self._in_parts_again(tensors, grad_tensors, calls, leaves, left)
+                except RuntimeError as raised:
+                    if not self._ran_out(raised):
+                        raise
+                    _without_frames(raised)
+                    raise CannotRedo(self._why_no_parts(calls)) from None
+                way = "parts:%d" % parts if parts else "chunks"
+        for call in calls:
+            self._pass.calls[call] = None
+        return way
 
-    def _one_backward_again(self, call, numbers, left):
-        """The gradients of the inputs, and in how many parts it was."""
-        try:
-            return call.backward_again(numbers, left.has), 0
-        except RuntimeError as raised:
-            if not self._ran_out(raised):
-                raise
-            _without_frames(raised)
-        with call.as_it_was():
-            batch = call.run_as(functools.partial(self._batch_of, call))
-        if batch is None:
-            raise CannotRedo(self._why_no_parts(call))
+    def _in_parts_again(self, tensors, grad_tensors, calls, leaves, left):
+        """The same, call by call: in parts of its batch where that can be, else with its cross-entropy some rows at a time.
+        Returns in how many parts the largest was."""
+        torch = self._torch
+        batches = {}
+        for call in calls:
+            with call.as_it_was():
+                batch = call.run_as(functools.partial(self._batch_of, call))
+            if batch is not None:
+                batches[call] = batch
+        if left.is_undone:
+            left.undo()
+        else:
+            left = left.of_these()
+        if any(left.has(it) and it._backward_hooks for it in leaves):
+            raise CannotRedo("a parameter has a hook of the script's own, which would see parts of its gradient")
+        parts, roots, gradients = 0, tensors, grad_tensors
+        while True:
+            reached = graph.before_calls(torch, roots, calls)
+            if _are_mixed(reached):
+                # A loss of what else the script computes from its models' outputs: only these are taken apart.
+                reached = graph.before_calls(torch, roots, batches)
+            if _are_mixed(reached):
+                raise CannotRedo("the script uses what its model's loss is made of, beside the loss")
+            wanted = [it for it in reached.leaves if left.has(it)]
+            edges = [it for edges in reached.calls.values() for it in edges.values()]
+            theirs = graph.below(it.node for it in edges)
+            shared = _Shared(reached, wanted, theirs)
+            wanted = [it for it in wanted if it not in shared]
+            del theirs
+            if wanted:
+                torch.autograd.backward(roots, gradients, retain_graph=True, inputs=wanted)
+            if not reached.calls:
+                return parts
+            places = [(call, number, edge) for call, edges in reached.calls.items() for number, edge in edges.items()]
+            asked = [it[2] for it in places] + [torch.autograd.graph.GradientEdge(it, 0) for it in shared.nodes]
+            found = torch.autograd.grad(roots, asked, gradients, retain_graph=True, allow_unused=True)
+            shared.accumulate(torch, found[len(places):])
+            found = {it[:2]: Waiting(self._host, gradient) for it, gradient in zip(places, found) if gradient is not None}
+            roots, gradients = [], []
+            del places, edges, asked, shared
+            for call in reached.calls:
+                of_outputs = {number: found.pop((call, number)) for number in reached.calls[call] if (call, number) in found}
+                inputs, n = self._call_again_in_parts(call, of_outputs, left, batches.get(call))
+                parts = max(parts, n)
+                edges = call.inputs_with_gradients()
+                roots += [edges[number] for number in inputs]
+                gradients += list(inputs.values())
+                call.is_done_with()
+                del inputs
+            if not roots:
+                return parts
+
+    def _call_again_in_parts(self, call, gradients, left, batch):
+        """The gradients of its inputs, and in how many parts it was made."""
         self._make_room()
-        whole, along, way = batch
+        if batch is None:
+            with self._chunks():
+                return call.backward_again(gradients, left.has), 0
         inputs, counted = {}, [0]
-        # What the whole has given its gradient in the meantime wants none of a part.
-        self._part_again(call, numbers, left.of_these(), (whole, along, way), 0, whole, inputs, counted)
+        self._part_again(call, gradients, left, batch, 0, batch[0], inputs, counted)
         return inputs, counted[0]
 
-    def _part_again(self, call, numbers, left, batch, start, end, inputs, counted):
+    def _part_again(self, call, gradients, left, batch, start, end, inputs, counted):
         """Samples `start..end`, in halves if they do not fit: what got its gradient of all of them gets none of a half."""
         whole, along, way = batch
         if end - start < whole:  # The whole has been tried.
             left = left.as_they_are()
             try:
-                got = call.backward_again(numbers, left.has, (whole, along, start, end, way))
+                got = call.backward_again(gradients, left.has, (whole, along, start, end, way))
             except RuntimeError as raised:
                 if not self._ran_out(raised) or end - start < 2:
                     raise
@@ -341,13 +440,15 @@ class Survival:
             else:
                 counted[0] += 1
                 for number, gradient in got.items():
-                    inputs[number] = gradient if number not in inputs else inputs[number] + gradient
+                    _gather(inputs, number, gradient, along[number], whole, start)
                 return
+            if left.is_undone and left.has_moved():
+                raise CannotRedo("a part of its batch ran out again inside a checkpoint of the older kind")
             left = left.of_these()
         self._make_room()
         middle = (start + end) // 2
-        self._part_again(call, numbers, left, batch, start, middle, inputs, counted)
-        self._part_again(call, numbers, left, batch, middle, end, inputs, counted)
+        self._part_again(call, gradients, left, batch, start, middle, inputs, counted)
+        self._part_again(call, gradients, left, batch, middle, end, inputs, counted)
 
     # What both need.
 
@@ -368,11 +469,10 @@ class Survival:
         way = self._ways[module]
         return None if way is None else (*way.batch_of(torch, args, kwargs, whole), way)
 
-    def _why_no_parts(self, made):
-        module = made.module()
-        if made.drew:
-            return "it does not fit with all that backward needs on the host, and parts of the batch would draw other random numbers"
-        if module is not None and not is_exact(self._torch, module):
+    def _why_no_parts(self, calls):
+        if any(it.drew for it in calls):
+            return _DRAWS
+        if any(it.module() is not None and not is_exact(self._torch, it.module()) for it in calls):
             return "it does not fit with all that backward needs on the host, and its batch-norm or dropout would see other numbers in parts of the batch"
         return "it does not fit with all that backward needs on the host, nor in parts of the batch"
 
@@ -399,17 +499,73 @@ class Survival:
         self._recording.write("redone", step=self._step_of(), user_frame=place, asked=asked.group(1) if asked else "", **fields)
 
 
-def _marks(calls):
+def _without_donated_buffers():
+    """Compiled models write over what they saved, unless they are told that a graph may be kept. They then refuse to keep it."""
+    from torch._functorch import config
+
+    if hasattr(config, "donated_buffer"):
+        config.donated_buffer = False
+
+
+def _marks(calls, others):
     """Of every parameter whose gradient is to come: which one it has."""
-    leaves = {id(it): it for call in calls for it in call.leaves()}
+    leaves = {id(it): it for it in (*(leaf for call in calls for leaf in call.leaves()), *others)}
     return {key: (it, it.grad, None if it.grad is None else it.grad._version) for key, it in leaves.items()}
+
+
+def _are_mixed(reached):
+    """Whether a backward pass from one output of these calls goes through another one."""
+    return graph.is_one_below_another({it.node for edges in reached.calls.values() for it in edges.values()})
+
+
+def _gather(gradients, number, part, dimension, whole, start):
+    """Adds to the gradients of a call's inputs what one of them, or samples of it, got."""
+    if dimension is None:
+        gradients[number] = part if number not in gradients else gradients[number] + part
+        return
+    if number not in gradients:
+        shape = list(part.shape)
+        shape[dimension] = whole
+        gradients[number] = part.new_zeros(shape)
+    gradients[number].narrow(dimension, start, part.size(dimension)).copy_(part)
+
+
+class _Shared:
+    """Parameters that the script's own computations use, and calls as well: a penalty on a model's weights.
+
+    What they get from beside the calls comes from the nodes that use them there.
+    """
+
+    def __init__(self, reached, wanted, theirs):
+        of_calls = {id(it.variable) for it in theirs if hasattr(it, "variable")}
+        self._ids = {id(it) for it in wanted if id(it) in of_calls}
+        self.nodes = [it for it in reached.uses if any(self._is_shared(below) for below, _ in it.next_functions)] if self._ids else []
+        if any(it in theirs or reached.uses[it] != {0} for it in self.nodes):
+            raise CannotRedo("its loss uses parameters beside the model's call")
+
+    def __contains__(self, leaf):
+        return id(leaf) in self._ids
+
+    def _is_shared(self, node):
+        return hasattr(node, "variable") and id(node.variable) in self._ids
+
+    def accumulate(self, torch, gradients):
+        """Runs these nodes, with the gradient of what each returned."""
+        for node, gradient in zip(self.nodes, gradients):
+            if gradient is None:
+                continue
+            given = node(gradient)
+            for (below, _), it in zip(node.next_functions, given if isinstance(given, tuple) else (given,)):
+                if it is not None and self._is_shared(below):
+                    torch.autograd.backward(below.variable, it)
 
 
 class _Left:
     """Which parameters have not got their gradient since `before`."""
 
-    def __init__(self, before, ids=None):
+    def __init__(self, before, ids=None, is_undone=False):
         self._before = before
+        self.is_undone = is_undone  # Gradients came in several parts each, and have been taken back.
         if ids is None:
             ids = {key for key, (it, grad, version) in before.items() if _is_same(it, grad, version)}
         self._ids = ids
@@ -419,14 +575,27 @@ class _Left:
             raise CannotRedo("a gradient goes to a parameter that is in none of its models")
         return id(parameter) in self._ids
 
+    def undo(self):
+        """Takes back what came since: then all of them are left."""
+        for it, grad, version in self._before.values():
+            if not _is_same(it, grad, version):
+                if grad is not None:
+                    raise CannotRedo("its checkpoints are of the older kind (`use_reentrant=True`), and it adds to gradients that were there")
+                it.grad = None
+        self._ids, self.is_undone = set(self._before), True
+
+    def has_moved(self):
+        """Whether any of them got a gradient."""
+        return any(not _is_same(*self._before[key]) for key in self._ids)
+
     def as_they_are(self):
         """The same, to be asked later which of them got a gradient from now on."""
         now = {key: (it, it.grad, None if it.grad is None else it.grad._version) for key, (it, _, _) in self._before.items()}
-        return _Left(now, self._ids)
+        return _Left(now, self._ids, self.is_undone)
 
     def of_these(self):
         """Those of them that have still not got one."""
-        return _Left(self._before, {key for key in self._ids if _is_same(*self._before[key])})
+        return _Left(self._before, {key for key in self._ids if _is_same(*self._before[key])}, self.is_undone)
 
 
 def _is_same(parameter, gradient, version):

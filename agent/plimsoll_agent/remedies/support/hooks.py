@@ -26,6 +26,7 @@ class Hooks:
         self.backward_options = {}  # Of the outermost backward pass that is under way: what the script asked it for.
         self._around_backwards = []
         self._after_last_backward = []
+        self._keep_graph = []
         self._wrapper = self._original = None
         self._thread = threading.local()
         self._gradients = Gradients(torch)
@@ -80,6 +81,10 @@ class Hooks:
         """`function(tensors)` runs after each backward pass whose graph the script does not keep, with the tensors
         that it began from."""
         self._after_last_backward.append(function)
+
+    def keep_graph_where(self, function):
+        """Where `function()` is true, PyTorch keeps the graph of the outermost backward pass that begins, unasked."""
+        self._keep_graph.append(function)
 
     def install(self):
         """Takes hold. Nothing is wrapped that no remedy asked for."""
@@ -146,7 +151,9 @@ class Hooks:
                 self.backward_options = {"retain_graph": retain_graph, "create_graph": create_graph, "others": others}
 
             def run(tensors, grad_tensors):
-                return original(tensors, grad_tensors, retain_graph, create_graph, *args, **kwargs)
+                is_outermost = self._torch._C._current_graph_task_id() == -1
+                keep = True if is_outermost and any(it() for it in self._keep_graph) else retain_graph
+                return original(tensors, grad_tensors, keep, create_graph, *args, **kwargs)
 
             for function in reversed(self._around_backwards):
                 run = functools.partial(function, run)

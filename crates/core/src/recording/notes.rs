@@ -216,6 +216,8 @@ pub enum RedoneWay {
     Parts(u32),
     /// The request itself, once the model's calls had let go of what backward needs; they are made again there.
     WithRoom,
+    /// Its cross-entropy some rows at a time, and what backward needs on the host.
+    InChunks,
 }
 
 /// A line of source code.

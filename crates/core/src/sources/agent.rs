@@ -326,6 +326,7 @@ fn way(word: &str) -> Option<RedoneWay> {
             "again" => Some(RedoneWay::Again),
             "host" => Some(RedoneWay::OnHost),
             "room" => Some(RedoneWay::WithRoom),
+            "chunks" => Some(RedoneWay::InChunks),
             _ => None,
         },
     }

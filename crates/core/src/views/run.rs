@@ -79,6 +79,7 @@ fn redone(it: &RedoneNote) -> serde_json::Value {
                 RedoneWay::OnHost => ("host", None),
                 RedoneWay::Parts(n) => ("parts", Some(n)),
                 RedoneWay::WithRoom => ("room", None),
+                RedoneWay::InChunks => ("chunks", None),
             };
             (Some(word), parts, Some(seconds), None)
         }

@@ -196,6 +196,9 @@ fn sentence(note: &RedoneNote) -> String {
         RedoneWay::Parts(n) => {
             format!("in {n} parts of the batch; the numbers are the same up to rounding")
         }
+        RedoneWay::InChunks => {
+            "with the loss some rows at a time, and what backward needs on the host; the numbers are the same up to rounding".to_owned()
+        }
         RedoneWay::WithRoom => {
             "after the model had let go of what backward needs, which is computed again there; the numbers are the same"
                 .to_owned()
