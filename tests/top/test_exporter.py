@@ -260,3 +260,18 @@ def test_numbers_are_sent_to_a_collector_that_comes_and_goes(machine):
     again, refused, again_too = process.stderr.read().splitlines()
     assert again == again_too == f"plimsoll: http://127.0.0.1:{port}/v1/metrics takes numbers again"
     assert "503" in refused
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="no promtool here (Debian: apt install prometheus)")
+def test_the_manuals_rules_and_configuration_are_what_prometheus_reads(tmp_path):
+    page = (ROOT / "docs" / "exporter.md").read_text()
+    blocks = [it.partition("```")[0] for it in page.split("```yaml\n")[1:]]
+    conf, rules = blocks
+    # The file of the token is the user's.
+    secret = tmp_path / "token"
+    secret.write_text(TOKEN)
+    (tmp_path / "conf.yml").write_text(conf.replace("/etc/prometheus/plimsoll-token", str(secret)))
+    (tmp_path / "rules.yml").write_text(rules)
+    for kind, name in (("config", "conf.yml"), ("rules", "rules.yml")):
+        ran = subprocess.run(["promtool", "check", kind, str(tmp_path / name)], capture_output=True, text=True)
+        assert ran.returncode == 0, ran

@@ -37,7 +37,6 @@ fn what_passes_between_processes_is_called_as_the_contract_says() {
             "PLIMSOLL_CARDS",
             "PLIMSOLL_FORGET_CARDS",
             "PLIMSOLL_PYTHON",
-            "PLIMSOLL_RUNNING",
             "PLIMSOLL_WRITES_WAY",
         ];
         let known = known.map(str::to_owned).into();

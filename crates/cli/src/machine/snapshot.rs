@@ -202,13 +202,16 @@ impl Snapshot {
             }
             res.extend(seen);
         }
-        let rates: Vec<_> =
-            res.iter().map(|it| (it.device.map(|it| &it.uuid), it.rate())).collect();
+        let mut growing: Vec<(usize, &str, f64)> = Vec::new();
+        for (index, row) in res.iter().enumerate() {
+            if let Some(device) = row.device.filter(|_| 0.0 < row.rate()) {
+                growing.push((index, &device.uuid, row.rate()));
+            }
+        }
         for (index, row) in res.iter_mut().enumerate() {
-            let others = rates.iter().enumerate().filter(|(other, it)| {
-                *other != index && it.0.is_some() && it.0 == row.device.map(|it| &it.uuid)
-            });
-            row.others_grow = others.map(|it| it.1.1).sum();
+            let uuid = row.device.map(|it| it.uuid.as_str());
+            let others = growing.iter().filter(|it| it.0 != index && Some(it.1) == uuid);
+            row.others_grow = others.map(|it| it.2).sum();
         }
         let place = |it: &Row<'_>| {
             it.device.map_or((u32::MAX, None), |device| (device.index, device.instance))

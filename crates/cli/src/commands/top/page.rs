@@ -163,9 +163,8 @@ struct Shares {
 }
 
 impl Shares {
-    fn of(snapshot: &Snapshot, device: &Device) -> Option<Shares> {
+    fn of(rows: &[Row<'_>], device: &Device) -> Option<Shares> {
         let memory = device.memory?;
-        let rows = snapshot.rows();
         let here = rows.iter().filter(|it| it.device.is_some_and(|it| std::ptr::eq(it, device)));
         let counters: Vec<_> = here.filter_map(|it| it.counters).collect();
         let sum = |of: &dyn Fn(usize) -> Bytes| (0..counters.len()).map(of).sum::<Bytes>();
@@ -206,33 +205,42 @@ impl Shares {
 
 /// One line for each device; where there is no room for as many, several beside each other.
 fn device_lines(snapshot: &Snapshot, view: &View, width: u16, most: u16) -> Vec<Line<'static>> {
+    let rows = &snapshot.rows();
     let devices: Vec<&Device> = snapshot
         .devices
         .iter()
         .filter(|it| view.only_gpu.is_none_or(|gpu| it.index == gpu))
         .collect();
     if devices.len() <= usize::from(most) {
-        return devices.into_iter().map(|it| device_line(snapshot, view, it, width)).collect();
+        let longest = devices.iter().map(|it| it.name.chars().count()).max().unwrap_or(0);
+        let name_width = longest.min(usize::from(width / 4).clamp(12, 40));
+        return devices
+            .into_iter()
+            .map(|it| device_line(rows, view, it, (name_width, width)))
+            .collect();
     }
     let beside = usize::from((width / CELL).max(1));
     let room = beside * usize::from(most);
     let is_cut = room < devices.len();
     let shown = if is_cut { (room - 1).max(1) } else { devices.len() };
     let mut cells: Vec<Vec<Span<'static>>> =
-        devices[..shown].iter().map(|it| device_cell(snapshot, view, it)).collect();
+        devices[..shown].iter().map(|it| device_cell(rows, view, it)).collect();
     if is_cut && 1 < room {
         cells.push(vec![Span::raw(format!("and {} more", devices.len() - shown))]);
     }
     cells.chunks(beside).map(|it| Line::from(it.concat())).collect()
 }
 
-fn device_line(snapshot: &Snapshot, view: &View, device: &Device, width: u16) -> Line<'static> {
+fn device_line(
+    rows: &[Row<'_>],
+    view: &View,
+    device: &Device,
+    (name_width, width): (usize, u16),
+) -> Line<'static> {
     let width = usize::from(width);
-    let longest = snapshot.devices.iter().map(|it| it.name.chars().count()).max().unwrap_or(0);
-    let name_width = longest.min((width / 4).clamp(12, 40));
     let mut spans = vec![Span::raw(format!("GPU {:<5}", device.number()))];
     spans.push(Span::raw(cut(&device.name, name_width) + " "));
-    let Some(shares) = Shares::of(snapshot, device) else {
+    let Some(shares) = Shares::of(rows, device) else {
         spans.push(Span::raw("the driver does not tell its memory"));
         return Line::from(spans);
     };
@@ -250,9 +258,9 @@ fn device_line(snapshot: &Snapshot, view: &View, device: &Device, width: u16) ->
     Line::from(spans)
 }
 
-fn device_cell(snapshot: &Snapshot, view: &View, device: &Device) -> Vec<Span<'static>> {
+fn device_cell(rows: &[Row<'_>], view: &View, device: &Device) -> Vec<Span<'static>> {
     let mut spans = vec![Span::raw(format!("{:>4} ", device.number()))];
-    match Shares::of(snapshot, device) {
+    match Shares::of(rows, device) {
         Some(shares) => {
             spans.extend(shares.bar(view, 8));
             let used = device.memory.unwrap_or_default().used();
