@@ -66,10 +66,13 @@ def current():
     return _agent
 
 
-def begin_late(torch, session, events):
-    """Starts the agent in a program that is under way, and asked for it itself (`plimsoll.record`)."""
+def begin_late(torch, session, events, asleep=False):
+    """Starts the agent in a program that is under way, and asked for it itself (`plimsoll.record`, `plimsoll.watch`).
+    With `asleep` nothing is recorded yet."""
     global _agent
     settings = {"PLIMSOLL_MODE": "run", "PLIMSOLL_STOP": "until-exit", "PLIMSOLL_EVENTS": str(events)}
+    if asleep:
+        settings["PLIMSOLL_STACKS"] = "asleep"
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
@@ -134,11 +137,8 @@ class Agent:
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
         self._survival = self._watcher = None
         if os.environ.get("PLIMSOLL_WATCH"):
-            from plimsoll_agent.watch.watcher import Watcher
-
-            leave = self._ending.last_steps
-            self._watcher = Watcher(torch, recording, self._sampling, steps.optimizers, leave)
-            steps.watching = self._watcher.step_ended
+            expected = os.environ.get("PLIMSOLL_EXPECTED", "")
+            self.watch(os.environ.get("PLIMSOLL_LABEL"), int(expected) if expected.isdigit() else None)
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -201,6 +201,48 @@ class Agent:
         """An exception leaves what was recorded; None when that is over."""
         self._oom.passed_by(error)
         self._ending.error = error
+
+    def watch(self, label, expected):
+        """Watches this process from now on; the watcher. `expected`: bytes that PyTorch is to reserve at most, or None. One that is
+        there already stays as it is. None where nothing is real: on the phantom."""
+        if self._watcher is None and self._is_real:
+            # Few runs ask for it, so few import it.
+            from plimsoll_agent.watch.watcher import Watcher
+
+            parts = (self._torch, self._recording, self._sampling, self._steps.optimizers, self._ending.last_steps)
+            self._watcher = Watcher(*parts, label=label, expected=expected)
+            self._steps.watching = self._watcher.step_ended
+            if self._memory.started:
+                self._watcher.start()
+        return self._watcher
+
+    def stop_watching(self):
+        """Until somebody asks for it again."""
+        if self._watcher is not None:
+            self._watcher.finish()
+        self._steps.watching = self._watcher = None
+
+    def step_by_hand(self, step):
+        """A step has ended because the program says so; what counted as a step before does no longer."""
+        if self._watcher is not None and self._memory.started:
+            self._steps.watching = None
+            place = self._memory.place()
+            self._phases.end_of_step(step, place, self._recording.seconds())
+            self._watcher.step_ended(step, place)
+
+    def record_all(self):
+        """From now on everything is recorded, if it was not."""
+        self._sampling.wake()
+
+    @property
+    def is_watched(self):
+        """Whether somebody watches it already."""
+        return self._watcher is not None
+
+    @property
+    def session(self):
+        """The folder in which it leaves what it sees."""
+        return self._recording.session
 
     def keep(self, folder):
         """Leaves a recording of everything so far in `folder`, and goes on. False if the device was not used."""
@@ -305,7 +347,7 @@ class Agent:
                 first_step.write(self._torch, self._memory, self._recording, self._tensors.first_inputs)
         if not self._is_real:
             ranks.wait_for_watchdog(step)
-        if step <= 4 or step & (step - 1) == 0:
+        if (step <= 4 or step & (step - 1) == 0) and not self._memory.asleep:
             self._tensors.all()
 
     def _wrap_optimizers(self):

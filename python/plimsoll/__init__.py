@@ -31,8 +31,10 @@ from plimsoll._record import Recorder, record
 from plimsoll._results import Finding, Growth, Line, OutOfMemory, Prediction
 from plimsoll._sizes import Size
 from plimsoll._view import View, view
+from plimsoll._watch import Alarm, Watch, watch
 
 __all__ = [
+    "Alarm",
     "CannotReach",
     "Finding",
     "Fitted",
@@ -45,10 +47,12 @@ __all__ = [
     "Recorder",
     "Size",
     "View",
+    "Watch",
     "binary",
     "fit",
     "predict",
     "record",
     "version",
     "view",
+    "watch",
 ]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -17,6 +15,7 @@ from types import TracebackType
 from typing import Any, Optional, Type, Union
 
 from plimsoll import _binary
+from plimsoll._agent import agent
 from plimsoll._binary import PlimsollError
 
 _FORMAT = 1
@@ -36,7 +35,8 @@ class Recorder:
         """Puts the recorder on. What was allocated before is in the recording without its history."""
         if not self.path.parent.is_dir():
             raise PlimsollError(f"cannot write {self.path}: there is no folder {self.path.parent}")
-        self._agent = _agent(self._events)
+        self._agent = agent(self._events, asleep=False)
+        self._agent.record_all()
         self._began = time.time()
         atexit.register(self.stop)
         return self
@@ -46,13 +46,13 @@ class Recorder:
 
         A recording that cannot be written is a warning: training has come to its end, and its results come first.
         """
-        agent, self._agent = self._agent, None
+        recording, self._agent = self._agent, None
         atexit.unregister(self.stop)
-        if agent is None:
+        if recording is None:
             return None
         try:
             with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
-                if not agent.keep(folder):
+                if not recording.keep(folder):
                     return None
                 self._write(Path(folder))
         except Exception as error:
@@ -89,12 +89,12 @@ class Recorder:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None:
-        agent = self._agent
-        if agent is not None:
-            agent.saw(error)
+        recording = self._agent
+        if recording is not None:
+            recording.saw(error)
         self.stop()
-        if agent is not None:
-            agent.saw(None)
+        if recording is not None:
+            recording.saw(None)
 
 
 def record(path: Union[str, "os.PathLike[str]"], *, events: int = 200_000) -> Recorder:
@@ -112,34 +112,3 @@ def record(path: Union[str, "os.PathLike[str]"], *, events: int = 200_000) -> Re
         events: how many of the last allocations and frees are kept.
     """
     return Recorder(path, events=events)
-
-
-def _agent(events: int) -> Any:
-    """The agent of this process: the one that plimsoll started it with, or one that begins now."""
-    running = sys.modules.get("plimsoll_agent.agent")
-    if running is not None and running.current() is not None:
-        return running.current()
-    folder = _binary.run(["agent"]).stdout.strip()
-    if not os.path.isdir(folder):
-        raise PlimsollError(f"{_binary.binary()} does not say where its agent is; it is not of version {_version()} as this package is")
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError as error:
-        raise PlimsollError("there is no torch to record; install it") from error
-    sys.path.append(folder)
-    try:
-        agent = importlib.import_module("plimsoll_agent.agent")
-    finally:
-        sys.path.remove(folder)
-    session = tempfile.mkdtemp(prefix="plimsoll-session-")
-    atexit.register(shutil.rmtree, session, True)
-    return agent.begin_late(torch, session, events)
-
-
-def _version() -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version("plimsoll-gpu")
-    except metadata.PackageNotFoundError:
-        return "the sources"

@@ -1,6 +1,6 @@
 """For the Trainer of Hugging Face transformers.
 
-    trainer = Trainer(..., callbacks=[plimsoll.hf.Callback("run.zip")])
+    trainer = Trainer(..., callbacks=[plimsoll.hf.Callback("run.zip"), plimsoll.hf.Watch()])
 
 Importing this module imports transformers.
 """
@@ -12,6 +12,7 @@ from typing import Any, Optional, Union
 
 from transformers import TrainerCallback
 
+from plimsoll import _watch
 from plimsoll._record import Recorder, record
 from plimsoll._watermark import Watermark
 
@@ -52,3 +53,27 @@ class Callback(TrainerCallback):
         if self._recorder is not None:
             self._recorder.stop()
             self._recorder = None
+
+
+class Watch(TrainerCallback):
+    """Watches a training, as `plimsoll.watch` does, and adds alarms to what the Trainer logs.
+
+    The log history gets `plimsoll_alarm`, the sentence of the newest alarm, once there is one.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        """`options` are those of `plimsoll.watch`."""
+        self.watch = _watch.Watch(**options)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begins, unless it has."""
+        self.watch.start()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Adds the newest alarm."""
+        if self.watch.alarms and state.log_history:
+            state.log_history[-1]["plimsoll_alarm"] = self.watch.alarms[-1].text
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Ends. When training fails, it ends with the process."""
+        self.watch.stop()

@@ -1,6 +1,6 @@
 """For the Trainer of Lightning, under either of its names (`lightning`, `pytorch_lightning`).
 
-    trainer = Trainer(callbacks=[plimsoll.lightning.Callback("run.zip")])
+    trainer = Trainer(callbacks=[plimsoll.lightning.Callback("run.zip"), plimsoll.lightning.Watch()])
 
 Importing this module imports Lightning.
 """
@@ -12,6 +12,7 @@ import os
 import sys
 from typing import Any, Optional, Union
 
+from plimsoll import _watch
 from plimsoll._record import Recorder, record
 from plimsoll._watermark import Watermark
 
@@ -65,3 +66,22 @@ class Callback(_base()):  # type: ignore[misc]
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.__exit__(type(error) if error is not None else None, error, None)
+
+
+class Watch(_base()):  # type: ignore[misc]
+    """Watches a training, as `plimsoll.watch` does."""
+
+    def __init__(self, **options: Any) -> None:
+        """`options` are those of `plimsoll.watch`."""
+        super().__init__()
+        self.watch = _watch.Watch(**options)
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Begins, before the model is moved to the device."""
+        if stage == "fit":
+            self.watch.start()
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Ends."""
+        if stage == "fit":
+            self.watch.stop()

@@ -33,6 +33,8 @@ class Memory:
         self._reset_peaks = torch._C._cuda_resetPeakMemoryStats
         self._most_events = int(os.environ.get("PLIMSOLL_EVENTS") or sys.maxsize)
         self.started = False
+        # Whether the history stays off until somebody wants to see stacks; then the script's own is left alone, too.
+        self.asleep = self._theirs = False
         self.devices = 0
         # What the script's resets took from the counters, by device.
         self._forgotten = {}
@@ -50,20 +52,32 @@ class Memory:
         """Starts the history. Runs inside CUDA's own initialisation, before any allocation."""
         if self.started:
             return
-        self._set_history("alloc")
+        if not self.asleep:
+            self._set_history("alloc")
         self.devices = self._c._cuda_getDeviceCount()
         self.started = True
 
     def keep_stacks(self, kept):
         """From now on events come with stacks, or without. Those that were recorded stay: PyTorch empties its ring
         only when the history is switched off or asked to be cleared."""
-        if self.started:
+        if not self.started or self._theirs:
+            return
+        if kept or not self.asleep:
             self._set_history("alloc" if kept else None)
+        else:
+            self._set_history(None, on=None)
 
-    def _set_history(self, context):
+    def wake(self):
+        """From now on all is recorded."""
+        if self.asleep:
+            self.asleep = False
+            if self.started:
+                self._set_history("alloc")
+
+    def _set_history(self, context, on="all"):
         # What each of PyTorch 2.6-2.7, 2.8-2.10, 2.11 and 2.15 added comes last: all of it off, nothing to leave
         # out, the device's memory and not the host's.
-        arguments = ("all", context, "python", self._most_events, False, False, False, [], False, True)
+        arguments = (on, context, "python", self._most_events, False, False, False, [], False, True)
         self._start_history(*arguments[: _n_arguments(self._start_history, len(arguments))])
 
     def limit(self, most):
@@ -87,6 +101,9 @@ class Memory:
 
     def _asked_for_history(self, *args, **kwargs):
         """The script switches the history on, off or over. Ours is already on and stays."""
+        if self.asleep:
+            self._theirs = (args[0] if args else kwargs.get("enabled")) is not None
+            return self._start_history(*args, **kwargs)
         self._note(
             "memory-history",
             "the script sets up PyTorch's memory history itself; plimsoll's own recording stays on in its "

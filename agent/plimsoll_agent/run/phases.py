@@ -26,7 +26,7 @@ class Phases:
         self._open = []
         # Those of `_open` whose begin was marked; their end is, too.
         self._marked = []
-        self.marking = True
+        self.marking = self.keeps_steps = True
         self._thread = None
         self._written = 0
         self._trained = False
@@ -93,7 +93,8 @@ class Phases:
     def end_of_step(self, step, place, seconds):
         """A step is over; `place` may lie a little back in time."""
         self.step = step
-        self._write("step_end", None, step, place, seconds)
+        if self.keeps_steps:
+            self._write("step_end", None, step, place, seconds)
 
     def _mark(self, what, phase, mode=None):
         self._written += 1

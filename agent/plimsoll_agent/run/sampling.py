@@ -21,6 +21,8 @@ from collections import deque
 from plimsoll_agent.run.guard import guarded
 
 ALL, SAMPLED, NONE = "all", "sampled", "none"
+ASLEEP = "asleep"
+"""Nothing is recorded, until somebody insists."""
 
 FIRST = 4
 """Steps at the beginning that are seen in full: parameters, gradients and optimizer state are made in them."""
@@ -49,7 +51,8 @@ class Sampling:
         self._phases = phases
         self._modules = modules
         self._recording = recording
-        self._choice = choice if choice in (SAMPLED, NONE) else ALL
+        self._choice = choice if choice in (SAMPLED, NONE, ASLEEP) else ALL
+        memory.asleep = self._choice == ASLEEP
         self._begin()
 
     def _begin(self):
@@ -72,7 +75,7 @@ class Sampling:
 
     def cuda_started(self):
         """The history has just begun, with stacks."""
-        if self._choice == NONE:
+        if self._choice in (NONE, ASLEEP):
             self._see(False)
 
     def forked(self):
@@ -89,8 +92,17 @@ class Sampling:
     def insist(self, insists):
         """From now on each step is seen in full, or those again that are worth it; nothing where none is to be."""
         self._insists = insists
-        if insists and not self._settled:
+        if self._choice == ASLEEP:
+            self._see(insists)
+        elif insists and not self._settled:
             self._forwards_left = None
+            self._see(True)
+
+    def wake(self):
+        """From now on each step is seen in full: somebody wants a recording."""
+        if self._choice == ASLEEP:
+            self._choice = ALL
+            self._memory.wake()
             self._see(True)
 
     @guarded
@@ -148,4 +160,5 @@ class Sampling:
         self._memory.keep_stacks(full)
         self._modules.watch(full)
         self._phases.marking = full
+        self._phases.keeps_steps = full or self._choice != ASLEEP
         self._recording.write("stacks", kept=full, **self._memory.place().where())

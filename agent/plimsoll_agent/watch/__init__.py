@@ -3,6 +3,7 @@
     trend    does what lives at the ends of steps rise, and go on rising?
     bounds   containers that will be full
     device   one device: its room, its neighbours, what grows on it
+    trackers what W&B, MLflow and TensorBoard get, where the script uses them
     watcher  all devices, step by step; each alarm once
     status   the file by which others see this run
 

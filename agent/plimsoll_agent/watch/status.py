@@ -40,14 +40,14 @@ def _is_ours(path):
 class Status:
     """The file of this process."""
 
-    def __init__(self):
+    def __init__(self, label):
         self.pid = os.getpid()
         self._folder = folder()
         self._same = {
             "format": 1,
             "pid": self.pid,
             "started": _started(),
-            "label": os.environ.get("PLIMSOLL_LABEL") or _script(),
+            "label": label or _script(),
             "command": list(getattr(sys, "orig_argv", sys.argv)),
             "rank": _number("RANK"),
         }

@@ -34,9 +34,9 @@ class Rise:
 
     __slots__ = ("first", "steps", "amount", "per_step", "blocks", "needed", "floor", "to_come")
 
-    def __init__(self, first, steps, amount, blocks, needed, floor, to_come):
-        self.first, self.steps, self.amount = first, steps, amount
-        self.per_step = amount / steps
+    def __init__(self, first, steps, per_step, blocks, needed, floor, to_come):
+        self.first, self.steps, self.per_step = first, steps, per_step
+        self.amount = int(per_step * steps)
         # How many blocks more there are, and by how much the most that a step took rose meanwhile.
         self.blocks, self.needed = blocks, needed
         self.floor = floor
@@ -158,11 +158,11 @@ class Trend:
         steps = self._width * size * (BLOCKS - 1)
         amount = floors[-1] - floors[0]
         counts = [min(it.count for it in block) for block in blocks]
-        whole = amount * BLOCKS // (BLOCKS - 1)
         slower = ((rises[-1] + rises[-2]) / (rises[0] + rises[1])) ** (1 / (BLOCKS - 3))
         to_come = rises[-1] * slower / (1 - slower) if slower < SLOWS_DOWN else math.inf
-        steps = steps * BLOCKS // (BLOCKS - 1)
-        return self._found(tail, steps, whole, counts[-1] - counts[0], floors[-1], to_come)
+        # Floors of blocks are one block less than the whole.
+        whole = self._width * len(tail)
+        return self._found(tail, whole, amount / steps, counts[-1] - counts[0], floors[-1], to_come)
 
     def _at_once(self, buckets):
         """Few steps: then each has to rise, about as much as the others."""
@@ -171,8 +171,9 @@ class Trend:
             return None
         amount = buckets[-1].floor - buckets[0].floor
         more = buckets[-1].count - buckets[0].count
-        return self._found(buckets, self._width * len(rises), amount, more, buckets[-1].floor, math.inf)
+        steps = self._width * len(rises)
+        return self._found(buckets, steps, amount / steps, more, buckets[-1].floor, math.inf)
 
-    def _found(self, buckets, steps, amount, blocks, floor, to_come):
+    def _found(self, buckets, steps, per_step, blocks, floor, to_come):
         needed = buckets[-1].peak - buckets[0].peak
-        return Rise(buckets[0].first, steps, amount, blocks, needed, floor, to_come)
+        return Rise(buckets[0].first, steps, per_step, blocks, needed, floor, to_come)

@@ -15,9 +15,13 @@ from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.watch import bounds
 from plimsoll_agent.watch.device import Device
 from plimsoll_agent.watch.status import Status
+from plimsoll_agent.watch.trackers import Trackers
 
 A_WHILE = 1.0
 """Seconds between two looks at what is not in the counters, and between two writes of the status file."""
+
+SOON = 0.1
+"""Seconds between two looks for what was made of an alarm, after one."""
 
 FEWEST_SEEN, MOST_SEEN = 12, 2048
 """Steps that are seen in full where something grows."""
@@ -34,22 +38,25 @@ MOST_ALARMS = 20
 class Watcher:
     """Watches one process."""
 
-    def __init__(self, torch, recording, sampling, optimizers, leave):
-        """`leave(folder)` leaves a recording of the last steps there."""
+    def __init__(self, torch, recording, sampling, optimizers, leave, label=None, expected=None):
+        """`leave(folder)` leaves a recording of the last steps there. `expected`: bytes that are reserved at most."""
         self._torch = torch
         self._recording = recording
         self._sampling = sampling
         self._optimizers = optimizers
         self._leave = leave
-        expected = os.environ.get("PLIMSOLL_EXPECTED", "")
-        self._expected = int(expected) if expected.isdigit() else None
+        self._label = label
+        self._expected = expected
+        # Told what was said of each alarm.
+        self.heard = None
         self._begin()
 
     def _begin(self):
         self._devices = []
         self._step = 0
         self._said = set()
-        self._told, self._read_to = [], 0
+        self._told, self._n_told, self._read_to = [], 0, 0
+        self._asked_at = 0.0
         self._seconds = deque(maxlen=32)
         self._ended_at = None
         self._looked_at = 0.0
@@ -57,7 +64,8 @@ class Watcher:
         self._to_come, self._filling_until = None, 0
         self._categories = {}
         self._named_at = 0
-        self._status = Status()
+        self._status = Status(self._label)
+        self._trackers = Trackers()
 
     def forked(self):
         """In a forked child: a run of its own."""
@@ -96,6 +104,9 @@ class Watcher:
                 self._alarm("watch/over-plan", device, expected=self._expected, reserved=device.peak_reserved)
         if self._grows is not None:
             self._see_growth(now)
+        if len(self._said) > self._n_told and SOON <= now - self._asked_at:
+            self._asked_at = now
+            self.read_told()
         if is_late:
             self._looked_at = now
             self._look_around()
@@ -111,8 +122,9 @@ class Watcher:
             if useless is not None:
                 self._alarm("watch/fragmentation", device, useless=useless, retries=device.retries)
         self._name_categories()
-        self._read_told()
+        self.read_told()
         self._write_status()
+        self._trackers.tell(self._step, self._devices, self._told)
 
     def _look_for_growth(self, device):
         if ("watch/growth", device.index) in self._said:
@@ -208,7 +220,8 @@ class Watcher:
                     add("optimizer", value)
         self._categories = found
 
-    def _read_told(self):
+    @guarded
+    def read_told(self):
         """What was made of our alarms."""
         try:
             with open(os.path.join(self._recording.session, "told.jsonl"), "rb") as file:
@@ -220,7 +233,10 @@ class Watcher:
         for line in lines.splitlines():
             alarm = json.loads(line)
             if alarm.get("pid") == os.getpid():
+                self._n_told += 1
                 self._told.append(alarm)
+                if self.heard is not None:
+                    self.heard(alarm)
         del self._told[:-MOST_ALARMS]
 
     def _write_status(self):

@@ -1,5 +1,6 @@
 //! The grammar of the command line, and nothing else: what a command does is in its own file.
 
+mod alarms;
 mod before;
 #[cfg(feature = "phantom")]
 mod machine;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_core::units::Bytes;
 
 pub(crate) use self::{
+    alarms::{AlarmArgs, WatchArgs},
     before::{CheckArgs, LintArgs, LintFormat},
     recordings::{DiffArgs, ExplainArgs, ExportArgs, ExportTarget, ReplayArgs, ViewArgs},
     world::{WorldArgs, Writes},
@@ -23,7 +25,7 @@ pub(crate) use self::{
     recordings::token,
 };
 use crate::{
-    alarms::AlarmArgs, assumption::Assumption, ghost_weights::GhostWeights,
+    assumption::Assumption, expectation::Expectation, ghost_weights::GhostWeights,
     worst_sequence::WorstSequence,
 };
 
@@ -89,6 +91,8 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Look at recordings in the browser: what was live when, where it lay, what grew.
     View(ViewArgs),
+    /// Look at a run that is watched, from beside it, and pass its alarms on.
+    Watch(WatchArgs),
     /// Who holds what on this machine's GPUs, and what is in it: a page in the terminal, again and again.
     #[cfg(feature = "phantom")]
     Top(TopArgs),
@@ -524,6 +528,10 @@ pub(crate) struct RunArgs {
     /// What `plimsoll watch` and alarms call the run; the script's name, if it is not given.
     #[arg(long, value_name = "NAME", requires = "watch")]
     pub(crate) label: Option<String>,
+
+    /// What PyTorch is expected to reserve at most: a plan, the JSON of `plimsoll predict`, or a size; the plan of --plan, if it is not given.
+    #[arg(long, value_name = "FILE|SIZE", requires = "watch")]
+    pub(crate) expect: Option<Expectation>,
 
     #[command(flatten)]
     pub(crate) to: AlarmArgs,

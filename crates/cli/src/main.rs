@@ -14,12 +14,15 @@ compile_error!(
      recordings, with --no-default-features, or use a Linux x86-64 container"
 );
 
+#[cfg(feature = "phantom")]
 mod alarms;
 mod assumption;
 mod atomic_output;
 #[cfg(feature = "phantom")]
 mod cache;
 mod cli;
+#[cfg(feature = "phantom")]
+mod client;
 mod commands;
 mod contract;
 #[cfg(feature = "phantom")]
@@ -27,6 +30,7 @@ mod devices;
 #[cfg(feature = "phantom")]
 mod diagnosis;
 mod exit;
+mod expectation;
 mod ghost_weights;
 #[cfg(feature = "phantom")]
 mod launch;
@@ -129,6 +133,7 @@ fn run_scripts(cli: &Cli, out: &mut dyn io::Write) -> anyhow::Result<Exit> {
         Command::Calibrate(args) => commands::calibrate::run(args, out),
         Command::Top(args) => commands::top::run(args, cli.color, out),
         Command::Exporter(args) => commands::exporter::run(args, out),
+        Command::Watch(args) => commands::watch::run(args, out),
         Command::Agent => commands::agent::run(out),
         Command::Doctor(args) => commands::doctor::run(args, cli.color, out),
         other => unreachable!("{other:?} runs no script"),

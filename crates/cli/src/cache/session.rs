@@ -2,8 +2,7 @@
 //! run is over; one that was left behind by a plimsoll that was killed goes at a later start.
 
 use std::{
-    fs,
-    io::{self, Write as _},
+    fs, io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
@@ -55,19 +54,6 @@ impl Session {
         self.path().join(contract::ASKED_TO_STOP).exists()
     }
 
-    /// A recording of a few steps that a process left on the way; none if the name is not of this folder.
-    pub(crate) fn look(&self, name: &str) -> Option<PathBuf> {
-        let is_plain = name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-');
-        is_plain.then(|| self.path().join(name))
-    }
-
-    /// Tells the agent what was said of an alarm, a line of JSON. It can do without.
-    pub(crate) fn tell(&self, line: &str) {
-        let path = self.path().join(contract::TOLD);
-        let file = fs::OpenOptions::new().append(true).create(true).open(path);
-        let _ = file.and_then(|mut it| it.write_all(format!("{line}\n").as_bytes()));
-    }
-
     /// What a script prints that nobody is to see now.
     pub(crate) fn output(&self) -> PathBuf {
         self.path().join(contract::OUTPUT)
@@ -83,16 +69,7 @@ impl Session {
 
     /// The folders `process-<pid>` that the run has left so far.
     pub(crate) fn process_paths(&self) -> Vec<(u32, PathBuf)> {
-        let Ok(entries) = fs::read_dir(self.path()) else { return Vec::new() };
-        let mut res: Vec<(u32, PathBuf)> = entries
-            .flatten()
-            .filter_map(|entry| {
-                let pid = process_of(entry.file_name().to_str()?)?;
-                Some((pid, entry.path()))
-            })
-            .collect();
-        res.sort();
-        res
+        process_paths(self.path())
     }
 
     /// Everything that the processes left.
@@ -109,6 +86,20 @@ impl Session {
         };
         processes.map(of).collect()
     }
+}
+
+/// The folders `process-<pid>` that the run of the session `folder` has left so far.
+pub(crate) fn process_paths(folder: &Path) -> Vec<(u32, PathBuf)> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut res: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid = process_of(entry.file_name().to_str()?)?;
+            Some((pid, entry.path()))
+        })
+        .collect();
+    res.sort();
+    res
 }
 
 fn create_in(parent: &Path) -> io::Result<Session> {

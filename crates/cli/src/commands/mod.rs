@@ -33,6 +33,8 @@ pub(crate) mod top;
 #[cfg(feature = "phantom")]
 pub(crate) mod verify;
 pub(crate) mod view;
+#[cfg(feature = "phantom")]
+pub(crate) mod watch;
 
 use std::io::Write;
 

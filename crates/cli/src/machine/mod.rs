@@ -18,6 +18,7 @@ use self::{
     snapshot::{Process, Snapshot},
     text::plain,
 };
+pub(crate) use self::{people::started, status::all as running};
 
 /// Looks again and again. What can be kept from look to look is.
 #[derive(Debug, Default)]

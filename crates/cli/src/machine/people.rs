@@ -52,7 +52,7 @@ pub(super) fn uses_gpu(pid: u32) -> bool {
 }
 
 /// When a process started, in the kernel's ticks since it booted: with the process id, a name that is never given twice.
-pub(super) fn started(pid: u32) -> Option<u64> {
+pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The program's name stands in parentheses, and may have anything in it.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -37,7 +37,7 @@ const LONGEST_NAME: usize = 128;
 const LONGEST_TEXT: usize = 500;
 
 /// What each process says that lives: of this account, and for root of all.
-pub(super) fn all() -> Vec<(u32, Status)> {
+pub(crate) fn all() -> Vec<(u32, Status)> {
     let mut seen = BTreeSet::new();
     let mut res = BTreeMap::new();
     for folder in folders() {

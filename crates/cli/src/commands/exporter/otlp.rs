@@ -3,12 +3,10 @@
 use std::{
     env,
     io::Write as _,
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
 use opentelemetry_proto::tonic::{
     collector::metrics::v1::ExportMetricsServiceRequest,
     common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value},
@@ -19,16 +17,11 @@ use opentelemetry_proto::tonic::{
     resource::v1::Resource,
 };
 use prost::Message as _;
-use ureq::{
-    Agent,
-    tls::{Certificate, RootCerts, TlsConfig},
-};
+use ureq::Agent;
 
 use crate::{
-    commands::exporter::{
-        series::{Kind, Series, Unit},
-        tls,
-    },
+    client,
+    commands::exporter::series::{Kind, Series, Unit},
     machine::snapshot::Snapshot,
 };
 
@@ -39,10 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(200);
 /// What people already say to every program that sends: `authorization=Bearer%20abc,...`.
 const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";
-/// Where distributions keep the certificates that they trust; the variable is the one that OpenSSL reads.
-const TRUSTED: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
-const TRUSTED_FILE: &str = "SSL_CERT_FILE";
 
 /// A collector.
 pub(super) struct Collector {
@@ -54,31 +43,11 @@ pub(super) struct Collector {
 impl Collector {
     /// That at `url`, such as `http://127.0.0.1:4318`.
     pub(super) fn at(url: &str) -> anyhow::Result<Collector> {
-        let is_secure = url.starts_with("https://");
-        anyhow::ensure!(
-            is_secure || url.starts_with("http://"),
-            "cannot send to {url}: expected an address such as http://127.0.0.1:4318"
-        );
+        let agent = client::of(url, PATIENCE)?;
         let url = url.trim_end_matches('/');
         let url = if url.ends_with(PATH) { url.to_owned() } else { format!("{url}{PATH}") };
-        let mut config = Agent::config_builder().timeout_global(Some(PATIENCE));
-        if is_secure {
-            let named = env::var_os(TRUSTED_FILE).map(Into::into);
-            let known =
-                || TRUSTED.iter().map(Path::new).find(|it| it.exists()).map(Path::to_path_buf);
-            let path = named.or_else(known).context(
-                "no file of trusted certificates was found: name one with SSL_CERT_FILE",
-            )?;
-            let trusted = tls::certificates(&path)?;
-            let trusted: Vec<_> =
-                trusted.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
-            let secure = TlsConfig::builder()
-                .root_certs(RootCerts::new_with_certs(&trusted))
-                .unversioned_rustls_crypto_provider(tls::provider());
-            config = config.tls_config(secure.build());
-        }
         let headers = headers(&env::var(HEADERS).unwrap_or_default());
-        Ok(Collector { url, agent: Agent::new_with_config(config.build()), headers })
+        Ok(Collector { url, agent, headers })
     }
 
     /// Sends every `interval` until `is_over`. What goes wrong is said once, and when it is over.

@@ -3,39 +3,21 @@
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
-    path::Path,
     sync::Arc,
 };
 
 use anyhow::Context as _;
 use rustls::{
     RootCertStore, ServerConfig, ServerConnection, StreamOwned,
-    crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{PrivateKeyDer, pem::PemObject as _},
     server::WebPkiClientVerifier,
 };
 
 use crate::{
     cli::TlsArgs,
+    client::{certificates, provider},
     server::http::{Secure, Stream},
 };
-
-/// What does the computing.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-/// The certificates in a file, which has to have one.
-pub(super) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let name = path.display();
-    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
-    let found = read().with_context(|| format!("cannot read certificates from {name}"))?;
-    anyhow::ensure!(
-        !found.is_empty(),
-        "{name} has no certificate: expected -----BEGIN CERTIFICATE-----"
-    );
-    Ok(found)
-}
 
 /// Encrypts, if files for that were given.
 pub(super) fn secure(args: &TlsArgs) -> anyhow::Result<Option<Box<Secure>>> {

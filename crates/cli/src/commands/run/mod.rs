@@ -31,7 +31,7 @@ use self::{
 };
 use super::explain;
 use crate::{
-    alarms::{self, Alarms},
+    alarms::{self, Sinks, Teller},
     cache::{Cache, bundle::Bundle, session::Session},
     cli::RunArgs,
     contract, devices,
@@ -78,10 +78,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let ranks = ranks(args, &plan, &command)?;
     if args.to.is_given() && !args.watch {
         anyhow::bail!(
-            "--alarms and --on-alarm are for alarms, and only --watch raises some; add it"
+            "--alarms, --on-alarm and --webhook are for alarms, and only --watch raises some; add it"
         );
     }
-    let alarms = if args.watch { Some((label(args), Alarms::open(&args.to)?)) } else { None };
+    let sinks = args.watch.then(|| Sinks::open(&args.to)).transpose()?;
     warn_if_too_little_is_free(&plan);
     let cache = Cache::open()?;
     let bundle = Bundle::unpack(&cache)?;
@@ -100,10 +100,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         settings: &settings,
         device: Device::Real,
     };
-    let mut watch = Watch::new(plan.first_step.clone(), args.survive, alarms);
+    let mut watch = Watch::new(plan.first_step.clone(), args.survive);
+    watch.teller = sinks.map(|it| Teller::new(session.path(), label(args), it, false));
     let ended = launch::run(launch, &signals, Some(&mut watch))?;
-    if let Some((_, alarms)) = watch.alarms.take() {
-        alarms.finish();
+    if let Some(it) = watch.teller.take() {
+        it.finish();
     }
     let folders = session.read();
     let (recordings, _) = phantom_run::read(&folders);
@@ -176,7 +177,8 @@ fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
     if args.watch {
         res.push((contract::WATCH, "1".into()));
         res.push((contract::LABEL, label(args).into()));
-        if let Some(it) = plan.predicted_reserved {
+        let expected = args.expect.as_ref().map(|it| it.reserved).or(plan.predicted_reserved);
+        if let Some(it) = expected {
             res.push((contract::EXPECTED, it.0.to_string().into()));
         }
     }

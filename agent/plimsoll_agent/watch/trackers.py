@@ -1,0 +1,83 @@
+"""What W&B, MLflow and TensorBoard get of a watched run, where the script already writes to one of them.
+
+None of them is imported or started for that. A run of W&B gets the numbers with what the script logs next, so its steps are
+not moved; MLflow gets them without waiting; TensorBoard through a writer that the script has made.
+"""
+
+import gc
+import sys
+import time
+
+from plimsoll_agent.run.guard import guarded
+
+EVERY = 10.0
+"""Seconds between two times."""
+
+WRITERS = {"torch.utils.tensorboard.writer": "SummaryWriter", "tensorboardX.writer": "SummaryWriter"}
+
+GIB = 1 << 30
+
+
+class Trackers:
+    """Those of this process."""
+
+    def __init__(self):
+        self._told_at = None
+        self._writers = []
+
+    @guarded
+    def tell(self, step, devices, alarms):
+        """Every few seconds."""
+        now = time.monotonic()
+        if self._told_at is not None and now - self._told_at < EVERY:
+            return
+        numbers = _numbers(devices, alarms)
+        if not numbers:
+            return
+        # The first time comes early: a short run has numbers, too.
+        self._told_at = now
+        _wandb(numbers)
+        _mlflow(numbers, step)
+        self._tensorboard(numbers, step)
+
+    def _tensorboard(self, numbers, step):
+        classes = [getattr(sys.modules[module], name) for module, name in WRITERS.items() if module in sys.modules]
+        if not classes:
+            return
+        if not self._writers:
+            self._writers = [it for it in gc.get_objects() if isinstance(it, tuple(classes))]
+        for writer in self._writers:
+            for name, value in numbers.items():
+                writer.add_scalar(name, value, step)
+
+
+def _numbers(devices, alarms):
+    found = {}
+    for device in devices:
+        if device.room_is_unknown:
+            continue
+        name = "plimsoll/" if len(devices) == 1 else "plimsoll/cuda%d_" % device.index
+        found[name + "allocated_gib"] = device.allocated / GIB
+        found[name + "reserved_gib"] = device.reserved / GIB
+        found[name + "peak_reserved_gib"] = device.peak_reserved / GIB
+        pace = device.pace()
+        if pace is not None:
+            found[name + "growth_per_step_mib"] = pace / (1 << 20)
+    if found:
+        found["plimsoll/alarms"] = len(alarms)
+    return found
+
+
+@guarded
+def _wandb(numbers):
+    run = getattr(sys.modules.get("wandb"), "run", None)
+    if run is not None:
+        run.log(numbers, commit=False)
+
+
+@guarded
+def _mlflow(numbers, step):
+    mlflow = sys.modules.get("mlflow")
+    active = getattr(mlflow, "active_run", None)
+    if active is not None and active() is not None:
+        mlflow.log_metrics(numbers, step=step, synchronous=False)

@@ -1,0 +1,64 @@
+//! What the processes of a session have written since the last look, of the kinds that matter while they run.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use plimsoll_core::{
+    recording::{
+        Notes,
+        contract::{NoteKind, ProcessFile},
+    },
+    sources::{self, ProcessFiles},
+};
+
+use crate::cache::session;
+
+/// Most lines are marks and names; those are not worth parsing while a script runs.
+const OURS: [NoteKind; 6] = [
+    NoteKind::Begin,
+    NoteKind::FirstStep,
+    NoteKind::Alarm,
+    NoteKind::Oom,
+    NoteKind::Redone,
+    NoteKind::End,
+];
+
+/// How far the notes of each process have been read.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    read_to: BTreeMap<PathBuf, u64>,
+}
+
+impl News {
+    /// What each process of the session `folder` has written since the last time. A file that is not there yet will be.
+    pub(crate) fn of(&mut self, folder: &Path) -> Vec<(u32, Notes)> {
+        let processes = session::process_paths(folder).into_iter();
+        processes.filter_map(|(pid, path)| Some((pid, self.read(&path).ok()?))).collect()
+    }
+
+    fn read(&mut self, folder: &Path) -> io::Result<Notes> {
+        let path = folder.join(ProcessFile::Notes.name());
+        let mut file = fs::File::open(&path)?;
+        let read_to = self.read_to.entry(path).or_default();
+        file.seek(SeekFrom::Start(*read_to))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let end = bytes.iter().rposition(|it| *it == b'\n').map_or(0, |it| it + 1);
+        *read_to += end as u64;
+        let lines = bytes[..end].split_inclusive(|it| *it == b'\n');
+        let ours: Vec<u8> = lines.filter(|it| is_ours(it)).flatten().copied().collect();
+        let files = ProcessFiles { pid: 0, notes: &ours, snapshot: None, phantom_log: None };
+        Ok(sources::read_process(files).recording.notes)
+    }
+}
+
+fn is_ours(line: &[u8]) -> bool {
+    let kind = line.strip_prefix(br#"{"kind":""#).unwrap_or_default();
+    OURS.iter().any(|it| {
+        kind.strip_prefix(it.word().as_bytes()).is_some_and(|it| it.first() == Some(&b'"'))
+    })
+}

@@ -1,0 +1,102 @@
+//! Puts alarms into words, says them, and passes them on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use plimsoll_core::{
+    prediction,
+    recording::{
+        Alarm, AlarmNote, CodeLine, Notes,
+        contract::{ProcessFile, process_folder},
+    },
+    sources::{self, ProcessFiles},
+    views::alarm::{self as view, Whose},
+};
+
+use crate::{alarms::Sinks, contract};
+
+/// Tells the alarms of one session.
+#[derive(Debug)]
+pub(crate) struct Teller {
+    session: PathBuf,
+    label: String,
+    sinks: Sinks,
+    /// Nothing goes to standard error: the process says it itself.
+    is_quiet: bool,
+    /// Every sentence once: ranks are alike.
+    said: BTreeSet<String>,
+    ranks: BTreeMap<u32, Option<u32>>,
+}
+
+impl Teller {
+    /// Of the session in this folder, whose run is called `label`.
+    pub(crate) fn new(session: &Path, label: String, sinks: Sinks, is_quiet: bool) -> Teller {
+        let session = session.to_owned();
+        Teller { session, label, sinks, is_quiet, said: BTreeSet::new(), ranks: BTreeMap::new() }
+    }
+
+    /// Tells the alarms among what the process `pid` has written since the last time.
+    pub(crate) fn tell(&mut self, pid: u32, notes: &Notes) {
+        if let Some(begin) = &notes.begin {
+            self.ranks.insert(pid, begin.rank);
+        }
+        for note in &notes.alarms {
+            let line = self.line_that_grows(pid, note);
+            let rank = self.ranks.get(&pid).copied().flatten();
+            let alarm = view::json(note, line.as_ref(), Whose { pid, rank, label: &self.label });
+            self.tell_the_agent(&alarm.to_string());
+            let mut sentences = self.sinks.pass_on(&alarm);
+            if !self.is_quiet {
+                sentences.insert(0, view::sentence(note, line.as_ref()));
+            }
+            for it in sentences {
+                if self.said.insert(it.clone()) {
+                    let _ = writeln!(io::stderr(), "plimsoll: {it}");
+                }
+            }
+        }
+    }
+
+    /// Waits a little until all is passed on.
+    pub(crate) fn finish(self) {
+        for it in self.sinks.finish() {
+            let _ = writeln!(io::stderr(), "plimsoll: {it}");
+        }
+    }
+
+    /// The line that keeps what grows, from the recording that the agent left of the last steps, which is read once.
+    fn line_that_grows(&self, pid: u32, note: &AlarmNote) -> Option<CodeLine> {
+        let Alarm::Growth { look: Some(look), .. } = &note.what else { return None };
+        if !look.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-') {
+            return None;
+        }
+        let folder = self.session.join(look);
+        let of_process = folder.join(process_folder(pid));
+        let read = |it: ProcessFile| fs::read(of_process.join(it.name())).ok();
+        let (notes, snapshot) = (read(ProcessFile::Notes), read(ProcessFile::Snapshot));
+        let _ = fs::remove_dir_all(&folder);
+        let (notes, snapshot) = (notes?, snapshot.as_deref());
+        let files = ProcessFiles { pid, notes: &notes, snapshot, phantom_log: None };
+        prediction::line_that_grows(&sources::read_process(files).recording, note.device)
+    }
+
+    /// Lets the agent know what was said, for its status file. It can do without.
+    fn tell_the_agent(&self, line: &str) {
+        let path = self.session.join(contract::TOLD);
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        let _ = file.and_then(|mut it| it.write_all(format!("{line}\n").as_bytes()));
+    }
+}
+
+/// The name of a script's file, which a run is called by if nobody says another.
+pub(crate) fn label(command: &[OsString]) -> String {
+    let is_script = |it: &&OsString| Path::new(it).extension().is_some_and(|it| it == "py");
+    let named = command.iter().find(is_script).or(command.first());
+    let name = named.and_then(|it| Path::new(it).file_name());
+    name.map_or_else(String::new, |it| it.to_string_lossy().into_owned())
+}

@@ -1,0 +1,60 @@
+//! Asks others by HTTP. What is trusted is what this machine trusts.
+
+use std::{env, path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use rustls::{
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use ureq::{
+    Agent,
+    tls::{Certificate, RootCerts, TlsConfig},
+};
+
+/// Where distributions keep the certificates that they trust; the variable is the one that OpenSSL reads.
+const TRUSTED: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+const TRUSTED_FILE: &str = "SSL_CERT_FILE";
+
+/// One that asks at `url`, and waits for an answer no longer than `patience`.
+pub(crate) fn of(url: &str, patience: Duration) -> anyhow::Result<Agent> {
+    let is_secure = url.starts_with("https://");
+    anyhow::ensure!(
+        is_secure || url.starts_with("http://"),
+        "cannot send to {url}: expected an address such as http://127.0.0.1:4318"
+    );
+    let mut config = Agent::config_builder().timeout_global(Some(patience));
+    if is_secure {
+        let named = env::var_os(TRUSTED_FILE).map(Into::into);
+        let known = || TRUSTED.iter().map(Path::new).find(|it| it.exists()).map(Path::to_path_buf);
+        let path = named
+            .or_else(known)
+            .context("no file of trusted certificates was found: name one with SSL_CERT_FILE")?;
+        let trusted = certificates(&path)?;
+        let trusted: Vec<_> =
+            trusted.iter().map(|it| Certificate::from_der(it).to_owned()).collect();
+        let secure = TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&trusted))
+            .unversioned_rustls_crypto_provider(provider());
+        config = config.tls_config(secure.build());
+    }
+    Ok(Agent::new_with_config(config.build()))
+}
+
+/// What does the computing.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// The certificates in a file, which has to have one.
+pub(crate) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let name = path.display();
+    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    let found = read().with_context(|| format!("cannot read certificates from {name}"))?;
+    anyhow::ensure!(
+        !found.is_empty(),
+        "{name} has no certificate: expected -----BEGIN CERTIFICATE-----"
+    );
+    Ok(found)
+}

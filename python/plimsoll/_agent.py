@@ -1,0 +1,45 @@
+"""The agent in this very process: the one that plimsoll started it with, or one that begins now."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+from typing import Any
+
+from plimsoll import _binary
+from plimsoll._binary import PlimsollError
+
+
+def agent(events: int, *, asleep: bool) -> Any:
+    """That of this process. One that begins `asleep` records nothing until it is asked to."""
+    running = sys.modules.get("plimsoll_agent.agent")
+    if running is not None and running.current() is not None:
+        return running.current()
+    folder = _binary.run(["agent"]).stdout.strip()
+    if not os.path.isdir(folder):
+        raise PlimsollError(f"{_binary.binary()} does not say where its agent is; it is not of version {_version()} as this package is")
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise PlimsollError("there is no torch to record; install it") from error
+    sys.path.append(folder)
+    try:
+        module = importlib.import_module("plimsoll_agent.agent")
+    finally:
+        sys.path.remove(folder)
+    session = tempfile.mkdtemp(prefix="plimsoll-session-")
+    atexit.register(shutil.rmtree, session, True)
+    return module.begin_late(torch, session, events, asleep)
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("plimsoll-gpu")
+    except metadata.PackageNotFoundError:
+        return "the sources"

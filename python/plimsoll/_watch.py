@@ -1,0 +1,210 @@
+"""`watch`: alarms when the memory of this very process goes wrong, while it trains."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Callable, Dict, List, Mapping, Optional, Type, Union
+
+from plimsoll import _binary
+from plimsoll._agent import agent
+from plimsoll._binary import PlimsollError
+from plimsoll._results import Prediction
+from plimsoll._sizes import Size
+
+_EVENTS = 200_000
+# How long the last alarms may take, once the watch is over.
+_AT_THE_END = 15.0
+
+Expected = Union[str, int, "os.PathLike[str]", Prediction]
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One thing that went wrong; docs/watch.md explains each code."""
+
+    code: str
+    """A stable word, such as `watch/growth`."""
+    text: str
+    step: int
+    file: Optional[str]
+    """Where that is made which stays, if memory grows and the line was seen."""
+    line: Optional[int]
+    per_step: Optional[Size]
+    """What each step leaves behind."""
+    runs_out_at_step: Optional[int]
+    report: Mapping[str, Any]
+    """All of it, as `--alarms` writes it."""
+
+    def __str__(self) -> str:
+        """Its sentence."""
+        return self.text
+
+
+class Watch:
+    """Watches from `start` to `stop`; also a context manager."""
+
+    def __init__(
+        self,
+        *,
+        label: Optional[str] = None,
+        expected: Optional[Expected] = None,
+        alarms: Union[str, "os.PathLike[str]", None] = None,
+        on_alarm: Union[str, Callable[[Alarm], None], None] = None,
+        webhook: Optional[str] = None,
+        quiet: bool = False,
+    ) -> None:
+        """Use `watch`, which starts one."""
+        self.alarms: List[Alarm] = []
+        self._label, self._expected = label, _bytes_of(expected)
+        self._call = on_alarm if callable(on_alarm) else None
+        self._words: List[str] = []
+        if alarms is not None:
+            self._words += ["--alarms", os.path.abspath(alarms)]
+        if isinstance(on_alarm, str):
+            self._words += ["--on-alarm", on_alarm]
+        if webhook is not None:
+            self._words += ["--webhook", webhook]
+        self._quiet = quiet
+        self._agent: Any = None
+        self._watcher: Any = None
+        self._teller: Optional[subprocess.Popen[bytes]] = None
+        self._steps = 0
+
+    def start(self) -> Watch:
+        """Begins. On the phantom, where nothing is real, it does nothing."""
+        if self._agent is not None:
+            return self
+        self._agent = agent(_EVENTS, asleep=True)
+        is_told = self._agent.is_watched
+        self._watcher = self._agent.watch(self._label, self._expected)
+        if self._watcher is None:
+            return self
+        self._watcher.heard = self._heard
+        # Under `plimsoll run --watch` that tells what there is to tell; files and addresses of our own are told beside it.
+        if not is_told or self._words:
+            words = [_binary.binary(), "watch", *self._words, "--session", self._agent.session, "--", str(os.getpid())]
+            environment = {**os.environ, "PLIMSOLL_LABEL": self._label or Path(sys.argv[0] or "python").name}
+            # It ends when we close its input, or end.
+            self._teller = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment, start_new_session=True
+            )
+        self._quiet = self._quiet or is_told
+        atexit.register(self.stop)
+        return self
+
+    def step(self) -> None:
+        """A step has ended. Only for loops whose steps are not those of an optimizer of `torch.optim`: once it was called, nothing
+        else counts as one."""
+        self._steps += 1
+        if self._agent is not None:
+            self._agent.step_by_hand(self._steps)
+
+    def stop(self) -> List[Alarm]:
+        """Ends, once the last alarms were told; all of them."""
+        found, self._agent, watcher, self._watcher = self._agent, None, self._watcher, None
+        atexit.unregister(self.stop)
+        if watcher is None:
+            return self.alarms
+        teller, self._teller = self._teller, None
+        if teller is not None:
+            if teller.stdin is not None:
+                teller.stdin.close()
+            try:
+                teller.wait(_AT_THE_END)
+            except subprocess.TimeoutExpired:
+                teller.kill()
+        watcher.read_told()
+        watcher.heard = None
+        found.stop_watching()
+        return self.alarms
+
+    def _heard(self, report: Dict[str, Any]) -> None:
+        at = report.get("at") or {}
+        per_step = report.get("bytes_per_step")
+        alarm = Alarm(
+            code=report["code"],
+            text=report["text"],
+            step=report["step"],
+            file=at.get("file"),
+            line=at.get("line"),
+            per_step=None if per_step is None else Size(per_step),
+            runs_out_at_step=report.get("runs_out_at_step"),
+            report=report,
+        )
+        self.alarms.append(alarm)
+        if not self._quiet:
+            print(f"plimsoll: {alarm.text}", file=sys.stderr, flush=True)
+        if self._call is not None:
+            self._call(alarm)
+
+    def __enter__(self) -> Watch:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        self.stop()
+
+
+def watch(
+    *,
+    label: Optional[str] = None,
+    expected: Optional[Expected] = None,
+    alarms: Union[str, "os.PathLike[str]", None] = None,
+    on_alarm: Union[str, Callable[[Alarm], None], None] = None,
+    webhook: Optional[str] = None,
+    quiet: bool = False,
+) -> Watch:
+    """Watches the memory of this process from now on, and says once what goes wrong.
+
+        plimsoll.watch()
+        for batch in loader:
+            ...
+
+    Steps are those of the optimizers; training is not changed. It is also a context manager, and ends with `stop`.
+
+    Args:
+        label: what alarms and `plimsoll watch` call the run; else the script's name.
+        expected: what PyTorch is to reserve at most: a plan, a prediction (or the file of either), a size.
+        alarms: a file that gets each alarm as a line of JSON.
+        on_alarm: a function of this process, called at the end of a step; or a command of the shell, run beside it.
+        webhook: an address to which each alarm is sent.
+        quiet: nothing on standard error.
+    """
+    made = Watch(label=label, expected=expected, alarms=alarms, on_alarm=on_alarm, webhook=webhook, quiet=quiet)
+    return made.start()
+
+
+def _bytes_of(expected: Optional[Expected]) -> Optional[int]:
+    if expected is None or isinstance(expected, int):
+        return expected
+    if isinstance(expected, Prediction):
+        return int(expected.report["peak_reserved_bytes"])
+    path = Path(expected)
+    if not path.is_file():
+        try:
+            return int(Size(str(expected)))
+        except ValueError:
+            raise PlimsollError(
+                f"expected={str(expected)!r} is neither a file nor a size; give a plan, a prediction's JSON, or a size such as '20GiB'"
+            ) from None
+    text = path.read_text(encoding="utf-8")
+    # A plan is TOML, a prediction JSON.
+    found = re.search(r"^predicted_reserved_bytes *= *([0-9_]+)", text, re.MULTILINE)
+    if found is not None:
+        return int(found[1].replace("_", ""))
+    try:
+        return int(json.loads(text)["peak_reserved_bytes"])
+    except (ValueError, KeyError, TypeError):
+        raise PlimsollError(f"{path} says nothing of what is reserved; expected a plan or the JSON of `plimsoll predict`") from None
