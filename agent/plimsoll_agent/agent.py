@@ -135,7 +135,7 @@ class Agent:
         self._last_named_step = self._mode_changes = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
-        self._survival = self._watcher = None
+        self._survival = self._watcher = self._before_end = None
         if os.environ.get("PLIMSOLL_WATCH"):
             expected = os.environ.get("PLIMSOLL_EXPECTED", "")
             self.watch(os.environ.get("PLIMSOLL_LABEL"), int(expected) if expected.isdigit() else None)
@@ -192,7 +192,7 @@ class Agent:
         if os.environ.get("PLIMSOLL_SITES"):
             from plimsoll_agent.survey import sites
 
-            sites.apply(torch, hooks, recording)
+            self._before_end = sites.apply(torch, hooks, recording)
         if os.environ.get("PLIMSOLL_PLAN"):
             remedies.apply(torch, os.environ["PLIMSOLL_PLAN"], hooks)
         hooks.install()
@@ -289,6 +289,8 @@ class Agent:
 
     def _finish(self):
         self.live = False
+        if self._before_end is not None:
+            self._before_end()
         self._phantom.finish()
         if self._stopwatch is not None and self._recording.is_open:
             self._stopwatch.write()

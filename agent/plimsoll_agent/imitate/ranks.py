@@ -14,14 +14,13 @@ import os
 import sys
 import time
 import types
-from importlib.machinery import PathFinder
 
 from plimsoll_agent.imitate import consolidation
 from plimsoll_agent.imitate.imagined_store import store_class
 from plimsoll_agent.imitate.object_collectives import Objects
 from plimsoll_agent.imitate.phantom import finding_all, function, group_of, tell_group_size
 from plimsoll_agent.run import frames
-from plimsoll_agent.run.guard import failed
+from plimsoll_agent.run.after_import import after_import
 
 WORLD = "PLIMSOLL_WORLD"
 """How many ranks are imagined, this one included: set by the command line or by us at a launcher."""
@@ -44,8 +43,8 @@ _RPC = "torch.distributed.rpc"
 def install(torch, recording, phantom):
     """Takes its places: in the launchers, and in `torch.distributed` if this process is the one rank."""
     # `torchrun` and `accelerate launch` meet in one class, in a module that nothing else imports.
-    _after_import(_LAUNCHER, lambda module: _wrap_launcher(module, recording))
-    _after_import(consolidation.MODULE, consolidation.wrap)
+    after_import(_LAUNCHER, lambda module: _wrap_launcher(module, recording))
+    after_import(consolidation.MODULE, consolidation.wrap)
     _wrap_spawn(torch)
     if not torch.distributed.is_available():
         return
@@ -197,39 +196,6 @@ def _devices():
 # --- Launchers -------------------------------------------------------------------------------------
 
 
-def _after_import(name, act):
-    """Calls `act` with the module of this name, now or when it is imported."""
-    if name in sys.modules:
-        act(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _Finder(name, act))
-
-
-class _Finder:
-    """Answers for the one module, once, with the loader that would have been found."""
-
-    def __init__(self, name, act):
-        self._name, self._act = name, act
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self._name:
-            return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module):
-                execute(module)
-                try:
-                    self._act(module)
-                except Exception as error:
-                    failed("ranks.after_import " + name, error)
-
-            spec.loader.exec_module = exec_module
-        return spec
-
-
 def _wrap_launcher(module, recording):
     launch = module.elastic_launch.__call__
 
@@ -318,9 +284,9 @@ class _Imagined:
         self._replace("ProcessGroupGloo", self._gloo(self._c10d.ProcessGroupGloo))
         self._replace("monitored_barrier", lambda *_, **__: None)
         self._wrap_init(self._c10d.init_process_group)
-        _after_import(_RPC, self._refuse_calls)
-        _after_import(_CHECKPOINT + "utils", self._coordinate_checkpoints)
-        _after_import(_CHECKPOINT + "default_planner", self._believe_checkpoints)
+        after_import(_RPC, self._refuse_calls)
+        after_import(_CHECKPOINT + "utils", self._coordinate_checkpoints)
+        after_import(_CHECKPOINT + "default_planner", self._believe_checkpoints)
 
     def _replace(self, name, by):
         _replace(self._torch, name, by)

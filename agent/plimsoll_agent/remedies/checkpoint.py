@@ -16,7 +16,7 @@ import weakref
 from plimsoll_agent.remedies.support.block_costs import BlockCosts
 from plimsoll_agent.remedies.support.blocks import blocks_of
 from plimsoll_agent.remedies.support.rerun import as_before, is_cache, without_cache
-from plimsoll_agent.run.nested import tensors_in
+from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.run.refusal import unsuited
 
 
@@ -73,8 +73,9 @@ class Checkpointed:
             if any(is_cache(it) for it in args) or any(is_cache(it) for it in kwargs.values()):
                 return original(self, *args, **kwargs)  # Running again would write into it again.
             inputs = _versions(torch, (args, kwargs))
+            run, args, kwargs = _each_once(torch, functools.partial(original, self), args, kwargs)
             result = torch.utils.checkpoint.checkpoint(
-                functools.partial(original, self),
+                run,
                 *args,
                 use_reentrant=False,
                 context_fn=functools.partial(as_before, torch, self),
@@ -89,6 +90,25 @@ class Checkpointed:
             return result
 
         kind.forward = forward
+
+
+def _each_once(torch, run, args, kwargs):
+    """`run` and what to give it, so that what is one tensor stays one when it runs again: attention asks whether query, key
+    and value are the same, and a checkpoint would give it three."""
+    tensors = tensors_in(torch, (args, kwargs))
+    once = list({id(it): it for it in tensors}.values())
+    if len(once) == len(tensors):
+        return run, args, kwargs
+    place = {id(it): i for i, it in enumerate(once)}
+    stands_for = [torch.empty(0, device="meta") for _ in once]
+    shape = rebuilt(torch, (args, dict(kwargs)), lambda it: stands_for[place[id(it)]])
+    place = {id(it): i for i, it in enumerate(stands_for)}
+
+    def run_with(*given):
+        args, kwargs = rebuilt(torch, shape, lambda it: given[place[id(it)]])
+        return run(*args, **kwargs)
+
+    return run_with, once, {}
 
 
 def _versions(torch, inputs):

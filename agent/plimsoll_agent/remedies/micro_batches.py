@@ -23,7 +23,8 @@ import functools
 import weakref
 
 from plimsoll_agent.remedies.support import rerun, split
-from plimsoll_agent.remedies.support.rerun import as_before, without_cache
+from plimsoll_agent.remedies.support.generation import generate_in_parts
+from plimsoll_agent.remedies.support.rerun import as_before, is_cache, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import CannotApply, unsuited
@@ -35,8 +36,12 @@ _HALF_SCALE = 1024.0
 def apply(torch, parameters, hooks, note):
     parts = int(parameters.get("parts", 2))
     ways, were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
+    evaluation = Evaluation(torch, parts)
+    generate_in_parts(torch, parts, hooks.recording)
 
     def around(module, call, args, kwargs):
+        if not torch.is_grad_enabled() and not module.training and not hooks.on_shares:
+            return evaluation.called(module, call, args, kwargs)
         whole = split.batch_size(torch, args, kwargs)
         # Shares of a batch differ by a sample, and all have equally many parts: in each the processes gather weights.
         least = whole if hooks.least_share is None else hooks.least_share
@@ -67,7 +72,8 @@ def apply(torch, parameters, hooks, note):
             whole, along = way.batch_of(torch, args, kwargs, whole)
             least = whole if hooks.least_share is None else hooks.least_share
             smallest = 2 if _has_batch_norm(torch, module) else 1  # Of one sample it may have nothing to average.
-            bounds = bounds_of(whole, max(1, min(parts, least // smallest)))
+            bounds = split.bounds_of(whole, max(1, min(parts, least // smallest)))
+            evaluation.largest[module] = bounds[0][1]
             is_at_once = way.has_loss and not may_be_evaluation and not hooks.on_shares and not is_second
             run = _accumulated if is_at_once else recomputed
             return run(torch, module, call, args, kwargs, (whole, along), bounds, way)
@@ -75,11 +81,50 @@ def apply(torch, parameters, hooks, note):
     hooks.around_call(around)
 
 
-def bounds_of(whole, parts):
-    """Where parts begin and end: their sizes differ by one at most, and the first ones are the larger."""
-    size, more = divmod(whole, parts)
-    ends = [size * i + min(i, more) for i in range(parts + 1)]
-    return list(zip(ends, ends[1:]))
+class Evaluation:
+    """Calls in evaluation mode that keep nothing for backward: in parts that are no larger than those of training. What cannot be cut
+    or put together goes as a whole."""
+
+    def __init__(self, torch, parts):
+        self._torch, self._parts = torch, parts
+        self._ways = weakref.WeakKeyDictionary()
+        self.largest = weakref.WeakKeyDictionary()
+
+    def called(self, module, call, args, kwargs):
+        torch = self._torch
+        whole = split.batch_size(torch, args, kwargs)
+        fills_cache = any(map(is_cache, (*args, *kwargs.values()))) or kwargs.get("use_cache")
+        if whole is None or whole < 2 or fills_cache:
+            return call(*args, **kwargs)
+        if kwargs.get("labels") is not None:  # Who wants a loss continues no text.
+            with without_cache(module, kwargs):
+                return self._in_parts(module, call, args, kwargs, whole)
+        return self._in_parts(module, call, args, kwargs, whole)
+
+    def _in_parts(self, module, call, args, kwargs, whole):
+        torch = self._torch
+        ways, kind = self._ways.setdefault(module, {}), split.kind_of(torch, args, kwargs, whole)
+        if kind not in ways:
+            try:
+                ways[kind] = way_of_batch(torch, module, call, args, kwargs, whole)
+            except torch.cuda.OutOfMemoryError:
+                raise
+            except Exception:
+                ways[kind] = None
+        way = ways[kind]
+        if way is None:
+            return call(*args, **kwargs)
+        whole, along = way.batch_of(torch, args, kwargs, whole)
+        parts = -(-whole // self.largest[module]) if module in self.largest else min(self._parts, whole)
+        result = split.Whole(torch, whole, way.axis)
+        for start, end in split.bounds_of(whole, parts):
+            part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
+            part_kwargs = with_one_label(torch, way, part_kwargs)
+            weight = way.weights(kwargs, whole, start, end) if way.has_loss else None
+            if parts < 2 or not result.take(call(*part_args, **part_kwargs), start, end, weight):
+                ways[kind] = way if parts < 2 else None
+                return call(*args, **kwargs)
+        return result.output()
 
 
 def recomputed(torch, module, call, args, kwargs, batch, bounds, way):

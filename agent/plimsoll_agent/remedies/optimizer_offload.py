@@ -1,7 +1,8 @@
 """The optimizer's state lives in pinned memory of the host and comes to the device for some parameters at a time.
 
 Saves what the optimizer keeps; costs two copies of it over the link in each step. The numbers are the same: each
-parameter is updated by the optimizer's own code. Not for optimizers that look at all parameters at once (L-BFGS).
+parameter is updated by the optimizer's own code; one that is larger than a chunk (a large embedding) some rows at a time, where
+the optimizer looks at each number by itself. Not for optimizers that look at all parameters at once (L-BFGS).
 
 Parameters: `chunk`, in bytes of parameters that are updated together (64 MiB unless given).
 """
@@ -9,7 +10,10 @@ Parameters: `chunk`, in bytes of parameters that are updated together (64 MiB un
 import contextlib
 
 from plimsoll_agent.remedies.support.host import Host
-from plimsoll_agent.remedies.support.optimizers import update_in_chunks
+from plimsoll_agent.remedies.support.optimizers import bytes_of, update_in_chunks
+
+ELEMENTWISE = ("Adadelta", "Adagrad", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "SGD")
+"""PyTorch's optimizers that look at each number of a parameter by itself."""
 
 
 def apply(torch, parameters, hooks, note):
@@ -21,7 +25,48 @@ def apply(torch, parameters, hooks, note):
         yield
         away.send(optimizer, chunk)
 
-    update_in_chunks(torch, "optimizer-offload", parameters, here)
+    elementwise = {getattr(torch.optim, it) for it in ELEMENTWISE}
+
+    def in_slices(optimizer, parameter, most, step):
+        gradient = parameter.grad
+        is_plain = parameter.dim() > 1 and parameter.is_contiguous() and gradient.layout is torch.strided
+        if not is_plain or type(optimizer) not in elementwise:
+            return False
+        rows = max(1, most * len(parameter) // bytes_of(parameter))
+        whole = optimizer.state.pop(parameter, {})
+        updated = {}
+        for start in range(0, len(parameter), rows):
+            updated = _updated_slice(torch, away, optimizer, parameter, slice(start, start + rows), whole, updated, step)
+        optimizer.state[parameter] = updated
+        return True
+
+    update_in_chunks(torch, "optimizer-offload", parameters, here, in_slices)
+
+
+def _updated_slice(torch, away, optimizer, parameter, rows, before, after, step):
+    """Updates some rows of a parameter; the state that is kept for all of it, of which `before` is what was and `after` what is
+    done of it."""
+    part = parameter.detach()[rows]
+    part.grad = parameter.grad[rows]
+    is_whole = {name: away.is_large(it) and it.shape == parameter.shape for name, it in before.items()}
+    state = {name: away.host.fetch(it[rows], part.device) if is_whole[name] else _copy(torch, it) for name, it in before.items()}
+    if state:
+        optimizer.state[part] = state
+    optimizer.param_groups = [dict(optimizer.param_groups[0], params=[part])]
+    step(optimizer)
+    for name, it in optimizer.state.pop(part, {}).items():
+        if not away.is_large(it) or it.shape != part.shape:
+            after[name] = it
+            continue
+        if name not in after:
+            after[name] = before[name] if is_whole.get(name) else away.host.room(it, parameter.shape)
+        away.host.send(it, after[name][rows])
+    return after
+
+
+def _copy(torch, value):
+    """What each part of a parameter counts for itself, as the number of its steps."""
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 class Away:
@@ -29,26 +74,26 @@ class Away:
 
     def __init__(self, torch):
         self._torch = torch
-        self._host = Host(torch)
+        self.host = Host(torch)
         self._kept = {}
 
     def fetch(self, optimizer, parameters):
         """The state of these parameters comes to their device."""
         for parameter, state in self._states(optimizer, parameters):
             for name, value in state.items():
-                if self._is_large(value) and value.device != parameter.device:
+                if self.is_large(value) and value.device != parameter.device:
                     self._kept[id(parameter), name] = value
-                    state[name] = self._host.fetch(value, parameter.device)
+                    state[name] = self.host.fetch(value, parameter.device)
 
     def send(self, optimizer, parameters):
         """And goes back."""
         for parameter, state in self._states(optimizer, parameters):
             for name, value in state.items():
-                if self._is_large(value) and value.device.type == "cuda":
-                    state[name] = self._host.send(value, self._kept.pop((id(parameter), name), None))
+                if self.is_large(value) and value.device.type == "cuda":
+                    state[name] = self.host.send(value, self._kept.pop((id(parameter), name), None))
 
     def _states(self, optimizer, parameters):
         return [(it, optimizer.state[it]) for it in parameters if it in optimizer.state]
 
-    def _is_large(self, value):
+    def is_large(self, value):
         return isinstance(value, self._torch.Tensor) and value.dim() > 0

@@ -24,12 +24,12 @@ def apply(torch, parameters, hooks, note):
     def prepare(module):
         blocks = blocks_of(torch, module)
         hooks.recording.write("blocks", names=[name for name, _ in blocks])
-        if not blocks:
+        if not blocks and hooks.is_training(module):
             raise unsuited("parameter-offload", "%s: no repeated blocks were found in it" % type(module).__name__)
         for block, its_own in own_parameters(module, [block for _, block in blocks]):
             away.add(block, its_own)
 
-    hooks.before_training(prepare)
+    hooks.before_call(prepare)
 
     @contextlib.contextmanager
     def here(optimizer, chunk):

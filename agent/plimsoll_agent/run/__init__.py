@@ -3,6 +3,7 @@
     recording       the file of notes, one JSON object a line
     guard           our failures never become the user's
     refusal         the one failure that is meant for the user: what was asked for does not suit the program
+    after_import    something to be done with a module once it is there
     frames          which line of a stack is the user's own
     memory          PyTorch's own memory history: start it, count with it, dump it
     phases          forward, backward, optimizer, zero_grad, evaluation: where each begins and ends

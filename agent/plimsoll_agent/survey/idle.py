@@ -18,6 +18,10 @@ SOME_MODELS = {id: module_of(id) for id, kind in REMEDIES.items() if kind.of == 
 """Remedies that not every model has a use for, and what says which have."""
 
 
+WITHOUT_TRAINING = ("allocator", "autocast", "autocast-fp16", "empty-cache", "micro-batches", "no-grad-evaluation", "parameter-offload")
+"""Remedies that a program without a backward pass may have a use for: one that generates or evaluates."""
+
+
 class Idle:
     """What is seen of the first steps."""
 
@@ -27,6 +31,7 @@ class Idle:
         self._functions = []
         self._n_calls = self._n_in_float32 = self._n_batches = 0
         self._is_autocast_entered = self._is_compiled = False
+        self._is_float32_called = False
         self._is_zeroed = self._is_clipped = self._is_scaled = self._is_chunkable = False
         self._reruns = Reruns(torch)
         self._watch_blocks = guarded(self._reruns.watch)
@@ -85,6 +90,21 @@ class Idle:
             return call(*args, **kwargs)
         finally:
             handle.remove()
+
+    def called_without_training(self, module):
+        """An outermost call of a model that keeps nothing for backward."""
+        self._is_float32_called |= any(it.dtype in (self._torch.float32, self._torch.float64) for it in module.parameters())
+
+    def found_without_training(self, keeps_graphs):
+        """The same of a program that came to its end without a backward pass. `keeps_graphs`: its calls of models were not under
+        `no_grad`."""
+        found = {it: None for it in REMEDIES if it not in WITHOUT_TRAINING}
+        found.update({it: "nothing is trained" for it in ("checkpoint", "offload", "optimizer-offload")})
+        if not keeps_graphs:
+            found["no-grad-evaluation"] = None
+        if self._is_autocast_entered or not (self._is_float32_called or keeps_graphs and self._n_in_float32):
+            found.update({"autocast": None, "autocast-fp16": None})
+        return found
 
     def found(self, root):
         """Each remedy that has nothing to do, and why, where a person may wonder; None where nobody will."""

@@ -34,13 +34,18 @@ def apply(torch, hooks, recording):
     optimizer_class.zero_grad = zeroed
 
     def around_call(module, call, args, kwargs):
-        if not sites.is_looking or not hooks.is_training(module):
+        if not sites.is_looking:
             return call(*args, **kwargs)
+        if not hooks.is_training(module):
+            sites.idle.called_without_training(module)
+            return call(*args, **kwargs)
+        sites.keeps_graphs = True
         result = sites.idle.called(module, call, args, kwargs)
         sites.called(module, result)
         return result
 
     def around_backward(run, tensors, grad_tensors):
+        sites.trains = True
         sites.saw("backward", "backward")
         return run(tensors, grad_tensors)
 
@@ -74,6 +79,7 @@ def apply(torch, hooks, recording):
     optimizer.register_optimizer_step_pre_hook(before_step)
     optimizer.register_optimizer_step_post_hook(lambda *_: sites.stepped())
     sites.idle.install()
+    return sites.at_end
 
 
 class Sites:
@@ -85,6 +91,7 @@ class Sites:
         self._seen = {}
         self._steps = 0
         self._root = None
+        self.trains = self.keeps_graphs = False
         self.idle = Idle(torch)
         self._files = {}
 
@@ -149,9 +156,13 @@ class Sites:
             self._root = module
 
     def stepped(self):
-        """At the end of the second step everything is looked up and written."""
+        """At the end of the second step everything is looked up and written; at the program's where it has no optimizer."""
         self._steps += 1
-        if self._steps != 2 or self._recording is None:
+        if self._steps == 2:
+            self._write()
+
+    def _write(self):
+        if self._recording is None:
             return
         try:
             found = [it for it in (self._site(key, seen) for key, seen in self._seen.items()) if it is not None]
@@ -162,6 +173,17 @@ class Sites:
         self.idle.leave()
         self._recording = self._root = None
         self._seen.clear()
+
+    def at_end(self):
+        """The program ends. Without a backward pass there is no second step, and less to look for."""
+        if self._recording is None or not self._recording.is_open:
+            return
+        if self.trains:
+            self._write()
+        else:
+            idle = self.idle.found_without_training(self.keeps_graphs)
+            self._recording.write("sites", sites=[], files={}, idle=idle, trains=False)
+            self._recording = None
 
     def _site(self, key, seen):
         what, file, line = key

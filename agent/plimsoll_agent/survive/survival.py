@@ -171,7 +171,7 @@ class Survival:
             whole, along, way = batch
             for parts in _PARTS:
                 if parts <= whole:
-                    bounds = micro_batches.bounds_of(whole, parts)
+                    bounds = split.bounds_of(whole, parts)
                     recomputed = functools.partial(self._recomputed, module, (whole, along), bounds, way)
                     yield "parts:%d" % parts, lambda it, run=recomputed: it.run_as(run)
 

@@ -55,18 +55,22 @@ class Hooks:
         finally:
             self._thread.inside = before
 
-    def before_training(self, function):
-        """`function(module)` runs before a model's first outermost call in training, once for each model; among what is
-        around calls it has the place that it was given in."""
+    def before_call(self, function, when=lambda module: True):
+        """`function(module)` runs before a model's first outermost call, once for each model; among what is around calls it
+        has the place that it was given in."""
         prepared = weakref.WeakSet()
 
         def around(module, call, args, kwargs):
-            if module not in prepared and self.is_training(module):
+            if module not in prepared and when(module):
                 prepared.add(module)
                 function(module)
             return call(*args, **kwargs)
 
         self.around_call(around)
+
+    def before_training(self, function):
+        """The same for its first one in training."""
+        self.before_call(function, self.is_training)
 
     def before_backward(self, function):
         """`function()` runs before each backward pass that the script starts, and before each optimizer step."""

@@ -26,6 +26,13 @@ class Host:
             kept = torch.empty_like(tensor, device="cpu", pin_memory=tensor.is_cuda)
         return kept.copy_(tensor)
 
+    def room(self, like, shape):
+        """A place for a tensor of this shape, of the kind of `like`."""
+        torch = self._torch
+        if self._on_phantom:
+            return torch.empty(shape, dtype=like.dtype, device="meta")
+        return torch.empty(shape, dtype=like.dtype, pin_memory=like.is_cuda)
+
     def fetch(self, kept, device):
         """The tensor on its device again."""
         torch = self._torch

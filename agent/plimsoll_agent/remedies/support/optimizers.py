@@ -36,8 +36,9 @@ def set_in_optimizers(torch, **values):
     optimizer_class.__init__ = __init__
 
 
-def update_in_chunks(torch, remedy, parameters, here):
-    """Every optimizer steps for some parameters at a time, each time within `here(optimizer, chunk)`."""
+def update_in_chunks(torch, remedy, parameters, here, in_slices=None):
+    """Every optimizer steps for some parameters at a time, each time within `here(optimizer, chunk)`. `in_slices(optimizer,
+    parameter, most, step)` is given each that is larger than a chunk, and answers whether it has updated it."""
     optimizer_class = torch.optim.Optimizer
     hook_step = optimizer_class.profile_hook_step
     most = parameters.get("chunk", 64 << 20)
@@ -57,6 +58,8 @@ def update_in_chunks(torch, remedy, parameters, here):
             try:
                 for group, chunk in _chunks(groups, most):
                     optimizer.param_groups = [dict(group, params=chunk)]
+                    if in_slices is not None and bytes_of(chunk[0]) > most and in_slices(optimizer, chunk[0], most, step):
+                        continue
                     with here(optimizer, chunk):
                         step(optimizer)
             finally:
@@ -68,15 +71,22 @@ def update_in_chunks(torch, remedy, parameters, here):
     optimizer_class.profile_hook_step = staticmethod(lambda step: hook_step(in_chunks(step)))
 
 
+def bytes_of(tensor):
+    return tensor.numel() * tensor.element_size()
+
+
 def _chunks(groups, most):
-    """`(group, parameters)` whose parameters are about `most` bytes, in order."""
+    """`(group, parameters)` whose parameters are about `most` bytes, in order; what is larger comes alone."""
     for group in groups:
         chunk, size = [], 0
         for parameter in group["params"]:
             if parameter.grad is None:
                 continue
+            if chunk and bytes_of(parameter) > most:
+                yield group, chunk
+                chunk, size = [], 0
             chunk.append(parameter)
-            size += parameter.numel() * parameter.element_size()
+            size += bytes_of(parameter)
             if size >= most:
                 yield group, chunk
                 chunk, size = [], 0

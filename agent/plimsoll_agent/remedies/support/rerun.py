@@ -9,7 +9,22 @@ import sys
 def as_before(torch, module):
     """For PyTorch's checkpoints: what is around the first run, and around the one in backward, which has to decide
     as the first one did and must leave no trace."""
-    return contextlib.nullcontext(), _again(torch, module, HostRandom())
+    return contextlib.nullcontext(), _EachTime(torch, module, HostRandom())
+
+
+class _EachTime:
+    """A part runs again as often as backward goes through it: once, or more where a gradient has a gradient."""
+
+    def __init__(self, *given):
+        self._given = given
+        self._inside = []
+
+    def __enter__(self):
+        self._inside.append(_again(*self._given))
+        self._inside[-1].__enter__()
+
+    def __exit__(self, *error):
+        return self._inside.pop().__exit__(*error)
 
 
 @contextlib.contextmanager

@@ -41,9 +41,19 @@ def part_of(torch, args, kwargs, whole, start, end, along=None):
 
     def cut(tensor):
         dimension = next(along)
-        return tensor if dimension is None else tensor.narrow(dimension, start, end - start)
+        if dimension is None:
+            return tensor
+        part = tensor.narrow(dimension, start, end - start)
+        return part.contiguous() if dimension and tensor.is_contiguous() else part  # Recurrent layers want it so.
 
     return nested.rebuilt(torch, args, cut), nested.rebuilt(torch, dict(kwargs), cut)
+
+
+def bounds_of(whole, parts):
+    """Where parts begin and end: their sizes differ by one at most, and the first ones are the larger."""
+    size, more = divmod(whole, parts)
+    ends = [size * i + min(i, more) for i in range(parts + 1)]
+    return list(zip(ends, ends[1:]))
 
 
 def loss_in(torch, output):
@@ -75,6 +85,10 @@ def together(torch, outputs, sizes, axis=0):
 
     if isinstance(first, torch.Tensor):
         dimension = next((it for it in (axis, 0) if has_samples(it)), None)
+        if dimension is None and _is_flat(outputs, sizes):
+            if axis == 0:
+                return torch.cat(outputs)
+            return torch.cat([it.unflatten(0, (-1, size)) for it, size in zip(outputs, sizes)], axis).flatten(0, axis)
         if dimension is None:
             raise unsuited(
                 "micro-batches",
@@ -101,13 +115,80 @@ def together(torch, outputs, sizes, axis=0):
     return first
 
 
+class Whole:
+    """The output of a whole batch, filled part by part: no part waits for the last one."""
+
+    def __init__(self, torch, n_samples, axis):
+        self._torch, self._n, self._axis = torch, n_samples, axis
+        self._first, self._places = None, None
+
+    def take(self, output, start, end, weight):
+        """Takes in the output of samples `start..end`; false if it is none that can be put together. `weight` is that of its
+        loss; none if it has none."""
+        torch, n = self._torch, end - start
+        tensors = tensors_in(torch, output)
+        if self._places is None:
+            self._first = output
+            self._places = [self._place(it, n, weight) for it in tensors]
+        n_losses = sum(it.dim() == 0 for it in tensors)
+        if not tensors or n_losses > 1 or None in self._places or len(tensors) != len(self._places) or not _is_plain(torch, output):
+            return False
+        for it, (whole, dimension, rows) in zip(tensors, self._places):
+            if dimension is None:
+                whole.add_(it * weight)
+            else:
+                whole.narrow(dimension, start * rows, n * rows).copy_(it.unflatten(0, (-1, n)) if it.dim() < whole.dim() else it)
+        return True
+
+    def output(self):
+        """All of it."""
+        wholes = iter(it.flatten(0, 1) if it.dim() > dims else it for (it, _, _), dims in zip(self._places, self._dims()))
+        return nested.rebuilt(self._torch, self._first, lambda _: next(wholes))
+
+    def _dims(self):
+        return [it.dim() for it in tensors_in(self._torch, self._first)]
+
+    def _place(self, it, n, weight):
+        """A tensor for all samples, along which dimension they are, and how many rows each has there."""
+        shape = list(it.shape)
+        if not shape:
+            return None if weight is None else (it.new_zeros(()), None, 0)
+        for dimension in (self._axis, 0):
+            if it.dim() > dimension and shape[dimension] == n:
+                shape[dimension] = self._n
+                return it.new_empty(shape), dimension, 1
+        if shape[0] == 0 or shape[0] % n:
+            return None
+        rows = shape[0] // n
+        if self._axis == 0:
+            return it.new_empty([self._n * rows, *shape[1:]]), 0, rows
+        return it.new_empty([rows, self._n, *shape[1:]]), 1, 1
+
+
+def _is_plain(torch, output):
+    """Nothing in it hides tensors, as a cache does."""
+    if output is None or isinstance(output, (torch.Tensor, str, bool, int, float)):
+        return True
+    if isinstance(output, dict):
+        return all(_is_plain(torch, it) for it in output.values())
+    if isinstance(output, (list, tuple)):
+        return all(_is_plain(torch, it) for it in output)
+    return nested.is_record(output) and all(_is_plain(torch, it) for it in nested.fields_of(output).values())
+
+
+def _is_flat(outputs, sizes):
+    """Whether each has equally many rows for each sample: time and batch in one dimension, as a loss wants them."""
+    rows = [it.size(0) if it.dim() else 0 for it in outputs]
+    return rows[0] > 0 and all(n % size == 0 and n // size == rows[0] // sizes[0] for n, size in zip(rows, sizes))
+
+
 @contextlib.contextmanager
 def undisturbed(torch, module):
     """Nothing of what runs inside is seen afterwards: no gradient, no statistics, no random number used."""
     training, choices = [it for it in module.modules() if it.training], HostRandom()
     devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=devices), _exact(torch):
+        with torch.no_grad(), _without_casts_kept(torch), torch.random.fork_rng(devices=devices), _exact(torch):
             for it in training:
                 it.training = False
             yield
@@ -145,7 +226,7 @@ def written_by(torch, module, run):
     before += [(name, it, it._version, None) for name, it in module.named_parameters()]
     devices, choices = sorted({it.device.index for _, it, _, _ in before if it.is_cuda}), HostRandom()
     try:
-        with torch.no_grad(), torch.random.fork_rng(devices=devices), statistics_kept(torch, module):
+        with torch.no_grad(), _without_casts_kept(torch), torch.random.fork_rng(devices=devices), statistics_kept(torch, module):
             run()
     finally:
         choices.again()
@@ -163,6 +244,18 @@ def _buffers(torch, module):
         for name, it in () if isinstance(part, norm) or rerun.is_spectral(torch, part) else part._buffers.items():
             if it is not None and not it.is_inference():
                 yield (prefix + "." if prefix else "") + name, it
+
+
+@contextlib.contextmanager
+def _without_casts_kept(torch):
+    """Autocast keeps the weights that it has cast until its end. What it casts under `no_grad` has no gradient, and the training
+    around this would get none."""
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)
 
 
 @contextlib.contextmanager
@@ -189,5 +282,6 @@ def close(torch, a, b):
     """Equal up to what the number format can tell. NaN is equal to nothing."""
     low = torch.is_autocast_enabled(a.device.type) or a.dtype in (torch.bfloat16, torch.float16)
     tolerance = 3e-2 if low else 1e-3
-    scale = max(float(a.abs().max()), float(b.abs().max()), 1e-6) if a.numel() else 1.0
+    least = max(1e-6, torch.finfo(a.dtype).tiny)  # Below it numbers have few digits: half precision, and a phantom's.
+    scale = max(float(a.abs().max()), float(b.abs().max()), least) if a.numel() else 1.0
     return a.shape == b.shape and (not a.numel() or float((a - b).abs().max()) <= tolerance * scale)

@@ -1,0 +1,59 @@
+"""transformers' `generate` for some of its prompts at a time: its key-value cache is then of some of them only."""
+
+import functools
+import threading
+
+from plimsoll_agent.remedies.support import split
+from plimsoll_agent.remedies.support.rerun import HostRandom
+from plimsoll_agent.run.after_import import after_import
+from plimsoll_agent.run.refusal import unsuited
+
+
+def generate_in_parts(torch, parts, recording):
+    """From now on `generate` goes through so many parts of its prompts, one after the other."""
+    after_import("transformers.generation.utils", lambda module: _wrap(torch, module.GenerationMixin, parts, recording))
+
+
+def _wrap(torch, mixin, parts, recording):
+    original, thread = mixin.generate, threading.local()
+
+    @functools.wraps(original)
+    def generate(self, *args, **kwargs):
+        whole = split.batch_size(torch, args, kwargs)
+        if getattr(thread, "inside", False) or whole is None or whole < 2 or parts < 2:
+            return original(self, *args, **kwargs)
+        told = _Told(self, kwargs)
+        recording.write("split", samples=whole, loss=False, exact=not told("do_sample"))
+        thread.inside, outputs, choices = True, [], HostRandom()
+        try:
+            for start, end in split.bounds_of(whole, min(parts, whole)):
+                choices.again()
+                part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end)
+                outputs.append(original(self, *part_args, **part_kwargs))
+        finally:
+            thread.inside = False
+        if not all(isinstance(it, torch.Tensor) and it.dim() == 2 for it in outputs):
+            raise unsuited("micro-batches", "this script: it asks generate for more than tokens, whose parts are not put together here")
+        pad = told("pad_token_id")
+        end = told("eos_token_id") if pad is None else pad
+        return _as_long(torch, outputs, end[0] if isinstance(end, (list, tuple)) else end or 0)
+
+    mixin.generate = generate
+
+
+class _Told:
+    """What a call of `generate` says of a setting, or the model's configuration."""
+
+    def __init__(self, model, kwargs):
+        config = kwargs.get("generation_config") or getattr(model, "generation_config", None)
+        self._places = [kwargs, getattr(config, "__dict__", {})]
+
+    def __call__(self, name):
+        return next((it[name] for it in self._places if it.get(name) is not None), None)
+
+
+def _as_long(torch, outputs, filler):
+    """All parts in one, as long as the longest."""
+    longest = max(it.size(1) for it in outputs)
+    pad = torch.nn.functional.pad
+    return torch.cat([pad(it, (0, longest - it.size(1)), value=int(filler)) for it in outputs])

@@ -1,0 +1,39 @@
+"""Something to be done with a module once it is there."""
+
+import sys
+from importlib.machinery import PathFinder
+
+from plimsoll_agent.run.guard import failed
+
+
+def after_import(name, act):
+    """Calls `act` with the module of this name, now or when it is imported."""
+    if name in sys.modules:
+        act(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Finder(name, act))
+
+
+class _Finder:
+    """Answers for the one module, once, with the loader that would have been found."""
+
+    def __init__(self, name, act):
+        self._name, self._act = name, act
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module):
+                execute(module)
+                try:
+                    self._act(module)
+                except Exception as error:
+                    failed("after_import " + name, error)
+
+            spec.loader.exec_module = exec_module
+        return spec
