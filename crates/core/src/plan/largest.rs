@@ -34,6 +34,10 @@ pub struct Largest {
 const FIRST: u64 = 7;
 /// How far beyond the largest value that fits a line is followed.
 const FARTHEST: u64 = 16;
+/// So many values that fit make a line and find its end, and the one above.
+const ON_THE_LINE: usize = 3;
+/// Beyond the end of a line the next value is this share of it away, then twice, four times as far.
+const STRIDE_SHARE: u64 = 16;
 /// After so many values that ran out of memory lines have not helped, and the interval is halved.
 const PATIENCE: usize = 3;
 
@@ -116,17 +120,30 @@ impl Largest {
             // Downwards, until something fits.
             (None, Some(upper)) => self.between(None, upper, self.halfway(self.lowest, upper))?,
             (Some((lower, _)), None) if *lower == self.highest => return None,
-            (Some((lower, _)), None) => self.clamp(self.on_the_line(*lower).max(lower + self.step)),
+            (Some((lower, _)), None) => {
+                let ahead = match self.n_that_fit_last().saturating_sub(ON_THE_LINE) {
+                    n if self.is_line_wrong() => self.stride(*lower, n.max(1)),
+                    _ => self.step,
+                };
+                self.clamp(self.on_the_line(*lower).max(lower + ahead))
+            }
             (Some((lower, _)), Some(upper)) if upper <= lower + self.step => return None,
             (Some((lower, _)), Some(upper)) => {
                 let is_memory = self.tried.get(&upper) == Some(&Tried::TooMuch);
                 let wanted = match self.rounder(*lower, upper) {
                     Some(rounder) => rounder,
                     None if is_memory && self.n_too_much() < PATIENCE => {
-                        let line = self.on_the_line(*lower);
-                        // One value is no line: it says only where not to go on doubling.
-                        let is_said = 1 < self.fitting().len() || line < upper;
-                        if is_said { line } else { self.halfway(*lower, upper) }
+                        let (line, is_line) = (self.on_the_line(*lower), 1 < self.fitting().len());
+                        match () {
+                            () if self.is_line_wrong() => self.halfway(*lower, upper),
+                            // One value is no line: it says only where not to go on doubling.
+                            () if line < upper => line,
+                            () if is_line && self.n_that_fit_last() == 0 => {
+                                let back = self.stride(upper, self.n_too_much());
+                                upper.saturating_sub(back).max(self.halfway(*lower, upper))
+                            }
+                            () => self.halfway(*lower, upper),
+                        }
                     }
                     None => self.halfway(*lower, upper),
                 };
@@ -167,6 +184,24 @@ impl Largest {
         (fails && lower < rounder && rounder < failing).then_some(rounder)
     }
 
+    /// Whether a line ended at a value and the next one fits: near the limit memory is made do with.
+    fn is_line_wrong(&self) -> bool {
+        let fitting = self.fitting();
+        let next_to = |it: &&[(u64, Bytes)]| it[1].0 - it[0].0 == self.step;
+        fitting.windows(2).filter(next_to).any(|it| self.on_the_line(it[0].0) <= it[0].0)
+    }
+
+    /// How far to go from `value` the `n`th time that a line was wrong.
+    fn stride(&self, value: u64, n: usize) -> u64 {
+        (value / STRIDE_SHARE).saturating_mul(1 << n.saturating_sub(1).min(16)).max(self.step)
+    }
+
+    /// How many of the values that were run last fit.
+    fn n_that_fit_last(&self) -> usize {
+        let fits = |it: &&u64| matches!(self.tried.get(it), Some(Tried::Fits(_)));
+        self.order.iter().rev().take_while(fits).count()
+    }
+
     fn n_too_much(&self) -> usize {
         self.tried.values().filter(|it| **it == Tried::TooMuch).count()
     }
@@ -192,7 +227,8 @@ impl Largest {
     /// Where a line through the largest value that fits and a smaller one reaches the limit: the steepest of these lines,
     /// since near the limit the allocator makes do with less, and segments make steps.
     fn on_the_line(&self, lower: u64) -> u64 {
-        let fitting = self.fitting();
+        let mut fitting = self.fitting();
+        fitting.retain(|it| it.0 <= lower);
         let Some(((b, peak_b), below)) = fitting.split_last() else { return lower };
         let left = u128::from(self.limit.saturating_sub(*peak_b).0);
         let end = |(a, peak_a): &(u64, Bytes)| {
@@ -291,6 +327,22 @@ mod tests {
     }
 
     #[test]
+    fn beyond_the_end_of_a_line_the_steps_are_wide() {
+        // A ResNet under cuDNN: from 75 on workspaces are made do without.
+        let range = Largest::new(1, 2048, 1, Bytes::mib(8_000));
+        let memory = |it: u64| if it <= 86 { (500 + 100 * it).min(7_990) } else { 8_001 };
+        check(
+            range,
+            |it| Some(memory(it)),
+            expect!["([8, 16, 75, 76, 80, 90, 85, 87, 86], Some(86))"],
+        );
+        // It ends before the line does.
+        let range = Largest::new(1, 2048, 1, Bytes::mib(8_000));
+        let memory = |it: u64| if it <= 62 { 1_000 + 100 * it } else { 8_001 };
+        check(range, |it| Some(memory(it)), expect!["([8, 16, 70, 66, 58, 62, 64, 63], Some(62))"]);
+    }
+
+    #[test]
     fn what_did_not_hold_for_longer_is_no_answer() {
         let mut range = Largest::new(1, 2048, 1, Bytes::gib(24));
         for value in [8, 16, 69] {
@@ -299,7 +351,7 @@ mod tests {
         range.tell(70, Tried::TooMuch);
         assert_eq!((range.found(), range.next()), (Some(69), None));
         range.correct(69, Tried::TooMuch);
-        assert_eq!((range.found(), range.next()), (Some(16), Some(68)));
+        assert_eq!((range.found(), range.next()), (Some(16), Some(61)));
         assert_eq!(range.tried().count(), 4);
     }
 

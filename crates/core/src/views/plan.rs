@@ -1,6 +1,6 @@
 //! What `plimsoll fit` proposes, for people and for programs.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use serde_json::json;
 
@@ -9,12 +9,15 @@ use crate::{
         Change, Remedy, find,
         search::{Advice, Grows, Measured, Row, Seen},
     },
+    prediction::Category,
     units::Bytes,
     views::{explain_wire, style},
 };
 
 /// The version of the JSON.
 const VERSION: u32 = 1;
+/// A share of one in so many is not named.
+const SMALL_SHARE: u64 = 50;
 
 /// What came of a search.
 #[derive(Clone, Debug)]
@@ -140,6 +143,9 @@ pub fn text(it: &Proposal) -> String {
         );
         if let Some(row) = &it.closest {
             let _ = writeln!(res, "nearest: {} needs {}", row.plan.shown(), row.needs);
+            if let Some(held) = held(row) {
+                let _ = writeln!(res, "what it held at its peak: {held}");
+            }
         }
         advice(&mut res, &it.advice);
         let _ = writeln!(res, "{}", effort(it.runs, it.seconds));
@@ -232,6 +238,18 @@ fn advice(res: &mut String, all: &[Advice]) {
     }
 }
 
+/// What is the largest of what PyTorch held at the peak, for people; nothing if that is not known.
+fn held(row: &Row) -> Option<String> {
+    let outside = [Category::Context, Category::Other];
+    let inside: Vec<_> =
+        row.held.iter().filter(|it| !outside.contains(&it.category)).copied().collect();
+    let all: u64 = inside.iter().map(|it| it.bytes.0).sum();
+    let large = inside.iter().filter(|it| all / SMALL_SHARE <= it.bytes.0 && it.bytes.0 != 0);
+    let shown: Vec<String> =
+        large.map(|it| format!("{} {}", it.bytes, it.category.name())).collect();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
 /// The lines at the head of the plan's file.
 pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
     let time = match (row.measured.and_then(|it| it.factor), row.time) {
@@ -269,6 +287,7 @@ pub fn json(it: &Proposal) -> String {
             "peak_allocated_bytes": row.peak.allocated.0,
             "peak_reserved_bytes": row.peak.reserved.0,
             "peak_device_bytes": row.peak.device.0,
+            "at_peak_bytes": row.held.iter().map(|it| (it.category.name(), it.bytes.0)).collect::<BTreeMap<_, _>>(),
             "needs_bytes": row.needs.0,
             "spare_bytes": it.limit.saturating_sub(row.needs).0,
             "numbers": row.numbers.shown(),
@@ -322,7 +341,7 @@ mod tests {
     fn row(plan: Plan, measured: Option<Measured>) -> Row {
         let time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });
         let (peak, needs) = (Peaks::default(), Bytes::gib(20));
-        Row { plan, peak, needs, numbers: Numbers::Same, time, measured }
+        Row { plan, peak, held: Vec::new(), needs, numbers: Numbers::Same, time, measured }
     }
 
     fn proposal(as_it_is: Option<Measured>, of_plan: Option<Measured>) -> Proposal {

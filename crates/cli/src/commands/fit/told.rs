@@ -65,6 +65,7 @@ fn noted(trial: &Trial) -> Noted {
     let block_work = trial.noted(NoteKind::BlockWork);
     Noted {
         idle,
+        trains_nothing: sites.is_some_and(|it| it["trains"] == false),
         is_distributed: sites.and_then(Sites::read).is_some_and(|it| it.has("distributed")),
         batches: batches(trial),
         n_blocks: names.and_then(|it| u64::try_from(it.len()).ok()),

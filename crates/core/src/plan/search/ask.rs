@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     plan::{Plan, Work, blocks::Reading},
-    prediction::{OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks},
+    prediction::{CategoryShare, OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks},
     recording::{FirstStep, Spread},
     units::Bytes,
 };
@@ -129,6 +129,8 @@ pub struct Took {
     pub first_step: Option<FirstStep>,
     /// How it grows with the steps, if it does.
     pub growth: Option<StepGrowth>,
+    /// What it held at its peak, by what that is for, largest first.
+    pub held: Vec<CategoryShare>,
 }
 
 /// A script that grows, under the limit that was asked for.
@@ -145,6 +147,8 @@ pub struct Grows {
 pub struct Noted {
     /// Remedies that have nothing to do, each with why where a person may wonder; none if that was not looked at.
     pub idle: Option<BTreeMap<String, Option<String>>>,
+    /// It came to its end without a backward pass.
+    pub trains_nothing: bool,
     /// The program wraps its model for several devices.
     pub is_distributed: bool,
     /// What was done to the batches, in a sentence.
@@ -236,6 +240,7 @@ impl Took {
     pub fn of(it: Prediction) -> Took {
         let Prediction { peak, with_allowance: safe, seen, steps, growth, .. } = it;
         let first_step = it.first_step_facts;
-        Took { peak, safe, steps_seen: seen.steps, steps, first_step, growth }
+        let held = it.categories;
+        Took { peak, safe, steps_seen: seen.steps, steps, first_step, growth, held }
     }
 }

@@ -1,10 +1,10 @@
-//! A plan that was run, and which of two is better: less added time, then less change to the numbers, then fewer
-//! remedies.
+//! A plan that was run, and which of two is better: less added time, then less change to the numbers, then the faster one,
+//! then fewer remedies.
 
 use super::ask::{Run, Took};
 use crate::{
     plan::{Factor, Numbers, Plan},
-    prediction::{OtherEnd, Peaks, Tuned},
+    prediction::{CategoryShare, OtherEnd, Peaks, Tuned},
     units::Bytes,
 };
 
@@ -47,6 +47,8 @@ pub struct Row {
     pub plan: Plan,
     /// What it took.
     pub peak: Peaks,
+    /// What it held then, by what that is for, largest first.
+    pub held: Vec<CategoryShare>,
     /// What of the limit it needs, allowance included.
     pub needs: Bytes,
     /// What it does to the numbers.
@@ -70,6 +72,11 @@ pub struct Measured {
     pub factor: Option<f64>,
 }
 
+/// The class of an amount of time; all that is less than nothing is nothing.
+fn class(time: f64) -> u32 {
+    (0..1000).find(|it| time < (f64::from(*it) + 0.5) * TIME_CLASS).unwrap_or(1000)
+}
+
 impl Candidate {
     /// One of which nothing is known yet.
     pub(super) fn not_run(plan: Plan, numbers: Numbers) -> Candidate {
@@ -90,11 +97,10 @@ impl Candidate {
     }
 
     /// The smaller, the better.
-    pub(super) fn rank(&self) -> (u32, Numbers, usize, Bytes) {
+    pub(super) fn rank(&self) -> (u32, Numbers, u32, usize, Bytes) {
         let factor = self.slower.or(self.time.map(|it| it.estimate)).unwrap_or(1.0);
-        let added = (factor - 1.0).max(0.0);
-        let class = (0..1000_u32).find(|it| added < (f64::from(*it) + 0.5) * TIME_CLASS);
-        (class.unwrap_or(1000), self.numbers, self.plan.remedies.len(), self.needs)
+        let (added, whole) = (class(factor - 1.0), class(factor));
+        (added, self.numbers, whole, self.plan.remedies.len(), self.needs)
     }
 
     /// What the table shows of it.
@@ -102,6 +108,7 @@ impl Candidate {
         Row {
             plan: self.plan.clone(),
             peak: self.took.peak,
+            held: self.took.held.clone(),
             needs: self.needs,
             numbers: self.numbers,
             time: self.time,

@@ -11,6 +11,16 @@ use crate::{
 /// Cards from this compute capability on have bfloat16 in their tensor cores.
 const BFLOAT16: (u32, u32) = (8, 0);
 
+/// All that one device can be spared: what does not fit so fits with nothing.
+const EVERYTHING: [&str; 6] = [
+    remedies::PARAMETER_OFFLOAD,
+    remedies::OPTIMIZER_OFFLOAD,
+    remedies::AUTOCAST,
+    remedies::MICRO_BATCHES,
+    remedies::CHECKPOINT,
+    remedies::OFFLOAD,
+];
+
 /// Those that cost no time worth telling.
 pub(super) fn free() -> Vec<&'static str> {
     CATALOGUE.iter().filter(|it| it.role == Role::Free).map(|it| it.id).collect()
@@ -21,15 +31,15 @@ pub(super) fn is_free(id: &str) -> bool {
     find(id).is_some_and(|it| it.role == Role::Free)
 }
 
-/// What is added to the free remedies, step by step, of what may be used, on so many devices. `suits`: what there
-/// is something for to do, of the remedies that are not for every program.
+/// What is added to the free remedies, step by step, of what may be used, on so many devices; of a combination what is left of
+/// it. `suits`: what there is something for to do, of the remedies that are not for every program.
 pub(super) fn rungs(
     card: &Card,
     gpus: u32,
     suits: impl Fn(&str) -> bool,
     may: impl Fn(&str) -> bool,
 ) -> Vec<Vec<&'static str>> {
-    let all: [&[&'static str]; 19] = [
+    let all: [&[&'static str]; 22] = [
         &[],
         &[remedies::CHANNELS_LAST],
         &[remedies::AUTOCAST],
@@ -49,6 +59,9 @@ pub(super) fn rungs(
         &[remedies::PARAMETER_OFFLOAD, remedies::OPTIMIZER_OFFLOAD, remedies::CHECKPOINT],
         &[remedies::OFFLOAD],
         &[remedies::AUTOCAST, remedies::OFFLOAD],
+        &[remedies::MICRO_BATCHES, remedies::OFFLOAD],
+        &[remedies::OPTIMIZER_OFFLOAD, remedies::MICRO_BATCHES, remedies::CHECKPOINT],
+        &EVERYTHING,
     ];
     // Who has several devices wants them used.
     let several: [&[&'static str]; 12] = [
@@ -85,8 +98,24 @@ pub(super) fn rungs(
         res.insert(1.min(res.len()), vec![it.id]);
         res.extend(company);
     }
-    res.retain(|it| it.iter().all(|it| may(it) && suits(it)));
+    let all = res.into_iter().map(|it| without(&it, |it| may(it) && suits(it)));
+    let mut res: Vec<Vec<&'static str>> = Vec::new();
+    for it in all {
+        if !res.iter().any(|other| are_same(other, &it)) {
+            res.push(it);
+        }
+    }
     res
+}
+
+/// What of a combination is left if only those may stay.
+pub(super) fn without(all: &[&'static str], stays: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    all.iter().filter(|it| stays(it)).copied().collect()
+}
+
+/// Whether both have the same remedies.
+pub(super) fn are_same(one: &[&str], other: &[&str]) -> bool {
+    one.len() == other.len() && one.iter().all(|it| other.contains(it))
 }
 
 /// The remedy in the form that suits the card.
@@ -140,7 +169,7 @@ mod tests {
         let allow = ["fsdp2", "zero1", "checkpoint"];
         assert_eq!(
             shown("h200", 4, &allow),
-            ["", "zero1", "fsdp2", "fsdp2+checkpoint", "checkpoint"]
+            ["", "zero1", "fsdp2", "fsdp2+checkpoint", "zero1+checkpoint", "checkpoint"]
         );
         assert_eq!(
             shown("h200", 2, &["zero1", "fsdp2", "micro-batches"]),

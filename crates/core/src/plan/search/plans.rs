@@ -7,7 +7,7 @@ use super::{
     candidate::Candidate,
     dialogue::Search,
     free::free,
-    ladder::{is_free, rungs, settled},
+    ladder::{are_same, is_free, rungs, settled, without},
     measure, nearest,
     program::Program,
     proof::{self, Seen},
@@ -138,23 +138,26 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
     let free = free(program).await;
     let Rules { card, gpus, .. } = &program.rules;
-    for stronger in rungs(card, *gpus, |it| program.suits(it), |it| program.may(it)) {
+    let mut done: Vec<Vec<&'static str>> = Vec::new();
+    for rung in rungs(card, *gpus, |it| program.suits(it), |it| program.may(it)) {
+        // Without what refused meanwhile.
+        let stronger = without(&rung, |it| program.suits(it));
         let is_enough = ENOUGH <= found.len()
             || !found.is_empty() && stronger.contains(&remedies::OFFLOAD)
             || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
         if program.interrupted || is_enough {
             break;
         }
-        // One that refused meanwhile.
-        if !stronger.iter().all(|it| program.suits(it)) {
+        if done.iter().any(|it| are_same(it, &stronger)) {
             continue;
         }
+        done.push(stronger.clone());
         // What was already enough alone needs no company.
-        let done = |it: &Candidate| {
+        let is_enough_alone = |it: &Candidate| {
             let mut strong = it.plan.remedies.iter().filter(|it| !is_free(it.id));
             strong.all(|it| stronger.contains(&it.id))
         };
-        if found.iter().any(done) {
+        if found.iter().any(is_enough_alone) {
             continue;
         }
         let mut remedies = free.clone();
@@ -187,21 +190,27 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         let it = program.run(&settled(plan, 1, gpus)).await?;
         return tuned(program, it).await;
     }
-    let (mut parts, mut before): (u64, Option<(Bytes, Option<bool>)>) = (2, None);
+    let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
     while parts <= MOST_PARTS.min(program.known.n_samples.unwrap_or(MOST_PARTS))
         && !program.interrupted
     {
-        let it = program.run(&settled(plan, parts, gpus)).await?;
-        // Runs that were ended before their first step was over, or after, are of one kind each.
-        let (needs, kind) = (it.needs, it.cut_after.map(|it| it == 0));
+        let settled = settled(plan, parts, gpus);
+        // How much more parts save is seen only in a run that goes on.
+        let run = if program.adapts() {
+            program.run(&settled).await
+        } else {
+            program.run_through(&settled).await
+        };
+        let it = run?;
+        let (allocated, is_cut) = (it.took.peak.allocated, it.cut_after.is_some());
         if let Some(it) = tuned(program, it).await {
             return Some(it);
         }
         // More parts no longer help: what is left is not the batch's.
-        if before.is_some_and(|(it, other)| kind == other && it.0 / 100 * 98 < needs.0) {
+        if !is_cut && before.is_some_and(|it| it.0 / 100 * 98 < allocated.0) {
             return None;
         }
-        before = Some((needs, kind));
+        before = Some(allocated).filter(|_| !is_cut);
         parts *= 2;
     }
     None

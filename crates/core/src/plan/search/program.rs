@@ -40,6 +40,8 @@ pub(super) struct Known {
     pub(super) left_out: LeftOut,
     /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
     exact: bool,
+    /// It generates or evaluates, and trains nothing.
+    trains_nothing: bool,
     /// It wraps its model for several devices.
     is_distributed: bool,
     /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
@@ -72,6 +74,7 @@ impl Program {
         let ran = self.trial(run).await;
         self.known.left_out = LeftOut::seen(&ran.noted);
         self.known.is_distributed = ran.noted.is_distributed;
+        self.known.trains_nothing = ran.noted.trains_nothing;
         if let Some(it) = &ran.noted.batches {
             self.line.say(it.clone());
         }
@@ -250,8 +253,9 @@ impl Program {
 
     /// Whether a plan may use this remedy.
     pub(super) fn may(&self, id: &str) -> bool {
-        // Where a validation takes more than training does, it is the first thing to think of.
-        let is_for_it = id == remedies::NO_GRAD_EVALUATION && self.pace.validates;
+        // Where a validation takes more than training does, or nothing is trained, it is the first thing to think of.
+        let is_evaluation = self.pace.validates || self.known.trains_nothing;
+        let is_for_it = id == remedies::NO_GRAD_EVALUATION && is_evaluation;
         self.rules.allow(id) || is_for_it && self.rules.allow.is_empty() && !self.rules.forbids(id)
     }
 

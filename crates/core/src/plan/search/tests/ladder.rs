@@ -61,6 +61,9 @@ fn every_rung_is_reached_on_one_device() {
         parameter-offload + optimizer-offload + checkpoint: after 22 runs parameter-offload + optimizer-offload + checkpoint
         offload: after 23 runs offload
         autocast + offload: after 24 runs autocast + offload
+        micro-batches + offload: after 25 runs micro-batches (2 parts) + offload
+        optimizer-offload + micro-batches + checkpoint: after 27 runs optimizer-offload + micro-batches (2 parts) + checkpoint
+        parameter-offload + optimizer-offload + autocast + micro-batches + checkpoint + offload: after 29 runs parameter-offload + optimizer-offload + autocast + micro-batches (2 parts) + checkpoint + offload
     "#]].assert_eq(&found_by_each_rung(1));
 }
 
@@ -97,6 +100,9 @@ fn every_rung_is_reached_on_several_devices() {
         parameter-offload + optimizer-offload + checkpoint: after 38 runs parameter-offload + optimizer-offload + checkpoint
         offload: after 16 runs offload
         autocast + offload: after 16 runs autocast + offload
+        micro-batches + offload: after 41 runs micro-batches (2 parts) + offload
+        optimizer-offload + micro-batches + checkpoint: after 43 runs optimizer-offload + micro-batches (2 parts) + checkpoint
+        parameter-offload + optimizer-offload + autocast + micro-batches + checkpoint + offload: after 45 runs parameter-offload + optimizer-offload + autocast + micro-batches (2 parts) + checkpoint + offload
     "#]].assert_eq(&found_by_each_rung(4));
 }
 
@@ -332,8 +338,8 @@ fn a_failure_in_company_says_nothing_of_each() {
         the script as it is, steady, sites -> 12.21 GiB
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> cut
-        micro-batches (2 parts), 2 steps -> cut
-        micro-batches (4 parts), 2 steps -> cut
+        micro-batches (2 parts), 2 steps -> 12.21 GiB
+        micro-batches (4 parts), 2 steps -> 12.21 GiB
         checkpoint, 2 steps -> 7.32 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
@@ -374,6 +380,8 @@ fn what_has_nothing_to_do_is_said_and_left_out() {
         optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-8bit, 2 steps -> cut
+        optimizer-offload, 2 steps -> cut
+        parameter-offload + optimizer-offload, 2 steps -> cut
         the script as it is, 2 steps, work -> 12.21 GiB
         optimizer-in-backward, 2 steps, work -> 5.37 GiB
         optimizer-in-backward, a validation, alone on the card -> 5.37 GiB

@@ -271,6 +271,7 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
         steps: vec![step(1, Bytes::mib(1)), step(2, Bytes::ZERO), step(3, Bytes::ZERO)],
         first_step: None,
         growth: None,
+        held: Vec::new(),
     }
 }
 

@@ -48,11 +48,12 @@ fn no_more_than_three_are_run_through() {
         optimizer-offload + checkpoint, 2 steps -> cut
         offload, 2 steps -> cut
         autocast + offload, 2 steps -> cut
+        optimizer-offload + autocast + checkpoint + offload, 2 steps -> cut
+        optimizer-offload + autocast + checkpoint + offload, 2 steps -> 19.63 GiB
         optimizer-in-backward + autocast + checkpoint, 2 steps -> 19.73 GiB
         autocast + checkpoint, 2 steps -> 19.82 GiB
-        optimizer-in-backward + checkpoint, 2 steps -> 19.82 GiB
         as it is: does not fit, needs 20.02 GiB
-        nearest: optimizer-in-backward + autocast + checkpoint, needs 19.73 GiB
+        nearest: optimizer-offload + autocast + checkpoint + offload, needs 19.63 GiB
     "#]]
     .assert_eq(&made.allow(&allowed).plans());
 }

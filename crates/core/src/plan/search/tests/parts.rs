@@ -24,8 +24,8 @@ fn there_are_twice_as_many_until_it_fits() {
     expect![[r#"
         the script as it is, steady, sites -> 32.71 GiB
         " the script as it is: needs 32.71 GiB
-        micro-batches (2 parts), 2 steps -> cut
-        micro-batches (4 parts), 2 steps -> cut
+        micro-batches (2 parts), 2 steps -> 17.09 GiB
+        micro-batches (4 parts), 2 steps -> 9.28 GiB
         micro-batches (8 parts), 2 steps -> 5.37 GiB
         micro-batches (8 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
         micro-batches (8 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
@@ -44,9 +44,8 @@ fn there_are_no_more_than_samples() {
     expect![[r#"
         the script as it is, steady, sites -> 36.62 GiB
         " the script as it is: needs 36.62 GiB
-        micro-batches (2 parts), 2 steps -> cut
-        micro-batches (4 parts), 2 steps -> cut
-        micro-batches (8 parts), 2 steps -> cut
+        micro-batches (2 parts), 2 steps -> 21.00 GiB
+        micro-batches (4 parts), 2 steps -> 13.18 GiB
         micro-batches (8 parts), 2 steps -> 9.28 GiB
         as it is: does not fit, needs 36.62 GiB
         nearest: micro-batches (8 parts), needs 9.28 GiB
@@ -59,13 +58,10 @@ fn more_parts_that_no_longer_help_are_not_tried() {
     expect![[r#"
         the script as it is, steady, sites -> 11.23 GiB
         " the script as it is: needs 11.23 GiB
-        micro-batches (2 parts), 2 steps -> cut
-        micro-batches (4 parts), 2 steps -> cut
-        micro-batches (8 parts), 2 steps -> cut
-        micro-batches (16 parts), 2 steps -> cut
-        micro-batches (16 parts), 2 steps -> 9.40 GiB
-        micro-batches (8 parts), 2 steps -> 9.52 GiB
+        micro-batches (2 parts), 2 steps -> 10.25 GiB
         micro-batches (4 parts), 2 steps -> 9.77 GiB
+        micro-batches (8 parts), 2 steps -> 9.52 GiB
+        micro-batches (16 parts), 2 steps -> 9.40 GiB
         as it is: does not fit, needs 11.23 GiB
         nearest: micro-batches (16 parts), needs 9.40 GiB
     "#]]

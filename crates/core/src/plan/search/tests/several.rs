@@ -26,6 +26,7 @@ fn they_are_used_first_and_each_rank_is_looked_at() {
         fsdp2 (4 gpus), steady, reserves up to 7.32 GiB, rank 2 -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 7.32 GiB, rank 3 -> 5.86 GiB
         fsdp2 (4 gpus), steady, reserves up to 7.32 GiB -> 5.37 GiB
+        zero1 (4 gpus) + checkpoint, 2 steps -> cut
         checkpoint, 2 steps -> cut
         the script as it is, 2 steps, work -> 12.21 GiB
         fsdp2 (4 gpus), 2 steps, work -> 5.37 GiB

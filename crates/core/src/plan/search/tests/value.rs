@@ -82,13 +82,10 @@ fn one_that_gets_through_by_giving_memory_back_is_run_for_longer_and_with_less()
         batch=8, the script as it is, steady, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> out of memory
-        batch=69, the script as it is, steady, on the card -> out of memory
-        batch=68, the script as it is, steady, on the card -> out of memory
-        batch=42, the script as it is, steady, on the card -> 5.57 GiB
-        batch=55, the script as it is, steady, on the card -> 6.84 GiB
-        batch=61, the script as it is, steady, on the card -> 7.32 GiB
-        batch=64, the script as it is, steady, on the card -> out of memory
+        batch=66, the script as it is, steady, on the card -> out of memory
+        batch=58, the script as it is, steady, on the card -> 7.13 GiB
         batch=62, the script as it is, steady, on the card -> 7.32 GiB
+        batch=64, the script as it is, steady, on the card -> out of memory
         batch=63, the script as it is, steady, on the card -> out of memory
         batch=62, the script as it is, 12 steps, on the card -> 7.32 GiB
         batch=62, the script as it is, 12 steps, on the card, reserves up to 7.71 GiB -> out of memory
@@ -107,20 +104,17 @@ fn one_that_does_not_hold_for_longer_is_no_answer() {
         batch=8, the script as it is, steady, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> out of memory
-        batch=69, the script as it is, steady, on the card -> out of memory
-        batch=68, the script as it is, steady, on the card -> out of memory
-        batch=42, the script as it is, steady, on the card -> 5.57 GiB
-        batch=55, the script as it is, steady, on the card -> 6.84 GiB
-        batch=61, the script as it is, steady, on the card -> 7.32 GiB
-        batch=64, the script as it is, steady, on the card -> out of memory
+        batch=66, the script as it is, steady, on the card -> out of memory
+        batch=58, the script as it is, steady, on the card -> 7.13 GiB
         batch=62, the script as it is, steady, on the card -> 7.32 GiB
+        batch=64, the script as it is, steady, on the card -> out of memory
         batch=63, the script as it is, steady, on the card -> out of memory
         batch=62, the script as it is, 12 steps, on the card -> out of memory
-        batch=61, the script as it is, 12 steps, on the card -> out of memory
-        batch=58, the script as it is, steady, on the card -> 7.13 GiB
-        batch=59, the script as it is, steady, on the card -> 7.23 GiB
         batch=60, the script as it is, steady, on the card -> 7.32 GiB
+        batch=61, the script as it is, steady, on the card -> 7.32 GiB
+        batch=61, the script as it is, 12 steps, on the card -> out of memory
         batch=60, the script as it is, 12 steps, on the card -> out of memory
+        batch=59, the script as it is, steady, on the card -> 7.23 GiB
         found Some(59), above Some((60, TooMuch))
     "#]]
     .assert_eq(&shown(on_the_edge(false).largest((1, 500, 1), false)));
