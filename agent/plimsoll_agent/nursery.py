@@ -161,6 +161,10 @@ def _become(program, order):
     os.dup2(log, 2)
     os.environ.update(order["environment"])
     os.environ["PLIMSOLL_SESSION"] = order["session"]
+    if os.environ.get("PLIMSOLL_NUMBER"):
+        from plimsoll_agent.imitate import number
+
+        number.write()
     script, module = program.get("script"), program.get("module")
     sys.argv = [program.get("name", module)] + order["arguments"]
     torch = sys.modules["torch"]

@@ -288,3 +288,21 @@ def test_run_passes_the_exit_code_on(plimsoll):
 def test_run_refuses_a_plan_that_it_cannot_read(plimsoll):
     (plimsoll.folder / "plan.toml").write_text("version = 9\n")
     plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", "true").assert_sentence("plan.toml", "version is 9")
+
+
+def test_the_largest_number_in_the_script_itself(plimsoll):
+    """By its name and by its line; the user's file stays as it is."""
+    text = MLP.replace("int(sys.argv[1])", "4096")
+    plimsoll.script(text)
+    path, found = plimsoll.folder / "found.json", []
+    for place in ("batch", "train.py:4"):
+        options = ["--gpu", "t4", "--budget", "874MiB", "--json", path]
+        ran = plimsoll.run("fit", "--find-max", f"{place}=1..1000000:512", *options, "--", PYTHON, "train.py")
+        assert ran.code == 0, ran
+        found.append(json.loads(path.read_text())["found"][place])
+    assert found[0] == found[1] > 4096
+    assert (plimsoll.folder / "train.py").read_text() == text
+    ran = plimsoll.run("fit", "--find-max", "train.py:5=1..64", "--gpu", "t4", "--", PYTHON, "train.py")
+    assert ran.code == 2 and "several numbers; write one of train.py:5:" in ran.stderr
+    ran = plimsoll.run("fit", "--find-max", "nothing=1..64", "--gpu", "t4", "--", PYTHON, "train.py")
+    assert ran.code == 2 and "the command has no {nothing}" in ran.stderr

@@ -363,7 +363,8 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "find_max")]
     pub(crate) gpus: u32,
 
-    /// Find the largest value that fits for `{NAME}` in the command.
+    /// Find the largest value that fits: for `{NAME}` in the command, for the number that the script gives this name, or for
+    /// the one at `train.py:14`.
     #[arg(long, value_name = "NAME=LOW..HIGH[:STEP]")]
     pub(crate) find_max: Option<String>,
 

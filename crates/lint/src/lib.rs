@@ -2,8 +2,10 @@
 //!
 //! Text in, diagnoses out: no I/O, and no number. What a mistake costs, a run says. `text` knows lines, comments and
 //! notebooks; `reading` makes a story of the syntax: what happens, in which loop, with gradients on or off, to values that
-//! may hang on a graph; `rules` look for mistakes in that story.
+//! may hang on a graph; `rules` look for mistakes in that story. `numbers` says where whole numbers stand, for who wants another
+//! one there.
 
+mod numbers;
 mod reading;
 mod rules;
 mod text;
@@ -12,14 +14,15 @@ use ruff_python_ast::token::TokenKind;
 use ruff_python_parser::{Mode, ParseOptions, parse_unchecked};
 use ruff_text_size::{Ranged as _, TextRange};
 
+pub use crate::{
+    numbers::{WholeNumber, whole_numbers},
+    rules::{RULES, Rule, rule},
+    text::Place,
+};
 use crate::{
     reading::{file::File, story::Story},
     rules::found::Mend,
     text::{Lines, Notebook, Silence},
-};
-pub use crate::{
-    rules::{RULES, Rule, rule},
-    text::Place,
 };
 
 /// One mistake.

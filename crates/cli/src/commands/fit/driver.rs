@@ -17,7 +17,7 @@ use plimsoll_core::{
     units::Bytes,
 };
 
-use super::told;
+use super::{in_file::InFile, told};
 use crate::{
     cli::FitArgs,
     contract::{self, Setting},
@@ -38,6 +38,8 @@ pub(super) struct Driver<'a> {
     roomy: Card,
     /// The command, with a value in its place.
     words: &'a dyn Fn(Option<u64>) -> Vec<OsString>,
+    /// Where the value stands if not in the command.
+    in_file: Option<&'a InFile>,
     /// Where in the script a person would change something, once a run has looked for that.
     pub(super) sites: Sites,
     /// What the last run recorded.
@@ -56,9 +58,15 @@ impl<'a> Driver<'a> {
             card: card.clone(),
             roomy: card.clone().with_total(ROOMY),
             words,
+            in_file: None,
             sites: Sites::default(),
             recordings: Vec::new(),
         })
+    }
+
+    /// The same with the value in a file of the script's.
+    pub(super) fn in_file(self, place: Option<&'a InFile>) -> Driver<'a> {
+        Driver { in_file: place, ..self }
     }
 
     /// Does what the search wants until it has found something.
@@ -118,6 +126,8 @@ impl<'a> Driver<'a> {
     fn settings(&self, run: &Run) -> Vec<Setting> {
         let mut res = plan_settings::settings(&run.plan, &(self.words)(run.value));
         res.extend(self.args.worst_seq.map(WorstSequence::setting));
+        let place = self.in_file.zip(run.value);
+        res.extend(place.map(|(place, value)| place.setting(value)));
         if run.half_as_long {
             res.push((contract::WORST_SEQ, "half".into()));
         }

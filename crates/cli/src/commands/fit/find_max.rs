@@ -1,6 +1,9 @@
 //! The largest value of a number in the command that fits.
 
-use std::{io::Write, time::Instant};
+use std::{
+    io::{self, Write},
+    time::Instant,
+};
 
 use plimsoll_core::{
     plan::{
@@ -10,7 +13,7 @@ use plimsoll_core::{
     views::fit::{self, FindMax},
 };
 
-use super::{Template, driver::Driver};
+use super::{Template, driver::Driver, in_file::InFile};
 use crate::{cli::FitArgs, exit::Exit, requested_file::RequestedFile};
 
 pub(super) fn run(
@@ -21,10 +24,9 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let name = range.name.clone();
-    if !template.has(&name) {
-        anyhow::bail!(
-            "the command has no {{{name}}}; write it where the value is to stand, as in `--batch-size {{{name}}}`"
-        );
+    let in_file = (!template.has(&name)).then(|| InFile::find(&name, args)).transpose()?;
+    if let Some(place) = in_file.as_ref().filter(|_| !args.quiet) {
+        let _ = writeln!(io::stderr(), "plimsoll: {place}");
     }
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;
     let started = Instant::now();
@@ -32,7 +34,7 @@ pub(super) fn run(
         Some(value) => template.with(&name, value),
         None => template.words(),
     };
-    let mut driver = Driver::new(args, &rules.card, &words)?;
+    let mut driver = Driver::new(args, &rules.card, &words)?.in_file(in_file.as_ref());
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
     let highest = range.highest;
     let result = driver.drive(search::largest_value(rules, range, args.by_remedies))?;

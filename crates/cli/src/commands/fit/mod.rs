@@ -3,6 +3,7 @@
 
 mod driver;
 mod find_max;
+mod in_file;
 mod kept;
 mod plans;
 mod template;

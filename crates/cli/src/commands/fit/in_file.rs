@@ -1,0 +1,123 @@
+//! A number that stands in a file of the script's, whose largest value is wanted: found by its place, `train.py:14`, or by
+//! the name that the script gives it, `batch_size`.
+
+use std::{
+    ffi::OsStr,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use plimsoll_lint::{WholeNumber, whole_numbers};
+use serde_json::json;
+
+use crate::{
+    cli::{FitArgs, Writes},
+    contract::{self, Setting},
+};
+
+/// Where it stands.
+pub(super) struct InFile {
+    file: PathBuf,
+    number: WholeNumber,
+}
+
+impl InFile {
+    /// The one number that `name` means.
+    pub(super) fn find(name: &str, args: &FitArgs) -> anyhow::Result<InFile> {
+        if matches!(args.world.writes, Writes::Through) {
+            bail!(
+                "--find-max {name} tries numbers in a file of yours, and --writes through would change it; leave that out"
+            );
+        }
+        match of_place(name) {
+            Some((file, line, column)) => at(Path::new(file), line, column),
+            None => named(name, args),
+        }
+    }
+
+    /// The same with another value, as the agent reads it.
+    pub(super) fn setting(&self, value: u64) -> Setting {
+        let WholeNumber { start, text, .. } = &self.number;
+        let it = json!({ "file": self.file, "start": start, "was": text, "is": value });
+        (contract::NUMBER, it.to_string().into())
+    }
+}
+
+impl fmt::Display for InFile {
+    /// What is changed in each run.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WholeNumber { at, text, name, .. } = &self.number;
+        let name = name.as_ref().map_or_else(String::new, |it| format!("{it} = "));
+        let (file, line) = (self.file.display(), at.line);
+        write!(f, "{name}{text} at {file}:{line} gets other values, in each run's own copy")
+    }
+}
+
+/// `train.py:14` or `train.py:14:20`, apart.
+fn of_place(name: &str) -> Option<(&str, usize, Option<usize>)> {
+    let (before, last) = name.rsplit_once(':')?;
+    let last = last.parse().ok()?;
+    match before.rsplit_once(':').and_then(|(file, line)| Some((file, line.parse().ok()?))) {
+        Some((file, line)) => Some((file, line, Some(last))),
+        None => Some((before, last, None)),
+    }
+}
+
+/// The number on a line, at this column if there are several.
+fn at(file: &Path, line: usize, column: Option<usize>) -> anyhow::Result<InFile> {
+    let all = read(file)?;
+    let mut here: Vec<_> = all.into_iter().filter(|it| it.at.line == line).collect();
+    here.retain(|it| column.is_none_or(|column| it.at.column == column));
+    let shown = file.display();
+    match here.len() {
+        1 => Ok(InFile { file: fs::canonicalize(file)?, number: here.remove(0) }),
+        0 => bail!("{shown}:{line} has no whole number there; give the line of one"),
+        _ => {
+            let each: Vec<String> = here
+                .iter()
+                .map(|it| format!("{shown}:{line}:{} ({})", it.at.column, it.text))
+                .collect();
+            bail!("{shown}:{line} has several numbers; write one of {}", each.join(", "))
+        }
+    }
+}
+
+/// The number that the script of the command gives this name.
+fn named(name: &str, args: &FitArgs) -> anyhow::Result<InFile> {
+    let is_script = |it: &&Path| it.extension() == Some(OsStr::new("py")) && it.is_file();
+    let script = args.command.iter().map(Path::new).find(is_script);
+    let all = script.map(read).transpose()?.unwrap_or_default();
+    let mut here: Vec<_> = all.into_iter().filter(|it| it.name.as_deref() == Some(name)).collect();
+    match (here.len(), script) {
+        (1, Some(file)) => Ok(InFile { file: fs::canonicalize(file)?, number: here.remove(0) }),
+        (0, _) | (_, None) => bail!(
+            "the command has no {{{name}}}, and no line of the script gives a whole number that name; write {{{name}}} where the \
+             value is to stand, as in `--batch-size {{{name}}}`, or say the line, as in `--find-max train.py:14=1..64`"
+        ),
+        (_, Some(file)) => {
+            let each: Vec<String> =
+                here.iter().map(|it| format!("{}:{}", file.display(), it.at.line)).collect();
+            bail!("{name} is given a number in several places; write one of {}", each.join(", "))
+        }
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Vec<WholeNumber>> {
+    let text = fs::read_to_string(file).with_context(|| {
+        format!("cannot read {}, where a number is to be tried", file.display())
+    })?;
+    Ok(whole_numbers(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_names() {
+        assert_eq!(of_place("train.py:14"), Some(("train.py", 14, None)));
+        assert_eq!(of_place("a/train.py:14:20"), Some(("a/train.py", 14, Some(20))));
+        assert_eq!((of_place("batch"), of_place("batch:x")), (None, None));
+    }
+}
