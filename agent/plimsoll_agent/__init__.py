@@ -14,7 +14,7 @@
     survive       does again what ran out of memory, with the same numbers
     survey        what a plain run shows `plimsoll fit` before it tries a remedy
 
-Each of these knows only those above it: `imitate` uses `run`, and `survey` all three. One module has one concern.
+Each of these knows only those above it: `imitate` uses `run`, and `survey` any of the others. One module has one concern.
 
 Two rules hold everywhere. The agent allocates nothing on the device, synchronises nothing and
 keeps no tensor alive, so a run with it uses the same memory to the byte. And an error of ours

@@ -215,6 +215,15 @@ def test_in_parts_they_are_the_same_up_to_rounding(trainer, kind, times):
         assert largest_difference(trained(trainer, "two models", True, at, kind, times), alone) < 1e-6
 
 
+def test_what_was_done_in_parts_runs_out_once_more(trainer):
+    """The parts are checkpoints; a pass that came to one of them is made again."""
+    results = []
+    for planted in ({}, {"at": "body", "forward": 3, "backward": 1}):
+        arguments = {"make": TWO, "step": STEP, "kind": "backward", "planted": {"forward": 0, "backward": 0, **planted}}
+        results.append(trainer.run(PROGRAM, arguments=arguments, survive=True))
+    assert largest_difference(*results) < 1e-6
+
+
 def test_several_calls_are_done_in_parts(trainer):
     """Each by itself; what they share gets its gradient from both. Adam would make much of a gradient that is zero but for rounding."""
     make, step = PROGRAMS["two calls in one backward pass"]

@@ -91,6 +91,16 @@ def test_memory_that_runs_out_is_explained_on_the_spot(run, program):
     assert first.read_bytes() == before
 
 
+def test_a_process_beside_it_without_a_gpu_is_not_explained(run, program):
+    """A compiler's workers import torch, initialise CUDA and allocate nothing."""
+    program.folder.joinpath("train.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import torch; torch.cuda.init()'], check=True)\n" + SCRIPT
+    )
+    ran = run("--", PYTHON, "train.py", 65536, memory="1GiB")
+    assert ran.code == 1 and "What to change" in ran.stderr, ran
+    assert "COULD NOT TELL" not in ran.stderr and "2 inputs" not in ran.stderr, ran
+
+
 def test_one_that_the_script_survives_is_said_once_and_not_kept(run, program):
     program.folder.joinpath("train.py").write_text(
         DEEP + "for batch in (100_000, 512):\n    try:\n        train(batch)\n    except torch.OutOfMemoryError:\n        pass\n"

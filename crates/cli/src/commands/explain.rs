@@ -148,20 +148,31 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
             return Ok(vec![it]);
         }
     };
-    let several = 1 < processes.iter().filter(|it| it.snapshot.is_some()).count();
+    let mut readings: Vec<_> =
+        processes.into_iter().map(|it| (it.pid, sources::read_process(it.files()))).collect();
+    // Launchers, data loaders and compilers never touch the GPU.
+    if readings.iter().any(|(_, it)| has_memory(&it.recording)) {
+        readings.retain(|(_, it)| has_memory(&it.recording));
+    }
+    let several = 1 < readings.len();
     let mut res = Vec::new();
-    for process in processes {
-        let reading = sources::read_process(process.files());
-        let name = if several { format!("{name}, process {}", process.pid) } else { name.clone() };
+    for (pid, reading) in readings {
+        let name = if several { format!("{name}, process {pid}") } else { name.clone() };
         let mut it = of_recording(&name, &reading.recording);
         heed(&mut it, &reading.warnings);
-        // Launchers and data loaders never touch the GPU.
         if reading.recording.trace.is_some() || !it.is_empty() {
             res.push(it);
         }
     }
     anyhow::ensure!(!res.is_empty(), "{}: no process of this recording used a GPU", path.display());
     Ok(res)
+}
+
+/// Whether it holds or held any of a GPU, or ran out of it.
+fn has_memory(recording: &Recording) -> bool {
+    let devices = || recording.trace.iter().flat_map(|it| &it.devices);
+    recording.ended_out_of_memory()
+        || devices().any(|it| !it.events.is_empty() || !it.segments.is_empty())
 }
 
 fn heed(it: &mut Explanation, warnings: &[sources::Warning]) {
