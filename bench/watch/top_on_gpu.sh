@@ -35,7 +35,7 @@ sleep 45
 echo "== nvidia-smi"; nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv | tee "$out/nvidia-smi.csv"
 nvidia-smi --query-gpu=uuid,memory.used,memory.free,memory.total --format=csv | tee -a "$out/nvidia-smi.csv"
 echo "== torch's uuid"; "$python" -c 'import torch; print(torch.cuda.get_device_properties(0).uuid)'
-echo "== top --once"; COLUMNS=160 "$plimsoll" top --once | tee "$out/top.txt"; echo "exit ${PIPESTATUS[0]}"
+echo "== top --once"; "$plimsoll" top --once | tee "$out/top.txt"; echo "exit ${PIPESTATUS[0]}"
 echo "== top --json"; time "$plimsoll" top --json > "$out/top.json"; echo "exit $?"; cat "$out/top.json"
 echo "== status files"; ls -la "${XDG_RUNTIME_DIR:-/none}/plimsoll/running" "${TMPDIR:-/tmp}/plimsoll-$(id -u)/running" 2>/dev/null
 if "$plimsoll" exporter --help > /dev/null 2>&1; then

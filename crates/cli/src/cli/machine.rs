@@ -60,8 +60,8 @@ Examples:
   plimsoll top --json | jq '.processes[] | {pid, user, name}'
   watch -n 10 plimsoll top --once --filter train.py
 
-Processes under `plimsoll run --watch` also show what is in their memory, how
-it grows, and when the card is full.
+Processes under `plimsoll run --watch`, or that call plimsoll.watch(), also show
+what is in their memory, how it grows, and when the card is full.
 
 Exit codes:
   0  shown

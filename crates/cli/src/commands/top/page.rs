@@ -404,7 +404,7 @@ fn details(snapshot: &Snapshot, row: &Row<'_>) -> Vec<(String, Option<Color>)> {
         return vec![
             (held, None),
             (
-                "Started by `plimsoll run --watch -- COMMAND`, it would say here what is in that."
+                "Under `plimsoll run --watch`, or with `plimsoll.watch()`, it would say here what is in that."
                     .to_owned(),
                 None,
             ),

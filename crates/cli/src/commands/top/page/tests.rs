@@ -134,8 +134,8 @@ fn a_page_on_a_small_terminal() {
 
              815 python serve.py of bert ───────────────────────────────────────────────────
             holds 20.0G
-            Started by `plimsoll run --watch -- COMMAND`, it would say here what is in that.
-
+            Under `plimsoll run --watch`, or with `plimsoll.watch()`, it would say here what
+            is in that.
 
 
 
