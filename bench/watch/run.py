@@ -6,7 +6,7 @@
 leaks   small trainings with a planted leak, each in a room of its own: is there an alarm before half of what was free is gone,
         with the line that keeps it?
 clean   trainings of variable length without one: any alarm is false
-speed   blocks of steps with the watch on and off in one process; and the script alone, under `run` and under `run --watch`
+speed   blocks of steps with the watch on and off in one process; and the script alone, under `run`, under `run --watch` and with `plimsoll.watch()`
 
 Writes leaks.jsonl, clean.jsonl and speed.jsonl, a line each as it is known, and prints a table.
 """
@@ -31,6 +31,7 @@ parser.add_argument("--python", required=True)
 parser.add_argument("--out", required=True)
 parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 16))
 parser.add_argument("--parts", default="leaks,clean,speed")
+parser.add_argument("--later", action="store_true", help="of leaks and clean runs only those that were written last")
 parser.add_argument("--only", default="", help="programs, with commas")
 parser.add_argument("--leak-seconds", type=float, default=75.0)
 parser.add_argument("--clean-seconds", type=float, default=30.0)
@@ -43,7 +44,8 @@ binary = str(Path(it.binary).resolve())
 
 
 def started(words, folder):
-    environment = dict(os.environ, PLIMSOLL_RUNNING=str(folder / "running"), CUDA_MODULE_LOADING="LAZY", OMP_NUM_THREADS="1")
+    package = os.pathsep.join(filter(None, [str(HERE.parents[1] / "python"), os.environ.get("PYTHONPATH")]))
+    environment = dict(os.environ, PLIMSOLL_RUNNING=str(folder / "running"), OMP_NUM_THREADS="1", PYTHONPATH=package, PLIMSOLL_BIN=binary)
     began = time.monotonic()
     ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     return ran, round(time.monotonic() - began, 1)
@@ -104,7 +106,7 @@ def each(kind, jobs, judge):
 
 def modules_of(kind):
     """Those written first, and those written when the watch was done."""
-    return [name for name in (kind, f"{kind}_later") if (HERE / f"{name}.py").exists()]
+    return [f"{kind}_later"] if it.later else [kind, f"{kind}_later"]
 
 
 def leaks():
@@ -147,10 +149,10 @@ def speed():
     run = [binary, "run"]
     for what in ("small", "large"):
         measure("toggled", [*run, "--watch", "--"], what, "--toggle")
-        for _ in range(2):
-            measure("alone", [], what)
-            measure("run", [*run, "--"], what)
-            measure("run --watch", [*run, "--watch", "--"], what)
+        measure("alone", [], what)
+        measure("run", [*run, "--"], what)
+        measure("run --watch", [*run, "--watch", "--"], what)
+        measure("plimsoll.watch()", [], what, "--own")
     with open(out / "speed.jsonl", "w") as file:
         for row in rows:
             file.write(json.dumps(row) + "\n")
@@ -160,7 +162,7 @@ def speed():
         if on and off:
             a, b = statistics.median(on), statistics.median(off)
             print(f"{what}: a step takes {a * 1e3:.3f} ms watched and {b * 1e3:.3f} ms not, in one process: {100 * (a / b - 1):+.2f} %")
-        for kind in ("alone", "run", "run --watch"):
+        for kind in ("alone", "run", "run --watch", "plimsoll.watch()"):
             if of(kind):
                 print(f"{what}: {kind}: {statistics.median(of(kind)) * 1e3:.3f} ms")
 

@@ -1,7 +1,8 @@
 """How long steps take: many small operations, or few large ones. Prints seconds of blocks of steps, the device awaited at
-the end of each. With `--toggle` the watch is off in every other block, in the same process.
+the end of each. With `--toggle` the watch is off in every other block, in the same process; with `--own` the
+program itself asks for one.
 
-    python speed.py small|large [--toggle]
+    python speed.py small|large [--toggle | --own]
 """
 
 import json
@@ -16,11 +17,15 @@ from models import Gpt, tokens
 what, toggles = sys.argv[1], "--toggle" in sys.argv
 if what == "small":
     model = nn.Sequential(*[part for _ in range(60) for part in (nn.Linear(128, 128), nn.LayerNorm(128), nn.GELU())]).cuda()
-    loss_of, per_block, blocks = lambda: model(torch.randn(64, 128, device="cuda")).square().mean(), 50, 24
+    loss_of, per_block, blocks = lambda: model(torch.randn(64, 128, device="cuda")).square().mean(), 32, 24
 else:
     model = Gpt(1024, 8, 8192).cuda()
-    loss_of, per_block, blocks = lambda: model.loss(tokens(16, 512, 8192)), 10, 16
+    loss_of, per_block, blocks = lambda: model.loss(tokens(16, 512, 8192)), 5, 14
 optimizer = torch.optim.AdamW(model.parameters())
+if "--own" in sys.argv:
+    import plimsoll
+
+    plimsoll.watch()
 
 
 def step():

@@ -13,6 +13,7 @@ use crate::{
         DeviceRun, StepGrowth, StepPeaks,
         origins::{self, Origins},
         steps,
+        timeline::Places,
     },
     recording::{CodeLine, EndReason, Recording},
     replay::{BlockId, BlockLife},
@@ -82,8 +83,14 @@ pub fn line_that_grows(recording: &Recording, device: u32) -> Option<CodeLine> {
     let run = DeviceRun::of(recording, usize::try_from(device).ok()?)?;
     let ends = &run.timeline.step_ends;
     // Steps before the oldest event of the ring all end at its beginning.
-    let half = ends.partition_point(|it| *it == EventId(0));
-    Left::of(&run, half.max(1), ends.len()).at
+    let first = ends.partition_point(|it| *it == EventId(0)).max(1);
+    let of = |first: usize| Left::of(&run, first, ends.len());
+    // Steps that were seen without stacks have the lines of others, and these need not have done the same.
+    let places = Places::new(&run.replay, run.index, &recording.notes.stats);
+    let seen = recording.notes.stacks.iter().rfind(|it| it.kept).map(|it| places.event(&it.place));
+    let in_full = seen.map(|seen| ends.partition_point(|it| *it < seen));
+    let in_full = in_full.filter(|it| first < *it && it + 3 < ends.len()).map(of);
+    in_full.filter(|it| it.bytes != Bytes::ZERO).unwrap_or_else(|| of(first)).at
 }
 
 impl StepGrowth {
