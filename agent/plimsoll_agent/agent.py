@@ -189,6 +189,10 @@ class Agent:
             from plimsoll_agent.imitate import worst_sequence
 
             worst_sequence.apply(torch, os.environ["PLIMSOLL_WORST_SEQ"], hooks, recording)
+        if os.environ.get("PLIMSOLL_HALF"):
+            from plimsoll_agent.imitate import half
+
+            half.apply(torch, os.environ["PLIMSOLL_HALF"], hooks)
         if os.environ.get("PLIMSOLL_SITES"):
             from plimsoll_agent.survey import sites
 

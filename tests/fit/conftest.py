@@ -80,11 +80,11 @@ class Trainer:
             [COLD, "-c", FORKS], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
-    def run(self, program, *remedies, arguments=None, survive=False):
-        """What the program computes with the remedies; the error's text if it raised."""
-        return self.ranks(program, *remedies, arguments=arguments, survive=survive)[0]
+    def run(self, program, *remedies, arguments=None, survive=False, half=""):
+        """What the program computes with the remedies; the error's text if it raised. `half`: what of its batches is made half."""
+        return self.ranks(program, *remedies, arguments=arguments, survive=survive, half=half)[0]
 
-    def ranks(self, program, *remedies, arguments=None, world=1, survive=False):
+    def ranks(self, program, *remedies, arguments=None, world=1, survive=False, half=""):
         """The same for each of `world` processes."""
         import torch
 
@@ -99,6 +99,7 @@ class Trainer:
             "environment": {
                 "PLIMSOLL_PLAN": plan if remedies else "",
                 "PLIMSOLL_SURVIVE": "1" if survive else "",
+                "PLIMSOLL_HALF": half,
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             },

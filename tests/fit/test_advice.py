@@ -71,3 +71,27 @@ result = [int((it.weight == 0).sum()) / it.weight.numel() for it in layers]
 def test_what_a_model_has_nothing_for_is_said(trainer):
     program = "import torch\nmodel = torch.nn.Linear(3, 2)\nmodel(torch.ones(4, 3)).sum().backward()\nresult = []\n"
     assert "depthwise does not suit Linear: it has no dense convolutions but its first" in trainer.run(program, "depthwise")
+
+
+LOADED = """
+import torch
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
+
+data = TensorDataset(torch.randn(12, 3, 8, 8), torch.zeros(12, 8, 8, dtype=torch.long))
+model, seen = nn.Conv2d(3, 4, 3, padding=1), []
+loaders = [DataLoader(data, batch_size=6), DataLoader(data, 4, True)]
+loaders.append(DataLoader(data, batch_sampler=BatchSampler(SequentialSampler(data), 6, False)))
+loaders.append(DataLoader(data, batch_sampler=loaders[-1].batch_sampler))
+for loader in loaders:
+    images, masks = next(iter(loader))
+    model(images)
+    seen.append([list(images.shape), list(masks.shape)])
+result = [seen]
+"""
+
+
+def test_half_of_a_batch_is_made_where_it_comes_from(trainer):
+    shapes = {what: trainer.run(LOADED, half=what)[0] for what in ("samples", "size")}
+    assert shapes["samples"] == [[[n, 3, 8, 8], [n, 8, 8]] for n in (3, 2, 3, 3)]
+    assert shapes["size"] == [[[n, 3, 4, 4], [n, 4, 4]] for n in (6, 4, 6, 6)]

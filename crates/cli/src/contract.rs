@@ -42,6 +42,8 @@ pub(crate) const RANK: &str = "PLIMSOLL_RANK";
 pub(crate) const PLAN: &str = "PLIMSOLL_PLAN";
 /// How long every batch is made: a number, `longest`, or `half`.
 pub(crate) const WORST_SEQ: &str = "PLIMSOLL_WORST_SEQ";
+/// What of every batch is made half: `samples`, or `size` of images.
+pub(crate) const HALF: &str = "PLIMSOLL_HALF";
 /// How many bytes the allocator may reserve.
 pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
 /// How many bytes allocated are more than can ever fit: such a run is ended, with a note `hopeless`.

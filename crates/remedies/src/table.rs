@@ -99,6 +99,10 @@ remedies! {
         "outputs and metrics that are kept are kept on the CPU";
     SHORTER_SEQUENCE = "shorter-sequence", Advice, Training, Outside:
         "batches are half as long";
+    SMALLER_BATCH = "smaller-batch", Advice, Training, Outside:
+        "batches have half as many samples";
+    SMALLER_IMAGES = "smaller-images", Advice, Training, Outside:
+        "images are half as high and half as wide";
     LORA = "lora", Advice, Training, Model:
         "the model is frozen and low-rank adapters are trained";
     QUANTIZATION = "quantization", Advice, Training, Model { beside: Some(LORA) }:

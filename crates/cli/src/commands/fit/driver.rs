@@ -10,7 +10,7 @@ use plimsoll_core::{
     cards::Card,
     plan::{
         Sites,
-        search::{Look, Measure, Next, On, Ran, Run, Said, Search, Steps, Until},
+        search::{Half, Look, Measure, Next, On, Ran, Run, Said, Search, Steps, Until},
     },
     prediction,
     recording::{Recording, contract::NoteKind},
@@ -128,9 +128,11 @@ impl<'a> Driver<'a> {
         res.extend(self.args.worst_seq.map(WorstSequence::setting));
         let place = self.in_file.zip(run.value);
         res.extend(place.map(|(place, value)| place.setting(value)));
-        if run.half_as_long {
-            res.push((contract::WORST_SEQ, "half".into()));
-        }
+        res.extend(run.half.map(|it| match it {
+            Half::Length => (contract::WORST_SEQ, "half".into()),
+            Half::Samples => (contract::HALF, "samples".into()),
+            Half::Size => (contract::HALF, "size".into()),
+        }));
         let bytes = |it: Bytes| OsString::from(it.0.to_string());
         res.extend(run.limit_reserved.map(|it| (contract::LIMIT_RESERVED, bytes(it))));
         res.extend(run.give_up_above.map(|it| (contract::HOPELESS, bytes(it))));

@@ -30,8 +30,19 @@ pub struct Run {
     pub rank: Option<u32>,
     /// What is looked at beside memory.
     pub look: Option<Look>,
-    /// Every batch is made half as long.
-    pub half_as_long: bool,
+    /// What of every batch is made half.
+    pub half: Option<Half>,
+}
+
+/// What can be made half of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// How long its samples are.
+    Length,
+    /// How many there are.
+    Samples,
+    /// How high and how wide its images are.
+    Size,
 }
 
 /// When a run has shown enough.
@@ -200,7 +211,7 @@ impl Run {
             give_up_above: None,
             rank: None,
             look: None,
-            half_as_long: false,
+            half: None,
         }
     }
 }

@@ -36,7 +36,7 @@ mod weakest;
 
 pub use self::{
     advice::Advice,
-    ask::{Grows, Look, Measure, Noted, On, Ran, Replay, Run, Split, Steps, Took, Until},
+    ask::{Grows, Half, Look, Measure, Noted, On, Ran, Replay, Run, Split, Steps, Took, Until},
     by_remedies::WithRemedies,
     candidate::{Candidate, Measured, Row},
     dialogue::{Next, Said, Search, Waiting},

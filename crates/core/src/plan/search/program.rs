@@ -41,7 +41,7 @@ pub(super) struct Known {
     /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
     exact: bool,
     /// It generates or evaluates, and trains nothing.
-    trains_nothing: bool,
+    pub(super) trains_nothing: bool,
     /// It wraps its model for several devices.
     is_distributed: bool,
     /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The

@@ -78,6 +78,8 @@ fn while_the_script_fits_as_it_is() {
             the script as it is, a validation, on the card, overflowing; 0 more; as it is: fits, needs 4.39 GiB
             the script as it is, a validation, alone on the card; 0 more; as it is: fits, needs 4.39 GiB
             the script as it is, steady, half as long; 0 more; as it is: fits, needs 4.39 GiB
+            the script as it is, steady, half as many; 0 more; as it is: fits, needs 4.39 GiB
+            the script as it is, steady, half as high and wide; 0 more; as it is: fits, needs 4.39 GiB
             lora, steady; 0 more; as it is: fits, needs 4.39 GiB
             lora + quantization, steady; 0 more; as it is: fits, needs 4.39 GiB
             smaller-model, steady; 0 more; as it is: fits, needs 4.39 GiB
@@ -99,6 +101,8 @@ fn while_nothing_fits() {
             checkpoint, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
             checkpoint, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
             the script as it is, steady, half as long; 0 more; nearest: checkpoint, needs 9.28 GiB
+            the script as it is, steady, half as many; 0 more; nearest: checkpoint, needs 9.28 GiB
+            the script as it is, steady, half as high and wide; 0 more; nearest: checkpoint, needs 9.28 GiB
             lora, steady; 0 more; nearest: checkpoint, needs 9.28 GiB
             lora + quantization, steady; 0 more; nearest: checkpoint, needs 9.28 GiB
             smaller-model, steady; 0 more; nearest: checkpoint, needs 9.28 GiB

@@ -7,8 +7,8 @@ use crate::{
     plan::{
         Offer, find,
         search::{
-            FoundValue, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said, Search, Seen,
-            Steps, Took, Until, largest_value, plans,
+            FoundValue, Half, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said, Search,
+            Seen, Steps, Took, Until, largest_value, plans,
         },
     },
     prediction::{OtherEnd, Outcome, Peaks, StepPeaks, Tuned},
@@ -324,22 +324,12 @@ fn known(ids: &[&str]) -> Vec<String> {
 /// Whether it is run for what only a person can decide.
 fn is_advice(run: &Run) -> bool {
     let by_hand = |id: &str| find(id).is_some_and(|it| it.offer == Offer::ByHand);
-    run.half_as_long || run.plan.remedies.iter().any(|it| by_hand(it.id))
+    run.half.is_some() || run.plan.remedies.iter().any(|it| by_hand(it.id))
 }
 
 fn asked(run: &Run) -> String {
-    let Run {
-        value,
-        plan,
-        until,
-        on,
-        end,
-        limit_reserved,
-        give_up_above: _,
-        rank,
-        look,
-        half_as_long,
-    } = run;
+    let Run { value, plan, until, on, end, limit_reserved, give_up_above: _, rank, look, half } =
+        run;
     let value = value.map_or_else(String::new, |it| format!("batch={it}, "));
     let until = match until {
         Until::Steady => "steady".to_owned(),
@@ -370,8 +360,11 @@ fn asked(run: &Run) -> String {
         Some(Look::Sites) => res += ", sites",
         Some(Look::Work) => res += ", work",
     }
-    if *half_as_long {
-        res += ", half as long";
+    match half {
+        None => (),
+        Some(Half::Length) => res += ", half as long",
+        Some(Half::Samples) => res += ", half as many",
+        Some(Half::Size) => res += ", half as high and wide",
     }
     res
 }

@@ -3,7 +3,10 @@
 use expect_test::expect;
 
 use super::made::{Made, fails, takes};
-use crate::{plan::search::Ran, prediction::OtherEnd};
+use crate::{
+    plan::search::{Half, Ran},
+    prediction::OtherEnd,
+};
 
 #[test]
 fn what_came_nearest_is_run_through_to_see_what_it_needs() {
@@ -63,7 +66,7 @@ fn advice_is_run_and_what_the_script_does_not_bear_is_left_out() {
     let made = Made::new(8_000, |run| match () {
         () if run.has("smaller-model") => fails("no blocks"),
         () if run.has("lora") => takes(3_000),
-        () if run.half_as_long => takes(7_000),
+        () if run.half.is_some() => takes(7_000),
         () => takes(12_000),
     });
     expect![[r#"
@@ -73,52 +76,47 @@ fn advice_is_run_and_what_the_script_does_not_bear_is_left_out() {
         detach-losses, 2 steps -> 12.21 GiB
         the script as it is, steady, half as long -> 7.32 GiB
         " advice shorter-sequence: needs 7.32 GiB
+        the script as it is, steady, half as many -> 7.32 GiB
+        " advice smaller-batch: needs 7.32 GiB
+        the script as it is, steady, half as high and wide -> 7.32 GiB
+        " advice smaller-images: needs 7.32 GiB
         lora, steady -> 3.42 GiB
         " advice lora: needs 3.42 GiB
         lora + quantization, steady -> 3.42 GiB
         " advice lora + quantization: needs 3.42 GiB
         smaller-model, steady -> no blocks
         depthwise, steady -> 12.21 GiB
-        " advice depthwise: needs 12.21 GiB
         pruning, steady -> 12.21 GiB
-        " advice pruning: needs 12.21 GiB
         as it is: does not fit, needs 12.21 GiB
         nearest: the script as it is, needs 12.21 GiB
         advice: shorter-sequence, fits
+        advice: smaller-batch, fits
+        advice: smaller-images, fits
         advice: lora, fits
         advice: lora + quantization, fits
-        advice: depthwise, does not fit
-        advice: pruning, does not fit
     "#]]
     .assert_eq(&made.allow(&["detach-losses"]).with_advice().plans());
 }
 
 #[test]
 fn advice_may_be_asked_for_though_it_fits() {
-    let made = Made::new(8_000, |run| takes(if run.half_as_long { 2_000 } else { 4_000 }));
+    let made =
+        Made::new(8_000, |run| takes(if run.half == Some(Half::Length) { 2_000 } else { 4_000 }));
     expect![[r#"
         the script as it is, steady, sites -> 4.39 GiB
         " the script as it is: needs 4.39 GiB
         the script as it is, a validation, alone on the card -> 4.39 GiB
         the script as it is, steady, half as long -> 2.44 GiB
         " advice shorter-sequence: needs 2.44 GiB
+        the script as it is, steady, half as many -> 4.39 GiB
+        the script as it is, steady, half as high and wide -> 4.39 GiB
         lora, steady -> 4.39 GiB
-        " advice lora: needs 4.39 GiB
         lora + quantization, steady -> 4.39 GiB
-        " advice lora + quantization: needs 4.39 GiB
         smaller-model, steady -> 4.39 GiB
-        " advice smaller-model: needs 4.39 GiB
         depthwise, steady -> 4.39 GiB
-        " advice depthwise: needs 4.39 GiB
         pruning, steady -> 4.39 GiB
-        " advice pruning: needs 4.39 GiB
         as it is: fits, needs 4.39 GiB
         advice: shorter-sequence, fits
-        advice: lora, fits
-        advice: lora + quantization, fits
-        advice: smaller-model, fits
-        advice: depthwise, fits
-        advice: pruning, fits
         seen: 3 steps
     "#]]
     .assert_eq(&made.rules(|it| it.advice = true).with_advice().plans());
