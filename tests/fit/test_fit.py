@@ -168,7 +168,7 @@ def test_a_plan_for_the_longest_batch_and_advice(plimsoll):
     assert "[first_step]" not in (plimsoll.folder / "plan.toml").read_text()
     needs = {"+".join(it["remedies"]): it["needs_bytes"] for it in answer["advice"]}
     pruned = needs.pop("pruning")  # There are no convolutions.
-    assert set(needs) == {"shorter-sequence", "lora", "lora+quantization", "smaller-model"}
+    assert set(needs) == {"shorter-sequence", "smaller-batch", "lora", "lora+quantization", "smaller-model"}
     assert max(needs.values()) < answer["as_it_is"]["needs_bytes"] < pruned  # Masks take memory, too.
     assert needs["lora+quantization"] < needs["lora"]
 
