@@ -2,7 +2,7 @@
 
     python bench/fit/three_fifths.py --binary target/release/plimsoll --out rows.jsonl              on a machine with a GPU
     python bench/fit/three_fifths.py --binary ... --out rows.jsonl --phantom --only simclr,dgcnn    anywhere: what it needs is predicted
-    python bench/fit/three_fifths.py --table rows.jsonl                                             the rows as a table
+    python bench/fit/three_fifths.py --table rows.jsonl                                             the rows as a table; of two files, before and after
 
 For each script: as it is on the GPU (`run --measure`: what it reserves, how long a step is), `fit --limit-reserved` with three fifths of that
 (on the CPU, several at once), the same script under that limit with the plan, and, if there is time, without. A line of JSON for
@@ -182,23 +182,43 @@ def this_card():
     return "h200" if "H200" in name else "h100-80g"
 
 
-def table(path):
+def table(paths):
+    """A table of one run, or of one before and one after."""
+    all = [rows_of(it) for it in paths]
+    heads = ["script", "need, MB", "limit"]
+    for when in [""] if len(all) == 1 else ["before: ", "after: "]:
+        heads += [when + "plan", "predicted", "measured", "step: told, measured", "`fit`"]
+    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
+    for name in all[-1]:
+        parts = [it.get(name, {}) for it in all]
+        cells = [name, mb(parts[-1].get("bare", {}).get("peak_reserved_bytes")), mb(parts[-1].get("fit", {}).get("limit"))]
+        for it in parts:
+            cells += cells_of(it)
+        print("| " + " | ".join(cells) + " |")
+
+
+def rows_of(path):
     rows = {}
     for line in path.read_text().splitlines():
         row = json.loads(line)
         rows.setdefault(row["script"], {})[row["part"]] = row
-    mb = lambda it: "" if it is None else f"{it / 1e6:,.0f}"
-    print("| script | need, MB | limit | as it is | plan | predicted | measured | step: told, measured | `fit` |\n|---|---|---|---|---|---|---|---|---|")
-    for name, parts in rows.items():
-        bare, fit, plan, limited = (parts.get(it, {}) for it in ("bare", "fit", "plan", "bare-limited"))
-        best = (fit.get("plans") or [{}])[0]
-        remedies = ", ".join(best.get("remedies") or []) or (fit.get("outcome") or ("not done" if "fit" not in parts else "failed"))
-        steps = [it["step"]["median"] for it in (plan, bare) if it.get("step")]
-        ratio = f"{steps[0] / steps[1]:.2f}" if len(steps) == 2 else ""
-        told = f"{best['time_factor']:.2f}" if best.get("time_factor") else ""
-        ran = "" if not plan else "**runs out**" if plan.get("oom") else "**fails**" if plan.get("code") else mb(plan.get("peak_reserved_bytes"))
-        alone = "" if not limited else "runs out" if limited.get("oom") else "fails" if limited.get("code") else "runs"
-        print(f"| {name} | {mb(bare.get('peak_reserved_bytes'))} | {mb(fit.get('limit'))} | {alone} | {remedies} | {mb(fit.get('predicted'))} | {ran} | {told}, {ratio} | {fit.get('runs', '')} runs, {fit.get('seconds', '')} s |")
+    return rows
+
+
+def cells_of(parts):
+    bare, fit, plan = (parts.get(it, {}) for it in ("bare", "fit", "plan"))
+    best = (fit.get("plans") or [{}])[0]
+    remedies = ", ".join(best.get("remedies") or []) or (fit.get("outcome") or ("not done" if "fit" not in parts else "failed")).replace("_", " ")
+    ran = "" if not plan else "**runs out**" if plan.get("oom") else "**fails**" if plan.get("code") else mb(plan.get("peak_reserved_bytes"))
+    steps = [it["step"]["median"] for it in (plan, bare) if it.get("step")]
+    ratio = f"{steps[0] / steps[1]:.2f}" if len(steps) == 2 else "-"
+    told = f"{best['time_factor']:.2f}" if best.get("time_factor") else "-"
+    took = f"{fit['runs']} runs, {fit['seconds']:.0f} s" if "runs" in fit else ""
+    return [remedies, mb(fit.get("predicted")), ran, f"{told}, {ratio}" if plan else "", took]
+
+
+def mb(size):
+    return "" if not size else f"{size / 1e6:,.0f}"
 
 
 def main():
@@ -215,7 +235,7 @@ def main():
     parser.add_argument("--fit-seconds", type=float, default=200, help="then a search is interrupted; it keeps its best")
     parser.add_argument("--only", help="these scripts, in this order")
     parser.add_argument("--phantom", action="store_true", help="no GPU: what a script needs is predicted, plans are not run")
-    parser.add_argument("--table", type=Path)
+    parser.add_argument("--table", type=Path, nargs="+", metavar="ROWS")
     args = parser.parse_args()
     if args.table:
         return table(args.table)
