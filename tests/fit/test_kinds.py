@@ -87,6 +87,28 @@ model(torch.randn(3, 5, 8).double(), torch.randn(3, 4, 8).double()).pow(2).sum()
 result = [p.grad for p in model.parameters()]
 """
 
+LEARNS_TO_LEARN = """
+import torch
+from torch import nn
+from torch.func import functional_call
+
+torch.manual_seed(0)
+layer = lambda: nn.Sequential(nn.Linear(5, 5), nn.Tanh())
+model = nn.Sequential(layer(), layer(), nn.Linear(5, 2)).double()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(2):
+    x, y = torch.randn(2, 6, 5, dtype=torch.double), torch.randint(2, (2, 6))
+    weights = dict(model.named_parameters())
+    for _ in range(2):
+        loss = nn.functional.cross_entropy(functional_call(model, weights, x[0]), y[0])
+        gradients = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
+        weights = {name: it - 0.5 * g for (name, it), g in zip(weights.items(), gradients)}
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(functional_call(model, weights, x[1]), y[1]).backward()
+    optimizer.step()
+result = [p.detach() for p in model.parameters()]
+"""
+
 EVALUATED = """
 import torch
 from torch import nn
@@ -140,6 +162,11 @@ result = [out.clone(), torch.tensor(max(sizes))]
 @pytest.mark.parametrize("id", ["checkpoint", "micro-batches", "offload"])
 def test_a_gradient_may_have_a_gradient(trainer, id):
     assert worst(trainer.run(PENALTY), trainer.run(PENALTY, remedy(id))) < 1e-9
+
+
+@pytest.mark.parametrize("id", ["checkpoint", "micro-batches"])
+def test_what_has_other_weights_for_a_call_does_not_run_again_with_its_own(trainer, id):
+    assert worst(trainer.run(LEARNS_TO_LEARN), trainer.run(LEARNS_TO_LEARN, remedy(id))) < 1e-9
 
 
 def test_a_state_may_go_from_call_to_call_and_time_and_batch_be_one_dimension(trainer):

@@ -24,7 +24,7 @@ import weakref
 
 from plimsoll_agent.remedies.support import rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
-from plimsoll_agent.remedies.support.rerun import as_before, is_cache, without_cache
+from plimsoll_agent.remedies.support.rerun import as_before, has_computed_weights, is_cache, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import CannotApply, unsuited
@@ -36,7 +36,7 @@ _HALF_SCALE = 1024.0
 def apply(torch, parameters, hooks, note):
     parts = int(parameters.get("parts", 2))
     ways, were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
-    evaluation = Evaluation(torch, parts)
+    evaluation = Evaluation(torch, parts, hooks.recording)
     generate_in_parts(torch, parts, hooks.recording)
 
     def around(module, call, args, kwargs):
@@ -46,6 +46,8 @@ def apply(torch, parameters, hooks, note):
         # Shares of a batch differ by a sample, and all have equally many parts: in each the processes gather weights.
         least = whole if hooks.least_share is None else hooks.least_share
         if not hooks.is_training(module, (args, kwargs)) or whole is None or least < 2 or parts < 2:
+            return call(*args, **kwargs)
+        if has_computed_weights(module):
             return call(*args, **kwargs)
         # The second half of a chain of models: what comes before it wants gradients, too, and gets them in backward.
         is_second = any(t.requires_grad for t in nested.tensors_in(torch, (args, kwargs)))
@@ -85,8 +87,8 @@ class Evaluation:
     """Calls in evaluation mode that keep nothing for backward: in parts that are no larger than those of training. What cannot be cut
     or put together goes as a whole."""
 
-    def __init__(self, torch, parts):
-        self._torch, self._parts = torch, parts
+    def __init__(self, torch, parts, recording):
+        self._torch, self._parts, self._recording = torch, parts, recording
         self._ways = weakref.WeakKeyDictionary()
         self.largest = weakref.WeakKeyDictionary()
 
@@ -111,6 +113,9 @@ class Evaluation:
                 raise
             except Exception:
                 ways[kind] = None
+            else:
+                # Nothing is drawn, and nothing kept.
+                self._recording.write("split", samples=ways[kind].batch_of(torch, args, kwargs, whole)[0], loss=False, exact=True)
         way = ways[kind]
         if way is None:
             return call(*args, **kwargs)

@@ -98,6 +98,12 @@ def is_spectral(torch, module):
     return is_hook or isinstance(module, torch.nn.utils.parametrizations._SpectralNorm)
 
 
+def has_computed_weights(module):
+    """Whether its weights are other tensors for this call (`torch.func.functional_call`): run again in backward it would have
+    its own."""
+    return any(it.grad_fn is not None for it in module.parameters())
+
+
 def is_cache(value):
     """Whether this is a key-value cache of transformers, which a forward pass writes into."""
     return any(it.__name__ == "Cache" and it.__module__.startswith("transformers") for it in type(value).__mro__)

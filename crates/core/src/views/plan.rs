@@ -60,11 +60,18 @@ pub struct Proposal {
 
 /// For people: what was not seen, above all.
 fn shown(seen: Seen) -> String {
-    let steps = match seen.steps {
-        1 => "1 training step".to_owned(),
-        n => format!("{n} training steps"),
+    let steps = match seen {
+        Seen { trains_nothing: true, steps: 1, .. } => "1 call of a model".to_owned(),
+        Seen { trains_nothing: true, steps, .. } => format!("{steps} calls of a model"),
+        Seen { steps: 1, .. } => "1 training step".to_owned(),
+        Seen { steps, .. } => format!("{steps} training steps"),
     };
     match seen {
+        Seen { trains_nothing: true, until_exit: false, .. } => {
+            format!(
+                "seen: {steps}; what comes later is not, --until-exit runs the script to its end"
+            )
+        }
         Seen { until_exit: true, .. } => format!("seen to its end: {steps}"),
         Seen { evaluation: true, .. } => format!(
             "seen: {steps} and an evaluation; what comes later is not, --until-exit runs the script to its end"

@@ -99,6 +99,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     if let Some(free) = program.rules.measure_in {
         measure::measure(program, free, &mut plain, &mut plans, &mut seen).await;
     }
+    seen.trains_nothing = program.known.trains_nothing;
     let nothing_fits = !plain.fits && plans.is_empty();
     let closest = if nothing_fits { nearest::nearest(program).await } else { None };
     let is_wanted = program.rules.advice || nothing_fits;

@@ -36,6 +36,8 @@ pub struct Seen {
     pub evaluation: bool,
     /// It ran to its end.
     pub until_exit: bool,
+    /// Its steps are calls of a model that trains nothing.
+    pub trains_nothing: bool,
 }
 
 /// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took.
@@ -118,5 +120,5 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
 
 /// What went by in a run.
 fn seen(ran: &Ran) -> Seen {
-    Seen { steps: ran.took.steps_seen, evaluation: ran.evaluates, until_exit: false }
+    Seen { steps: ran.took.steps_seen, evaluation: ran.evaluates, ..Seen::default() }
 }

@@ -135,7 +135,7 @@ impl Made {
                     writeln!(res, "advice: {}, {fits}", it.ids.join(" + ")).unwrap();
                 }
                 if !found.plans.is_empty() || plain.fits {
-                    let Seen { steps, evaluation, until_exit } = found.seen;
+                    let Seen { steps, evaluation, until_exit, .. } = found.seen;
                     let evaluation = if evaluation { ", an evaluation" } else { "" };
                     let end = if until_exit { ", its end" } else { "" };
                     writeln!(res, "seen: {steps} steps{evaluation}{end}").unwrap();
