@@ -96,7 +96,7 @@ pub(crate) enum Command {
     /// Who holds what on this machine's GPUs, and what is in it: a page in the terminal, again and again.
     #[cfg(feature = "phantom")]
     Top(TopArgs),
-    /// The same as numbers for Prometheus, until Ctrl-C.
+    /// The memory of this machine's GPUs as numbers for Prometheus and OpenTelemetry, until Ctrl-C.
     #[cfg(feature = "phantom")]
     Exporter(ExporterArgs),
     /// List the cards that can be imitated.

@@ -70,6 +70,12 @@ Exit codes:
 Environment:
   PLIMSOLL_RUNNING  the folder in which watched runs say how they are";
 
+fn address(given: &str) -> Result<SocketAddr, String> {
+    let expected =
+        "expected an address and a port, as in `127.0.0.1:9519`, `0.0.0.0:9519` or `[::]:9519`";
+    given.parse().map_err(|_| expected.to_owned())
+}
+
 fn interval(given: &str) -> Result<Interval, String> {
     let seconds = given.parse::<f64>().ok().filter(|it| (0.1..=3600.0).contains(it));
     let seconds = seconds
@@ -81,7 +87,7 @@ fn interval(given: &str) -> Result<Interval, String> {
 #[command(after_help = EXPORTER_EXAMPLES)]
 pub(crate) struct ExporterArgs {
     /// Where to listen. Elsewhere than on 127.0.0.1 or [::1] only with a token or --tls-client-ca.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9519")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9519", value_parser = address)]
     pub(crate) listen: SocketAddr,
 
     /// The secret that a request has to have: `Authorization: Bearer TOKEN`. Others on this machine see it in the list

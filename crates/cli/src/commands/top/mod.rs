@@ -1,5 +1,6 @@
 //! `plimsoll top`: who holds what on this machine's GPUs, and what is in it, again and again.
 
+mod history;
 mod page;
 mod view;
 mod wire;
@@ -79,6 +80,7 @@ fn watch(
     let signals = Signals::hold()?;
     let mut terminal = ratatui::try_init()?;
     let mut looked = Instant::now();
+    view.history.note(&snapshot);
     let res = loop {
         let drawn = terminal.draw(|frame| {
             let area = frame.area();
@@ -93,6 +95,7 @@ fn watch(
             Ok(Then::Look) => {
                 snapshot = looker.look();
                 looked = Instant::now();
+                view.history.note(&snapshot);
             }
             Err(error) => break Err(error),
         }

@@ -7,14 +7,14 @@ use ratatui::{
     style::{Color, Modifier, Style},
     text::{Line, Span},
     widgets::{
-        Block, Borders, Cell, Clear, Paragraph, Row as Cells, StatefulWidget, Table, TableState,
-        Widget as _, Wrap,
+        Block, Borders, Cell, Clear, Paragraph, Row as Cells, Sparkline, StatefulWidget, Table,
+        TableState, Widget as _, Wrap,
     },
 };
 
 use crate::{
     cli::Sort,
-    commands::top::{view::View, words},
+    commands::top::{history::followed, view::View, words},
     machine::snapshot::{Device, End, Row, Snapshot},
 };
 
@@ -22,6 +22,9 @@ use crate::{
 const CELL: u16 = 26;
 /// As people know what a training's memory is made of.
 const CATEGORIES: [&str; 4] = ["parameters", "gradients", "optimizer", "other"];
+/// Columns of the chosen process's history, and how wide a terminal has them.
+const HISTORY: u16 = 40;
+const WITH_HISTORY: u16 = 110;
 /// Lines of the chosen process.
 const DETAILS: u16 = 7;
 
@@ -272,12 +275,22 @@ fn device_cell(rows: &[Row<'_>], view: &View, device: &Device) -> Vec<Span<'stat
     spans
 }
 
-/// `text` in exactly so many columns.
+/// `text` in exactly so many columns; some letters take two.
 fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return format!("{text:width$}");
+    let taken = Span::raw(text).width();
+    if taken <= width {
+        return text.to_owned() + &" ".repeat(width - taken);
     }
-    text.chars().take(width.saturating_sub(1)).collect::<String>() + "…"
+    let mut res = String::new();
+    for letter in text.chars() {
+        if width <= Span::raw(&res).width() + Span::raw(letter.to_string()).width() {
+            break;
+        }
+        res.push(letter);
+    }
+    res += "…";
+    let taken = Span::raw(&res).width();
+    res + &" ".repeat(width.saturating_sub(taken))
 }
 
 struct Column {
@@ -393,7 +406,38 @@ fn draw_details(snapshot: &Snapshot, view: &View, row: &Row<'_>, area: Rect, buf
         .into_iter()
         .map(|(text, color)| Line::styled(text, color.map_or(Style::new(), |it| view.style(it))))
         .collect();
-    Paragraph::new(text).wrap(Wrap { trim: true }).block(block).render(area, buffer);
+    let inner = block.inner(area);
+    block.render(area, buffer);
+    let looks = view.history.of(row);
+    let is_drawn = WITH_HISTORY <= area.width && 1 < looks.len();
+    let width = if is_drawn { HISTORY } else { 0 };
+    let [left, right] =
+        Layout::horizontal([Constraint::Fill(1), Constraint::Length(width)]).areas(inner);
+    Paragraph::new(text).wrap(Wrap { trim: true }).render(left, buffer);
+    if let Some((what, _)) = followed(row).filter(|_| is_drawn) {
+        draw_history(what, &looks, view, right, buffer);
+    }
+}
+
+/// How it came to be what it is: from the least to the most, as high as there is room.
+fn draw_history(what: &str, looks: &[(f64, Bytes)], view: &View, area: Rect, buffer: &mut Buffer) {
+    let looks = &looks[looks.len().saturating_sub(usize::from(area.width))..];
+    let sizes = || looks.iter().map(|it| it.1);
+    let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else { return };
+    let seconds = looks[looks.len() - 1].0 - looks[0].0;
+    let [title, chart] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
+    let between = if least == most {
+        words::size(most)
+    } else {
+        format!("{} to {}", words::size(least), words::size(most))
+    };
+    Line::raw(format!("{what} {between} in {}", words::duration(seconds))).render(title, buffer);
+    let range = most.saturating_sub(least).0;
+    // The least is seen, too: as a tenth.
+    let height = |it: Bytes| it.saturating_sub(least).0.saturating_add(range / 9).max(1);
+    let bars: Vec<u64> = sizes().map(height).collect();
+    let top = range.saturating_add(range / 9).max(10);
+    Sparkline::default().data(bars).max(top).style(view.style(Color::Green)).render(chart, buffer);
 }
 
 fn details(snapshot: &Snapshot, row: &Row<'_>) -> Vec<(String, Option<Color>)> {
@@ -467,7 +511,8 @@ fn progress(snapshot: &Snapshot, row: &Row<'_>) -> String {
     match row.end() {
         Some(End::In { steps, .. }) => parts.push(format!(
             "grows {} a step: {} steps until {} of room are used up",
-            words::change(row.counters.and_then(|it| it.growth).unwrap_or_default()),
+            words::change(row.counters.and_then(|it| it.growth).unwrap_or_default())
+                .trim_start_matches('+'),
             words::count(steps),
             words::size(row.room().unwrap_or_default())
         )),

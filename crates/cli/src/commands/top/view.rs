@@ -6,6 +6,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::{
     cli::Sort,
+    commands::top::history::{History, Key, key},
     machine::snapshot::{End, Row, Snapshot},
 };
 
@@ -38,8 +39,9 @@ pub(super) struct View {
     pub(super) has_color: bool,
     /// Somebody chooses lines in it.
     pub(super) is_page: bool,
-    /// The process and the device of the line that is chosen.
-    pub(super) chosen: Option<(u32, Option<String>)>,
+    pub(super) history: History,
+    /// The line that is chosen.
+    pub(super) chosen: Option<Key>,
 }
 
 /// What a key leads to.
@@ -154,10 +156,6 @@ impl View {
         let to = place.saturating_add_signed(by).min(rows.len() - 1);
         self.chosen = Some(key(&rows[to]));
     }
-}
-
-fn key(row: &Row<'_>) -> (u32, Option<String>) {
-    (row.process.pid, row.device.map(|it| it.uuid.clone()))
 }
 
 impl Sort {

@@ -367,3 +367,84 @@ fn the_foot_says_what_is_left_out() {
         "#]],
     );
 }
+
+#[test]
+fn a_large_terminal_shows_how_memory_grew() {
+    let (mut snapshot, mut view) = (snapshot(), page());
+    press(&mut view, &snapshot, "↓");
+    for look in 0..30_u32 {
+        snapshot.at = AT + 2.0 * f64::from(look);
+        if let Some(status) = &mut snapshot.processes[0].status {
+            status.counters[0].allocated = Bytes::gib(30) + Bytes::mib(100 * u64::from(look / 3));
+            status.updated = snapshot.at;
+        }
+        view.history.note(&snapshot);
+    }
+    check(
+        &snapshot,
+        &view,
+        (120, 18),
+        &expect![[r#"
+            plimsoll top  node17  driver 580.65.06  14:14:18 UTC
+            GPU 0    NVIDIA H100 80GB HBM3 ███████████████████████▓▓▓▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░ 62.0G of 80.0G  78% busy  98%
+            GPU 1    NVIDIA H100 80GB HBM3 ████████████▓▒▒░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 20.0G of 80.0G  25% busy  98%
+             GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH   ROOM  END IN WHAT
+               0     815 bert      20.0G      -      -       -       -  18.0G       - python serve.py
+               0    4711 bert      42.0G  30.9G  38.0G     120   +2.9M  25.1G  75 min train.py
+               1    4712 anna      20.0G  16.0G  18.0G     120       0  62.0G  steady ! a-name-that-is-longer-than-there-is-room-fo…
+
+
+
+             4711 train.py of bert ─────────────────────────────────────────────────────────────────────────────────────────────────
+            holds 42.0G, reserved 38.0G (most 38.0G), allocated 30.9G (most 37.0G)          allocated 30.0G to 30.9G in 58 s
+            parameters 9.0G, optimizer 9.0G, other 9.0G                                                             ▄▄▄███
+            free in split blocks 1.0G, the largest piece 600M, 3 retries, 0 out of memory                     ▄▄▄█████████
+            step 120, 0.50 s each; grows 2.9M a step: 8991 steps until 25.1G of room are                ▄▄▄███████████████
+            used up                                                                               ▄▄▄█████████████████████
+                                                                                            ▄▄▄███████████████████████████
+            q end  ? keys  s sort: GPU
+        "#]],
+    );
+    press(&mut view, &snapshot, "↑");
+    check(
+        &snapshot,
+        &view,
+        (110, 17),
+        &expect![[r#"
+        plimsoll top  node17  driver 580.65.06  14:14:18 UTC
+        GPU 0    NVIDIA H100 80GB HBM3 ███████████████████▓▓▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░ 62.0G of 80.0G  78% busy  98%
+        GPU 1    NVIDIA H100 80GB HBM3 ██████████▓▒░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 20.0G of 80.0G  25% busy  98%
+         GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH   ROOM  END IN WHAT
+           0     815 bert      20.0G      -      -       -       -  18.0G       - python serve.py
+           0    4711 bert      42.0G  30.9G  38.0G     120   +2.9M  25.1G  75 min train.py
+           1    4712 anna      20.0G  16.0G  18.0G     120       0  62.0G  steady ! a-name-that-is-longer-than-there-…
+
+
+         815 python serve.py of bert ─────────────────────────────────────────────────────────────────────────────────
+        holds 20.0G                                                           held 20.0G in 58 s
+        Under `plimsoll run --watch`, or with `plimsoll.watch()`, it would say
+        here what is in that.
+
+
+                                                                              ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄
+        q end  ? keys  s sort: GPU
+    "#]],
+    );
+    snapshot.processes.remove(0);
+    view.history.note(&snapshot);
+    assert_eq!(view.history.of(&snapshot.rows()[0]).len(), 31, "the others go on");
+}
+
+#[test]
+fn names_end_where_their_column_ends() {
+    for (text, width, expected) in [
+        ("train.py", 10, "train.py  "),
+        ("train.py", 8, "train.py"),
+        ("train.py", 5, "trai…"),
+        ("训练脚本.py", 6, "训练… "),
+        ("训练脚本.py", 11, "训练脚本.py"),
+        ("x", 0, "…"),
+    ] {
+        assert_eq!(cut(text, width), expected, "{text} {width}");
+    }
+}
