@@ -26,6 +26,8 @@ if _others:
 from plimsoll._binary import PlimsollError, binary, version
 from plimsoll._calls import CannotReach, FunctionFailed
 from plimsoll._fit import Fitted, fit
+from plimsoll._held import Held, Holder, Released, held, release
+from plimsoll._notebook import load_ipython_extension, unload_ipython_extension
 from plimsoll._predict import predict
 from plimsoll._record import Recorder, record
 from plimsoll._results import Finding, Growth, Line, OutOfMemory, Prediction
@@ -39,19 +41,26 @@ __all__ = [
     "Finding",
     "Fitted",
     "FunctionFailed",
+    "Held",
+    "Holder",
     "Growth",
     "Line",
     "OutOfMemory",
     "PlimsollError",
     "Prediction",
     "Recorder",
+    "Released",
     "Size",
     "View",
     "Watch",
     "binary",
     "fit",
+    "held",
+    "load_ipython_extension",
     "predict",
     "record",
+    "release",
+    "unload_ipython_extension",
     "version",
     "view",
     "watch",

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from plimsoll import _binary, _calls
 from plimsoll._binary import PlimsollError
@@ -55,25 +55,30 @@ def predict(
         here = Path(folder)
         _calls.write(here / "call", function, args, kwargs)
         report_path, kept = here / "report.json", Path(record) if record is not None else here / "run.zip"
-        words = ["predict", "--quiet", "--json", str(report_path), "--record", str(kept)]
         # What the function writes is thrown away, but for what it answers.
         answers = here / "answers"
         answers.mkdir()
-        words += ["--through", str(answers)]
+        words = ["--through", str(answers)]
         for name, value in (("--gpu", gpu), ("--memory", memory), ("--max", max), ("--steps", steps), ("--writes", writes)):
             if value is not None:
                 words += [name, str(int(value)) if isinstance(value, int) else str(value)]
         if until_exit:
             words.append("--until-exit")
         result = answers / "result"
-        ran = _binary.run([*words, "--", *command(here / "call", result)])
-        output = ran.stdout + ran.stderr
-        if ran.returncode not in _FITS_OR_NOT:
-            if result.exists():
-                _calls.answer(result)  # Raises what the function raised.
-            raise PlimsollError(_binary.said(ran.stderr) or f"plimsoll predict ended with {ran.returncode}:\n{output[-2000:]}")
-        report: Dict[str, Any] = json.loads(report_path.read_text(encoding="utf-8"))
-        return prediction(report, _findings(kept), output)
+        return predicted(words, command(here / "call", result), report_path, kept, result)
+
+
+def predicted(options: Sequence[str], words: Sequence[str], report_path: Path, kept: Path, result: Optional[Path] = None) -> Prediction:
+    """What `plimsoll predict` says of a command. `report_path` and `kept` are where it writes its report and the recording; `result` is where
+    a function leaves what it raised."""
+    ran = _binary.run(["predict", "--quiet", "--json", str(report_path), "--record", str(kept), *options, "--", *words])
+    output = ran.stdout + ran.stderr
+    if ran.returncode not in _FITS_OR_NOT:
+        if result is not None and result.exists():
+            _calls.answer(result)  # Raises what the function raised.
+        raise PlimsollError(_binary.said(ran.stderr) or f"plimsoll predict ended with {ran.returncode}:\n{output[-2000:]}")
+    report: Dict[str, Any] = json.loads(report_path.read_text(encoding="utf-8"))
+    return prediction(report, _findings(kept), output)
 
 
 def command(call: Path, result: Optional[Path]) -> List[str]:

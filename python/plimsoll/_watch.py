@@ -60,9 +60,11 @@ class Watch:
         on_alarm: Union[str, Callable[[Alarm], None], None] = None,
         webhook: Optional[str] = None,
         quiet: bool = False,
+        place: Optional[Callable[[str], str]] = None,
     ) -> None:
-        """Use `watch`, which starts one."""
+        """Use `watch`, which starts one. `place` says how the name of a file is shown: a notebook's cells have no file."""
         self.alarms: List[Alarm] = []
+        self._place = place
         self._label, self._expected = label, _bytes_of(expected)
         self._call = on_alarm if callable(on_alarm) else None
         self._words: List[str] = []
@@ -128,6 +130,10 @@ class Watch:
 
     def _heard(self, report: Dict[str, Any]) -> None:
         at = report.get("at") or {}
+        if self._place is not None and at.get("file"):
+            shown = self._place(at["file"])
+            report = {**report, "text": report["text"].replace(at["file"], shown), "at": {**at, "file": shown}}
+            at = report["at"]
         per_step = report.get("bytes_per_step")
         alarm = Alarm(
             code=report["code"],

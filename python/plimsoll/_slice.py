@@ -1,0 +1,138 @@
+"""Which statements of earlier cells a cell needs, to run elsewhere.
+
+What binds a name that is needed is needed, with the names that it needs. So is what changes such a thing in place (`model.cuda()`,
+`data.append(x)`), but for what trains: a loop that calls `backward` or `step` is somebody else's.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_TRAINS = {"backward", "step", "fit"}
+
+Cell = Tuple[str, str]
+"""What it is called, such as `In[3]`, and its text as plain Python."""
+
+
+def needed(earlier: Sequence[Cell], cell: Cell) -> List[Tuple[str, str, List[int]]]:
+    """Name, text and the top-level statements, by number, of each cell that is needed, and of `cell` itself, in their order.
+
+    Raises:
+        SyntaxError: `cell` is no Python.
+    """
+    own = ast.parse(cell[1])
+    wanted = _used(own)
+    kept: Dict[int, List[int]] = {}
+    statements: List[Tuple[int, int, ast.stmt]] = []
+    for number, (_, text) in enumerate(earlier):
+        try:
+            statements += [(number, index, it) for index, it in enumerate(ast.parse(text).body)]
+        except SyntaxError:
+            continue  # It never ran.
+    # From the last to the first: a name is bound by the last statement that does, and what changes it may come after.
+    for number, index, it in reversed(statements):
+        bound = _bound(it)
+        if bound & wanted:
+            if not _keeps(it):
+                wanted -= bound
+            wanted |= _used(it)
+        elif _changed(it) & wanted and not _trains(it):
+            wanted |= _used(it)
+        else:
+            continue
+        kept.setdefault(number, []).insert(0, index)
+    found = [(earlier[number][0], earlier[number][1], kept[number]) for number in sorted(kept)]
+    return [*found, (cell[0], cell[1], list(range(len(own.body))))]
+
+
+def _bound(it: ast.stmt) -> Set[str]:
+    """Names that a statement binds at the top level."""
+    if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {it.name}
+    found: Set[str] = set()
+    for node in _outside_functions(it):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+    return found
+
+
+def _keeps(it: ast.stmt) -> bool:
+    """Whether what was bound before may matter still: `x += 1`, a binding under a condition, a star import."""
+    return isinstance(it, (ast.AugAssign, ast.If, ast.For, ast.While, ast.Try))
+
+
+def _used(it: ast.AST) -> Set[str]:
+    """Names that are read, but for builtins and for those of a function's own."""
+    return _read(it) - set(dir(builtins))
+
+
+def _read(it: ast.AST) -> Set[str]:
+    found: Set[str] = set()
+    for node in _outside_functions(it, itself=True):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        if node is not it and isinstance(node, _FUNCTIONS):
+            found |= _read(node)
+    if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        arguments = it.args
+        own = {each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+        own |= {each.arg for each in (arguments.vararg, arguments.kwarg) if each is not None}
+        elsewhere: Set[str] = set()
+        for node in _outside_functions(it, itself=True):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                own.add(node.id)
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
+                elsewhere |= set(node.names)
+        # What stands before the body is read outside: decorators, defaults, annotations.
+        outside = {name for node in _before_the_body(it) for name in _read(node)}
+        found = (found - (own - elsewhere)) | elsewhere | outside
+    return found
+
+
+def _before_the_body(it: ast.AST) -> List[ast.expr]:
+    if isinstance(it, ast.Lambda):
+        return [*it.args.defaults, *(each for each in it.args.kw_defaults if each is not None)]
+    if isinstance(it, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        defaults = [*it.args.defaults, *(each for each in it.args.kw_defaults if each is not None)]
+        return [*it.decorator_list, *defaults]
+    return []
+
+
+def _changed(it: ast.stmt) -> Set[str]:
+    """Names of what a statement may change in place: whose method is called, whose part is given a value, what a call is given."""
+    found: Set[str] = set()
+    for node in _outside_functions(it):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            found.add(_root(node.func) or "")
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            found.add(_root(node) or "")
+    return found
+
+
+def _trains(it: ast.stmt) -> bool:
+    calls = (node.func for node in ast.walk(it) if isinstance(node, ast.Call))
+    return any(isinstance(func, ast.Attribute) and func.attr in _TRAINS for func in calls)
+
+
+def _root(node: ast.expr) -> Optional[str]:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _outside_functions(it: ast.AST, *, itself: bool = False) -> List[ast.AST]:
+    """All nodes but those in functions and classes; with `itself` those in `it`, though it may be one."""
+    found, waiting = [], [it]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        if itself and node is it or not isinstance(node, _FUNCTIONS):
+            waiting += ast.iter_child_nodes(node)
+    return found

@@ -1,0 +1,165 @@
+"""A notebook from top to bottom: cells that are predicted and watched, and what a failed one still holds, named and let go."""
+
+import pytest
+from harness import COLD, binary
+
+nbclient = pytest.importorskip("nbclient")
+nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("ipykernel")
+
+SETUP = """
+import torch
+from torch import nn
+%load_ext plimsoll
+import plimsoll
+width = 256
+"""
+
+MODEL = """
+def build(width):
+    return nn.Sequential(nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)).cuda()
+
+def train(model, batch, steps=6):
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(batch, width, device="cuda")).square().mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.fixture
+def notebook(program, monkeypatch):
+    """Runs cells in a kernel on a machine with a card of 1 GiB; what each of them printed, and the errors' names."""
+
+    def notebook(*cells):
+        environment = program.on_a_device("--gpu", "t4", "--memory", "1GiB") | {"PLIMSOLL_RUNNING": str(program.folder / "running")}
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(it.strip("\n")) for it in cells])
+        nbclient.NotebookClient(made, timeout=240, allow_errors=True, resources={"metadata": {"path": str(program.folder)}}).execute()
+        texts, errors = [], []
+        for cell in made.cells:
+            outputs = cell.outputs
+            printed = [it["text"] for it in outputs if it["output_type"] == "stream"]
+            shown = [it["data"]["text/plain"] for it in outputs if it["output_type"] == "execute_result"]
+            texts.append("".join([*printed, *shown]))
+            errors.append(next((it["ename"] + ": " + it["evalue"] for it in outputs if it["output_type"] == "error"), None))
+        return texts, errors
+
+    assert binary()
+    return notebook
+
+
+def test_a_cell_is_predicted_with_what_it_needs(notebook):
+    texts, errors = notebook(
+        SETUP,
+        MODEL,
+        "x = undefined_name",
+        "for _ in range(3):\n    pass\nprint('not again')",
+        "%%predict --gpu t4 --to answer\nmodel = build(width)\ntrain(model, 4096)",
+        "'model' in dir(), answer.fits, answer.gpu_name",
+        "%%predict --gpu t4 --memory 600MiB\ntrain(build(width), 400_000)",
+        "%%predict --card t4\n1",
+        "%%predict --gpu t4\nraise ValueError('no')",
+    )
+    assert errors[2].startswith("NameError") and [it is None for it in errors] == [True] * 2 + [False] + [True] * 4 + [False] * 2, errors
+    predicted = texts[4].splitlines()
+    assert predicted[0].startswith("fits Tesla T4") and predicted[-1] == "with what it needs of In[1], In[2]", texts
+    # Lines are those of the cells.
+    assert any(" In[2]:" in it for it in predicted[1:-1]), predicted
+    assert texts[5] == "(False, True, 'Tesla T4')"
+    assert "does not fit" in texts[6], texts[6]
+    assert "unrecognized arguments: --card" in errors[7] and errors[8].startswith("PlimsollError"), errors
+
+
+def test_a_cell_is_watched(notebook):
+    texts, errors = notebook(
+        SETUP,
+        MODEL,
+        """
+%%watch --label night --to watch
+kept = []
+model = build(width)
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(300):
+    optimizer.zero_grad()
+    model(torch.randn(64, width, device="cuda")).square().mean().backward()
+    optimizer.step()
+    kept.append(torch.zeros(1 << 18, device="cuda"))
+len(kept)
+""",
+        "[(it.code, int(it.per_step), it.report['label']) for it in watch.alarms]",
+    )
+    assert errors == [None] * 4, errors
+    assert texts[2].startswith("plimsoll: step ") and "memory grows by 1.0 MiB a step at In[3]:9: " in texts[2] and texts[2].endswith("300"), texts
+    assert texts[3] == f"[('watch/growth', {1 << 20}, 'night')]"
+
+
+FAILS = """
+def forward(x):
+    hidden = x.repeat(64, 1)
+    deeper = [hidden + 1, {"more": hidden * 2}]
+    return torch.zeros(1 << 40, device="cuda")
+
+mine = torch.zeros(1 << 20, device="cuda")
+forward(mine[: 1 << 18].view(1024, 256))
+"""
+
+
+def test_what_a_failed_cell_holds_is_named_and_let_go(notebook):
+    texts, errors = notebook(
+        SETUP,
+        "torch.zeros(1 << 22, device='cuda')",
+        FAILS,
+        "print(torch.cuda.memory_allocated() >> 20)\nfound = plimsoll.held()\nprint(found)\nprint([it.name for it in found.yours])",
+        "print(plimsoll.release())",
+        "print(torch.cuda.memory_allocated() >> 20, plimsoll.held().errors, plimsoll.held().outputs, float(mine.sum()) == 0)",
+        "plimsoll.release()",
+    )
+    assert errors[2].startswith("OutOfMemoryError") and errors.count(None) == 6, errors
+    # Said at once, after the traceback.
+    assert "the traceback of the last error (OutOfMemoryError) holds 192.0 MiB" in texts[2], texts[2]
+    lines = texts[3].splitlines()
+    assert int(lines[0]) >= 4 + 16 + 192
+    named = {" ".join(it.split()) for it in lines}
+    # The view that was passed in is the user's; the result that the cell showed is not.
+    assert {"128.0 MiB deeper in forward, In[3]:4", "64.0 MiB hidden in forward, In[3]:4", "16.0 MiB Out[2]", "4.0 MiB mine"} <= named, texts[3]
+    assert lines[-1] == "['mine']"
+    released = texts[4].splitlines()
+    assert released[0].startswith("freed 208.0 MiB and gave ") and "deeper in forward, In[3]:4" in released[0], released
+    assert texts[5].split(" ", 1) == ["4", "() () True\n"], texts[5]
+    assert texts[6].startswith("freed 0 B and gave "), texts[6]
+
+
+def test_an_error_that_the_user_keeps_stays(notebook):
+    keeps = FAILS.replace("forward(mine", "try:\n    forward(mine").rstrip("\n") + "\nexcept torch.OutOfMemoryError as error:\n    kept = error\n"
+    texts, errors = notebook(
+        SETUP,
+        keeps,
+        "found = plimsoll.held()\nprint(found.errors, [it.name for it in found.yours])",
+        "print(plimsoll.release().freed, torch.cuda.memory_allocated() >> 20 > 190)",
+        "len(kept.__traceback__.tb_next.tb_frame.f_locals['deeper'])",
+    )
+    assert errors == [None] * 5, errors
+    assert texts[2] == "() ['kept', 'mine']\n" and texts[3] == "0 B True\n" and texts[4] == "2", texts
+
+
+def test_a_result_that_has_a_name_too_stays(notebook):
+    texts, errors = notebook(
+        SETUP,
+        "result = torch.zeros(1 << 20, device='cuda')\nresult",
+        "torch.ones(1 << 20, device='cuda')",
+        "_ = plimsoll.release()\nprint(_)",
+        "print(result.shape, 2 in Out, 3 in Out)",
+    )
+    assert errors == [None] * 5 and texts[3].startswith("freed 4.0 MiB and gave "), (texts, errors)
+    assert "Out[3]" in texts[3] and "Out[2]" not in texts[3]
+    assert texts[4] == "torch.Size([1048576]) True False\n", texts
+
+
+def test_nothing_is_held_where_no_gpu_was_used(program):
+    ran = program.run("import plimsoll\nprint(plimsoll.held())\nprint(plimsoll.release())\nimport sys\nprint('torch' in sys.modules, 'IPython' in sys.modules)\n", python=(COLD,))
+    assert ran.stdout.splitlines() == [
+        "no traceback and no output of a cell holds GPU memory", "freed 0 B and gave 0 B back to the device", "False False"
+    ], ran
