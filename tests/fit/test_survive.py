@@ -215,6 +215,15 @@ def test_in_parts_they_are_the_same_up_to_rounding(trainer, kind, times):
         assert largest_difference(trained(trainer, "two models", True, at, kind, times), alone) < 1e-6
 
 
+@pytest.mark.parametrize(
+    "name, kind, times",
+    [("what a function draws", "forward", 3), ("what a function draws", "backward", 2), ("dropout", "forward", 3), ("dropout", "backward", 3)],
+)
+def test_parts_draw_what_the_whole_would_have_drawn(trainer, name, kind, times):
+    alone = trained(trainer, name, survive=False)
+    assert largest_difference(trained(trainer, name, True, "body", kind, times), alone) < 1e-6
+
+
 def test_what_was_done_in_parts_runs_out_once_more(trainer):
     """The parts are checkpoints; a pass that came to one of them is made again."""
     results = []
@@ -241,15 +250,20 @@ class Drops(nn.Module):
         self.body = body
 
     def forward(self, x):
-        return F.dropout(self.body(x), 0.2)
+        x = self.body(x)
+        return F.dropout(x, 0.2, self.training) + self.training * (0.1 * torch.randn_like(x) + torch.rand(len(x), 1) + 0.1 * torch.randn(1, 32))
 
 body = Drops()
 """
-PROGRAMS["dropout of a function"] = (FUNCTIONAL, STEP)
+ATTENTION = FUNCTIONAL.replace("F.dropout(x, 0.2, self.training)", "F.scaled_dot_product_attention(*3 * [x.view(-1, 1, 4, 8)], dropout_p=0.2).flatten(1)")
+PROGRAMS["what a function draws"] = (FUNCTIONAL, STEP)
+PROGRAMS["dropout in attention"] = (ATTENTION, STEP)
+DRAWS = NORMS.replace("nn.BatchNorm1d(32), ", "").replace("nn.Tanh(),", "nn.Tanh(), nn.AlphaDropout(0.1),")
+PROGRAMS["dropout"] = (DRAWS, STEP)
 REFUSED = {
-    "a dropout that no module tells": ("dropout of a function", "body", "forward", 3),
-    "a dropout that no module tells, in backward": ("dropout of a function", "body", "backward", 3),
-    "dropout would draw otherwise in parts": ("batch-norm and dropout", "body", "forward", 3),
+    "attention has a dropout inside": ("dropout in attention", "body", "forward", 3),
+    "attention has a dropout inside, in backward": ("dropout in attention", "body", "backward", 3),
+    "batch-norm would see parts, in forward": ("batch-norm and dropout", "body", "forward", 3),
     "batch-norm would see parts": ("a gan", "head", "backward", 3),
 }
 

@@ -132,8 +132,9 @@ class Evaluation:
         return result.output()
 
 
-def recomputed(torch, module, call, args, kwargs, batch, bounds, way):
-    """The output of the call, each part of the batch to be run again when backward comes."""
+def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=None):
+    """The output of the call, each part of the batch to be run again when backward comes; each time inside of
+    `around(start, end)`, if that is given."""
     whole, along = batch
     outputs, choices = [], rerun.HostRandom()
     for start, end in bounds:
@@ -142,7 +143,7 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way):
         part_kwargs = with_one_label(torch, way, part_kwargs)
         with rerun.spectral_kept(torch, module, start > 0):
             output = torch.utils.checkpoint.checkpoint(
-                functools.partial(_called_inside, call),
+                functools.partial(_called_inside, call, around and functools.partial(around, start, end)),
                 *part_args,
                 use_reentrant=False,
                 context_fn=functools.partial(as_before, torch, module),
@@ -158,8 +159,11 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way):
     return _whole_output(torch, outputs, found[0][0], total, sizes)
 
 
-def _called_inside(call, *args, **kwargs):
-    return call(*args, **kwargs)
+def _called_inside(call, around, *args, **kwargs):
+    if around is None:
+        return call(*args, **kwargs)
+    with around():
+        return call(*args, **kwargs)
 
 
 def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):

@@ -150,7 +150,7 @@ class Call:
         """Makes the call again, and runs backward from the gradients of its outputs, by number.
 
         Only parameters for which `is_left` get a gradient. What is saved waits on the host. `part`: of the batch, as
-        `(whole, along, start, end, way)`. Returns the gradients of its inputs, or of the samples of them, by number.
+        `(whole, along, start, end, way, draws)`. Returns the gradients of its inputs, or of the samples of them, by number.
         """
         torch = self._torch
         wants = [it.requires_grad and (not it.is_leaf or is_left(it)) for it in self._inputs()]
@@ -163,15 +163,17 @@ class Call:
             return twins[number]
 
         args, kwargs = self._args, dict(self._kwargs)
-        weight = None
+        weight, around = None, contextlib.nullcontext()
         if part is not None:
-            whole, along, start, end, way = part
+            whole, along, start, end, way, draws = part
+            if draws is not None:
+                around = draws.of_part(whole, start, end)
             weight = functools.partial(way.weights, kwargs, whole, start, end) if way.has_loss else None
             args, kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
         args, kwargs = rebuilt(torch, args, twin), rebuilt(torch, kwargs, twin)
         done = [it for it in self.leaves() if not is_left(it)]
         # Those that have theirs take no part; `backward(inputs=...)` would not do where a model checkpoints itself in the older way.
-        with self._as_then(), _frozen(done):
+        with self._as_then(), _frozen(done), around:
             if part is not None:
                 kwargs = with_one_label(torch, way, kwargs)
             with torch.autograd.graph.saved_tensors_hooks(self._send, self._fetch):

@@ -75,12 +75,6 @@ def below(nodes):
     return seen
 
 
-def is_one_below_another(nodes):
-    """Whether a backward pass from one of them goes through another."""
-    nodes = set(nodes)
-    return not nodes.isdisjoint(below(it for node in nodes for it, _ in node.next_functions))
-
-
 def is_of_the_script(torch, node):
     """Whether a function of the script's own made this node, or one of a library: `torch.autograd.Function`."""
     if not isinstance(node, torch.autograd.function.BackwardCFunction):

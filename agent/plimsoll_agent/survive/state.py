@@ -75,14 +75,18 @@ class Then:
             return True
         return any(not torch.equal(then, torch.cuda.get_rng_state(it)) for it, then in zip(self._devices, self._cuda))
 
-    def put(self):
-        """Everything as it was then."""
+    def put_random(self):
+        """Random numbers as they were then."""
         torch = self._torch
         self._host.again()
         torch.set_rng_state(self._cpu)
         for it, state in zip(self._devices, self._cuda):
             torch.cuda.set_rng_state(state, it)
-        with torch.no_grad():
+
+    def put(self):
+        """Everything as it was then."""
+        self.put_random()
+        with self._torch.no_grad():
             for place, value in zip(self._places, self._values):
                 if place.has_moved(value):
                     place.put(value)

@@ -6,7 +6,7 @@ that have not got their gradient yet, with what calls saved on the host; then wi
 two: the model's calls let go of what they saved, and are made again when backward asks for it.
 
 Every way but the last gives the same numbers; parts are taken only where they give them, too, up to rounding: of a model
-without batch-norm that draws no random numbers in this call.
+without batch-norm. What parts draw is what the whole would have drawn for them.
 
 In steps where nothing runs out a call is watched only. What it saved goes as backward comes to it, as without us; what it was
 given is kept until backward ends; and what the script itself computes between models and loss keeps what it saved as long as
@@ -30,6 +30,7 @@ from plimsoll_agent.remedies.support.ways import is_exact
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.survive import CannotRedo, graph
+from plimsoll_agent.survive.draws import CannotDraw, Draws
 from plimsoll_agent.survive.call import Call, Pass, Waiting
 from plimsoll_agent.survive.state import Places
 
@@ -40,8 +41,6 @@ _LIKE_RUNNING_OUT = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", 
 _ASKED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
 
 _TOGETHER = "several processes train together, and the others would have to do the same again"
-
-_DRAWS = "it does not fit with all that backward needs on the host, and parts of the batch would draw other random numbers"
 
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "log_softmax", "softmax")
 
@@ -143,8 +142,6 @@ class Survival:
                 then.put()
                 again = Call(self._torch, self._hooks, self._host, self._pass, module, call, args, kwargs, then)
                 output = run(again)
-                if way.startswith("parts") and then.drew():
-                    raise CannotRedo(_DRAWS)
             except CannotRedo as refused:
                 why = refused
                 break
@@ -168,20 +165,30 @@ class Survival:
         made.drew = then.drew()
         batch = self._batch_of(made, call, args, kwargs)
         if batch is not None:
-            whole, along, way = batch
+            whole, along, way, _ = batch
             for parts in _PARTS:
                 if parts <= whole:
                     bounds = split.bounds_of(whole, parts)
-                    recomputed = functools.partial(self._recomputed, module, (whole, along), bounds, way)
+                    recomputed = functools.partial(self._recomputed, module, (whole, along), bounds, way, then)
                     yield "parts:%d" % parts, lambda it, run=recomputed: it.run_as(run)
 
     def _run_in_chunks(self, again):
         again.around = self._chunks
         return again.run(on_host=True)
 
-    def _recomputed(self, module, batch, bounds, way, call, args, kwargs):
+    def _recomputed(self, module, batch, bounds, way, then, call, args, kwargs):
+        draws = Draws(self._torch)
+
+        @contextlib.contextmanager
+        def around(start, end):
+            then.put_random()
+            with draws.of_part(batch[0], start, end):
+                yield
+
         with without_cache(module, kwargs):
-            return micro_batches.recomputed(self._torch, module, call, args, kwargs, batch, bounds, way)
+            output = micro_batches.recomputed(self._torch, module, call, args, kwargs, batch, _uneven(bounds), way, around)
+        draws.check()
+        return output
 
     def _look_only(self, places, call, args, kwargs):
         """A call without gradients."""
@@ -419,20 +426,27 @@ class Survival:
     def _call_again_in_parts(self, call, gradients, left, batch):
         """The gradients of its inputs, and in how many parts it was made."""
         self._make_room()
-        if batch is None:
+        inputs, counted = {}, [0]
+        try:
+            if batch is not None:
+                self._part_again(call, gradients, left, batch, 0, batch[0], inputs, counted)
+        except CannotDraw:
+            if counted[0]:
+                raise
+        if not counted[0]:
             with self._chunks():
                 return call.backward_again(gradients, left.has), 0
-        inputs, counted = {}, [0]
-        self._part_again(call, gradients, left, batch, 0, batch[0], inputs, counted)
+        if batch[-1] is not None:
+            batch[-1].check()
         return inputs, counted[0]
 
     def _part_again(self, call, gradients, left, batch, start, end, inputs, counted):
         """Samples `start..end`, in halves if they do not fit: what got its gradient of all of them gets none of a half."""
-        whole, along, way = batch
+        whole, along, way, draws = batch
         if end - start < whole:  # The whole has been tried.
             left = left.as_they_are()
             try:
-                got = call.backward_again(gradients, left.has, (whole, along, start, end, way))
+                got = call.backward_again(gradients, left.has, (whole, along, start, end, way, draws))
             except RuntimeError as raised:
                 if not self._ran_out(raised) or end - start < 2:
                     raise
@@ -447,15 +461,17 @@ class Survival:
             left = left.of_these()
         self._make_room()
         middle = (start + end) // 2
+        if draws is not None and middle - start == end - middle and 1 < middle - start:
+            middle -= 1
         self._part_again(call, gradients, left, batch, start, middle, inputs, counted)
         self._part_again(call, gradients, left, batch, middle, end, inputs, counted)
 
     # What both need.
 
     def _batch_of(self, made, call, args, kwargs):
-        """The batch's size, along what each input has it, and how parts belong together; None if parts give other numbers."""
+        """The batch's size, along what each input has it, how parts belong together, and what they draw; None if parts give other numbers."""
         module, torch = made.module(), self._torch
-        if module is None or next(module.parameters(), None) is None or made.drew or not is_exact(torch, module):
+        if module is None or next(module.parameters(), None) is None or _has_batch_norm(torch, module):
             return None
         whole = split.batch_size(torch, args, kwargs)
         if whole is None or whole < 2:
@@ -464,16 +480,17 @@ class Survival:
             with self._hooks.as_one_call():
                 try:
                     self._ways[module] = micro_batches.way_of_batch(torch, module, call, args, kwargs, whole)
+                except torch.OutOfMemoryError:
+                    return None
                 except Exception:
                     self._ways[module] = None
         way = self._ways[module]
-        return None if way is None else (*way.batch_of(torch, args, kwargs, whole), way)
+        draws = Draws(torch) if made.drew or not is_exact(torch, module) else None
+        return None if way is None else (*way.batch_of(torch, args, kwargs, whole), way, draws)
 
     def _why_no_parts(self, calls):
-        if any(it.drew for it in calls):
-            return _DRAWS
-        if any(it.module() is not None and not is_exact(self._torch, it.module()) for it in calls):
-            return "it does not fit with all that backward needs on the host, and its batch-norm or dropout would see other numbers in parts of the batch"
+        if any(it.module() is not None and _has_batch_norm(self._torch, it.module()) for it in calls):
+            return "it does not fit with all that backward needs on the host, and its batch-norm would see other numbers in parts of the batch"
         return "it does not fit with all that backward needs on the host, nor in parts of the batch"
 
     def _make_room(self, but=None):
@@ -513,9 +530,27 @@ def _marks(calls, others):
     return {key: (it, it.grad, None if it.grad is None else it.grad._version) for key, it in leaves.items()}
 
 
+def _has_batch_norm(torch, module):
+    return any(isinstance(it, torch.nn.modules.batchnorm._NormBase) for it in module.modules())
+
+
+def _uneven(bounds):
+    """The same number of parts, not all of one size."""
+    ends = [end for _, end in bounds]
+    if len({end - start for start, end in bounds}) == 1 and 1 < len(bounds) and 1 < ends[0]:
+        ends[0] -= 1
+    return list(zip([0, *ends], ends))
+
+
 def _are_mixed(reached):
-    """Whether a backward pass from one output of these calls goes through another one."""
-    return graph.is_one_below_another({it.node for edges in reached.calls.values() for it in edges.values()})
+    """Whether a backward pass from one of these calls goes through another one, or from one of its outputs through another."""
+    for call, edges in reached.calls.items():
+        nodes = {it.node for it in edges.values()}
+        for it in graph.below(below for node in nodes for below, _ in node.next_functions):
+            other = it.metadata[graph.KEY][0] if graph.KEY in it.metadata else call
+            if it in nodes or (other is not call and other in reached.calls):
+                return True
+    return False
 
 
 def _gather(gradients, number, part, dimension, whole, start):

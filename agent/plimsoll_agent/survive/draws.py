@@ -1,0 +1,126 @@
+"""Random numbers that a part of a batch draws are those that the whole batch would have drawn for it.
+
+A part draws for the whole batch and takes its samples. So the generator goes on as in a call that is made at once, and each
+sample gets what it would have got. Which of a draw's dimensions is the batch is known by its size, and parts of two sizes have to agree
+on it.
+"""
+
+import functools
+
+from plimsoll_agent.survive import CannotRedo
+
+_UNCLEAR = "it draws random numbers, and it is not clear which of them belong to samples"
+
+_IN_PLACE = ("bernoulli_", "normal_", "uniform_", "exponential_", "random_", "log_normal_", "cauchy_", "geometric_")
+_LIKE = ("rand_like", "randn_like", "randint_like")
+_OF_A_SIZE = ("rand", "randn", "randint")
+
+
+class CannotDraw(CannotRedo):
+    """Parts of a batch cannot draw what the whole would; found before anything was computed of them."""
+
+
+class Draws:
+    """What the parts of one call have drawn so far, to be compared."""
+
+    def __init__(self, torch):
+        self._mode = _mode_of(torch)
+        self._of_size = {}  # Of each size of a part: which of its draws have samples.
+
+    def of_part(self, whole, start, end):
+        """Around the call of samples `start..end`."""
+        return self._mode(self, whole, start, end)
+
+    def compare(self, size, have_samples):
+        """Raises CannotRedo if parts of another size drew for something else."""
+        self._of_size.setdefault(size, have_samples)
+        if any(it != have_samples for it in self._of_size.values()):
+            raise CannotRedo(_UNCLEAR)
+
+    def check(self):
+        """Raises CannotRedo if all parts had the same size, so that there was nothing to compare."""
+        if len(self._of_size) == 1 and any(any(it) for it in self._of_size.values()):
+            raise CannotRedo(_UNCLEAR)
+
+
+@functools.lru_cache(maxsize=1)
+def _mode_of(torch):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seeded = torch.Tag.nondeterministic_seeded
+
+    class OfTheWhole(TorchDispatchMode):
+        is_plimsolls = True
+
+        def __init__(self, draws, whole, start, end):
+            super().__init__()
+            self._draws = draws
+            self._whole, self._start, self._size = whole, start, end - start
+            self._have_samples = []
+
+        def __exit__(self, *raised):
+            res = super().__exit__(*raised)
+            if raised[0] is None:
+                self._draws.compare(self._size, self._have_samples)
+            return res
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if seeded not in function.tags or not _draws(function, args, kwargs):
+                return function(*args, **kwargs)
+            name = function._schema.name.removeprefix("aten::")
+            if name in _IN_PLACE and all(not hasattr(it, "shape") for it in args[1:]):
+                (tensor, *others) = args
+                if self._has_samples(tensor.shape):
+                    self._contiguous(tensor)
+                    return tensor.copy_(self._of_part(function(self._larger(tensor), *others, **kwargs)))
+                return function(*args, **kwargs)
+            if name in _LIKE:
+                (tensor, *others) = args
+                if self._has_samples(tensor.shape):
+                    self._contiguous(torch.empty_like(tensor, device="meta"))
+                    return self._of_part(function(self._larger(tensor), *others, **kwargs))
+                return function(*args, **kwargs)
+            if name in _OF_A_SIZE:
+                place = next(i for i, it in enumerate(args) if isinstance(it, (list, tuple)))
+                if self._has_samples(args[place]):
+                    size = [self._whole, *args[place][1:]]
+                    return self._of_part(function(*args[:place], size, *args[place + 1 :], **kwargs))
+                return function(*args, **kwargs)
+            if name == "native_dropout":
+                tensor, p = args[0], args[1]
+                if not self._has_samples(tensor.shape):
+                    return function(*args, **kwargs)
+                self._contiguous(tensor)
+                mask = self._of_part(function(self._larger(tensor), *args[1:], **kwargs)[1])
+                return tensor * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
+            raise CannotDraw("it draws random numbers in a way that parts of the batch cannot follow (`%s`)" % name)
+
+        def _has_samples(self, shape):
+            res = bool(len(shape)) and shape[0] == self._size
+            self._have_samples.append(res)
+            return res
+
+        def _larger(self, tensor):
+            return tensor.new_empty([self._whole, *tensor.shape[1:]])
+
+        def _of_part(self, drawn):
+            return drawn.narrow(0, self._start, self._size).clone()
+
+        def _contiguous(self, tensor):
+            if not tensor.is_contiguous():
+                raise CannotDraw("it draws random numbers for a tensor whose samples do not lie one after the other")
+
+    return OfTheWhole
+
+
+def _draws(function, args, kwargs):
+    """Whether an operation that may draw does: attention has a dropout of 0, mostly."""
+    schema = function._schema.arguments
+    given = {it.name: args[i] if i < len(args) else kwargs.get(it.name, it.default_value) for i, it in enumerate(schema)}
+    for name in ("dropout_p", "dropout"):
+        if name in given:
+            return bool(given[name])
+    if "train" in given and "p" in given:
+        return bool(given["p"]) and given["train"] is not False
+    return True
