@@ -207,8 +207,11 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         if let Some(it) = tuned(program, it).await {
             return Some(it);
         }
-        // More parts no longer help: what is left is not the batch's.
-        if !is_cut && before.is_some_and(|it| it.0 / 100 * 98 < allocated.0) {
+        // More parts no longer help: what is left is not the batch's. Twice as many save half as much again, and all that can be
+        // saved so is not enough.
+        let left = |before: Bytes| (allocated + allocated).saturating_sub(before);
+        let is_vain = |it: Bytes| it.0 / 100 * 98 < allocated.0 || program.rules.most() < left(it);
+        if !is_cut && before.is_some_and(is_vain) {
             return None;
         }
         before = Some(allocated).filter(|_| !is_cut);

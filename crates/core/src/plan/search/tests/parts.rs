@@ -60,10 +60,8 @@ fn more_parts_that_no_longer_help_are_not_tried() {
         " the script as it is: needs 11.23 GiB
         micro-batches (2 parts), 2 steps -> 10.25 GiB
         micro-batches (4 parts), 2 steps -> 9.77 GiB
-        micro-batches (8 parts), 2 steps -> 9.52 GiB
-        micro-batches (16 parts), 2 steps -> 9.40 GiB
         as it is: does not fit, needs 11.23 GiB
-        nearest: micro-batches (16 parts), needs 9.40 GiB
+        nearest: micro-batches (4 parts), needs 9.77 GiB
     "#]]
     .assert_eq(&in_parts(9_000, 2_000, None).plans());
 }
