@@ -114,8 +114,9 @@ class Evaluation:
             except Exception:
                 ways[kind] = None
             else:
-                # Nothing is drawn, and nothing kept.
-                self._recording.write("split", samples=ways[kind].batch_of(torch, args, kwargs, whole)[0], loss=False, exact=True)
+                if not self.largest:  # Nothing is drawn, and nothing kept; what training does counts more.
+                    samples, _ = ways[kind].batch_of(torch, args, kwargs, whole)
+                    self._recording.write("split", samples=samples, loss=False, exact=True)
         way = ways[kind]
         if way is None:
             return call(*args, **kwargs)
