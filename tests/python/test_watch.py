@@ -8,7 +8,7 @@ from described import assert_described
 from harness import PYTHON, Plimsoll
 
 TRAIN = """
-import sys, time
+import ctypes, sys, time
 import torch
 from torch import nn
 
@@ -16,6 +16,7 @@ steps, what = int(sys.argv[1]), sys.argv[2]
 model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.ReLU()) for _ in range(2)]).cuda()
 optimizer = torch.optim.AdamW(model.parameters())
 kept = []
+cudart = ctypes.CDLL(None)
 for step in range(1, steps + 1):
     optimizer.zero_grad()
     model(torch.randn(64 + step % 5, 256, device="cuda")).square().mean().backward()
@@ -24,7 +25,19 @@ for step in range(1, steps + 1):
         kept.append(torch.zeros(1 << 18, device="cuda"))
     if what == "long batch" and step == 20:
         model(torch.randn(100_000, 256, device="cuda"))
-    if what == "slow":
+    if what == "longer and longer":
+        model(torch.randn(1_000 * step, 256, device="cuda"))
+    if what == "neighbour" and step == 30:
+        # As another process would: past PyTorch.
+        cudart.cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(700 << 20))
+    if what == "in pieces" and step == 30:
+        pieces = [torch.zeros(6 << 18, device="cuda") for _ in range(120)]
+        del pieces[::2]
+        try:
+            torch.zeros(300 << 18, device="cuda")
+        except torch.OutOfMemoryError:
+            pass
+    if what in ("slow", "neighbour", "in pieces"):
         time.sleep(0.05)
 print("trained")
 """
@@ -78,6 +91,39 @@ def test_more_than_was_planned_is_told(watch, program):
     program.folder.joinpath("plan.toml").write_text(plan)
     ran, alarms = watch(40, "long batch", "--plan", "plan.toml")
     assert [(it["code"], it["step"], it["expected_bytes"]) for it in alarms] == [("watch/over-plan", 21, 30_000_000)], ran
+
+
+def test_a_plan_of_another_first_step_is_told(watch, program):
+    plan = 'version = 1\npredicted_reserved_bytes = 300_000_000\n[first_step]\nreserved_bytes = 300_000_000\n'
+    program.folder.joinpath("plan.toml").write_text(plan)
+    ran, alarms = watch(40, "clean", "--plan", "plan.toml")
+    assert [(it["code"], it["step"], it["expected_bytes"]) for it in alarms] == [("watch/drift", 1, 300_000_000)], ran
+    assert ran.sentences[0] == alarms[0]["text"], ran
+
+
+def test_a_prediction_is_what_is_expected(watch, program):
+    program.folder.joinpath("report.json").write_text('{"peak_reserved_bytes": 30000000}')
+    _, alarms = watch(40, "long batch", "--expect", "report.json")
+    assert [it["code"] for it in alarms] == ["watch/over-plan"]
+
+
+def test_steps_that_need_more_and_more_are_told_before_it_is_all(watch):
+    ran, (alarm,) = watch(400, "longer and longer")
+    assert ran.code == 1 and alarm["code"] == "watch/drift", ran
+    ended = next(it for it in ran.sentences if it.startswith("ran out of GPU memory in step "))
+    # It runs out when it was said to, more or less.
+    step = int(ended.split(" step ")[1].split(",")[0])
+    assert alarm["step"] < step and abs(alarm["runs_out_at_step"] - step) < 0.2 * step, (alarm, ended)
+
+
+def test_what_others_take_is_told(watch):
+    _, (alarm,) = watch(80, "neighbour")
+    assert alarm["code"] == "watch/neighbour" and alarm["taken_bytes"] == 700 << 20 and alarm["step"] > 29, alarm
+
+
+def test_memory_in_pieces_is_told(watch):
+    _, (alarm,) = watch(80, "in pieces")
+    assert alarm["code"] == "watch/fragmentation" and alarm["retries"] >= 1 and alarm["useless_bytes"] > 300 << 20, alarm
 
 
 def test_others_see_how_it_goes(program, cache):

@@ -9,14 +9,17 @@ BLOCKS_GROW, SIZES_GROW = 0.2, 0.3
 """What has to be gone of the room that was free before it is said that memory grows: where there are more and more blocks; and
 where there are as many as before, only larger, as with batches that are sorted by their length."""
 
+NEARLY_ALL = 0.85
+"""The share of the room that steps need before it is said that they need more and more."""
+
 NEEDS_MORE = 2.5
 """If the most that a step takes rises by so many times what stays of it, then its batches grow."""
 
 MORE, SLACK = 1.02, 40 << 20
 """What may be reserved over what is expected: as with the first step of a plan."""
 
-A_NEIGHBOUR = 256 << 20
-"""Bytes that others have to take before they are spoken of."""
+A_NEIGHBOUR, MOST_OF_IT = 256 << 20, 0.75
+"""Bytes that others have to take before they are spoken of, and the share of what was free that is most of it."""
 
 LITTLE = 0.04
 """So little of a device left is little for anybody."""
@@ -31,9 +34,9 @@ class Device:
 
     def __init__(self, index):
         self.index = index
-        self.lives, self.reserved_trend = Trend(SKIPPED), Trend(SKIPPED)
+        self.lives, self.reserved_trend, self.needs = Trend(SKIPPED), Trend(SKIPPED), Trend(SKIPPED)
         self.limit = self.total = self.free = self.in_reach = None
-        self.others = self.others_at_first = None
+        self.others = self.others_at_first = self.free_at_first = None
         self.split = self.retries = self.ooms = 0
         self.allocated = self.reserved = self.active = self.peak_allocated = self.peak_reserved = 0
         self.retries_before = None
@@ -72,6 +75,7 @@ class Device:
         count = place.live[i][0]
         is_time = self.lives.add(step, self.allocated, count, self.peak_allocated)
         self.reserved_trend.add(step, self.reserved, count, self.peak_allocated)
+        self.needs.add(step, self.peak_allocated, count, self.peak_allocated)
         return is_time
 
     def growth(self):
@@ -91,6 +95,12 @@ class Device:
         """Steps from now until there is no room for what a step takes."""
         return int(max(self.room - self.peak_allocated, 0) / rise.per_step)
 
+    def drift(self):
+        """The rise of what steps need at most, if it is one that goes on and will soon be all there is; None."""
+        if self.peak_allocated < NEARLY_ALL * self.room:
+            return None
+        return self.needs.rise(lambda peak: SIZES_GROW * max(self.room - peak, 0), self.room)
+
     def fragmentation(self):
         """The bytes that are free and of no use, when that is why memory was given back or is reserved more and more."""
         before, self.retries_before = self.retries_before, self.retries
@@ -108,14 +118,15 @@ class Device:
     def neighbour(self, expected):
         """What others took since the first steps, if too little is left for what this run takes; None."""
         if self.others_at_first is None:
-            self.others_at_first = self.others
+            self.others_at_first, self.free_at_first = self.others, self.free
             return None
         taken = self.others - self.others_at_first
         if taken < A_NEIGHBOUR:
             self.others_at_first = min(self.others_at_first, self.others)
             return None
         wanted = max(expected or 0, self.peak_reserved) - self.reserved
-        # Where PyTorch may take no more than it has, others cannot take it.
-        left = min(self.free, max(self.limit - self.reserved, 0))
+        if self.limit - self.reserved <= self.free:
+            return None  # What others left is more than PyTorch may take.
+        is_most = MOST_OF_IT * self.free_at_first <= taken
         is_little = self.free < max(wanted, LITTLE * self.total)
-        return taken if is_little and left == self.free else None
+        return taken if is_most or is_little else None

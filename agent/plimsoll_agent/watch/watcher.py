@@ -100,6 +100,7 @@ class Watcher:
             is_time = device.step_ended(step, place)
             if is_time and self._grows is None:
                 self._look_for_growth(device)
+                self._look_for_drift(device)
             if device.over(self._expected):
                 self._alarm("watch/over-plan", device, expected=self._expected, reserved=device.peak_reserved)
         if self._grows is not None:
@@ -138,6 +139,20 @@ class Watcher:
         steps = min(max(FEWEST_SEEN, 3 * device.lives.between_rises), MOST_SEEN, max(left // 4, 3))
         self._grows = (device, rise, self._step + steps, time.perf_counter() + SECONDS_SEEN)
         self._sampling.insist(True)
+
+    def _look_for_drift(self, device):
+        if not self._said.isdisjoint([("watch/growth", device.index), ("watch/drift", device.index)]):
+            return
+        rise = device.drift() if self._grows is None else None
+        if rise is not None:
+            self._alarm(
+                "watch/drift",
+                device,
+                per_step=int(rise.per_step),
+                needed=device.peak_allocated,
+                since=rise.first,
+                runs_out_at=self._step + device.runs_out_in(rise),
+            )
 
     def _is_filling(self, device, rise):
         """Whether queues that will be full explain it, and there is room for that. Asked now and then: it takes a look at

@@ -6,9 +6,11 @@ use std::{
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use plimsoll_core::{
+    plan::Drift,
     prediction,
     recording::{
         Alarm, AlarmNote, CodeLine, Notes,
@@ -17,6 +19,8 @@ use plimsoll_core::{
     sources::{self, ProcessFiles},
     views::alarm::{self as view, Whose},
 };
+
+use serde_json::Value;
 
 use crate::{alarms::Sinks, contract};
 
@@ -47,17 +51,29 @@ impl Teller {
         }
         for note in &notes.alarms {
             let line = self.line_that_grows(pid, note);
-            let rank = self.ranks.get(&pid).copied().flatten();
-            let alarm = view::json(note, line.as_ref(), Whose { pid, rank, label: &self.label });
-            self.tell_the_agent(&alarm.to_string());
-            let mut sentences = self.sinks.pass_on(&alarm);
-            if !self.is_quiet {
-                sentences.insert(0, view::sentence(note, line.as_ref()));
-            }
-            for it in sentences {
-                if self.said.insert(it.clone()) {
-                    let _ = writeln!(io::stderr(), "plimsoll: {it}");
-                }
+            let alarm = view::json(note, line.as_ref(), self.whose(pid));
+            let own = (!self.is_quiet).then(|| view::sentence(note, line.as_ref()));
+            self.pass_on(&alarm, own);
+        }
+    }
+
+    /// Tells that the first step was not what its plan says. Who runs the script has said so already.
+    pub(crate) fn first_step(&mut self, pid: u32, drift: &Drift) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let alarm =
+            view::of_first_step(drift, now.map_or(0.0, |it| it.as_secs_f64()), self.whose(pid));
+        self.pass_on(&alarm, None);
+    }
+
+    fn whose(&self, pid: u32) -> Whose<'_> {
+        Whose { pid, rank: self.ranks.get(&pid).copied().flatten(), label: &self.label }
+    }
+
+    fn pass_on(&mut self, alarm: &Value, own: Option<String>) {
+        self.tell_the_agent(&alarm.to_string());
+        for it in own.into_iter().chain(self.sinks.pass_on(alarm)) {
+            if self.said.insert(it.clone()) {
+                let _ = writeln!(io::stderr(), "plimsoll: {it}");
             }
         }
     }

@@ -40,6 +40,17 @@ pub enum Alarm {
         /// What was reserved at most.
         reserved: Bytes,
     },
+    /// Steps need more and more, though little of it stays, and soon it is all there is.
+    Drift {
+        /// Bytes that each step needs more than the one before, on average.
+        per_step: Bytes,
+        /// What was needed at most.
+        needed: Bytes,
+        /// The step since which it is so.
+        since: u64,
+        /// The step at which there is no room left, if it goes on.
+        runs_out_at: u64,
+    },
     /// Other processes took what was free.
     Neighbour {
         /// What they took since the first steps.
@@ -62,6 +73,7 @@ impl Alarm {
         match self {
             Alarm::Growth { .. } => "watch/growth",
             Alarm::OverPlan { .. } => "watch/over-plan",
+            Alarm::Drift { .. } => "watch/drift",
             Alarm::Neighbour { .. } => "watch/neighbour",
             Alarm::Fragmentation { .. } => "watch/fragmentation",
         }

@@ -282,6 +282,8 @@ struct AlarmLine {
     #[serde(deserialize_with = "or_default")]
     reserved: u64,
     #[serde(deserialize_with = "or_default")]
+    needed: u64,
+    #[serde(deserialize_with = "or_default")]
     taken: u64,
     #[serde(deserialize_with = "or_default")]
     free: u64,
@@ -305,6 +307,12 @@ impl AlarmLine {
             "watch/over-plan" => {
                 Alarm::OverPlan { expected: Bytes(self.expected), reserved: Bytes(self.reserved) }
             }
+            "watch/drift" => Alarm::Drift {
+                per_step: Bytes(self.per_step),
+                needed: Bytes(self.needed),
+                since: self.since,
+                runs_out_at: self.runs_out_at,
+            },
             "watch/neighbour" => {
                 Alarm::Neighbour { taken: Bytes(self.taken), free: Bytes(self.free) }
             }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
+    plan::Drift,
     recording::{Alarm, AlarmNote, CodeLine},
     views::explain_wire,
 };
@@ -37,6 +38,9 @@ pub fn sentence(note: &AlarmNote, line: Option<&CodeLine>) -> String {
         Alarm::OverPlan { expected, reserved } => format!(
             "step {step}: PyTorch reserved {reserved}, more than the {expected} that were expected of this run"
         ),
+        Alarm::Drift { per_step, needed, since, runs_out_at } => format!(
+            "step {step}: steps need more and more, {needed} by now: {per_step} more in each since step {since}, and it runs out in about step {runs_out_at}"
+        ),
         Alarm::Neighbour { taken, free } => format!(
             "step {step}: other processes took {taken} of the device since this run began, and {free} are free"
         ),
@@ -53,35 +57,34 @@ pub fn sentence(note: &AlarmNote, line: Option<&CodeLine>) -> String {
     }
 }
 
+/// The alarm of a first step that took something else than its plan's, at `time` in seconds since 1970.
+pub fn of_first_step(drift: &Drift, time: f64, whose: Whose<'_>) -> Value {
+    let mut res = empty("watch/drift", &drift.sentence("the first step"), whose);
+    res["step"] = 1.into();
+    res["time"] = time.into();
+    res["expected_bytes"] = drift.predicted.0.into();
+    res["reserved_bytes"] = drift.reserved.0.into();
+    res
+}
+
 /// The same for programs. Sizes are bytes; what an alarm of this code does not have is null.
 pub fn json(note: &AlarmNote, line: Option<&CodeLine>, whose: Whose<'_>) -> Value {
-    let mut res = json!({
-        "version": VERSION,
-        "code": note.what.code(),
-        "text": sentence(note, line),
-        "step": note.step,
-        "label": whose.label,
-        "pid": whose.pid,
-        "rank": whose.rank,
-        "device": note.device,
-        "time": note.at,
-        "room_bytes": note.room.0,
-        "bytes_per_step": null,
-        "grown_bytes": null,
-        "since_step": null,
-        "runs_out_at_step": null,
-        "at": explain_wire::line(line),
-        "expected_bytes": null,
-        "reserved_bytes": null,
-        "taken_bytes": null,
-        "free_bytes": null,
-        "useless_bytes": null,
-        "retries": null,
-    });
+    let mut res = empty(note.what.code(), &sentence(note, line), whose);
+    res["step"] = note.step.into();
+    res["device"] = note.device.into();
+    res["time"] = note.at.into();
+    res["room_bytes"] = note.room.0.into();
+    res["at"] = explain_wire::line(line);
     let numbers: Vec<(&str, u64)> = match &note.what {
         Alarm::Growth { per_step, grown, since, runs_out_at, .. } => vec![
             ("bytes_per_step", per_step.0),
             ("grown_bytes", grown.0),
+            ("since_step", *since),
+            ("runs_out_at_step", *runs_out_at),
+        ],
+        Alarm::Drift { per_step, needed, since, runs_out_at } => vec![
+            ("bytes_per_step", per_step.0),
+            ("needed_bytes", needed.0),
             ("since_step", *since),
             ("runs_out_at_step", *runs_out_at),
         ],
@@ -97,6 +100,34 @@ pub fn json(note: &AlarmNote, line: Option<&CodeLine>, whose: Whose<'_>) -> Valu
         res[key] = value.into();
     }
     res
+}
+
+/// With nothing but its words.
+fn empty(code: &str, text: &str, whose: Whose<'_>) -> Value {
+    json!({
+        "version": VERSION,
+        "code": code,
+        "text": text,
+        "step": null,
+        "label": whose.label,
+        "pid": whose.pid,
+        "rank": whose.rank,
+        "device": null,
+        "time": null,
+        "room_bytes": null,
+        "bytes_per_step": null,
+        "grown_bytes": null,
+        "since_step": null,
+        "runs_out_at_step": null,
+        "at": null,
+        "expected_bytes": null,
+        "reserved_bytes": null,
+        "needed_bytes": null,
+        "taken_bytes": null,
+        "free_bytes": null,
+        "useless_bytes": null,
+        "retries": null,
+    })
 }
 
 #[cfg(test)]
@@ -132,6 +163,12 @@ mod tests {
             ),
             sentence(
                 &of(
+                    r#"{"kind":"alarm","code":"watch/drift","step":400,"per_step":1048576,"needed":1073741824,"since":3,"runs_out_at":500}"#,
+                ),
+                None,
+            ),
+            sentence(
+                &of(
                     r#"{"kind":"alarm","code":"watch/neighbour","step":4,"taken":1073741824,"free":2097152}"#,
                 ),
                 None,
@@ -147,6 +184,7 @@ mod tests {
             "step 900: memory grows by 64.0 KiB a step at train.py:31: 56.0 MiB since step 3, and it runs out in about step 5000",
             "step 900: memory grows by 64.0 KiB a step (the line was not seen): 56.0 MiB since step 3, and it runs out in about step 5000",
             "step 4: PyTorch reserved 2.00 GiB, more than the 1.00 GiB that were expected of this run",
+            "step 400: steps need more and more, 1.00 GiB by now: 1.0 MiB more in each since step 3, and it runs out in about step 500",
             "step 4: other processes took 1.00 GiB of the device since this run began, and 2.0 MiB are free",
             "step 4: 1.00 GiB of what PyTorch reserved are free and in pieces too small to use, and memory was given back and asked for again 2 times; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True makes them one",
         ];

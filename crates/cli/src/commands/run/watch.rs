@@ -57,7 +57,7 @@ impl Watch {
             it.tell(pid, notes);
         }
         for seen in &notes.first_steps {
-            self.first_step(seen);
+            self.first_step(pid, seen);
         }
         let caught = notes.ooms.iter().filter(|it| it.caught == Some(true));
         for oom in caught.take(if self.survives { 0 } else { usize::MAX }) {
@@ -68,10 +68,13 @@ impl Watch {
         }
     }
 
-    fn first_step(&mut self, seen: &FirstStep) {
+    fn first_step(&mut self, pid: u32, seen: &FirstStep) {
         let Some(expected) = &self.expected else { return };
         if let Some(it) = drift(expected, seen, expected.reserved, seen.reserved) {
             let sentence = it.sentence("the first step");
+            if let Some(teller) = &mut self.teller {
+                teller.first_step(pid, &it);
+            }
             self.drifts.push(it);
             self.say(sentence);
         }
