@@ -404,6 +404,10 @@ pub(crate) struct FitArgs {
     #[arg(long)]
     pub(crate) keep_numerics: bool,
 
+    /// Which plan comes first of those that add no time: the one that changes the numbers least, or the fastest.
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t, conflicts_with = "find_max")]
+    pub(crate) prefer: Preferred,
+
     /// Say what half the sequence, adapters or half the blocks would take, too; said anyway when nothing fits.
     #[arg(long)]
     pub(crate) advice: bool,
@@ -692,6 +696,16 @@ pub(crate) struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Which of two plans comes first that add no time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preferred {
+    /// The one that changes the numbers less.
+    #[default]
+    Numbers,
+    /// The faster one.
+    Speed,
 }
 
 /// When to use colors.

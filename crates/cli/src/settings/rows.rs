@@ -47,6 +47,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("fit.allow", Kind::Remedies, &["fit"], &[], "only these remedies"),
     row("fit.forbid", Kind::Remedies, &["fit"], &[], "never these remedies"),
     row("fit.keep-numerics", Kind::Flag, &["fit"], &[], "no remedy that changes the numbers"),
+    row("fit.prefer", Kind::Text, &["fit"], &["find-max"], "`numbers` or `speed`"),
     row("top.interval", Kind::Text, &["top"], &[], "seconds between two looks"),
     row("lint.ignore", Kind::List, &["lint"], &[], "rules that are not wanted"),
 ];

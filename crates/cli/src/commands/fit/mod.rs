@@ -19,7 +19,7 @@ use plimsoll_core::{
 
 use self::template::Template;
 use crate::{
-    cli::{FitArgs, Writes},
+    cli::{FitArgs, Preferred, Writes},
     exit::Exit,
     misplaced,
     phantom_run::{self, Choice, How},
@@ -84,6 +84,7 @@ fn rules(args: &FitArgs, card: Card) -> Rules {
         allow: args.allow.clone(),
         forbid: args.forbid.clone(),
         keep_numerics: args.keep_numerics,
+        prefers_speed: args.prefer == Preferred::Speed,
         until_exit: args.until_exit,
         advice: args.advice,
         measure_in: None,

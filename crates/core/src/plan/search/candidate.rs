@@ -96,11 +96,13 @@ impl Candidate {
         }
     }
 
-    /// The smaller, the better.
-    pub(super) fn rank(&self) -> (u32, Numbers, u32, usize, Bytes) {
+    /// The smaller, the better. Of plans that add no time what they do to the numbers counts first; with `prefers_speed` how
+    /// fast they are.
+    pub(super) fn rank(&self, prefers_speed: bool) -> (u32, Numbers, u32, usize, Bytes) {
         let factor = self.slower.or(self.time.map(|it| it.estimate)).unwrap_or(1.0);
         let (added, whole) = (class(factor - 1.0), class(factor));
-        (added, self.numbers, whole, self.plan.remedies.len(), self.needs)
+        let first = if prefers_speed { whole } else { added };
+        (first, self.numbers, whole, self.plan.remedies.len(), self.needs)
     }
 
     /// What the table shows of it.

@@ -77,7 +77,8 @@ async fn steps_of(program: &mut Program, plan: &Plan) -> Option<Spread> {
 /// is, too.
 async fn fastest_first(program: &mut Program, found: &mut Vec<Candidate>, seen: &mut Seen) {
     let Some(proven) = found.first().map(|it| it.plan.clone()) else { return };
-    found.sort_by_key(Candidate::rank);
+    let prefers_speed = program.rules.prefers_speed;
+    found.sort_by_key(|it| it.rank(prefers_speed));
     while let Some(best) = found.first_mut().filter(|it| it.plan != proven) {
         if program.interrupted {
             // What was proven stays first.

@@ -115,7 +115,8 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Option<Seen>) {
         let sees_validation = program.pace.until == Until::Validation;
         let mut found = fitting_plans(program).await;
         estimate_time(program, &mut found).await;
-        found.sort_by_key(Candidate::rank);
+        let prefers_speed = program.rules.prefers_speed;
+        found.sort_by_key(|it| it.rank(prefers_speed));
         while let (false, Some(best)) = (program.interrupted, found.first_mut()) {
             if let Some(seen) = proof::proves(program, best).await {
                 return (found, Some(seen));

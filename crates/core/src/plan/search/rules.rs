@@ -23,6 +23,8 @@ pub struct Rules {
     pub forbid: Vec<String>,
     /// None may change the numbers by more than rounding.
     pub keep_numerics: bool,
+    /// Of plans that add no time the fastest is wanted, whatever it does to the numbers.
+    pub prefers_speed: bool,
     /// What is proposed is run to its end first.
     pub until_exit: bool,
     /// What only a person can decide is to be said even if a plan fits.

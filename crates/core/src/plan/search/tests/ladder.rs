@@ -462,3 +462,16 @@ fn of_plans_as_fast_the_one_that_keeps_the_numbers_comes_first() {
     "#]]
     .assert_eq(&slower(1.02, 1.01).plans());
 }
+
+#[test]
+fn who_prefers_speed_gets_the_fastest_first() {
+    let first = |prefers_speed: bool| {
+        let found = slower(0.7, 1.0).rules(|it| it.prefers_speed = prefers_speed).plans();
+        found.lines().find_map(|it| it.strip_prefix("plan: ").map(str::to_owned))
+    };
+    expect![[r#"
+        Some("checkpoint, needs 5.37 GiB, same, 1.00x")
+        Some("optimizer-8bit, needs 5.37 GiB, less precise, 0.70x")
+    "#]]
+    .assert_eq(&format!("{:?}\n{:?}\n", first(false), first(true)));
+}

@@ -49,6 +49,7 @@ impl Made {
             allow: Vec::new(),
             forbid: Vec::new(),
             keep_numerics: false,
+            prefers_speed: false,
             until_exit: false,
             advice: false,
             measure_in: None,
