@@ -7,7 +7,7 @@ from harness import ROOT
 
 AGENT = ROOT / "agent" / "plimsoll_agent"
 
-LAYERS = ("run", "imitate", "remedies.support", "remedies", "survive", "survey", "")
+LAYERS = ("run", "watch", "imitate", "remedies.support", "remedies", "survive", "survey", "")
 """From the lowest on; the last is what stands beside the folders and wires them together."""
 
 FILES = {".".join(it.relative_to(AGENT).with_suffix("").parts): it for it in AGENT.rglob("*.py")}

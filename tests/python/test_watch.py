@@ -75,6 +75,21 @@ def test_a_leak_is_told_once_with_its_line_and_when_it_runs_out(watch, stacks):
     assert f"memory grows by 1.00 MiB a step{at}" in alarm["text"].replace("1.0 MiB", "1.00 MiB"), alarm
 
 
+def test_a_loop_without_an_optimizer_is_watched_by_its_passes(watch, program):
+    text = """
+import sys, torch
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(3)]).cuda()
+kept = []
+for _ in range(int(sys.argv[1])):
+    with torch.no_grad():
+        model(torch.randn(64, 256, device="cuda"))
+    kept.append(torch.zeros(1 << 18, device="cuda"))
+"""
+    program.folder.joinpath("train.py").write_text(text)
+    _, (alarm,) = watch(400, "leak")
+    assert alarm["code"] == "watch/growth" and alarm["at"]["line"] == 8 and alarm["bytes_per_step"] == 1 << 20, alarm
+
+
 def test_a_clean_run_says_nothing(watch):
     ran, alarms = watch(400, "clean")
     assert ran.code == 0 and not alarms and not ran.stderr, ran

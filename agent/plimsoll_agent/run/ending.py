@@ -101,6 +101,8 @@ class Ending:
             return False
         own, self._recording = self._recording, self._recording.end_copied_to(folder, most)
         try:
+            for step, place, seconds in self._steps.last:
+                self._recording.write("mark", what="step_end", step=step, phase=None, t=seconds, **place.fields())
             self._write_stats()
             self._write_snapshot()
         finally:

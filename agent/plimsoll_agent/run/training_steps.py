@@ -13,6 +13,7 @@ may still come.
 import os
 import threading
 import weakref
+from collections import deque
 
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.steady import MOST_SECONDS, Steadiness
@@ -53,6 +54,8 @@ class Steps:
         self.after_step = None
         # Told of each step with its number and its place, whatever counts as a step.
         self.watching = None
+        self.last = deque(maxlen=4096)
+        """Then the last of the steps whose marks are not written yet."""
 
     def _begin_counting(self):
         self._by_optimizer = Steadiness()
@@ -244,6 +247,7 @@ class Steps:
         if len(kept) < 10_000:
             kept.append((place, self._recording.seconds()))
         if self.watching is not None and not self._made_one:
+            self.last.append((counted.steps, place, self._recording.seconds()))
             self.watching(counted.steps, place)
 
     def write_kept_aside(self):

@@ -1,11 +1,11 @@
 """Watches a long run for memory that goes wrong, while it trains.
 
-    trend    does what lives at the ends of steps rise, and go on rising?
-    bounds   containers that will be full
-    device   one device: its room, its neighbours, what grows on it
-    trackers what W&B, MLflow and TensorBoard get, where the script uses them
-    watcher  all devices, step by step; each alarm once
-    status   the file by which others see this run
+    trend     does what lives at the ends of steps rise, and go on rising?
+    bounds    containers that will be full
+    device    one device: its room, its neighbours, what grows on it
+    trackers  what W&B, MLflow and TensorBoard get, where the script uses them
+    watcher   all devices, step by step; each alarm once
+    status    the file by which others see this run
 
 It reads counters of the allocator that are kept anyway, at the end of each step, and asks the driver at most once a
 second. Only where something grows is more looked at, once: the line that keeps it.
