@@ -90,6 +90,13 @@ for _ in range(int(sys.argv[1])):
     assert alarm["code"] == "watch/growth" and alarm["at"]["line"] == 8 and alarm["bytes_per_step"] == 1 << 20, alarm
 
 
+def test_a_file_can_ask_for_it(watch, program):
+    program.folder.joinpath("plimsoll.toml").write_text("[run]\nwatch = true\n")
+    environment = program.on_a_device("--gpu", "t4", "--memory", "1GiB") | {"PLIMSOLL_RUNNING": str(program.folder / "running")}
+    ran = Plimsoll(program.folder, program._cache).run("run", "--label", "night", "--", PYTHON, "train.py", 400, "leak", environment=environment)
+    assert ran.sentences[0] == "with --watch true (plimsoll.toml:2)" and "memory grows by" in ran.sentences[1], ran
+
+
 def test_a_clean_run_says_nothing(watch):
     ran, alarms = watch(400, "clean")
     assert ran.code == 0 and not alarms and not ran.stderr, ran
@@ -167,4 +174,4 @@ def test_others_see_how_it_goes(program, cache):
 def test_alarms_without_a_watch_are_refused(plimsoll):
     plimsoll.script("")
     ran = plimsoll.run("run", "--no-gpu", "--alarms", "alarms.jsonl", "--", PYTHON, "train.py")
-    assert ran.code == 2 and "only --watch raises some" in ran.stderr, ran
+    assert ran.code == 2 and "are of a run that is watched; add --watch" in ran.stderr, ran

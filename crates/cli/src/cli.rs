@@ -531,11 +531,11 @@ pub(crate) struct RunArgs {
     pub(crate) watch: bool,
 
     /// What `plimsoll watch` and alarms call the run; the script's name, if it is not given.
-    #[arg(long, value_name = "NAME", requires = "watch")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) label: Option<String>,
 
     /// What PyTorch is expected to reserve at most: a plan, the JSON of `plimsoll predict`, or a size; the plan of --plan, if it is not given.
-    #[arg(long, value_name = "FILE|SIZE", requires = "watch")]
+    #[arg(long, value_name = "FILE|SIZE")]
     pub(crate) expect: Option<Expectation>,
 
     #[command(flatten)]

@@ -49,6 +49,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("fit.keep-numerics", Kind::Flag, &["fit"], &[], "no remedy that changes the numbers"),
     row("fit.prefer", Kind::Text, &["fit"], &["find-max"], "`numbers` or `speed`"),
     row("top.interval", Kind::Text, &["top"], &[], "seconds between two looks"),
+    row("run.watch", Kind::Flag, &["run"], &[], "runs are watched"),
     row("lint.ignore", Kind::List, &["lint"], &[], "rules that are not wanted"),
 ];
 

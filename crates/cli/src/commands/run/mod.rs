@@ -76,9 +76,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         (None, false) => Plan::default(),
     };
     let ranks = ranks(args, &plan, &command)?;
-    if args.to.is_given() && !args.watch {
+    let is_of_a_watch = args.to.is_given() || args.label.is_some() || args.expect.is_some();
+    if is_of_a_watch && !args.watch {
         anyhow::bail!(
-            "--alarms, --on-alarm and --webhook are for alarms, and only --watch raises some; add it"
+            "--label, --expect, --alarms, --on-alarm and --webhook are of a run that is watched; add --watch"
         );
     }
     let sinks = args.watch.then(|| Sinks::open(&args.to)).transpose()?;
