@@ -121,11 +121,12 @@ impl Largest {
             (None, Some(upper)) => self.between(None, upper, self.halfway(self.lowest, upper))?,
             (Some((lower, _)), None) if *lower == self.highest => return None,
             (Some((lower, _)), None) => {
-                let ahead = match self.n_that_fit_last().saturating_sub(ON_THE_LINE) {
-                    n if self.is_line_wrong() => self.stride(*lower, n.max(1)),
-                    _ => self.step,
-                };
-                self.clamp(self.on_the_line(*lower).max(lower + ahead))
+                let beyond = self.n_that_fit_last().saturating_sub(ON_THE_LINE);
+                self.clamp(if self.is_line_wrong() {
+                    lower + self.stride(*lower, beyond.max(1))
+                } else {
+                    self.on_the_line(*lower).max(lower + self.step)
+                })
             }
             (Some((lower, _)), Some(upper)) if upper <= lower + self.step => return None,
             (Some((lower, _)), Some(upper)) => {
@@ -184,11 +185,17 @@ impl Largest {
         (fails && lower < rounder && rounder < failing).then_some(rounder)
     }
 
-    /// Whether a line ended at a value and the next one fits: near the limit memory is made do with.
+    /// Whether a line ended at a value and the next one fits, or creeps on: near the limit memory is made do with.
     fn is_line_wrong(&self) -> bool {
         let fitting = self.fitting();
         let next_to = |it: &&[(u64, Bytes)]| it[1].0 - it[0].0 == self.step;
-        fitting.windows(2).filter(next_to).any(|it| self.on_the_line(it[0].0) <= it[0].0)
+        let ended = |it: &[(u64, Bytes)]| self.on_the_line(it[0].0) <= it[0].0;
+        let creeps = |it: &[u64]| {
+            let fits = |it: &u64| matches!(self.tried.get(it), Some(Tried::Fits(_)));
+            it.iter().all(fits) && it[1] - it[0] < it[0] / STRIDE_SHARE
+        };
+        let last_two = || self.order.windows(2).skip(ON_THE_LINE).filter(|it| it[0] < it[1]);
+        fitting.windows(2).filter(next_to).any(ended) || last_two().any(creeps)
     }
 
     /// How far to go from `value` the `n`th time that a line was wrong.
