@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -79,20 +80,23 @@ class Watch:
         self._watcher: Any = None
         self._teller: Optional[subprocess.Popen[bytes]] = None
         self._steps = 0
+        self._is_anothers = False
 
     def start(self) -> Watch:
         """Begins. On the phantom, where nothing is real, it does nothing."""
         if self._agent is not None:
             return self
         self._agent = agent(_EVENTS, asleep=True)
-        is_told = self._agent.is_watched
+        is_told = self._is_anothers = self._agent.is_watched
         self._watcher = self._agent.watch(self._label, self._expected)
         if self._watcher is None:
             return self
         self._watcher.heard = self._heard
         # Under `plimsoll run --watch` that tells what there is to tell; files and addresses of our own are told beside it.
         if not is_told or self._words:
-            words = [_binary.binary(), "watch", *self._words, "--session", self._agent.session, "--", str(os.getpid())]
+            words = [_binary.binary(), "watch", *self._words, "--session", self._agent.session]
+            # What an earlier watch of this process has told is not told again.
+            words += ["--since", str(time.time()), "--", str(os.getpid())]
             environment = {**os.environ, "PLIMSOLL_LABEL": self._label or Path(sys.argv[0] or "python").name}
             # It ends when we close its input, or end.
             self._teller = subprocess.Popen(
@@ -125,7 +129,8 @@ class Watch:
                 teller.kill()
         watcher.read_told()
         watcher.heard = None
-        found.stop_watching()
+        if not self._is_anothers:
+            found.stop_watching()
         return self.alarms
 
     def _heard(self, report: Dict[str, Any]) -> None:

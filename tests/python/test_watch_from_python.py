@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from described import assert_described
-from harness import Plimsoll
+from harness import PYTHON, Plimsoll
 
 MODEL = """
 import sys, torch, plimsoll
@@ -103,6 +103,34 @@ for wrong in ("no such file", "train.py"):
     first, *errors = ran.stdout.splitlines()
     assert ran.returncode == 0 and first == "[('watch/over-plan', 22)]", ran
     assert "is neither a file nor a size" in errors[0] and "expected a plan or the JSON of `plimsoll predict`" in errors[1]
+
+
+def test_a_second_watch_tells_what_is_new(program, on_a_device):
+    text = MODEL + """
+for label, leaks in (("first", True), ("second", False), ("third", True)):
+    kept.clear()
+    with plimsoll.watch(label=label, quiet=True, alarms="alarms.jsonl") as watch:
+        for _ in range(400):
+            step(leaks)
+    print(label, [(it.code, it.report["label"]) for it in watch.alarms])
+"""
+    ran = program.run(text, environment=on_a_device())
+    assert ran.stdout.splitlines() == ["first [('watch/growth', 'first')]", "second []", "third [('watch/growth', 'third')]"], ran
+    assert len(program.folder.joinpath("alarms.jsonl").read_text().splitlines()) == 2
+
+
+def test_inside_a_run_that_is_watched_it_listens(program, on_a_device, cache):
+    text = MODEL + """
+with plimsoll.watch() as watch:
+    step(False)
+for _ in range(400):
+    step()
+print(watch.alarms)
+"""
+    program.folder.joinpath("train.py").write_text(text)
+    ran = Plimsoll(program.folder, cache).run("run", "--watch", "--", PYTHON, "train.py", environment=on_a_device())
+    # The run goes on to be watched when the block is over.
+    assert ran.stdout == "[]\n" and len(ran.sentences) == 1 and "memory grows by 1.0 MiB a step at" in ran.sentences[0], ran
 
 
 def test_an_alarm_is_sent_to_an_address(program, on_a_device):

@@ -55,7 +55,9 @@ class Watcher:
         self._devices = []
         self._step = 0
         self._said = set()
-        self._told, self._n_told, self._read_to = [], 0, 0
+        self._told, self._n_told = [], 0
+        # An earlier watch of this process has read what is there.
+        self._read_to = self._size_of_told()
         self._asked_at = 0.0
         self._seconds = deque(maxlen=32)
         self._ended_at = None
@@ -234,6 +236,12 @@ class Watcher:
                 for value in state.values() if isinstance(state, dict) else ():
                     add("optimizer", value)
         self._categories = found
+
+    def _size_of_told(self):
+        try:
+            return os.path.getsize(os.path.join(self._recording.session, "told.jsonl"))
+        except OSError:
+            return 0
 
     @guarded
     def read_told(self):

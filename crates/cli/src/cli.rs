@@ -525,7 +525,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) measure: bool,
 
-    /// Watch the run: say once, with the step in which it runs out, when memory grows, when more is reserved than planned,
+    /// Watch the run: say once, with the step in which it runs out, when memory or what a step needs grows, when more is reserved than planned,
     /// when others take what was free, when what is free is in pieces too small.
     #[arg(long)]
     pub(crate) watch: bool,

@@ -32,6 +32,8 @@ pub(crate) struct Teller {
     sinks: Sinks,
     /// Nothing goes to standard error: the process says it itself.
     is_quiet: bool,
+    /// Alarms from before this time, in seconds since 1970, were told by somebody else.
+    pub(crate) since: f64,
     /// Every sentence once: ranks are alike.
     said: BTreeSet<String>,
     ranks: BTreeMap<u32, Option<u32>>,
@@ -41,7 +43,8 @@ impl Teller {
     /// Of the session in this folder, whose run is called `label`.
     pub(crate) fn new(session: &Path, label: String, sinks: Sinks, is_quiet: bool) -> Teller {
         let session = session.to_owned();
-        Teller { session, label, sinks, is_quiet, said: BTreeSet::new(), ranks: BTreeMap::new() }
+        let (said, ranks) = (BTreeSet::new(), BTreeMap::new());
+        Teller { session, label, sinks, is_quiet, since: 0.0, said, ranks }
     }
 
     /// Tells the alarms among what the process `pid` has written since the last time.
@@ -49,7 +52,8 @@ impl Teller {
         if let Some(begin) = &notes.begin {
             self.ranks.insert(pid, begin.rank);
         }
-        for note in &notes.alarms {
+        let since = self.since;
+        for note in notes.alarms.iter().filter(|it| since <= it.at) {
             let line = self.line_that_grows(pid, note);
             let alarm = view::json(note, line.as_ref(), self.whose(pid));
             let own = (!self.is_quiet).then(|| view::sentence(note, line.as_ref()));

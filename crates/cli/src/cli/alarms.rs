@@ -45,6 +45,10 @@ pub(crate) struct WatchArgs {
     /// The folder in which a process that asked for a watch itself (`plimsoll.watch()`) says what it sees.
     #[arg(long, value_name = "FOLDER", hide = true)]
     pub(crate) session: Option<PathBuf>,
+
+    /// With --session: alarms from before are told already. Seconds since 1970.
+    #[arg(long, value_name = "SECONDS", hide = true, default_value_t = 0.0)]
+    pub(crate) since: f64,
 }
 
 const WATCH_EXAMPLES: &str = "\

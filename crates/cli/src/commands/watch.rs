@@ -41,6 +41,7 @@ fn for_a_process(args: &WatchArgs, session: &Path, sinks: Sinks) -> anyhow::Resu
     let pid: u32 = args.target.parse()?;
     let label = std::env::var(crate::contract::LABEL).unwrap_or_default();
     let mut teller = Teller::new(session, label, sinks, true);
+    teller.since = args.since;
     let mut news = News::default();
     let began = machine::started(pid);
     let (closed, is_closed) = mpsc::channel();
