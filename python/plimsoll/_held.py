@@ -19,6 +19,8 @@ from plimsoll._sizes import Size
 # Objects that are looked at, at most: a large program has millions.
 _MOST = 300_000
 _MOST_NAMED = 12
+# Less than this that nobody has is the workspace of a library.
+_LITTLE = 64 << 20
 
 # A storage on a device: where it is, and how large.
 _Storages = Dict[Tuple[int, int], int]
@@ -45,6 +47,8 @@ class Held:
     """Variables of yours, largest first. They stay."""
     error: Optional[str] = None
     """The error that is kept, as in `OutOfMemoryError`."""
+    unnamed: Size = Size(0)
+    """What is allocated and no variable reaches: what backward keeps for some of these, workspaces of libraries."""
 
     @property
     def releasable(self) -> Size:
@@ -67,6 +71,8 @@ class Held:
         if self.yours:
             lines.append(f"you hold {_total(self.yours)}, which stays:")
             lines += _shown(self.yours)
+        if _LITTLE < self.unnamed:
+            lines.append(f"{self.unnamed} more are allocated that no variable has: what backward keeps for these, and workspaces of libraries")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -174,7 +180,9 @@ class _Session:
             it.storages = {key: size for key, size in self._of(it.value).items() if key not in yours}
             self._take(f"Out[{it.number}]", it.storages, counted, outputs)
         kind = type(self._errors[0]).__name__ if self._errors else None
-        return Held(_largest(errors), _largest(outputs), _largest(named), kind if errors else None)
+        reached = sum(it.size for it in (*errors, *outputs, *named))
+        unnamed = Size(max(self._torch.cuda.memory_allocated() - reached, 0))
+        return Held(_largest(errors), _largest(outputs), _largest(named), kind if errors else None, unnamed)
 
     @staticmethod
     def _take(name: str, found: _Storages, counted: Set[Tuple[int, int]], into: List[Holder]) -> None:

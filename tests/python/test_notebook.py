@@ -132,6 +132,29 @@ def test_what_a_failed_cell_holds_is_named_and_let_go(notebook):
     assert texts[6].startswith("freed 0 B and gave "), texts[6]
 
 
+TRAINS = """
+model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(16)]).cuda()
+def step(rows):
+    out = model(torch.randn(rows, 1024, device="cuda"))
+    out.square().mean().backward()
+    model.zero_grad()
+step(64)
+"""
+
+
+def test_a_graph_without_a_name_goes_with_its_error(notebook):
+    texts, errors = notebook(
+        SETUP,
+        TRAINS,
+        "step(20_000)",
+        "found = plimsoll.held()\nprint(found.unnamed > 300 << 20, [it.name for it in found.yours])\nprint(found)",
+        "released = plimsoll.release()\nprint(released.freed > 400 << 20, released.allocated < 100 << 20)\nstep(64)",
+    )
+    assert errors[2].startswith("OutOfMemoryError") and errors.count(None) == 4, errors
+    assert texts[3].startswith("True ['model']\n") and "more are allocated that no variable has: what backward keeps for these" in texts[3], texts
+    assert texts[4] == "True True\n", texts
+
+
 def test_an_error_that_the_user_keeps_stays(notebook):
     keeps = FAILS.replace("forward(mine", "try:\n    forward(mine").rstrip("\n") + "\nexcept torch.OutOfMemoryError as error:\n    kept = error\n"
     texts, errors = notebook(
