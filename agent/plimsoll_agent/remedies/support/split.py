@@ -188,7 +188,7 @@ def undisturbed(torch, module):
     training, choices = [it for it in module.modules() if it.training], HostRandom()
     devices = sorted({p.device.index for p in module.parameters() if p.is_cuda})
     try:
-        with torch.no_grad(), _without_casts_kept(torch), torch.random.fork_rng(devices=devices), _exact(torch):
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), _exact(torch):
             for it in training:
                 it.training = False
             yield
@@ -226,7 +226,7 @@ def written_by(torch, module, run):
     before += [(name, it, it._version, None) for name, it in module.named_parameters()]
     devices, choices = sorted({it.device.index for _, it, _, _ in before if it.is_cuda}), HostRandom()
     try:
-        with torch.no_grad(), _without_casts_kept(torch), torch.random.fork_rng(devices=devices), statistics_kept(torch, module):
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), statistics_kept(torch, module):
             run()
     finally:
         choices.again()
@@ -244,18 +244,6 @@ def _buffers(torch, module):
         for name, it in () if isinstance(part, norm) or rerun.is_spectral(torch, part) else part._buffers.items():
             if it is not None and not it.is_inference():
                 yield (prefix + "." if prefix else "") + name, it
-
-
-@contextlib.contextmanager
-def _without_casts_kept(torch):
-    """Autocast keeps the weights that it has cast until its end. What it casts under `no_grad` has no gradient, and the training
-    around this would get none."""
-    before = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_cache_enabled(before)
 
 
 @contextlib.contextmanager
