@@ -136,9 +136,10 @@ class Agent:
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
         self._survival = self._watcher = self._before_end = None
-        if os.environ.get("PLIMSOLL_WATCH"):
+        watching = os.environ.get("PLIMSOLL_WATCH")
+        if watching:
             expected = os.environ.get("PLIMSOLL_EXPECTED", "")
-            self.watch(os.environ.get("PLIMSOLL_LABEL"), int(expected) if expected.isdigit() else None)
+            self.watch(os.environ.get("PLIMSOLL_LABEL"), int(expected) if expected.isdigit() else None, watching == "status")
 
     def install(self):
         """Takes its places in PyTorch. One that is not where we know it costs only what it is for."""
@@ -206,15 +207,16 @@ class Agent:
         self._oom.passed_by(error)
         self._ending.error = error
 
-    def watch(self, label, expected):
+    def watch(self, label, expected, is_quiet=False):
         """Watches this process from now on; the watcher. `expected`: bytes that PyTorch is to reserve at most, or None. One that is
-        there already stays as it is. None where nothing is real: on the phantom."""
+        there already stays as it is, if it is not quiet: one that raises no alarms. None where nothing is real: on the phantom."""
+        if self._watcher is not None and self._watcher.is_quiet and not is_quiet:
+            self.stop_watching()
         if self._watcher is None and self._is_real:
-            # Few runs ask for it, so few import it.
             from plimsoll_agent.watch.watcher import Watcher
 
             parts = (self._torch, self._recording, self._sampling, self._steps.optimizers, self._ending.last_steps)
-            self._watcher = Watcher(*parts, label=label, expected=expected)
+            self._watcher = Watcher(*parts, label=label, expected=expected, is_quiet=is_quiet)
             self._steps.watching = self._watcher.step_ended
             if self._memory.started:
                 self._watcher.start()
@@ -241,7 +243,7 @@ class Agent:
     @property
     def is_watched(self):
         """Whether somebody watches it already."""
-        return self._watcher is not None
+        return self._watcher is not None and not self._watcher.is_quiet
 
     @property
     def session(self):

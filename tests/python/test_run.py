@@ -355,6 +355,7 @@ def test_a_long_batch_is_survived(run, program, phase, memory):
 
 
 def test_a_script_that_needs_no_help_trains_as_ever(run, program):
-    program.folder.joinpath("train.py").write_text(SCRIPT + "print(train(512))\n")
-    alone, beside = run("--", PYTHON, "train.py", 512), run("--survive", "--", PYTHON, "train.py", 512)
-    assert alone.stdout == beside.stdout and beside.sentences == []
+    """What the script computes itself, `pow(2)`, keeps what it saved a little longer: 512 x 256 numbers."""
+    program.folder.joinpath("train.py").write_text(DEEP + "train(512)\nprint(torch.cuda.max_memory_allocated())\n")
+    alone, beside = run("--", PYTHON, "train.py"), run("--survive", "--", PYTHON, "train.py")
+    assert 0 <= int(beside.stdout) - int(alone.stdout) <= 512 * 256 * 4 and beside.sentences == []

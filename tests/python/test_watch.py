@@ -148,12 +148,13 @@ def test_memory_in_pieces_is_told(watch):
     assert alarm["code"] == "watch/fragmentation" and alarm["retries"] >= 1 and alarm["useless_bytes"] > 300 << 20, alarm
 
 
-def test_others_see_how_it_goes(program, cache):
+@pytest.mark.parametrize("words, label", [(["--watch", "--label", "night"], "night"), ([], "train.py")])
+def test_others_see_how_it_goes(program, cache, words, label):
     program.folder.joinpath("train.py").write_text(TRAIN)
     running = program.folder / "running"
     environment = program.on_a_device("--gpu", "t4", "--memory", "1GiB") | {"PLIMSOLL_RUNNING": str(running)}
-    words = ["run", "--watch", "--label", "night", "--", PYTHON, "train.py", 60, "slow"]
-    process = Plimsoll(program.folder, cache).start(*words, environment=environment)
+    words = [*words, "--", PYTHON, "train.py", 60, "slow"]
+    process = Plimsoll(program.folder, cache).start("run", *words, environment=environment)
     seen = {}
     while process.poll() is None:
         for path in running.glob("*.json"):
@@ -162,7 +163,7 @@ def test_others_see_how_it_goes(program, cache):
             except FileNotFoundError:
                 pass
     assert process.returncode == 0
-    assert seen["label"] == "night" and seen["step"] > 10 and 0.04 < seen["seconds_per_step"] < 1.0
+    assert seen["label"] == label and seen["step"] > 10 and 0.04 < seen["seconds_per_step"] < 1.0
     (device,) = seen["devices"]
     assert 0 < device["allocated"] <= device["reserved"] <= device["peak_reserved"] < device["total"]
     # Two layers of 256 x 256, and twice that for AdamW.

@@ -38,8 +38,10 @@ MOST_ALARMS = 20
 class Watcher:
     """Watches one process."""
 
-    def __init__(self, torch, recording, sampling, optimizers, leave, label=None, expected=None):
-        """`leave(folder)` leaves a recording of the last steps there. `expected`: bytes that are reserved at most."""
+    def __init__(self, torch, recording, sampling, optimizers, leave, label=None, expected=None, is_quiet=False):
+        """`leave(folder)` leaves a recording of the last steps there. `expected`: bytes that are reserved at most. A quiet one
+        only leaves the file by which others see the run."""
+        self.is_quiet = is_quiet
         self._torch = torch
         self._recording = recording
         self._sampling = sampling
@@ -100,7 +102,7 @@ class Watcher:
             if device.room_is_unknown or is_late:
                 device.ask(self._torch)
             is_time = device.step_ended(step, place)
-            if is_time and self._grows is None:
+            if is_time and self._grows is None and not self.is_quiet:
                 self._look_for_growth(device)
                 self._look_for_drift(device)
             if device.over(self._expected):
@@ -127,7 +129,8 @@ class Watcher:
         self._name_categories()
         self.read_told()
         self._write_status()
-        self._trackers.tell(self._step, self._devices, self._told)
+        if not self.is_quiet:
+            self._trackers.tell(self._step, self._devices, self._told)
 
     def _look_for_growth(self, device):
         if ("watch/growth", device.index) in self._said:
@@ -198,7 +201,7 @@ class Watcher:
         self._ended_at = None  # What that took is no step's.
 
     def _alarm(self, code, device, **fields):
-        if (code, device.index) in self._said:
+        if self.is_quiet or (code, device.index) in self._said:
             return
         self._said.add((code, device.index))
         self._recording.write(

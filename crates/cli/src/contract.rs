@@ -59,7 +59,7 @@ pub(crate) const METER: &str = "PLIMSOLL_METER";
 pub(crate) const SURVIVE: &str = "PLIMSOLL_SURVIVE";
 /// `1`: measure how long steps take.
 pub(crate) const MEASURE: &str = "PLIMSOLL_MEASURE";
-/// `1`: watch the run and raise alarms.
+/// `1`: watch the run and raise alarms. `status`: only leave the file that `plimsoll top` reads.
 pub(crate) const WATCH: &str = "PLIMSOLL_WATCH";
 /// What a watched run is called.
 pub(crate) const LABEL: &str = "PLIMSOLL_LABEL";

@@ -175,9 +175,9 @@ fn settings(args: &RunArgs, plan: &Plan) -> Vec<Setting> {
     if args.measure {
         res.push((contract::MEASURE, "1".into()));
     }
+    res.push((contract::WATCH, if args.watch { "1" } else { "status" }.into()));
+    res.push((contract::LABEL, label(args).into()));
     if args.watch {
-        res.push((contract::WATCH, "1".into()));
-        res.push((contract::LABEL, label(args).into()));
         let expected = args.expect.as_ref().map(|it| it.reserved).or(plan.predicted_reserved);
         if let Some(it) = expected {
             res.push((contract::EXPECTED, it.0.to_string().into()));

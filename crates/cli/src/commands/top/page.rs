@@ -448,7 +448,7 @@ fn details(snapshot: &Snapshot, row: &Row<'_>) -> Vec<(String, Option<Color>)> {
         return vec![
             (held, None),
             (
-                "Under `plimsoll run --watch`, or with `plimsoll.watch()`, it would say here what is in that."
+                "Under `plimsoll run`, or with `plimsoll.watch()`, it would say here what is in that."
                     .to_owned(),
                 None,
             ),

@@ -134,8 +134,8 @@ fn a_page_on_a_small_terminal() {
 
              815 python serve.py of bert ───────────────────────────────────────────────────
             holds 20.0G
-            Under `plimsoll run --watch`, or with `plimsoll.watch()`, it would say here what
-            is in that.
+            Under `plimsoll run`, or with `plimsoll.watch()`, it would say here what is in
+            that.
 
 
 
@@ -422,8 +422,8 @@ fn a_large_terminal_shows_how_memory_grew() {
 
          815 python serve.py of bert ─────────────────────────────────────────────────────────────────────────────────
         holds 20.0G                                                           held 20.0G in 58 s
-        Under `plimsoll run --watch`, or with `plimsoll.watch()`, it would say
-        here what is in that.
+        Under `plimsoll run`, or with `plimsoll.watch()`, it would say here
+        what is in that.
 
 
                                                                               ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄
