@@ -5,6 +5,7 @@
     ways             how the losses of the parts of a model's batch belong together, found by trying
     rerun            a part of a model runs again and leaves no trace
     spread           one process of several, each with its share of every batch
+    generation       `generate` for some of its prompts at a time
     host             tensors that wait in the host's memory
     blocks           the repeated blocks of a model
     block_costs      what each block keeps and costs, for the search
