@@ -10,6 +10,8 @@
     descent             how far an optimizer goes that solves inside its step
     autotune            what Inductor tries where no time passes
     worst_sequence      every batch as long as the longest one that may come
+    half                batches with half as many samples, or images of half the size
+    number              a number of the script's own file is another one
     asked_size          that a script asked how large the card is
     outside             trackers and hubs are kept off
 """
