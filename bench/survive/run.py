@@ -70,7 +70,7 @@ def tried(args, name, device):
         bare = run(args, name, device, folder, settings)
         survived = run(args, name, device, folder, settings, "run", "--survive", "--no-gpu", "--json", "run.json", "--")
         processes = json.loads(Path(folder, "run.json").read_text())["processes"]
-        redone = [it for process in processes for it in process["redone"]]
+        redone = [it | {"file": Path(it["file"] or "").name} for process in processes for it in process["redone"]]
     said = [it["refused"] or f"{it['phase'] or 'loss'}: {it['way']}{' in %d' % it['parts'] if it['parts'] else ''}" for it in redone]
     return {
         "program": name,

@@ -257,10 +257,14 @@ body = Drops()
 """
 ATTENTION = FUNCTIONAL.replace("F.dropout(x, 0.2, self.training)", "F.scaled_dot_product_attention(*3 * [x.view(-1, 1, 4, 8)], dropout_p=0.2).flatten(1)")
 PROGRAMS["what a function draws"] = (FUNCTIONAL, STEP)
+TIMES = FUNCTIONAL.replace("F.dropout(x, 0.2, self.training)", "F.dropout(x.reshape(-1, 8), 0.2, self.training).reshape(x.shape)")
+PROGRAMS["dropout of times"] = (TIMES, STEP)
 PROGRAMS["dropout in attention"] = (ATTENTION, STEP)
 DRAWS = NORMS.replace("nn.BatchNorm1d(32), ", "").replace("nn.Tanh(),", "nn.Tanh(), nn.AlphaDropout(0.1),")
 PROGRAMS["dropout"] = (DRAWS, STEP)
 REFUSED = {
+    "dropout for samples and times at once": ("dropout of times", "body", "forward", 3),
+    "dropout for samples and times at once, in backward": ("dropout of times", "body", "backward", 2),
     "attention has a dropout inside": ("dropout in attention", "body", "forward", 3),
     "attention has a dropout inside, in backward": ("dropout in attention", "body", "backward", 3),
     "batch-norm would see parts, in forward": ("batch-norm and dropout", "body", "forward", 3),

@@ -88,6 +88,14 @@ class Call:
         given = (it for it in self._inputs() if it.is_leaf)
         return [it for it in (*(module.parameters() if module is not None else ()), *given) if it.requires_grad]
 
+    def can_be_made_again(self):
+        """Whether backward could ask for it."""
+        try:
+            self.check(for_backward=True)
+        except CannotRedo:
+            return False
+        return True
+
     def check(self, for_backward):
         """Raises CannotRedo if the call would not be the same any more."""
         if self._call is None:
@@ -186,14 +194,12 @@ class Call:
                 tensor = tensors[number]
                 if tensor.grad_fn is None:
                     continue
-                if part is None:
-                    pass
-                elif gradient.dim() == 0:
+                if part is not None and gradient.shape:
+                    gradient = gradient.in_part(way.axis, whole, start, end)
+                elif part is not None:
                     if weight is None:
                         raise CannotRedo("what its model returns is a number of the whole batch")
                     tensor = tensor * weight()
-                else:
-                    gradient = gradient.in_part(way.axis, whole, start, end)
                 if gradient.shape != tensor.shape:
                     raise CannotRedo("made again, it returns tensors of other shapes")
                 roots.append(torch.autograd.graph.get_gradient_edge(tensor))
@@ -221,23 +227,21 @@ class Call:
 class Waiting:
     """A gradient that waits on the host until its call has been made again."""
 
-    def __init__(self, host, gradient):
-        self._host, self._device, self.shape = host, gradient.device, gradient.shape
-        self._kept = host.send(gradient) if gradient.dim() else gradient
+    def __init__(self, host, device, kept):
+        self._host, self._device, self._kept = host, device, kept
+        self.shape = kept.shape
 
-    def dim(self):
-        """Of the gradient."""
-        return len(self.shape)
+    @classmethod
+    def sent(cls, host, gradient):
+        """Of a gradient on a device."""
+        return cls(host, gradient.device, host.send(gradient) if gradient.dim() else gradient)
 
     def in_part(self, axis, whole, start, end):
         """That of samples `start..end`."""
         dimension = next((it for it in (axis, 0) if len(self.shape) > it and self.shape[it] == whole), None)
         if dimension is None:
             raise CannotRedo("what its model returns is not made of samples")
-        part = Waiting.__new__(Waiting)
-        part._host, part._device, part._kept = self._host, self._device, self._kept.narrow(dimension, start, end - start)
-        part.shape = part._kept.shape
-        return part
+        return Waiting(self._host, self._device, self._kept.narrow(dimension, start, end - start))
 
     def on_device(self):
         """The gradient itself."""

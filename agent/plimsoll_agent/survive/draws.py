@@ -1,8 +1,8 @@
 """Random numbers that a part of a batch draws are those that the whole batch would have drawn for it.
 
 A part draws for the whole batch and takes its samples. So the generator goes on as in a call that is made at once, and each
-sample gets what it would have got. Which of a draw's dimensions is the batch is known by its size, and parts of two sizes have to agree
-on it.
+sample gets what it would have got. That a draw's first dimension is the batch is known by its size. Parts of two sizes have to agree on
+it, and on the shape of all else: a draw for samples and times in one dimension, or for times first, is refused.
 """
 
 import functools
@@ -25,21 +25,21 @@ class Draws:
 
     def __init__(self, torch):
         self._mode = _mode_of(torch)
-        self._of_size = {}  # Of each size of a part: which of its draws have samples.
+        self._of_size = {}  # Of each size of a part, its draws: whether each has samples, and the rest of its shape.
 
     def of_part(self, whole, start, end):
         """Around the call of samples `start..end`."""
         return self._mode(self, whole, start, end)
 
-    def compare(self, size, have_samples):
+    def compare(self, size, drawn):
         """Raises CannotRedo if parts of another size drew for something else."""
-        self._of_size.setdefault(size, have_samples)
-        if any(it != have_samples for it in self._of_size.values()):
+        self._of_size.setdefault(size, drawn)
+        if any(it != drawn for it in self._of_size.values()):
             raise CannotRedo(_UNCLEAR)
 
     def check(self):
         """Raises CannotRedo if all parts had the same size, so that there was nothing to compare."""
-        if len(self._of_size) == 1 and any(any(it) for it in self._of_size.values()):
+        if len(self._of_size) == 1 and any(self._of_size.values()):
             raise CannotRedo(_UNCLEAR)
 
 
@@ -56,12 +56,12 @@ def _mode_of(torch):
             super().__init__()
             self._draws = draws
             self._whole, self._start, self._size = whole, start, end - start
-            self._have_samples = []
+            self._drawn = []
 
         def __exit__(self, *raised):
             res = super().__exit__(*raised)
             if raised[0] is None:
-                self._draws.compare(self._size, self._have_samples)
+                self._draws.compare(self._size, self._drawn)
             return res
 
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -98,7 +98,7 @@ def _mode_of(torch):
 
         def _has_samples(self, shape):
             res = bool(len(shape)) and shape[0] == self._size
-            self._have_samples.append(res)
+            self._drawn.append((res, tuple(shape[1:] if res else shape)))
             return res
 
         def _larger(self, tensor):

@@ -12,6 +12,7 @@ class Reached:
     def __init__(self):
         self.calls = {}  # Of each call the edges to its outputs that are reached, by their number.
         self.leaves = []
+        self.is_past_outputs = False  # Something that a call made is reached, and it did not return that.
         self.uses = {}  # Nodes that use a leaf, and which of their outputs are reached.
         self.of_the_script = []  # Names of functions of the script's own.
 
@@ -50,6 +51,8 @@ def _walk(torch, tensors, reached, stops, goes_on):
             edges = reached.calls.setdefault(call, {})
             if at.output_nr in numbers:
                 edges[numbers[at.output_nr]] = at
+            else:
+                reached.is_past_outputs = True
             continue
         if at.node in reached.uses:
             reached.uses[at.node].add(at.output_nr)

@@ -394,6 +394,8 @@ class Survival:
                 reached = graph.before_calls(torch, roots, batches)
             if _are_mixed(reached):
                 raise CannotRedo("the script uses what its model's loss is made of, beside the loss")
+            if reached.is_past_outputs:
+                raise CannotRedo("the script uses what its model did not return")
             wanted = [it for it in reached.leaves if left.has(it)]
             edges = [it for edges in reached.calls.values() for it in edges.values()]
             theirs = graph.below(it.node for it in edges)
@@ -408,11 +410,13 @@ class Survival:
             asked = [it[2] for it in places] + [torch.autograd.graph.GradientEdge(it, 0) for it in shared.nodes]
             found = torch.autograd.grad(roots, asked, gradients, retain_graph=True, allow_unused=True)
             shared.accumulate(torch, found[len(places):])
-            found = {it[:2]: Waiting(self._host, gradient) for it, gradient in zip(places, found) if gradient is not None}
+            found = {it[:2]: Waiting.sent(self._host, gradient) for it, gradient in zip(places, found) if gradient is not None}
             roots, gradients = [], []
             del places, edges, asked, shared
             for call in reached.calls:
                 of_outputs = {number: found.pop((call, number)) for number in reached.calls[call] if (call, number) in found}
+                if not of_outputs:
+                    continue
                 inputs, n = self._call_again_in_parts(call, of_outputs, left, batches.get(call))
                 parts = max(parts, n)
                 edges = call.inputs_with_gradients()
@@ -496,7 +500,7 @@ class Survival:
     def _make_room(self, but=None):
         """Calls that wait for backward let go of what they saved, and the allocator's cache goes."""
         for it in list(self._pending):
-            if it is not but:
+            if it is not but and it.can_be_made_again():
                 it.let_go()
         gc.collect()
         if self._torch.cuda.is_initialized():
