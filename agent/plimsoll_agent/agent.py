@@ -211,7 +211,8 @@ class Agent:
         """Watches this process from now on; the watcher. `expected`: bytes that PyTorch is to reserve at most, or None. One that is
         there already stays as it is, if it is not quiet: one that raises no alarms. None where nothing is real: on the phantom."""
         if self._watcher is not None and self._watcher.is_quiet and not is_quiet:
-            self.stop_watching()
+            self._watcher.finish()
+            self._watcher = None
         if self._watcher is None and self._is_real:
             from plimsoll_agent.watch.watcher import Watcher
 
@@ -227,6 +228,9 @@ class Agent:
         if self._watcher is not None:
             self._watcher.finish()
         self._steps.watching = self._watcher = None
+        if os.environ.get("PLIMSOLL_WATCH") == "status":
+            # `plimsoll top` sees it as before.
+            self.watch(os.environ.get("PLIMSOLL_LABEL"), None, is_quiet=True)
 
     def step_by_hand(self, step):
         """A step has ended because the program says so; what counted as a step before does no longer."""

@@ -32,8 +32,13 @@ def agent(events: int, *, asleep: bool) -> Any:
     finally:
         sys.path.remove(folder)
     session = tempfile.mkdtemp(prefix="plimsoll-session-")
-    atexit.register(shutil.rmtree, session, True)
+    atexit.register(_remove, session, os.getpid())
     return module.begin_late(torch, session, events, asleep)
+
+
+def _remove(session: str, pid: int) -> None:
+    if os.getpid() == pid:  # Not in a forked child.
+        shutil.rmtree(session, True)
 
 
 def _version() -> str:

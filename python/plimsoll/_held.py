@@ -12,7 +12,7 @@ import sys
 import traceback
 import types
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from plimsoll._sizes import Size
 
@@ -122,13 +122,19 @@ def release() -> Released:
         return Released(Held(), Size(0), Size(0), Size(0))
     session = _Session(torch)
     found = session.held()
-    before, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+    before, reserved = _on_all(torch, torch.cuda.memory_allocated), _on_all(torch, torch.cuda.memory_reserved)
     session.let_go()
     del session
     gc.collect()
     torch.cuda.empty_cache()
-    after = torch.cuda.memory_allocated()
-    return Released(found, Size(max(before - after, 0)), Size(max(reserved - torch.cuda.memory_reserved(), 0)), Size(after))
+    after = _on_all(torch, torch.cuda.memory_allocated)
+    given_back = max(reserved - _on_all(torch, torch.cuda.memory_reserved), 0)
+    return Released(found, Size(max(before - after, 0)), Size(given_back), Size(after))
+
+
+def _on_all(torch: Any, of: Callable[[int], int]) -> int:
+    """Bytes on all devices together."""
+    return sum(of(it) for it in range(torch.cuda.device_count()))
 
 
 def _torch() -> Any:
@@ -181,7 +187,7 @@ class _Session:
             self._take(f"Out[{it.number}]", it.storages, counted, outputs)
         kind = type(self._errors[0]).__name__ if self._errors else None
         reached = sum(it.size for it in (*errors, *outputs, *named))
-        unnamed = Size(max(self._torch.cuda.memory_allocated() - reached, 0))
+        unnamed = Size(max(_on_all(self._torch, self._torch.cuda.memory_allocated) - reached, 0))
         return Held(_largest(errors), _largest(outputs), _largest(named), kind if errors else None, unnamed)
 
     @staticmethod

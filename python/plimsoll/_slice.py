@@ -35,7 +35,9 @@ def needed(earlier: Sequence[Cell], cell: Cell) -> List[Tuple[str, str, List[int
     # From the last to the first: a name is bound by the last statement that does, and what changes it may come after.
     for number, index, it in reversed(statements):
         bound = _bound(it)
-        if bound & wanted:
+        if isinstance(it, (ast.For, ast.While)) and _trains(it):
+            continue
+        if bound & wanted or "*" in bound:
             if not _keeps(it):
                 wanted -= bound
             wanted |= _used(it)
@@ -64,7 +66,7 @@ def _bound(it: ast.stmt) -> Set[str]:
 
 
 def _keeps(it: ast.stmt) -> bool:
-    """Whether what was bound before may matter still: `x += 1`, a binding under a condition, a star import."""
+    """Whether what was bound before may matter still: `x += 1`, a binding under a condition."""
     return isinstance(it, (ast.AugAssign, ast.If, ast.For, ast.While, ast.Try))
 
 

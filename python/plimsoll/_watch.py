@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Type, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Union
 
 from plimsoll import _binary
 from plimsoll._agent import agent
@@ -91,7 +92,7 @@ class Watch:
         self._watcher = self._agent.watch(self._label, self._expected)
         if self._watcher is None:
             return self
-        self._watcher.heard = self._heard
+        self._watcher.hearers.append(self._heard)
         # Under `plimsoll run --watch` that tells what there is to tell; files and addresses of our own are told beside it.
         if not is_told or self._words:
             words = [_binary.binary(), "watch", *self._words, "--session", self._agent.session]
@@ -122,13 +123,18 @@ class Watch:
         teller, self._teller = self._teller, None
         if teller is not None:
             if teller.stdin is not None:
-                teller.stdin.close()
+                # A worker that was forked meanwhile has this pipe, too: that we close it would not be seen.
+                with contextlib.suppress(OSError):
+                    teller.stdin.write(b"\n")
+                    teller.stdin.flush()
+                with contextlib.suppress(OSError):
+                    teller.stdin.close()
             try:
                 teller.wait(_AT_THE_END)
             except subprocess.TimeoutExpired:
                 teller.kill()
         watcher.read_told()
-        watcher.heard = None
+        watcher.hearers.remove(self._heard)
         if not self._is_anothers:
             found.stop_watching()
         return self.alarms
@@ -154,17 +160,16 @@ class Watch:
         if not self._quiet:
             print(f"plimsoll: {alarm.text}", file=sys.stderr, flush=True)
         if self._call is not None:
-            self._call(alarm)
+            try:
+                self._call(alarm)
+            except Exception as error:
+                # Training goes on, and so do the other alarms.
+                warnings.warn(f"on_alarm raised {type(error).__name__}: {error}", stacklevel=2)
 
     def __enter__(self) -> Watch:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -96,6 +96,24 @@ for _ in range(2):
 result = [p.detach() for p in model.parameters()]
 """
 
+COPIES = """
+import torch
+from torch import nn
+from torch.func import functional_call
+
+torch.manual_seed(0)
+layer = lambda: nn.Sequential(nn.Linear(5, 5), nn.Tanh())
+model = nn.Sequential(layer(), layer(), nn.Linear(5, 2)).double()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+copies = {name: (2 * it.detach()).requires_grad_() for name, it in model.named_parameters()}
+for _ in range(2):
+    x, y = torch.randn(6, 5, dtype=torch.double), torch.randint(2, (6,))
+    nn.functional.cross_entropy(functional_call(model, copies, x), y).backward()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+result = [it.grad for it in copies.values()]
+"""
+
 EVALUATED = """
 import torch
 from torch import nn
@@ -154,6 +172,7 @@ def test_a_gradient_may_have_a_gradient(trainer, id):
 @pytest.mark.parametrize("id", ["checkpoint", "micro-batches"])
 def test_what_has_other_weights_for_a_call_does_not_run_again_with_its_own(trainer, id):
     assert worst(trainer.run(LEARNS_TO_LEARN), trainer.run(LEARNS_TO_LEARN, remedy(id))) < 1e-9
+    assert worst(trainer.run(COPIES), trainer.run(COPIES, remedy(id))) < 1e-9
 
 
 def test_a_state_may_go_from_call_to_call_and_time_and_batch_be_one_dimension(trainer):

@@ -63,3 +63,9 @@ def test_a_cell_that_is_no_python_never_ran():
     assert kept("n = ", "n = 1", "n") == ["n = 1"]
     with pytest.raises(SyntaxError):
         kept("n = 1", "n +")
+
+
+def test_a_loop_that_trains_is_left_out_and_a_star_import_is_not():
+    training = "for x in data:\n    loss = model(x)\n    loss.backward()"
+    assert kept("data = [1]", "model = make()", training, training) == ["data = [1]", "model = make()"]
+    assert kept("from a import *", "n") == ["from a import *"]

@@ -155,14 +155,18 @@ def test_others_see_how_it_goes(program, cache, words, label):
     environment = program.on_a_device("--gpu", "t4", "--memory", "1GiB") | {"PLIMSOLL_RUNNING": str(running)}
     words = [*words, "--", PYTHON, "train.py", 60, "slow"]
     process = Plimsoll(program.folder, cache).start("run", *words, environment=environment)
-    seen = {}
+    seen, asked = {}, None
     while process.poll() is None:
+        if not words[0] == "--watch" and seen and asked is None:
+            asked = Plimsoll(program.folder, cache).run("watch", "train.py", environment=environment)
         for path in running.glob("*.json"):
             try:
                 seen = json.loads(path.read_text())
             except FileNotFoundError:
                 pass
     assert process.returncode == 0
+    assert asked is None or asked.code == 2 and "runs without alarms: start it with `plimsoll run --watch`" in asked.stderr, asked
+    assert seen["raises_alarms"] == (asked is None)
     assert seen["label"] == label and seen["step"] > 10 and 0.04 < seen["seconds_per_step"] < 1.0
     (device,) = seen["devices"]
     assert 0 < device["allocated"] <= device["reserved"] <= device["peak_reserved"] < device["total"]
@@ -175,4 +179,4 @@ def test_others_see_how_it_goes(program, cache, words, label):
 def test_alarms_without_a_watch_are_refused(plimsoll):
     plimsoll.script("")
     ran = plimsoll.run("run", "--no-gpu", "--alarms", "alarms.jsonl", "--", PYTHON, "train.py")
-    assert ran.code == 2 and "are of a run that is watched; add --watch" in ran.stderr, ran
+    assert ran.code == 2 and "need --watch" in ran.stderr, ran

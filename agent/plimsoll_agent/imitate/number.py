@@ -15,6 +15,8 @@ def write():
     with open(path, "rb") as file:
         text = file.read()
     if text[start : start + len(was)] != was or text[start + len(was) :][:1].isalnum():
-        return
+        if text[start : start + len(value)] == value:
+            return  # A process before this one wrote it.
+        raise SystemExit("plimsoll: %s is not as it was when its number was read; start again" % path)
     with open(path, "wb") as file:
         file.write(text[:start] + value + text[start + len(was) :])

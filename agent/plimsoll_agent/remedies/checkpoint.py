@@ -15,7 +15,7 @@ import weakref
 
 from plimsoll_agent.remedies.support.block_costs import BlockCosts
 from plimsoll_agent.remedies.support.blocks import blocks_of
-from plimsoll_agent.remedies.support.rerun import as_before, has_computed_weights, is_cache, without_cache
+from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, without_cache
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.run.refusal import unsuited
 
@@ -72,7 +72,7 @@ class Checkpointed:
                 return original(self, *args, **kwargs)
             if any(is_cache(it) for it in args) or any(is_cache(it) for it in kwargs.values()):
                 return original(self, *args, **kwargs)  # Running again would write into it again.
-            if has_computed_weights(self):
+            if has_other_weights(torch, self):
                 return original(self, *args, **kwargs)
             inputs = _versions(torch, (args, kwargs))
             run, args, kwargs = _each_once(torch, functools.partial(original, self), args, kwargs)
@@ -132,7 +132,7 @@ def _pieces_of(torch, module, segments, checkpointed, note):
 
     @functools.wraps(original)
     def forward(self, input):
-        if self is not reference() or not torch.is_grad_enabled() or has_computed_weights(self):
+        if self is not reference() or not torch.is_grad_enabled() or has_other_weights(torch, self):
             return original(self, input)
         return run(self, input)
 

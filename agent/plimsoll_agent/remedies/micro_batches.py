@@ -24,7 +24,7 @@ import weakref
 
 from plimsoll_agent.remedies.support import rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
-from plimsoll_agent.remedies.support.rerun import as_before, has_computed_weights, is_cache, without_cache
+from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import CannotApply, unsuited
@@ -47,7 +47,7 @@ def apply(torch, parameters, hooks, note):
         least = whole if hooks.least_share is None else hooks.least_share
         if not hooks.is_training(module, (args, kwargs)) or whole is None or least < 2 or parts < 2:
             return call(*args, **kwargs)
-        if has_computed_weights(module):
+        if has_other_weights(torch, module):
             return call(*args, **kwargs)
         # The second half of a chain of models: what comes before it wants gradients, too, and gets them in backward.
         is_second = any(t.requires_grad for t in nested.tensors_in(torch, (args, kwargs)))
@@ -122,13 +122,15 @@ class Evaluation:
             return call(*args, **kwargs)
         whole, along = way.batch_of(torch, args, kwargs, whole)
         parts = -(-whole // self.largest[module]) if module in self.largest else min(self._parts, whole)
+        if parts < 2:
+            return call(*args, **kwargs)
         result = split.Whole(torch, whole, way.axis)
         for start, end in split.bounds_of(whole, parts):
             part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
             part_kwargs = with_one_label(torch, way, part_kwargs)
             weight = way.weights(kwargs, whole, start, end) if way.has_loss else None
-            if parts < 2 or not result.take(call(*part_args, **part_kwargs), start, end, weight):
-                ways[kind] = way if parts < 2 else None
+            if not result.take(call(*part_args, **part_kwargs), start, end, weight):
+                ways[kind] = None
                 return call(*args, **kwargs)
         return result.output()
 

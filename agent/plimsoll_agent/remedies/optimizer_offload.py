@@ -59,7 +59,7 @@ def _updated_slice(torch, away, optimizer, parameter, rows, before, after, step)
             after[name] = it
             continue
         if name not in after:
-            after[name] = before[name] if is_whole.get(name) else away.host.room(it, parameter.shape)
+            after[name] = before[name] if is_whole.get(name) and before[name].device != part.device else away.host.room(it, parameter.shape)
         away.host.send(it, after[name][rows])
     return after
 

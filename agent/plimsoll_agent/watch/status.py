@@ -4,6 +4,7 @@ One file a process, `<pid>.json`, in a folder that only its user can read. It is
 process; one that was left behind says itself that it is old: by the time at which its process began.
 """
 
+import contextlib
 import json
 import os
 import stat
@@ -62,16 +63,17 @@ class Status:
                 json.dump(dict(self._same, **fields), file, default=str)
             os.replace(path + ".part", path)
         except OSError:
-            self._folder = None
+            self.remove()
 
     def remove(self):
         """At the end of the process."""
         if self._folder is None or os.getpid() != self.pid:
             return
-        try:
-            os.unlink(os.path.join(self._folder, "%d.json" % self.pid))
-        except OSError:
-            pass
+        path = os.path.join(self._folder, "%d.json" % self.pid)
+        self._folder = None  # What comes later is not written any more.
+        for it in (path, path + ".part"):
+            with contextlib.suppress(OSError):
+                os.unlink(it)
 
 
 def _started():

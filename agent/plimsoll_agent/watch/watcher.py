@@ -50,7 +50,7 @@ class Watcher:
         self._label = label
         self._expected = expected
         # Told what was said of each alarm.
-        self.heard = None
+        self.hearers = []
         self._begin()
 
     def _begin(self):
@@ -261,8 +261,8 @@ class Watcher:
             if alarm.get("pid") == os.getpid():
                 self._n_told += 1
                 self._told.append(alarm)
-                if self.heard is not None:
-                    self.heard(alarm)
+                for heard in list(self.hearers):
+                    heard(alarm)
         del self._told[:-MOST_ALARMS]
 
     def _write_status(self):
@@ -273,6 +273,7 @@ class Watcher:
             devices=[self._device(it) for it in self._devices if not it.room_is_unknown],
             expected_peak=self._expected,
             alarms=self._told,
+            raises_alarms=not self.is_quiet,
         )
 
     def _device(self, device):

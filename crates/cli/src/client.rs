@@ -22,7 +22,8 @@ pub(crate) fn of(url: &str, patience: Duration) -> anyhow::Result<Agent> {
     let is_secure = url.starts_with("https://");
     anyhow::ensure!(
         is_secure || url.starts_with("http://"),
-        "cannot send to {url}: expected an address such as http://127.0.0.1:4318"
+        "cannot send to {}: expected an address such as http://127.0.0.1:4318",
+        host(url)
     );
     let mut config = Agent::config_builder().timeout_global(Some(patience));
     if is_secure {
@@ -42,6 +43,21 @@ pub(crate) fn of(url: &str, patience: Duration) -> anyhow::Result<Agent> {
     Ok(Agent::new_with_config(config.build()))
 }
 
+/// An address without what may be a secret: its path, and who asks.
+pub(crate) fn host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |it| it.1);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    rest[..end].rsplit('@').next().unwrap_or_default()
+}
+
+/// Why an address was not reached, without the address.
+pub(crate) fn said(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::BadUri(_) => "it is not an address".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// What does the computing.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
@@ -57,4 +73,16 @@ pub(crate) fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'st
         "{name} has no certificate: expected -----BEGIN CERTIFICATE-----"
     );
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host;
+
+    #[test]
+    fn an_address_is_told_without_its_secrets() {
+        assert_eq!(host("https://hooks.example.org/services/T0/secret?key=1"), "hooks.example.org");
+        assert_eq!(host("http://anna:secret@127.0.0.1:4318"), "127.0.0.1:4318");
+        assert_eq!(host("hooks.example.org/secret"), "hooks.example.org");
+    }
 }

@@ -4,7 +4,7 @@ import functools
 import threading
 
 from plimsoll_agent.remedies.support import split
-from plimsoll_agent.remedies.support.rerun import HostRandom
+from plimsoll_agent.remedies.support.rerun import HostRandom, is_cache
 from plimsoll_agent.run.after_import import after_import
 from plimsoll_agent.run.refusal import unsuited
 
@@ -14,13 +14,19 @@ def generate_in_parts(torch, parts, recording):
     after_import("transformers.generation.utils", lambda module: _wrap(torch, module.GenerationMixin, parts, recording))
 
 
+def _remembers(kwargs):
+    """Whether something goes from one prompt to the next: a cache of the script's, or a function that sees each token."""
+    seen = any(kwargs.get(it) is not None for it in ("stopping_criteria", "logits_processor", "streamer"))
+    return seen or any(map(is_cache, kwargs.values()))
+
+
 def _wrap(torch, mixin, parts, recording):
     original, thread = mixin.generate, threading.local()
 
     @functools.wraps(original)
     def generate(self, *args, **kwargs):
         whole = split.batch_size(torch, args, kwargs)
-        if getattr(thread, "inside", False) or whole is None or whole < 2 or parts < 2:
+        if getattr(thread, "inside", False) or whole is None or whole < 2 or parts < 2 or _remembers(kwargs):
             return original(self, *args, **kwargs)
         told = _Told(self, kwargs)
         recording.write("split", samples=whole, loss=False, exact=not told("do_sample"))

@@ -98,10 +98,10 @@ def is_spectral(torch, module):
     return is_hook or isinstance(module, torch.nn.utils.parametrizations._SpectralNorm)
 
 
-def has_computed_weights(module):
-    """Whether its weights are other tensors for this call (`torch.func.functional_call`): run again in backward it would have
-    its own."""
-    return any(it.grad_fn is not None for it in module.parameters())
+def has_other_weights(torch, module):
+    """Whether its weights are other tensors for this call (`torch.func.functional_call`), computed ones or copies: run again in
+    backward it would have its own. Not seen: parameters of another model."""
+    return any(it.grad_fn is not None or not isinstance(it, torch.nn.Parameter) for it in module.parameters())
 
 
 def is_cache(value):

@@ -133,6 +133,8 @@ class Whole:
         n_losses = sum(it.dim() == 0 for it in tensors)
         if not tensors or n_losses > 1 or None in self._places or len(tensors) != len(self._places) or not _is_plain(torch, output):
             return False
+        if any(_beside(self._place(it, n, weight)) != _beside(place) for it, place in zip(tensors, self._places)):
+            return False  # A model may crop what it returns to the longest sample of a part.
         for it, (whole, dimension, rows) in zip(tensors, self._places):
             if dimension is None:
                 whole.add_(it * weight)
@@ -165,9 +167,14 @@ class Whole:
         return it.new_empty([rows, self._n, *shape[1:]]), 1, 1
 
 
+def _beside(place):
+    """What all parts of a tensor have in common."""
+    return place and (place[0].shape, *place[1:])
+
+
 def _is_plain(torch, output):
-    """Nothing in it hides tensors, as a cache does."""
-    if output is None or isinstance(output, (torch.Tensor, str, bool, int, float)):
+    """Nothing in it hides tensors, as a cache does, and no number is of a part only."""
+    if output is None or isinstance(output, (torch.Tensor, str, bool)):
         return True
     if isinstance(output, dict):
         return all(_is_plain(torch, it) for it in output.values())

@@ -1,7 +1,6 @@
 //! Where alarms go beside the terminal: a file, a command, an address.
 
 use std::{
-    env,
     ffi::{OsStr, OsString},
     fs::{File, OpenOptions},
     io::{self, Write as _},
@@ -19,7 +18,7 @@ use crate::{cli::AlarmArgs, client, contract, reason::reason};
 /// How long commands and addresses may take once the run has ended.
 const AT_THE_END: Duration = Duration::from_secs(10);
 /// Of one try to reach an address.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(4);
 const A_MOMENT: Duration = Duration::from_millis(20);
 
 /// Passes alarms on.
@@ -91,6 +90,12 @@ impl Sinks {
             }
             thread::sleep(A_MOMENT);
         }
+        let given_up = [
+            (self.sending.is_empty(), "the address of --webhook did not take an alarm"),
+            (self.running.is_empty(), "the command of --on-alarm did not end"),
+        ];
+        let late = given_up.iter().filter(|it| !it.0);
+        wrong.extend(late.map(|it| format!("{} within 10 s of the run's end", it.1)));
         wrong
     }
 
@@ -108,16 +113,14 @@ impl Sinks {
 fn send(agent: &Agent, url: &str, body: &str) -> Option<String> {
     let post = || agent.post(url).content_type("application/json").send(body).map(drop);
     let error = post().or_else(|_| post()).err()?;
-    Some(format!("cannot send an alarm to {url}: {error}"))
+    Some(format!("cannot send an alarm to {}: {}", client::host(url), client::said(&error)))
 }
 
 fn start(command: &OsStr, alarm: &Value, line: &str) -> io::Result<Child> {
     let mut process = Command::new("sh");
     process.arg("-c").arg(command).stdin(Stdio::piped());
     // A library that stands in for a device is the script's.
-    if env::var_os("LD_PRELOAD").is_some() {
-        process.env_remove("LD_PRELOAD");
-    }
+    process.env_remove("LD_PRELOAD");
     for (key, value) in alarm.as_object().into_iter().flatten() {
         let value = match value {
             Value::Null => continue,

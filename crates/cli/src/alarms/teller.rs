@@ -92,7 +92,7 @@ impl Teller {
     /// The line that keeps what grows, from the recording that the agent left of the last steps, which is read once.
     fn line_that_grows(&self, pid: u32, note: &AlarmNote) -> Option<CodeLine> {
         let Alarm::Growth { look: Some(look), .. } = &note.what else { return None };
-        if !look.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-') {
+        if look.is_empty() || !look.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-') {
             return None;
         }
         let folder = self.session.join(look);

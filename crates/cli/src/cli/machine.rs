@@ -60,15 +60,15 @@ Examples:
   plimsoll top --json | jq '.processes[] | {pid, user, name}'
   watch -n 10 plimsoll top --once --filter train.py
 
-Processes under `plimsoll run --watch`, or that call plimsoll.watch(), also show
+Processes under `plimsoll run`, or that call plimsoll.watch(), also show
 what is in their memory, how it grows, and when the card is full.
 
 Exit codes:
   0  shown
-  2  there is neither a GPU nor a run that plimsoll watches
+  2  there is neither a GPU nor a run of plimsoll's
 
 Environment:
-  PLIMSOLL_RUNNING  the folder in which watched runs say how they are";
+  PLIMSOLL_RUNNING  the folder in which runs say how they are";
 
 fn address(given: &str) -> Result<SocketAddr, String> {
     let expected =
@@ -138,13 +138,13 @@ Examples:
   plimsoll exporter --otlp http://127.0.0.1:4318
   curl -s http://127.0.0.1:9519/metrics | grep to_end_seconds
 
-As root it sees the watched runs of all users, otherwise those of its own.
+As root it sees the runs of all users, otherwise those of its own.
 
 Exit codes:
   0  Ctrl-C or a signal ended it
   2  it could not listen there, or a file of the options cannot be read
 
 Environment:
-  PLIMSOLL_RUNNING            the folder in which watched runs say how they are
+  PLIMSOLL_RUNNING            the folder in which runs say how they are
   OTEL_EXPORTER_OTLP_HEADERS  headers for --otlp: name=value,name=value
   SSL_CERT_FILE               certificates to trust, for --otlp https://";

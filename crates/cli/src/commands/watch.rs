@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Write},
+    io::{self, Read as _, Write},
     path::Path,
     sync::mpsc,
     thread,
@@ -46,7 +46,8 @@ fn for_a_process(args: &WatchArgs, session: &Path, sinks: Sinks) -> anyhow::Resu
     let began = machine::started(pid);
     let (closed, is_closed) = mpsc::channel();
     thread::spawn(move || {
-        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        // It writes before it closes: a child that it forked keeps the pipe open.
+        let _ = io::stdin().read(&mut [0_u8]);
         let _ = closed.send(());
     });
     loop {
@@ -73,9 +74,19 @@ fn beside(args: &WatchArgs, mut sinks: Sinks, out: &mut dyn Write) -> anyhow::Re
     loop {
         let all = machine::running();
         let meant: Vec<_> = all.iter().filter(|it| is_meant(it.0, &it.1)).collect();
+        if let [(pid, quiet), ..] = meant[..]
+            && seen.is_empty()
+            && meant.iter().all(|it| !it.1.raises_alarms)
+        {
+            anyhow::bail!(
+                "{} ({pid}) runs without alarms: start it with `plimsoll run --watch`. `plimsoll top` shows it",
+                quiet.label
+            );
+        }
         if meant.is_empty() && seen.is_empty() {
+            let watched = all.iter().filter(|it| it.1.raises_alarms);
             let known: Vec<String> =
-                all.iter().map(|(pid, it)| format!("{} ({pid})", it.label)).collect();
+                watched.map(|(pid, it)| format!("{} ({pid})", it.label)).collect();
             let known = match known.is_empty() {
                 true => "none is watched here".to_owned(),
                 false => format!("watched are {}", known.join(", ")),

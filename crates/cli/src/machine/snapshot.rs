@@ -82,6 +82,8 @@ pub(crate) struct Status {
     /// What the baseline or the plan says it will reserve.
     pub(crate) expected_peak: Option<Bytes>,
     pub(crate) alarms: Vec<Alarm>,
+    /// Whether it is watched, and not only seen.
+    pub(crate) raises_alarms: bool,
 }
 
 /// PyTorch's allocator on one device, as `torch.cuda.memory_stats` counts.

@@ -41,10 +41,9 @@ pub(crate) fn all() -> Vec<(u32, Status)> {
     let mut seen = BTreeSet::new();
     let mut res = BTreeMap::new();
     for folder in folders() {
-        let Ok(found) = fs::metadata(&folder) else { continue };
+        let Some(found) = real(&folder) else { continue };
         let is_new = seen.insert((found.dev(), found.ino()));
-        let is_theirs =
-            found.is_dir() && (found.uid() == geteuid().as_raw() || geteuid().is_root());
+        let is_theirs = found.uid() == geteuid().as_raw() || geteuid().is_root();
         if is_new && is_theirs {
             for (pid, status) in of_folder(&folder, found.uid()) {
                 res.entry(pid).or_insert(status);
@@ -52,6 +51,12 @@ pub(crate) fn all() -> Vec<(u32, Status)> {
         }
     }
     res.into_iter().collect()
+}
+
+/// What a folder is, if no link leads to it: by one a stranger could pass off a folder of ours as theirs.
+fn real(folder: &Path) -> Option<fs::Metadata> {
+    let is_linked = folder.parent().is_some_and(Path::is_symlink);
+    fs::symlink_metadata(folder).ok().filter(|it| !is_linked && it.is_dir())
 }
 
 /// Where they may lie. A run that was started over ssh has another folder than one that was started by cron.
@@ -115,19 +120,17 @@ enum Found {
 fn of_file(path: &Path, pid: u32, uid: u32) -> Found {
     let Some(bytes) = read(path, uid) else { return Found::Nothing };
     let lives = started(pid);
-    let Ok(file) = serde_json::from_slice::<OnDisk>(&bytes) else {
-        return if lives.is_none() { Found::Stale } else { Found::Nothing };
-    };
+    // Its writer replaces it whole, so what cannot be read is somebody else's, and stays.
+    let Ok(file) = serde_json::from_slice::<OnDisk>(&bytes) else { return Found::Nothing };
+    if file.format != 1 || file.pid != pid {
+        return Found::Nothing;
+    }
     if lives.is_none() || lives != Some(file.started) {
         return Found::Stale;
     }
     // Only the account that a process runs under may speak for it.
     let is_its = fs::metadata(format!("/proc/{pid}")).is_ok_and(|it| it.uid() == uid);
-    if file.format == 1 && file.pid == pid && is_its {
-        Found::Living(file.taken())
-    } else {
-        Found::Nothing
-    }
+    if is_its { Found::Living(file.taken()) } else { Found::Nothing }
 }
 
 /// A regular file of `uid`'s, if it is not too large. No link is followed, and a pipe keeps nobody waiting.
@@ -163,6 +166,12 @@ struct OnDisk {
     expected_peak: Option<u64>,
     #[serde(default)]
     alarms: Vec<AlarmOnDisk>,
+    #[serde(default = "yes")]
+    raises_alarms: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -216,6 +225,7 @@ impl OnDisk {
                 .collect(),
             expected_peak: self.expected_peak.map(Bytes),
             alarms: self.alarms.into_iter().skip(older).map(alarm).collect(),
+            raises_alarms: self.raises_alarms,
         }
     }
 }
@@ -266,12 +276,13 @@ mod tests {
         let device = r#", "devices": [{"uuid": null, "allocated": 5, "growth_per_step": 1.5, "categories": {"parameters": 3}}], "step": 7"#;
         fs::write(at(&format!("{own}.json")), text(own, ticks, device)).unwrap();
         fs::write(at("1.json"), text(1, ticks, "")).unwrap();
-        fs::write(at("4194999.json"), "{").unwrap();
+        fs::write(at("4194999.json"), text(4194999, ticks, "")).unwrap();
         fs::write(at("4194999.json.part"), "{").unwrap();
+        fs::write(at("4195000.json"), r#"{"year": "what I measured"}"#).unwrap();
         fs::write(at("2.json"), text(2, ticks, "")).unwrap();
         fs::write(at("notes.txt"), "mine").unwrap();
         let long_ago = std::time::SystemTime::now() - 2 * SILENCE;
-        for name in ["1.json", "4194999.json", "notes.txt"] {
+        for name in ["1.json", "4194999.json", "4195000.json", "notes.txt"] {
             let file = OpenOptions::new().write(true).open(at(name)).unwrap();
             file.set_modified(long_ago).unwrap();
         }
@@ -286,9 +297,22 @@ mod tests {
             fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         left.sort();
         let own = format!("{own}.json");
-        let mut expected = vec!["2.json", own.as_str(), "notes.txt"];
+        let mut expected = vec!["2.json", "4195000.json", own.as_str(), "notes.txt"];
         expected.sort_unstable();
         assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn a_folder_behind_a_link_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("plimsoll-0/running")).unwrap();
+        fs::create_dir(at("plimsoll-x")).unwrap();
+        symlink(at("plimsoll-0/running"), at("plimsoll-x/running")).unwrap();
+        symlink(at("plimsoll-0"), at("plimsoll-y")).unwrap();
+        let is_taken = |name: &str| real(&at(name)).is_some();
+        assert!(is_taken("plimsoll-0/running"));
+        assert!(!is_taken("plimsoll-x/running") && !is_taken("plimsoll-y/running"));
     }
 
     #[test]

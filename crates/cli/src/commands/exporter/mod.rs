@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Ex
     if let Some(why) = machine.look(|it| it.no_gpu.clone()) {
         let _ = writeln!(
             std::io::stderr(),
-            "plimsoll: no NVIDIA GPU here: {why}; runs that plimsoll watches are exported all the same"
+            "plimsoll: no NVIDIA GPU here: {why}; runs of plimsoll's are exported all the same"
         );
     }
     super::write(out, &format!("{}\n", server.url()))?;

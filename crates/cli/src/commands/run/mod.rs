@@ -76,11 +76,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         (None, false) => Plan::default(),
     };
     let ranks = ranks(args, &plan, &command)?;
-    let is_of_a_watch = args.to.is_given() || args.label.is_some() || args.expect.is_some();
+    let is_of_a_watch = args.to.is_given() || args.expect.is_some();
     if is_of_a_watch && !args.watch {
-        anyhow::bail!(
-            "--label, --expect, --alarms, --on-alarm and --webhook are of a run that is watched; add --watch"
-        );
+        anyhow::bail!("--expect, --alarms, --on-alarm and --webhook need --watch");
     }
     let sinks = args.watch.then(|| Sinks::open(&args.to)).transpose()?;
     warn_if_too_little_is_free(&plan);

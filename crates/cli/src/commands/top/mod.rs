@@ -63,7 +63,7 @@ pub(crate) fn run(args: &TopArgs, color: Color, out: &mut dyn Write) -> anyhow::
 /// The sentence that there is neither a GPU nor a run.
 fn nothing(snapshot: &Snapshot) -> Option<String> {
     let why = snapshot.no_gpu.as_ref().filter(|_| snapshot.processes.is_empty())?;
-    Some(format!("no NVIDIA GPU here, and no run that plimsoll watches: {why}"))
+    Some(format!("no NVIDIA GPU here, and no run of plimsoll's: {why}"))
 }
 
 fn exit_of(snapshot: &Snapshot) -> Exit {
