@@ -145,6 +145,8 @@ def speed():
                 return
             told = json.loads(ran.stdout.splitlines()[-1])
             rows.append({"kind": kind, "wall": wall, **told})
+            with open(out / "speed.jsonl", "a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
 
     run = [binary, "run"]
     for what in ("small", "large"):
@@ -153,9 +155,6 @@ def speed():
         measure("run", [*run, "--"], what)
         measure("run --watch", [*run, "--watch", "--"], what)
         measure("plimsoll.watch()", [], what, "--own")
-    with open(out / "speed.jsonl", "w") as file:
-        for row in rows:
-            file.write(json.dumps(row) + "\n")
     for what in ("small", "large"):
         of = lambda kind, key="on": [s for row in rows if row["kind"] == kind and row["what"] == what for s in row[key]]
         on, off = of("toggled"), of("toggled", "off")

@@ -17,10 +17,10 @@ from models import Gpt, tokens
 what, toggles = sys.argv[1], "--toggle" in sys.argv
 if what == "small":
     model = nn.Sequential(*[part for _ in range(60) for part in (nn.Linear(128, 128), nn.LayerNorm(128), nn.GELU())]).cuda()
-    loss_of, per_block, blocks = lambda: model(torch.randn(64, 128, device="cuda")).square().mean(), 32, 24
+    loss_of, per_block, blocks = lambda: model(torch.randn(64, 128, device="cuda")).square().mean(), 32, 20
 else:
     model = Gpt(1024, 8, 8192).cuda()
-    loss_of, per_block, blocks = lambda: model.loss(tokens(16, 512, 8192)), 5, 14
+    loss_of, per_block, blocks = lambda: model.loss(tokens(8, 512, 8192)), 4, 10
 optimizer = torch.optim.AdamW(model.parameters())
 if "--own" in sys.argv:
     import plimsoll

@@ -141,6 +141,8 @@ def test_steps_that_need_more_and_more_are_told_before_it_is_all(watch):
 def test_what_others_take_is_told(watch):
     _, (alarm,) = watch(80, "neighbour")
     assert alarm["code"] == "watch/neighbour" and alarm["taken_bytes"] == 700 << 20 and alarm["step"] > 29, alarm
+    # Nobody else is on the device: that memory is the run's own, past PyTorch.
+    assert alarm["neighbour"] is None
 
 
 def test_memory_in_pieces_is_told(watch):
@@ -173,6 +175,8 @@ def test_others_see_how_it_goes(program, cache, words, label):
     # Two layers of 256 x 256, and twice that for AdamW.
     assert device["categories"]["parameters"] == 2 * (256 * 256 + 256) * 4 and device["growth_per_step"] == 0
     assert device["uuid"].startswith("GPU-")
+    # What is reserved and free is in one piece or more.
+    assert 0 < device["largest_free"] <= device["reserved"] - device["allocated"]
     assert os.stat(running).st_mode & 0o777 == 0o700 and not list(running.iterdir())
 
 

@@ -2,6 +2,7 @@
 
     trend     does what lives at the ends of steps rise, and go on rising?
     bounds    containers that will be full
+    holes     the largest free piece of what is reserved
     device    one device: its room, its neighbours, what grows on it
     trackers  what W&B, MLflow and TensorBoard get, where the script uses them
     watcher   all devices, step by step; each alarm once

@@ -14,6 +14,7 @@ from collections import deque
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.watch import bounds
 from plimsoll_agent.watch.device import Device
+from plimsoll_agent.watch.holes import Holes
 from plimsoll_agent.watch.status import Status
 from plimsoll_agent.watch.trackers import Trackers
 
@@ -69,6 +70,7 @@ class Watcher:
         self._categories = {}
         self._named_at = 0
         self._status = Status(self._label)
+        self._holes = Holes(self._torch)
         self._trackers = Trackers()
 
     def forked(self):
@@ -122,11 +124,12 @@ class Watcher:
                 continue
             taken = device.neighbour(self._expected)
             if taken is not None:
-                self._alarm("watch/neighbour", device, taken=taken, free=device.free)
+                self._alarm("watch/neighbour", device, taken=taken, free=device.free, uuid=self._uuid(device))
             useless = device.fragmentation()
             if useless is not None:
                 self._alarm("watch/fragmentation", device, useless=useless, retries=device.retries)
         self._name_categories()
+        self._holes.look()
         self.read_told()
         self._write_status()
         if not self.is_quiet:
@@ -276,14 +279,16 @@ class Watcher:
             raises_alarms=not self.is_quiet,
         )
 
+    def _uuid(self, device):
+        uuid = getattr(self._torch.cuda.get_device_properties(device.index), "uuid", None)
+        return "GPU-%s" % uuid if uuid is not None else None
+
     def _device(self, device):
-        properties = self._torch.cuda.get_device_properties(device.index)
-        uuid = getattr(properties, "uuid", None)
         categories = self._categories.get(device.index, {})
         if categories:
             categories = dict(categories, other=max(device.allocated - sum(categories.values()), 0))
         return {
-            "uuid": "GPU-%s" % uuid if uuid is not None else None,
+            "uuid": self._uuid(device),
             "index": device.index,
             "total": device.total,
             "allocated": device.allocated,
@@ -294,7 +299,7 @@ class Watcher:
             "peak_reserved": device.peak_reserved,
             "retries": device.retries,
             "ooms": device.ooms,
-            "largest_free": None,
+            "largest_free": self._holes.largest(device.index),
             "growth_per_step": device.pace(),
             "categories": categories,
         }

@@ -17,12 +17,12 @@ use plimsoll_core::{
         contract::{ProcessFile, process_folder},
     },
     sources::{self, ProcessFiles},
-    views::alarm::{self as view, Whose},
+    views::alarm::{self as view, Found, Whose},
 };
 
 use serde_json::Value;
 
-use crate::{alarms::Sinks, contract};
+use crate::{alarms::Sinks, contract, machine::Looker};
 
 /// Tells the alarms of one session.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl Teller {
         }
         let since = self.since;
         for note in notes.alarms.iter().filter(|it| since <= it.at) {
-            let line = self.line_that_grows(pid, note);
-            let alarm = view::json(note, line.as_ref(), self.whose(pid));
-            let own = (!self.is_quiet).then(|| view::sentence(note, line.as_ref()));
+            let found = self.found(pid, note);
+            let alarm = view::json(note, &found, self.whose(pid));
+            let own = (!self.is_quiet).then(|| view::sentence(note, &found));
             self.pass_on(&alarm, own);
         }
     }
@@ -87,6 +87,14 @@ impl Teller {
         for it in self.sinks.finish() {
             let _ = writeln!(io::stderr(), "plimsoll: {it}");
         }
+    }
+
+    fn found(&self, pid: u32, note: &AlarmNote) -> Found {
+        let neighbour = match &note.what {
+            Alarm::Neighbour { uuid: Some(uuid), .. } => Looker::default().neighbour(uuid, pid),
+            _ => None,
+        };
+        Found { line: self.line_that_grows(pid, note), neighbour }
     }
 
     /// The line that keeps what grows, from the recording that the agent left of the last steps, which is read once.

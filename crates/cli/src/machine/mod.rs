@@ -12,6 +12,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use plimsoll_core::views::alarm::Neighbour;
+
 use self::{
     nvml::Driver,
     people::People,
@@ -56,5 +58,11 @@ impl Looker {
             devices: told.devices,
             processes: named.collect(),
         }
+    }
+
+    /// Who but the process `pid` holds most of the device with this number. None in a container whose process numbers are not
+    /// the driver's: it may be `pid` itself.
+    pub(crate) fn neighbour(&mut self, uuid: &str, pid: u32) -> Option<Neighbour> {
+        if people::are_of_host() { self.look().neighbour(uuid, pid) } else { None }
     }
 }

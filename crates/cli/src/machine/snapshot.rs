@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::units::Bytes;
+use plimsoll_core::{units::Bytes, views::alarm::Neighbour};
 
 /// What `top` and `exporter` show.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -233,6 +233,24 @@ impl Snapshot {
         }
     }
 
+    /// Who but the process `pid` holds most of the device with this number, as far as the driver tells.
+    pub(crate) fn neighbour(&self, uuid: &str, pid: u32) -> Option<Neighbour> {
+        let place = self.devices.iter().position(|it| bare(&it.uuid) == bare(uuid))?;
+        let on_it = |it: &&(usize, Option<Bytes>)| it.0 == place;
+        let others = self.processes.iter().filter(|it| it.pid != pid).filter_map(|it| {
+            let held = it.on.iter().find(on_it)?.1?;
+            Some((held, it))
+        });
+        let (held, process) = others.max_by_key(|it| it.0)?;
+        let person = process.person.as_ref();
+        Some(Neighbour {
+            pid: process.pid,
+            name: person.map(|it| it.name.clone()),
+            user: person.map(|it| it.user.clone()),
+            held,
+        })
+    }
+
     /// What a person has to know of what is not shown.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut res = Vec::new();
@@ -338,6 +356,27 @@ mod tests {
         assert_eq!(rows[1].room(), Some(Bytes::gib(8)), "what is free is all that is known");
         assert_eq!(rows[0].end(), Some(End::In { steps: 10737.0, seconds: Some(5_368.709_12) }));
         assert_eq!((rows[1].end(), rows[2].end(), rows[3].end()), (None, None, None));
+    }
+
+    #[test]
+    fn who_else_holds_most_of_a_device_is_found() {
+        let holds =
+            |pid, gib| Process { pid, on: vec![(0, Some(Bytes::gib(gib)))], ..Process::default() };
+        let hidden = Process { pid: 9, on: vec![(0, None)], ..Process::default() };
+        let elsewhere =
+            Process { pid: 8, on: vec![(1, Some(Bytes::gib(70)))], ..Process::default() };
+        let ann = Person { user: "ann".to_owned(), name: "python serve.py".to_owned(), uid: 7 };
+        let ann = Process { person: Some(ann), ..holds(5, 12) };
+        let snapshot = Snapshot {
+            devices: vec![device(0, "GPU-AA", Bytes::gib(8)), device(1, "GPU-bb", Bytes::gib(1))],
+            processes: vec![holds(4, 2), ann, holds(6, 30), elsewhere, hidden],
+            ..Snapshot::default()
+        };
+        let found = snapshot.neighbour("GPU-aa", 6).unwrap();
+        assert_eq!((found.pid, found.held), (5, Bytes::gib(12)));
+        assert_eq!(found.name.as_deref(), Some("python serve.py"));
+        assert_eq!(snapshot.neighbour("GPU-aa", 5).unwrap().pid, 6);
+        assert_eq!(snapshot.neighbour("GPU-cc", 6), None);
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub enum Alarm {
         taken: Bytes,
         /// What is free on the device.
         free: Bytes,
+        /// The device's number for itself, where torch tells it.
+        uuid: Option<String>,
     },
     /// What is reserved and free is in pieces too small to use.
     Fragmentation {

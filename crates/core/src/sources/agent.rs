@@ -287,6 +287,7 @@ struct AlarmLine {
     taken: u64,
     #[serde(deserialize_with = "or_default")]
     free: u64,
+    uuid: Option<String>,
     #[serde(deserialize_with = "or_default")]
     useless: u64,
     #[serde(deserialize_with = "or_default")]
@@ -313,9 +314,11 @@ impl AlarmLine {
                 since: self.since,
                 runs_out_at: self.runs_out_at,
             },
-            "watch/neighbour" => {
-                Alarm::Neighbour { taken: Bytes(self.taken), free: Bytes(self.free) }
-            }
+            "watch/neighbour" => Alarm::Neighbour {
+                taken: Bytes(self.taken),
+                free: Bytes(self.free),
+                uuid: self.uuid,
+            },
             "watch/fragmentation" => {
                 Alarm::Fragmentation { useless: Bytes(self.useless), retries: self.retries }
             }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     plan::Drift,
     recording::{Alarm, AlarmNote, CodeLine},
+    units::Bytes,
     views::explain_wire,
 };
 
@@ -22,12 +23,45 @@ pub struct Whose<'a> {
     pub label: &'a str,
 }
 
-/// What is wrong, since when and how long that goes well. `line` keeps what grows, if it was seen.
-pub fn sentence(note: &AlarmNote, line: Option<&CodeLine>) -> String {
+/// What was found out when an alarm was raised.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The line that keeps what grows.
+    pub line: Option<CodeLine>,
+    /// Who else holds most of the device.
+    pub neighbour: Option<Neighbour>,
+}
+
+/// Another process on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its number, as the driver tells it.
+    pub pid: u32,
+    /// The program, with its script if it is Python's; none where the system does not show the process.
+    pub name: Option<String>,
+    /// Whose it is.
+    pub user: Option<String>,
+    /// What it holds on the device.
+    pub held: Bytes,
+}
+
+impl Neighbour {
+    fn named(&self) -> String {
+        let Self { pid, name, user, .. } = self;
+        let of = user.as_ref().map_or_else(String::new, |it| format!(" of {it}"));
+        match name {
+            Some(name) => format!("{name}{of} (process {pid})"),
+            None => format!("process {pid}{of}"),
+        }
+    }
+}
+
+/// What is wrong, since when and how long that goes well.
+pub fn sentence(note: &AlarmNote, found: &Found) -> String {
     let step = note.step;
     match &note.what {
         Alarm::Growth { per_step, grown, since, runs_out_at, .. } => {
-            let place = line.map_or_else(
+            let place = found.line.as_ref().map_or_else(
                 || " (the line was not seen)".to_owned(),
                 |it| format!(" at {}:{}", it.file, it.line),
             );
@@ -41,9 +75,15 @@ pub fn sentence(note: &AlarmNote, line: Option<&CodeLine>) -> String {
         Alarm::Drift { per_step, needed, since, runs_out_at } => format!(
             "step {step}: steps need more and more, {needed} by now: {per_step} more in each since step {since}, and it runs out in about step {runs_out_at}"
         ),
-        Alarm::Neighbour { taken, free } => format!(
-            "step {step}: other processes took {taken} of the device since this run began, and {free} are free"
-        ),
+        Alarm::Neighbour { taken, free, .. } => {
+            let most = found
+                .neighbour
+                .as_ref()
+                .map_or_else(String::new, |it| format!("; {} holds most, {}", it.named(), it.held));
+            format!(
+                "step {step}: other processes took {taken} of the device since this run began, and {free} are free{most}"
+            )
+        }
         Alarm::Fragmentation { useless, retries } => {
             let times = match retries {
                 0 => String::new(),
@@ -68,13 +108,17 @@ pub fn of_first_step(drift: &Drift, time: f64, whose: Whose<'_>) -> Value {
 }
 
 /// The same for programs. Sizes are bytes; what an alarm of this code does not have is null.
-pub fn json(note: &AlarmNote, line: Option<&CodeLine>, whose: Whose<'_>) -> Value {
-    let mut res = empty(note.what.code(), &sentence(note, line), whose);
+pub fn json(note: &AlarmNote, found: &Found, whose: Whose<'_>) -> Value {
+    let mut res = empty(note.what.code(), &sentence(note, found), whose);
     res["step"] = note.step.into();
     res["device"] = note.device.into();
     res["time"] = note.at.into();
     res["room_bytes"] = note.room.0.into();
-    res["at"] = explain_wire::line(line);
+    res["at"] = explain_wire::line(found.line.as_ref());
+    if let Some(it) = &found.neighbour {
+        let Neighbour { pid, name, user, held } = it;
+        res["neighbour"] = json!({ "pid": pid, "name": name, "user": user, "held_bytes": held.0 });
+    }
     let numbers: Vec<(&str, u64)> = match &note.what {
         Alarm::Growth { per_step, grown, since, runs_out_at, .. } => vec![
             ("bytes_per_step", per_step.0),
@@ -91,7 +135,9 @@ pub fn json(note: &AlarmNote, line: Option<&CodeLine>, whose: Whose<'_>) -> Valu
         Alarm::OverPlan { expected, reserved } => {
             vec![("expected_bytes", expected.0), ("reserved_bytes", reserved.0)]
         }
-        Alarm::Neighbour { taken, free } => vec![("taken_bytes", taken.0), ("free_bytes", free.0)],
+        Alarm::Neighbour { taken, free, .. } => {
+            vec![("taken_bytes", taken.0), ("free_bytes", free.0)]
+        }
         Alarm::Fragmentation { useless, retries } => {
             vec![("useless_bytes", useless.0), ("retries", *retries)]
         }
@@ -125,6 +171,7 @@ fn empty(code: &str, text: &str, whose: Whose<'_>) -> Value {
         "needed_bytes": null,
         "taken_bytes": null,
         "free_bytes": null,
+        "neighbour": null,
         "useless_bytes": null,
         "retries": null,
     })
@@ -133,10 +180,7 @@ fn empty(code: &str, text: &str, whose: Whose<'_>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        sources::{ProcessFiles, read_process},
-        units::Bytes,
-    };
+    use crate::sources::{ProcessFiles, read_process};
 
     fn of(line: &str) -> AlarmNote {
         let files =
@@ -152,32 +196,34 @@ mod tests {
             r#"{"kind":"alarm","code":"watch/growth","step":900,"device":0,"room":1000000,"unix":1.5,"per_step":65536,"grown":58720256,"since":3,"runs_out_at":5000,"look":null}"#,
         );
         let line = CodeLine { file: "train.py".to_owned(), line: 31, ..CodeLine::default() };
+        let none = Found::default();
+        let seen = Found { line: Some(line), ..Found::default() };
         let texts = [
-            sentence(&growth, Some(&line)),
-            sentence(&growth, None),
+            sentence(&growth, &seen),
+            sentence(&growth, &none),
             sentence(
                 &of(
                     r#"{"kind":"alarm","code":"watch/over-plan","step":4,"expected":1073741824,"reserved":2147483648}"#,
                 ),
-                None,
+                &none,
             ),
             sentence(
                 &of(
                     r#"{"kind":"alarm","code":"watch/drift","step":400,"per_step":1048576,"needed":1073741824,"since":3,"runs_out_at":500}"#,
                 ),
-                None,
+                &none,
             ),
             sentence(
                 &of(
                     r#"{"kind":"alarm","code":"watch/neighbour","step":4,"taken":1073741824,"free":2097152}"#,
                 ),
-                None,
+                &none,
             ),
             sentence(
                 &of(
                     r#"{"kind":"alarm","code":"watch/fragmentation","step":4,"useless":1073741824,"retries":2}"#,
                 ),
-                None,
+                &none,
             ),
         ];
         let expected = [
@@ -190,10 +236,37 @@ mod tests {
         ];
         assert_eq!(texts, expected.map(str::to_owned));
         let whose = Whose { pid: 7, rank: Some(1), label: "night" };
-        let json = json(&growth, Some(&line), whose);
+        let json = json(&growth, &seen, whose);
         assert_eq!(json["at"]["line"], 31);
         assert_eq!(json["bytes_per_step"], 65536);
         assert_eq!(Bytes(json["room_bytes"].as_u64().unwrap()), growth.room);
+    }
+
+    #[test]
+    fn who_holds_most_of_the_device_is_said_as_far_as_the_system_shows_it() {
+        let note = of(
+            r#"{"kind":"alarm","code":"watch/neighbour","step":4,"taken":1073741824,"free":2097152,"uuid":"GPU-1"}"#,
+        );
+        let hidden = Neighbour { pid: 4711, name: None, user: None, held: Bytes(1 << 30) };
+        let shown = Neighbour {
+            name: Some("python serve.py".to_owned()),
+            user: Some("ann".to_owned()),
+            ..hidden.clone()
+        };
+        let told = [shown, hidden].map(|it| {
+            let found = Found { neighbour: Some(it), ..Found::default() };
+            let json = json(&note, &found, Whose { pid: 7, rank: None, label: "night" });
+            assert_eq!(json["neighbour"]["held_bytes"], 1 << 30);
+            json["text"].as_str().unwrap().to_owned()
+        });
+        let took = "step 4: other processes took 1.00 GiB of the device since this run began, and 2.0 MiB are free; ";
+        assert_eq!(
+            told,
+            [
+                format!("{took}python serve.py of ann (process 4711) holds most, 1.00 GiB"),
+                format!("{took}process 4711 holds most, 1.00 GiB"),
+            ]
+        );
     }
 
     #[test]

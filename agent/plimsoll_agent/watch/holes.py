@@ -1,0 +1,41 @@
+"""The largest free piece of what is reserved on each device."""
+
+import inspect
+import time
+
+SHARE = 0.001
+"""Of the time, at most so much goes into looking."""
+
+SELDOM = 5.0
+"""Seconds between two looks, at least."""
+
+
+class Holes:
+    """What was seen at the last look. Looks by itself, where PyTorch can list its blocks without the history of each (2.11 can);
+    with it a look takes seconds."""
+
+    def __init__(self, torch):
+        self._torch = torch
+        parameters = inspect.signature(torch.cuda.memory_snapshot).parameters
+        self._can_look = "include_traces" in parameters
+        self._next = 0.0
+        self._largest = {}
+
+    def look(self):
+        """Now and then: the larger the heap, the less often."""
+        began = time.perf_counter()
+        if not self._can_look or began < self._next:
+            return
+        self._largest = found = {}
+        for segment in self._torch.cuda.memory_snapshot(include_traces=False):
+            device = segment["device"]
+            for block in segment["blocks"]:
+                if block["state"] == "inactive" and found.get(device, 0) < block["size"]:
+                    found[device] = block["size"]
+            found.setdefault(device, 0)
+        ended = time.perf_counter()
+        self._next = ended + max(SELDOM, (ended - began) / SHARE)
+
+    def largest(self, device):
+        """Bytes of the largest on this device; None if nobody has looked."""
+        return self._largest.get(device)
