@@ -1,6 +1,7 @@
 // Asks the server; or, in a page that was written as one file, what it carries (`store.js`).
 
-import { Store, packedIn } from "./store.js";
+import { Store } from "./store.js";
+import { packedIn } from "./unpack.js";
 
 export const isOneFile = document.getElementById("answers") !== null;
 

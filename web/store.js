@@ -1,5 +1,6 @@
 // A recording in the page itself: what `views/packed.rs` wrote, and the answers that a server would give of it.
 
+import { packedIn } from "./unpack.js";
 import { parseSize, size } from "./words.js";
 
 const MOST_COLUMNS = 4096;
@@ -9,15 +10,6 @@ const SMALLEST_SHARE = 2000;
 const LISTED = 200;
 const NEVER = 4294967295;
 const GROUPINGS = ["category", "line", "pool"];
-
-// What a script element carries: deflated, in base64.
-export async function packedIn(id) {
-  const node = document.getElementById(id);
-  const bytes = Uint8Array.from(atob(node.textContent), (it) => it.charCodeAt(0));
-  node.textContent = "";
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
 
 export class Store {
   static async open(r, answers) {
@@ -369,24 +361,36 @@ export class Store {
     return tree;
   }
 
-  rowsByLine(position) {
+  // What each line held for each purpose, and the modules that its blocks belong to.
+  heldByLine(position) {
     const groups = this.scene.groups.category;
-    return this.moment(position).rows.map((it) => ({ line: it.line, category: groups[it.category].key, bytes: it.bytes, blocks: it.blocks }));
+    const modules = new Map();
+    for (const life of this.at(position)) {
+      const line = this.owners[this.columns.owner[life]];
+      if (!line) continue;
+      const id = JSON.stringify(line);
+      if (!modules.has(id)) modules.set(id, { line, id, modules: new Set() });
+      const module = this.module(life);
+      if (module !== null) modules.get(id).modules.add(module.split(".").filter((it) => !OF_WRAPPERS.has(it)).join("."));
+    }
+    const held = this.moment(position).rows.map((it) => ({ ...it, category: groups[it.category].key }));
+    return { held, places: [...modules.values()].map((it) => ({ ...it, modules: it.modules.size ? JSON.stringify([...it.modules].sort(byBytes)) : null })) };
   }
 
   changes(position, other, after) {
-    const [earlier, later] = [this.rowsByLine(position), other.rowsByLine(after)];
-    const same = alike(earlier, later);
+    const [earlier, later] = [this.heldByLine(position), other.heldByLine(after)];
+    const same = alike(earlier.places, later.places);
     const sums = new Map();
-    const add = (line, it, side) => {
-      const key = JSON.stringify([line, it.category]);
-      if (!sums.has(key)) sums.set(key, { line, category: it.category, before: [0, 0], after: [0, 0] });
-      const sum_ = sums.get(key)[side];
-      sum_[0] += it.bytes;
-      sum_[1] += it.blocks;
+    const entry = (line, category) => {
+      const key = JSON.stringify([line, category]);
+      if (!sums.has(key)) sums.set(key, { line, renamed: null, category, before: [0, 0], after: [0, 0], owners: [null, null] });
+      return sums.get(key);
     };
-    for (const it of earlier) add(it.line, it, "before");
-    for (const it of later) add(it.line && (same.get(JSON.stringify(it.line)) || it.line), it, "after");
+    for (const it of earlier.held) Object.assign(entry(it.line, it.category), { before: [it.bytes, it.blocks] }).owners[0] = it.owner;
+    for (const it of later.held) {
+      const found = it.line && same.get(JSON.stringify(it.line));
+      Object.assign(entry(found || it.line, it.category), { after: [it.bytes, it.blocks], renamed: found ? it.line : null }).owners[1] = it.owner;
+    }
     const by = (it) => Math.abs(it.after[0] - it.before[0]);
     return [...sums.values()].sort((a, b) => by(b) - by(a) || compareLines(a.line, b.line) || byBytes(a.category, b.category));
   }
@@ -583,6 +587,8 @@ export class Store {
   }
 }
 
+// Parts that wrappers of a model put into the names of its modules.
+const OF_WRAPPERS = new Set(["module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"]);
 const WIDE = new Set(["micros", "size_table", "address_table", "odd_allocated"]);
 
 class Reader {
@@ -663,23 +669,34 @@ function compareLines(a, b) {
   return byBytes(a[0], b[0]) || a[1] - b[1] || byBytes(a[2], b[2]) || a[3] - b[3] || a[4] - b[4];
 }
 
-// For lines of `later` whose file `earlier` does not have: the one line of `earlier` that is called the same.
+// For lines of `later` that `earlier` does not have, the one line of `earlier` that they are: as `scene/changed.rs` pairs them.
 function alike(earlier, later) {
-  const keyed = (rows) => new Map(rows.filter((it) => it.line).map((it) => [JSON.stringify(it.line), it.line]));
-  const [olds, news] = [keyed(earlier), keyed(later)];
-  const base = (it) => it[0].split(/[/\\]/).pop();
-  const exact = (it) => JSON.stringify([base(it), it[2], it[4], it[1]]);
-  const close = (it) => JSON.stringify([base(it), it[2], it[4], 0]);
+  const base = ([file]) => file.split(/[/\\]/).pop();
+  const keys = [
+    ({ line }) => [base(line), line[2], line[4], line[1]],
+    ({ line, modules }) => modules && [base(line), line[2], line[4], 0, modules],
+    ({ line }) => [base(line), line[2], line[4], 0],
+    ({ line, modules }) => modules && ["", line[2], line[4], 0, modules],
+    ({ line, modules }) => modules && ["", "", line[4], 0, modules],
+  ];
+  const [olds, news] = [earlier, later].map((it) => new Set(it.map(({ id }) => id)));
   const res = new Map();
-  const taken = new Set([...news.keys()].filter((it) => olds.has(it)));
-  for (const key of [exact, close]) {
-    const free = [...news].filter(([it]) => !olds.has(it) && !res.has(it)).sort((a, b) => compareLines(a[1], b[1]));
-    for (const [id, line] of free) {
-      const found = [...olds].filter(([it, old]) => !taken.has(it) && key(old) === key(line));
-      if (found.length === 1 && free.filter((it) => key(it[1]) === key(line)).length === 1) {
-        taken.add(found[0][0]);
-        res.set(id, found[0][1]);
-      }
+  const taken = new Set([...news].filter((it) => olds.has(it)));
+  for (const key of keys) {
+    const sides = new Map();
+    const put = (side) => (it) => {
+      const name = key(it);
+      if (!name) return;
+      const id = JSON.stringify(name);
+      if (!sides.has(id)) sides.set(id, [[], []]);
+      sides.get(id)[side].push(it);
+    };
+    earlier.filter(({ id }) => !taken.has(id)).forEach(put(0));
+    later.filter(({ id }) => !olds.has(id) && !res.has(id)).forEach(put(1));
+    for (const [old, new_] of sides.values()) {
+      if (old.length !== 1 || new_.length !== 1) continue;
+      taken.add(old[0].id);
+      res.set(new_[0].id, old[0].line);
     }
   }
   return res;

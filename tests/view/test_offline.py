@@ -1,6 +1,7 @@
 """A page in one file has all of the recording: it answers as the server does, and is small."""
 
 import json
+import lzma
 import random
 import subprocess
 import sys
@@ -123,6 +124,18 @@ def test_it_shows_the_moment_that_was_asked_for_and_searches_and_compares(page, 
     page.goto(out.as_uri() + "#view=ranks")
     page.wait_for_selector(".ranks .list >> nth=1")
     assert "allocated at the peak of" in page.inner_text("main")
+
+
+def test_it_is_small(page, plimsoll, tmp_path):
+    out = tmp_path / "page.html"
+    plimsoll.run("view", SNAPSHOTS / "mempool.pickle", "--html", out)
+    assert out.stat().st_size < 100_000, "what each page has: code, style, the catalogue of cards"
+    rank = FIXTURES / "distributed" / "ddp.rank0.pickle.xz"
+    plimsoll.run("view", rank, "--html", out, "--force")
+    assert out.stat().st_size <= 0.15 * len(lzma.open(rank).read())
+    page.goto(out.as_uri() + "#view=timeline")
+    settled(page)
+    assert page.evaluate("() => getComputedStyle(document.querySelector('#top')).display") == "flex"
 
 
 @pytest.mark.soak

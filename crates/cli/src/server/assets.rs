@@ -21,6 +21,7 @@ macro_rules! modules {
 }
 
 modules![
+    "unpack.js",
     "words.js",
     "dom.js",
     "state.js",
@@ -49,6 +50,9 @@ modules![
     "live.js",
     "main.js",
 ];
+
+/// The module that a page in one file runs as it is, because it unpacks the others.
+const UNPACK: &str = "unpack.js";
 
 /// Settings of the allocator whose what-ifs a page in one file carries: those that the page offers.
 const SETTINGS: [Option<&str>; 7] = [
@@ -92,13 +96,38 @@ fn file(name: &str, text: &'static str) -> Cow<'static, str> {
     Cow::Borrowed(text)
 }
 
+/// What a page in one file does first: it unpacks its style and its modules.
+const BEGIN: &str = r#"
+(async () => {
+  try {
+    for (const [id, tag] of [["page-style", "style"], ["page-code", "script"]]) {
+      const node = document.createElement(tag);
+      node.textContent = new TextDecoder().decode(await packedIn(id));
+      if (tag === "script") node.type = "module";
+      document.head.append(node);
+    }
+  } catch (error) {
+    document.getElementById("main").textContent = `This page unpacks itself, and could not: ${error.message}. It needs a browser of 2023 or later.`;
+  }
+})();
+"#;
+
 /// The page with everything in it, and with all of the recordings.
 pub(crate) fn one_file(gallery: &Gallery<'_>) -> String {
-    let mut script = String::new();
+    let mut code = String::new();
+    let mut begin = String::new();
     for (name, text) in MODULES {
-        script += &without_imports(&file(name, text));
+        let text = without_imports(&file(name, text));
+        if *name == UNPACK {
+            begin += &text;
+        } else {
+            code += &text;
+        }
     }
-    let mut data = tag("answers", answers(gallery).as_bytes());
+    begin += BEGIN;
+    let mut data = tag("page-style", file("style.css", STYLE).as_bytes());
+    data += &tag("page-code", code.as_bytes());
+    data += &tag("answers", answers(gallery).as_bytes());
     for (r, scene) in gallery.scenes().enumerate() {
         data += &tag(&format!("scene-{r}"), &packed::scene(scene));
     }
@@ -110,13 +139,10 @@ pub(crate) fn one_file(gallery: &Gallery<'_>) -> String {
             &format!("<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">"),
         )
         .replace("href=\"icon.svg\"", &format!("href=\"data:image/svg+xml;base64,{icon}\""))
-        .replace(
-            "<link rel=\"stylesheet\" href=\"style.css\">",
-            &format!("<style>\n{}</style>", file("style.css", STYLE)),
-        )
+        .replace("<link rel=\"stylesheet\" href=\"style.css\">\n", "")
         .replace(
             "<script type=\"module\" src=\"main.js\"></script>",
-            &format!("{data}<script type=\"module\">\n{script}</script>"),
+            &format!("{data}<script>{begin}</script>"),
         )
 }
 
@@ -129,7 +155,7 @@ fn tag(id: &str, bytes: &[u8]) -> String {
     format!("<script type=\"text/plain\" id=\"{id}\">{text}</script>\n")
 }
 
-/// A module's text where all modules share one scope.
+/// A module's text where all modules share one scope, without the lines that are for its readers.
 fn without_imports(text: &str) -> String {
     let mut res = String::new();
     let mut in_import = false;
@@ -137,7 +163,7 @@ fn without_imports(text: &str) -> String {
         if line.starts_with("import ") {
             in_import = true;
         }
-        if !in_import {
+        if !in_import && !line.trim_start().starts_with("//") {
             res += line.strip_prefix("export ").unwrap_or(line);
             res.push('\n');
         }
@@ -216,7 +242,7 @@ mod tests {
 
     #[test]
     fn imports_go_and_exports_stay() {
-        let text = "import {a,\n  b} from \"./x.js\";\nexport const c = 1;\nlet d;\n";
+        let text = "// Why.\nimport {a,\n  b} from \"./x.js\";\nexport const c = 1;\nlet d;\n";
         assert_eq!(without_imports(text), "const c = 1;\nlet d;\n");
     }
 

@@ -5,6 +5,7 @@
 //! out of the same replay and the same rules as `explain`'s; nothing here knows how it will be drawn.
 
 mod block;
+mod changed;
 mod columns;
 mod group;
 mod groups;
@@ -25,12 +26,13 @@ mod stacked;
 mod window;
 
 pub use block::BlockFacts;
+pub use changed::Change;
 pub use columns::{Columns, Extents};
 pub use group::{Group, Grouping, Held};
 pub use happened::Happened;
 pub use line::{Code, Line};
 pub use map::{Map, MapBlock, MapSegment, MapState};
-pub use moment::{Change, Moment, Row, Tree, TreeNode, Trees, Weigh};
+pub use moment::{Moment, Row, Tree, TreeNode, Trees, Weigh};
 pub use position::{LifeId, Position};
 use position::{count, event_of};
 pub use program::Counterfactual;

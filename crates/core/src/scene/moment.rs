@@ -1,10 +1,6 @@
-//! What was live at a moment: by what it is for, by line of code, by stack and by module; and what
-//! changed between two.
+//! What was live at a moment: by what it is for, by line of code, by stack and by module.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use crate::{
     scene::{
@@ -105,19 +101,6 @@ pub enum Weigh {
     Held,
 }
 
-/// What changed for one line and purpose.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The line; none when there is no stack.
-    pub line: Option<Line>,
-    /// What it is for, as the word of its group.
-    pub category: &'static str,
-    /// Bytes and blocks before.
-    pub before: (Bytes, u64),
-    /// And after.
-    pub after: (Bytes, u64),
-}
-
 /// Bytes and blocks.
 type Sum = (Bytes, u64);
 
@@ -180,40 +163,6 @@ impl Scene<'_> {
             }
         });
         Trees { stacks: self.stack_tree(&lives), modules: self.module_tree(&lives) }
-    }
-
-    /// What changed from `before` to `after` of `other`, which may be this scene or another; the largest
-    /// difference first. Lines of two recordings are the same where their files are; else where what they
-    /// are called is.
-    pub fn changes(&self, before: Position, other: &Scene<'_>, after: Position) -> Vec<Change> {
-        let mut sums: BTreeMap<(Option<Line>, &'static str), [Sum; 2]> = BTreeMap::new();
-        let earlier = self.rows_by_line(before);
-        let later = other.rows_by_line(after);
-        let same = alike(&earlier, &later);
-        for ((line, category), (bytes, blocks)) in earlier {
-            let sum = &mut sums.entry((line, category)).or_default()[0];
-            sum.0 += bytes;
-            sum.1 += blocks;
-        }
-        for ((line, category), (bytes, blocks)) in later {
-            let line = line.map(|it| same.get(&it).cloned().unwrap_or(it));
-            let sum = &mut sums.entry((line, category)).or_default()[1];
-            sum.0 += bytes;
-            sum.1 += blocks;
-        }
-        let mut res: Vec<Change> = sums
-            .into_iter()
-            .map(|((line, category), [before, after])| Change { line, category, before, after })
-            .collect();
-        res.sort_by_key(|it| Reverse(it.before.0.0.abs_diff(it.after.0.0)));
-        res
-    }
-
-    fn rows_by_line(&self, position: Position) -> Vec<((Option<Line>, &'static str), Sum)> {
-        let groups = self.groups(Grouping::Category);
-        let rows = self.moment(position).rows.into_iter();
-        rows.map(|it| ((it.line, groups[usize::from(it.category)].key), (it.bytes, it.blocks)))
-            .collect()
     }
 
     fn stack_tree(&self, lives: &[Life]) -> Tree {
@@ -367,39 +316,4 @@ impl Tree {
 fn largest(sums: &[Bytes]) -> u8 {
     let most = sums.iter().enumerate().max_by_key(|(at, it)| (**it, Reverse(*at)));
     most.map_or(0, |(at, _)| u8::try_from(at).unwrap_or(u8::MAX))
-}
-
-/// For lines of `later` whose file `earlier` does not have: the one line of `earlier` that has the same
-/// name of file, function and number, or, where that has none, the same name of file and function.
-fn alike<A, B>(
-    earlier: &[((Option<Line>, A), B)],
-    later: &[((Option<Line>, A), B)],
-) -> BTreeMap<Line, Line> {
-    let lines = |rows: &[((Option<Line>, A), B)]| -> BTreeSet<Line> {
-        rows.iter().filter_map(|it| it.0.0.clone()).collect()
-    };
-    let (earlier, later) = (lines(earlier), lines(later));
-    let base = |it: &Line| it.file.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
-    let exact = |it: &Line| (base(it), it.function.clone(), it.is_backward, it.line);
-    let close = |it: &Line| (base(it), it.function.clone(), it.is_backward, 0);
-    let mut res = BTreeMap::new();
-    let mut taken: BTreeSet<Line> = earlier.intersection(&later).cloned().collect();
-    for key in [&exact as &dyn Fn(&Line) -> (String, String, bool, u32), &close] {
-        let free: Vec<Line> = later
-            .iter()
-            .filter(|it| !earlier.contains(it) && !res.contains_key(*it))
-            .cloned()
-            .collect();
-        for line in &free {
-            let is_it = |it: &&Line| !taken.contains(*it) && key(it) == key(line);
-            let mut found = earlier.iter().filter(is_it);
-            let (first, second) = (found.next().cloned(), found.next());
-            let alone = free.iter().filter(|it| key(it) == key(line)).count() == 1;
-            if let (Some(first), None, true) = (first, second, alone) {
-                taken.insert(first.clone());
-                res.insert(line.clone(), first);
-            }
-        }
-    }
-    res
 }

@@ -183,9 +183,11 @@ pub fn changes(changes: &[Change]) -> String {
         .map(|it| {
             json!({
                 "line": it.line.as_ref().map(line),
+                "renamed": it.renamed.as_ref().map(line),
                 "category": it.category,
                 "before": [it.before.0.0, it.before.1],
                 "after": [it.after.0.0, it.after.1],
+                "owners": [it.owners.0, it.owners.1],
             })
         })
         .collect();
