@@ -32,12 +32,17 @@ pub struct Next {
 pub(super) fn of_text(ooms: &[Oom], text: &PrintedText, says: &[Statement]) -> Option<Next> {
     let oom = ooms.first();
     match oom {
-        Some(oom) if oom.cause == Cause::Host => Some(host(oom, text)),
+        Some(oom) if oom.cause == Cause::Host || oom.facts.backend == Backend::Host => {
+            Some(host(oom, text))
+        }
         Some(oom) if oom.facts.backend.may_be_torch_on_cuda() => Some(fit(oom, text)),
         Some(oom) if oom.facts.backend == Backend::Vllm => None,
         Some(_) => None,
         None if text.printed.is_empty()
-            || text.printed.iter().all(|it| matches!(it.kind, Kind::Vllm | Kind::Host)) =>
+            || text
+                .printed
+                .iter()
+                .all(|it| matches!(it.kind, Kind::Vllm | Kind::Host) || it.kind.is_amds()) =>
         {
             None
         }

@@ -9,6 +9,13 @@ use crate::{
     units::Bytes,
 };
 
+/// What helps where memory of the host cannot be pinned.
+const PINNED: &[&str] = &[
+    "`pin_memory=False` in the DataLoader, or fewer and smaller batches ahead: `num_workers` times `prefetch_factor` of them wait",
+    "in a container: `docker run --ulimit memlock=-1`; on WSL and Windows only a part of the RAM can be pinned",
+    "offloaded weights and activations are pinned too: `pin_memory: false` in DeepSpeed's `offload_param` and `offload_optimizer`",
+];
+
 impl Failure {
     /// The cause, as far as the numbers say.
     pub fn verdict(&self) -> Verdict {
@@ -20,6 +27,15 @@ impl Failure {
                 &["nothing has to be done, unless an error follows it"],
             ),
             Kind::Caught => self.caught(),
+            Kind::NotMemory if self.backend == Backend::Host => verdict(
+                Cause::Unknown,
+                "the process has too many files open, and memory is not short: each tensor that a DataLoader worker hands over keeps a file open until it is gone",
+                &[
+                    "`ulimit -n 65536` before the program starts",
+                    "`torch.multiprocessing.set_sharing_strategy('file_system')` at its beginning",
+                    "keep no batches that workers made, or copies of them only (`copy.deepcopy(batch)`)",
+                ],
+            ),
             Kind::NotMemory => verdict(
                 Cause::Unknown,
                 "a kernel wants more shared memory than a multiprocessor has; that is fast memory inside the chip, not the GPU's memory, and no batch size changes it",
@@ -46,7 +62,7 @@ impl Failure {
     }
 
     fn host(&self) -> Verdict {
-        if self.text.contains("shared memory") {
+        if self.text.contains("shared memory") || self.text.contains("to file </torch_") {
             return verdict(
                 Cause::Host,
                 "the host's shared memory (`/dev/shm`), through which DataLoader workers hand over batches, is full; the GPU is not involved",
@@ -57,10 +73,22 @@ impl Failure {
                 ],
             );
         }
+        if self.text.to_ascii_lowercase().contains("cudahostalloc") {
+            return verdict(
+                Cause::Host,
+                "the host gave no more pinned memory (RAM that cannot be swapped out, from which the GPU copies); the GPU's own memory is not involved",
+                PINNED,
+            );
+        }
         let asked = self.requested.map_or(String::new(), |it| format!(", asked for {it}"));
+        let held = match (self.allocated, self.limit) {
+            (Some(had), Some(limit)) => format!(": the process had {had}, with a limit of {limit}"),
+            (None, Some(limit)) => format!(": the limit is {limit}"),
+            _ => String::new(),
+        };
         verdict(
             Cause::Host,
-            format!("the host's memory (RAM) ran out{asked}; the GPU is not involved"),
+            format!("the host's memory (RAM) ran out{asked}{held}; the GPU is not involved"),
             &[
                 "fewer DataLoader workers, a smaller `prefetch_factor`, no `pin_memory` for large batches",
                 "load weights with `torch.load(..., mmap=True)` or from safetensors, and onto the device at once (`map_location`)",
@@ -339,6 +367,17 @@ impl Failure {
     }
 
     fn without_request(&self) -> Verdict {
+        let innermost = self.innermost.as_ref();
+        let pins = innermost.is_some_and(|it| {
+            it.file.ends_with("pin_memory.py") || it.text.contains("pin_memory(")
+        });
+        if self.backend == Backend::CudaRuntime && pins {
+            return verdict(
+                Cause::Unknown,
+                "a batch could not be pinned. CUDA says the same of two things: the host gave no more pinned memory (RAM that cannot be swapped out), or the card was too full to begin, since the thread that pins needs a little of it",
+                &[&["`nvidia-smi`: is the card full? If it is, look there; if not, it is the host's memory"], PINNED].concat(),
+            );
+        }
         if self.limit.is_some()
             && self.reserved.zip(self.limit).is_some_and(|(held, limit)| limit.0 / 10 * 9 < held.0)
         {

@@ -102,6 +102,18 @@ impl Backend {
         }
     }
 
+    /// What it is called, if it is a framework of its own, so that nothing of PyTorch was in it.
+    pub fn instead_of_torch(self) -> Option<&'static str> {
+        match self {
+            Backend::Xla => Some("JAX (XLA)"),
+            Backend::TensorFlow => Some("TensorFlow"),
+            Backend::Ggml => Some("llama.cpp's library ggml, which Ollama uses, too"),
+            Backend::Paddle => Some("PaddlePaddle"),
+            Backend::Mxnet => Some("MXNet"),
+            _ => None,
+        }
+    }
+
     /// Whether a run of PyTorch on CUDA can be what failed, so that it can be run on a phantom.
     pub fn may_be_torch_on_cuda(self) -> bool {
         matches!(

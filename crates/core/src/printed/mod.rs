@@ -20,6 +20,14 @@ pub enum Kind {
     SmiCsv,
     /// `gpustat`.
     Gpustat,
+    /// `nvitop`.
+    Nvitop,
+    /// DCGM: `dcgmi dmon`, and what its exporter tells Prometheus.
+    Dcgm,
+    /// `rocm-smi`, of AMD's cards.
+    RocmSmi,
+    /// `amd-smi`, of AMD's cards.
+    AmdSmi,
     /// `torch.cuda.memory_summary()`.
     Summary,
     /// `torch.cuda.memory_stats()`.
@@ -51,6 +59,8 @@ pub struct Levels {
     pub used: Option<Bytes>,
     /// What the device has.
     pub total: Option<Bytes>,
+    /// The share of the device that is used, in percent, where only that is shown.
+    pub used_percent: Option<u32>,
     /// What is free on the device.
     pub free: Option<Bytes>,
     /// What tensors have.
@@ -180,6 +190,10 @@ impl Kind {
             Kind::Dmon => "nvidia-smi dmon",
             Kind::SmiCsv => "nvidia-smi --query",
             Kind::Gpustat => "gpustat",
+            Kind::Nvitop => "nvitop",
+            Kind::Dcgm => "dcgm",
+            Kind::RocmSmi => "rocm-smi",
+            Kind::AmdSmi => "amd-smi",
             Kind::Summary => "memory_summary",
             Kind::Stats => "memory_stats",
             Kind::Profiler => "profiler table",
@@ -200,6 +214,10 @@ impl Kind {
             Kind::Dmon => "nvidia-smi dmon",
             Kind::SmiCsv => "nvidia-smi --query",
             Kind::Gpustat => "gpustat",
+            Kind::Nvitop => "nvitop",
+            Kind::Dcgm => "NVIDIA's monitor DCGM",
+            Kind::RocmSmi => "rocm-smi",
+            Kind::AmdSmi => "amd-smi",
             Kind::Summary => "torch.cuda.memory_summary()",
             Kind::Stats => "torch.cuda.memory_stats()",
             Kind::Profiler => "the profiler's table",
@@ -214,7 +232,22 @@ impl Kind {
 
     /// Whether it sees the device, with all processes on it, and not what PyTorch does with it.
     pub fn is_of_device(self) -> bool {
-        matches!(self, Kind::Smi | Kind::SmiLong | Kind::Dmon | Kind::SmiCsv | Kind::Gpustat)
+        let is_nvidias = matches!(
+            self,
+            Kind::Smi
+                | Kind::SmiLong
+                | Kind::Dmon
+                | Kind::SmiCsv
+                | Kind::Gpustat
+                | Kind::Nvitop
+                | Kind::Dcgm
+        );
+        is_nvidias || self.is_amds()
+    }
+
+    /// Whether it tells of AMD's cards.
+    pub fn is_amds(self) -> bool {
+        matches!(self, Kind::RocmSmi | Kind::AmdSmi)
     }
 }
 
@@ -259,7 +292,8 @@ impl Printed {
 impl Levels {
     /// What tells most of what is needed: tensors, else what PyTorch holds, else what the device has in use.
     pub fn level(&self) -> Option<Bytes> {
-        self.allocated.or(self.reserved).or(self.used)
+        let taken = || Some(self.total?.saturating_sub(self.free?));
+        self.allocated.or(self.reserved).or(self.used).or_else(taken)
     }
 
     /// Whether nothing is in it.
@@ -273,6 +307,6 @@ impl Levels {
             self.peak_allocated,
             self.peak_reserved,
         ];
-        all.iter().all(Option::is_none)
+        all.iter().all(Option::is_none) && self.used_percent.is_none()
     }
 }

@@ -72,12 +72,22 @@ fn rank(code: &str) -> usize {
 /// What the numbers of these kinds cannot say, a sentence each.
 pub fn limits(printed: &[Printed]) -> Vec<&'static str> {
     let mut res: Vec<&'static str> = Vec::new();
-    let mut kinds: Vec<Kind> = printed.iter().map(|it| it.kind).collect();
+    // What a program asked the driver is no counter of PyTorch's.
+    let is_drivers = |it: &Printed| {
+        let last = it.last();
+        it.kind == Kind::Program
+            && last
+                .is_some_and(|it| it.free.is_some() && it.level() == it.used.or_else(|| taken(it)))
+    };
+    let mut kinds: Vec<(Kind, bool)> = printed.iter().map(|it| (it.kind, is_drivers(it))).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    for kind in kinds {
+    for (kind, is_drivers) in kinds {
         let limit = match kind {
-            it if it.is_of_device() => {
+            it if it.is_amds() => {
+                "These are AMD's cards: plimsoll has only NVIDIA's to predict for. A recording of PyTorch on ROCm it reads: torch.cuda.memory._record_memory_history() before the model is built, torch.cuda.memory._dump_snapshot('oom.pickle') in the end, then plimsoll explain oom.pickle."
+            }
+            it if it.is_of_device() || is_drivers => {
                 "The driver counts what a process holds, with PyTorch's cache and the CUDA context. It does not know what the memory is for."
             }
             Kind::Profiler => {
@@ -133,7 +143,7 @@ impl Of<'_> {
         self.processes();
         let Some(last) = self.it.last().cloned() else { return };
         self.card(&last);
-        let is_trend = self.trend();
+        let is_trend = self.trend() || self.falls();
         self.cache(&last);
         if !is_trend || last.peak_allocated.is_some() {
             self.peak(&last);
@@ -265,7 +275,18 @@ impl Of<'_> {
     }
 
     fn card(&mut self, last: &Levels) {
-        let (Some(total), Some(used)) = (last.total, used(last)) else { return };
+        if let Some(percent) = last.used_percent {
+            let (code, text) = match u64::from(percent) {
+                FULL.. => {
+                    ("card/full", format!("the card is full: {percent} % of its memory is used"))
+                }
+                ..=IDLE => ("card/idle", format!("the card is not used: {percent} %")),
+                _ => ("card/used", format!("{percent} % of its memory is used")),
+            };
+            self.say(code, false, last.line, None, text);
+        }
+        let total = last.total.or_else(|| Some(last.used? + last.free?));
+        let (Some(total), Some(used)) = (total, used(last)) else { return };
         let is_program = !self.it.kind.is_of_device();
         if used.0 >= total.0 / 100 * FULL {
             let most =
@@ -287,6 +308,28 @@ impl Of<'_> {
             let text = format!("{used} of {total} are used");
             self.say("card/used", false, last.line, Some(used), text);
         }
+    }
+
+    /// Whether what is free falls each time, where nothing else is printed.
+    fn falls(&mut self) -> bool {
+        let all: Vec<Bytes> = self.it.levels.iter().filter_map(|it| it.free).collect();
+        let is_all = self.it.levels.iter().all(|it| it.level().is_none());
+        let (Some(first), Some(last)) = (all.first(), all.last()) else { return false };
+        let down = all.windows(2).filter(|it| it[1] < it[0]).count();
+        let is_less = first.0 / 100 * SAME < first.0.saturating_sub(last.0);
+        let falls = all.is_sorted_by(|a, b| b <= a) && (all.len() - 1) * 3 <= down * 4;
+        if !is_all || all.len() < TIMES || !is_less || !falls {
+            return false;
+        }
+        let each = Bytes((first.0 - last.0) / (all.len() as u64 - 1));
+        let text = format!(
+            "less is free each time: from {first} to {last} in {} prints, {each} each{}. Something is kept that the next step does not need, or a cache still fills",
+            all.len(),
+            until_full(*last, each)
+        );
+        let line = self.it.last().map_or(self.it.line, |it| it.line);
+        self.say("levels/grow", true, line, Some(Bytes(first.0 - last.0)), text);
+        true
     }
 
     /// Whether levels that were printed again and again grow, or stay.
@@ -324,9 +367,7 @@ impl Of<'_> {
                 .last()
                 .and_then(|it| it.total)
                 .filter(|total| last < *total && Bytes::ZERO < rise)
-                .map(|total| {
-                    format!(", and the card is full after {} more", (total.0 - last.0) / rise.0)
-                })
+                .map(|total| until_full(Bytes(total.0 - last.0), rise))
                 .unwrap_or_default();
             let text = format!(
                 "{what} grow each time: from {first} to {last} in {n} prints, {rise} each{until}. Something is kept that the next step does not need, or a cache still fills"
@@ -395,6 +436,14 @@ impl Of<'_> {
     }
 }
 
+/// When a level that rises by `each` has no room any more.
+fn until_full(left: Bytes, each: Bytes) -> String {
+    match left.0 / each.0.max(1) {
+        0 => ", and the next one does not fit".to_owned(),
+        n => format!(", and the card is full after {n} more"),
+    }
+}
+
 fn uneven(printed: &[Printed]) -> Option<Statement> {
     let of: Vec<(usize, Bytes)> = printed
         .iter()
@@ -422,9 +471,12 @@ fn uneven(printed: &[Printed]) -> Option<Statement> {
 }
 
 fn used(levels: &Levels) -> Option<Bytes> {
-    let freed = levels.total.zip(levels.free).map(|(total, free)| total.saturating_sub(free));
     // What the driver keeps for itself is neither free nor used.
-    levels.used.max(freed)
+    levels.used.max(taken(levels))
+}
+
+fn taken(levels: &Levels) -> Option<Bytes> {
+    Some(levels.total?.saturating_sub(levels.free?))
 }
 
 fn told(it: &UsedBy) -> String {

@@ -191,6 +191,9 @@ impl Report {
                 writeln!(f, "  {name:<28} {:>11}", value.to_string())?;
             }
         }
+        if let Some(percent) = last.used_percent {
+            writeln!(f, "  {:<28} {:>11}", "used on it", format!("{percent} %"))?;
+        }
         Ok(())
     }
 
@@ -295,7 +298,13 @@ impl Report {
         let may_be_said =
             oom.line().is_some() || root.code.starts_with("size/") && oom.shape != Shape::Late;
         if may_be_said && oom.shape != Shape::Other {
-            self.said(f, "  ", oom.shape.sentence(), 2)?;
+            let is_hosts = oom.facts.backend == Backend::Host && oom.shape == Shape::Late;
+            let text = if is_hosts {
+                "Earlier steps fitted: a list or a cache grew, an input was larger, or somebody else took the memory."
+            } else {
+                oom.shape.sentence()
+            };
+            self.said(f, "  ", text, 2)?;
         }
         self.numbers(f, oom)?;
         if !oom.enough.is_empty() {
@@ -337,6 +346,12 @@ impl Report {
                 if let Some(record) = elsewhere(oom.facts.backend) {
                     self.said(f, "  ", record, 4)?;
                 }
+                if let Some(it) = oom.facts.backend.instead_of_torch() {
+                    let text = format!(
+                        "This is {it}, not PyTorch on CUDA: `plimsoll predict` and `fit` cannot run it."
+                    );
+                    self.said(f, "  ", &text, 2)?;
+                }
             }
         }
         Ok(())
@@ -349,17 +364,19 @@ impl Report {
                 rows.push((name.to_owned(), value));
             }
         };
+        let is_host = oom.cause == failures::Cause::Host || oom.facts.backend == Backend::Host;
+        let of = |host: &'static str, card: &'static str| if is_host { host } else { card };
         add("asked for", oom.facts.requested);
-        add("the card has", oom.facts.capacity);
+        add(of("the host has (RAM)", "the card has"), oom.facts.capacity);
         add("free on it", oom.facts.free);
-        add("in tensors", oom.facts.allocated);
+        add(of("in use (RAM)", "in tensors"), oom.facts.allocated);
         add("  of that in private pools", oom.facts.private_pools);
         add("held, not in tensors", oom.facts.slack);
         add("held by PyTorch in all", oom.facts.reserved);
         add("this process in all", oom.facts.own_process());
         let is_inferred = oom.facts.others_are_inferred();
         add(if is_inferred { "other processes (inferred)" } else { "other processes" }, oom.others);
-        add("the process's limit", oom.facts.limit);
+        add(of("the limit (RAM)", "the process's limit"), oom.facts.limit);
         rows.extend(oom.facts.numbers.iter().cloned());
         if rows.is_empty() {
             return Ok(());
@@ -402,9 +419,14 @@ impl Report {
     }
 
     fn not_oom(self, f: &mut Formatter<'_>, it: &Failure) -> fmt::Result {
+        let verdict = it.verdict();
         write!(f, "{} ", self.styles.warn.of("NOT OUT OF MEMORY:"))?;
-        self.wrapped(f, &it.verdict().why, 19, 2)?;
-        self.said(f, "  ", &clipped(&it.text, 300), 2)
+        self.wrapped(f, &sentence(&verdict.why), 19, 2)?;
+        self.said(f, "  ", &clipped(&it.text, 300), 2)?;
+        for (n, remedy) in verdict.remedies.iter().enumerate() {
+            self.said(f, &format!("  {}. ", n + 1), remedy, 5)?;
+        }
+        Ok(())
     }
 
     fn comparison(

@@ -99,6 +99,7 @@ fn printed(it: &Printed) -> Value {
         "card": it.card,
         "times": it.levels.len(),
         "used_bytes": bytes(last.used),
+        "used_percent": last.used_percent,
         "total_bytes": bytes(last.total),
         "free_bytes": bytes(last.free),
         "allocated_bytes": bytes(last.allocated),

@@ -61,6 +61,7 @@ const TRIGGERS: &[&str] = &[
     "memalign",
     "curesult",
     "terminate called",
+    "ancdata",
 ];
 
 /// Whether a line is worth looking at, in lower case.

@@ -1,7 +1,7 @@
 //! What is said where the host ran out: by libraries, the kernel, containers, batch systems and shells.
 
 use Backend::{Host, TensorFlow};
-use Kind::{HostOutOfMemory, MaybeOutOfMemory};
+use Kind::{HostOutOfMemory, MaybeOutOfMemory, NotMemory};
 use Number::{Allocated, Free, Limit, Requested};
 
 use crate::{
@@ -55,6 +55,14 @@ pub(super) const CLEAR: &[Form] = &[
         ],
         &[],
     ),
+    // Not memory: each tensor on its way between processes keeps a file open.
+    form(
+        NotMemory,
+        Host,
+        &["unable to open shared memory object", "received 0 items of ancdata"],
+        &[],
+    )
+    .if_holds(is_open_files),
     host(&["unable to write to file </torch_", "unable to mmap"], &[(Requested, "unable to mmap")]),
     host(
         &["out of memory: killed process", "out of memory: kill process"],
@@ -148,6 +156,12 @@ fn is_told(place: &Place<'_>) -> bool {
     let word = place.lower[place.end..].split_whitespace().next().unwrap_or_default();
     let is_function = word.contains("+0x");
     !tail.starts_with("false") && !tail.starts_with("no") && !head.ends_with("==") && !is_function
+}
+
+/// Whether there were too many of them.
+fn is_open_files(place: &Place<'_>) -> bool {
+    let line = &place.lower[..place.first];
+    line.contains("too many open files") || line.contains("ancdata")
 }
 
 /// `Killed` as a shell says it: alone, or behind a process's number.

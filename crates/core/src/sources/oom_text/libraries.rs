@@ -42,6 +42,13 @@ pub(super) const FORMS: &[Form] = &[
     device(TensorFlow, &["oom when allocating tensor"], &[(Device, "device:gpu:")])
         .long()
         .read(readers::tensorflow_shape),
+    // Both have the same allocator; TensorFlow's copy of it is `local_xla`.
+    device(
+        Xla,
+        &["ran out of memory trying to allocate"],
+        &[(Requested, "(rounded to"), (Requested, "trying to allocate"), (Device, "(gpu_")],
+    )
+    .also(&["external/xla"]),
     device(
         TensorFlow,
         &[

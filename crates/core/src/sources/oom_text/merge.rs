@@ -66,6 +66,12 @@ fn is_same(Told { failure: old, last }: &Told, new: &Failure) -> bool {
     if near && hosts && new.requested.is_none() {
         return true;
     }
+    // A job's table has the numbers that were added to what the job itself said.
+    let numbers = |it: &Failure| (it.allocated, it.limit);
+    let is_known = old.allocated.is_some() && old.limit.is_some();
+    if hosts && is_known && numbers(old) == numbers(new) {
+        return true;
+    }
     // Of one process's end its parents tell as well.
     if hosts
         && [old.kind, new.kind] == [Kind::MaybeOutOfMemory; 2]

@@ -13,6 +13,7 @@ mod libraries;
 mod merge;
 mod readers;
 mod shapes;
+mod surroundings;
 mod traceback;
 mod unknown_programs;
 
@@ -85,6 +86,7 @@ fn of_stream(stream: &Stream<'_>, res: &mut Vec<Failure>) {
             &mut failure,
             stream.lines[..at].iter().rev().map(|it| it.text.as_ref()),
         );
+        surroundings::attach(&mut failure, &stream.lines, at);
         finish(&mut failure, form);
         res.push(failure);
         at += window.taken(form).max(1);

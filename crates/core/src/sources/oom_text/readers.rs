@@ -140,6 +140,7 @@ pub(super) fn ray(it: &mut Failure, lower: &str, _: &str) {
     it.allocated = after(lower, "was running was");
     let used = lower.split_once("was running was").map_or("", |(_, it)| it);
     it.capacity = it.allocated.and_then(|_| size_at(used.split_once("/ ")?.1)).map(|(it, _)| it);
+    number(it, "the task that was killed", after(lower, "memory used="));
 }
 
 pub(super) fn killed(it: &mut Failure, lower: &str, _: &str) {

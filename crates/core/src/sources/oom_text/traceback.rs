@@ -189,6 +189,8 @@ fn progress(line: &str) -> Option<String> {
     let lower = line.to_ascii_lowercase();
     let is_bar = lower.contains("it/s") || lower.contains("s/it") || lower.contains('%');
     let named = ["epoch", "step", "iter"].iter().find_map(|it| lower.find(it));
+    // Slurm's number of a job is none.
+    let named = named.filter(|it| !lower[*it..].starts_with("stepid"));
     if let Some(at) = named {
         let words: String = lower[at..].chars().take(24).collect();
         let digits = words.chars().skip_while(|it| !it.is_ascii_digit());
@@ -220,6 +222,7 @@ mod tests {
             ("Step: 120/500 lr 1e-4", Some("step 120/500")),
             ("100% of people", None),
             ("the last stepping stone", None),
+            ("srun: Terminating StepId=7741203.0", None),
         ] {
             assert_eq!(progress(line).as_deref(), expected, "{line}");
         }

@@ -42,6 +42,7 @@ const LONGEST: usize = 4_000;
 pub(super) fn all(stream: &Stream<'_>) -> Vec<Command> {
     let mut res: Vec<Command> = Vec::new();
     let mut script: Option<(String, usize)> = None;
+    res.extend(pods(stream));
     for line in &stream.lines {
         let text: &str = &line.text;
         if LONGEST < text.len() {
@@ -69,6 +70,26 @@ pub(super) fn all(stream: &Stream<'_>) -> Vec<Command> {
     res
 }
 
+/// `Command:` and `Args:` of `kubectl describe`, a word in each of the lines below.
+fn pods(stream: &Stream<'_>) -> Option<Command> {
+    let lines = &stream.lines;
+    let indent = |it: &str| it.len() - it.trim_start().len();
+    let words_below = |title: &str| {
+        let head = lines.iter().position(|it| it.text.trim() == title)?;
+        let below = lines[head + 1..].iter();
+        let below = below.take_while(|it| indent(&lines[head].text) < indent(&it.text));
+        Some((lines[head].number, below.map(|it| it.text.trim().to_owned()).collect::<Vec<_>>()))
+    };
+    let (line, mut words) = words_below("Command:").or_else(|| words_below("Args:"))?;
+    if let Some((at, more)) = words_below("Args:").filter(|it| it.0 != line) {
+        words.extend(more.into_iter().filter(|_| line < at));
+    }
+    let text = of_words(&words)?;
+    let processes = processes(&text);
+    let writer = stream.writer.map(str::to_owned);
+    Some(Command { text, line, writer, processes, is_bare: false })
+}
+
 /// `File "train.py", line 3, in <module>` of somebody's own script.
 fn outermost(text: &str) -> Option<String> {
     let (file, rest) = text.split_once("File \"")?.1.split_once('"')?;
@@ -79,7 +100,8 @@ fn outermost(text: &str) -> Option<String> {
 
 fn of_line(text: &str) -> Option<String> {
     let trimmed = text.trim();
-    let is_worth = [".py", ".sh", "-m "].iter().chain(&STARTERS).any(|it| trimmed.contains(it));
+    let is_worth =
+        [".py", ".sh", "-m ", "-train"].iter().chain(&STARTERS).any(|it| trimmed.contains(it));
     if !is_worth {
         return None;
     }
@@ -205,6 +227,14 @@ fn split(text: &str) -> Option<Vec<String>> {
 /// As it would be typed again, if it starts something.
 fn of_words(words: &[String]) -> Option<String> {
     let mut words = words;
+    // In a container it is the image's own command.
+    if let [first, second, rest @ ..] = words
+        && ["docker", "podman", "nerdctl", "apptainer", "singularity"].contains(&first.as_str())
+        && ["run", "exec"].contains(&second.as_str())
+    {
+        let starts = |it: &String| it.starts_with("python") || STARTERS.contains(&it.as_str());
+        words = &rest[rest.iter().position(starts)?..];
+    }
     let mut settings: Vec<&String> = Vec::new();
     loop {
         let first = words.first()?;
@@ -230,7 +260,8 @@ fn of_words(words: &[String]) -> Option<String> {
     let name = program.rsplit('/').next().unwrap_or_default().trim_end_matches(".exe").to_owned();
     let is_script = name.ends_with(".sh") || name.ends_with(".py");
     let is_python = name.starts_with("python");
-    let is_starter = is_python || STARTERS.contains(&name.as_str());
+    // `fairseq-train`, `tao-train`
+    let is_starter = is_python || name.ends_with("-train") || STARTERS.contains(&name.as_str());
     if !(is_starter || is_script && program.starts_with(['.', '/']))
         || words.len() < 2 && !is_script
     {
@@ -303,7 +334,12 @@ mod tests {
             ("PS C:\\Users\\Jo> python finetune.py --res 768", "python finetune.py --res 768"),
             ("[user@node12 vit]$ srun --gres=gpu:1 python main.py", "python main.py"),
             ("!python run.py --name 'a b'", "python run.py --name 'a b'"),
+            ("$ fairseq-train data-bin/wmt --lr 5e-4", "fairseq-train data-bin/wmt --lr 5e-4"),
             ("%run train.py", "python train.py"),
+            (
+                "$ docker run --gpus all -m 16g lab/train python train.py -b 8",
+                "python train.py -b 8",
+            ),
             (
                 "srun python -m src.train data.batch_size=256",
                 "python -m src.train data.batch_size=256",
@@ -333,6 +369,7 @@ mod tests {
             "# python train.py trains it",
             "$ plimsoll explain train.log",
             "a \"$ python x.py\" b",
+            "$ docker run --rm lab/train",
             "python train.py crashes after 3 steps",
             "python is slow",
             "$ python 'train.py",

@@ -6,6 +6,7 @@
 mod command;
 mod frameworks;
 mod host;
+mod monitors;
 mod program;
 mod rows;
 mod smi;
@@ -67,6 +68,12 @@ fn of_stream(stream: &Stream<'_>, errors: &[usize]) -> Vec<Printed> {
             smi::monitor,
             smi::csv,
             smi::gpustat,
+            monitors::nvitop,
+            monitors::rocm_memory,
+            monitors::rocm,
+            monitors::amd,
+            monitors::dcgm,
+            monitors::metrics,
             torch::summary,
             torch::profiler,
             torch::stats,
@@ -97,9 +104,9 @@ fn of_stream(stream: &Stream<'_>, errors: &[usize]) -> Vec<Printed> {
 
 /// Whether a line has what each table's first line, and each print, has at least one of.
 fn is_worth(text: &str) -> bool {
-    const MARKS: [&str; 18] = [
+    const MARKS: [&str; 22] = [
         "em", "EM", "lloc", "eserved", "GPU", "gpu", " fb", "MA ", "RAM", "ram", "KV", "ached",
-        "eak", " MB", "SMI", "cuda", "shm", "avail",
+        "eak", " MB", "SMI", "cuda", "shm", "avail", "VRAM", "NVITOP", "FB", "gb_free",
     ];
     MARKS.iter().any(|it| text.contains(it))
 }

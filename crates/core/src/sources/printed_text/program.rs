@@ -29,7 +29,7 @@ enum Level {
 use Level::{Allocated, Free, PeakAllocated, PeakReserved, Reserved, Total, Used};
 
 /// Words, the longer before those that they contain. Of a weak one, another has to be near.
-const WORDS: [(&str, Level, bool); 46] = [
+const WORDS: [(&str, Level, bool); 47] = [
     ("max_memory_allocated", PeakAllocated, false),
     ("max memory allocated", PeakAllocated, false),
     ("max allocated memory", PeakAllocated, false),
@@ -70,6 +70,7 @@ const WORDS: [(&str, Level, bool); 46] = [
     ("gpu memory", Used, false),
     ("gpu_memory", Used, false),
     ("gpu_mem", Used, false),
+    ("gb_free", Free, false),
     ("vram", Used, false),
     ("alloc", Allocated, true),
     ("cached", Reserved, true),
@@ -99,6 +100,8 @@ pub(super) struct Series {
     device: Option<(u32, usize)>,
     /// Where one of PyTorch's counters was last named, with no number behind.
     named: Option<usize>,
+    /// The counters that a prompt's line asked for, and that line.
+    asked: Option<(Vec<Level>, usize)>,
     n: usize,
 }
 
@@ -127,6 +130,14 @@ impl Series {
         if lower.contains("torch.cuda.m") {
             self.named = Some(self.n);
         }
+        let answered = self.asked.take().filter(|it| self.n - it.1 <= 1);
+        if let Some(found) = answered.and_then(|(names, _)| answer(&names, &lower)) {
+            for (level, bytes) in found {
+                self.put(level, bytes, line, &lower);
+            }
+            return;
+        }
+        self.asked = Some((asked(&lower), self.n)).filter(|it| !it.0.is_empty());
         let found = levels(&lower, is_open);
         if found.is_empty() || is_near_error && !lower.contains([':', '=']) {
             return;
@@ -180,7 +191,9 @@ impl Series {
         let mut res: Vec<Printed> = Vec::new();
         for (device, levels) in self.done {
             // What a card has in all is no print.
+            let is_left = levels.free.is_some() && levels.total.is_none();
             if levels.level().is_none()
+                && !is_left
                 && levels.peak_allocated.is_none()
                 && levels.peak_reserved.is_none()
             {
@@ -198,6 +211,35 @@ impl Series {
         }
         res
     }
+}
+
+/// The counters that a line at a prompt asks for: `>>> torch.cuda.mem_get_info()`.
+fn asked(lower: &str) -> Vec<Level> {
+    const COUNTERS: [(&str, &[Level]); 5] = [
+        ("torch.cuda.mem_get_info()", &[Free, Total]),
+        ("torch.cuda.memory_allocated()", &[Allocated]),
+        ("torch.cuda.memory_reserved()", &[Reserved]),
+        ("torch.cuda.max_memory_allocated()", &[PeakAllocated]),
+        ("torch.cuda.max_memory_reserved()", &[PeakReserved]),
+    ];
+    let typed = [">>> ", "in ["].iter().any(|it| lower.starts_with(it));
+    let mut found: Vec<(usize, &[Level])> = COUNTERS
+        .iter()
+        .filter_map(|(name, levels)| Some((lower.find(name)?, *levels)))
+        .filter(|_| typed || lower.starts_with("torch.cuda.m"))
+        .collect();
+    found.sort_unstable_by_key(|it| it.0);
+    found.into_iter().flat_map(|it| it.1.iter().copied()).collect()
+}
+
+/// What stands in the line below, if it is as many numbers and nothing else: `(311427072, 8361738240)`.
+fn answer(names: &[Level], lower: &str) -> Option<Vec<(Level, Bytes)>> {
+    let text = lower.split_once("]: ").map_or(lower, |it| it.1);
+    let is_part = |it: char| it.is_ascii_digit() || " ,()".contains(it);
+    let numbers = text.split([' ', ',', '(', ')']).filter(|it| !it.is_empty());
+    let sizes: Option<Vec<Bytes>> = numbers.map(|it| it.parse().ok().map(Bytes)).collect();
+    let sizes = sizes.filter(|it| it.len() == names.len() && text.chars().all(is_part))?;
+    Some(names.iter().copied().zip(sizes).collect())
 }
 
 fn slot(levels: &mut Levels, level: Level) -> &mut Option<Bytes> {
@@ -243,13 +285,12 @@ fn levels(lower: &str, is_open: bool) -> Vec<(Level, Bytes)> {
                 && (!is_weak || is_of_memory)
                 && is_word(lower, at, word.len())
         });
-        let Some((word, level, is_weak)) = here else {
+        let Some((word, level, _)) = here else {
             at += lower[at..].chars().next().map_or(1, char::len_utf8);
             continue;
         };
         let behind = at + word.len();
         let tail = &lower[behind..];
-        let exact = word.contains('_') && !is_weak;
         let is_assigned = tail
             .trim_start_matches(|it: char| {
                 !":=".contains(it) && it != ',' && it != '|' && !it.is_ascii_digit()
@@ -262,7 +303,7 @@ fn levels(lower: &str, is_open: bool) -> Vec<(Level, Bytes)> {
             res.extend([(level, used), (Total, total)]);
             continue;
         }
-        let size = before.or_else(|| behind_word(tail, shift, exact));
+        let size = before.or_else(|| behind_word(word, tail, shift));
         if let Some(bytes) = size.filter(|it| *it < Bytes::gib(1 << 12)) {
             // A program's word is taken once in a line.
             if !res.iter().any(|it| it.0 == *level) {
@@ -301,7 +342,7 @@ fn of_all(tail: &str) -> Option<(Bytes, Bytes)> {
 }
 
 /// The size after a word, behind blanks, signs and words that say nothing.
-fn behind_word(tail: &str, shift: Option<u32>, is_exact: bool) -> Option<Bytes> {
+fn behind_word(word: &str, tail: &str, shift: Option<u32>) -> Option<Bytes> {
     const FILLERS: [&str; 13] = [
         "memory", "mem", "usage", "used", "gpu", "cuda", "is", "now", "current", "bytes", "so far",
         "at", "on ",
@@ -318,7 +359,10 @@ fn behind_word(tail: &str, shift: Option<u32>, is_exact: bool) -> Option<Bytes> 
         ("mb]", 20),
     ];
     let mut rest = tail;
-    let mut shift = shift;
+    // PyTorch's names have numbers of bytes.
+    let is_exact = word.contains('_');
+    let is_fairseqs = word == "gb_free";
+    let mut shift = shift.or_else(|| is_fairseqs.then_some(30));
     // `mem_allocated_gb`
     if let Some((unit, its)) = NAMED.iter().find(|it| rest.starts_with(it.0)) {
         rest = &rest[unit.len()..];
@@ -381,6 +425,7 @@ mod tests {
                 "torch.cuda.mem_get_info() -> (1048576, 2097152)",
                 vec![(Free, mib(1)), (Total, mib(2))],
             ),
+            ("num_updates=2100, gb_free=1, wall=600", vec![(Free, Bytes::gib(1))]),
             ("Peak memory usage: 13 GB", vec![(PeakAllocated, Bytes::gib(13))]),
             ("loss 0.3 | VRAM: 7168MiB", vec![(Used, mib(7168))]),
             ("GPU memory usage: 9321 / 24564 MB", vec![(Used, mib(9321)), (Total, mib(24564))]),
