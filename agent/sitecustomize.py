@@ -21,10 +21,10 @@ def _arm():
             from plimsoll_agent import bytecode
 
             bytecode.watch(kept)
-        if os.environ.get("PLIMSOLL_NUMBER"):
-            from plimsoll_agent.imitate import number
+        if os.environ.get("PLIMSOLL_EDITS"):
+            from plimsoll_agent.imitate import edits
 
-            number.write()
+            edits.write()
         if os.environ.get("PLIMSOLL_MODE") != "run":
             from plimsoll_agent.imitate import outside
 

@@ -161,10 +161,10 @@ def _become(program, order):
     os.dup2(log, 2)
     os.environ.update(order["environment"])
     os.environ["PLIMSOLL_SESSION"] = order["session"]
-    if os.environ.get("PLIMSOLL_NUMBER"):
-        from plimsoll_agent.imitate import number
+    if os.environ.get("PLIMSOLL_EDITS"):
+        from plimsoll_agent.imitate import edits
 
-        number.write()
+        edits.write()
     script, module = program.get("script"), program.get("module")
     sys.argv = [program.get("name", module)] + order["arguments"]
     torch = sys.modules["torch"]

@@ -11,7 +11,7 @@
     autotune            what Inductor tries where no time passes
     worst_sequence      every batch as long as the longest one that may come
     half                batches with half as many samples, or images of half the size
-    number              a number of the script's own file is another one
+    edits               files of the script's have another text: a number, a framework's switches
     asked_size          that a script asked how large the card is
     outside             trackers and hubs are kept off
 """

@@ -11,6 +11,7 @@ import sys
 import weakref
 
 from plimsoll_agent.run import frames, nested
+from plimsoll_agent.survey.frameworks import Frameworks
 from plimsoll_agent.survey.idle import Idle
 
 
@@ -46,6 +47,7 @@ def apply(torch, hooks, recording):
 
     def around_backward(run, tensors, grad_tensors):
         sites.trains = True
+        sites.frameworks.backward()
         sites.saw("backward", "backward")
         return run(tensors, grad_tensors)
 
@@ -79,6 +81,7 @@ def apply(torch, hooks, recording):
     optimizer.register_optimizer_step_pre_hook(before_step)
     optimizer.register_optimizer_step_post_hook(lambda *_: sites.stepped())
     sites.idle.install()
+    sites.frameworks.install(torch)
     return sites.at_end
 
 
@@ -93,6 +96,7 @@ class Sites:
         self._root = None
         self.trains = self.keeps_graphs = False
         self.idle = Idle(torch)
+        self.frameworks = Frameworks()
         self._files = {}
 
     @property
@@ -167,7 +171,9 @@ class Sites:
         try:
             found = [it for it in (self._site(key, seen) for key, seen in self._seen.items()) if it is not None]
             found += self._clips()
-            self._recording.write("sites", sites=found, files=self._described(), idle=self.idle.found(self._root))
+            switches = self.frameworks.found(self._place)
+            idle = self.idle.found(self._root)
+            self._recording.write("sites", sites=found, files=self._described(), idle=idle, switches=switches)
         except Exception as error:  # Without it there is no diff, and nothing else is lost.
             self._recording.note("sites", "the places for a change were not found: %r" % (error,))
         self.idle.leave()
@@ -182,7 +188,8 @@ class Sites:
             self._write()
         else:
             idle = self.idle.found_without_training(self.keeps_graphs)
-            self._recording.write("sites", sites=[], files={}, idle=idle, trains=False)
+            switches = self.frameworks.found(self._place)
+            self._recording.write("sites", sites=[], files={}, idle=idle, trains=False, switches=switches)
             self._recording = None
 
     def _site(self, key, seen):
@@ -205,9 +212,19 @@ class Sites:
             site["model"] = seen["model"]
             if seen["root"] is self._root:
                 site.update(_blocks(self._torch, self._root))
+                site["switch"] = _switch_of(self._root)
         if what == "backward":
             site["from"] = self._forward_part(tree, file, statement)
         return site
+
+    def _place(self, file, line, name, span):
+        """The call of `name` with this span, else the only one in the statement at this line, as a site; None if that is not certain."""
+        call = self._call(file, line, name, span)
+        if call is None:
+            return None
+        statement = _statement(self._tree(file), line)
+        span, function = _span(statement), _function_of(self._tree(file), statement)
+        return {"what": name, "file": file, "statement": span, "function": function, "call": _described_call(call)}
 
     def _clips(self):
         """Where gradients are clipped, called or not: what is scaled has to be unscaled before."""
@@ -239,13 +256,15 @@ class Sites:
             return None
         return [body[first].lineno, body[at - 1].end_lineno]
 
-    def _call(self, file, line, name):
-        """The one call of `name` in the statement at this line; None if there is none, or more."""
+    def _call(self, file, line, name, span=None):
+        """The call of `name` in the statement at this line, the one with this span if there are several; None if it is not certain."""
         tree = self._tree(file)
         statement = _statement(tree, line) if tree is not None else None
         if statement is None:
             return None
         calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and _last(it.func) == name]
+        if len(calls) > 1:
+            calls = [it for it in calls if _span(it) == span]
         return calls[0] if len(calls) == 1 else None
 
     def _tree(self, file):
@@ -329,6 +348,14 @@ def _blocks(torch, root):
 
     cache = any(getattr(getattr(it, "config", None), "use_cache", False) is True for it in root.modules())
     return {"blocks": [name for name, _ in blocks_of(torch, root)], "cache": cache and hasattr(root, "config")}
+
+
+def _switch_of(root):
+    """The method by which a model of a library has its own blocks run again in backward; None if it does already, or cannot."""
+    on = getattr(root, "is_gradient_checkpointing", False)
+    if getattr(root, "supports_gradient_checkpointing", getattr(root, "_supports_gradient_checkpointing", False)) and not on:
+        return next((it for it in ("gradient_checkpointing_enable", "enable_gradient_checkpointing") if hasattr(root, it)), None)
+    return None
 
 
 def _span(node):

@@ -48,9 +48,9 @@ pub(crate) const HALF: &str = "PLIMSOLL_HALF";
 pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
 /// How many bytes allocated are more than can ever fit: such a run is ended, with a note `hopeless`.
 pub(crate) const HOPELESS: &str = "PLIMSOLL_HOPELESS";
-/// A whole number in a file of the script's is another one: JSON, `{"file", "start", "was", "is"}`. Only where writes go into a
-/// layer: the file is written anew.
-pub(crate) const NUMBER: &str = "PLIMSOLL_NUMBER";
+/// Files of the script's have another text: JSON, a list of `{"file", "size", "start", "was", "is"}`. Only where writes go into a
+/// layer: a file is written anew.
+pub(crate) const EDITS: &str = "PLIMSOLL_EDITS";
 /// `1`: note where the script can be changed.
 pub(crate) const SITES: &str = "PLIMSOLL_SITES";
 /// `1`: count the operations of a step.

@@ -1,9 +1,10 @@
 //! What can be so of a remedy.
 
 /// What a remedy does to the numbers that training computes; a later one does more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Numbers {
     /// The same, up to the rounding of sums in another order.
+    #[default]
     Same,
     /// Others of the same kind: other random numbers, other batch statistics.
     Statistics,

@@ -9,7 +9,7 @@ pub mod largest;
 pub mod search;
 mod time;
 
-pub use change::{Change, Sites, Sources, change};
+pub use change::{Change, Line, Places, Recipe, Sites, Sources, Switch, change};
 pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use plimsoll_remedies as remedies;

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::{
     plan::{
-        Change, Remedy, find,
-        search::{Advice, Grows, Measured, Row, Seen},
+        Change, Places, Remedy, find,
+        search::{Advice, Grows, Measured, Row, Seen, Tried},
     },
     prediction::Category,
     units::Bytes,
@@ -38,6 +38,8 @@ pub struct Proposal {
     pub plans: Vec<Row>,
     /// What only a person can decide, with what it would take.
     pub advice: Vec<Advice>,
+    /// What does the same in the switches of the script's own framework.
+    pub recipes: Vec<Shown>,
     /// What came nearest.
     pub closest: Option<Row>,
     /// How to run the best one.
@@ -56,6 +58,27 @@ pub struct Proposal {
     pub seen: Seen,
     /// The device that steps were measured on, as its driver calls it; none if nobody asked for that.
     pub measured_on: Option<String>,
+}
+
+/// A recipe that ran and fits.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    tried: Tried,
+    /// Its lines, as in `train.py:31: TrainingArguments(bf16=True)`.
+    lines: Vec<String>,
+    /// For `patch -p0`.
+    diff: String,
+}
+
+impl Shown {
+    /// Of one; names of files are relative to `folder`.
+    pub fn of(tried: &Tried, places: &Places, folder: &str) -> Shown {
+        let name =
+            |it: &str| it.strip_prefix(folder).unwrap_or(it).trim_start_matches('/').to_owned();
+        let line = |it: &crate::plan::Line| format!("{}:{}: {}", name(&it.file), it.line, it.has);
+        let lines = tried.recipe.lines.iter().map(line).collect();
+        Shown { lines, diff: tried.recipe.diff(places, folder), tried: tried.clone() }
+    }
 }
 
 /// For people: what was not seen, above all.
@@ -154,6 +177,7 @@ pub fn text(it: &Proposal) -> String {
                 let _ = writeln!(res, "what it held at its peak: {held}");
             }
         }
+        recipes(&mut res, &it.recipes);
         advice(&mut res, &it.advice);
         let _ = writeln!(res, "{}", effort(it.runs, it.seconds));
         return res;
@@ -197,6 +221,7 @@ pub fn text(it: &Proposal) -> String {
             let _ = writeln!(res, "      {line}");
         }
     }
+    recipes(&mut res, &it.recipes);
     advice(&mut res, &it.advice);
     if it.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
@@ -225,6 +250,24 @@ fn measured(it: &Proposal) -> Option<String> {
         None => return Some(format!("Nothing could be measured on {device}.")),
     };
     Some(format!("Measured on {device}{on}; {plain}."))
+}
+
+fn recipes(res: &mut String, all: &[Shown]) {
+    let Some(first) = all.first() else { return };
+    let of = first.tried.recipe.framework;
+    let _ =
+        writeln!(res, "\nOr in the switches of {of}; each line ran on the phantom so, and fits:");
+    for it in all {
+        let words = &it.tried.recipe.words;
+        let words = (!words.is_empty()).then(|| format!("in the command: {}", words.join(" ")));
+        let lines: Vec<String> = it.lines.iter().cloned().chain(words).collect();
+        let (needs, numbers) = (it.tried.needs.to_string(), it.tried.recipe.numbers.shown());
+        let _ =
+            writeln!(res, "  {needs:>10}  {numbers:<20} {}", lines.join(&format!("\n{:34}", "")));
+    }
+    for line in first.diff.lines() {
+        let _ = writeln!(res, "    {line}");
+    }
 }
 
 fn advice(res: &mut String, all: &[Advice]) {
@@ -322,6 +365,14 @@ pub fn json(it: &Proposal) -> String {
         "as_it_is": row(&it.as_it_is),
         "plans": it.plans.iter().map(row).collect::<Vec<_>>(),
         "advice": it.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
+        "recipes": it.recipes.iter().map(|it| json!({
+            "framework": it.tried.recipe.framework,
+            "lines": it.lines,
+            "arguments": it.tried.recipe.words,
+            "diff": it.diff,
+            "needs_bytes": it.tried.needs.0,
+            "numbers": it.tried.recipe.numbers.shown(),
+        })).collect::<Vec<_>>(),
         "growth_bytes_per_step": it.grows.as_ref().map(|it| it.growth.per_step.0),
         "growth_at": it.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
         "runs_out_at_step": it.grows.as_ref().map(|it| it.runs_out_at),
@@ -361,6 +412,7 @@ mod tests {
             grows: None,
             plans: vec![row(Plan::of(vec![Remedy::plain("checkpoint")]), of_plan)],
             advice: Vec::new(),
+            recipes: Vec::new(),
             closest: None,
             run_line: "plimsoll run --plan plan.toml -- python train.py".to_owned(),
             change: Change::default(),

@@ -8,14 +8,14 @@ use std::{
 
 use plimsoll_core::{
     cards::Card,
-    plan::{
-        Sites,
-        search::{Half, Look, Measure, Next, On, Ran, Run, Said, Search, Steps, Until},
+    plan::search::{
+        Half, Look, Measure, Next, On, Ran, Rewritten, Run, Said, Search, Steps, Until,
     },
     prediction,
-    recording::{Recording, contract::NoteKind},
+    recording::Recording,
     units::Bytes,
 };
+use serde_json::{Value, json};
 
 use super::{in_file::InFile, told};
 use crate::{
@@ -40,8 +40,6 @@ pub(super) struct Driver<'a> {
     words: &'a dyn Fn(Option<u64>) -> Vec<OsString>,
     /// Where the value stands if not in the command.
     in_file: Option<&'a InFile>,
-    /// Where in the script a person would change something, once a run has looked for that.
-    pub(super) sites: Sites,
     /// What the last run recorded.
     recordings: Vec<Recording>,
 }
@@ -59,7 +57,6 @@ impl<'a> Driver<'a> {
             roomy: card.clone().with_total(ROOMY),
             words,
             in_file: None,
-            sites: Sites::default(),
             recordings: Vec::new(),
         })
     }
@@ -99,17 +96,15 @@ impl<'a> Driver<'a> {
 
     fn run(&mut self, run: &Run) -> anyhow::Result<Ran> {
         let began = Instant::now();
-        let (words, settings, stop) =
+        let (mut words, settings, stop) =
             ((self.words)(run.value), self.settings(run), stop(run.until));
+        words.extend(run.words.iter().map(OsString::from));
         let card = if run.on == On::Roomy { &self.roomy } else { &self.card };
         let phantom = Phantom { card, end: run.end };
         let trial = match run.on {
             On::Roomy | On::Card => self.trials.run(&words, &settings, stop, phantom)?,
             On::CardAlone => self.trials.run_alone(&words, &settings, stop, phantom)?,
         };
-        if run.look == Some(Look::Sites) {
-            self.sites = trial.noted(NoteKind::Sites).and_then(Sites::read).unwrap_or_default();
-        }
         let (ran, recordings) = told::ran(trial, began.elapsed().as_secs_f64());
         self.recordings = recordings;
         Ok(ran)
@@ -128,6 +123,9 @@ impl<'a> Driver<'a> {
         res.extend(self.args.worst_seq.map(WorstSequence::setting));
         let place = self.in_file.zip(run.value);
         res.extend(place.map(|(place, value)| place.setting(value)));
+        let edit = |it: &Rewritten| json!({ "file": it.file, "size": it.size, "start": it.start, "was": it.was, "is": it.is });
+        let edits: Value = run.files.iter().map(edit).collect();
+        res.extend((!run.files.is_empty()).then(|| (contract::EDITS, edits.to_string().into())));
         res.extend(run.half.map(|it| match it {
             Half::Length => (contract::WORST_SEQ, "half".into()),
             Half::Samples => (contract::HALF, "samples".into()),

@@ -19,6 +19,8 @@ use crate::{
 /// Where it stands.
 pub(super) struct InFile {
     file: PathBuf,
+    /// How long the file is.
+    size: usize,
     number: WholeNumber,
 }
 
@@ -39,8 +41,10 @@ impl InFile {
     /// The same with another value, as the agent reads it.
     pub(super) fn setting(&self, value: u64) -> Setting {
         let WholeNumber { start, text, .. } = &self.number;
-        let it = json!({ "file": self.file, "start": start, "was": text, "is": value });
-        (contract::NUMBER, it.to_string().into())
+        let size = self.size;
+        let it =
+            json!([{ "file": self.file, "size": size, "start": start, "was": text, "is": value }]);
+        (contract::EDITS, it.to_string().into())
     }
 }
 
@@ -66,12 +70,12 @@ fn of_place(name: &str) -> Option<(&str, usize, Option<usize>)> {
 
 /// The number on a line, at this column if there are several.
 fn at(file: &Path, line: usize, column: Option<usize>) -> anyhow::Result<InFile> {
-    let all = read(file)?;
+    let (all, size) = read(file)?;
     let mut here: Vec<_> = all.into_iter().filter(|it| it.at.line == line).collect();
     here.retain(|it| column.is_none_or(|column| it.at.column == column));
     let shown = file.display();
     match here.len() {
-        1 => Ok(InFile { file: fs::canonicalize(file)?, number: here.remove(0) }),
+        1 => Ok(InFile { file: fs::canonicalize(file)?, size, number: here.remove(0) }),
         0 => bail!("{shown}:{line} has no whole number there; give the line of one"),
         _ => {
             let each: Vec<String> = here
@@ -87,10 +91,12 @@ fn at(file: &Path, line: usize, column: Option<usize>) -> anyhow::Result<InFile>
 fn named(name: &str, args: &FitArgs) -> anyhow::Result<InFile> {
     let is_script = |it: &&Path| it.extension() == Some(OsStr::new("py")) && it.is_file();
     let script = args.command.iter().map(Path::new).find(is_script);
-    let all = script.map(read).transpose()?.unwrap_or_default();
+    let (all, size) = script.map(read).transpose()?.unwrap_or_default();
     let mut here: Vec<_> = all.into_iter().filter(|it| it.name.as_deref() == Some(name)).collect();
     match (here.len(), script) {
-        (1, Some(file)) => Ok(InFile { file: fs::canonicalize(file)?, number: here.remove(0) }),
+        (1, Some(file)) => {
+            Ok(InFile { file: fs::canonicalize(file)?, size, number: here.remove(0) })
+        }
         (0, _) | (_, None) => bail!(
             "the command has no {{{name}}}, and no line of the script gives a whole number that name; write {{{name}}} where the \
              value is to stand, as in `--batch-size {{{name}}}`, or say the line, as in `--find-max train.py:14=1..64`"
@@ -103,11 +109,12 @@ fn named(name: &str, args: &FitArgs) -> anyhow::Result<InFile> {
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<Vec<WholeNumber>> {
+/// The numbers of a file, and how long it is.
+fn read(file: &Path) -> anyhow::Result<(Vec<WholeNumber>, usize)> {
     let text = fs::read_to_string(file).with_context(|| {
         format!("cannot read {}, where a number is to be tried", file.display())
     })?;
-    Ok(whole_numbers(&text))
+    Ok((whole_numbers(&text), text.len()))
 }
 
 #[cfg(test)]

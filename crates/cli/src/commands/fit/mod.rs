@@ -85,6 +85,7 @@ fn rules(args: &FitArgs, card: Card) -> Rules {
         forbid: args.forbid.clone(),
         keep_numerics: args.keep_numerics,
         prefers_speed: args.prefer == Preferred::Speed,
+        may_edit: !matches!(args.world.writes, Writes::Through),
         until_exit: args.until_exit,
         advice: args.advice,
         measure_in: None,

@@ -5,12 +5,12 @@ use std::{io::Write, time::Instant};
 use anyhow::Context as _;
 use plimsoll_core::{
     plan::{
-        self, Change, Plan, Sites, Sources,
+        self, Plan,
         search::{self, Candidate, Found, Rules},
     },
     views::{
         glossary,
-        plan::{self as view, Proposal},
+        plan::{self as view, Proposal, Shown},
     },
 };
 
@@ -40,8 +40,12 @@ pub(super) fn run(
     let same_words = |_| words.clone();
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
     let found = driver.drive(search::plans(rules))?.map_err(|why| anyhow::anyhow!("{why}"))?;
-    let Found { plain, plans, closest, advice, seen, grows, interrupted } = &found;
-    let change = plans.first().map(|it| change(&it.plan, &driver.sites)).unwrap_or_default();
+    let Found { plain, plans, closest, advice, recipes, places, seen, grows, interrupted } = &found;
+    let folder = std::env::current_dir().unwrap_or_default();
+    let folder = folder.to_string_lossy();
+    let best = plans.first();
+    let change = best.map(|it| plan::change(&it.plan, places, &folder)).unwrap_or_default();
+    let recipes = recipes.iter().map(|it| Shown::of(it, places, &folder)).collect();
     let proposal = Proposal {
         patch_line: format!("patch -p0 < {}", kept.diff().display()),
         change,
@@ -53,6 +57,7 @@ pub(super) fn run(
         grows: grows.clone(),
         plans: plans.iter().map(Candidate::row).collect(),
         advice: advice.clone(),
+        recipes,
         closest: closest.as_ref().map(Candidate::row),
         run_line: template::run_line(&args.plan, &words),
         runs: driver.n_runs(),
@@ -91,12 +96,4 @@ fn device() -> anyhow::Result<DeviceNow> {
     devices::first().context(
         "--measure runs steps on this machine's own GPU, and none was found; leave it out, and step times are estimates",
     )
-}
-
-/// What a person would change in the script for `plan`.
-fn change(plan: &Plan, sites: &Sites) -> Change {
-    let read = |it: &str| Some((it.to_owned(), std::fs::read_to_string(it).ok()?));
-    let sources: Sources = sites.files().filter_map(read).collect();
-    let folder = std::env::current_dir().unwrap_or_default();
-    plan::change(plan, sites, &sources, &folder.to_string_lossy())
 }

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{
     plan::{
-        Sites, Work,
+        Places, Sites, Work,
         blocks::{At, Reading},
         search::{Noted, Ran, Split, Steps, Took},
     },
@@ -54,6 +54,7 @@ fn refused(notes: &[Value]) -> Vec<String> {
 
 fn noted(trial: &Trial) -> Noted {
     let sites = trial.noted(NoteKind::Sites);
+    let places = sites.and_then(Sites::read).map(places);
     let idle = sites.and_then(|it| it["idle"].as_object());
     let idle = idle.map(|it| {
         it.iter().map(|(id, why)| (id.clone(), why.as_str().map(str::to_owned))).collect()
@@ -66,7 +67,8 @@ fn noted(trial: &Trial) -> Noted {
     Noted {
         idle,
         trains_nothing: sites.is_some_and(|it| it["trains"] == false),
-        is_distributed: sites.and_then(Sites::read).is_some_and(|it| it.has("distributed")),
+        is_distributed: places.as_ref().is_some_and(|it| it.sites.has("distributed")),
+        places,
         batches: batches(trial),
         n_blocks: names.and_then(|it| u64::try_from(it.len()).ok()),
         split: split
@@ -78,6 +80,12 @@ fn noted(trial: &Trial) -> Noted {
             .map(|it| each(&it["blocks"], |it| Some(operations(it))))
             .unwrap_or_default(),
     }
+}
+
+/// With the files that hold them.
+fn places(sites: Sites) -> Places {
+    let read = |it: &str| Some((it.to_owned(), std::fs::read_to_string(it).ok()?));
+    Places { sources: sites.files().filter_map(read).collect(), sites }
 }
 
 /// What was done to the batches (`--worst-seq`), in one sentence.

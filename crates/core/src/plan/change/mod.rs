@@ -4,8 +4,10 @@
 mod edit;
 mod edits;
 mod sites;
+mod switches;
 
-pub use sites::{Sites, Sources};
+pub use sites::{Places, Sites, Sources};
+pub use switches::{Line, Recipe, Switch};
 
 use std::collections::BTreeMap;
 
@@ -23,8 +25,8 @@ pub struct Change {
     pub by_hand: Vec<&'static str>,
 }
 
-/// The change for `plan` in a program whose places are `sites`. Names in the diff are relative to `folder`.
-pub fn change(plan: &Plan, sites: &Sites, sources: &Sources, folder: &str) -> Change {
+/// The change for `plan` in a program with these places. Names in the diff are relative to `folder`.
+pub fn change(plan: &Plan, Places { sites, sources }: &Places, folder: &str) -> Change {
     let mut res = Change::default();
     let mut edits: Vec<Edit> = Vec::new();
     for remedy in &plan.remedies {
@@ -36,11 +38,18 @@ pub fn change(plan: &Plan, sites: &Sites, sources: &Sources, folder: &str) -> Ch
             None => res.by_hand.push(remedy.id),
         }
     }
-    for (file, text) in edited(&edits, sources).unwrap_or_default() {
+    res.diff = diff(&edits, sources, folder);
+    res
+}
+
+/// What `edits` make of the files, for `patch -p0`.
+fn diff(edits: &[Edit], sources: &Sources, folder: &str) -> String {
+    let mut res = String::new();
+    for (file, text) in edited(edits, sources).unwrap_or_default() {
         let Some(before) = sources.get(&file) else { continue };
         let name = file.strip_prefix(folder).map_or(&*file, |it| it.trim_start_matches('/'));
         let diff = TextDiff::from_lines(before.as_str(), text.as_str());
-        res.diff.push_str(&diff.unified_diff().context_radius(3).header(name, name).to_string());
+        res.push_str(&diff.unified_diff().context_radius(3).header(name, name).to_string());
     }
     res
 }
@@ -116,7 +125,8 @@ for x in data:
 
     fn check(remedies: Vec<Remedy>, expected: &Expect) {
         let sources = Sources::from([("/home/me/train.py".to_owned(), SCRIPT.to_owned())]);
-        let it = change(&Plan::of(remedies), &sites(), &sources, "/home/me");
+        let places = Places { sites: sites(), sources };
+        let it = change(&Plan::of(remedies), &places, "/home/me");
         expected.assert_eq(&format!("{}by hand: {:?}\n", it.diff, it.by_hand));
     }
 

@@ -42,16 +42,45 @@ pub(crate) struct Site {
     pub(crate) blocks: Vec<String>,
     /// It has a cache of transformers that would be filled again.
     pub(crate) cache: bool,
+    /// The method by which that model has its blocks run again in backward.
+    pub(crate) switch: Option<String>,
     /// The lines from the call of the model to what comes before backward.
     pub(crate) forward: Option<(u32, u32)>,
+}
+
+/// The switches of a framework, as a program has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Switches {
+    /// `transformers`, `lightning`, `accelerate`, `loader`, `generate`.
+    pub(crate) framework: String,
+    /// What is called to set them.
+    pub(crate) name: String,
+    /// What they came to.
+    pub(crate) values: BTreeMap<String, Value>,
+    /// What tells all its other settings from others.
+    rest: String,
+    /// The call, where a line of the script has it.
+    pub(crate) site: Option<Site>,
+    /// They are read from the command line.
+    pub(crate) from_words: bool,
 }
 
 /// Every place that was found in one program.
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
     all: Vec<Site>,
+    pub(crate) switches: Vec<Switches>,
     /// After which line `torch` is a name in a file.
     torch: BTreeMap<String, u32>,
+}
+
+/// Where things are in a program's files, and what these hold.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Where.
+    pub sites: Sites,
+    /// The files.
+    pub sources: Sources,
 }
 
 /// What a remedy looks at to say its edits.
@@ -67,12 +96,20 @@ impl Sites {
         let files = line["files"].as_object()?;
         let torch =
             files.iter().filter_map(|(file, it)| Some((file.clone(), number(&it["torch"])?)));
-        Some(Sites { all, torch: torch.collect() })
+        let switches = line["switches"].as_array().into_iter().flatten().filter_map(switches);
+        Some(Sites { all, switches: switches.collect(), torch: torch.collect() })
     }
 
     /// The files that hold a place.
     pub fn files(&self) -> impl Iterator<Item = &str> {
-        self.all.iter().map(|it| it.file.as_str())
+        let more = self.switches.iter().filter_map(|it| it.site.as_ref());
+        self.all.iter().chain(more).map(|it| it.file.as_str())
+    }
+
+    /// The switches of this framework, if they are set once only.
+    pub(crate) fn of(&self, framework: &str) -> Option<&Switches> {
+        let mut all = self.switches.iter().filter(|it| it.framework == framework);
+        all.next().filter(|_| all.next().is_none())
     }
 
     /// Whether there is a place of this kind: `distributed`, `evaluation`.
@@ -98,6 +135,13 @@ impl Sites {
 }
 
 impl Place<'_> {
+    /// What a line begins with.
+    pub(crate) fn indent(&self, file: &str, line: u32) -> Option<&str> {
+        let index = usize::try_from(line).ok()?.checked_sub(1)?;
+        let line = self.sources.get(file)?.lines().nth(index)?;
+        line.get(..line.len() - line.trim_start().len())
+    }
+
     /// The source of a span within one line.
     pub(crate) fn text(&self, file: &str, span: Span) -> Option<&str> {
         let index = |it: u32| usize::try_from(it).ok();
@@ -124,8 +168,41 @@ fn site(it: &Value) -> Option<Site> {
         model: text("model"),
         blocks: names.filter_map(|it| it.as_str().map(str::to_owned)).collect(),
         cache: it["cache"] == true,
+        switch: text("switch"),
         forward,
     })
+}
+
+fn switches(it: &Value) -> Option<Switches> {
+    let text = |key: &str| it[key].as_str().map(str::to_owned);
+    let values = it["values"].as_object()?.iter();
+    Some(Switches {
+        framework: text("what")?,
+        name: text("name")?,
+        values: values.map(|(name, it)| (name.clone(), it.clone())).collect(),
+        rest: text("rest")?,
+        site: site(&it["site"]),
+        from_words: it["from_words"] == true,
+    })
+}
+
+impl Switches {
+    /// The number that a switch has.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.values.get(name)?.as_u64()
+    }
+
+    /// Whether it is on.
+    pub(crate) fn is_on(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|it| it == true)
+    }
+
+    /// Whether these differ from `before` as `changed` says, and in nothing else.
+    pub(crate) fn is(&self, before: &Switches, changed: &[(String, Value)]) -> bool {
+        let mut wanted = before.values.clone();
+        wanted.extend(changed.iter().cloned());
+        self.values == wanted && self.rest == before.rest
+    }
 }
 
 fn call(it: &Value) -> Option<Call> {

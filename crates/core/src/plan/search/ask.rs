@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    plan::{Plan, Work, blocks::Reading},
+    plan::{Places, Plan, Work, blocks::Reading},
     prediction::{CategoryShare, OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks},
     recording::{FirstStep, Spread},
     units::Bytes,
@@ -32,6 +32,25 @@ pub struct Run {
     pub look: Option<Look>,
     /// What of every batch is made half.
     pub half: Option<Half>,
+    /// Files of the script's that have another text in this run.
+    pub files: Vec<Rewritten>,
+    /// What is added to the command.
+    pub words: Vec<String>,
+}
+
+/// Another text of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The file.
+    pub file: String,
+    /// How many bytes it has.
+    pub size: usize,
+    /// The byte at which the texts begin to differ.
+    pub start: usize,
+    /// What stands there up to where they are the same again,
+    pub was: String,
+    /// and what is to stand there.
+    pub is: String,
 }
 
 /// What can be made half of a batch.
@@ -162,6 +181,8 @@ pub struct Noted {
     pub trains_nothing: bool,
     /// The program wraps its model for several devices.
     pub is_distributed: bool,
+    /// Where a person would change something; none if that was not looked at.
+    pub places: Option<Places>,
     /// What was done to the batches, in a sentence.
     pub batches: Option<String>,
     /// How many blocks the model has.
@@ -212,6 +233,26 @@ impl Run {
             rank: None,
             look: None,
             half: None,
+            files: Vec::new(),
+            words: Vec::new(),
+        }
+    }
+}
+
+impl Rewritten {
+    /// What makes `after` of `before`.
+    pub(super) fn between(file: &str, before: &str, after: &str) -> Rewritten {
+        let same = |(a, b): &(char, char)| a == b;
+        let length = |it: (char, char)| it.0.len_utf8();
+        let start = before.chars().zip(after.chars()).take_while(same).map(length).sum();
+        let (was, is) = (&before[start..], &after[start..]);
+        let end: usize = was.chars().rev().zip(is.chars().rev()).take_while(same).map(length).sum();
+        Rewritten {
+            file: file.to_owned(),
+            size: before.len(),
+            start,
+            was: was[..was.len() - end].to_owned(),
+            is: is[..is.len() - end].to_owned(),
         }
     }
 }
@@ -253,5 +294,21 @@ impl Took {
         let first_step = it.first_step_facts;
         let held = it.categories;
         Took { peak, safe, steps_seen: seen.steps, steps, first_step, growth, held }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_two_texts_differ() {
+        let shown = |before: &str, after: &str| {
+            let it = Rewritten::between("f", before, after);
+            (it.start, it.was, it.is)
+        };
+        assert_eq!(shown("a = 16\nb", "a = 4\nb"), (4, "16".to_owned(), "4".to_owned()));
+        assert_eq!(shown("f(aa)", "f(aaa)"), (4, String::new(), "a".to_owned()));
+        assert_eq!(shown("\u{e4}x", "\u{e4}y"), (2, "x".to_owned(), "y".to_owned()));
     }
 }

@@ -8,7 +8,7 @@
 //! rules ladder left_out      what may be used, in which order, and what this program has no use for
 //! candidate                  a plan that was run, and which of two is better
 //! program                    the script: runs plans of it once each, and remembers what they told
-//! free tuning weakest fewest_blocks proof measure nearest advice    one question about it each
+//! free tuning weakest fewest_blocks proof recipes measure nearest advice    one question about it each
 //! plans largest_value by_remedies                                   the searches, put together from these
 //! ```
 
@@ -27,6 +27,7 @@ mod nearest;
 mod plans;
 mod program;
 mod proof;
+mod recipes;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -36,13 +37,17 @@ mod weakest;
 
 pub use self::{
     advice::Advice,
-    ask::{Grows, Half, Look, Measure, Noted, On, Ran, Replay, Run, Split, Steps, Took, Until},
+    ask::{
+        Grows, Half, Look, Measure, Noted, On, Ran, Replay, Rewritten, Run, Split, Steps, Took,
+        Until,
+    },
     by_remedies::WithRemedies,
     candidate::{Candidate, Measured, Row},
     dialogue::{Next, Said, Search, Waiting},
     largest_value::{FoundValue, largest_value},
     plans::{Found, plans},
     proof::Seen,
+    recipes::Tried,
     rules::Rules,
     values::{Range, ValueRun, WithLess},
 };

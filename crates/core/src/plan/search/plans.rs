@@ -11,12 +11,13 @@ use super::{
     measure, nearest,
     program::Program,
     proof::{self, Seen},
+    recipes::{self, Tried},
     rules::Rules,
     tuning::tuned,
     weakest::weakest,
 };
 use crate::{
-    plan::{self, Numbers, Plan, Remedy, remedies},
+    plan::{self, Numbers, Places, Plan, Remedy, remedies},
     prediction::StepPeaks,
     units::Bytes,
 };
@@ -37,6 +38,10 @@ pub struct Found {
     pub closest: Option<Candidate>,
     /// What only a person can decide.
     pub advice: Vec<Advice>,
+    /// The same in the switches of the script's own framework, as they ran.
+    pub recipes: Vec<Tried>,
+    /// Where a person would change something.
+    pub places: Places,
     /// What the last run of what is proposed went through.
     pub seen: Seen,
     /// The script leaves more behind with each step: no plan mends that.
@@ -84,16 +89,27 @@ async fn find(program: &mut Program) -> Result<Found, String> {
         plain.fits = false;
         let grows = Some(program.grows(growth, &plain));
         let interrupted = program.interrupted;
-        let (plans, closest, advice) = (Vec::new(), None, Vec::new());
-        return Ok(Found { plain, plans, closest, advice, seen, grows, interrupted });
+        let (plans, closest, advice, recipes) = (Vec::new(), None, Vec::new(), Vec::new());
+        let places = Places::default();
+        return Ok(Found {
+            plain,
+            plans,
+            closest,
+            advice,
+            recipes,
+            places,
+            seen,
+            grows,
+            interrupted,
+        });
     }
-    let mut plans = Vec::new();
+    let (mut plans, mut recipes) = (Vec::new(), Vec::new());
     if !plain.fits {
         if let Some(it) = program.what_is_left_out() {
             program.line.say(it);
         }
         let proven;
-        (plans, proven) = proven_plans(program).await;
+        (plans, recipes, proven) = proven_plans(program).await;
         seen = proven.unwrap_or(seen);
     }
     if let Some(free) = program.rules.measure_in {
@@ -105,26 +121,30 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let is_wanted = program.rules.advice || nothing_fits;
     let advice = if is_wanted { advice::advice(program).await } else { Vec::new() };
     let interrupted = program.interrupted;
-    Ok(Found { plain, plans, closest, advice, seen, grows: None, interrupted })
+    let places = std::mem::take(&mut program.known.places);
+    let grows = None;
+    Ok(Found { plain, plans, closest, advice, recipes, places, seen, grows, interrupted })
 }
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
-/// to stop.
-async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Option<Seen>) {
+/// to stop. And what does the same in the script's own framework.
+async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Option<Seen>) {
     loop {
         let sees_validation = program.pace.until == Until::Validation;
         let mut found = fitting_plans(program).await;
         estimate_time(program, &mut found).await;
         let prefers_speed = program.rules.prefers_speed;
         found.sort_by_key(|it| it.rank(prefers_speed));
+        // Before the proof: a run of its own ends what makes runs cheap.
+        let recipes = recipes::recipes(program, &found).await;
         while let (false, Some(best)) = (program.interrupted, found.first_mut()) {
             if let Some(seen) = proof::proves(program, best).await {
-                return (found, Some(seen));
+                return (found, recipes, Some(seen));
             }
             found.remove(0);
         }
         if sees_validation || program.interrupted || program.pace.until != Until::Validation {
-            return (found, None);
+            return (found, recipes, None);
         }
         let why = if program.pace.validates {
             "a validation takes more than training does; once more, with one in each run"

@@ -9,7 +9,7 @@ use super::{
     rules::Rules,
 };
 use crate::{
-    plan::{Numbers, Plan, remedies},
+    plan::{Numbers, Places, Plan, remedies},
     prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
     units::Bytes,
 };
@@ -44,6 +44,8 @@ pub(super) struct Known {
     pub(super) trains_nothing: bool,
     /// It wraps its model for several devices.
     is_distributed: bool,
+    /// Where a person would change something.
+    pub(super) places: Places,
     /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
     /// most that it is given to reserve then, so that what a phantom cannot know stays free.
     adapts_to: Option<Bytes>,
@@ -71,7 +73,8 @@ impl Program {
     pub(super) async fn as_it_is(&mut self) -> Result<Candidate, String> {
         let plan = Plan::default();
         let run = Run { look: Some(Look::Sites), ..self.roomy(&plan, Until::Steady) };
-        let ran = self.trial(run).await;
+        let mut ran = self.trial(run).await;
+        self.known.places = ran.noted.places.take().unwrap_or_default();
         self.known.left_out = LeftOut::seen(&ran.noted);
         self.known.is_distributed = ran.noted.is_distributed;
         self.known.trains_nothing = ran.noted.trains_nothing;
@@ -99,9 +102,13 @@ impl Program {
 
     /// Runs `plan`; nothing if the script does not bear it.
     pub(super) async fn run(&mut self, plan: &Plan) -> Option<Candidate> {
+        self.run_up_to(plan, Some(self.most_allocated())).await
+    }
+
+    /// Who has allocated more than this can never fit.
+    pub(super) fn most_allocated(&self) -> Bytes {
         let beside = self.rules.limit_reserved.map_or(self.rules.card.context, |_| Bytes::ZERO);
-        let most = self.rules.most().saturating_sub(beside);
-        self.run_up_to(plan, Some(most)).await
+        self.rules.most().saturating_sub(beside)
     }
 
     /// The same, and what it takes is seen even if that is far too much.
@@ -174,7 +181,7 @@ impl Program {
         if self.interrupted {
             return Ran::not_made();
         }
-        let as_it_is = run.plan.remedies.is_empty();
+        let as_it_is = run.plan.remedies.is_empty() && run.files.is_empty() && run.words.is_empty();
         let ran = self.line.run(run).await;
         self.interrupted |= ran.interrupted;
         if as_it_is && ran.took.growth.is_some() {
@@ -276,10 +283,7 @@ impl Program {
 
     fn candidate(&self, plan: Plan, ran: &Ran) -> Candidate {
         let needs = self.needs(&ran.took);
-        let numbers = match plan.numbers() {
-            Numbers::Statistics if self.known.exact => Numbers::Same,
-            other => other,
-        };
+        let numbers = self.known.numbers(plan.numbers());
         Candidate {
             fits: needs <= self.rules.most() && !ran.was_cut,
             took: ran.took.clone(),
@@ -308,6 +312,14 @@ impl Program {
 }
 
 impl Known {
+    /// What is done to the numbers of this program by what may do that to those of others.
+    pub(super) fn numbers(&self, of: Numbers) -> Numbers {
+        match of {
+            Numbers::Statistics if self.exact => Numbers::Same,
+            other => other,
+        }
+    }
+
     fn takes_in(&mut self, plan: &Plan, ran: &Ran) {
         let noted = &ran.noted;
         if let Some(n) = noted.n_blocks {

@@ -25,6 +25,8 @@ pub struct Rules {
     pub keep_numerics: bool,
     /// Of plans that add no time the fastest is wanted, whatever it does to the numbers.
     pub prefers_speed: bool,
+    /// Runs may have files of the script's with another text.
+    pub may_edit: bool,
     /// What is proposed is run to its end first.
     pub until_exit: bool,
     /// What only a person can decide is to be said even if a plan fits.

@@ -50,6 +50,7 @@ impl Made {
             forbid: Vec::new(),
             keep_numerics: false,
             prefers_speed: false,
+            may_edit: true,
             until_exit: false,
             advice: false,
             measure_in: None,
@@ -134,6 +135,14 @@ impl Made {
                 for it in found.advice.iter().filter(|_| self.with_advice) {
                     let fits = if it.fits { "fits" } else { "does not fit" };
                     writeln!(res, "advice: {}, {fits}", it.ids.join(" + ")).unwrap();
+                }
+                for it in &found.recipes {
+                    let lines = it.recipe.lines.iter();
+                    let mut all: Vec<String> =
+                        lines.map(|it| format!("{}: {}", it.line, it.has)).collect();
+                    all.extend(it.recipe.words.iter().cloned());
+                    let (shown, of) = (all.join(" "), it.recipe.framework);
+                    writeln!(res, "in {of}: {shown}, needs {}", it.needs).unwrap();
                 }
                 if !found.plans.is_empty() || plain.fits {
                     let Seen { steps, evaluation, until_exit, .. } = found.seen;
@@ -329,8 +338,7 @@ fn is_advice(run: &Run) -> bool {
 }
 
 fn asked(run: &Run) -> String {
-    let Run { value, plan, until, on, end, limit_reserved, give_up_above: _, rank, look, half } =
-        run;
+    let Run { value, plan, until, on, end, limit_reserved, rank, look, half, words, .. } = run;
     let value = value.map_or_else(String::new, |it| format!("batch={it}, "));
     let until = match until {
         Until::Steady => "steady".to_owned(),
@@ -366,6 +374,12 @@ fn asked(run: &Run) -> String {
         Some(Half::Length) => res += ", half as long",
         Some(Half::Samples) => res += ", half as many",
         Some(Half::Size) => res += ", half as high and wide",
+    }
+    for it in &run.files {
+        write!(res, ", {:?} instead of {:?}", it.is, it.was).unwrap();
+    }
+    if !words.is_empty() {
+        write!(res, ", with {}", words.join(" ")).unwrap();
     }
     res
 }

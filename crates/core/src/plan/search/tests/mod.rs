@@ -12,5 +12,6 @@ mod measured;
 mod nothing_fits;
 mod parts;
 mod proof;
+mod recipes;
 mod several;
 mod value;

@@ -1,0 +1,133 @@
+"""Which switches of its framework a program has: the arguments of a Trainer of transformers and of Lightning, of accelerate's
+Accelerator, the loader that training takes its batches from, calls of `generate`. `plimsoll fit` says in them what would help, and runs
+that: so they are looked at again in a run with other switches, where nothing else may have changed.
+
+Values are those that the framework ended up with, wherever they came from. The rest of a framework's settings is one digest.
+"""
+
+import dataclasses
+import functools
+import itertools
+import sys
+import zlib
+
+from plimsoll_agent.run import frames
+from plimsoll_agent.run.after_import import after_import
+from plimsoll_agent.run.guard import guarded
+
+OF_TRAINER = ("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim")
+_OF_ONE_RUN = {"output_dir", "logging_dir", "run_name"}
+"""What may differ between two runs of the same script: a time or a number of the day is in their names."""
+_PLAIN = (str, int, float, bool, type(None))
+
+
+class Frameworks:
+    """What was seen, each with the line of the script that made it."""
+
+    def __init__(self):
+        self._seen = []
+        self._loaders = []
+        self._dataset = None
+        self._accumulates = False
+
+    def install(self, torch):
+        """Looks at what is made; nothing else becomes of it."""
+        from torch.utils.data import DataLoader, dataloader
+
+        after_import("transformers.training_args", lambda it: _after(it.TrainingArguments, "__post_init__", self._arguments))
+        for name in ("lightning.pytorch.trainer.trainer", "pytorch_lightning.trainer.trainer"):
+            after_import(name, lambda it: _after(it.Trainer, "__init__", self._lightning))
+        after_import("accelerate.accelerator", self._accelerate)
+        after_import("transformers.generation.utils", lambda it: _after(it.GenerationMixin, "generate", self._generates))
+        _after(DataLoader, "__init__", self._loader)
+        _after(dataloader._BaseDataLoaderIter, "__next__", self._next)
+
+    def backward(self):
+        """The batch that was last taken from a loader is one of training."""
+        for it in self._loaders:
+            it["trains"] |= self._dataset is not None and it["dataset"] == self._dataset
+
+    def found(self, place):
+        """All of it; `place(file, line, name, span)` describes the call, if it is certain which that is."""
+        found, accumulates = [], self._accumulates
+        for it in self._seen + [it for it in self._loaders if it["trains"]]:
+            described = place(it["file"], it["line"], it["name"], it["span"]) if it["file"] is not None else None
+            if described is None and not it["from_words"]:
+                continue
+            values = dict(it["values"], accumulates=accumulates) if it["what"] == "accelerate" else it["values"]
+            keys = ("what", "name", "rest", "from_words")
+            found.append(dict({key: it[key] for key in keys}, values=values, site=described))
+        return found
+
+    def _saw(self, what, name, values, rest, **more):
+        frame = sys._getframe(2)
+        stack = []
+        while frame is not None and (frame.f_code.co_filename.startswith("<") or not frames.is_users(frame.f_code.co_filename)):
+            stack.append(frame)
+            frame = frame.f_back
+        parsed = any("hf_argparser" in it.f_code.co_filename for it in stack)
+        it = {"what": what, "name": name, "values": values, "rest": "%08x" % zlib.crc32(repr(rest).encode()), "from_words": parsed}
+        it.update(more, file=frame and frame.f_code.co_filename, line=frame and frame.f_lineno, span=frame and _span(frame))
+        return it
+
+    def _arguments(self, it):
+        fields = {field.name: getattr(it, field.name, None) for field in dataclasses.fields(it)}
+        values = {name: fields.pop(name, None) for name in OF_TRAINER}
+        values["optim"] = getattr(values["optim"], "value", values["optim"])
+        rest = sorted((name, value) for name, value in fields.items() if name not in _OF_ONE_RUN and isinstance(value, _PLAIN))
+        self._seen.append(self._saw("transformers", type(it).__name__, values, rest))
+
+    def _lightning(self, it, *_, **given):
+        values = {"accumulate_grad_batches": it.accumulate_grad_batches, "precision": str(it.precision)}
+        rest = sorted((name, value) for name, value in given.items() if name not in values and isinstance(value, _PLAIN))
+        self._seen.append(self._saw("lightning", "Trainer", values, rest))
+
+    def _accelerate(self, module):
+        def made(it, *_, **__):
+            values = {"gradient_accumulation_steps": it.gradient_accumulation_steps, "mixed_precision": str(it.mixed_precision)}
+            self._seen.append(self._saw("accelerate", "Accelerator", values, ()))
+
+        def accumulates(*_, **__):
+            self._accumulates = True
+
+        _after(module.Accelerator, "__init__", made)
+        _after(module.Accelerator, "accumulate", accumulates)
+
+    def _generates(self, it, *_, **given):
+        config = given.get("generation_config") or getattr(it, "generation_config", None)
+        chosen = given.get("cache_implementation") or getattr(config, "cache_implementation", None)
+        uses = given.get("use_cache", getattr(config, "use_cache", True))
+        if not any(known["what"] == "generate" for known in self._seen):
+            values = {"cache_implementation": chosen, "use_cache": uses is not False}
+            self._seen.append(self._saw("generate", "generate", values, ()))
+
+    def _loader(self, it, *_, **__):
+        # Who wraps a loader makes another one of the same data.
+        if isinstance(it.batch_size, int) and not any(known["dataset"] == id(it.dataset) for known in self._loaders):
+            values = {"batch_size": it.batch_size}
+            self._loaders.append(self._saw("loader", "DataLoader", values, (), dataset=id(it.dataset), trains=False))
+
+    def _next(self, iterator):
+        self._dataset = id(iterator._dataset)
+
+
+def _span(frame):
+    """Of the call that a frame is in, first and last line and byte; None before Python 3.11, which does not know it."""
+    if not hasattr(frame.f_code, "co_positions"):
+        return None
+    first, last, begin, end = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    return [first, begin, last, end]
+
+
+def _after(owner, name, look):
+    """`look` sees each call of it, once it is over, and what it was given."""
+    original = getattr(owner, name)
+    look = guarded(look)
+
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        result = original(*args, **kwargs)
+        look(*args, **kwargs)
+        return result
+
+    setattr(owner, name, call)

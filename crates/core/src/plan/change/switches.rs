@@ -1,0 +1,395 @@
+//! What a person would write in the switches that their own framework has: arguments of a Trainer, of accelerate, of `generate`.
+//! A recipe says which lines change and how, and can tell whether a run had them.
+
+use plimsoll_remedies::{self as remedies, Numbers};
+use serde_json::{Value, json};
+
+use super::{
+    edit::Edit,
+    sites::{Call, Place, Places, Site, Sites, Span, Switches},
+};
+use crate::plan::Plan;
+
+/// What can be asked of a framework.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Batches in so many parts, and one step for all of them.
+    Parts(u64),
+    /// Blocks run again in backward.
+    Checkpointing,
+    /// The forward pass runs in bfloat16.
+    HalfPrecision,
+    /// The optimizer is Adafactor.
+    Adafactor,
+    /// The key-value cache of `generate` is of this kind.
+    Cache(&'static str),
+}
+
+/// A line of the script, as it would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its file.
+    pub file: String,
+    /// Its number in the script as it is.
+    pub line: u32,
+    /// What it has then: `TrainingArguments(per_device_train_batch_size=4)`.
+    pub has: String,
+}
+
+/// Switches of a script's own framework, as a person would set them.
+#[derive(Clone, Debug, Default)]
+pub struct Recipe {
+    /// Whose they are: `transformers`, `lightning`, `accelerate`.
+    pub framework: &'static str,
+    /// What changes, line by line.
+    pub lines: Vec<Line>,
+    /// What is added to the command.
+    pub words: Vec<String>,
+    /// What it does to the numbers.
+    pub numbers: Numbers,
+    edits: Vec<Edit>,
+    wants: Vec<(&'static str, Vec<(String, Value)>)>,
+}
+
+impl Switch {
+    /// The remedy that does the same.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Switch::Parts(_) => remedies::MICRO_BATCHES,
+            Switch::Checkpointing => remedies::CHECKPOINT,
+            Switch::HalfPrecision => remedies::AUTOCAST,
+            Switch::Adafactor => remedies::ADAFACTOR,
+            Switch::Cache(_) => remedies::OFFLOAD,
+        }
+    }
+
+    /// What it does to the numbers.
+    fn numbers(self) -> Numbers {
+        remedies::find(self.remedy()).map_or(Numbers::Same, |it| it.numbers)
+    }
+
+    /// What does what `plan` does, as far as frameworks have it.
+    pub fn of(plan: &Plan) -> Vec<Switch> {
+        let one = |id: &str, n: Option<u64>| match id {
+            remedies::MICRO_BATCHES => Some(Switch::Parts(n?)),
+            remedies::CHECKPOINT => Some(Switch::Checkpointing),
+            remedies::AUTOCAST => Some(Switch::HalfPrecision),
+            remedies::ADAFACTOR => Some(Switch::Adafactor),
+            _ => None,
+        };
+        plan.remedies.iter().filter_map(|it| one(it.id, it.number("parts"))).collect()
+    }
+}
+
+impl Recipe {
+    /// Every switch that is asked for, in the framework that the program has; none if that has not all of them, or the
+    /// places are not certain.
+    pub fn of(wanted: &[Switch], places: &Places) -> Option<Recipe> {
+        let sites = &places.sites;
+        let place = Place { sites, sources: &places.sources };
+        let mut res = Recipe::default();
+        for switch in wanted {
+            res.numbers = res.numbers.max(switch.numbers());
+            if let Switch::Cache(kind) = switch {
+                res.cache(sites.of("generate")?, kind, &place)?;
+            } else if let Some(it) = sites.of("transformers") {
+                res.trainer(*switch, it, &place)?;
+            } else if let Some(it) = sites.of("lightning") {
+                res.lightning(*switch, it, &place)?;
+            } else if let Some(it) = sites.of("accelerate") {
+                res.accelerate(*switch, it, &place)?;
+            } else {
+                res.checkpointing(*switch, &place)?;
+            }
+        }
+        Some(res).filter(|it| !it.lines.is_empty() || !it.words.is_empty())
+    }
+
+    /// The files that change, each with the text that it then has; none if two edits are in each other's way.
+    pub fn files(&self, places: &Places) -> Option<Vec<(String, String)>> {
+        Some(super::edited(&self.edits, &places.sources)?.into_iter().collect())
+    }
+
+    /// The same for `patch -p0`, names relative to `folder`.
+    pub fn diff(&self, places: &Places, folder: &str) -> String {
+        super::diff(&self.edits, &places.sources, folder)
+    }
+
+    /// Whether `other` sets all that this sets, to whatever.
+    pub(crate) fn has_all_in(&self, other: &Recipe) -> bool {
+        let names = |it: &Recipe| -> Vec<(&'static str, String)> {
+            let all = it.wants.iter();
+            all.flat_map(|(of, all)| all.iter().map(|it| (*of, it.0.clone()))).collect()
+        };
+        let others = names(other);
+        names(self).iter().all(|it| others.contains(it))
+    }
+
+    /// Whether the switches are as this wants them in a run whose places are `after`, and everything else is as it was.
+    pub fn was_in_force(&self, before: &Sites, after: &Sites) -> bool {
+        let set = |framework: &str| self.wants.iter().find(|it| it.0 == framework);
+        before.switches.iter().all(|before| {
+            let Some(after) = after.of(&before.framework) else { return false };
+            after.is(before, set(&before.framework).map_or(&[], |it| &it.1))
+        })
+    }
+
+    fn trainer(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<()> {
+        let (batch, parts) = ("per_device_train_batch_size", "gradient_accumulation_steps");
+        match switch {
+            Switch::Parts(n) => {
+                let (size, before) = (it.number(batch)?, it.number(parts)?);
+                let size = divided(size, n)?;
+                self.set("transformers", it, place, (batch, size.into(), Some(n)))?;
+                self.set("transformers", it, place, (parts, (before * n).into(), None))
+            }
+            Switch::Checkpointing if !it.is_on("gradient_checkpointing") => {
+                self.set("transformers", it, place, ("gradient_checkpointing", true.into(), None))
+            }
+            Switch::HalfPrecision if !it.is_on("bf16") && !it.is_on("fp16") => {
+                self.set("transformers", it, place, ("bf16", true.into(), None))
+            }
+            Switch::Adafactor => {
+                self.set("transformers", it, place, ("optim", "adafactor".into(), None))
+            }
+            _ => None,
+        }
+    }
+
+    fn lightning(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<()> {
+        let name = "accumulate_grad_batches";
+        match switch {
+            Switch::Parts(n) => {
+                let value = it.number(name)? * n;
+                self.smaller_batches(n, place)?;
+                self.set("lightning", it, place, (name, value.into(), None))
+            }
+            Switch::HalfPrecision if it.values.get("precision")? == "32-true" => {
+                self.set("lightning", it, place, ("precision", "bf16-mixed".into(), None))
+            }
+            it => self.checkpointing(it, place),
+        }
+        .inspect(|()| self.framework = "lightning")
+    }
+
+    fn accelerate(&mut self, switch: Switch, it: &Switches, place: &Place<'_>) -> Option<()> {
+        let name = "gradient_accumulation_steps";
+        match switch {
+            // Without `accumulate` each part would be a step of its own.
+            Switch::Parts(n) if it.is_on("accumulates") => {
+                let value = it.number(name)? * n;
+                self.smaller_batches(n, place)?;
+                self.set("accelerate", it, place, (name, value.into(), None))
+            }
+            Switch::HalfPrecision if it.values.get("mixed_precision")? == "no" => {
+                self.set("accelerate", it, place, ("mixed_precision", "bf16".into(), None))
+            }
+            Switch::Checkpointing => self.checkpointing(switch, place),
+            _ => None,
+        }
+        .inspect(|()| self.framework = "accelerate")
+    }
+
+    fn cache(&mut self, it: &Switches, kind: &'static str, place: &Place<'_>) -> Option<()> {
+        let is_free = it.is_on("use_cache") && it.values.get("cache_implementation")?.is_null();
+        is_free.then_some(())?;
+        self.set("generate", it, place, ("cache_implementation", kind.into(), None))?;
+        self.framework = "transformers";
+        Some(())
+    }
+
+    /// A line behind the one that makes the optimizer: the method that the model's own library has for it.
+    fn checkpointing(&mut self, switch: Switch, place: &Place<'_>) -> Option<()> {
+        let site = place.sites.only("optimizer").filter(|_| switch == Switch::Checkpointing)?;
+        let (model, method) = (site.model.as_ref()?, site.switch.as_ref()?);
+        let has = format!("{model}.{method}()");
+        self.edits.push(Edit::after(site, &has));
+        let (file, line) = (site.file.clone(), site.statement.end.0 + 1);
+        self.lines.push(Line { file, line, has });
+        self.framework = "transformers";
+        Some(())
+    }
+
+    /// The loader that training takes its batches from gives smaller ones.
+    fn smaller_batches(&mut self, n: u64, place: &Place<'_>) -> Option<()> {
+        let it = place.sites.of("loader")?;
+        let size = divided(it.number("batch_size")?, n)?;
+        self.set("loader", it, place, ("batch_size", size.into(), Some(n)))
+    }
+
+    /// One switch more. A value that the script computes is divided there, if it is to be a part of what it was.
+    fn set(
+        &mut self,
+        framework: &'static str,
+        it: &Switches,
+        place: &Place<'_>,
+        (name, value, divisor): (&str, Value, Option<u64>),
+    ) -> Option<()> {
+        self.framework = framework;
+        let wanted = (name.to_owned(), value.clone());
+        match self.wants.iter_mut().find(|it| it.0 == framework) {
+            Some((_, all)) => all.push(wanted),
+            None => self.wants.push((framework, vec![wanted])),
+        }
+        let Some(site) = &it.site else {
+            it.from_words.then_some(())?;
+            self.words.extend(as_words(name, &value));
+            return Some(());
+        };
+        let call = site.call.as_ref()?;
+        let said = said(call, &it.name, name);
+        let text = said.and_then(|it| place.text(&site.file, it));
+        let is_number = text.is_none_or(|it| it.chars().all(|it| it.is_ascii_digit() || it == '_'));
+        let written = match (divisor, text) {
+            (Some(n), Some(text)) if !is_number => format!("{} // {n}", as_operand(text)),
+            _ => python(&value),
+        };
+        self.edits.push(match said {
+            Some(span) => Edit::instead(&site.file, span, &written),
+            None => added(site, call, place, &format!("{name}={written}"))?,
+        });
+        self.says(site, &it.name, &format!("{name}={written}"));
+        Some(())
+    }
+
+    /// For people: what a line has then.
+    fn says(&mut self, site: &Site, call: &str, option: &str) {
+        let (file, line) = (site.file.clone(), site.call.as_ref().map_or(0, |it| it.span.first.0));
+        let same = |it: &&mut Line| (&it.file, it.line) == (&file, line) && it.has.ends_with(')');
+        if let Some(it) = self.lines.iter_mut().find(same) {
+            it.has.truncate(it.has.len() - 1);
+            it.has += &format!(", {option})");
+            return;
+        }
+        self.lines.push(Line { file, line, has: format!("{call}({option})") });
+    }
+}
+
+/// A part of a batch; none where the parts would differ.
+fn divided(size: u64, n: u64) -> Option<u64> {
+    size.is_multiple_of(n).then_some(size / n).filter(|it| 0 < *it)
+}
+
+/// Where the call says this option.
+fn said(call: &Call, callee: &str, name: &str) -> Option<Span> {
+    // `DataLoader(data, 32)`.
+    let by_place = (callee == "DataLoader" && name == "batch_size").then(|| call.arguments.get(1));
+    call.keywords.get(name).or(by_place.flatten()).copied()
+}
+
+/// The call with an option more, on a line of its own where its last one has that.
+fn added(site: &Site, call: &Call, place: &Place<'_>, option: &str) -> Option<Edit> {
+    Some(match call.end {
+        Some(end) if call.span.first.0 < end.0 && end.0 < call.span.end.0 => {
+            let indent = place.indent(&site.file, end.0)?;
+            Edit::insert(&site.file, end, &format!(",\n{indent}{option}"))
+        }
+        Some(end) => Edit::insert(&site.file, end, &format!(", {option}")),
+        None => {
+            let (line, column) = call.span.end;
+            Edit::insert(&site.file, (line, column.checked_sub(1)?), option)
+        }
+    })
+}
+
+/// As HfArgumentParser reads it.
+fn as_words(name: &str, value: &Value) -> Vec<String> {
+    let value = match value {
+        Value::Bool(true) => "True".to_owned(),
+        Value::String(it) => it.clone(),
+        it => it.to_string(),
+    };
+    vec![format!("--{name}"), value]
+}
+
+/// As Python has it.
+fn python(value: &Value) -> String {
+    match value {
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        it => json!(it).to_string(),
+    }
+}
+
+/// What a division can stand behind.
+fn as_operand(text: &str) -> String {
+    let is_name = text.chars().all(|it| it.is_alphanumeric() || "_.".contains(it));
+    if is_name { text.to_owned() } else { format!("({text})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::plan::Sources;
+
+    const LOOP: &str = "\
+loader = DataLoader(data, args.batch + 2)
+trainer = Trainer(
+    max_epochs=2,
+)
+";
+
+    fn site(what: &str, statement: [u32; 4], end: [u32; 2], batch: Option<[u32; 4]>) -> Value {
+        let arguments = batch.map(|it| json!([[1, 20, 1, 24], it])).unwrap_or(json!([]));
+        let call = json!({ "span": statement, "callee": statement, "owner": null, "arguments": arguments,
+            "keywords": {}, "end": end, "plain": true });
+        json!({ "what": what, "file": "/me/train.py", "statement": statement, "function": 0, "call": call })
+    }
+
+    fn places(precision: &str) -> Places {
+        let loader = site("DataLoader", [1, 9, 1, 41], [1, 40], Some([1, 26, 1, 40]));
+        let trainer = site("Trainer", [2, 10, 4, 1], [3, 16], None);
+        let switches = json!([
+            { "what": "loader", "name": "DataLoader", "values": { "batch_size": 32 }, "rest": "", "from_words": false, "site": loader },
+            { "what": "lightning", "name": "Trainer", "values": { "accumulate_grad_batches": 3, "precision": precision },
+              "rest": "", "from_words": false, "site": trainer },
+        ]);
+        let sites = json!({ "sites": [], "files": {}, "switches": switches });
+        let sources = Sources::from([("/me/train.py".to_owned(), LOOP.to_owned())]);
+        Places { sites: Sites::read(&sites).unwrap(), sources }
+    }
+
+    fn check(wanted: &[Switch], expected: &Expect) {
+        let places = places("32-true");
+        let shown =
+            Recipe::of(wanted, &places).map_or("none".to_owned(), |it| it.diff(&places, "/me"));
+        expected.assert_eq(&shown);
+    }
+
+    #[test]
+    fn a_number_that_is_computed_is_divided_where_it_stands() {
+        check(
+            &[Switch::Parts(4), Switch::HalfPrecision],
+            &expect![[r#"
+                --- train.py
+                +++ train.py
+                @@ -1,4 +1,6 @@
+                -loader = DataLoader(data, args.batch + 2)
+                +loader = DataLoader(data, (args.batch + 2) // 4)
+                 trainer = Trainer(
+                     max_epochs=2,
+                +    accumulate_grad_batches=12,
+                +    precision="bf16-mixed",
+                 )
+            "#]],
+        );
+    }
+
+    #[test]
+    fn parts_are_equal_and_what_a_framework_does_not_have_is_not_said() {
+        check(&[Switch::Parts(3)], &expect!["none"]);
+        check(&[Switch::Checkpointing], &expect!["none"]);
+        check(&[Switch::Adafactor], &expect!["none"]);
+    }
+
+    #[test]
+    fn a_run_tells_whether_it_had_them() {
+        let places = places("32-true");
+        let recipe = Recipe::of(&[Switch::HalfPrecision], &places).unwrap();
+        assert!(!recipe.was_in_force(&places.sites, &places.sites));
+        assert!(recipe.was_in_force(&places.sites, &self::places("bf16-mixed").sites));
+        assert!(!recipe.was_in_force(&places.sites, &self::places("16-mixed").sites));
+    }
+}

@@ -1,0 +1,144 @@
+//! What a plan does, in the switches of the framework that the script has: each is run on the phantom with exactly those lines
+//! changed, and what ran and fits is said.
+
+use super::{
+    ask::{Look, On, Rewritten, Run, Until},
+    candidate::Candidate,
+    program::Program,
+};
+use crate::{
+    plan::{Numbers, Plan, Recipe, Switch},
+    units::Bytes,
+};
+
+/// So many are run at most.
+const MOST_RUNS: usize = 6;
+/// A program's environment holds no longer text.
+const LONGEST_TEXT: usize = 100_000;
+
+/// A recipe that fits, as it ran.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// What changes.
+    pub recipe: Recipe,
+    /// What of the limit the script needs with it, allowance included.
+    pub needs: Bytes,
+}
+
+/// What is tried: what the plans do, from the best on, then from the mildest on.
+fn wanted(plans: &[Candidate]) -> Vec<Vec<Switch>> {
+    use Switch::{Adafactor, Cache, Checkpointing, HalfPrecision, Parts};
+    let mut res: Vec<Vec<Switch>> = plans.iter().map(|it| Switch::of(&it.plan)).collect();
+    res.extend([
+        vec![Cache("offloaded")],
+        vec![Cache("static")],
+        vec![Parts(2)],
+        vec![Checkpointing],
+        vec![Parts(4)],
+        vec![HalfPrecision],
+        vec![Parts(2), Checkpointing],
+        vec![Parts(8), Checkpointing],
+        vec![Parts(8), Checkpointing, HalfPrecision],
+        vec![Parts(8), Checkpointing, HalfPrecision, Adafactor],
+    ]);
+    res.retain(|it| !it.is_empty());
+    let mut known: Vec<Vec<Switch>> = Vec::new();
+    for it in res {
+        if !known.contains(&it) {
+            known.push(it);
+        }
+    }
+    known
+}
+
+/// Recipes that fit, in the order in which they were tried; `plans`: what fits, the best first.
+pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<Tried> {
+    let mut res: Vec<Tried> = Vec::new();
+    if !program.rules.may_edit || program.rules.gpus != 1 {
+        return res;
+    }
+    let places = program.known.places.clone();
+    let mut n_runs = 0;
+    for switches in wanted(plans) {
+        // One that leaves the numbers as they are is enough.
+        let is_enough = res.iter().any(|it| it.recipe.numbers < Numbers::Precision);
+        if program.interrupted || is_enough || MOST_RUNS <= n_runs {
+            break;
+        }
+        if !switches.iter().all(|it| program.may(it.remedy())) {
+            continue;
+        }
+        let Some(mut recipe) = Recipe::of(&switches, &places) else { continue };
+        recipe.numbers = program.known.numbers(recipe.numbers);
+        // What was enough with less.
+        if res.iter().any(|it| it.recipe.asks_less_than(&recipe)) {
+            continue;
+        }
+        let Some(run) = with(program, &recipe) else { continue };
+        n_runs += 1;
+        if let Some(needs) = fits(program, &recipe, run).await {
+            res.push(Tried { recipe, needs });
+        }
+    }
+    res
+}
+
+/// A run of the script with these lines changed.
+fn with(program: &Program, recipe: &Recipe) -> Option<Run> {
+    let places = &program.known.places;
+    let rewritten = |(file, text): (String, String)| {
+        Some(Rewritten::between(&file, places.sources.get(&file)?, &text))
+    };
+    let files: Vec<_> = recipe.files(places)?.into_iter().map(rewritten).collect::<Option<_>>()?;
+    let is_short = files.iter().map(|it| it.was.len() + it.is.len()).sum::<usize>() < LONGEST_TEXT;
+    let run = program.roomy(&Plan::default(), program.pace.until);
+    let words = recipe.words.clone();
+    is_short.then_some(Run { files, words, look: Some(Look::Sites), ..run })
+}
+
+/// What it needs, if it fits, with its validation too.
+async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Option<Bytes> {
+    let most = program.most_allocated();
+    let first = Run { give_up_above: Some(most), ..run.clone() };
+    let ran = program.trial(first).await;
+    let shown = recipe.shown();
+    let needs = program.needs(&ran.took);
+    let after = ran.noted.places.as_ref().map(|it| &it.sites);
+    let is_as_wanted = after.is_some_and(|it| recipe.was_in_force(&program.known.places.sites, it));
+    let is_enough = needs <= program.rules.most() && !ran.was_cut;
+    let said = match &ran.failure {
+        Some(why) => why.clone(),
+        None if ran.was_cut => format!("needs more than {}", program.rules.most()),
+        None if !is_as_wanted => "the switches did not come to what was asked".to_owned(),
+        None if is_enough => format!("fits, needs {needs}"),
+        None => format!("needs {needs}"),
+    };
+    program.line.say(format!("{shown}: {said} ({:.1} s)", ran.seconds));
+    if !is_enough || !is_as_wanted || ran.failure.is_some() || ran.n_ooms != 0 {
+        return None;
+    }
+    let limit_reserved = program.limit_of_proof();
+    let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
+    let proof = Run { until, on: On::Card, limit_reserved, look: None, ..run };
+    let mut proven = program.trial(proof.clone()).await;
+    if until == Until::Validation && proven.is_strange() && !proven.interrupted {
+        // Not every loop bears an epoch that ends early.
+        proven = program.trial(Run { until: Until::Steady, ..proof }).await;
+    }
+    let needs = needs.max(program.needs(&proven.took));
+    (proven.fits() && needs <= program.rules.most()).then_some(needs)
+}
+
+impl Recipe {
+    /// In a few words.
+    fn shown(&self) -> String {
+        let lines = self.lines.iter().map(|it| it.has.clone());
+        let words = (!self.words.is_empty()).then(|| self.words.join(" "));
+        lines.chain(words).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// Whether it changes less, and no more in the numbers.
+    fn asks_less_than(&self, other: &Recipe) -> bool {
+        self.numbers <= other.numbers && self.has_all_in(other)
+    }
+}

@@ -1,0 +1,130 @@
+"""What a plan does, said in the switches of the script's own framework: the patched script takes what was said."""
+
+import json
+import subprocess
+
+import pytest
+
+from harness import PYTHON
+
+TRAINER = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 96
+
+    def __getitem__(self, i):
+        ids = torch.zeros(256, dtype=torch.long)
+        return {"input_ids": ids, "labels": ids}
+
+ROWS = 16
+args = TrainingArguments(
+    "out",
+    per_device_train_batch_size=ROWS,
+    max_steps=4,
+    report_to="none",
+    save_strategy="no",
+)
+Trainer(model=GPT2LMHeadModel(GPT2Config(n_layer=2)), args=args, train_dataset=Rows()).train()
+"""
+
+LIGHTNING = """
+import lightning as L
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(40)])
+
+    def training_step(self, batch, _):
+        return self.net(batch[0]).square().mean()
+
+    def validation_step(self, batch, _):
+        self.log("loss", self.net(batch[0]).mean())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-3)
+
+def rows(n):
+    return TensorDataset(torch.zeros(n, 512))
+
+trainer = L.Trainer(max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False)
+trainer.fit(Net(), DataLoader(rows(16384), 4096), DataLoader(rows(64), 64))
+"""
+
+ACCELERATE = """
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+
+accelerator = Accelerator()
+model = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(40)])
+loader = DataLoader(TensorDataset(torch.zeros(16384, 512)), batch_size=4096)
+model, optimizer, loader = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 1e-3), loader)
+for (x,) in loader:
+    with accelerator.accumulate(model):
+        accelerator.backward(model(x).square().mean())
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def needs(plimsoll, *words):
+    """What the allocator reserves for a script as it is."""
+    ran = plimsoll.run("predict", "--gpu", "t4", "--json", "it.json", "-q", "--", PYTHON, *words)
+    assert ran.code == 0, ran
+    return json.loads((plimsoll.folder / "it.json").read_text())["peak_reserved_bytes"]
+
+
+def fitted(plimsoll, limit, *words):
+    """The recipes of a script, in parts of its batch."""
+    options = ["--limit-reserved", str(limit), "--allow", "micro-batches", "--json", "it.json", "-q"]
+    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, *words)
+    assert ran.code == 0, ran
+    return json.loads((plimsoll.folder / "it.json").read_text())["recipes"]
+
+
+@pytest.mark.parametrize(
+    "script, framework, said",
+    [
+        (TRAINER, "transformers", ["per_device_train_batch_size=ROWS // 4, gradient_accumulation_steps=4"]),
+        pytest.param(
+            LIGHTNING, "lightning", ["DataLoader(batch_size=2048)", "Trainer(accumulate_grad_batches=2)"], marks=pytest.mark.soak
+        ),
+        pytest.param(
+            ACCELERATE, "accelerate", ["DataLoader(batch_size=2048)", "Accelerator(gradient_accumulation_steps=2)"], marks=pytest.mark.soak
+        ),
+    ],
+)
+def test_the_patched_script_takes_what_the_switches_were_said_to_take(plimsoll, script, framework, said):
+    pytest.importorskip(framework)
+    plimsoll.script(script)
+    before = needs(plimsoll, "train.py")
+    limit = int(before * 0.75)
+    (it,) = fitted(plimsoll, limit, "train.py")
+    assert it["framework"] == framework
+    assert all(any(words in line for line in it["lines"]) for words in said), it
+    assert (plimsoll.folder / "train.py").read_text() == script
+    patch = ["patch", "-p0"]
+    subprocess.run(patch, input=it["diff"], text=True, cwd=plimsoll.folder, check=True, capture_output=True)
+    assert needs(plimsoll, "train.py") <= it["needs_bytes"] <= limit
+
+
+def test_settings_from_the_command_line_are_words_to_add_to_it(plimsoll):
+    pytest.importorskip("transformers")
+    at = TRAINER.index("ROWS = 16")
+    parsed = """
+from transformers import HfArgumentParser
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+"""
+    plimsoll.script(TRAINER[:at] + parsed + TRAINER[TRAINER.index("Trainer(model") :])
+    words = ["train.py", "--output_dir", "out", "--per_device_train_batch_size", "16", "--max_steps", "4"]
+    limit = int(needs(plimsoll, *words) * 0.75)
+    (it,) = fitted(plimsoll, limit, *words)
+    assert it["arguments"] == ["--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "4"]
+    assert (it["lines"], it["diff"]) == ([], "")
+    assert needs(plimsoll, *words, *it["arguments"]) <= it["needs_bytes"] <= limit
