@@ -197,6 +197,7 @@ class Unpacked:
             clean_environment(),
             LD_PRELOAD=self.preload,
             LD_LIBRARY_PATH=self.lib,
+            CUDNN_NVRTC_RUNTIME_LINKING="1",
             PLIMSOLL_SESSION=str(session),
             PYTHONDONTWRITEBYTECODE="1",
         )

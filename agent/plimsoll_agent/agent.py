@@ -14,6 +14,7 @@ replaced in PyTorch, all of it:
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
     distributed: rendezvous and what else needs other ranks; launchers   ranks
     OutOfMemoryError.__init__                oom
+    Tensor: item, tolist, __int__, __index__, __float__, __bool__, cpu, to   lines, with --assume FILE:LINE=NUMBER
     cuda.mem_get_info, accelerator.get_memory_info, _C._CudaDeviceProperties.total_memory   asked_size
     os._exit, os.kill, os.killpg, signal.raise_signal, signal.alarm, signal.setitimer   sudden_end
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
@@ -106,7 +107,7 @@ class Agent:
         self._steps = steps = Steps(memory, phases, recording, self._stopping, _goal(recording))
         self._tensors = Tensors(torch, memory, recording, self._owners, steps.optimizers)
         self._oom = OutOfMemory(torch, memory, recording, phases, self._tensors)
-        self._phantom = Phantom(recording)
+        self._phantom = Phantom(torch, recording)
         self._asked_size = AskedSize(torch, recording)
         self._ghosts = Ghosts(torch, recording, steps.optimizers)
         self._ending = ending.Ending(

@@ -151,5 +151,6 @@ def test_a_depthwise_convolution_computes_each_channel_by_itself(run):
 def test_a_norm_of_few_groups_has_a_block_of_threads_for_each(run):
     ops = [it for it in counted(run, "norm", "plain") if it["op"] == "few-blocks"]
     assert how_many(ops, "few-blocks") == 2, "forward and backward"
-    forward = min(it["bytes"] for it in ops)
+    # Backward reads as much, but where the gradient is one number, expanded, which 2.15 hands down.
+    forward = max(it["bytes"] for it in ops)
     assert 2 * 32 * 50 * 4 <= forward < 3 * 32 * 50 * 4, "what one group reads and writes"

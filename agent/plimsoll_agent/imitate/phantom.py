@@ -14,6 +14,7 @@ import json
 import os
 import sys
 
+from plimsoll_agent.imitate.lines import AS_BEFORE, SAID, Lines
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 
@@ -21,7 +22,7 @@ MOST_READS = 50
 MOST_SAMPLES = 50_000
 """Reads looked at one by one; the phantom's report counts them all."""
 
-_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)
+_CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int)
 
 
 def is_here():
@@ -32,17 +33,22 @@ def is_here():
 class Phantom:
     """The phantom in this process, if there is one."""
 
-    def __init__(self, recording):
+    def __init__(self, torch, recording):
+        self._torch = torch
         self._recording = recording
         self._library = _library()
         self._reads = {}
         self._samples = 0
+        self._lines = None
+        self._as_before = {}
+        self._has_trained = False
         self._callback = _CALLBACK(self._read)  # Kept: C holds only the pointer.
 
     def watch_reads(self):
-        """From now on, reads of device values that nobody computed are counted by line."""
-        register = _function(self._library, "plimsoll_phantom_on_unknown_read")
+        """From now on, reads of device values that nobody computed are counted by line, or answered."""
+        register = _function(self._library, "plimsoll_phantom_on_read")
         if register is not None:
+            self._lines = Lines(self._torch, _said_reads())
             register.argtypes, register.restype = [_CALLBACK], None
             register(self._callback)
 
@@ -52,28 +58,34 @@ class Phantom:
         if finish is not None:
             finish.argtypes, finish.restype = [ctypes.c_uint64], None
             finish(steps)
+            self._has_trained = True
 
     def finish(self):
         """Nothing waits for a step any more."""
+        has_trained = self._has_trained
         self.step(1 << 40)
+        self._has_trained = has_trained
 
     def forget_reads(self):
         """In a forked child."""
         self._reads.clear()
+        self._as_before.clear()
         self._samples = 0
 
     def stop_watching(self):
         """Before Python goes away, C must not call it any more."""
-        register = _function(self._library, "plimsoll_phantom_on_unknown_read")
+        register = _function(self._library, "plimsoll_phantom_on_read")
         if register is not None:
             register.argtypes, register.restype = [ctypes.c_void_p], None
             register(None)
 
+    def _read(self, at, size, unknown, is_answer):
+        return self._look(at, size, unknown, is_answer) or 0
+
     @guarded
-    def _read(self, _address, size):
-        self._samples += 1
-        if self._samples > MOST_SAMPLES:
-            return
+    def _look(self, at, size, unknown, is_answer):
+        if self._samples > MOST_SAMPLES and not self._lines.matter:
+            return 0
         first = frame = _outside_ours(sys._getframe(1))
         while frame is not None and not frames.is_users(frame.f_code.co_filename):
             frame = frame.f_back
@@ -82,15 +94,32 @@ class Phantom:
             key = ("?", 0, "?")
         else:
             key = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-        count, total = self._reads.get(key, (0, 0))
-        self._reads[key] = (count + 1, total + size)
+        if not unknown:
+            self._lines.learn(key, at)
+            return 0
+        answer = self._lines.answer(first, key, at, size, is_answer)
+        if answer == SAID:
+            return answer
+        self._samples += 1
+        kept = self._as_before if answer == AS_BEFORE else self._reads
+        count, total, sizes = kept.get(key, (0, 0, 0))
+        kept[key] = (count + 1, total + unknown, sizes + (size == 8 and not is_answer))
+        return answer
 
     def write_reads(self):
         """One line for each place, the most frequent first."""
         ordered = sorted(self._reads.items(), key=lambda item: (-item[1][0], item[0]))
-        for (file, line, function), (count, size) in ordered[:MOST_READS]:
+        for (file, line, function), (count, size, sizes) in ordered[:MOST_READS]:
             frame = frames.with_text({"file": file, "line": line, "function": function})
-            self._recording.write("read", count=count, bytes=size, **frame)
+            self._recording.write("read", count=count, bytes=size, sizes=sizes, **frame)
+        for (file, line, _), (count, _, _) in sorted(self._as_before.items()):
+            place = "%s:%d" % (os.path.basename(file), line)
+            text = "%d numbers that nobody computed were taken for those that %s read before, when they were known; say others with --assume %s=NUMBER"
+            self._recording.note("read-as-before", text % (count, place, place))
+        if self._lines is not None and self._has_trained:
+            for place in self._lines.unused():
+                text = "--assume %s was not used: nothing that nobody computed was read there; the report names the lines that read such values"
+                self._recording.note("assumed-unused", text % place)
 
     def write_report(self):
         """The phantom's own account of this process."""
@@ -144,6 +173,18 @@ def assumed(what):
             if key.strip() == f"assumed_{what}":
                 return int(value)
     return None
+
+
+def _said_reads():
+    """What the user said of lines, as triples of a file, a line and a number."""
+    said = []
+    with contextlib.suppress(OSError, KeyError), open(f"{os.environ['PLIMSOLL_SESSION']}/phantom.conf") as conf:
+        for key, _, value in (it.partition(" = ") for it in conf):
+            if key == "assumed_read":
+                place, _, number = value.strip().rpartition("=")
+                file, _, line = place.rpartition(":")
+                said.append((file, int(line), number))
+    return said
 
 
 def keep(share):

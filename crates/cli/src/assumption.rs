@@ -1,11 +1,11 @@
 //! `--assume`: what the phantom answers when a program asks how many of values that nobody computed
-//! are what it looks for, whether gradients that nobody computed overflowed, or how many proposals of a
-//! detector show an object.
+//! are what it looks for, whether gradients that nobody computed overflowed, how many proposals of a
+//! detector show an object, or which number a line reads.
 
 use std::{fmt, str::FromStr};
 
 /// Something assumed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Assumption {
     /// An operation and the share of its elements that it finds.
     Share { operation: &'static str, millionths: u32 },
@@ -13,6 +13,8 @@ pub(crate) enum Assumption {
     Overflows(u32),
     /// So many proposals of a detector show each object.
     Objects(u32),
+    /// What nobody computed and this line reads is this number, as the user wrote it.
+    Read { file: String, line: u32, number: String },
     /// Nothing is known of what kernels compute. For the bench, which asks what that is worth; people are not told of it.
     NoValues,
 }
@@ -28,13 +30,15 @@ const NO_VALUES: &str = "values=off";
 
 impl Assumption {
     /// As a line of `phantom.conf`.
-    pub(crate) fn conf_line(self) -> String {
+    pub(crate) fn conf_line(&self) -> String {
         match self {
             Assumption::Share { operation, millionths } => {
                 format!("assumed_{operation}_millionths = {millionths}\n")
             }
             Assumption::Overflows(steps) => format!("assumed_overflows = {steps}\n"),
             Assumption::Objects(proposals) => format!("assumed_objects = {proposals}\n"),
+            // The agent reads it, who knows of lines.
+            Assumption::Read { .. } => format!("assumed_read = {self}\n"),
             Assumption::NoValues => "values = off\n".to_owned(),
         }
     }
@@ -50,6 +54,7 @@ impl fmt::Display for Assumption {
             }
             Assumption::Overflows(steps) => write!(f, "{OVERFLOW}={steps}"),
             Assumption::Objects(proposals) => write!(f, "{OBJECTS}={proposals}"),
+            Assumption::Read { file, line, number } => write!(f, "{file}:{line}={number}"),
             Assumption::NoValues => f.write_str(NO_VALUES),
         }
     }
@@ -63,6 +68,9 @@ impl FromStr for Assumption {
             return Ok(Assumption::NoValues);
         }
         let (operation, share) = text.split_once('=').unwrap_or((text, ""));
+        if let Some((file, line)) = operation.rsplit_once(':') {
+            return read(file, line, share);
+        }
         if operation == OVERFLOW {
             let steps = share.parse().map_err(|_| {
                 format!(
@@ -82,7 +90,7 @@ impl FromStr for Assumption {
         let operation = OPERATIONS.into_iter().find(|&it| it == operation).ok_or_else(|| {
             format!(
                 "`{operation}` is nothing that can be assumed; there are `nonzero`, `unique`, `overflow` and `objects`, as in \
-                 nonzero=0.1"
+                 nonzero=0.1, and lines, as in train.py:14=280"
             )
         })?;
         let millionths = millionths(share).ok_or_else(|| {
@@ -90,6 +98,22 @@ impl FromStr for Assumption {
         })?;
         Ok(Assumption::Share { operation, millionths })
     }
+}
+
+/// What a line of a file reads.
+fn read(file: &str, line: &str, number: &str) -> Result<Assumption, String> {
+    let is_file = !file.is_empty() && !file.contains(['\n', '\r']);
+    let line = line.parse().ok().filter(|&it| 0 < it && is_file).ok_or_else(|| {
+        format!("`{file}:{line}` is no line of a file; give one that the report names, as in train.py:14=280")
+    })?;
+    let number = number.trim();
+    let is_number = number.parse::<f64>().is_ok_and(f64::is_finite);
+    if !is_number {
+        return Err(format!(
+            "`{number}` is no number; give what is read there, as in {file}:{line}=280"
+        ));
+    }
+    Ok(Assumption::Read { file: file.to_owned(), line, number: number.to_owned() })
 }
 
 /// A decimal number from 0 to 1, in millionths; further digits are cut off.
@@ -126,7 +150,9 @@ mod tests {
         assert_eq!(objects.conf_line(), "assumed_objects = 6\n");
         let no_values: Assumption = "values=off".parse().unwrap();
         assert_eq!(no_values.conf_line(), "values = off\n");
-        for it in [unique, overflow, objects, no_values] {
+        let line: Assumption = "tts/model.py:22=280".parse().unwrap();
+        assert_eq!(line.conf_line(), "assumed_read = tts/model.py:22=280\n");
+        for it in [unique, overflow, objects, no_values, line] {
             assert_eq!(it.to_string().parse(), Ok(it));
         }
     }
@@ -143,6 +169,13 @@ mod tests {
             ("overflow=0.5", "`0.5` is no number of steps"),
             ("overflow", "`` is no number of steps"),
             ("objects=0", "`0` is no number of proposals"),
+            ("model.py:22", "`` is no number"),
+            (
+                "model.py:22=many",
+                "`many` is no number; give what is read there, as in model.py:22=280",
+            ),
+            ("model.py:0=3", "`model.py:0` is no line of a file"),
+            (":4=3", "`:4` is no line of a file"),
         ] {
             match text.parse::<Assumption>() {
                 Ok(_) => assert!(part.is_empty(), "{text}"),

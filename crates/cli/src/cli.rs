@@ -248,7 +248,8 @@ pub(crate) struct PredictArgs {
     /// elements that boolean masks, `nonzero` and `masked_select` keep (nothing, unless given),
     /// `unique=0.1` the share that `unique` leaves (everything, unless given); `overflow=1` is how many of
     /// the first steps a gradient scaler skips (none and one, unless given), `objects=6` how many
-    /// proposals of a detector show each object (one, or six with trained weights, unless given).
+    /// proposals of a detector show each object (one, or six with trained weights, unless given), and
+    /// `train.py:14=280` which number that line reads (zero, unless given, or what it read of known values).
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 
@@ -388,7 +389,7 @@ pub(crate) struct FitArgs {
     pub(crate) until_exit: bool,
 
     /// What an operation finds in values that no kernel computes, as `predict --assume` takes it: `nonzero=0.1`,
-    /// `unique=0.1`, `overflow=1`.
+    /// `unique=0.1`, `overflow=1`, `train.py:14=280`.
     #[arg(long, value_name = "WHAT=HOW-MUCH")]
     pub(crate) assume: Vec<Assumption>,
 

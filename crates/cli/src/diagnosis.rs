@@ -214,13 +214,26 @@ fn a_zero_of_ours(
     };
     let read = reads.iter().find(here).or_else(|| reads.first().filter(|_| of_numbers));
     let Some(read) = read else {
-        return values.then(|| an_answer_of_ours(recording)).flatten();
+        return values
+            .then(|| a_size_of_ours(recording).or_else(|| an_answer_of_ours(recording)))
+            .flatten();
     };
-    Some(format!(
+    Some(read_as_zero(read))
+}
+
+fn read_as_zero(ReadNote { at, .. }: &ReadNote) -> String {
+    format!(
         "; a value that the GPU would have computed reads as zero on a phantom, and the script read one at {}:{}: if \
-         the exception comes of it, `--steps N` stops before, and `--assume` says how much masks and unique() find",
-        read.at.file, read.at.line
-    ))
+         the exception comes of it, `--assume {at}=NUMBER` says what is read there, `--assume` with nonzero or unique how much masks and \
+         unique() find, and `--steps N` stops before",
+        at.file, at.line
+    )
+}
+
+/// Likewise, where another line read a number of the width of sizes.
+fn a_size_of_ours(recording: &Recording) -> Option<String> {
+    let is_size = |it: &&ReadNote| it.at.line != 0 && it.sizes != 0;
+    recording.notes.reads.iter().find(is_size).map(read_as_zero)
 }
 
 /// Likewise, where sizes follow from what was found in values that nobody computed.
@@ -357,6 +370,7 @@ mod tests {
     use plimsoll_core::{
         recording::{Approximated, Notes, PhantomDevice, PhantomReport},
         trace::Trace,
+        units::Bytes,
     };
 
     use super::*;
@@ -376,6 +390,25 @@ mod tests {
             "Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 1";
         assert!(seen(0, message).unwrap().ends_with("--gpus 4 gives it 4"));
         assert_eq!(seen(2, "mat1 and mat2 shapes cannot be multiplied"), None);
+    }
+
+    #[test]
+    fn a_size_that_does_not_fit_may_come_of_a_zero_that_another_line_read() {
+        let of = |sizes: u64| {
+            let exception = Exception {
+                class: "RuntimeError".to_owned(),
+                message: "Kernel size can't be greater than actual input size".to_owned(),
+                user_frame: None,
+            };
+            let at = CodeLine { file: "/home/me/tts.py".to_owned(), line: 22, ..<_>::default() };
+            let read = ReadNote { at, count: 3, bytes: Bytes(24), sizes };
+            let end = recording::End { exception: Some(exception), ..Default::default() };
+            let notes = Notes { end: Some(end), reads: vec![read], ..Notes::default() };
+            raised(&Recording { notes, ..Recording::default() }, 1).unwrap()
+        };
+        assert!(of(3).contains("the script read one at /home/me/tts.py:22"), "{}", of(3));
+        assert!(of(3).contains("`--assume tts.py:22=NUMBER` says what is read there"));
+        assert!(!of(0).contains("--assume"), "losses are read in every script");
     }
 
     #[test]

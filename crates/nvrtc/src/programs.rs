@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 const SUCCESS: c_int = 0;
 const INVALID_INPUT: c_int = 3;
 const NAME_EXPRESSION_NOT_VALID: c_int = 9;
+const PCH_NOT_ATTEMPTED: c_int = 13;
 
 /// `nvrtcProgram`: names are all that has to be kept.
 pub struct Program {
@@ -179,6 +180,12 @@ results! {
     nvrtcGetLTOIRSize nvrtcGetLTOIR CODE;
     nvrtcGetPTXSize nvrtcGetPTX PTX.to_bytes_with_nul();
     nvrtcGetProgramLogSize nvrtcGetProgramLog [0_u8];
+}
+
+/// Whether headers were compiled ahead, which nobody asked for.
+#[unsafe(no_mangle)]
+pub extern "C" fn nvrtcGetPCHCreateStatus(_program: *mut Program) -> c_int {
+    PCH_NOT_ATTEMPTED
 }
 
 /// Capabilities from Turing to Blackwell.

@@ -1,12 +1,12 @@
 //! Copies and fills, for the runtime and the driver alike: which side is the device is told by the
 //! address, as unified addressing does.
 
-use plimsoll_values::Values;
+use plimsoll_values::{Told, Values};
 
 use crate::launch::with_values;
 use crate::machine;
 use crate::machine::ghosts;
-use crate::machine::report;
+use crate::machine::report::{self, Read};
 
 /// Copies `size` bytes between any two places.
 ///
@@ -18,7 +18,7 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
         return;
     }
     let length = usize::try_from(size).unwrap_or(usize::MAX);
-    let mut unknown = 0;
+    let mut read = None;
     {
         let Some(mut machine) = machine::lock() else { return };
         let target = machine.device_of(to).map(|it| it.0);
@@ -55,14 +55,15 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
                     && machine::Machine::host_range(&machine.pinned, to).is_some()
                     && zero_pages(to, size) =>
             {
-                unknown = size;
+                read = Some(Told { unknown: size, is_answer: false });
             }
             (None, Some(source)) => {
                 let pinned = machine::Machine::host_range(&machine.pinned, to).is_some();
                 // SAFETY: the caller vouches for the host side.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(to as *mut u8, length) };
                 let contents = &mut machine.devices[source].contents;
-                unknown = with_values(|it, thread| it.read(from, bytes, pinned, thread, contents));
+                let told = with_values(|it, thread| it.read(from, bytes, pinned, thread, contents));
+                read = Some(told);
             }
             (None, None) => {
                 // SAFETY: the caller vouches for both; they may overlap.
@@ -71,7 +72,9 @@ pub unsafe fn copy(to: u64, from: u64, size: u64) {
         }
     }
     with_values(|it, _| it.copied(from, size));
-    report::unknown_read(from, unknown);
+    if let Some(Told { unknown, is_answer }) = read {
+        report::read(Read { to, size, unknown, is_answer });
+    }
 }
 
 /// Makes pinned memory zeros by giving its pages back to the host, where there are many. `false` if

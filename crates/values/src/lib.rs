@@ -80,6 +80,15 @@ pub struct Launch<'a> {
     pub blocks: [u32; 2],
 }
 
+/// What a program was told where it read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// How many bytes nobody knows.
+    pub unknown: u64,
+    /// Whether those are an answer to what the program asked, and no zeros for want of one.
+    pub is_answer: bool,
+}
+
 impl Thread {
     /// A thread that has done nothing yet.
     pub const NEW: Thread = Thread { asked: None, guesses: OfThread::NEW };
@@ -160,7 +169,7 @@ impl Values {
     }
 
     /// The program copies the bytes at `from` of a device, whose memory is `contents`, to the host: writes what they are into
-    /// `out`, and returns how many of them are not known. `is_pinned` if the host's memory is pinned, as `item()` has it.
+    /// `out`, and returns what is to be said of them. `is_pinned` if the host's memory is pinned, as `item()` has it.
     pub fn read(
         &mut self,
         from: u64,
@@ -168,37 +177,43 @@ impl Values {
         is_pinned: bool,
         thread: &mut Thread,
         contents: &mut Contents,
-    ) -> u64 {
+    ) -> Told {
         let unknown = contents.read(from, out);
+        let answer = Told { unknown, is_answer: true };
+        let zeros = Told { unknown, is_answer: false };
         let length = out.len();
         let Thread { asked, guesses: of_thread } = thread;
         if unknown == 1 && length == 1 {
             out[0] = questions::unknown_byte(*asked, contents, &mut self.guesses, of_thread);
-            return unknown;
+            return answer;
         }
         if u64::try_from(length) != Ok(unknown) {
-            return unknown;
+            return zeros;
         }
+        let is_whole = matches!(asked, Some(Asked::Whole));
         let count = questions::unknown_count(asked, contents, length, &mut self.guesses, of_thread);
         if let Some((count, is_true)) = count {
             out.copy_from_slice(&count.to_le_bytes()[..length]);
-            return if is_true { 0 } else { unknown };
+            let unknown = if is_true { 0 } else { unknown };
+            return Told { unknown, is_answer: !is_whole || count != 0 };
         }
         if !is_pinned {
-            return unknown;
+            return zeros;
         }
         if let Some(loss) = descent::loss(&mut of_thread.descent, length) {
             out.copy_from_slice(&loss[..length]);
-        } else if matches!(length, 2 | 4) {
+            return answer;
+        }
+        if matches!(length, 2 | 4) {
             let Guesses { wait, remarks, .. } = &mut self.guesses;
             let usual = NEARLY_ZERO.into();
             if wait.over(&mut of_thread.kernels, usual, remarks).is_some() {
                 out.copy_from_slice(&LARGE[4 - length..]);
-            } else {
-                out[0] = NEARLY_ZERO;
+                return answer;
             }
+            out[0] = NEARLY_ZERO;
         }
-        unknown
+        zeros
     }
 
     /// The program copied `size` bytes from `from`, wherever that is.

@@ -268,6 +268,8 @@ fn environment(
     }
     // A layer would take it, and go.
     res.push((contract::BYTECODE, bundle.bytecode().into()));
+    // Since 9.26 cuDNN has a compiler of its own inside; told so, it opens the one that we have an answer for.
+    res.push(("CUDNN_NVRTC_RUNTIME_LINKING", "1".into()));
     // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
     res.push(("TORCHINDUCTOR_CACHE_DIR", session.join(contract::INDUCTOR).into()));
     res.push(("TRITON_CACHE_DIR", session.join(contract::TRITON).into()));

@@ -337,11 +337,11 @@ impl fmt::Display for Note {
             Note::UnknownReads { count, lines } => {
                 match count {
                     1 => f.write_str(
-                        "a value of the GPU's results was read back and is zero on a phantom; if sizes depend on it, they may differ",
+                        "a value of the GPU's results was read back and is zero on a phantom; if sizes depend on it, say what it is with --assume FILE:LINE=NUMBER",
                     )?,
                     _ => write!(
                         f,
-                        "{count} values of the GPU's results were read back and are zeros on a phantom; if sizes depend on them, they may differ"
+                        "{count} values of the GPU's results were read back and are zeros on a phantom; if sizes depend on them, say what they are with --assume FILE:LINE=NUMBER"
                     )?,
                 }
                 for (i, (line, count)) in lines.iter().enumerate() {

@@ -242,6 +242,8 @@ pub struct ReadNote {
     pub count: u64,
     /// How much in all.
     pub bytes: Bytes,
+    /// How often it was one number of 64 bits, as sizes are, that nothing had an answer to.
+    pub sizes: u64,
 }
 
 /// A program asked how large the card is, so that it may do otherwise on another.

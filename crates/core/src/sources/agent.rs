@@ -363,6 +363,8 @@ struct ReadLine {
     count: u64,
     #[serde(default, deserialize_with = "or_default")]
     bytes: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    sizes: u64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -570,7 +572,7 @@ impl From<CodeText> for CodeLine {
 
 impl From<ReadLine> for ReadNote {
     fn from(it: ReadLine) -> ReadNote {
-        ReadNote { at: it.at.into(), count: it.count, bytes: Bytes(it.bytes) }
+        ReadNote { at: it.at.into(), count: it.count, bytes: Bytes(it.bytes), sizes: it.sizes }
     }
 }
 

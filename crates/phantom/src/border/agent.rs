@@ -66,11 +66,11 @@ pub extern "C" fn plimsoll_phantom_unseen() -> usize {
     machine::lock().map_or(0, |it| it.unseen())
 }
 
-/// Sets the function that is called, on the reading thread, when the program copies bytes to the
-/// host that are not known. Null for none.
+/// Sets the function that is called, on the reading thread, when the program has copied bytes to the
+/// host that are not known, or one number of 64 bits. Null for none.
 #[unsafe(no_mangle)]
-pub extern "C" fn plimsoll_phantom_on_unknown_read(callback: Option<extern "C" fn(u64, u64)>) {
-    report::on_unknown_read(callback);
+pub extern "C" fn plimsoll_phantom_on_read(callback: Option<report::OnRead>) {
+    report::on_read(callback);
 }
 
 /// From now on, filters of unknown values let this share through on this thread, in millionths; -1: what they always do;

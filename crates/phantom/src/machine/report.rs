@@ -3,6 +3,7 @@
 //! the first of each kind also written to the session folder, so that it survives a crash.
 
 use std::collections::BTreeMap;
+use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ static ASSUMED_SIZES: AtomicU64 = AtomicU64::new(0);
 static UNKNOWN_READS: AtomicU64 = AtomicU64::new(0);
 static UNKNOWN_BYTES: AtomicU64 = AtomicU64::new(0);
 /// The agent's callback, as an address; 0 for none.
-static ON_UNKNOWN_READ: AtomicUsize = AtomicUsize::new(0);
+static ON_READ: AtomicUsize = AtomicUsize::new(0);
 
 static NOT_IMITATED: Mutex<BTreeMap<&'static str, Refusal>> = Mutex::new(BTreeMap::new());
 static APPROXIMATED: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
@@ -74,26 +75,54 @@ fn asked_with() -> &'static str {
     if name.is_some_and(|it| it == "nvidia-smi") { "nvidia-smi" } else { "NVML" }
 }
 
-/// The program copied bytes to the host, `unknown` of which we do not know. Must be called with no
-/// lock held: the agent's callback runs Python.
-pub fn unknown_read(address: u64, unknown: u64) {
-    if unknown == 0 {
+/// What the program has copied from a device to the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// Where it lies now.
+    pub to: u64,
+    /// How many bytes.
+    pub size: u64,
+    /// How many of them nobody knows.
+    pub unknown: u64,
+    /// Whether those are an answer to what the program asked, and no zeros for want of one.
+    pub is_answer: bool,
+}
+
+/// The agent's callback: where on the host, how many bytes, how many nobody knows, and whether they are an answer. It may write
+/// others there, and returns which it wrote: 0 for none, 1 for what the user said, 2 for what the same line read before.
+pub type OnRead = extern "C" fn(u64, u64, u64, c_int) -> c_int;
+
+/// How large a number is that the agent is shown though it is known: as large as sizes are.
+const SIZE: u64 = 8;
+
+/// The program has read that. Must be called with no lock held: the agent's callback runs Python.
+pub fn read(it: Read) {
+    let Read { to, size, unknown, is_answer } = it;
+    if unknown == 0 && size != SIZE {
         return;
     }
-    UNKNOWN_READS.fetch_add(1, Ordering::Relaxed);
-    UNKNOWN_BYTES.fetch_add(unknown, Ordering::Relaxed);
-    let callback = ON_UNKNOWN_READ.load(Ordering::Acquire);
+    let callback = ON_READ.load(Ordering::Acquire);
+    let mut wrote = 0;
     if callback != 0 {
-        // SAFETY: the only writer is `plimsoll_phantom_on_unknown_read`, whose argument is a
-        // function of exactly this type.
-        let callback: extern "C" fn(u64, u64) = unsafe { std::mem::transmute(callback) };
-        callback(address, unknown);
+        // SAFETY: the only writer is `on_read`, whose argument is a function of exactly this type.
+        let callback: OnRead = unsafe { std::mem::transmute(callback) };
+        wrote = callback(to, size, unknown, is_answer.into());
+    }
+    match wrote {
+        0 if unknown != 0 => {
+            UNKNOWN_READS.fetch_add(1, Ordering::Relaxed);
+            UNKNOWN_BYTES.fetch_add(unknown, Ordering::Relaxed);
+        }
+        2 => assume(
+            "a number that nobody computed was taken for one that its line read when it was known",
+        ),
+        _ => {}
     }
 }
 
-/// Sets the function that [`unknown_read`] calls, `None` for none.
-pub fn on_unknown_read(callback: Option<extern "C" fn(u64, u64)>) {
-    ON_UNKNOWN_READ.store(callback.map_or(0, |it| it as usize), Ordering::Release);
+/// Sets the function that [`read`] calls, `None` for none.
+pub fn on_read(callback: Option<OnRead>) {
+    ON_READ.store(callback.map_or(0, |it| it as usize), Ordering::Release);
 }
 
 /// What one device has to report, in bytes.

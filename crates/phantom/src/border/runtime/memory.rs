@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use super::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, answer, fail, machine};
 use crate::copy;
-use crate::machine::report;
+use crate::machine::report::{self, Read};
 use crate::machine::{Machine, current_device};
 
 /// An address, as the machine counts them.
@@ -394,7 +394,7 @@ pub unsafe extern "C" fn cudaMemcpyToSymbolAsync(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaMemcpyFromSymbol(
     to: *mut c_void,
-    symbol: *const c_void,
+    _symbol: *const c_void,
     size: usize,
     _offset: usize,
     _kind: c_int,
@@ -404,7 +404,8 @@ pub unsafe extern "C" fn cudaMemcpyFromSymbol(
     }
     // SAFETY: not null; CUDA asks the caller for `size` bytes.
     unsafe { std::ptr::write_bytes(to.cast::<u8>(), 0, size) };
-    report::unknown_read(address(symbol), size as u64);
+    let (to, size) = (to as u64, size as u64);
+    report::read(Read { to, size, unknown: size, is_answer: false });
     SUCCESS
 }
 

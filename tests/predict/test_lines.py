@@ -1,0 +1,85 @@
+"""Numbers that nobody computed and that decide sizes: a line reads what it read when they were known, or what the user says."""
+
+import json
+
+SPEAKS = """
+import torch
+embed, predict, speak = torch.nn.Embedding(60, 16).cuda(), torch.nn.Linear(16, 1).cuda(), torch.nn.Conv1d(16, 80, 9).cuda()
+optimizer = torch.optim.SGD([*embed.parameters(), *predict.parameters(), *speak.parameters()], 0.01)
+
+def regulate(x, durations):
+    return torch.repeat_interleave(x, durations, dim=0)
+
+def run(phones, durations):
+    x = embed(phones)
+    if durations is None:
+        durations = predict(x).squeeze(-1).exp().round().long()
+    return speak(regulate(x, durations).T)
+
+for total in (30, 40):
+    optimizer.zero_grad()
+    run(torch.arange(10).cuda(), torch.full((10,), total // 10).cuda()).sum().backward()
+    optimizer.step()
+with torch.no_grad():
+    print([run(torch.arange(10).cuda(), None).shape[-1] for _ in range(3)])
+"""
+
+
+def texts(ran, code):
+    return [it["text"] for it in ran.report["notes"] if it["code"] == code]
+
+
+def test_a_line_reads_what_it_read_when_it_was_known(plimsoll):
+    """A model that regulates lengths trains with durations of its data, and speaks with its own."""
+    plimsoll.script(SPEAKS)
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
+    assert ran.code == 0, ran
+    assert "[22, 32, 22]" in ran.stdout, "a convolution of nine takes eight from 30, 40 and 30"
+    (said,) = texts(ran, "read-as-before")
+    assert said.startswith("3 numbers that nobody computed") and "--assume train.py:7=NUMBER" in said
+
+
+def test_where_nothing_was_known_the_line_and_the_option_are_named(plimsoll):
+    plimsoll.script(SPEAKS.replace("    if durations is None:", "    if durations is not None:\n        return speak(x.T)\n    if True:"))
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
+    assert ran.code == 2, ran
+    assert "Kernel size can't be greater" in ran.stderr and "--assume train.py:7=NUMBER" in ran.stderr, ran
+    said = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", "--assume", "train.py:7=33"))
+    assert said.code == 0 and "[25, 25, 25]" in said.stdout, said
+
+
+KINDS = """
+import json, torch
+a = torch.randn(64, 64).cuda() @ torch.randn(64, 64).cuda()
+out = []
+for kind in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8):
+    x = (a[0, :3] * 0.5).tanh().to(kind)
+    out.append([x[0].item(), x.tolist(), int(x[1])])
+out.append(bool(a[0, 0].long() > 3))
+out.append(range(a[0].long().max())[-1])
+x = a.long().sum(1)[:3]
+out.append([x.cpu().tolist(), x.sum().item()])
+known = torch.arange(5).cuda()
+out.append(known.tolist())
+print(json.dumps(out))
+"""
+
+
+def test_what_is_said_of_a_line_is_read_in_every_kind(plimsoll):
+    plimsoll.script(KINDS)
+    lines = {7: "2.5", 8: "1", 9: "12", 11: "4", 13: "8"}
+    options = [it for line, number in lines.items() for it in ("--assume", f"train.py:{line}={number}")]
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", *options))
+    values = json.loads(ran.stdout.splitlines()[0])
+    assert values[:4] == 4 * [[2.5, [2.5, 2.5, 2.5], 2]], values
+    assert values[4:7] == 3 * [[2, [2, 2, 2], 2]], values
+    assert values[7:] == [True, 11, [[4, 4, 4], 4], [0, 1, 2, 3, 4]], "what is known stays"
+
+
+def test_a_line_that_reads_nothing_unknown_is_told(plimsoll):
+    plimsoll.script(SPEAKS)
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", "--assume", "other.py:7=3", "--assume", "train.py:7=50"))
+    assert "[42, 42, 42]" in ran.stdout, ran
+    (said,) = texts(ran, "assumed-unused")
+    assert said.startswith("--assume other.py:7 was not used"), said
+    assert not texts(ran, "read-as-before") and not texts(ran, "unknown-reads"), ran.report["notes"]
