@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { copy, el, refill } from "./dom.js";
 import { colorOf } from "./palette.js";
-import { set, state } from "./state.js";
+import { WHOLE, set, state } from "./state.js";
 import { clipped, duration, exactly, number, place, size } from "./words.js";
 
 const known = new Map();
@@ -71,10 +71,12 @@ function sourceOf([file, at]) {
   return node;
 }
 
-export async function showBlock(node, scene, life) {
+// `r` may be another recording than the one that is chosen.
+export async function showBlock(node, scene, life, r = state.r) {
+  const isOther = r !== state.r;
   let facts;
   try {
-    facts = await blockFacts(state.r, life);
+    facts = await blockFacts(r, life);
   } catch (error) {
     refill(node, el("p", { class: "quiet" }, error.message));
     return null;
@@ -83,7 +85,8 @@ export async function showBlock(node, scene, life) {
   refill(node,
     el("header", {},
       el("h2", {}, size(facts.size)),
-      el("button", { type: "button", class: "close", title: "Let go (Esc)", "aria-label": "Close", onclick: () => set({ pin: null }) }, "×")),
+      el("button", { type: "button", class: "close", title: "Let go (Esc)", "aria-label": "Close", onclick: () => set(isOther ? { below: null } : { pin: null }) }, "×")),
+    isOther ? el("p", { class: "quiet" }, `below, in ${clipped(scene.name, 60)}`) : null,
     el("p", { class: "kind" }, swatch(colorOf(group)), group.name),
     facts.name && el("p", { class: "name" }, facts.name),
     el("dl", {},
@@ -101,10 +104,17 @@ export async function showBlock(node, scene, life) {
     facts.stack.some((line) => line[3] !== RECORDERS) ? frames(facts.stack) : el("p", { class: "quiet" }, whyNoStack(facts, scene)),
     el("p", { class: "actions" },
       el("button", { type: "button", onclick: () => copy(`${size(facts.size)} ${group.name} ${facts.name || ""}\n${stackText(facts)}`) }, "Copy"),
-      el("button", { type: "button", onclick: () => showLife(facts, scene) }, "Show its life"),
-      facts.line ? el("button", { type: "button", title: "Every block of this line", onclick: () => set({ sel: `line:${facts.line[1]}:${facts.line[0]}` }) }, "Select its line") : null,
-      el("button", { type: "button", onclick: () => set({ at: state.at !== null && facts.start <= state.at && state.at < (facts.end ?? Infinity) ? state.at : facts.start, view: "segments" }) }, "Where it lies")));
+      isOther ? el("button", { type: "button", title: "x", onclick: () => swap() }, "Put it above") : null,
+      isOther ? null : el("button", { type: "button", onclick: () => showLife(facts, scene) }, "Show its life"),
+      facts.line && !isOther ? el("button", { type: "button", title: "Every block of this line", onclick: () => set({ sel: `line:${facts.line[1]}:${facts.line[0]}` }) }, "Select its line") : null,
+      isOther ? null : el("button", { type: "button", onclick: () => set({ at: state.at !== null && facts.start <= state.at && state.at < (facts.end ?? Infinity) ? state.at : facts.start, view: "segments" }) }, "Where it lies")));
   return facts;
+}
+
+// The recording below goes above, and what is chosen in it goes with it.
+export function swap() {
+  if (state.with === null) return;
+  set({ ...WHOLE, r: state.with, with: state.r, pin: state.below, below: state.pin, sel: state.also, also: state.sel });
 }
 
 // The timeline, so that a block's life is a third of it.

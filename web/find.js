@@ -2,18 +2,18 @@
 
 import { blockFacts, showLife } from "./details.js";
 import { el, refill } from "./dom.js";
-import { loadSelection, neighbour, selected } from "./selection.js";
+import { NONE, loadSelection, neighbour, selected } from "./selection.js";
 import { set, state } from "./state.js";
 import { clipped, exactly, many, number, size } from "./words.js";
 
 // Fills `node` for the selection of the address; hides it where there is none. Returns whether it is another than before.
 export async function showSelection(node, scene, position, view) {
-  if (!state.sel) {
+  if (!state.sel || state.sel === NONE) {
     await loadSelection(position);
     node.hidden = true;
     return;
   }
-  node.hidden = state.pin !== null;
+  node.hidden = state.pin !== null || state.below !== null;
   const before = selected();
   if (!before) refill(node, el("p", { class: "wait" }, "Searching…"));
   try {

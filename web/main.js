@@ -13,7 +13,7 @@ import { PeakView } from "./peak.js";
 import { RanksView, sceneName } from "./ranks.js";
 import { SegmentsView } from "./segments.js";
 import { neighbour } from "./selection.js";
-import { follow, onState, readHash, set, state } from "./state.js";
+import { WHOLE, follow, onState, readHash, set, state } from "./state.js";
 import { Timeline } from "./timeline.js";
 import { WhatIfView } from "./whatif.js";
 import { ABOUT, GLOSSARY, KEYS, many, number, size } from "./words.js";
@@ -40,7 +40,7 @@ async function start() {
     return;
   }
   refill(byId("scene"), page.scenes.map((it, index) => el("option", { value: index }, sceneName(it))));
-  byId("scene").addEventListener("change", (event) => set({ r: Number(event.target.value), from: null, to: null, low: null, top: null, at: null, compare: null, pin: null, sel: "", with: null }));
+  byId("scene").addEventListener("change", (event) => set({ ...WHOLE, r: Number(event.target.value) }));
   refill(byId("tabs"), VIEWS.map(([key, name], index) => el("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-controls": "main", title: `${name} (${index + 1})`, onclick: () => set({ view: key }) }, name)));
   byId("tabs").addEventListener("keydown", alongTabs);
   byId("search").addEventListener("submit", (event) => { event.preventDefault(); find(byId("words").value); });
@@ -77,6 +77,8 @@ function sane() {
   if (!["events", "time"].includes(state.axis) || !scene.micros) state.axis = "events";
   if (!["category", "line", "pool"].includes(state.by)) state.by = "category";
   if (!page.scenes[state.with] || state.with === state.r) state.with = null;
+  if (state.with === null || page.scenes[state.with].lives <= state.below) state.below = null;
+  if (!["", "curve"].includes(state.lay)) state.lay = "";
   for (const key of ["at", "compare"]) if (state[key] !== null) state[key] = Math.min(Math.round(state[key]), scene.events);
 }
 
@@ -92,10 +94,10 @@ async function marksOf(r) {
 function changed(now, before) {
   const only = (...keys) => Object.keys(now).every((it) => keys.includes(it) || now[it] === before[it]);
   const isSame = now.view === before.view && now.r === before.r;
-  if (now.pin !== before.pin) pinned();
-  if (now.sel !== before.sel || now.pin !== before.pin || (now.sel && now.at !== before.at)) picked();
-  if (isSame && now.view === "timeline" && only("from", "to", "low", "top", "at", "compare", "pin", "sel", "with")) page.view.draw();
-  else if (isSame && only("pin", "sel", "from", "to", "low", "top", "with")) {
+  if (now.pin !== before.pin || now.below !== before.below) pinned();
+  if (now.sel !== before.sel || now.pin !== before.pin || now.below !== before.below || (now.sel && now.at !== before.at)) picked();
+  if (isSame && now.view === "timeline" && only("from", "to", "low", "top", "at", "compare", "pin", "sel", "with", "also", "below", "lay")) page.view.draw();
+  else if (isSame && only("pin", "sel", "from", "to", "low", "top", "with", "also", "below", "lay")) {
     if (page.view.draw) page.view.draw();
   } else if (isSame && now.view === "whatif" && only("card", "memory", "outside", "conf")) page.view.follow();
   else if (isSame && only("at", "compare", "pin", "sel") && ["peak", "segments"].includes(now.view)) page.view.load();
@@ -160,9 +162,10 @@ function head(scene, view) {
 }
 
 async function pinned() {
-  side.hidden = state.pin === null;
-  if (state.pin === null) return;
-  await showBlock(side, page.scenes[state.r], state.pin);
+  const isBelow = state.pin === null && state.below !== null && state.view === "timeline";
+  side.hidden = state.pin === null && !isBelow;
+  if (side.hidden) return;
+  await showBlock(side, page.scenes[isBelow ? state.with : state.r], isBelow ? state.below : state.pin, isBelow ? state.with : state.r);
 }
 
 async function picked() {
@@ -196,7 +199,8 @@ function key(event) {
   if (event.key === "Escape") {
     if (box && box.blur) box.blur();
     if (state.pin !== null) set({ pin: null });
-    else if (state.sel) set({ sel: "" });
+    else if (state.below !== null) set({ below: null });
+    else if (state.sel || state.also) set({ sel: "", also: "" });
     else set({ compare: null });
     return;
   }

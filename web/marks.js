@@ -58,7 +58,9 @@ export class Marks {
     c.clip();
     this.taken = [];
     if (data && data.n && picture.data === data) {
-      this.drawNames(c, bands);
+      const groups = this.scene.groups[state.by];
+      const place = { left: this.left, top: TOP, width, height, x: (at) => this.x(at), y: (bytes) => this.y(bytes) };
+      drawNames(c, { picture, data, bands, groups, colors: groups.map(colorOf), ...place, taken: this.taken, isPale: chosen() !== null });
       this.drawPinned(c);
     }
     this.drawCurve(c, ink);
@@ -68,42 +70,6 @@ export class Marks {
     if (box) this.drawBox(c, box);
     c.restore();
     this.drawLost(c);
-  }
-
-  // Blocks and bands that have room say what they are.
-  drawNames(c, bands) {
-    const ratio = Math.min(2, devicePixelRatio || 1);
-    const groups = this.scene.groups[state.by];
-    const { data } = this;
-    const { width, height } = this.area;
-    const written = new Set();
-    const put = (text, x, y, color) => {
-      const wide = c.measureText(text).width + 6;
-      const spot = { x0: x - wide / 2, x1: x + wide / 2, y };
-      if (spot.x0 < this.left || this.left + width < spot.x1 || y < TOP + 8 || TOP + height - 6 < y) return false;
-      if (this.taken.some((it) => Math.abs(it.y - y) < 15 && it.x0 < spot.x1 && spot.x0 < it.x1)) return false;
-      this.taken.push(spot);
-      c.textAlign = "center";
-      c.fillStyle = inkOn(color);
-      // What is not selected is pale.
-      if (chosen()) label(c, text, x, y, "center", inkOf("ink")); else c.fillText(text, x, y);
-      return true;
-    };
-    const color = (group) => colorOf(groups[group], group);
-    for (const it of bands) {
-      const [x0, x1] = [Math.max(this.left, this.x(it.from)), Math.min(this.left + width, this.x(it.to))];
-      const [y0, y1] = [Math.max(TOP, this.y(it.top)), Math.min(TOP + height, this.y(it.bottom))];
-      const name = clipped(groups[it.group].name, 40);
-      if (17 < y1 - y0 && c.measureText(name).width + 10 < x1 - x0) put(name, (x0 + x1) / 2, (y0 + y1) / 2, color(it.group));
-    }
-    const largest = [...this.picture.tall].sort((a, b) => (b.x1 - b.x0) * (b.y1 - b.y0) - (a.x1 - a.x0) * (a.y1 - a.y0));
-    for (const it of largest.slice(0, 80)) {
-      if (written.has(it.piece)) continue;
-      const text = size(data.sizes[it.piece]);
-      const [wide, tall] = [(it.x1 - it.x0) / ratio, (it.y1 - it.y0) / ratio];
-      if (tall < 16 || wide < c.measureText(text).width + 8) continue;
-      if (put(text, this.left + (it.x0 + it.x1) / 2 / ratio, TOP + (it.y0 + it.y1) / 2 / ratio, color(data.group_of[it.piece]))) written.add(it.piece);
-    }
   }
 
   // The pinned block is outlined where it is drawn.
@@ -160,13 +126,11 @@ export class Marks {
 
   drawBytes(c, quiet, line) {
     const { width } = this.area;
-    const step = niceBytes((this.high - this.low) / Math.max(3, Math.min(9, this.area.height / 70)));
     c.textAlign = "right";
-    const fine = 2 ** 20 <= this.low && step < this.low / 100;
-    for (let bytes = Math.ceil(this.low / step) * step; bytes <= this.high; bytes += step) {
+    for (const [bytes, text] of this.scale.ticks(this.area.height)) {
       const y = this.y(bytes);
       c.fillStyle = quiet;
-      c.fillText(bytes === 0 ? "0" : fine ? `${(bytes / 2 ** 20).toFixed(step < 2 ** 18 ? 2 : 1)} Mi` : size(bytes), this.ruler - 8, y);
+      c.fillText(text, this.ruler - 8, y);
       c.strokeStyle = line;
       c.lineWidth = 1;
       c.beginPath();
@@ -414,6 +378,39 @@ export class Marks {
   }
 }
 
+// Blocks and bands that have room say what they are. `taken` are the places of words, to which these are added.
+export function drawNames(c, { picture, data, bands, groups, colors, left, top, width, height, x, y, taken, isPale }) {
+  const ratio = Math.min(2, devicePixelRatio || 1);
+  const written = new Set();
+  const put = (text, at, middle, color) => {
+    const wide = c.measureText(text).width + 6;
+    const spot = { x0: at - wide / 2, x1: at + wide / 2, y: middle };
+    if (spot.x0 < left || left + width < spot.x1 || middle < top + 8 || top + height - 6 < middle) return false;
+    if (taken.some((it) => Math.abs(it.y - middle) < 15 && it.x0 < spot.x1 && spot.x0 < it.x1)) return false;
+    taken.push(spot);
+    c.textAlign = "center";
+    c.fillStyle = inkOn(color);
+    // What is not selected is pale.
+    if (isPale) label(c, text, at, middle, "center", inkOf("ink")); else c.fillText(text, at, middle);
+    return true;
+  };
+  const inside = (value, least, most) => Math.max(least, Math.min(most, value));
+  for (const it of bands) {
+    const [x0, x1] = [x(it.from), x(it.to)].map((at) => inside(at, left, left + width));
+    const [y0, y1] = [y(it.top), y(it.bottom)].map((at) => inside(at, top, top + height)).sort((a, b) => a - b);
+    const name = clipped(groups[it.group].name, 40);
+    if (17 < y1 - y0 && c.measureText(name).width + 10 < x1 - x0) put(name, (x0 + x1) / 2, (y0 + y1) / 2, colors[it.group]);
+  }
+  const largest = [...picture.tall].sort((a, b) => (b.x1 - b.x0) * (b.y1 - b.y0) - (a.x1 - a.x0) * (a.y1 - a.y0));
+  for (const it of largest.slice(0, 80)) {
+    if (written.has(it.piece)) continue;
+    const text = size(data.sizes[it.piece]);
+    const [wide, tall] = [(it.x1 - it.x0) / ratio, (it.y1 - it.y0) / ratio];
+    if (tall < 16 || wide < c.measureText(text).width + 8) continue;
+    if (put(text, left + (it.x0 + it.x1) / 2 / ratio, top + (it.y0 + it.y1) / 2 / ratio, colors[data.group_of[it.piece]])) written.add(it.piece);
+  }
+}
+
 function hatch(c, x, y, width, height, color) {
   c.save();
   c.beginPath();
@@ -456,9 +453,3 @@ function niceNumber(least) {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1e-9)));
   return [1, 2, 5, 10].map((it) => it * power).find((it) => least <= it);
 }
-
-// The same of powers of two, for bytes.
-function niceBytes(least) {
-  return 2 ** Math.ceil(Math.log2(Math.max(1, least)));
-}
-

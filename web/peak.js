@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { swatch } from "./details.js";
+import { changesTable, differences, signed } from "./differs.js";
 import { el, refill, say } from "./dom.js";
 import { Flame, bottomUp, modulesOf, treeOf } from "./flame.js";
 import { momentControls, momentShown, momentTitle } from "./moments.js";
@@ -197,39 +198,6 @@ function commonPart(paths) {
 export function failed(node, error, again) {
   say(error.message, true);
   refill(node, el("p", { class: "bad" }, error.message), el("p", {}, el("button", { type: "button", onclick: again }, "Try again")));
-}
-
-export function signed(bytes) {
-  return bytes > 0 ? `+${size(bytes)}` : size(bytes);
-}
-
-function amount([bytes, blocks]) {
-  return blocks ? `${size(bytes)} (${number(blocks)}×)` : "–";
-}
-
-export function changesTable(rows, groups, before, after) {
-  const group = (key) => groups.find((it) => it.key === key) || groups[0];
-  return differences(["line", "what it is for"], before, after, rows.map((it) => ({
-    cells: [el("span", { class: "code", title: it.line ? it.line[0] : "" }, clipped(place(it.line), 90)), [swatch(colorOf(group(it.category))), group(it.category).name]],
-    before: it.before,
-    after: it.after,
-  })));
-}
-
-// What differs, the largest difference first.
-function differences(headings, before, after, rows) {
-  const by = (it) => it.after[0] - it.before[0];
-  const differing = rows.filter((it) => by(it) || it.before[1] !== it.after[1]).sort((a, b) => Math.abs(by(b)) - Math.abs(by(a)));
-  if (!differing.length) return el("p", { class: "quiet" }, "Nothing holds more or less.");
-  const shown = differing.slice(0, 60);
-  return [el("table", { class: "list" },
-    el("thead", {}, el("tr", {}, [...headings, before, after, "difference"].map((it) => el("th", { scope: "col" }, it)))),
-    el("tbody", {}, shown.map((it) => el("tr", {},
-      it.cells.map((cell) => el("td", {}, cell)),
-      el("td", {}, amount(it.before)),
-      el("td", {}, amount(it.after)),
-      el("td", { class: by(it) > 0 ? "more" : "less", title: exactly(by(it)) }, signed(by(it))))))),
-  shown.length < differing.length ? el("p", { class: "quiet" }, `… and ${number(differing.length - shown.length)} smaller differences.`) : null];
 }
 
 // What each module itself holds, without those in it.

@@ -1,9 +1,9 @@
 // Recordings beside each other, and what differs between two at their peaks.
 
 import { ask } from "./api.js";
+import { changesTable, selectionsOf, signed } from "./differs.js";
 import { el, refill, say } from "./dom.js";
-import { changesTable, signed } from "./peak.js";
-import { set } from "./state.js";
+import { WHOLE, set } from "./state.js";
 import { clipped, exactly, number, size } from "./words.js";
 
 export function sceneName(scene) {
@@ -26,7 +26,7 @@ export class RanksView {
       el("div", { class: "scroll" }, el("table", { class: "list ranklist" },
         el("thead", {}, el("tr", {}, ["recording", "allocated and reserved at most", "allocated", "reserved", "out of memory"].map((it) => el("th", { scope: "col" }, it)))),
         el("tbody", {}, scenes.map((it, index) => el("tr", {},
-          el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ r: index, view: "timeline", from: null, to: null, at: null, compare: null, pin: null, sel: "", with: null, low: null, top: null }) }, sceneName(it))),
+          el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ ...WHOLE, r: index, view: "timeline" }) }, sceneName(it))),
           el("td", { class: "wide" }, el("div", { class: "rankbar" }, el("span", { class: "reserved", style: { width: `${(100 * it.peak_reserved) / most}%` } }), el("span", { class: "allocated", style: { width: `${(100 * it.peak_allocated) / most}%` } }))),
           el("td", { title: exactly(it.peak_allocated) }, size(it.peak_allocated)),
           el("td", { title: exactly(it.peak_reserved) }, size(it.peak_reserved)),
@@ -46,9 +46,11 @@ export class RanksView {
     try {
       const { rows } = await ask("changes", { r: a, position: "peak", other: b, with: "peak" });
       if (this.isClosed) return;
+      const together = { ...WHOLE, r: a, with: b, view: "timeline" };
+      const { category } = this.scenes[a].groups;
       const total = this.scenes[b].peak_allocated - this.scenes[a].peak_allocated;
-      refill(this.result, el("p", { class: "actions" }, el("button", { type: "button", onclick: () => set({ r: a, with: b, view: "timeline", sel: "", pin: null, at: null, compare: null, from: null, to: null, low: null, top: null }) }, "One over the other on the timeline, step by step")), el("p", { class: "lead" }, el("b", {}, signed(total)), ` allocated at the peak of ${sceneName(this.scenes[b])}, compared with ${sceneName(this.scenes[a])}`),
-        changesTable(rows, this.scenes[a].groups.category, sceneName(this.scenes[a]), sceneName(this.scenes[b])));
+      refill(this.result, el("p", { class: "actions" }, el("button", { type: "button", onclick: () => set(together) }, "Both on one timeline, step by step")), el("p", { class: "lead" }, el("b", {}, signed(total)), ` allocated at the peak of ${sceneName(this.scenes[b])}, compared with ${sceneName(this.scenes[a])}`),
+        changesTable(rows, category, sceneName(this.scenes[a]), sceneName(this.scenes[b]), (row) => set({ ...together, ...selectionsOf(row, category) })));
     } catch (error) {
       say(error.message);
     }

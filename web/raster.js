@@ -1,15 +1,21 @@
 // Turns a window into pixels. Every pixel knows which block it is of, so a look-up is one read; the
 // cost is that of the pixels, however many blocks the recording has.
 
-import { colorOf, faded, pixel } from "./palette.js";
+import { colorOf, faded, inkOn, pixel } from "./palette.js";
 
 // Blocks that are so many pixels high and several times as wide have room for words.
 const LABEL = 11;
 
+// A band that is so many pixels high has a seam to what lies below it: whatever colours somebody sees, it begins there.
+const SEAM = 4;
+
 // What a pixel is of: 0 nothing; 1 + 2i block i of the window; then the groups' sums. One more when it
-// is the edge of it.
+// is the edge of it. Last the seams of the groups.
 export class Picture {
-  constructor() {
+  // `place` brings the data's axis to that of the picture; flipped, it hangs from the top.
+  constructor({ place = (at) => at, isFlipped = false } = {}) {
+    this.place = place;
+    this.isFlipped = isFlipped;
     this.width = 0;
     this.height = 0;
     this.what = new Uint32Array(0);
@@ -34,7 +40,7 @@ export class Picture {
     const scaleX = width / (to - from);
     const edges = new Int32Array(n + 1);
     for (let c = 0; c <= n; c++) {
-      const x = Math.round((data.from + c * perColumn - from) * scaleX);
+      const x = Math.round((this.place(data.from + c * perColumn) - from) * scaleX);
       edges[c] = x < 0 ? 0 : x > width ? width : x;
     }
     for (let c = 0; c < n; c++) this.columns.fill(c, edges[c], edges[c + 1]);
@@ -45,17 +51,18 @@ export class Picture {
     while (first < last && width <= edges[last - 1]) last--;
     const heights = new Float64Array(n);
     const scaleY = height / (high - low);
-    const wide = 3 <= scaleX * perColumn;
     let k = 0;
     for (let group = 0; group < data.groups; group++) {
       const rest = group * n;
+      const below = heights.slice();
       for (; k < data.k && data.group_of[k] === group; k++) {
         const size = data.sizes[k];
         const start = Math.max(first, data.firsts[k]);
         const end = Math.min(last, data.ends[k]);
-        this.band(edges, heights, start, end, () => size, 1 + 2 * k, low, scaleY, true, wide);
+        this.band(edges, heights, start, end, () => size, 1 + 2 * k, low, scaleY, true);
       }
-      this.band(edges, heights, first, last, (c) => data.rest[rest + c], 1 + 2 * (data.k + group), low, scaleY, false, wide);
+      this.band(edges, heights, first, last, (c) => data.rest[rest + c], 1 + 2 * (data.k + group), low, scaleY, false);
+      this.seam(edges, below, heights, first, last, 1 + 2 * (data.k + data.groups) + group, low, scaleY);
     }
   }
 
@@ -77,15 +84,15 @@ export class Picture {
         heights[next] = under + more;
         next++;
       }
-      const y0 = top < 0 ? 0 : top;
-      const y1 = bottom > height ? height : bottom;
+      const [y0, y1] = this.rows(top, bottom);
       const x0 = edges[c];
       const x1 = edges[next];
       if (isBlock && 2 * LABEL <= y1 - y0 && 6 * LABEL <= x1 - x0) this.tall.push({ piece: (mark - 1) >> 1, x0, x1, y0, y1 });
       if (y0 < y1 && x0 < x1) {
         for (let y = y0; y < y1; y++) what.fill(mark, y * width + x0, y * width + x1);
         if (isBlock && 4 <= bottom - top) {
-          if (0 <= top) what.fill(mark + 1, top * width + x0, top * width + x1);
+          const edge = this.isFlipped ? height - 1 - top : top;
+          if (0 <= top) what.fill(mark + 1, edge * width + x0, edge * width + x1);
           if (c === start && 4 <= x1 - x0) for (let y = y0; y < y1; y++) what[y * width + x0] = mark + 1;
         }
       }
@@ -93,13 +100,33 @@ export class Picture {
     }
   }
 
+  rows(top, bottom) {
+    const [y0, y1] = [top < 0 ? 0 : top, bottom > this.height ? this.height : bottom];
+    return this.isFlipped ? [this.height - y1, this.height - y0] : [y0, y1];
+  }
+
+  // The lowest row of a band that lies on another, where it is high enough to lose one.
+  seam(edges, below, above, first, last, mark, low, scaleY) {
+    const { width, height, what } = this;
+    for (let c = first; c < last;) {
+      const bottom = height - Math.round((below[c] - low) * scaleY);
+      const top = height - Math.round((above[c] - low) * scaleY);
+      let next = c + 1;
+      while (next < last && above[next] === above[c] && below[next] === below[c]) next++;
+      if (low < below[c] && SEAM <= bottom - top && 0 < bottom && bottom <= height) {
+        const [y] = this.rows(bottom - 1, bottom);
+        what.fill(mark, y * width + edges[c], y * width + edges[next]);
+      }
+      c = next;
+    }
+  }
+
   // The colours of everything a pixel can be. `lit` is a block or a group to lighten, and `chosen` the blocks that
   // alone keep their colours.
-  colors(groups, ground, lit, chosen) {
+  colors(groups, ground, lit, chosen, own = groups.map(colorOf)) {
     const { data } = this;
-    const res = new Uint32Array(2 * (data.k + data.groups) + 3);
+    const res = new Uint32Array(2 * data.k + 3 * data.groups + 1);
     res[0] = pixel(ground);
-    const own = groups.map((group, index) => colorOf(group, index));
     const faint = own.map((it) => faded(it, ground));
     const shades = own.map((color) => [0, 0.13, 0.06, 0.2].map((light) => pixel(color, light)));
     const [edges, bright, pale, paleEdges] = [own.map((it) => pixel(it, -0.22)), own.map((it) => pixel(it, 0.5)), faint.map((it) => pixel(it)), faint.map((it) => pixel(it, -0.06))];
@@ -115,6 +142,7 @@ export class Picture {
       const at = 1 + 2 * (data.k + group);
       res[at] = lit && lit.group === group ? bright[group] : chosen ? pale[group] : pixel(own[group], 0.03);
       res[at + 1] = edges[group];
+      res[1 + 2 * (data.k + data.groups) + group] = chosen ? paleEdges[group] : pixel(inkOn(own[group]));
     }
     return res;
   }
@@ -155,6 +183,8 @@ export class Picture {
     const column = this.columns[x];
     const mark = this.what[y * width + x];
     if (!mark) return { column };
+    // A seam is of what it covers.
+    if (2 * (data.k + data.groups) < mark) return this.at(x, this.isFlipped ? y + 1 : y - 1) ?? { column };
     const index = (mark - 1) >> 1;
     if (index < data.k) return { column, piece: index, life: data.lives_of[index], size: data.sizes[index], group: data.group_of[index] };
     const group = index - data.k;

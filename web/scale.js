@@ -1,6 +1,7 @@
 // What part of a recording the timeline shows: from where to where in time and in bytes, and how that becomes pixels.
 
 import { set, state } from "./state.js";
+import { size } from "./words.js";
 
 export const LEFT = 74;
 // Beside the first event, where earlier ones were overwritten.
@@ -59,9 +60,21 @@ export class Scale {
     return state.to === null ? this.end : Math.max(this.from + 1, Math.min(state.to, this.end));
   }
 
-  // The top of everything.
+  // Where the axis of bytes has words, for a picture that is so high: [[bytes, words], …].
+  ticks(height) {
+    const { low, high } = this;
+    const step = 2 ** Math.ceil(Math.log2(Math.max(1, (high - low) / Math.max(2, Math.min(9, height / 70)))));
+    const isFine = 2 ** 20 <= low && step < low / 100;
+    const res = [];
+    for (let bytes = Math.ceil(low / step) * step; bytes <= high; bytes += step) {
+      res.push([bytes, bytes === 0 ? "0" : isFine ? `${(bytes / 2 ** 20).toFixed(step < 2 ** 18 ? 2 : 1)} Mi` : size(bytes)]);
+    }
+    return res;
+  }
+
+  // The top of everything, of a second recording too.
   get most() {
-    const most = Math.max(this.scene.peak_allocated, this.scene.peak_reserved, 1);
+    const most = Math.max(1, ...[this.scene, this.second].filter(Boolean).map((it) => Math.max(it.peak_allocated, it.peak_reserved)));
     const lines = this.levels().map((it) => it.bytes).filter((it) => it < most * 1.6);
     return Math.max(most, ...lines) * 1.08;
   }

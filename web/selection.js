@@ -4,6 +4,11 @@ import { ask } from "./api.js";
 import { set, state } from "./state.js";
 
 let current = null;
+let below = null;
+
+// Selects no block at all.
+export const NONE = "lives:";
+const NOTHING = { blocks: 0, live: [0, 0], most: [0, 0], hits: [], lives: [], by: "" };
 
 export function select(of) {
   set({ sel: state.sel === of ? "" : of, pin: null });
@@ -26,10 +31,39 @@ export async function loadSelection(position) {
     return null;
   }
   if (current && current.r === r && current.of === of && current.position === position) return current;
-  const data = await ask("select", { r, of, position });
+  const data = of === NONE ? NOTHING : await ask("select", { r, of, position });
   if (state.r !== r || state.sel !== of) return null;
   current = { r, of, position, data, lives: new Set(data.lives) };
   return current;
+}
+
+// What is selected in the second recording: what was chosen there, else what can be asked of any recording.
+function counterpart() {
+  if (state.also || !state.sel) return state.also;
+  return /^(category|words|module):/.test(state.sel) ? state.sel : NONE;
+}
+
+export function selectedBelow() {
+  return below && below.r === state.with && below.of === counterpart() ? below : null;
+}
+
+export function chosenBelow() {
+  return selectedBelow()?.lives ?? null;
+}
+
+// Whether there is something new to show, `position` being the moment of the second recording.
+export async function loadBelow(position) {
+  const [r, of] = [state.with, counterpart()];
+  if (!of) {
+    below = null;
+    return false;
+  }
+  if (below && below.r === r && below.of === of && below.position === position) return false;
+  below = { r, of, position, data: NOTHING, lives: new Set() };
+  const data = of === NONE ? NOTHING : await ask("select", { r, of, position });
+  if (state.with !== r || counterpart() !== of) return false;
+  below = { r, of, position, data, lives: new Set(data.lives) };
+  return true;
 }
 
 // The block after, or before, the one that is pinned.

@@ -13,7 +13,11 @@ const EMPTY = {
   compare: null,
   pin: null,
   sel: "",
+  // A second recording, how it is laid beside the first, and what is selected and pinned in it.
   with: null,
+  lay: "",
+  also: "",
+  below: null,
   card: "",
   memory: "",
   outside: "",
@@ -22,10 +26,13 @@ const EMPTY = {
 
 export const state = { ...EMPTY };
 
+// All of a recording, with nothing chosen in it.
+export const WHOLE = { from: null, to: null, low: null, top: null, at: null, compare: null, pin: null, sel: "", with: null, also: "", below: null };
+
 const KEYS_OF_STATE = Object.keys(EMPTY);
-const NUMBERS = new Set(["r", "from", "to", "low", "top", "at", "compare", "pin", "with"]);
+const NUMBERS = new Set(["r", "from", "to", "low", "top", "at", "compare", "pin", "with", "below"]);
 // A change of these is a place to come back to; moving about is not.
-const PLACES = ["view", "r", "pin", "sel", "with", "compare", "by", "axis"];
+const PLACES = ["view", "r", "pin", "sel", "with", "also", "below", "lay", "compare", "by", "axis"];
 const listeners = [];
 
 export function onState(listener) {
@@ -34,6 +41,8 @@ export function onState(listener) {
 
 export function set(changes) {
   const before = { ...state };
+  // What is selected in the second recording goes with what is in the first.
+  if ("sel" in changes && !("also" in changes)) state.also = "";
   Object.assign(state, changes);
   if (KEYS_OF_STATE.every((it) => before[it] === state[it])) return;
   if (PLACES.some((it) => before[it] !== state[it])) {

@@ -2,7 +2,9 @@
 // what hands do `gestures.js`'.
 
 import { ask, askWindow } from "./api.js";
-import { blockFacts, shortFacts, swatch } from "./details.js";
+import { bandsOf, totalsOf } from "./bands.js";
+import { blockFacts, shortFacts, swap, swatch } from "./details.js";
+import { Differs } from "./differs.js";
 import { el, fit, hideTip, refill, say, showTip } from "./dom.js";
 import { listen } from "./gestures.js";
 import { Marks } from "./marks.js";
@@ -11,6 +13,7 @@ import { PHASE, colorOf, inkOf } from "./palette.js";
 import { saveCanvas } from "./picture.js";
 import { Picture } from "./raster.js";
 import { Scale, TOP } from "./scale.js";
+import { Second } from "./second.js";
 import { chosen, select, selected } from "./selection.js";
 import { set, state } from "./state.js";
 import { Strip } from "./strip.js";
@@ -26,6 +29,7 @@ export class Timeline {
     this.others = others;
     this.picture = new Picture();
     this.data = null;
+    this.other = null;
     this.hover = null;
     this.timings = { paint: [], answer: [] };
     this.canvas = el("canvas", { class: "plot", tabIndex: 0, role: "img" });
@@ -46,6 +50,7 @@ export class Timeline {
 
   close() {
     this.watcher.disconnect();
+    if (this.other) this.other.close();
     this.strip.close();
     this.unlisten();
     this.isClosed = true;
@@ -57,17 +62,20 @@ export class Timeline {
     const choice = (label, key, options) => el("fieldset", { class: "choice" }, el("legend", {}, label),
       options.map(([value, name, title]) => el("label", { title }, el("input", {
         type: "radio", name: key, value, checked: state[key] === value,
-        onchange: () => set(key === "axis" ? { axis: value, from: null, to: null } : { [key]: value, low: null, top: null }),
+        onchange: () => set(key === "lay" ? { lay: value } : key === "axis" ? { axis: value, from: null, to: null } : { [key]: value, low: null, top: null }),
       }), el("span", {}, name))));
     const go = (label, title, action) => el("button", { type: "button", title, onclick: action }, label);
     const clock = scene.phantom ? "The clock of the processor that the phantom ran on; a GPU takes other times" : "Wall-clock";
     this.boxing = el("button", { type: "button", "aria-label": "Box", title: "Box: then drag one to zoom into; or hold Shift and drag", "aria-pressed": "false", onclick: () => this.box_(!this.isBoxing) }, "▭");
+    const lay = choice("As", "lay", [["", "blocks below", "Its blocks hang below these, step under step"], ["curve", "curve only", "Its curve over these blocks"]]);
+    this.pairing = this.others.length ? el("span", { class: "buttons pairing", hidden: state.with === null }, lay, go("⇅", "Swap the two recordings (x)", swap)) : null;
     return el("div", { class: "controls" },
       choice("Across", "axis", [["events", "events", "Every allocator event is equally wide"], ...(scene.micros ? [["time", scene.phantom ? "phantom's time" : "time", clock]] : [])]),
       choice("Colour", "by", [["category", "what it is for", ""], ["line", "line of code", ""],
         ["pool", "pool", "The pool and stream that a block came out of, and what private pools hold beside their blocks"]]),
-      this.others.length ? el("label", {}, "Over it ", el("select", { "aria-label": "Another recording over this one", onchange: (event) => set({ with: event.target.value === "" ? null : Number(event.target.value) }) },
+      this.others.length ? el("label", {}, "With it ", el("select", { "aria-label": "Another recording with this one", onchange: (event) => set({ with: event.target.value === "" ? null : Number(event.target.value), also: "", below: null }) },
         el("option", { value: "" }, "no other recording"), this.others.map((it) => el("option", { value: it.r, selected: it.r === state.with }, it.name)))) : null,
+      this.pairing,
       el("span", { class: "buttons" },
         go("Peak", "When most was allocated (p)", () => this.goTo(scene.peak_position, true)),
         scene.refusals.length ? go("Out of memory", "The next request that failed (o)", () => this.nextRefusal()) : null,
@@ -149,37 +157,34 @@ export class Timeline {
     }
   }
 
-  // Another recording's curve, at the places of this one: aligned by steps where both have some.
-  async fetchOther() {
+  // Another recording over this one, or below it.
+  async meetOther() {
     const it = this.others.find((other) => other.r === state.with);
-    if (!it) {
-      this.other = null;
-      return;
-    }
-    if (this.other?.r === it.r && this.other.axis === state.axis) return;
-    this.other = { r: it.r, axis: state.axis, curve: [], color: inkOf("other") };
+    if (!it || this.other || this.meeting === it) return;
+    this.meeting = it;
     try {
-      const isTime = state.axis === "time";
       const marks = await it.marks();
-      const end = isTime ? it.scene.micros + 1 : it.scene.events + 1;
-      const window_ = await askWindow({ r: it.r, axis: state.axis, from: 0, to: end, columns: 4096, least: 2 ** 60, by: "category" });
-      const ends = (all, last) => [0, ...all.steps.map((step) => (isTime ? step.micros : step.end)), last];
-      const [own, theirs] = [ends(this.marks, this.scale.end), ends(marks, end)];
-      const n = Math.min(own.length, theirs.length);
-      const [a, b] = [[...own.slice(0, n - 1), own[own.length - 1]], [...theirs.slice(0, n - 1), theirs[theirs.length - 1]]];
-      const place = (at) => {
-        let step = 1;
-        while (step + 1 < b.length && b[step] <= at) step += 1;
-        const share = b[step] === b[step - 1] ? 0 : (at - b[step - 1]) / (b[step] - b[step - 1]);
-        return a[step - 1] + share * (a[step] - a[step - 1]);
-      };
-      const per = end / window_.n;
-      this.other.curve = Array.from(window_.allocated, (bytes, at) => [place(at * per), bytes]);
-      this.other.told = differing(this.marks.steps, marks.steps, it.name);
-      if (!this.isClosed) this.draw();
+      if (this.isClosed || state.with !== it.r) return;
+      this.scale.second = it.scene;
+      this.other = new Second(it, this.marks, marks, this.scale, () => this.draw());
+      this.differs = new Differs(this.scene, this.other);
+      this.box.before(this.differs.node);
+      this.box.after(this.other.node);
+      this.watcher.observe(this.other.node);
+      this.draw();
     } catch (error) {
       say(error.message);
+    } finally {
+      this.meeting = null;
     }
+  }
+
+  part() {
+    this.other.close();
+    this.other.node.remove();
+    this.differs.node.remove();
+    this.other = this.scale.second = null;
+    this.told = null;
   }
 
   // ---- drawing -------------------------------------------------------------------------------------------
@@ -191,13 +196,15 @@ export class Timeline {
       this.isDue = false;
       if (this.isClosed || !this.box.isConnected) return;
       const start = performance.now();
+      if (this.pairing) this.pairing.hidden = state.with === null;
+      if (this.other && (this.other.r !== state.with || this.other.axis !== state.axis)) this.part();
       this.scale.hold();
       this.paint();
       this.scale.release();
       this.timings.paint.push(performance.now() - start);
       this.fetch();
       this.fetchFree();
-      this.fetchOther();
+      this.meetOther();
     });
   }
 
@@ -217,9 +224,17 @@ export class Timeline {
       context.clearRect(0, 0, canvas.width, canvas.height);
     }
     this.drawOver();
-    this.drawFree();
+    const isMirrored = this.other !== null && this.other.hasBlocks;
+    this.free.hidden = isMirrored;
+    if (this.other) {
+      this.other.node.hidden = !isMirrored;
+      this.other.draw(fits ? data : null, this.scene.groups[state.by], this.differs.told?.rows);
+      this.differs.load(this.other.there(state.at));
+      this.differs.mark();
+    }
+    if (!isMirrored) this.drawFree();
     this.strip.draw();
-    const told = [data, state.by, selected(), this.other?.told].map((it) => it);
+    const told = [data, state.by, selected(), this.other];
     if (!this.told || told.some((it, at) => it !== this.told[at])) this.tell(this.scene.groups[state.by]);
     this.told = told;
   }
@@ -236,33 +251,17 @@ export class Timeline {
     this.canvas.getContext("2d").putImageData(this.image, 0, 0);
   }
 
-  // For each group the place where its band is tallest within what is shown, as far as it stays nearly so.
   bands() {
     const { data, scale } = this;
     if (!data || !data.n || this.picture.data !== data) return [];
-    if (this.totals?.of !== data) this.totals = { of: data, ...totalsOf(data) };
-    const { tops } = this.totals;
-    const per = (data.to - data.from) / data.n;
-    const first = Math.max(0, Math.floor((scale.from - data.from) / per));
-    const last = Math.min(data.n, Math.ceil((scale.to - data.from) / per));
-    const res = [];
-    for (let group = 0; group < data.groups; group++) {
-      const bottom = (c) => Math.max(scale.low, group ? tops[(group - 1) * data.n + c] : 0);
-      const top = (c) => Math.min(scale.high, tops[group * data.n + c]);
-      let best = first;
-      for (let c = first; c < last; c++) if (top(best) - bottom(best) < top(c) - bottom(c)) best = c;
-      if (last <= first || top(best) <= bottom(best)) continue;
-      const room = { from: best, to: best + 1, low: bottom(best), high: top(best) };
-      const enough = (c) => Math.min(room.high, top(c)) - Math.max(room.low, bottom(c)) >= (top(best) - bottom(best)) * 0.45;
-      const grow = (c) => {
-        room.low = Math.max(room.low, bottom(c));
-        room.high = Math.min(room.high, top(c));
-      };
-      while (room.to < last && enough(room.to)) grow(room.to++);
-      while (first < room.from && enough(room.from - 1)) grow(--room.from);
-      res.push({ group, from: data.from + room.from * per, to: data.from + room.to * per, bottom: room.low, top: room.high });
-    }
-    return res;
+    const { from, to, low, high } = scale;
+    return bandsOf(data, this.tops(), { from, to, low, high });
+  }
+
+  tops() {
+    const { data } = this;
+    if (this.totals?.of !== data) this.totals = { of: data, tops: totalsOf(data) };
+    return this.totals.tops;
   }
 
   drawFree() {
@@ -323,7 +322,7 @@ export class Timeline {
       data && data.n && 1 < (data.to - data.from) / data.n ? el("li", { title: "The least that was allocated within each column" }, el("span", { class: "swatch line lowest" }), "least within a column") : null,
       scene.refusals.length ? el("li", {}, el("span", { class: "swatch line refused" }), "a request failed") : null,
       this.levels().filter((it) => it.bytes <= this.scale.high).map((it) => el("li", {}, el("span", { class: "swatch line dashed", style: { borderColor: it.color } }), it.name)),
-      this.other ? el("li", {}, el("span", { class: "swatch line", style: { borderColor: inkOf("other") } }), `allocated in ${this.others.find((it) => it.r === state.with)?.name ?? "the other"}`) : null,
+      this.other ? el("li", {}, el("span", { class: "swatch line", style: { borderColor: inkOf("other") } }), this.other.hasBlocks ? "allocated in the other of the two" : `allocated in ${this.other.name}`) : null,
       phases.size ? el("li", { class: "phases" }, "band above: ", [...phases].map((it) => el("span", {}, el("span", { class: "swatch thin", style: { background: PHASE[it] } }), phaseName(it)))) : null,
       this.marks.labels.length ? el("li", {}, el("span", { class: "swatch line dashed note" }), "annotation of the program") : null,
       scene.overwritten ? el("li", {}, el("span", { class: "swatch hatch" }), "lost: the recorder's ring was full") : null,
@@ -337,12 +336,11 @@ export class Timeline {
     const more = data.summed + data.between ? "Zoom in, in both directions, to see each." : "";
     const before = scene.lives_before ? ` ${many(scene.lives_before, "block")} (${size(scene.bytes_before)}) were there before the recorded history begins.` : "";
     const lost = scene.overwritten ? `${before} The recorder's ring was full: earlier events were overwritten.` : before;
-    const other = this.other?.told ? ` ${this.other.told}` : "";
     const chosen_ = selected();
     let selectedHere = 0;
     if (chosen_) for (let k = 0; k < data.k; k++) selectedHere += chosen_.lives.has(data.lives_of[k]) ? 1 : 0;
     const picked = chosen_ ? ` Of what is selected, ${many(selectedHere, "block")} of ${number(chosen_.data.blocks)} are drawn alone here.` : "";
-    this.summary.textContent = `${parts.join(", ")}. ${more}${lost}${other}${picked}`;
+    this.summary.textContent = `${parts.join(", ")}. ${more}${lost}${picked}`;
   }
 
   light(lit) {
@@ -485,7 +483,7 @@ export class Timeline {
   reachGroup(group) {
     const { data, scale } = this;
     if (!data || !data.n) return;
-    const { tops } = this.totals?.of === data ? this.totals : totalsOf(data);
+    const tops = this.tops();
     const per = (data.to - data.from) / data.n;
     let [low, high] = [Infinity, 0];
     for (let c = 0; c < data.n; c++) {
@@ -554,6 +552,7 @@ export class Timeline {
       "0": () => set({ from: null, to: null, low: null, top: null }),
       p: () => this.goTo(this.scene.peak_position, true),
       o: () => this.nextRefusal(),
+      x: swap,
       "[": () => this.step(-1), "]": () => this.step(1),
       k: () => this.walk(1), j: () => this.walk(-1),
       z: () => (state.pin !== null ? this.reach(state.pin) : this.hovered?.life !== undefined ? this.reach(this.hovered.life) : this.reachSelection()),
@@ -570,36 +569,11 @@ export class Timeline {
   // What a saved picture is made of: canvases and where they stand.
   pictureParts() {
     const place = this.box.getBoundingClientRect();
-    return { width: place.width, height: place.height + FREE_HEIGHT, layers: [[this.canvas, this.scale.left, TOP], [this.over, 0, 0], [this.free, this.scale.left, place.height]] };
-  }
-}
-
-// By group and column: the sum of it and of all below it.
-function totalsOf(data) {
-  const { n, groups } = data;
-  const tops = Float64Array.from(data.rest);
-  const change = new Float64Array(groups * (n + 1));
-  for (let k = 0; k < data.k; k++) {
-    change[data.group_of[k] * (n + 1) + data.firsts[k]] += data.sizes[k];
-    change[data.group_of[k] * (n + 1) + data.ends[k]] -= data.sizes[k];
-  }
-  for (let group = 0; group < groups; group++) {
-    let sum = 0;
-    for (let c = 0; c < n; c++) {
-      sum += change[group * (n + 1) + c];
-      tops[group * n + c] += sum + (group ? tops[(group - 1) * n + c] : 0);
+    const own = [[this.canvas, this.scale.left, TOP], [this.over, 0, 0]];
+    if (this.free.hidden) {
+      const below = this.other.node.getBoundingClientRect();
+      return { width: place.width, height: place.height + below.height, layers: [...own, [this.other.canvas, this.scale.left, place.height], [this.other.over, 0, place.height]] };
     }
+    return { width: place.width, height: place.height + FREE_HEIGHT, layers: [...own, [this.free, this.scale.left, place.height]] };
   }
-  return { tops };
-}
-
-// What differs between the steps of two recordings, first.
-function differing(own, theirs, name) {
-  const n = Math.min(own.length, theirs.length);
-  if (!n) return "";
-  const at = own.findIndex((it, index) => index < n && it.allocated !== theirs[index].allocated);
-  if (at < 0) return `The peaks of ${many(n, "step")} are those of ${name}.`;
-  const by = theirs[at].allocated - own[at].allocated;
-  const alike = at ? `Up to step ${number(own[at].step - 1)} both have the same peaks; in step ${number(own[at].step)}` : `In step ${number(own[at].step)}`;
-  return `${alike} ${name} has ${size(Math.abs(by))} ${by < 0 ? "less" : "more"} at its peak.`;
 }

@@ -120,6 +120,7 @@ export const KEYS = [
   [", .", "the moment before, the moment after"],
   ["n N", "the next, the previous block that is selected"],
   ["c", "compare with this moment"],
+  ["x", "swap two recordings that are shown together"],
   ["Enter", "details of the block under the cursor"],
   ["/", "search"],
   ["Esc", "let go"],

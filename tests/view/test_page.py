@@ -328,12 +328,11 @@ def test_pools_and_what_private_ones_hold_are_bands(page, viewer):
     seen = page.evaluate(
         """() => {
             const { picture } = window.plimsoll.page.view;
-            const { data } = picture;
             const groups = window.plimsoll.page.scenes[3].groups.pool;
             const seen = new Set();
-            for (const mark of new Set(picture.what)) {
-                const index = (mark - 1) >> 1;
-                if (mark) seen.add(groups[index < data.k ? data.group_of[index] : index - data.k].key);
+            for (let x = 0; x < picture.width; x += 3) for (let y = 0; y < picture.height; y++) {
+                const { group } = picture.at(x, y);
+                if (group !== undefined) seen.add(groups[group].key);
             }
             return [...seen].sort();
         }"""
@@ -461,7 +460,7 @@ def test_two_moments_differ_by_line_by_purpose_and_by_module(page, viewer):
         seen.add(heading)
         exact = page.eval_on_selector_all(".difference td[title$=bytes]:last-child", "all => all.map((it) => Number(it.title.replace(/[^-\\d]/g, '')))")
         assert exact
-        written = page.evaluate("async (bytes) => { const { signed } = await import('./peak.js'); return signed(bytes); }", sum(exact))
+        written = page.evaluate("async (bytes) => { const { signed } = await import('./differs.js'); return signed(bytes); }", sum(exact))
         assert written == total, label
     assert seen == {"line", "what it is for", "module"}
 

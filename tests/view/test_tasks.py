@@ -302,22 +302,6 @@ def test_a_damaged_file_is_said_on_every_view_and_nothing_is_guessed(page, plims
     assert "cut off or damaged" in viewer.process.stderr.read()
 
 
-def test_two_recordings_over_each_other(page):
-    ranks = [FIXTURES / "distributed" / f"ddp.rank{it}.pickle.xz" for it in (0, 1)]
-    with viewing(*ranks) as viewer:
-        page.goto(f"{viewer.url}#view=timeline&with=1")
-        settled(page)
-        page.wait_for_function("() => window.plimsoll.page.view.other?.told !== undefined")
-        page.wait_for_function("() => /the same peaks|peaks? of|at its peak|are those of/.test(document.querySelector('.summary').textContent)")
-        # The ends of steps of one stand at those of the other.
-        steps = [page.evaluate("async (r) => (await fetch(`api/marks?r=${r}`)).json()", r)["steps"] for r in (0, 1)]
-        curve = page.evaluate("() => window.plimsoll.page.view.other.curve")
-        assert len(curve) > 100
-        assert max(bytes for _, bytes in curve) == page.evaluate("() => window.plimsoll.page.scenes[1].peak_allocated")
-        assert curve[-1][0] <= page.evaluate("() => window.plimsoll.page.view.scale.end")
-        assert len(steps[0]) == len(steps[1])
-
-
 def test_lines_of_two_recordings_are_the_same_where_their_paths_differ(page, tmp_path):
     path = SNAPSHOTS / "lstm-adam-b32-s128.pickle"
     elsewhere = tmp_path / "elsewhere.pickle"
