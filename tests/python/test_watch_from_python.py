@@ -291,3 +291,56 @@ print("tensorboard" in sys.modules)
     assert eval(first.partition("] ")[0] + "]") == names and first.endswith("False (1, False) True") and second == "False", ran
 
 
+def test_writers_of_tensorboard_get_numbers_while_they_are_open(program, on_a_device):
+    """A class where TensorBoard's is. One writer is closed before, one while the run is watched, and one is made then."""
+    text = MODEL + """
+import types
+module = types.ModuleType("tensorboardX.writer")
+class SummaryWriter:
+    def __init__(self):
+        self.file_writer, self.got = object(), []
+    def add_scalar(self, name, value, step):
+        assert self.file_writer is not None
+        self.got.append((name, step))
+    def close(self):
+        self.file_writer = None
+module.SummaryWriter = SummaryWriter
+sys.modules["tensorboardX.writer"] = module
+class Odd:
+    @property
+    def __class__(self):
+        sys.exit("looked at")
+odd = Odd()
+early, first = SummaryWriter(), SummaryWriter()
+early.close()
+with plimsoll.watch():
+    # Told after every step.
+    sys.modules["plimsoll_agent.watch.trackers"].EVERY = sys.modules["plimsoll_agent.watch.watcher"].A_WHILE = 0.0
+    for _ in range(5):
+        step(False)
+    first.close()
+    second = type("Mine", (SummaryWriter,), {})()
+    for _ in range(5):
+        step(False)
+steps = [sorted({step for name, step in it.got if name == "plimsoll/allocated_gib"}) for it in (early, first, second)]
+print(not steps[0], 1 < len(steps[1]) <= 5, 1 < len(steps[2]) <= 5, steps[1][-1] < steps[2][0])
+"""
+    ran = program.run(text, environment=on_a_device())
+    assert ran.stdout == "True True True True\n", ran
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_call_of_a_module_costs_nothing_more(program, on_a_device, when):
+    """Nothing grows, so nothing is recorded, and calls are PyTorch's own; whether CUDA was there first or not."""
+    text = f"""
+import torch
+own = torch.nn.Module.__call__
+if "{when}" == "after":
+    torch.zeros(1, device="cuda")
+import plimsoll
+with plimsoll.watch():
+    model = torch.nn.Linear(8, 8).cuda()
+    print(torch.nn.Module.__call__ is own)
+"""
+    ran = program.run(text, environment=on_a_device())
+    assert ran.stdout == "True\n", ran

@@ -45,11 +45,11 @@ class Modules:
         self._thread = _Thread(follower)
         self._gradients = Gradients(torch)
         self._call = self._wrapper = None
-        self._stepped_aside = False
+        self._stepped_aside, self._watching = False, True
         self.call_ended = None
 
     def install(self):
-        """From now on every call of a module is seen."""
+        """From now on every call of a module is seen, if nobody said otherwise."""
         from torch.nn.modules import module
 
         module.register_module_module_registration_hook(guarded(self._registered))
@@ -73,8 +73,9 @@ class Modules:
             leave(before, None)
             return result
 
-        self._torch.nn.Module.__call__ = __call__
         self._wrapper = __call__
+        if self._watching:
+            self._torch.nn.Module.__call__ = __call__
 
     def watch_modes(self, changed):
         """`changed()` is called when a module goes from training to evaluation or back."""
@@ -89,7 +90,8 @@ class Modules:
         self._torch.nn.Module.train = watched
 
     def watch(self, watching):
-        """Sees every call of a module, or none: then a call costs what it costs in PyTorch."""
+        """Sees every call of a module, or none: then a call costs what it costs in PyTorch. Before `install`: from then on."""
+        self._watching = watching
         module = self._torch.nn.Module
         ours, theirs = (self._wrapper, self._call) if self._call is not None else (None, None)
         if not self._stepped_aside and module.__dict__.get("__call__") is (theirs if watching else ours):

@@ -4,9 +4,11 @@ None of them is imported or started for that. A run of W&B gets the numbers with
 not moved; MLflow gets them without waiting; TensorBoard through a writer that the script has made.
 """
 
+import functools
 import gc
 import sys
 import time
+import weakref
 
 from plimsoll_agent.run.guard import guarded
 
@@ -23,7 +25,7 @@ class Trackers:
 
     def __init__(self):
         self._told_at = None
-        self._writers = []
+        self._writers = Writers()
 
     @guarded
     def tell(self, step, devices, alarms):
@@ -38,17 +40,39 @@ class Trackers:
         self._told_at = now
         _wandb(numbers)
         _mlflow(numbers, step)
-        self._tensorboard(numbers, step)
+        self._writers.tell(numbers, step)
 
-    def _tensorboard(self, numbers, step):
-        classes = [getattr(sys.modules[module], name) for module, name in WRITERS.items() if module in sys.modules]
-        if not classes:
-            return
-        if not self._writers:
-            self._writers = [it for it in gc.get_objects() if isinstance(it, tuple(classes))]
-        for writer in self._writers:
-            for name, value in numbers.items():
-                writer.add_scalar(name, value, step)
+
+class Writers:
+    """TensorBoard's that the script has made and not closed."""
+
+    def __init__(self):
+        self._known = {}
+
+    @guarded
+    def tell(self, numbers, step):
+        """To each of them. One that is closed would open a file again if it were written to."""
+        for module, name in WRITERS.items():
+            kind = getattr(sys.modules.get(module), name, None)
+            if kind is not None and kind not in self._known:
+                self._find(kind)
+        for writer in [it for known in self._known.values() for it in known]:
+            if getattr(writer, "file_writer", None) is not None:
+                for name, value in numbers.items():
+                    writer.add_scalar(name, value, step)
+
+    def _find(self, kind):
+        """Those that are there, by a look at everything that Python has, once; later ones say so themselves."""
+        # Not `isinstance`, which asks an object for its class: some answer with a warning.
+        known = self._known[kind] = weakref.WeakSet(it for it in gc.get_objects() if issubclass(type(it), kind))
+        made = kind.__init__
+
+        @functools.wraps(made)
+        def init(writer, *args, **kwargs):
+            made(writer, *args, **kwargs)
+            known.add(writer)
+
+        kind.__init__ = init
 
 
 def _numbers(devices, alarms):
