@@ -3,7 +3,7 @@
 
 import { ask } from "./api.js";
 import { swatch } from "./details.js";
-import { el, refill } from "./dom.js";
+import { el, prose, refill } from "./dom.js";
 import { around } from "./growth.js";
 import { failed } from "./peak.js";
 import { colorOf } from "./palette.js";
@@ -58,7 +58,7 @@ export class AnswerView {
       el("div", { class: "columns" },
         el("div", {}, el("h2", {}, wrong.length ? "What was found, by what it would give back" : "Nothing was found that could be had back"), wrong.map((it) => this.finding(it)),
           ooms.slice(1, 4).map((it) => el("article", { class: "card problem" }, el("h3", {}, "Another request failed"), this.oom(it))),
-          facts.length || told.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Good to know"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, it)))) : null),
+          facts.length || told.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Good to know"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, prose(it))))) : null),
         this.peak(moment)));
   }
 
@@ -81,7 +81,7 @@ export class AnswerView {
       when ? el("p", {}, "It ran out in ", el("b", {}, clipped(when, 160)), it.at?.text ? el("code", { class: "source" }, it.at.text.trim()) : null) : null,
       el("dl", { class: "inline" }, numbers.map(([label, bytes]) => el("div", {}, el("dt", {}, label), el("dd", { title: exactly(bytes) }, size(bytes))))),
       it.enough.length ? el("p", {}, "It would have fitted without ", it.enough.slice(0, 4).map((part, index) => [index ? ", " : "", `${size(part.bytes)} by ${part.at}`]), it.enough.length > 4 ? ", …" : "", ".") : null,
-      it.remedies.length ? [el("h3", {}, "What to change"), el("ol", {}, it.remedies.slice(0, 6).map((remedy) => el("li", {}, plainText(remedy))))] : null,
+      it.remedies.length ? [el("h3", {}, "What to change"), el("ol", {}, it.remedies.slice(0, 6).map((remedy) => el("li", {}, prose(remedy))))] : null,
       refusal ? el("p", { class: "actions" }, this.link("Show on the timeline", { view: "timeline", at: refusal.position, ...around(refusal.position, this.scene) }), this.link("Show the holes", { view: "segments", at: refusal.position })) : null];
   }
 
@@ -90,8 +90,8 @@ export class AnswerView {
     return el("article", { class: `card ${it.weight}` },
       el("h3", { title: it.title }, clipped(it.title, 400)),
       el("p", { class: "kind" }, el("code", {}, it.code), " · ", WEIGHTS[it.weight], it.bytes ? ` · up to ${size(it.bytes)}` : "", it.count ? ` · ${number(it.count)}×` : ""),
-      it.evidence.facts.length ? el("ul", { class: "evidence" }, it.evidence.facts.map((fact) => el("li", {}, plainText(clipped(fact, 400))))) : null,
-      it.remedy ? el("p", {}, el("b", {}, "Change: "), plainText(it.remedy)) : null,
+      it.evidence.facts.length ? el("ul", { class: "evidence" }, it.evidence.facts.map((fact) => el("li", {}, prose(clipped(fact, 400))))) : null,
+      it.remedy ? el("p", {}, el("b", {}, "Change: "), prose(it.remedy)) : null,
       el("p", { class: "actions" }, this.shows(it),
         step ? el("button", { type: "button", onclick: () => this.showStep(step) }, `Show step ${number(step.step)}`) : null,
         it.code.startsWith("fragmentation") ? this.link("Show the holes", { view: "segments", at: this.scene.peak_reserved_position }) : null));
@@ -118,9 +118,4 @@ export class AnswerView {
     const value = (mark) => (state.axis === "time" ? mark.micros : mark.end);
     set({ view: "timeline", from: before ? value(before) : 0, to: value(step), low: null, top: null });
   }
-}
-
-// What stands between backticks is code.
-function plainText(text) {
-  return text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
 }

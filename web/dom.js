@@ -21,6 +21,11 @@ export function put(node, children) {
   }
 }
 
+// What stands between backticks is code.
+export function prose(text) {
+  return text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+}
+
 // Who works by keys keeps the place: what had the focus has it again if it is there under the same name.
 export function refill(node, ...children) {
   const old = document.activeElement;
@@ -74,7 +79,7 @@ let bannerTimer = 0;
 
 export function say(sentence, lasting = false) {
   const node = byId("banner");
-  node.textContent = sentence;
+  refill(node, prose(sentence));
   node.hidden = !sentence;
   clearTimeout(bannerTimer);
   if (sentence && !lasting) bannerTimer = setTimeout(() => { node.hidden = true; }, 6000);

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { chartWidth, svg, text } from "./charts.js";
-import { el, refill } from "./dom.js";
+import { el, prose, refill } from "./dom.js";
 import { failed } from "./peak.js";
 import { saveChart } from "./picture.js";
 import { set } from "./state.js";
@@ -35,7 +35,7 @@ export class GrowthView {
     refill(this.node,
       marks.steps.length ? [el("div", { class: "controls" }, el("h2", {}, "Step by step"), chart ? el("button", { type: "button", title: "As an SVG", onclick: () => saveChart(chart.querySelector("svg"), `${scene.name}-steps`) }, "Save picture") : null), chart, stepTable(marks.steps, scene)] : el("p", {}, "No steps can be told from this recording."),
       scene.refusals.length ? this.refused() : null,
-      told.notes.length ? [el("h2", {}, "Good to know"), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, it)))] : null);
+      told.notes.length ? [el("h2", {}, "Good to know"), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, prose(it))))] : null);
   }
 
   // Requests that failed and did not end the program.

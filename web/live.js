@@ -36,8 +36,8 @@ export class LiveView {
       const start = performance.now();
       try {
         const told = await ask("live", { from: this.points.length });
-        // Another run has begun.
-        if (told.from < this.points.length || (this.told && told.command !== this.told.command && this.told.command)) {
+        // Another run has begun, or what was read has been thinned out.
+        if (told.from < this.points.length || (this.told && told.thinned !== this.told.thinned) || (this.told && told.command !== this.told.command && this.told.command)) {
           this.points = [];
           this.told = null;
           continue;

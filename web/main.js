@@ -3,7 +3,7 @@
 import { AnswerView } from "./answer.js";
 import { ask, askWindow } from "./api.js";
 import { showBlock } from "./details.js";
-import { byId, el, refill, say } from "./dom.js";
+import { byId, el, prose, refill, say } from "./dom.js";
 import { showSelection } from "./find.js";
 import { GrowthView } from "./growth.js";
 import { LiveView } from "./live.js";
@@ -36,7 +36,7 @@ async function start() {
       return;
     }
   } catch (error) {
-    refill(byId("main"), el("p", { class: "bad" }, error.message));
+    refill(byId("main"), el("p", { class: "bad" }, prose(error.message)));
     return;
   }
   refill(byId("scene"), page.scenes.map((it, index) => el("option", { value: index }, sceneName(it))));
@@ -122,6 +122,9 @@ async function render() {
     byId(`tab-${key}`).setAttribute("aria-selected", String(key === view));
     byId(`tab-${key}`).tabIndex = key === view ? 0 : -1;
   }
+  // On a narrow screen the tabs are wider than it.
+  const { offsetLeft, offsetWidth } = byId(`tab-${view}`);
+  byId("tabs").scrollLeft = offsetLeft + offsetWidth / 2 - byId("tabs").offsetLeft - byId("tabs").clientWidth / 2;
   byId("tab-ranks").hidden = page.scenes.length < 2 && view !== "ranks";
   document.title = `${sceneName(scene)}: plimsoll`;
   if (page.view) page.view.close();

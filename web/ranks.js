@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { changesTable, selectionsOf, signed } from "./differs.js";
-import { el, refill, say } from "./dom.js";
+import { el, prose, refill, say } from "./dom.js";
 import { WHOLE, set } from "./state.js";
 import { clipped, exactly, number, size } from "./words.js";
 
@@ -33,7 +33,7 @@ export class RanksView {
           el("td", {}, it.refusals.length ? `${number(it.refusals.length)}×` : "–")))))),
       el("ul", { class: "legend" }, el("li", {}, el("span", { class: "swatch rank allocated" }), "allocated at most"), el("li", {}, el("span", { class: "swatch rank reserved" }), "reserved at most")),
       1 < scenes.length ? [el("h2", {}, "What differs at the peaks"), el("div", { class: "controls" }, el("span", { class: "buttons" }, choose(0), " and ", choose(1))), this.result]
-        : el("p", { class: "quiet" }, "One recording is open. `plimsoll view rank*.pickle` puts several beside each other."));
+        : el("p", { class: "quiet" }, prose("One recording is open. `plimsoll view rank*.pickle` puts several beside each other.")));
     if (1 < scenes.length) this.compare();
   }
 

@@ -188,7 +188,8 @@ export class SegmentsView {
   drawRefusal(c, perPixel, width, rows) {
     let left = this.refusal.requested / perPixel;
     c.fillStyle = inkOf("bad");
-    const n = Math.min(ASKED, rows);
+    // The last row is for its words.
+    const n = Math.min(ASKED, rows - 1);
     for (let row = 0; row < n && 0 < left; row++) {
       c.globalAlpha = 0.85;
       c.fillRect(0, row * (ROW + GAP), Math.min(left, width), ROW);

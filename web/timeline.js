@@ -295,7 +295,8 @@ export class Timeline {
     area(freeData.holes, inkOf("hole-largest"));
     c.font = "12px system-ui, sans-serif";
     c.fillStyle = inkOf("quiet");
-    c.fillText(`held and free, at most ${size(most)}; darker: the largest hole`, 4, 11);
+    const words = [`held and free, at most ${size(most)}; darker: the largest hole`, `free, at most ${size(most)}; darker: largest hole`, `free: ${size(most)}`];
+    c.fillText(words.find((it) => c.measureText(it).width < width - 8) ?? "", 4, 11);
   }
 
   tell(groups) {

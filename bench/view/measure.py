@@ -5,8 +5,8 @@
 
 For each file: from command to a drawn timeline, pans and zooms (the server's answer and the drawing, median and
 95th percentile), a hover, memory of server and page. `--memory-viz` is PyTorch's own torch/utils/viz/MemoryViz.js
-and `--d3` the dist/d3.js of npm's d3@5, which it imports: its `trace_plot` page loads both from the network, here they come
-from disk.
+and `--d3` the dist/d3.js of npm's d3@7 (d3@5 before 2026), which it imports: its `trace_plot` page loads both from the network, here they come
+from disk. A process_alloc_data.js beside MemoryViz.js is served, too.
 Prints one JSON object a file. Needs Chromium and playwright (tests/requirements.txt).
 """
 
@@ -48,6 +48,23 @@ FIRST = """async (path) => {
     return Math.round(performance.now() - start);
 }"""
 
+# A turn of the wheel until it is drawn, in either page; two frames, 33 ms, are the least that can be seen so.
+WHEEL = """async ([name, count]) => {
+    const node = document.querySelector(name);
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    const busy = () => { const view = window.plimsoll?.page.view; return view && (view.isAsking || view.isDue || !view.suits(view.data, view.wanted())); };
+    const box = (node.ownerSVGElement || node).getBoundingClientRect();
+    const times = [];
+    for (let i = 0; i < count; i++) {
+        const start = performance.now();
+        node.dispatchEvent(new WheelEvent("wheel", { deltaY: i % 4 < 3 ? -120 : 240, clientX: box.x + box.width * 0.6, clientY: box.y + box.height * 0.5, bubbles: true, cancelable: true }));
+        do await frame(); while (busy());
+        await frame();
+        times.push(performance.now() - start);
+    }
+    return times;
+}"""
+
 HOVER = """() => {
     const { view } = window.plimsoll.page;
     const start = performance.now();
@@ -60,6 +77,10 @@ HOVER = """() => {
 def quantile(values, share):
     ordered = sorted(values)
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 2) if ordered else None
+
+
+def told(values):
+    return {"median": quantile(values, 0.5), "p95": quantile(values, 0.95)}
 
 
 def status(pid, key):
@@ -154,6 +175,7 @@ def ours(browser, path):
         "server_cpu_ms_per_answer": round(1000 * answers / max(1, len(timings["answer"])), 1),
         "paint_ms": {"median": quantile(timings["paint"], 0.5), "p95": quantile(timings["paint"], 0.95)},
         "page_cpu_ms_per_paint": round(1000 * drawing / max(1, len(timings["paint"])), 1),
+        "wheel_ms": told(page.evaluate(WHEEL, [".plot", 40])),
         "hover_lookup_ms": page.evaluate(HOVER),
         "page_heap_mib": heap_mib(page),
         "server_mib": status(viewer.process.pid, "VmRSS"),
@@ -203,6 +225,9 @@ def memory_viz(browser, path, script, d3, limit):
         headers = {"Access-Control-Allow-Origin": "*", "Content-Type": "text/javascript"}
         before, _ = browser_use()
         page.route(re.compile("MemoryViz.js"), lambda it: it.fulfill(path=script, headers=headers))
+        beside = script.parent / "process_alloc_data.js"
+        if beside.exists():
+            page.route(re.compile("process_alloc_data.js"), lambda it: it.fulfill(path=beside, headers=headers))
         page.route(re.compile("/d3[@-]"), lambda it: it.fulfill(body=as_module(d3), headers=headers))
         try:
             page.goto(html.as_uri(), timeout=limit * 1000, wait_until="commit")
@@ -216,6 +241,7 @@ def memory_viz(browser, path, script, d3, limit):
         result.update(seconds_to_write=round(written, 1), browser_cpu_seconds=round(cpu - before, 1), largest_process_mib=largest)
         if "failed" not in result:
             result["page_heap_mib"] = heap_mib(page)
+            result["wheel_ms"] = told(page.evaluate(WHEEL, ["svg polygon", 40]))
         page.close()
         return result
 

@@ -62,6 +62,39 @@ def test_categories_are_told_apart(opened, vision):
         assert 20 <= difference, (a, b, difference)
 
 
+def test_who_sees_no_colours_sees_where_a_band_begins(opened, viewer):
+    """Eleven greys cannot all differ: each band has a seam to what lies below it, black or white, whichever stands out from the band."""
+    opened.goto(f"{viewer.url}#view=timeline&r=2")
+    for by in ("category", "line", "pool"):
+        opened.evaluate("(by) => window.plimsoll.set({ by })", by)
+        settled(opened)
+        bands = opened.evaluate("async () => { const { colorOf, inkOn } = await import('./palette.js'); const { page, state } = window.plimsoll; return page.scenes[2].groups[state.by].map((it, index) => { const color = colorOf(it, index); return [color, inkOn(color)]; }); }")
+        for band, seam in bands:
+            assert 4.5 <= contrast(band, seam), (by, band)
+        seamless, seams = opened.evaluate(
+            """() => {
+                const { picture } = window.plimsoll.page.view;
+                const { width, height, what, data } = picture;
+                const isSeam = (y, x) => 2 * (data.k + data.groups) < what[y * width + x];
+                let [seamless, seams] = [0, 0];
+                for (let x = 0; x < width; x += 7) {
+                    let run = 0;
+                    for (let y = 1; y < height; y++) {
+                        const [above, here] = [picture.at(x, y - 1), picture.at(x, y)];
+                        run = here.group === above.group ? run + 1 : 1;
+                        const below = y + 1 < height ? picture.at(x, y + 1) : {};
+                        // The lowest row of a band that is high enough, above another.
+                        if (here.group === undefined || below.group === undefined || below.group === here.group || run < 5) continue;
+                        if (isSeam(y, x)) seams++; else seamless++;
+                    }
+                }
+                return [seamless, seams];
+            }"""
+        )
+        assert seamless == 0, by
+        assert seams or by == "pool", by
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_words_can_be_read(opened, theme):
     opened.emulate_media(color_scheme=theme)

@@ -111,3 +111,18 @@ def test_what_is_seen_is_saved(page, viewer):
         saved = waiting.value.path().read_bytes()
         assert saved.startswith(start), words
         assert 2000 < len(saved)
+
+
+def test_what_was_refused_has_its_words_above_the_segments(page, viewer):
+    page.add_init_script(
+        """window.written = [];
+        const { fillText } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) { window.written.push([text, y]); return fillText.call(this, text, x, y); };"""
+    )
+    open_at(page, viewer, "view=segments&r=1")
+    page.wait_for_function("() => window.written.some(([text]) => /were asked for/.test(text))")
+    text, y = next(it for it in page.evaluate("() => window.written") if "were asked for" in it[0])
+    rows = page.evaluate("() => window.plimsoll.page.view.pieces.map((it) => it.row)")
+    height = page.evaluate("() => document.querySelector('.map').getBoundingClientRect().height") / (max(rows) + 1)
+    assert y < min(rows) * height, "the first row of segments covers it"
+    assert text.startswith("192.0 MiB")

@@ -78,8 +78,7 @@ impl Seen {
             }
         }
         if MOST_POINTS < self.run.points.len() {
-            // The page asks by number: what it has stays where it is.
-            self.run.points.truncate(MOST_POINTS);
+            self.run.thin();
         }
     }
 
