@@ -19,7 +19,7 @@ macro_rules! remedies {
                 numbers: Numbers::$numbers,
                 layer: Layer::$layer,
                 $($($more: $is,)*)?
-                ..plain($name, $what, include_str!(concat!("../../../docs/remedies/", $id, ".md")))
+                ..plain($name, $what, include_str!(concat!("pages/", $id, ".md")))
             },
         )*];
     };

@@ -1,0 +1,1 @@
+../../../bench/fit/step_times.rs
