@@ -11,7 +11,7 @@ import threading
 import time
 
 from plimsoll_agent import FORMAT
-from plimsoll_agent.run import frames
+from plimsoll_agent.run import frames, host
 from plimsoll_agent.run.guard import failed
 from plimsoll_agent.run.refusal import behind
 
@@ -120,6 +120,8 @@ class Ending:
         return None if getattr(sys, "ps1", None) else error
 
     def _write_stats(self):
+        if self._memory.started:
+            self._recording.write("host", **host.in_the_end(self._torch))
         for totals in self._memory.totals():
             self._recording.write("stats", **totals)
 

@@ -218,11 +218,12 @@ def _n_arguments(function, most):
 class Place:
     """A place in every device's trace, and what memory looks like there. Lists are by device."""
 
-    __slots__ = ("allocs", "frees", "allocated", "reserved", "live", "bytes_so_far", "peaks")
+    __slots__ = ("allocs", "frees", "allocated", "reserved", "live", "bytes_so_far", "peaks", "host")
 
     def __init__(self):
         self.allocs, self.frees, self.allocated, self.reserved = [], [], [], []
         self.live, self.bytes_so_far, self.peaks = [], [], []
+        self.host = None
 
     def where(self):
         """The place alone, for a line of the recording."""

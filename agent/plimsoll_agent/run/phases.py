@@ -8,6 +8,7 @@ phase is open (the autograd engine, DataParallel) belongs to that phase.
 
 import threading
 
+from plimsoll_agent.run import host
 from plimsoll_agent.run.guard import guarded
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -94,7 +95,8 @@ class Phases:
         """A step is over; `place` may lie a little back in time."""
         self.step = step
         if self.keeps_steps:
-            self._write("step_end", None, step, place, seconds)
+            of_host = place.host or host.at_step(step)
+            self._write("step_end", None, step, place, seconds, **of_host)
 
     def _mark(self, what, phase, mode=None):
         self._written += 1

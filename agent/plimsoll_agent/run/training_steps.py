@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import deque
 
+from plimsoll_agent.run import host
 from plimsoll_agent.run.guard import guarded
 from plimsoll_agent.run.steady import MOST_SECONDS, Steadiness
 
@@ -245,6 +246,7 @@ class Steps:
         counted.step_ended(place)
         kept = self._kept_aside[id(counted)]
         if len(kept) < 10_000:
+            place.host = host.at_step(counted.steps)
             kept.append((place, self._recording.seconds()))
         if self.watching is not None and not self._made_one:
             self.last.append((counted.steps, place, self._recording.seconds()))

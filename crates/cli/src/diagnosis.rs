@@ -3,7 +3,9 @@
 
 use nix::sys::signal::Signal;
 use plimsoll_core::cards::Card;
-use plimsoll_core::recording::{self, CodeLine, Exception, ReadNote, Recording};
+use plimsoll_core::recording::{
+    self, CodeLine, Exception, HostGrowth, HostOwner, ReadNote, Recording,
+};
 
 use crate::{
     launch::{self, End, Ended, ScriptCommand},
@@ -83,7 +85,8 @@ pub(crate) fn diagnose(
         return None;
     }
     if let Some(signal) = killed_by(ended.end) {
-        return Some(killed(signal, ended.host_ran_out, steps));
+        let grew = recordings.iter().find_map(|it| it.notes.host_growth());
+        return Some(killed(signal, ended.host_ran_out, steps, grew.as_ref()));
     }
     // The ranks of a job know why; the launcher only knows that one of them failed.
     let ranks = || recordings.iter().filter(|it| rank(it).is_some());
@@ -123,17 +126,18 @@ pub(crate) fn diagnose(
 }
 
 /// A signal's name and what it means, for the signals that programs die of.
-fn killed(signal: Signal, host_ran_out: bool, steps: u32) -> String {
+fn killed(signal: Signal, host_ran_out: bool, steps: u32, grew: Option<&HostGrowth>) -> String {
     let after = after(steps);
+    let grew = grew.map(grown).unwrap_or_default();
     match signal {
         Signal::SIGKILL if host_ran_out => {
             format!(
-                "the kernel killed the script {after} because this machine ran out of memory; {HOST_MEMORY}"
+                "the kernel killed the script {after} because this machine ran out of memory{grew}; {HOST_MEMORY}"
             )
         }
         Signal::SIGKILL => format!(
             "the script was killed (SIGKILL) {after}; if nobody did that by hand, the machine or its container ran \
-             out of memory: {HOST_MEMORY}"
+             out of memory{grew}: {HOST_MEMORY}"
         ),
         Signal::SIGSEGV | Signal::SIGBUS | Signal::SIGILL | Signal::SIGFPE | Signal::SIGABRT => {
             format!(
@@ -143,6 +147,19 @@ fn killed(signal: Signal, host_ran_out: bool, steps: u32) -> String {
         }
         other => format!("the script was ended by {other} {after}"),
     }
+}
+
+/// What grew, as a part of a sentence.
+fn grown(it: &HostGrowth) -> String {
+    let whose = match it.owner {
+        HostOwner::Process => "its own memory had",
+        HostOwner::Workers => "that of its workers had",
+    };
+    let at = it
+        .at
+        .as_ref()
+        .map(|it| format!(", as much as {}:{} copies from the device", it.file, it.line));
+    format!(" ({whose} grown by {} a step, to {}{})", it.each, it.to.1, at.unwrap_or_default())
 }
 
 fn raised(recording: &Recording, steps: u32) -> Option<String> {
@@ -170,6 +187,14 @@ pub(crate) fn with_kernels(sentence: String, card: &Card) -> String {
 
 /// What on our side the exception may come from: the last part of a sentence.
 fn ours(recording: &Recording, message: &str) -> Option<String> {
+    let lower = message.to_lowercase();
+    if lower.contains("bus error") || lower.contains("to file </torch_") {
+        return Some(
+            "; /dev/shm of this machine, through which workers hand over batches, was full: give it more \
+             (`docker run --shm-size=8g`), or use fewer workers"
+                .to_owned(),
+        );
+    }
     if message.contains("no kernel image is available") {
         return Some(format!("; {NO_KERNELS}, and would fail on a real one, too"));
     }
@@ -374,6 +399,20 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn a_host_that_is_full_is_told_with_what_grew() {
+        let at = CodeLine { file: "train.py".to_owned(), line: 9, ..CodeLine::default() };
+        let (from, to) = ((2, Bytes::gib(1)), (40, Bytes::gib(20)));
+        let grew =
+            HostGrowth { owner: HostOwner::Process, each: Bytes::mib(512), from, to, at: Some(at) };
+        let told = killed(Signal::SIGKILL, true, 40, Some(&grew));
+        let part = "because this machine ran out of memory (its own memory had grown by 512.0 MiB a step, to 20.00 GiB, as much as train.py:9 copies from the device); ";
+        assert!(told.contains(part), "{told}");
+        let bus = "DataLoader worker (pid 7) is killed by signal: Bus error.";
+        let why = ours(&Recording::default(), bus).unwrap();
+        assert!(why.starts_with("; /dev/shm of this machine"), "{why}");
+    }
 
     #[test]
     fn a_device_too_many_names_the_option() {

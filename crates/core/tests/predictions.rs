@@ -219,6 +219,8 @@ impl Recorder {
             allocated,
             seconds: 0.0,
             with_gradients: false,
+            host: None,
+            workers: None,
         });
     }
 }

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use plimsoll_core::{
     cards::{self, Card},
     findings,
-    prediction::{self, CardFit, Carries, Note, Outcome, Prediction, Runs, Verdict},
+    prediction::{self, CardFit, Carries, Host, Note, Outcome, Prediction, Runs, Verdict},
     recording::Recording,
     units::Bytes,
     views::{
@@ -89,6 +89,8 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     prediction.notes.extend(about_writes(&writes));
     prediction.writes = Some(writes);
     prediction.host = Some(ended.host);
+    let total = recordings.iter().find_map(|it| it.notes.host?.total);
+    prediction.notes.extend(about_host(ended.host, total));
     if !told.is_empty() {
         prediction.notes.push(remark("masks-half", MASKS_HALF));
     }
@@ -348,6 +350,31 @@ fn about_writes(writes: &prediction::Writes) -> Vec<Note> {
     read_only.chain(written).collect()
 }
 
+/// What the host has to have, where that may be more than it has: less is nobody's trouble.
+fn about_host(host: Host, total: Option<Bytes>) -> Vec<Note> {
+    const MUCH: Bytes = Bytes::gib(8);
+    /// Half of what a container has of `/dev/shm`, unless it is told otherwise.
+    const SHARED: Bytes = Bytes::mib(32);
+    let is_half = total.is_some_and(|it| it.0 / 2 < host.peak.0);
+    let much = (MUCH <= host.peak || is_half).then(|| {
+        let of = total.map(|it| format!(" of the {it} that it may have here")).unwrap_or_default();
+        let text = format!(
+            "the script took {} of the host's memory (RAM) at most{of}, with all its processes; a real run needs as much",
+            host.peak
+        );
+        remark("host-memory", &text)
+    });
+    let shared = (SHARED <= host.shared).then(|| {
+        let text = format!(
+            "its processes shared {} through /dev/shm at most, as DataLoader workers do with batches; a container has \
+             64 MiB of it unless it is told otherwise (`docker run --shm-size=8g`)",
+            host.shared
+        );
+        remark("host-shared", &text)
+    });
+    much.into_iter().chain(shared).collect()
+}
+
 fn remark(code: &str, text: &str) -> Note {
     Note::Remark { code: code.to_owned(), text: text.to_owned() }
 }
@@ -361,4 +388,28 @@ fn show(answer: Answer<'_>, color: Color, out: &mut dyn Write) -> anyhow::Result
     let report = text::prediction(answer, styles, width).to_string();
     let words = glossary::line_of(&report).map(|it| format!("{it}\n")).unwrap_or_default();
     super::write(out, &format!("\n{report}{words}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_told_of_where_it_may_be_short() {
+        let codes = |peak, shared, total: Option<u64>| {
+            let host = Host { peak: Bytes::mib(peak), shared: Bytes::mib(shared) };
+            let told = about_host(host, total.map(Bytes::mib));
+            told.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(codes(2_000, 0, Some(16_000)), [""; 0]);
+        assert_eq!(codes(2_000, 8, None), [""; 0]);
+        let half = codes(2_000, 0, Some(3_000));
+        assert!(
+            half[0].contains("took 1.95 GiB of the host's memory (RAM) at most of the 2.93 GiB"),
+            "{half:?}"
+        );
+        assert_eq!(codes(9_000, 0, Some(64_000)).len(), 1);
+        let shared = codes(2_000, 410, Some(16_000));
+        assert!(shared[0].contains("shared 410.0 MiB through /dev/shm"), "{shared:?}");
+    }
 }

@@ -129,7 +129,7 @@ impl Explanation {
     /// The one cause to begin with: of the error that ended the run, else the largest problem.
     pub fn root_cause(&self) -> Option<RootCause> {
         let problems = self.findings.iter().filter(|it| it.weight == Weight::Problem);
-        let wrong = || problems.max_by_key(|it| it.bytes).map(RootCause::of_finding);
+        let wrong = || problems.max_by_key(|it| it.rank()).map(RootCause::of_finding);
         self.ooms.first().map(|it| it.root.clone()).or_else(wrong)
     }
 

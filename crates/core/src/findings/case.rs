@@ -281,4 +281,9 @@ impl<'a> Case<'a> {
     pub(crate) fn matters(&self, bytes: Bytes, percent: u64, least: Bytes) -> bool {
         least <= bytes && self.peak.bytes.0 / 100 * percent <= bytes.0
     }
+
+    /// Whether it is the first device that the process used: what is of the whole process is told there.
+    pub(crate) fn is_first_device(&self) -> bool {
+        DeviceRun::used(self.run.recording).first() == Some(&self.run.index)
+    }
 }

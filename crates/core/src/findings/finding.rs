@@ -24,7 +24,7 @@ pub struct Finding {
     pub weight: Weight,
     /// One sentence with the numbers.
     pub title: String,
-    /// What fixing it would give back at the peak.
+    /// What fixing it would give back at the peak; of codes `host/`, how much of the host's memory it is about.
     pub bytes: Bytes,
     /// How many blocks, steps or requests it is about.
     pub count: u64,
@@ -53,6 +53,18 @@ pub struct Rule {
     /// The manual page, in Markdown.
     pub page: &'static str,
     pub(super) find: fn(&Case<'_>) -> Vec<Finding>,
+}
+
+impl Finding {
+    /// Whether it is about the host's memory, so that the device has nothing of it.
+    pub fn is_of_host(&self) -> bool {
+        self.code.starts_with("host/")
+    }
+
+    /// What to tell first: the largest, of the device before the host's.
+    pub(crate) fn rank(&self) -> (bool, Bytes) {
+        (!self.is_of_host(), self.bytes)
+    }
 }
 
 impl Rule {

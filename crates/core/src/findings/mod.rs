@@ -19,6 +19,9 @@ mod fragmentation;
 mod gradients_kept;
 mod graph_retained;
 mod growth;
+mod host_grows;
+mod host_nearly_full;
+mod host_swaps;
 mod idle_graph;
 mod idle_passes;
 mod idle_pools;
@@ -68,6 +71,9 @@ pub const RULES: &[Rule] = &[
     workspaces::RULE,
     outside::RULE,
     first_step::RULE,
+    host_grows::RULE,
+    host_nearly_full::RULE,
+    host_swaps::RULE,
     peak::RULE,
     ring::RULE,
     began_late::RULE,
@@ -108,9 +114,11 @@ pub fn of_runs(runs: &Runs<'_>) -> Vec<Finding> {
     res
 }
 
-/// What would give back the most first; of equals, what matters more.
+/// What would give back the most first; of equals, what matters more. The host's memory comes after the device's.
 pub(crate) fn sort(findings: &mut [Finding]) {
-    findings.sort_by_key(|it| (it.weight == Weight::Fact, Reverse(it.bytes), it.weight, it.code));
+    findings.sort_by_key(|it| {
+        (it.weight == Weight::Fact, it.is_of_host(), Reverse(it.bytes), it.weight, it.code)
+    });
 }
 
 #[cfg(test)]

@@ -410,6 +410,8 @@ mod tests {
             allocated: Vec::new(),
             seconds: 0.0,
             with_gradients: false,
+            host: None,
+            workers: None,
         };
         let marks = [
             mark(MarkKind::Begin(Phase::Backward)),

@@ -111,6 +111,8 @@ note_kinds! {
     FirstStep = "first_step",
     /// How long steps took.
     StepTimes = "step_times",
+    /// What the process had of the host's memory.
+    Host = "host",
     /// PyTorch's own statistics.
     Stats = "stats",
     /// Something went wrong in a run that is watched.

@@ -238,6 +238,8 @@ fn lend_marks(notes: &mut Notes, counts: &Counts, spans: &[Span], loans: &[Optio
                 allocated: Vec::new(),
                 seconds: after.map_or(0.0, |it| it.seconds),
                 with_gradients: false,
+                host: None,
+                workers: None,
             }
         };
         let mut open = Vec::new();
@@ -321,6 +323,8 @@ mod tests {
             allocated,
             seconds: 0.0,
             with_gradients: false,
+            host: None,
+            workers: None,
         }
     }
 

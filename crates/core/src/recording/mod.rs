@@ -4,6 +4,7 @@
 mod alarms;
 pub mod contract;
 mod curve;
+mod host;
 mod missing_stacks;
 mod notes;
 mod phantom;
@@ -11,10 +12,11 @@ mod phantom;
 pub use alarms::{Alarm, AlarmNote};
 pub use curve::{Curve, CurveDevice};
 
+pub use host::{HostGrowth, HostOwner};
 pub use notes::{
-    AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, Later, Mark,
-    MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Redone, RedoneNote, RedoneWay,
-    Remark, Role, Spread, StacksNote, StepTimes, Tensors, Unsupported,
+    AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception, FirstStep, HostNote, Later,
+    Mark, MarkKind, NamedTensor, Notes, OomNote, Phase, Place, ReadNote, Redone, RedoneNote,
+    RedoneWay, Remark, Role, Spread, StacksNote, StepTimes, Tensors, Unsupported,
 };
 pub use phantom::{Approximated, Holder, NotImitated, PhantomDevice, PhantomReport};
 

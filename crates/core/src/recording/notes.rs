@@ -33,6 +33,8 @@ pub struct Notes {
     pub first_steps: Vec<FirstStep>,
     /// How long steps took, where that was asked for.
     pub step_times: Option<StepTimes>,
+    /// What the process had of the host's memory; none where the agent did not say.
+    pub host: Option<HostNote>,
     /// The allocators' own statistics at the end, by device.
     pub stats: Vec<DeviceStats>,
     /// What went wrong, where the run was watched.
@@ -87,6 +89,25 @@ pub struct Mark {
     pub seconds: f64,
     /// Of the begin of an evaluation: autograd was on.
     pub with_gradients: bool,
+    /// Of the end of a step: RAM that is the process's own, where the kernel says it.
+    pub host: Option<Bytes>,
+    /// Of the end of some steps: RAM that its workers have made or changed.
+    pub workers: Option<Bytes>,
+}
+
+/// What a process had of the host's memory (RAM) in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostNote {
+    /// The most, files that it mapped included.
+    pub peak: Option<Bytes>,
+    /// What of it was in the swap file in the end.
+    pub swapped: Option<Bytes>,
+    /// The most that was pinned.
+    pub pinned: Option<Bytes>,
+    /// What the machine has, or the container is allowed.
+    pub total: Option<Bytes>,
+    /// How large `/dev/shm` is.
+    pub shm: Option<Bytes>,
 }
 
 /// What a [`Mark`] marks.

@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer};
 use crate::{
     recording::{
         Alarm, AlarmNote, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception,
-        FirstStep, Later, Mark, MarkKind, NamedTensor, Notes, OomNote, PhantomReport, Phase, Place,
-        ReadNote, Redone, RedoneNote, RedoneWay, Remark, Role, Spread, StacksNote, StepTimes,
-        Tensors, Unsupported, contract::ProcessFile,
+        FirstStep, HostNote, Later, Mark, MarkKind, NamedTensor, Notes, OomNote, PhantomReport,
+        Phase, Place, ReadNote, Redone, RedoneNote, RedoneWay, Remark, Role, Spread, StacksNote,
+        StepTimes, Tensors, Unsupported, contract::ProcessFile,
     },
     sources::{
         Problem, Warning,
@@ -70,6 +70,7 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             Line::Phantom(it) => phantom = Some(it.into()),
             Line::FirstStep(it) => notes.first_steps.push(it.into()),
             Line::StepTimes(it) => notes.step_times = Some(it.into()),
+            Line::Host(it) => notes.host = Some(it.into()),
             Line::Stats(it) => notes.stats.push(it.into()),
             Line::Alarm(it) => notes.alarms.extend(it.into_note()),
             Line::End(it) => notes.end = Some(it.into()),
@@ -131,6 +132,7 @@ enum Line {
     FirstStep(FirstStepLine),
     #[serde(rename = "step_times")]
     StepTimes(StepTimesLine),
+    Host(HostLine),
     Stats(StatsLine),
     Alarm(AlarmLine),
     End(EndLine),
@@ -180,6 +182,17 @@ struct MarkLine {
     allocated: Vec<u64>,
     #[serde(default, deserialize_with = "or_default")]
     t: f64,
+    host: Option<u64>,
+    workers: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HostLine {
+    peak: Option<u64>,
+    swapped: Option<u64>,
+    pinned: Option<u64>,
+    total: Option<u64>,
+    shm: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -499,6 +512,8 @@ impl MarkLine {
             allocated: bytes(self.allocated),
             seconds: self.t,
             with_gradients: false,
+            host: self.host.map(Bytes),
+            workers: self.workers.map(Bytes),
         })
     }
 }
@@ -597,6 +612,15 @@ impl From<StepTimesLine> for StepTimes {
     }
 }
 
+impl From<HostLine> for HostNote {
+    fn from(it: HostLine) -> HostNote {
+        let HostLine { peak, swapped, pinned, total, shm } = it;
+        let [peak, swapped, pinned, total, shm] =
+            [peak, swapped, pinned, total, shm].map(|it| it.map(Bytes));
+        HostNote { peak, swapped, pinned, total, shm }
+    }
+}
+
 impl From<StatsLine> for DeviceStats {
     fn from(it: StatsLine) -> DeviceStats {
         DeviceStats {
@@ -671,7 +695,7 @@ mod tests {
             NoteKind::ALL.iter().filter(|it| known(it)).map(|it| it.word()).collect();
         assert_eq!(
             read.join(" "),
-            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times stats alarm end"
+            "begin architectures mark tensors stacks oom redone read asked_size note unsupported phantom first_step step_times host stats alarm end"
         );
     }
 
@@ -688,10 +712,11 @@ mod tests {
 {"kind":"weather","sun":true}
 {"kind":"mark","what":"phase_begin","step":0,"phase":"forward","allocs":[12,0],"frees":[3,0],"reserved":[2097152],"allocated":[512],"t":1.5}
 {"kind":"mark","what":"phase_begin","step":0,"phase":"daydream","allocs":[12],"frees":[3]}
-{"kind":"mark","what":"step_end","step":1,"phase":null,"allocs":[20],"frees":[9],"reserved":[0],"allocated":[0],"t":2}
+{"kind":"mark","what":"step_end","step":1,"phase":null,"allocs":[20],"frees":[9],"reserved":[0],"allocated":[0],"t":2,"host":4096,"workers":null}
 {"kind":"tensors","allocs":[12],"frees":[3],"device":0,"entries":[{"name":"wte.weight","role":"parameter","address":140737488355328,"bytes":4096,"model":"GPT2"},{"name":"x","role":"hat","address":1}]}
 {"kind":"read","file":"/home/user/train.py","line":9,"function":"main","text":"  if loss.item() > 3:","count":4,"bytes":16}
 {"kind":"note","code":"torch-compile","text":"torch.compile was used"}
+{"kind":"host","peak":8192,"swapped":0,"pinned":null,"total":1048576,"shm":65536}
 {"kind":"stats","device":0,"peak_allocated":1024,"peak_reserved":2097152,"allocs":20,"frees":9,"retries":0,"ooms":0,"segments":1}
 {"kind":"phantom","devices":[{"total_bytes":1000,"context_bytes":100,"used_bytes":300,"peak_bytes":400,"other_peak_bytes":5}],"launches":9,"not_imitated":[{"name":"cudaFoo","library":"cudart","answer":"error 801","count":2}],"approximated":[],"unknown_reads":{"count":1,"bytes":4}}
 {"kind":"end","why":"steady","steps":3,"steady":true,"exit_code":null,"exception":null,"seconds_imports":2.5,"seconds":4.0}
@@ -702,6 +727,8 @@ mod tests {
         assert_eq!(notes.marks.len(), 2);
         assert_eq!(notes.marks[0].kind, MarkKind::Begin(Phase::Forward));
         assert_eq!(notes.marks[0].place, Place { allocs: vec![12, 0], frees: vec![3, 0] });
+        assert_eq!((notes.marks[1].host, notes.marks[1].workers), (Some(Bytes::kib(4)), None));
+        assert_eq!(notes.host.unwrap().total, Some(Bytes::mib(1)));
         assert_eq!(notes.tensors[0].entries.len(), 1);
         assert_eq!(notes.reads[0].at.text, "if loss.item() > 3:");
         assert_eq!(notes.stats[0].peak_allocated, Bytes::kib(1));

@@ -224,7 +224,7 @@ impl Report {
             n => format!(", {n} steps"),
         };
         let wrong =
-            problems.iter().filter(|it| it.weight == Weight::Problem).max_by_key(|it| it.bytes);
+            problems.iter().filter(|it| it.weight == Weight::Problem).max_by_key(|it| it.rank());
         match wrong {
             _ if !it.is_sure() => {
                 let start = "COULD NOT TELL:";
@@ -517,7 +517,7 @@ pub(super) fn headline(it: &Explanation) -> (String, String) {
         return ("COULD NOT TELL".to_owned(), sentence(why));
     }
     let wrong = it.findings.iter().filter(|it| it.weight == Weight::Problem);
-    if let Some(finding) = wrong.max_by_key(|it| it.bytes) {
+    if let Some(finding) = wrong.max_by_key(|it| it.rank()) {
         return (word_of(word(finding.code)), sentence(&finding.title));
     }
     let levels = it.peak_allocated.zip(it.peak_reserved);

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod causes;
+mod host;
 mod later;
 mod leaks;
 mod pairs;

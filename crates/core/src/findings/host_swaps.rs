@@ -1,0 +1,38 @@
+//! Memory of the process was in the host's swap file.
+
+use crate::{
+    findings::{Case, Finding, Rule, Weight},
+    units::Bytes,
+};
+
+pub(super) const RULE: Rule = Rule {
+    code: "host/swaps",
+    title: "the host's memory is in its swap file",
+    page: include_str!("host_swaps.md"),
+    find,
+};
+
+/// Less is what nobody has used for long.
+const LEAST: Bytes = Bytes::mib(256);
+
+fn find(case: &Case<'_>) -> Vec<Finding> {
+    let note = case.run.recording.notes.host.filter(|_| case.is_first_device());
+    let Some((note, swapped)) = note.and_then(|it| Some((it, it.swapped?))) else {
+        return Vec::new();
+    };
+    if swapped < LEAST {
+        return Vec::new();
+    }
+    let title = format!(
+        "{swapped} of what the process has on the host (RAM) were in the swap file in the end: each look at them waits for the disk"
+    );
+    let mut res = RULE.finding(Weight::Problem, swapped, title);
+    if let (Some(peak), Some(total)) = (note.peak, note.total) {
+        res.evidence.push(format!("it had {peak} in RAM at most, of {total} that there are"));
+    }
+    if let Some(pinned) = note.pinned.filter(|it| LEAST <= *it) {
+        res.evidence.push(format!("{pinned} are pinned, which cannot be swapped out"));
+    }
+    res.remedy = "offload less to the CPU, fewer loader workers and a smaller `prefetch_factor`, no `pin_memory`; or a machine with more RAM".to_owned();
+    vec![res]
+}
