@@ -23,7 +23,7 @@ export function put(node, children) {
 
 // What stands between backticks is code.
 export function prose(text) {
-  return text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+  return text.split("\u0060").map((part, index) => (index % 2 ? el("code", {}, part) : part));
 }
 
 // Who works by keys keeps the place: what had the focus has it again if it is there under the same name.

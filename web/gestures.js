@@ -4,12 +4,14 @@ const SLOP = 4;
 // Two clicks within so many milliseconds are one.
 const DOUBLE = 500;
 
-// Returns what ends it. `view` has: scale, canvas, point(event), pick(event), reachPicked(), leave(), mark(box or null).
+// Returns what ends it. `view` has: scale, canvas, point(event), pick(event), reachPicked(), leave(), mark(box or null), boxed();
+// and whether it is flipped, and hangs from the top.
 export function listen(view) {
   const { canvas, scale } = view;
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
-    return [(event.clientX - box.left) / box.width, 1 - (event.clientY - box.top) / box.height];
+    const down = (event.clientY - box.top) / box.height;
+    return [(event.clientX - box.left) / box.width, view.isFlipped ? down : 1 - down];
   };
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();

@@ -63,7 +63,7 @@ export class Scale {
   // Where the axis of bytes has words, for a picture that is so high: [[bytes, words], …].
   ticks(height) {
     const { low, high } = this;
-    const step = 2 ** Math.ceil(Math.log2(Math.max(1, (high - low) / Math.max(2, Math.min(9, height / 70)))));
+    const step = 2 ** Math.ceil(Math.log2(Math.max(1, (high - low) / Math.max(3, Math.min(10, height / 45)))));
     const isFine = 2 ** 20 <= low && step < low / 100;
     const res = [];
     for (let bytes = Math.ceil(low / step) * step; bytes <= high; bytes += step) {

@@ -3,8 +3,9 @@
 import { askWindow } from "./api.js";
 import { aligned, differing } from "./align.js";
 import { bandsOf, totalsOf } from "./bands.js";
-import { blockFacts, shortFacts, swatch } from "./details.js";
+import { blockFacts, shortFacts, swap, swatch } from "./details.js";
 import { el, fit, hideTip, say, showTip } from "./dom.js";
+import { listen } from "./gestures.js";
 import { drawNames } from "./marks.js";
 import { colorOf, inkOf } from "./palette.js";
 import { Picture } from "./raster.js";
@@ -32,16 +33,8 @@ export class Second {
     this.canvas = el("canvas", { class: "plot", role: "img", "aria-label": `${name}, below: the key x puts it above, where keys walk through its blocks.` });
     this.over = el("canvas", { class: "over", "aria-hidden": "true" });
     this.node = el("div", { class: "plotbox lower" }, this.canvas, this.over);
-    this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    this.canvas.addEventListener("pointerleave", () => this.leave());
-    this.canvas.addEventListener("click", (event) => this.pick(event));
-    this.canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      const by = Math.sign(event.deltaY) * Math.min(60, Math.abs(event.deltaY));
-      const box = this.canvas.getBoundingClientRect();
-      if (event.ctrlKey || event.altKey || event.metaKey) scale.zoomBytes(Math.exp(by * 0.005), (event.clientY - box.top) / box.height);
-      else scale.zoom(Math.exp(by * 0.005), (event.clientX - box.left) / box.width);
-    }, { passive: false });
+    this.isFlipped = true;
+    this.unlisten = listen(this);
   }
 
   get hasBlocks() { return state.lay !== "curve"; }
@@ -103,6 +96,7 @@ export class Second {
 
   close() {
     this.isClosed = true;
+    this.unlisten();
     hideTip();
   }
 
@@ -207,6 +201,14 @@ export class Second {
       c.stroke();
       c.setLineDash([]);
     }
+    if (this.dragged) {
+      const [[ax, ay], [bx, by]] = this.dragged;
+      c.strokeStyle = inkOf("accent");
+      c.lineWidth = 1.5;
+      c.setLineDash([4, 3]);
+      c.strokeRect(scale.left + Math.min(ax, bx) * width, Math.min(ay, by) * height, Math.abs(ax - bx) * width, Math.abs(ay - by) * height);
+      c.setLineDash([]);
+    }
     c.restore();
     c.textAlign = "right";
     c.lineWidth = 5;
@@ -273,6 +275,18 @@ export class Second {
     blockFacts(this.r, found.life).then((facts) => {
       if (this.hovered?.life === found.life && !this.isClosed) showTip(clientX, clientY, ...head, ...shortFacts(facts), foot);
     }, () => {});
+  }
+
+  mark(box) {
+    this.dragged = box;
+    this.redraw();
+  }
+
+  boxed() {}
+
+  // What two clicks mean of a block here: it goes above, where it can be walked from.
+  reachPicked() {
+    if (state.below !== null) swap();
   }
 
   // A click chooses the block and its moment, in both.

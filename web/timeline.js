@@ -563,6 +563,9 @@ export class Timeline {
     if (action) {
       event.preventDefault();
       action();
+      // What a tip said of this place is true no more.
+      this.leave();
+      if (this.other) this.other.leave();
     }
     return Boolean(action);
   }

@@ -154,3 +154,35 @@ def test_ranks_lead_to_both(page, pair):
     page.wait_for_selector(".ranks .changes button")
     page.locator(".ranks .changes button").first.click()
     page.wait_for_selector(".differs tr.chosen")
+
+
+def test_hands_do_below_what_they_do_above(page, pair):
+    open_both(page, pair, "r=2&with=3")
+    box = page.locator(".plotbox.lower .plot").bounding_box()
+    x, y = box["x"] + box["width"] * 0.4, box["y"] + box["height"] * 0.25
+    bytes_at = "([y]) => { const { scale, other } = window.plimsoll.page.view; const box = other.canvas.getBoundingClientRect(); return scale.low + (scale.high - scale.low) * ((y - box.y) / box.height); }"
+    before = page.evaluate(bytes_at, [y])
+    page.mouse.move(x, y)
+    page.keyboard.down("Alt")
+    for _ in range(3):
+        page.mouse.wheel(0, -60)
+    page.keyboard.up("Alt")
+    settled(page)
+    assert page.evaluate("() => window.plimsoll.state.top") is not None
+    assert page.evaluate(bytes_at, [y]) == pytest.approx(before, rel=0.02), "what is under the cursor stays there"
+    page.mouse.wheel(0, -60)
+    settled(page)
+    assert page.evaluate("() => window.plimsoll.state.from") is not None
+    page.keyboard.press("0")
+    page.keyboard.down("Shift")
+    page.mouse.down()
+    page.mouse.move(x + 150, y + 40, steps=3)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    state = page.evaluate("() => ({ ...window.plimsoll.state })")
+    assert state["from"] is not None and state["low"] is not None
+    # A tip goes when the picture moves under it.
+    page.keyboard.press("0")
+    page.mouse.move(x, y - 10)
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#tip", state="hidden")

@@ -159,7 +159,7 @@ fn tag(id: &str, bytes: &[u8]) -> String {
     format!("<script type=\"text/plain\" id=\"{id}\">{text}</script>\n")
 }
 
-/// A module's text where all modules share one scope, without the lines that are for its readers.
+/// A module's text where all modules share one scope, without what is for its readers: lines of comment and indents.
 fn without_imports(text: &str) -> String {
     let mut res = String::new();
     let mut in_import = false;
@@ -168,7 +168,7 @@ fn without_imports(text: &str) -> String {
             in_import = true;
         }
         if !in_import && !line.trim_start().starts_with("//") {
-            res += line.strip_prefix("export ").unwrap_or(line);
+            res += line.strip_prefix("export ").unwrap_or(line).trim_start();
             res.push('\n');
         }
         if in_import && line.ends_with(';') {
@@ -233,6 +233,11 @@ mod tests {
                     declared.extend(words.get(at + 1).map(|it| (*it).to_owned()));
                 }
             }
+            let is_one_line = |it: &str| it.matches('`').count() % 2 == 0;
+            assert!(
+                text.lines().all(is_one_line),
+                "{name}: a text of several lines keeps no indent"
+            );
             assert!(!text.contains("</script"), "{name} would end its own script");
             assert!(!text.contains("innerHTML"), "{name}: strings of a recording are text");
             known.push(name);
@@ -246,7 +251,7 @@ mod tests {
 
     #[test]
     fn imports_go_and_exports_stay() {
-        let text = "// Why.\nimport {a,\n  b} from \"./x.js\";\nexport const c = 1;\nlet d;\n";
+        let text = "// Why.\nimport {a,\n  b} from \"./x.js\";\nexport const c = 1;\n  let d;\n";
         assert_eq!(without_imports(text), "const c = 1;\nlet d;\n");
     }
 
