@@ -233,7 +233,7 @@ mod tests {
                     declared.extend(words.get(at + 1).map(|it| (*it).to_owned()));
                 }
             }
-            let is_one_line = |it: &str| it.matches('`').count() % 2 == 0;
+            let is_one_line = |it: &str| it.matches('`').count().is_multiple_of(2);
             assert!(
                 text.lines().all(is_one_line),
                 "{name}: a text of several lines keeps no indent"
