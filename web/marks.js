@@ -304,7 +304,8 @@ export class Marks {
     c.globalAlpha = labels.length < 40 ? 1 : Math.max(0.25, 40 / labels.length);
     for (const [position, micros] of labels) vertical(this.x(this.axisOf(position, micros)), inkOf("note"), [1, 3]);
     c.globalAlpha = 1;
-    for (const [position, micros, name] of labels.length < 14 ? labels : []) {
+    // In a low picture names would cover what they are of.
+    for (const [position, micros, name] of labels.length < 14 && 220 < height ? labels : []) {
       const x = this.x(this.axisOf(position, micros));
       const short = clipped(name, 40);
       if (!write(short, x, TOP + height - 12, inkOf("note"))) write(short, x, TOP + height - 28, inkOf("note"));

@@ -215,9 +215,11 @@ export class Second {
     c.lineJoin = "round";
     c.strokeStyle = inkOf("halo");
     const words = `below: ${clipped(this.name, 50)}, at most ${size(this.scene.peak_allocated)}`;
-    c.strokeText(words, scale.left + width - 6, height - 10);
+    // Where the line of what is reserved does not strike it through.
+    const middle = Math.abs(this.y(this.scene.peak_reserved) - height + 10) < 12 ? height - 30 : height - 10;
+    c.strokeText(words, scale.left + width - 6, middle);
     c.fillStyle = inkOf("ink");
-    c.fillText(words, scale.left + width - 6, height - 10);
+    c.fillText(words, scale.left + width - 6, middle);
   }
 
   outline(c, points, color, lineWidth) {
