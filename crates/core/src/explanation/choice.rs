@@ -10,7 +10,7 @@
 //! 5. a limit that the process set itself;
 //! 6. another process, if this one would have fitted without it;
 //! 7. pieces: only if a replay with nothing but expandable segments serves the request, and the step had fitted before or a
-//!    quarter of what is reserved is free;
+//!    quarter of what is reserved is free; a request that is a fifth of all there is has to find a quarter of itself in pieces;
 //! 8. data that is on the device before a step needs it;
 //! 9. one result that is a fifth of all there is;
 //! 10. the model's own states;
@@ -23,7 +23,7 @@ use crate::{
         root_cause::{EVALUATION, LARGE_PART, LEAKS, RootCause, told_as},
     },
     failures::Cause,
-    findings::{Case, Finding, Weight},
+    findings::{Case, Finding, Weight, category_name},
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
@@ -229,7 +229,8 @@ impl<'a> Failed<'a> {
         let is_much = reserved.0 / 4 <= self.slack.0;
         let fitted_before = self.most_in_a_step() + self.asked
             <= self.allocated + self.free + self.slack
-            && reserved.0 / 100 * LEAST_SHARE <= self.slack.0;
+            && reserved.0 / 100 * LEAST_SHARE <= self.slack.0
+            && (!self.is_large_request() || self.asked.0 / 4 <= self.slack.0);
         (serves && (is_much || fitted_before)).then(|| RootCause {
             code: "fragmentation/slack",
             at: None,
@@ -272,9 +273,18 @@ impl<'a> Failed<'a> {
         is_state.then(|| self.states(self.states_bytes()))
     }
 
+    /// All that there is for this process.
+    fn all(&self) -> Bytes {
+        self.allocated + self.slack + self.free
+    }
+
+    fn is_large_request(&self) -> bool {
+        self.all().0 / LARGE_PART <= self.asked.0
+    }
+
     fn one_result(&self) -> Option<RootCause> {
-        let all = self.allocated + self.slack + self.free;
-        let is_large = all.0 / LARGE_PART <= self.asked.0;
+        let all = self.all();
+        let is_large = self.is_large_request();
         // As many of its size as are there, and the one more that failed.
         let few = self.findings.iter().find(|it| it.code == "size/one-allocation");
         let few = few.filter(|it| {
@@ -365,6 +375,16 @@ impl<'a> Failed<'a> {
         }
     }
 
+    /// What most of it is, in parentheses, where that says something.
+    fn largest_part(&self) -> String {
+        let of = self.by_category();
+        let most = Category::ALL.iter().map(|it| (of(&[*it]), *it)).max_by_key(|it| it.0);
+        let most = most.filter(|(bytes, _)| self.allocated.0 / 2 < bytes.0);
+        most.map_or(String::new(), |(bytes, it)| {
+            format!(" ({bytes} of that {})", category_name(it))
+        })
+    }
+
     fn states_or_activations(&self) -> RootCause {
         let states = self.states_bytes();
         let run = self.case.run;
@@ -377,17 +397,19 @@ impl<'a> Failed<'a> {
         // In a backward pass gradients come; they are the model's.
         let in_pass = is_pass(run.timeline.stage(self.event));
         let asked = if in_pass { self.asked } else { Bytes::ZERO };
-        if activations + asked < states {
+        if activations + asked < states && self.counts(states) {
             return self.states(states);
         }
-        if activations == Bytes::ZERO {
+        if activations + asked < self.allocated && !self.counts(activations + asked) {
             return RootCause {
                 code: "size/too-large",
                 at: self.at(),
                 bytes: self.allocated,
                 text: format!(
-                    "{} were allocated and {} more asked for: the run is too large",
-                    self.allocated, self.asked
+                    "{} were allocated{} and {} more asked for: the run is too large",
+                    self.allocated,
+                    self.largest_part(),
+                    self.asked
                 ),
                 is_sure: false,
             };

@@ -49,7 +49,9 @@ impl Notes {
             ends().filter_map(|it| Some((it.step, it.workers?))).collect();
         own.sort_unstable_by_key(|it| it.0);
         of_workers.sort_unstable_by_key(|it| it.0);
-        let ours = of_recording(&ends().collect::<Vec<_>>());
+        let mut ends: Vec<&Mark> = ends().collect();
+        ends.sort_unstable_by_key(|it| it.step);
+        let ours = of_recording(&ends) + of_contents(&ends);
         let growth = |owner, points: &[(u32, Bytes)], ours| {
             let each = rise(points, ours)?;
             let at = (owner == HostOwner::Process).then(|| self.copier(each, points)).flatten();
@@ -76,6 +78,16 @@ fn of_recording(ends: &[&Mark]) -> Bytes {
         events(it[1]).saturating_sub(events(it[0])) / steps
     });
     Bytes(most.max().unwrap_or(0) * OF_AN_EVENT.0)
+}
+
+/// What the phantom remembers of data that lies on its device, which the host does not have on a real one: not more than the
+/// device's own growth.
+fn of_contents(ends: &[&Mark]) -> Bytes {
+    let reserved = |it: &Mark| it.reserved.iter().map(|it| it.0).sum::<u64>();
+    let (Some(first), Some(last)) = (ends.first(), ends.last()) else { return Bytes::ZERO };
+    let steps = u64::from(last.step.saturating_sub(first.step)).max(1);
+    let each = reserved(last).saturating_sub(reserved(first)) / steps;
+    Bytes(each + each / 4)
 }
 
 /// What each step adds, if it adds about the same all the time, and more than `ours`.
@@ -159,12 +171,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_phantom_remembers_of_its_device_is_not_the_programs() {
+        let mut notes = notes(&[500, 600, 640, 680, 720, 760], 100);
+        for (mark, n) in notes.marks.iter_mut().zip(1..) {
+            mark.reserved = vec![Bytes::mib(40 * n)];
+        }
+        assert_eq!(notes.host_growth(), None);
+    }
+
+    #[test]
     fn the_line_that_copies_as_much_is_named() {
         let mut notes = notes(&[500, 564, 628, 692, 756, 820], 100);
         let read = |line, bytes| ReadNote {
             at: CodeLine { file: "train.py".to_owned(), line, ..CodeLine::default() },
             count: 6,
             bytes,
+            sizes: 0,
         };
         notes.reads =
             vec![read(7, Bytes(24)), read(9, Bytes::mib(64 * 6)), read(12, Bytes::gib(9))];

@@ -44,9 +44,10 @@ impl<'a> Look<'a> {
     /// What is live after `moment`, but for what stays in every healthy run.
     pub(super) fn groups(&self, moment: EventId) -> BTreeMap<Key, Group> {
         let mut res: BTreeMap<Key, Group> = BTreeMap::new();
+        let gradients = self.one_for_each_parameter(moment);
         let blocks = (0..).map(BlockId).zip(&self.case.run.replay.blocks);
         for (block, life) in blocks.filter(|(_, it)| it.is_live_after(moment)) {
-            if self.is_expected(block) {
+            if self.is_expected(block) || gradients.contains(&block) {
                 continue;
             }
             let group = res.entry(self.key(block)).or_default();
@@ -54,6 +55,25 @@ impl<'a> Look<'a> {
             group.bytes += life.size;
         }
         res
+    }
+
+    /// Gradients of several models that take turns are made in several passes, and are all needed: of a size, not more than
+    /// there are parameters.
+    fn one_for_each_parameter(&self, moment: EventId) -> BTreeSet<BlockId> {
+        let mut parameters: BTreeMap<Bytes, usize> = BTreeMap::new();
+        let mut gradients: BTreeMap<Bytes, Vec<BlockId>> = BTreeMap::new();
+        for it in self.case.live_after(moment) {
+            let size = self.case.life(it.block).requested;
+            match it.category {
+                Category::Parameters => *parameters.entry(size).or_default() += 1,
+                Category::Gradients => gradients.entry(size).or_default().push(it.block),
+                _ => {}
+            }
+        }
+        let of_models = |(size, blocks): &(Bytes, Vec<BlockId>)| {
+            parameters.get(size).is_some_and(|it| blocks.len() <= *it)
+        };
+        gradients.into_iter().filter(of_models).flat_map(|it| it.1).collect()
     }
 
     pub(super) fn key(&self, block: BlockId) -> Key {

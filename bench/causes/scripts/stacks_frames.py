@@ -1,7 +1,8 @@
-"""cause: copies/double-buffer at line 23
+"""cause: copies/double-buffer at line 24
 also right: size/one-allocation
 also right: size/activations
-memory: 5GiB
+also right: inputs/dynamic-shapes
+memory: 6GiB
 why: the frames of a clip are prepared one by one on the device, then stacked: frames and clip are there together.
 """
 import torch

@@ -1,7 +1,7 @@
 """cause: inputs/all-on-device at line 17
 also right: growth/per-step
 also right: line 18
-memory: 2GiB
+memory: 1536MiB
 why: a "prefetcher" moves each batch of the epoch to the device before the first one is used.
 """
 import torch
