@@ -369,12 +369,13 @@ export class Store {
       const line = this.owners[this.columns.owner[life]];
       if (!line) continue;
       const id = JSON.stringify(line);
-      if (!modules.has(id)) modules.set(id, { line, id, modules: new Set() });
+      if (!modules.has(id)) modules.set(id, { line, id, modules: new Set(), purposes: new Set() });
+      modules.get(id).purposes.add(groups[this.columns.category[life]].key);
       const module = this.module(life);
       if (module !== null) modules.get(id).modules.add(module.split(".").filter((it) => !OF_WRAPPERS.has(it)).join("."));
     }
     const held = this.moment(position).rows.map((it) => ({ ...it, category: groups[it.category].key }));
-    return { held, places: [...modules.values()].map((it) => ({ ...it, modules: it.modules.size ? JSON.stringify([...it.modules].sort(byBytes)) : null })) };
+    return { held, places: [...modules.values()].map((it) => ({ ...it, modules: it.modules.size ? JSON.stringify([...it.modules].sort(byBytes)) : null, purposes: [...it.purposes].sort(byBytes) })) };
   }
 
   changes(position, other, after) {
@@ -672,20 +673,32 @@ function compareLines(a, b) {
 // For lines of `later` that `earlier` does not have, the one line of `earlier` that they are: as `scene/changed.rs` pairs them.
 function alike(earlier, later) {
   const base = ([file]) => file.split(/[/\\]/).pop();
+  const byFrame = ({ line }, { frames }) => [frames.get(JSON.stringify(line.slice(0, 3))) ?? line.slice(0, 3), line[4]];
   const keys = [
     ({ line }) => [base(line), line[2], line[4], line[1]],
     ({ line, modules }) => modules && [base(line), line[2], line[4], 0, modules],
     ({ line }) => [base(line), line[2], line[4], 0],
     ({ line, modules }) => modules && ["", line[2], line[4], 0, modules],
     ({ line, modules }) => modules && ["", "", line[4], 0, modules],
+    byFrame,
+    ({ line, purposes }, { functions }) => [functions.get(JSON.stringify([line[0], line[2]])) ?? [line[0], line[2]], line[4], purposes],
+    byFrame,
   ];
   const [olds, news] = [earlier, later].map((it) => new Set(it.map(({ id }) => id)));
   const res = new Map();
   const taken = new Set([...news].filter((it) => olds.has(it)));
   for (const key of keys) {
     const sides = new Map();
+    // What is paired so far, by the names of the later recording.
+    const paired = { frames: new Map(), functions: new Map() };
+    const none = { frames: new Map(), functions: new Map() };
+    for (const [id, old] of [...res].sort(([a], [b]) => compareLines(JSON.parse(a), JSON.parse(b)))) {
+      const line = JSON.parse(id);
+      paired.frames.set(JSON.stringify(line.slice(0, 3)), old.slice(0, 3));
+      paired.functions.set(JSON.stringify([line[0], line[2]]), [old[0], old[2]]);
+    }
     const put = (side) => (it) => {
-      const name = key(it);
+      const name = key(it, side ? paired : none);
       if (!name) return;
       const id = JSON.stringify(name);
       if (!sides.has(id)) sides.set(id, [[], []]);

@@ -2,9 +2,11 @@
 
 import json
 import lzma
+import pickle
 import random
 import subprocess
 import sys
+import zipfile
 from urllib.parse import urlencode
 
 import pytest
@@ -14,8 +16,40 @@ from viewer import FIXTURES, SNAPSHOTS, settled, viewing, zipped
 FILES = ["oom-gpt2-b32-cap12", "lstm-adam-b32-s128", "seed-mlp-adam-b64"]
 
 
+def renamed(folder):
+    """The recording of `train`, whose script has another name, other lines and another name for its function."""
+    path = folder / "renamed.zip"
+
+    def walk(it):
+        if isinstance(it, list):
+            return [walk(value) for value in it]
+        if not isinstance(it, dict):
+            return it
+        res = {key: walk(value) for key, value in it.items()}
+        if str(res.get("filename", "")).endswith("train.py"):
+            res.update(filename="/elsewhere/run.py", line=res["line"] + 40, name="fit" if res["name"] == "main" else res["name"])
+        return res
+
+    with zipfile.ZipFile(zipped("train", folder)) as old, zipfile.ZipFile(path, "w") as new:
+        for member in old.namelist():
+            content = old.read(member)
+            new.writestr(member, pickle.dumps(walk(pickle.loads(content))) if member.endswith(".pickle") else content)
+    return path
+
+
 def small(folder):
-    return [SNAPSHOTS / "mempool.pickle", zipped("train", folder)], 90
+    return [SNAPSHOTS / "mempool.pickle", zipped("train", folder), renamed(folder)], 130
+
+
+def test_lines_of_a_script_with_other_names_are_paired(page, tmp_path):
+    with viewing(zipped("train", tmp_path), renamed(tmp_path)) as viewer:
+        page.goto(viewer.url)
+        rows = page.evaluate("async () => (await fetch('api/changes?r=0&position=peak&other=1&with=peak')).json()")["rows"]
+    paired = [it for it in rows if it["renamed"]]
+    assert len(paired) > 8
+    assert all(it["before"] == it["after"] and it["renamed"][1] == it["line"][1] + 40 for it in paired)
+    # Two lines of one function make inputs: of two that fit neither is it.
+    assert {it["category"] for it in rows if it["before"] != it["after"]} == {"inputs"}
 
 
 def all_of_them(folder):

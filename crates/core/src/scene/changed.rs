@@ -31,10 +31,11 @@ pub struct Change {
     pub owners: (Option<u32>, Option<u32>),
 }
 
-/// A line that holds something, with the modules that its blocks belong to.
+/// A line that holds something, with the modules that its blocks belong to and what they are for.
 struct Place {
     line: Line,
     modules: BTreeSet<String>,
+    purposes: BTreeSet<&'static str>,
 }
 
 /// What one line held for one purpose.
@@ -52,7 +53,8 @@ impl Scene<'_> {
     ///
     /// Lines of two recordings are the same where their files are. The others are paired, as far as one alone on
     /// each side fits: by name of file, function and number; by name of file, function and modules; by name of file
-    /// and function; by function and modules; by modules.
+    /// and function; by function and modules; by modules; by the forward or backward line that is paired already; by
+    /// what they are for in a function of which another line is paired.
     pub fn changes(&self, before: Position, other: &Scene<'_>, after: Position) -> Vec<Change> {
         let (earlier, places) = self.held_by_line(before);
         let (later, other_places) = other.held_by_line(after);
@@ -80,13 +82,15 @@ impl Scene<'_> {
         let position = position.min(self.end() - 1);
         let groups = self.groups(Grouping::Category);
         let mut sums: BTreeMap<(u32, u8), (Bytes, u64)> = BTreeMap::new();
-        let mut modules: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+        let mut found: BTreeMap<u32, (BTreeSet<String>, BTreeSet<&'static str>)> = BTreeMap::new();
         for it in self.lives.at(position) {
             let owner = self.owners.index(it.id);
             let sum = sums.entry((owner, it.group)).or_default();
             sum.0 += it.size;
             sum.1 += 1;
-            modules.entry(owner).or_default().extend(self.plain_module(it.id));
+            let (modules, purposes) = found.entry(owner).or_default();
+            modules.extend(self.plain_module(it.id));
+            purposes.insert(groups[usize::from(it.group)].key);
         }
         let line = |owner: u32| owners::name(&self.run, self.owners.all[owner as usize]);
         let held = sums
@@ -96,9 +100,9 @@ impl Scene<'_> {
                 Held { line: line(owner), owner, category, bytes, blocks }
             })
             .collect();
-        let places = modules
-            .into_iter()
-            .filter_map(|(owner, modules)| line(owner).map(|line| Place { line, modules }));
+        let places = found.into_iter().filter_map(|(owner, (modules, purposes))| {
+            line(owner).map(|line| Place { line, modules, purposes })
+        });
         (held, places.collect())
     }
 
@@ -125,34 +129,56 @@ fn entry<'a>(
     })
 }
 
+/// A file, a line and a function.
+type Frame = (String, u32, String);
+
+/// What is paired so far, by the names of the later recording; what is not has its own.
+#[derive(Default)]
+struct Paired {
+    frames: BTreeMap<Frame, Frame>,
+    functions: BTreeMap<(String, String), (String, String)>,
+}
+
 /// A name that two lines share if they are the same; none where it would say too little.
-type Key<'a> = (&'a str, &'a str, bool, u32, Option<&'a BTreeSet<String>>);
+type Name = fn(&Place, &Paired) -> Option<String>;
+
+/// From the surest to the least sure.
+const NAMES: [Name; 8] = [
+    |it, _| Some(format!("{} {}", own(it), it.line.line)),
+    |it, _| Some(format!("{} {:?}", own(it), modules_of(it)?)),
+    |it, _| Some(own(it)),
+    |it, _| {
+        let Line { function, is_backward, .. } = &it.line;
+        Some(format!("{function:?} {is_backward} {:?}", modules_of(it)?))
+    },
+    |it, _| Some(format!("{} {:?}", it.line.is_backward, modules_of(it)?)),
+    by_frame,
+    |it, paired| {
+        let own = (it.line.file.clone(), it.line.function.clone());
+        let function = paired.functions.get(&own).unwrap_or(&own);
+        Some(format!("{function:?} {} {:?}", it.line.is_backward, it.purposes))
+    },
+    by_frame,
+];
 
 /// For lines of `later` that `earlier` does not have, the one line of `earlier` that they are.
 fn alike(earlier: &[Place], later: &[Place]) -> BTreeMap<Line, Line> {
     let known =
         |places: &[Place]| -> BTreeSet<Line> { places.iter().map(|it| it.line.clone()).collect() };
     let (olds, news) = (known(earlier), known(later));
-    let keys: [fn(&Place) -> Option<Key<'_>>; 5] = [
-        |it| Some((base(it), &it.line.function, it.line.is_backward, it.line.line, None)),
-        |it| Some((base(it), &it.line.function, it.line.is_backward, 0, Some(modules_of(it)?))),
-        |it| Some((base(it), &it.line.function, it.line.is_backward, 0, None)),
-        |it| Some(("", &it.line.function, it.line.is_backward, 0, Some(modules_of(it)?))),
-        |it| Some(("", "", it.line.is_backward, 0, Some(modules_of(it)?))),
-    ];
     let mut res: BTreeMap<Line, Line> = BTreeMap::new();
     let mut taken: BTreeSet<Line> = olds.intersection(&news).cloned().collect();
-    for key in keys {
-        let mut sides: BTreeMap<Key<'_>, [Vec<&Line>; 2]> = BTreeMap::new();
-        let free = |it: &&Place| !taken.contains(&it.line);
-        for it in earlier.iter().filter(free) {
-            let Some(key) = key(it) else { continue };
-            sides.entry(key).or_default()[0].push(&it.line);
+    for name in NAMES {
+        let mut sides: BTreeMap<String, [Vec<&Line>; 2]> = BTreeMap::new();
+        let (none, paired) = (Paired::default(), Paired::of(&res));
+        for it in earlier.iter().filter(|it| !taken.contains(&it.line)) {
+            let Some(name) = name(it, &none) else { continue };
+            sides.entry(name).or_default()[0].push(&it.line);
         }
-        let free = |it: &&Place| !olds.contains(&it.line) && !res.contains_key(&it.line);
-        for it in later.iter().filter(free) {
-            let Some(key) = key(it) else { continue };
-            sides.entry(key).or_default()[1].push(&it.line);
+        let is_free = |it: &&Place| !olds.contains(&it.line) && !res.contains_key(&it.line);
+        for it in later.iter().filter(is_free) {
+            let Some(name) = name(it, &paired) else { continue };
+            sides.entry(name).or_default()[1].push(&it.line);
         }
         let found: Vec<(Line, Line)> = sides
             .into_values()
@@ -169,8 +195,31 @@ fn alike(earlier: &[Place], later: &[Place]) -> BTreeMap<Line, Line> {
     res
 }
 
-fn base(it: &Place) -> &str {
-    it.line.file.rsplit(['/', '\\']).next().unwrap_or_default()
+impl Paired {
+    fn of(lines: &BTreeMap<Line, Line>) -> Paired {
+        let function = |it: &Line| (it.file.clone(), it.function.clone());
+        Paired {
+            frames: lines.iter().map(|(new, old)| (frame(new), frame(old))).collect(),
+            functions: lines.iter().map(|(new, old)| (function(new), function(old))).collect(),
+        }
+    }
+}
+
+/// The line that has the same forward, or backward, as one that is paired.
+fn by_frame(it: &Place, paired: &Paired) -> Option<String> {
+    let own = frame(&it.line);
+    let frame = paired.frames.get(&own).unwrap_or(&own);
+    Some(format!("{frame:?} {}", it.line.is_backward))
+}
+
+fn frame(it: &Line) -> Frame {
+    (it.file.clone(), it.line, it.function.clone())
+}
+
+/// The name of the file, the function, and which way it went.
+fn own(it: &Place) -> String {
+    let base = it.line.file.rsplit(['/', '\\']).next().unwrap_or_default();
+    format!("{base:?} {:?} {}", it.line.function, it.line.is_backward)
 }
 
 fn modules_of(it: &Place) -> Option<&BTreeSet<String>> {
@@ -194,6 +243,7 @@ mod tests {
                 is_backward: false,
             },
             modules: modules.iter().map(|it| (*it).to_owned()).collect(),
+            purposes: BTreeSet::new(),
         }
     }
 
@@ -235,5 +285,36 @@ mod tests {
         // What both have is no other's.
         let new = [place("/a/m.py 10 forward", &["x"]), place("/a/m.py 11 forward", &["x"])];
         assert!(paired(&[place("/a/m.py 10 forward", &["x"])], &new).is_empty());
+    }
+
+    #[test]
+    fn a_function_of_which_a_line_is_paired_is_the_same_function() {
+        let of = |line: &str, modules: &[&str], purpose: &'static str, is_backward: bool| {
+            let mut res = place(line, modules);
+            res.purposes.insert(purpose);
+            res.line.is_backward = is_backward;
+            res
+        };
+        let old = [
+            of("/a/t.py 5 main", &["emb", "head"], "parameters", false),
+            of("/a/t.py 6 main", &[], "inputs", false),
+            of("/a/t.py 7 main", &[], "temporaries", true),
+            of("/a/t.py 7 main", &["emb"], "optimizer", false),
+        ];
+        let new = [
+            of("/b/run.py 15 train", &["emb", "head"], "parameters", false),
+            of("/b/run.py 16 train", &[], "inputs", false),
+            of("/b/run.py 19 train", &[], "temporaries", true),
+            of("/b/run.py 19 train", &["emb"], "optimizer", false),
+        ];
+        assert_eq!(
+            paired(&old, &new),
+            [
+                "/b/run.py:15 is /a/t.py:5",
+                "/b/run.py:16 is /a/t.py:6",
+                "/b/run.py:19 is /a/t.py:7",
+                "/b/run.py:19 is /a/t.py:7"
+            ]
+        );
     }
 }
