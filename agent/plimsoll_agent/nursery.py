@@ -25,6 +25,7 @@ import types
 from plimsoll_agent.run import frames
 
 _DEEPEST = 8
+_BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 # linux/sched.h, linux/prctl.h, linux/capability.h.
 _CLONE_NEWNS = 0x00020000
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
@@ -42,7 +43,13 @@ def serve():
     os.dup2(2, 1)
     program = json.loads(_line(orders)[0])
     sys.path[0] = os.path.dirname(os.path.abspath(program["script"])) if program.get("script") else os.getcwd()
+    # A package that asks whether there is a device would spoil each fork; NVML's answer does not.
+    before = os.environ.get(_BY_NVML)
+    os.environ[_BY_NVML] = "1"
     _import_what_it_imports(program)
+    os.environ.pop(_BY_NVML)
+    if before is not None:
+        os.environ[_BY_NVML] = before
     print(json.dumps({"ready": _is_untouched()}), file=answers, flush=True)
     running = {}
     poll = select.poll()
@@ -115,9 +122,14 @@ def _ended(pid):
 
 
 def _is_untouched():
-    """Whether a child can still use the device: CUDA was not started by an import."""
+    """Whether a child can still use the device: CUDA was not started by an import, nor asked for the number of devices."""
     torch = sys.modules.get("torch")
-    return torch is not None and not torch.cuda.is_initialized()
+    if torch is None or torch.cuda.is_initialized():
+        return False
+    pid = os.fork()
+    if pid == 0:
+        os._exit(bool(getattr(torch._C, "_cuda_isInBadFork", bool)()))
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _live(program, order):

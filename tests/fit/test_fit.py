@@ -306,3 +306,17 @@ def test_the_largest_number_in_the_script_itself(plimsoll):
     assert ran.code == 2 and "several numbers; write one of train.py:5:" in ran.stderr
     ran = plimsoll.run("fit", "--find-max", "nothing=1..64", "--gpu", "t4", "--", PYTHON, "train.py")
     assert ran.code == 2 and "the command has no {nothing}" in ran.stderr
+
+
+def test_a_package_may_ask_for_a_device_and_other_processes_end_without_training(plimsoll):
+    """Runs are forked from a process that has imported the package; what a process of the script's own does not train is no news."""
+    package = plimsoll.folder / "site-packages" / "asks"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import torch\n\nhas_device = torch.cuda.is_available()\n")
+    ends = "\nimport subprocess\nsubprocess.run([sys.executable, '-c', 'import torch'], check=True)\n"
+    plimsoll.script("import asks\nassert asks.has_device\n" + MLP + ends)
+    options = ["--gpu", "t4", "--budget", "874MiB", "--allow", "micro-batches", "--json", "it.json"]
+    ran = plimsoll.run("fit", *options, "--", PYTHON, "train.py", "8192", environment=plimsoll.environment(PYTHONPATH=str(package.parent)))
+    assert ran.code == 0, ran
+    assert "nothing is trained" not in ran.stderr
+    assert json.loads((plimsoll.folder / "it.json").read_text())["plans"][0]["remedies"][0].startswith("micro-batches")

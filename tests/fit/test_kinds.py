@@ -114,6 +114,31 @@ for _ in range(2):
 result = [it.grad for it in copies.values()]
 """
 
+OTHERS = """
+import torch
+from torch import nn
+from torch.func import functional_call
+
+torch.manual_seed(0)
+
+def net():
+    layer = lambda: nn.Sequential(nn.Linear(5, 5), nn.BatchNorm1d(5).eval(), nn.Tanh())
+    return nn.Sequential(layer(), layer(), nn.Linear(5, 2)).double()
+
+model, other = net(), net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+buffers = {name: it + 0.5 for name, it in model.named_buffers() if it.is_floating_point()}
+for _ in range(2):
+    x, y = torch.randn(6, 5, dtype=torch.double), torch.randint(2, (6,))
+    nn.functional.cross_entropy(functional_call(model, dict(other.named_parameters()), x), y).backward()
+    for it in model.modules():
+        it.eval()
+    nn.functional.cross_entropy(functional_call(model, buffers, x), y).backward()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+result = [it.grad for it in [*other.parameters(), *model.parameters()]]
+"""
+
 EVALUATED = """
 import torch
 from torch import nn
@@ -173,6 +198,7 @@ def test_a_gradient_may_have_a_gradient(trainer, id):
 def test_what_has_other_weights_for_a_call_does_not_run_again_with_its_own(trainer, id):
     assert worst(trainer.run(LEARNS_TO_LEARN), trainer.run(LEARNS_TO_LEARN, remedy(id))) < 1e-9
     assert worst(trainer.run(COPIES), trainer.run(COPIES, remedy(id))) < 1e-9
+    assert worst(trainer.run(OTHERS), trainer.run(OTHERS, remedy(id))) < 1e-9
 
 
 def test_a_state_may_go_from_call_to_call_and_time_and_batch_be_one_dimension(trainer):

@@ -15,7 +15,7 @@ import weakref
 
 from plimsoll_agent.remedies.support.block_costs import BlockCosts
 from plimsoll_agent.remedies.support.blocks import blocks_of
-from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, without_cache
+from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.run.refusal import unsuited
 
@@ -26,6 +26,7 @@ def apply(torch, parameters, hooks, note):
     wanted = parameters.get("blocks")
     wanted = None if wanted is None else frozenset(wanted)
     checkpointed = Checkpointed(torch, chosen)
+    watch_other_weights(torch)
     costs = BlockCosts(torch, hooks.recording) if parameters.get("measure") else None
 
     def around(module, call, args, kwargs):

@@ -24,7 +24,7 @@ import weakref
 
 from plimsoll_agent.remedies.support import rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
-from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, without_cache
+from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import CannotApply, unsuited
@@ -38,6 +38,7 @@ def apply(torch, parameters, hooks, note):
     ways, were_trained = weakref.WeakKeyDictionary(), weakref.WeakSet()
     evaluation = Evaluation(torch, parts, hooks.recording)
     generate_in_parts(torch, parts, hooks.recording)
+    watch_other_weights(torch)
 
     def around(module, call, args, kwargs):
         if not torch.is_grad_enabled() and not module.training and not hooks.on_shares:

@@ -1,5 +1,5 @@
 """Which switches of its framework a program has: the arguments of a Trainer of transformers and of Lightning, of accelerate's
-Accelerator, the loader that training takes its batches from, calls of `generate`. `plimsoll fit` says in them what would help, and runs
+Accelerator, the loader that training takes its batches from, calls of `generate` and of pipelines of diffusers. `plimsoll fit` says in them what would help, and runs
 that: so they are looked at again in a run with other switches, where nothing else may have changed.
 
 Values are those that the framework ended up with, wherever they came from. The rest of a framework's settings is one digest.
@@ -39,6 +39,7 @@ class Frameworks:
             after_import(name, lambda it: _after(it.Trainer, "__init__", self._lightning))
         after_import("accelerate.accelerator", self._accelerate)
         after_import("transformers.generation.utils", lambda it: _after(it.GenerationMixin, "generate", self._generates))
+        after_import("diffusers.pipelines.pipeline_utils", self._diffusers)
         _after(DataLoader, "__init__", self._loader)
         _after(dataloader._BaseDataLoaderIter, "__next__", self._next)
 
@@ -55,8 +56,12 @@ class Frameworks:
             if described is None and not it["from_words"]:
                 continue
             values = dict(it["values"], accumulates=accumulates) if it["what"] == "accelerate" else it["values"]
+            at = it.get("at")
+            if at is not None and at["file"] == it["file"]:
+                # Behind the line that brings a pipeline to the device, not where it is called, which may be often.
+                described = dict(place(at["file"], at["line"], at["name"], at["span"]) or described, model=described["model"])
             keys = ("what", "name", "rest", "from_words")
-            found.append(dict({key: it[key] for key in keys}, values=values, site=described))
+            found.append(dict({key: it[key] or "" for key in keys}, values=values, site=described))
         return found
 
     def _saw(self, what, name, values, rest, **more):
@@ -100,6 +105,28 @@ class Frameworks:
         if not any(known["what"] == "generate" for known in self._seen):
             values = {"cache_implementation": chosen, "use_cache": uses is not False}
             self._seen.append(self._saw("generate", "generate", values, ()))
+
+    def _diffusers(self, module):
+        placed = {}
+
+        def moved(pipe, *_, **__):
+            placed[id(pipe)] = self._saw("pipeline", "to", {}, ())
+
+        def made(pipe):
+            """Every pipeline ends its pictures with this."""
+            parts = [getattr(it, "__class__", None) for it in getattr(getattr(pipe, "unet", None), "attn_processors", {}).values()]
+            vae = getattr(pipe, "vae", None)
+            values = {
+                "vae.enable_slicing": bool(getattr(vae, "use_slicing", False)),
+                "vae.enable_tiling": bool(getattr(vae, "use_tiling", False)),
+                "enable_attention_slicing": any("Sliced" in it.__name__ for it in parts if it is not None),
+                "enable_model_cpu_offload": bool(getattr(pipe, "_all_hooks", ())),
+            }
+            if not any(known["what"] == "pipeline" for known in self._seen):
+                self._seen.append(self._saw("pipeline", None, values, (), at=placed.get(id(pipe))))
+
+        _after(module.DiffusionPipeline, "to", moved)
+        _after(module.DiffusionPipeline, "maybe_free_model_hooks", made)
 
     def _loader(self, it, *_, **__):
         # Who wraps a loader makes another one of the same data.

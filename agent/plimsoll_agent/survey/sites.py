@@ -184,6 +184,8 @@ class Sites:
         """The program ends. Without a backward pass there is no second step, and less to look for."""
         if self._recording is None or not self._recording.is_open:
             return
+        if not self._torch.cuda.is_initialized():
+            return  # A process that the program started, such as those in which torch.compile has code compiled.
         if self.trains:
             self._write()
         else:
@@ -224,7 +226,8 @@ class Sites:
             return None
         statement = _statement(self._tree(file), line)
         span, function = _span(statement), _function_of(self._tree(file), statement)
-        return {"what": name, "file": file, "statement": span, "function": function, "call": _described_call(call)}
+        described = {"what": name or "call", "file": file, "statement": span, "function": function, "call": _described_call(call)}
+        return dict(described, model=_dotted(call.func))
 
     def _clips(self):
         """Where gradients are clipped, called or not: what is scaled has to be unscaled before."""
@@ -262,8 +265,8 @@ class Sites:
         statement = _statement(tree, line) if tree is not None else None
         if statement is None:
             return None
-        calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and _last(it.func) == name]
-        if len(calls) > 1:
+        calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and name in (None, _last(it.func))]
+        if len(calls) > 1 or name is None:
             calls = [it for it in calls if _span(it) == span]
         return calls[0] if len(calls) == 1 else None
 

@@ -4,6 +4,7 @@ spectral norms and caches are as if it had run once."""
 import contextlib
 import random
 import sys
+import weakref
 
 
 def as_before(torch, module):
@@ -98,9 +99,40 @@ def is_spectral(torch, module):
     return is_hook or isinstance(module, torch.nn.utils.parametrizations._SpectralNorm)
 
 
+def watch_other_weights(torch):
+    """From now on `has_other_weights` knows of `torch.func.functional_call`, whatever it is given: parameters of another model,
+    buffers."""
+    from torch.nn.utils import stateless
+
+    original = stateless._reparametrize_module
+    if original in _watched:
+        return
+
+    @contextlib.contextmanager
+    def swapped(module, *args, **kwargs):
+        parts = list(module.modules())
+        for it in parts:
+            _swapped[it] = _swapped.get(it, 0) + 1
+        try:
+            with original(module, *args, **kwargs):
+                yield
+        finally:
+            for it in parts:
+                _swapped[it] -= 1
+
+    _watched.add(swapped)
+    stateless._reparametrize_module = swapped
+
+
+_swapped, _watched = weakref.WeakKeyDictionary(), set()
+"""How many calls give a module other weights now; the functions that count them."""
+
+
 def has_other_weights(torch, module):
-    """Whether its weights are other tensors for this call (`torch.func.functional_call`), computed ones or copies: run again in
-    backward it would have its own. Not seen: parameters of another model."""
+    """Whether its weights are other tensors for this call (`torch.func.functional_call`, or a script's own way with computed ones or
+    copies): run again in backward it would have its own."""
+    if _swapped.get(module):
+        return True
     return any(it.grad_fn is not None or not isinstance(it, torch.nn.Parameter) for it in module.parameters())
 
 

@@ -73,8 +73,8 @@ pub struct Shown {
 impl Shown {
     /// Of one; names of files are relative to `folder`.
     pub fn of(tried: &Tried, places: &Places, folder: &str) -> Shown {
-        let name =
-            |it: &str| it.strip_prefix(folder).unwrap_or(it).trim_start_matches('/').to_owned();
+        let inside = |it: &str| Some(it.strip_prefix(folder)?.strip_prefix('/')?.to_owned());
+        let name = |it: &str| inside(it).unwrap_or_else(|| it.to_owned());
         let line = |it: &crate::plan::Line| format!("{}:{}: {}", name(&it.file), it.line, it.has);
         let lines = tried.recipe.lines.iter().map(line).collect();
         Shown { lines, diff: tried.recipe.diff(places, folder), tried: tried.clone() }
@@ -177,7 +177,7 @@ pub fn text(it: &Proposal) -> String {
                 let _ = writeln!(res, "what it held at its peak: {held}");
             }
         }
-        recipes(&mut res, &it.recipes);
+        recipes(&mut res, "But", &it.recipes);
         advice(&mut res, &it.advice);
         let _ = writeln!(res, "{}", effort(it.runs, it.seconds));
         return res;
@@ -221,7 +221,7 @@ pub fn text(it: &Proposal) -> String {
             let _ = writeln!(res, "      {line}");
         }
     }
-    recipes(&mut res, &it.recipes);
+    recipes(&mut res, "Or", &it.recipes);
     advice(&mut res, &it.advice);
     if it.interrupted {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
@@ -252,11 +252,13 @@ fn measured(it: &Proposal) -> Option<String> {
     Some(format!("Measured on {device}{on}; {plain}."))
 }
 
-fn recipes(res: &mut String, all: &[Shown]) {
+fn recipes(res: &mut String, also: &str, all: &[Shown]) {
     let Some(first) = all.first() else { return };
     let of = first.tried.recipe.framework;
-    let _ =
-        writeln!(res, "\nOr in the switches of {of}; each line ran on the phantom so, and fits:");
+    let _ = writeln!(
+        res,
+        "\n{also} in the switches of {of}; each line ran on the phantom so, and fits:"
+    );
     for it in all {
         let words = &it.tried.recipe.words;
         let words = (!words.is_empty()).then(|| format!("in the command: {}", words.join(" ")));

@@ -23,6 +23,8 @@ pub enum Switch {
     Adafactor,
     /// The key-value cache of `generate` is of this kind.
     Cache(&'static str),
+    /// A pipeline of diffusers has this switched on.
+    Pipeline(&'static str),
 }
 
 /// A line of the script, as it would be.
@@ -59,12 +61,21 @@ impl Switch {
             Switch::Checkpointing => remedies::CHECKPOINT,
             Switch::HalfPrecision => remedies::AUTOCAST,
             Switch::Adafactor => remedies::ADAFACTOR,
-            Switch::Cache(_) => remedies::OFFLOAD,
+            Switch::Cache(_) | Switch::Pipeline("enable_model_cpu_offload") => {
+                remedies::PARAMETER_OFFLOAD
+            }
+            Switch::Pipeline(_) => remedies::MICRO_BATCHES,
         }
     }
 
     /// What it does to the numbers.
     fn numbers(self) -> Numbers {
+        match self {
+            // Its seams are blended.
+            Switch::Pipeline("vae.enable_tiling") => return Numbers::Precision,
+            Switch::Pipeline(_) | Switch::Cache(_) => return Numbers::Same,
+            _ => (),
+        }
         remedies::find(self.remedy()).map_or(Numbers::Same, |it| it.numbers)
     }
 
@@ -92,6 +103,8 @@ impl Recipe {
             res.numbers = res.numbers.max(switch.numbers());
             if let Switch::Cache(kind) = switch {
                 res.cache(sites.of("generate")?, kind, &place)?;
+            } else if let Switch::Pipeline(method) = switch {
+                res.pipeline(sites.of("pipeline")?, method)?;
             } else if let Some(it) = sites.of("transformers") {
                 res.trainer(*switch, it, &place)?;
             } else if let Some(it) = sites.of("lightning") {
@@ -198,6 +211,26 @@ impl Recipe {
         Some(())
     }
 
+    /// A line behind the one that brings the pipeline to the device, else before the one that calls it.
+    fn pipeline(&mut self, it: &Switches, method: &'static str) -> Option<()> {
+        let site = it.site.as_ref().filter(|_| it.values.get(method) == Some(&false.into()))?;
+        let has = format!("{}.{method}()", site.model.as_ref()?);
+        let (before, after) = (Edit::before(site, &has), Edit::after(site, &has));
+        self.edits.push(if site.what == "to" { after } else { before });
+        let (file, line) = (site.file.clone(), site.statement.first.0);
+        self.lines.push(Line { file, line, has });
+        self.framework = "diffusers";
+        self.wants("pipeline", (method.to_owned(), true.into()));
+        Some(())
+    }
+
+    fn wants(&mut self, framework: &'static str, wanted: (String, Value)) {
+        match self.wants.iter_mut().find(|it| it.0 == framework) {
+            Some((_, all)) => all.push(wanted),
+            None => self.wants.push((framework, vec![wanted])),
+        }
+    }
+
     /// A line behind the one that makes the optimizer: the method that the model's own library has for it.
     fn checkpointing(&mut self, switch: Switch, place: &Place<'_>) -> Option<()> {
         let site = place.sites.only("optimizer").filter(|_| switch == Switch::Checkpointing)?;
@@ -226,11 +259,7 @@ impl Recipe {
         (name, value, divisor): (&str, Value, Option<u64>),
     ) -> Option<()> {
         self.framework = framework;
-        let wanted = (name.to_owned(), value.clone());
-        match self.wants.iter_mut().find(|it| it.0 == framework) {
-            Some((_, all)) => all.push(wanted),
-            None => self.wants.push((framework, vec![wanted])),
-        }
+        self.wants(framework, (name.to_owned(), value.clone()));
         let Some(site) = &it.site else {
             it.from_words.then_some(())?;
             self.words.extend(as_words(name, &value));

@@ -27,9 +27,16 @@ pub struct Tried {
 
 /// What is tried: what the plans do, from the best on, then from the mildest on.
 fn wanted(plans: &[Candidate]) -> Vec<Vec<Switch>> {
-    use Switch::{Adafactor, Cache, Checkpointing, HalfPrecision, Parts};
+    use Switch::{Adafactor, Cache, Checkpointing, HalfPrecision, Parts, Pipeline};
+    let slices = Pipeline("vae.enable_slicing");
+    let offloads = Pipeline("enable_model_cpu_offload");
     let mut res: Vec<Vec<Switch>> = plans.iter().map(|it| Switch::of(&it.plan)).collect();
     res.extend([
+        vec![slices],
+        vec![offloads],
+        vec![slices, offloads],
+        vec![slices, Pipeline("enable_attention_slicing")],
+        vec![slices, Pipeline("vae.enable_tiling"), offloads],
         vec![Cache("offloaded")],
         vec![Cache("static")],
         vec![Parts(2)],
