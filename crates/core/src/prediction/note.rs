@@ -268,7 +268,7 @@ impl fmt::Display for Note {
                 "what the process takes depends on {}; the other case was run, too, and did not get as far, so the safe \
                  number does not cover it",
                 match end {
-                    OtherEnd::Late => "when PyTorch's threads and the GPU are done, a race on real GPUs",
+                    OtherEnd::Late => "when PyTorch's threads and the GPU are done, which differs from run to run",
                     OtherEnd::Overflow => "whether the first steps of a GradScaler overflow",
                     OtherEnd::Workspaces => "which algorithm torch.backends.cudnn.benchmark finds to be the fastest",
                 }
@@ -364,7 +364,7 @@ impl fmt::Display for Note {
             ),
             Note::OtherEnd { end: OtherEnd::Late, this, other } => write!(
                 f,
-                "what the process takes depends on when PyTorch's threads and the GPU are done, a race on real GPUs: {this} \
+                "what the process takes depends on when PyTorch's threads and the GPU are done, which differs from run to run: {this} \
                  if soon, {other} if late; the safe number covers both"
             ),
             Note::OtherEnd { end: OtherEnd::Overflow, this, other } => write!(

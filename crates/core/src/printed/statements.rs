@@ -155,7 +155,7 @@ impl Of<'_> {
         let line = self.it.last().map_or(self.it.line, |it| it.line);
         if let Some(swap) = self.it.swap {
             let text = format!(
-                "{swap} of the host's memory are in its swap file: what reads them waits for the disk. Offloading to the CPU, pinned memory and loader workers need memory that is there"
+                "{swap} of what programs have in the host's memory are in its swap file: who needs them waits for the disk. Offloading to the CPU, pinned memory and loader workers need memory that is there"
             );
             self.say("host/swaps", true, line, Some(swap), text);
         }
@@ -181,7 +181,7 @@ impl Of<'_> {
         }
         if 0 < self.it.retries {
             let text = format!(
-                "PyTorch gave its cache back to the driver {} to be served. Each time stops the GPU: the card is nearly too small, and steps get slower",
+                "PyTorch found no room {}, gave its unused memory back to the card, and went on. The GPU stands still meanwhile: the card is nearly too small, and steps get slower",
                 times(self.it.retries)
             );
             self.say("allocator/retries", false, line, None, text);
@@ -412,7 +412,7 @@ impl Of<'_> {
         let why = if last.peak_allocated.is_some() {
             "Sizes that change leave pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True is the first thing to try"
         } else {
-            "A higher peak before this print is the usual reason (torch.cuda.max_memory_allocated() says it), pieces the other"
+            "Mostly tensors had more of it before this print (torch.cuda.max_memory_allocated() says how much); if not, it lies in pieces that are too small to be used"
         };
         let text = format!(
             "PyTorch holds {reserved}, of which tensors never needed more than {needed}: {unused} are unused{pieces}. {why}"

@@ -76,9 +76,7 @@ fn remarks(found: &FoundValue) -> Vec<String> {
         ));
     }
     if let Some(step) = found.multiples_of {
-        res.push(format!(
-            "values beside the multiples of {step} did not run, so only those were tried"
-        ));
+        res.push(format!("only multiples of {step} run, so no other values were tried"));
     }
     if let Some((value, Tried::Fails(why))) = &found.above {
         res.push(format!("{value} is not a question of memory: {why}"));

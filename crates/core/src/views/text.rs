@@ -155,8 +155,8 @@ impl Report<'_> {
             )
         } else {
             format!(
-                "seen: {}, each of the later ones left that much behind; what only fills up and ends after more {} than \
-                 that looks the same. No size is safe",
+                "seen: {}, each of the later ones left that much behind; a buffer that is full only after more {} \
+                 looks the same. No size is safe",
                 counted.times(*seen),
                 counted.limits(),
             )

@@ -54,7 +54,9 @@ fn headline(ranks: &[OfRank], card: &str, where_: &str, styles: Styles) -> Strin
     let (word, rest) = match is_within {
         Some(true) if is_between => (
             "VERIFIED",
-            format!("the phantom is within 1 % of the card{where_}, or the card between two ways"),
+            format!(
+                "the phantom is within 1 % of the card{where_}, or the card lies between two ways that a run may go"
+            ),
         ),
         Some(true) => ("VERIFIED", format!("the phantom is within 1 % of the card{where_}")),
         Some(false) => ("NOT THE SAME", "the phantom is more than 1 % off".to_owned()),
