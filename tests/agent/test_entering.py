@@ -1,8 +1,10 @@
 """The agent enters a process, or stays out of it."""
 
 import os
+import re
 import struct
 import subprocess
+from pathlib import Path
 
 import pytest
 from harness import PYTHON
@@ -76,6 +78,37 @@ def test_an_unsupported_torch_is_refused_before_it_runs(bare, version, cuda, rea
     assert says in line["text"] and "pip install" in line["text"]
 
 
+THREE_STEPS = """
+import torch
+model = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(3):
+    model(torch.randn(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+print(torch.__version__)
+"""
+
+
+def test_a_release_that_nobody_has_seen_runs(plimsoll):
+    """The installed torch under a number that no release has yet, all its other files as they are."""
+    find = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    found = Path(subprocess.run([PYTHON, "-c", find], stdout=subprocess.PIPE, text=True, check=True).stdout.strip())
+    made = plimsoll.folder / "made" / "torch"
+    made.mkdir(parents=True)
+    for it in found.iterdir():
+        (made / it.name).symlink_to(it)
+    (made / "version.py").unlink()
+    text, seen = re.subn(r"2\.\d+\.\d+", "2.97.0", (found / "version.py").read_text())
+    assert seen, text
+    (made / "version.py").write_text(text)
+    plimsoll.script(THREE_STEPS)
+    ran = plimsoll.predict("train.py", options=["--gpu", "h200", "--until-exit"], environment=plimsoll.cold(PYTHONPATH=str(made.parent)))
+    assert ran.code == 0 and ran.stdout.startswith("2.97.0+"), ran
+    (note,) = (it["text"] for it in ran.report["notes"] if it["code"] == "torch-version")
+    assert note.startswith("nobody has tried PyTorch 2.97.0 for CUDA"), note
+    assert "mismatches" not in {it["code"] for it in ran.report["notes"]}, "every event is explained"
+
+
 def torch_in(folder, version_file, runtime=None):
     """The `__init__.py` of a torch of which only that much is there; `runtime` is what its library links."""
     os.makedirs(os.path.join(str(folder), "lib"))
@@ -131,6 +164,17 @@ def wants(path, *names):
     table += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, at + len(symbols), len(texts), 0, 0, 1, 0)
     with open(path, "wb") as file:
         file.write(header + table + symbols + texts)
+
+
+THREE_STEPS = """
+import torch
+model = torch.nn.Linear(1024, 1024).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(3):
+    model(torch.randn(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+print(torch.__version__)
+"""
 
 
 def test_a_release_that_nobody_has_seen_runs_if_all_that_it_asks_for_is_answered(bare):

@@ -33,6 +33,7 @@ NEEDS = {
     "timesnet": ("torch", (), 4),
     "timm_distillation": ("timm", (), 4),
     "torchao_training": ("torchao", (), 4),
+    "torchtitan_debug": ("torchtitan", (), 4),
     "transformers_trainer": ("transformers", (), 4),
     "triton_autotuned": ("triton", (), 4),
     "trl_sft": ("trl", (), 4),
@@ -56,8 +57,8 @@ def test_runs_to_a_report(plimsoll, python, job):
     if not has(python, needs):
         pytest.skip(f"no {needs} there")
     shutil.copytree(JOBS, plimsoll.folder, dirs_exist_ok=True)
-    # Alone, DeepSpeed's engine wants the environment that its launcher makes.
-    of_two = ["--world-size", "2"] if needs == "deepspeed" else []
+    # Alone, DeepSpeed's engine and torchtitan want the environment that their launchers make.
+    of_two = ["--world-size", "2"] if needs in ("deepspeed", "torchtitan") else []
     ran = plimsoll.predict(python, plimsoll.folder / f"{job.split('-')[0]}.py", *arguments, options=["--gpu", "h200", "--until-exit", *of_two])
     assert ran.code == 0, ran
     assert steps <= ran.report["steps_seen"], ran

@@ -39,6 +39,31 @@ def test_a_line_reads_what_it_read_when_it_was_known(plimsoll):
     assert said.startswith("3 numbers that nobody computed") and "--assume train.py:7=NUMBER" in said
 
 
+LIBRARY = """
+def tokens(x): return x.item()
+
+def loss(x): return x.item()
+
+def number(x): return x.item()
+"""
+
+
+def test_a_library_s_lines_are_told_apart_and_a_loss_is_no_size(plimsoll):
+    """One line of the user's calls a trainer, which reads how many tokens there are, and losses."""
+    installed = plimsoll.folder / "site-packages"
+    installed.mkdir()
+    (installed / "trainer.py").write_text(LIBRARY)
+    plimsoll.script(
+        "import sys, torch; sys.path.insert(0, 'site-packages'); import trainer\n"
+        "a = torch.randn(64, 64).cuda() @ torch.randn(64, 64).cuda()\n"
+        "n = torch.tensor(4096).cuda()\n"
+        "print([trainer.tokens(n), trainer.loss(a.long().sum()), trainer.number(n), round(trainer.number(a.sum()))])\n"
+    )
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
+    assert "[4096, 0, 4096, 0]" in ran.stdout, ran
+    assert not texts(ran, "read-as-before"), ran.report["notes"]
+
+
 def test_where_nothing_was_known_the_line_and_the_option_are_named(plimsoll):
     plimsoll.script(SPEAKS.replace("    if durations is None:", "    if durations is not None:\n        return speak(x.T)\n    if True:"))
     ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))

@@ -52,12 +52,11 @@ class Lines:
             ctypes.memmove(at, _bytes(number, kind, size), size)
             return SAID
         known = self._known.get(place)
-        # A loss is a number of 32 bits, too; but no line reads that where it read a size before.
-        if known is None or is_answer or size not in (4, 8):
+        # A helper that reads sizes may read losses, too, which have 32 bits.
+        if known is None or is_answer or size != 8:
             return 0
-        number = known[0]
+        ctypes.memmove(at, struct.pack("<q", known[0]), size)
         known.rotate(-1)
-        ctypes.memmove(at, struct.pack("<q" if size == 8 else "<f", number), size)
         return AS_BEFORE
 
     def unused(self):

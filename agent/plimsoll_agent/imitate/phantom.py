@@ -94,10 +94,12 @@ class Phantom:
             key = ("?", 0, "?")
         else:
             key = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+        # A line of the user's that calls a library stands for many of the library's.
+        place = (first and (first.f_code.co_filename, first.f_lineno), key)
         if not unknown:
-            self._lines.learn(key, at)
+            self._lines.learn(place, at)
             return 0
-        answer = self._lines.answer(first, key, at, size, is_answer)
+        answer = self._lines.answer(first, place, at, size, is_answer)
         if answer == SAID:
             return answer
         self._samples += 1

@@ -4,6 +4,7 @@
 //! library because it needs no device (error texts, registration of kernels).
 
 mod device;
+mod graph_objects;
 mod ipc;
 mod launch;
 mod memory;

@@ -3,7 +3,9 @@
 use std::ffi::{c_float, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use super::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, SUCCESS, answer, fail, machine};
+use super::{
+    INVALID_HANDLE, INVALID_VALUE, NOT_READY, SUCCESS, answer, fail, graph_objects, machine,
+};
 use crate::border::installed;
 use crate::border::loader;
 use crate::border::nccl;
@@ -316,9 +318,10 @@ pub unsafe extern "C" fn cudaGraphCreate(graph: *mut u64, _flags: c_uint) -> i32
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cudaGraphInstantiate(exec: *mut u64, graph: u64, _flags: u64) -> i32 {
-    let _ = graph;
+    let made = new_graph().unwrap_or(0);
+    graph_objects::instantiated(made, graph);
     // SAFETY: the caller's pointer, checked for null.
-    unsafe { answer(exec, new_graph().unwrap_or(0)) }
+    unsafe { answer(exec, made) }
 }
 
 #[unsafe(no_mangle)]
