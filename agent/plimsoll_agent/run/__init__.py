@@ -6,6 +6,7 @@
     after_import    something to be done with a module once it is there
     frames          which line of a stack is the user's own
     memory          PyTorch's own memory history: start it, count with it, dump it
+    host            what this process has of the host's memory
     phases          forward, backward, optimizer, zero_grad, evaluation: where each begins and ends
     training_steps  what one training step is, for any number of optimizers
     steady          has memory stopped changing?
