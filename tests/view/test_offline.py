@@ -44,7 +44,9 @@ def small(folder):
 def test_lines_of_a_script_with_other_names_are_paired(page, tmp_path):
     with viewing(zipped("train", tmp_path), renamed(tmp_path)) as viewer:
         page.goto(viewer.url)
+        settled(page)
         rows = page.evaluate("async () => (await fetch('api/changes?r=0&position=peak&other=1&with=peak')).json()")["rows"]
+        page.goto("about:blank")
     paired = [it for it in rows if it["renamed"]]
     assert len(paired) > 8
     assert all(it["before"] == it["after"] and it["renamed"][1] == it["line"][1] + 40 for it in paired)

@@ -122,6 +122,7 @@ def test_lines_have_the_colours_that_they_have_above(page, tmp_path):
         assert theirs == own
         assert "As much allocated" in page.inner_text(".differs .lead")
         assert "Nothing holds more or less" in page.inner_text(".differs")
+        page.goto("about:blank")
 
 
 def test_curve_only_and_back(page, pair):
