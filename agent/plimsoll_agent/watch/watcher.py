@@ -129,7 +129,8 @@ class Watcher:
             if useless is not None:
                 self._alarm("watch/fragmentation", device, useless=useless, retries=device.retries)
         self._name_categories()
-        self._holes.look()
+        if not self.is_quiet:  # A look is an event in what is recorded.
+            self._holes.look()
         self.read_told()
         self._write_status()
         if not self.is_quiet:
