@@ -16,6 +16,7 @@ replaced in PyTorch, all of it:
     OutOfMemoryError.__init__                oom
     Tensor: item, tolist, __int__, __index__, __float__, __bool__, cpu, to   lines, with --assume FILE:LINE=NUMBER
     cuda.mem_get_info, accelerator.get_memory_info, _C._CudaDeviceProperties.total_memory   asked_size
+    SummaryWriter.__init__ (TensorBoard's)   trackers, in a watched run
     os._exit, os.kill, os.killpg, signal.raise_signal, signal.alarm, signal.setitimer   sudden_end
     _C._cuda_record_memory_history, _C._cuda_reset*MemoryStats   memory
 """

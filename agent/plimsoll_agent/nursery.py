@@ -47,7 +47,7 @@ def serve():
     before = os.environ.get(_BY_NVML)
     os.environ[_BY_NVML] = "1"
     _import_what_it_imports(program)
-    os.environ.pop(_BY_NVML)
+    os.environ.pop(_BY_NVML, None)
     if before is not None:
         os.environ[_BY_NVML] = before
     print(json.dumps({"ready": _is_untouched()}), file=answers, flush=True)

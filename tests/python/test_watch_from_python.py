@@ -292,7 +292,8 @@ print("tensorboard" in sys.modules)
 
 
 def test_writers_of_tensorboard_get_numbers_while_they_are_open(program, on_a_device):
-    """A class where TensorBoard's is. One writer is closed before, one while the run is watched, and one is made then."""
+    """A class where TensorBoard's is. One writer is closed before, one while the run is watched, and one is made then. A second
+    watch of the process finds the constructor replaced, and leaves it so."""
     text = MODEL + """
 import types
 module = types.ModuleType("tensorboardX.writer")
@@ -324,9 +325,13 @@ with plimsoll.watch():
         step(False)
 steps = [sorted({step for name, step in it.got if name == "plimsoll/allocated_gib"}) for it in (early, first, second)]
 print(not steps[0], 1 < len(steps[1]) <= 5, 1 < len(steps[2]) <= 5, steps[1][-1] < steps[2][0])
+replaced, before = SummaryWriter.__init__, len(second.got)
+with plimsoll.watch():
+    step(False)
+print(SummaryWriter.__init__ is replaced, len(second.got) > before)
 """
     ran = program.run(text, environment=on_a_device())
-    assert ran.stdout == "True True True True\n", ran
+    assert ran.stdout == "True True True True\nTrue True\n", ran
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -54,17 +54,20 @@ class Phantom:
 
     def step(self, steps=1):
         """The program has finished that many training steps."""
-        finish = _function(self._library, "plimsoll_phantom_steps")
-        if finish is not None:
-            finish.argtypes, finish.restype = [ctypes.c_uint64], None
-            finish(steps)
+        if self._tell(steps):
             self._has_trained = True
 
     def finish(self):
         """Nothing waits for a step any more."""
-        has_trained = self._has_trained
-        self.step(1 << 40)
-        self._has_trained = has_trained
+        self._tell(1 << 40)
+
+    def _tell(self, steps):
+        told = _function(self._library, "plimsoll_phantom_steps")
+        if told is None:
+            return False
+        told.argtypes, told.restype = [ctypes.c_uint64], None
+        told(steps)
+        return True
 
     def forget_reads(self):
         """In a forked child."""

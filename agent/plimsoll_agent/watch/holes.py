@@ -11,8 +11,8 @@ SELDOM = 5.0
 
 
 class Holes:
-    """What was seen at the last look. Looks by itself, where PyTorch can list its blocks without the history of each (2.11 can);
-    with it a look takes seconds."""
+    """What was seen at the last look. There are looks only where PyTorch can list its blocks without the history of each (2.11
+    can): with the history, a look takes seconds."""
 
     def __init__(self, torch):
         self._torch = torch

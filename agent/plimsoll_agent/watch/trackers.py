@@ -19,6 +19,9 @@ WRITERS = {"torch.utils.tensorboard.writer": "SummaryWriter", "tensorboardX.writ
 
 GIB = 1 << 30
 
+_KNOWN = "_plimsoll_writers"
+"""On a constructor that has been replaced: the writers that are known. A second watch of the process uses them, too."""
+
 
 class Trackers:
     """Those of this process."""
@@ -62,17 +65,22 @@ class Writers:
                     writer.add_scalar(name, value, step)
 
     def _find(self, kind):
-        """Those that are there, by a look at everything that Python has, once; later ones say so themselves."""
-        # Not `isinstance`, which asks an object for its class: some answer with a warning.
-        known = self._known[kind] = weakref.WeakSet(it for it in gc.get_objects() if issubclass(type(it), kind))
+        """Those that are there, by a look at everything that Python has, once a process; later ones say so themselves."""
         made = kind.__init__
+        known = getattr(made, _KNOWN, None)
+        if known is None:
+            known = weakref.WeakSet()
 
-        @functools.wraps(made)
-        def init(writer, *args, **kwargs):
-            made(writer, *args, **kwargs)
-            known.add(writer)
+            @functools.wraps(made)
+            def init(writer, *args, **kwargs):
+                made(writer, *args, **kwargs)
+                known.add(writer)
 
-        kind.__init__ = init
+            setattr(init, _KNOWN, known)
+            kind.__init__ = init
+            # Not `isinstance`, which asks an object for its class: some answer with a warning.
+            known.update(it for it in gc.get_objects() if issubclass(type(it), kind))
+        self._known[kind] = known
 
 
 def _numbers(devices, alarms):

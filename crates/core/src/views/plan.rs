@@ -257,7 +257,7 @@ fn recipes(res: &mut String, also: &str, all: &[Shown]) {
     let of = first.tried.recipe.framework;
     let _ = writeln!(
         res,
-        "\n{also} in the switches of {of}; each line ran on the phantom so, and fits:"
+        "\n{also} in the switches of {of}; each of these ran on the phantom, and fits:"
     );
     for it in all {
         let words = &it.tried.recipe.words;
