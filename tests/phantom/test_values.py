@@ -455,6 +455,36 @@ def test_what_is_unique_is_counted_truly_or_assumed(phantom):
     assert any("unique()" in it for it in ran.approximated)
 
 
+def test_what_deterministic_algorithms_put_into_new_tensors_is_no_size(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        torch.use_deterministic_algorithms(True, warn_only=True)  # What is new holds the largest number then.
+        x = torch.tensor([0.0, 0.0, 1.0, 2.0, 2.0]).cuda()
+        out = []
+        for it in (x, x.long()):
+            out.append([len(torch.unique(it)), len(torch.unique(it, return_counts=True)[1]), len(torch.unique_consecutive(it))])
+            out[-1].append(len(torch.unique(it, return_inverse=True)[0]))
+        out.append([len(x.nonzero()), torch.unique(x, return_counts=True)[1].tolist()])
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == [[3, 3, 3, 3], [3, 3, 3, 3], [3, [2, 1, 2]]]
+
+
+def test_how_often_each_number_is_there_follows_from_how_many_there_are(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        table = torch.cat([torch.tensor([[0.0], [0.0], [1.0], [2.0], [2.0], [2.0]]), torch.ones(6, 5)], 1).cuda()
+        unknown = torch.randn(72, 3, device="cuda") @ torch.randn(3, 2, device="cuda")
+        counts = [torch.unique(it, return_counts=True)[1] for it in (table[:, 0], table[:, 0].double(), unknown[:, 0])]
+        print(json.dumps([[int(it.max()), int(it.sum()), len(it)] for it in counts]))
+        """
+    )
+    assert ran.values == [[3, 6, 3], [3, 6, 3], [1, 72, 72]]
+
+
 def test_non_maximum_suppression_keeps_what_it_is_given(phantom):
     ran = phantom(
         """

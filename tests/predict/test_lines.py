@@ -24,6 +24,13 @@ with torch.no_grad():
     print([run(torch.arange(10).cuda(), None).shape[-1] for _ in range(3)])
 """
 
+DETERMINISTIC = """
+import torch
+torch.use_deterministic_algorithms(True, warn_only=True)
+x = torch.randn(72, 3, device="cuda") @ torch.randn(3, 2, device="cuda")
+print([len(x[:, 0].unique()), len(x.nonzero()), (x @ x.T).sum().item() < 1])
+"""
+
 
 def texts(ran, code):
     return [it["text"] for it in ran.report["notes"] if it["code"] == code]
@@ -108,3 +115,12 @@ def test_a_line_that_reads_nothing_unknown_is_told(plimsoll):
     (said,) = texts(ran, "assumed-unused")
     assert said.startswith("--assume other.py:7 was not used"), said
     assert not texts(ran, "read-as-before") and not texts(ran, "unknown-reads"), ran.report["notes"]
+
+
+def test_what_deterministic_algorithms_put_into_new_tensors_is_not_read(plimsoll):
+    """PyTorch fills them with NaN and with the largest number, and no kernel on a phantom writes over that."""
+    plimsoll.script(DETERMINISTIC)
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
+    assert ran.code == 0, ran
+    assert "[72, 0, True]" in ran.stdout, ran
+    assert texts(ran, "approximated"), ran.report["notes"]

@@ -51,6 +51,10 @@ class Phantom:
             self._lines = Lines(self._torch, _said_reads())
             register.argtypes, register.restype = [_CALLBACK], None
             register(self._callback)
+            # Deterministic algorithms fill each new tensor with the largest number, which would be taken for its result.
+            leave = getattr(self._torch._C, "_set_deterministic_fill_uninitialized_memory", None)
+            if leave is not None:
+                leave(False)
 
     def step(self, steps=1):
         """The program has finished that many training steps."""

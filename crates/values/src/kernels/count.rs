@@ -29,9 +29,11 @@ pub(crate) enum Kernel {
     Partials,
     /// CUB's unique-by-key, which is what `coalesce()` counts with.
     UniqueByKey,
-    /// What `unique()` counts with: a selection, a run-length encoding, or Thrust's for rows. Elements of
-    /// that many bytes, or of some that we do not look at; how many there are stands at this argument.
+    /// What `unique()` counts with: a selection, or Thrust's for rows. Elements of that many bytes, or of some that we do not
+    /// look at; how many there are stands at this argument.
     Unique { width: u64, items: usize, within: usize },
+    /// A run-length encoding, with which `unique()` also counts how often each is there.
+    Runs { width: u64, within: usize },
     /// `nms_kernel_impl` of torchvision is followed by `gather_keep_from_mask`, which says what is kept.
     NonMaximumSuppression,
     /// `gatherTopK` of `at::native::sbtopk` and `mbtopk` with 32-bit positions, of elements of this type if we follow it.
@@ -66,8 +68,8 @@ pub(crate) struct Count {
 enum What {
     /// Elements that are not zero.
     NonZero,
-    /// Elements that differ from the one before.
-    Different,
+    /// Elements that differ from the one before. How often each is there goes to `counts`; 0 if nobody asks.
+    Different { counts: u64 },
     /// Indices of a sparse tensor that differ from the one before, on their way to `coalesce()`.
     Indices,
 }
@@ -105,7 +107,8 @@ impl Kernel {
         }
         let of_runs = after(&[names::RUN_LENGTH_POLICY, names::RUN_LENGTH_POLICY_OF_12]);
         if let Some(key) = of_runs.filter(|_| find(names::DEVICE_REDUCE_BY_KEY).is_some()) {
-            return Some(unique(width(key).unwrap_or(0), 9));
+            let within = names::address_within(name);
+            return Some(Kernel::Runs { width: width(key).unwrap_or(0), within });
         }
         if find(names::UNIQUE_AGENT).is_some() {
             return Some(unique(0, 4));
@@ -140,21 +143,41 @@ impl Kernel {
         guesses: &mut Guesses,
     ) -> Option<Launched> {
         let wide = |i: usize| arguments.whole(i).map(i64::cast_unsigned);
+        // What was there before is not the count: deterministic algorithms fill what is new with the largest number.
+        let mut overwrite = |i: usize| {
+            let at = arguments.address(i)?;
+            memory.at(at)?.forget_span(at, 8);
+            Some(())
+        };
         Some(match self {
             Kernel::NonZero { width, within } => {
                 // An iterator, which has the address; where the result goes; how many.
                 let (operand, items) = (arguments.elements(0, within)?, wide(2)?);
+                overwrite(1);
                 Launched::Asks(Count { operand, width, items, what: What::NonZero })
             }
-            Kernel::Partials => Launched::Continues,
+            Kernel::Partials => {
+                overwrite(1);
+                Launched::Continues
+            }
             Kernel::UniqueByKey => {
                 // Keys, values, both results, the count, state, equality, and how many.
                 let items = wide(7)?;
+                overwrite(4);
                 Launched::Asks(Count { operand: 0, width: 0, items, what: What::Indices })
             }
             Kernel::Unique { width, items, within } => {
                 let (operand, items) = (arguments.elements(0, within)?, wide(items)?);
-                Launched::Asks(Count { operand, width, items, what: What::Different })
+                // In, flags, out, the count; Thrust's for rows leaves it elsewhere.
+                overwrite(3);
+                Launched::Asks(Count { operand, width, items, what: What::Different { counts: 0 } })
+            }
+            Kernel::Runs { width, within } => {
+                // In, out, ones, how often, the count.
+                let (operand, items) = (arguments.elements(0, within)?, wide(9)?);
+                let counts = arguments.address(3)?;
+                overwrite(4);
+                Launched::Asks(Count { operand, width, items, what: What::Different { counts } })
             }
             Kernel::NonMaximumSuppression => {
                 // A truth value for each box, the mask, and how many boxes.
@@ -349,15 +372,17 @@ impl Count {
                 guesses.remarks.assume("coalesce() was assumed to find no index twice");
                 self.items
             }
-            What::Different if kept.is_some() => 1.min(self.items),
-            What::Different => {
+            What::Different { .. } if kept.is_some() => 1.min(self.items),
+            What::Different { counts } => {
                 let assumed = guesses.settings.unique_millionths;
                 guesses.remarks.assume(if assumed.is_some() {
                     "unique() found the share that was assumed"
                 } else {
                     "unique() was assumed to find no value twice; say how many it finds with --assume unique=0.1"
                 });
-                self.share(assumed).unwrap_or(self.items)
+                let found = self.share(assumed).unwrap_or(self.items);
+                self.spread(found, counts, contents);
+                found
             }
             What::NonZero => {
                 let assumed = guesses.settings.nonzero_millionths;
@@ -408,6 +433,16 @@ impl Count {
         contents.write(self.operand, &mask);
     }
 
+    /// Writes how often each of `found` is there, of whom nobody knows better: as often as every other.
+    fn spread(self, found: u64, counts: u64, contents: &mut Contents) {
+        if counts == 0 || found == 0 || MOST / 8 < found {
+            return;
+        }
+        let often = |i: u64| self.items / found + u64::from(i < self.items % found);
+        let bytes: Vec<u8> = (0..found).flat_map(|it| often(it).to_le_bytes()).collect();
+        contents.write_computed(counts, &bytes);
+    }
+
     /// That share of them, if one was assumed.
     fn share(self, millionths: Option<u64>) -> Option<u64> {
         Some((self.items * millionths? + MILLIONTHS / 2) / MILLIONTHS)
@@ -426,7 +461,7 @@ impl Count {
         let found = match self.what {
             What::NonZero => elements.filter(|it| it.iter().any(|&byte| byte != 0)).count(),
             What::Indices => return None,
-            What::Different => {
+            What::Different { .. } => {
                 elements.clone().zip(elements.skip(1)).filter(|it| it.0 != it.1).count() + 1
             }
         };
@@ -487,6 +522,18 @@ mod tests {
         assert_eq!(count.answer(&mut contents, &mut guesses, &mut thread), 2);
         contents.forget_computed(); // A kernel that scatters.
         assert_eq!(count.answer(&mut contents, &mut guesses, &mut thread), 2);
+    }
+
+    #[test]
+    fn how_often_each_is_there_follows_from_how_many_there_are() {
+        let what = What::Different { counts: 8192 };
+        let count = Count { operand: 4096, width: 4, items: 72, what };
+        let mut contents = Contents::default();
+        let settings = Settings { unique_millionths: Some(100_000), ..Settings::default() };
+        let (mut guesses, mut thread) = (Guesses::new(settings), OfThread::NEW);
+        assert_eq!(count.answer(&mut contents, &mut guesses, &mut thread), 7);
+        let often: Vec<u8> = [11_i64, 11, 10, 10, 10, 10, 10].map(i64::to_le_bytes).concat();
+        assert_eq!(contents.known(8192, 56), Some(often));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::arguments::Arguments;
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
 use crate::names::{self, has};
-use crate::types::{ScalarType, letter_after, number_after};
+use crate::types::{ScalarType, number_after};
 
 /// A kernel of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Kernel {
         if has(name, names::DEVICE_REDUCE_BY_KEY) {
             // The type of the counts, then that of what is counted.
             const POLICIES: &[&[u8]] = &[names::RUN_LENGTH_POLICY, names::RUN_LENGTH_POLICY_OF_12];
-            let key = letter_after(name, names::one_of(name, POLICIES)?)?;
+            let key = number_after(name, names::one_of(name, POLICIES)?)?;
             return Some(Kernel::CountsRuns { key, within });
         }
         (has(name, names::DEVICE_SELECT_SWEEP) && has(name, names::EQUAL_TO)).then_some(())?;
