@@ -154,3 +154,29 @@ def test_a_norm_of_few_groups_has_a_block_of_threads_for_each(run):
     # Backward reads as much, but where the gradient is one number, expanded, which 2.15 hands down.
     forward = max(it["bytes"] for it in ops)
     assert 2 * 32 * 50 * 4 <= forward < 3 * 32 * 50 * 4, "what one group reads and writes"
+
+
+LOADED = """
+import sys, time, torch, torch.nn as nn
+from torch.utils.data import DataLoader
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 24
+    def __getitem__(self, i):
+        end = time.thread_time() + 0.005
+        while time.thread_time() < end: pass
+        return torch.ones(4)
+net = nn.Linear(4, 4).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for x in DataLoader(Slow(), 4, num_workers=int(sys.argv[2])):
+    loss = net(x.cuda()).sum()
+    opt.zero_grad(); loss.backward(); opt.step()
+    if sys.argv[1] == "reads": loss.item()
+"""
+
+
+@pytest.mark.parametrize("does, workers, op", [("reads", 0, "data-alone"), ("goes on", 0, "data"), ("goes on", 1, None)])
+def test_what_making_a_batch_takes_of_the_processor_is_timed_where_the_step_waits_for_it(run, does, workers, op):
+    """Four samples of 5 ms each; with a worker the step need not wait."""
+    counted = run(LOADED, does, str(workers), stop="until-exit", env=METERED).process.one("work")["ops"]
+    times = {it["op"]: it["count"] for it in counted if it["op"].startswith("data")}
+    assert set(times) == ({op} if op else set()) and all(20_000 <= it < 40_000 for it in times.values()), times

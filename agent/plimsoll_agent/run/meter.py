@@ -2,7 +2,13 @@
 
 On in runs that are made for it (`PLIMSOLL_METER`), never in one whose memory counts: every operation passes
 through Python while it counts. It begins when the first step has ended and stops when the second has.
+
+What a `DataLoader` without workers takes of the processor to make a batch is the one time that is measured, on this machine: such a
+step waits for it. With workers it depends on how fast the device is, and is left out.
 """
+
+import contextlib
+import time
 
 from plimsoll_agent.run.guard import guarded
 
@@ -19,6 +25,8 @@ _AROUND = ("around", "", 0, 0)
 _LISTED = ("listed", "", 0, 0)
 _SHARDED = ("sharded", "", 0, 0)
 _SORTED = ("sorted", "", 0, 0)
+_DATA = {False: ("data", "", 0, 0), True: ("data-alone", "", 0, 0)}
+"""By whether the device has nothing to do meanwhile."""
 
 _moved = [0, 0]
 """Copies between device and host that a real run would make and this one left out: how many, and their bytes."""
@@ -49,6 +57,8 @@ class Meter:
         self._mode = None
         self._counts = {}
         self._push = None
+        self._next_data = None
+        self._device = Device()
 
     def step_ended(self, step):
         """After each step of the program."""
@@ -56,11 +66,13 @@ class Meter:
             self._mode = self._counting()
             self._mode.__enter__()
             self._count_hooks()
+            self._time_data()
             _moved[:] = _emptied[:] = [0, 0]
         elif self._mode is not None:
             self._mode.__exit__(None, None, None)
             self._mode = None
             self._torch._C._autograd._push_saved_tensors_default_hooks = self._push
+            self._torch.utils.data.dataloader._SingleProcessDataLoaderIter._next_data = self._next_data
             kinds = [
                 {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
                 for (op, dtype, flops, size), n in sorted(self._counts.items())
@@ -89,11 +101,30 @@ class Meter:
 
         autograd._push_saved_tensors_default_hooks = push_counted
 
+    def _time_data(self):
+        """Microseconds of the processor. What makes the batch is not counted meanwhile, so that it takes what it always takes."""
+        from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode_temporarily
+
+        iterator, counts, device, mode = self._torch.utils.data.dataloader._SingleProcessDataLoaderIter, self._counts, self._device, self._mode
+        next_data = self._next_data = iterator._next_data
+
+        def timed(it):
+            is_ours = _get_current_dispatch_mode() is mode
+            began = time.thread_time()
+            try:
+                with _pop_mode_temporarily() if is_ours else contextlib.nullcontext():
+                    return next_data(it)
+            finally:
+                key = _DATA[device.waits]
+                counts[key] = counts.get(key, 0) + round((time.thread_time() - began) * 1e6)
+
+        iterator._next_data = timed
+
     def _counting(self):
         from torch.utils._python_dispatch import TorchDispatchMode
         from torch.utils.flop_counter import flop_registry
 
-        torch, counts = self._torch, self._counts
+        torch, counts, device = self._torch, self._counts, self._device
 
         class Counting(TorchDispatchMode):
             is_plimsolls = True  # What it sees is what the script does, and not something of the script's own.
@@ -103,9 +134,25 @@ class Meter:
                 function, args = _with_lengths_as_numbers(torch, function, args)
                 result = function(*args, **kwargs)
                 _count(torch, counts, flop_registry, function, args, kwargs, result)
+                device.see(function, result)
                 return result
 
         return Counting()
+
+
+class Device:
+    """Whether it has done all that it was given: the script has read a value since, as `loss.item()` does."""
+
+    def __init__(self):
+        self.waits = False
+
+    def see(self, function, result):
+        """After each operation. What is small between a reading and the next batch does not count."""
+        name = function._overloadpacket.__name__
+        if name == "_local_scalar_dense":
+            self.waits = True
+        elif name.startswith(_IN_LISTS) or name.endswith("backward"):
+            self.waits = False
 
 
 @guarded

@@ -14,7 +14,7 @@ pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use plimsoll_remedies as remedies;
 pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, find};
-pub use time::{FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, seconds};
+pub use time::{FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, fed_as, seconds};
 
 use serde_json::json;
 

@@ -35,7 +35,9 @@ pub struct Work {
     /// - `around`: a part of a model that has such functions, each time that it is gone through;
     /// - `listed`: a tensor in a list that one operation takes (`foreach`);
     /// - `sorted`: an operation that sorts indices before it adds up what belongs to each;
-    /// - `sharded`: one of FSDP2's copies into or out of what it sends.
+    /// - `sharded`: one of FSDP2's copies into or out of what it sends;
+    /// - `data`: a microsecond of the processor that made a batch, as it was measured where the phantom ran;
+    /// - `data-alone`: one in which the device had nothing to do, as the script had read a value of it.
     pub op: String,
     /// The type that it computes with; `tf32` for float32 products that may use it.
     pub dtype: String,
@@ -122,6 +124,8 @@ pub struct Figures {
     /// Seconds of the host for one of FSDP2's copies, with the Python around it (bench/fit/h200-network.json and
     /// h200-fresh-network.json).
     pub host_sharded: f64,
+    /// Seconds of the host for a microsecond that was measured: another machine may be faster.
+    pub host_data: f64,
     /// How well host and device work beside each other: the exponent of their norm. 1 would be one after the other, and
     /// without end the slower alone.
     pub overlap: f64,
@@ -180,6 +184,7 @@ pub const FITTED: Figures = Figures {
     host_listed: 2.75e-6,
     host_sorted: 204e-6,
     host_sharded: 0.5e-3,
+    host_data: 1e-6,
     overlap: 3.06,
 };
 
@@ -218,11 +223,18 @@ pub fn factor(plain: &[Work], changed: &[Work], card: &Card) -> Option<Factor> {
         (0.0 < before && 0.0 < after).then(|| after / before)
     };
     let estimate = on(FITTED)?;
-    if plain == changed {
+    if plain.len() == changed.len() && changed.iter().all(|it| plain.contains(it)) {
         return Some(Factor { estimate, low: estimate, high: estimate });
     }
     let with_host = |by: f64| on(FITTED.with_host(by));
     Some(RANGE.around(estimate, with_host(RANGE.host)?, with_host(RANGE.host.recip())?))
+}
+
+/// What a step does whose batches are those of `plain`: making them takes as long as there, not as it was measured a second time.
+pub fn fed_as(plain: &[Work], changed: Vec<Work>) -> Vec<Work> {
+    let is_data = |it: &Work| matches!(it.op.as_str(), "data" | "data-alone");
+    let others = changed.into_iter().filter(|it| !is_data(it));
+    others.chain(plain.iter().filter(|it| is_data(it)).cloned()).collect()
 }
 
 /// Seconds of a step, or of a part of one, on `card`.
@@ -237,12 +249,15 @@ impl Figures {
         let on_gpu: f64 = work.iter().map(|it| it.count * self.on_gpu(it, card)).sum();
         let here = self.with_host(host(card));
         let on_host: f64 = work.iter().map(|it| here.on_host(it, card)).sum();
+        let alone: f64 = work.iter().filter(|it| it.op == "data-alone").map(|it| it.count).sum();
         let slower = on_gpu.max(on_host);
         if slower <= 0.0 {
             return 0.0;
         }
         let faster = on_gpu.min(on_host);
-        slower * (1.0 + (faster / slower).powf(self.overlap)).powf(self.overlap.recip())
+        let beside =
+            slower * (1.0 + (faster / slower).powf(self.overlap)).powf(self.overlap.recip());
+        alone * here.host_data + beside
     }
 
     /// The same with a host that takes so many times as long.
@@ -259,6 +274,7 @@ impl Figures {
             host_listed: self.host_listed * by,
             host_sorted: self.host_sorted * by,
             host_sharded: self.host_sharded * by,
+            host_data: self.host_data * by,
             ..self
         }
     }
@@ -272,6 +288,9 @@ impl Figures {
             "listed" => work.count * self.host_listed,
             "sorted" => work.count * self.host_sorted,
             "sharded" => work.count * self.host_sharded,
+            "data" => work.count * self.host_data,
+            // Beside nothing: `seconds` adds it.
+            "data-alone" => 0.0,
             "recurrent" => work.count * self.host_time_step,
             "matmul" | "matmul-by-4" | "matmul-by-2" => work.count * self.host_matmul,
             // The device waits for the host, and the host for the device.
@@ -291,7 +310,8 @@ impl Figures {
         let computed = |shares: Shares| work.flops / (arithmetic(dtype, card) * shares.of(dtype));
         let moved = work.bytes / memory(card);
         let kernels = match work.op.as_str() {
-            "look" | "hook" | "around" | "listed" | "sorted" | "sharded" => return 0.0,
+            "look" | "hook" | "around" | "listed" | "sorted" | "sharded" | "data"
+            | "data-alone" => return 0.0,
             "link" => return work.bytes / self.of_link(card),
             "network" => return self.collective + work.bytes / self.between_devices(card),
             "segment" => return self.segment + work.bytes / self.segment_bytes,
@@ -462,6 +482,26 @@ mod tests {
         card.speeds.host_step_us = Some(6580); // twice HOST_STEP
         let slower = seconds(&launched, &card) / before;
         assert!((1.9..2.1).contains(&slower), "{slower}");
+    }
+
+    #[test]
+    fn a_step_that_waits_for_its_batch_gains_and_loses_less() {
+        let plain = vec![work("pointwise", "float32", 1.0, 0.0, 1e10)];
+        let copied = vec![work("link", "uint8", 1.0, 0.0, 1e10)];
+        let with =
+            |op: &str, it: &[Work]| [it.to_vec(), vec![work(op, "", 20_000.0, 0.0, 0.0)]].concat();
+        let times = |op: &str| {
+            ratio(
+                &with(op, &plain),
+                &fed_as(&with(op, &plain), [copied.clone(), plain.clone()].concat()),
+            )
+        };
+        let none = ratio(&plain, &[copied.clone(), plain.clone()].concat());
+        let (beside, alone) = (times("data"), times("data-alone"));
+        assert!(
+            none > 25.0 && (9.0..10.0).contains(&beside) && (8.5..9.0).contains(&alone),
+            "{none} {beside} {alone}"
+        );
     }
 
     #[test]

@@ -258,7 +258,7 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
         }
         let changed = metered(program, &it.plan);
         let changed = program.trial(changed).await.noted.work;
-        it.time = plan::factor(&plain, &changed, &program.rules.card);
+        it.time = plan::factor(&plain, &plan::fed_as(&plain, changed), &program.rules.card);
     }
 }
 
