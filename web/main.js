@@ -12,11 +12,11 @@ import { forgetInks } from "./palette.js";
 import { PeakView } from "./peak.js";
 import { RanksView, sceneName } from "./ranks.js";
 import { SegmentsView } from "./segments.js";
-import { neighbour } from "./selection.js";
+import { neighbour, selected } from "./selection.js";
 import { WHOLE, follow, onState, readHash, set, state } from "./state.js";
 import { Timeline } from "./timeline.js";
 import { WhatIfView } from "./whatif.js";
-import { ABOUT, GLOSSARY, KEYS, many, number, size } from "./words.js";
+import { ABOUT, GLOSSARY, KEYS, exactly, many, number, size } from "./words.js";
 
 const VIEWS = [["answer", "Answer"], ["timeline", "Timeline"], ["peak", "Peak"], ["segments", "Segments"], ["growth", "Growth"], ["whatif", "What-if"], ["ranks", "Ranks"]];
 
@@ -28,6 +28,7 @@ const found = el("aside", { id: "found", "aria-label": "Found", hidden: true });
 async function start() {
   applyTheme(remembered("theme"));
   try {
+    Object.assign(state, readHash());
     const [overview, cards] = await Promise.all([ask("overview"), ask("cards")]);
     page.scenes = overview.scenes;
     page.cards = cards.cards;
@@ -50,7 +51,6 @@ async function start() {
   document.addEventListener("server", (event) => say(event.detail, event.detail !== ""));
   addEventListener("popstate", () => follow(sane));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetInks(); render(); });
-  Object.assign(state, readHash());
   sane();
   onState(changed);
   await render();
@@ -63,7 +63,6 @@ function followRun() {
   byId("theme").addEventListener("click", switchTheme);
   byId("help").addEventListener("click", showWords);
   document.addEventListener("server", (event) => say(event.detail, event.detail !== ""));
-  Object.assign(state, readHash());
   document.title = "live: plimsoll";
   page.view = new LiveView(page.cards);
   refill(byId("main"), page.view.node);
@@ -148,8 +147,8 @@ async function render() {
 
 function head(scene, view) {
   const facts = [
-    el("span", {}, el("b", { title: `${scene.peak_allocated.toLocaleString("en")} bytes` }, size(scene.peak_allocated)), " allocated at the peak"),
-    el("span", {}, el("b", { title: `${scene.peak_reserved.toLocaleString("en")} bytes` }, size(scene.peak_reserved)), " reserved at most"),
+    el("span", {}, el("b", { title: exactly(scene.peak_allocated) }, size(scene.peak_allocated)), " allocated at the peak"),
+    el("span", {}, el("b", { title: exactly(scene.peak_reserved) }, size(scene.peak_reserved)), " reserved at most"),
     el("span", {}, many(scene.events, "event")),
     scene.refusals.length ? el("span", { class: "bad" }, `${number(scene.refusals.length)}× out of memory`) : null,
   ];
@@ -173,8 +172,9 @@ async function pinned() {
 
 async function picked() {
   const scene = page.scenes[state.r];
+  const before = selected();
   await showSelection(found, scene, momentShown(scene), () => page.view);
-  if (page.view && page.view.draw) page.view.draw();
+  if (selected() !== before && page.view && page.view.draw) page.view.draw();
 }
 
 function find(words) {

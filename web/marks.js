@@ -7,6 +7,9 @@ import { chosen } from "./selection.js";
 import { state } from "./state.js";
 import { clipped, duration, many, number, size } from "./words.js";
 
+// "step 1" and the room beside it are wider.
+const LEAST_LABEL = 30;
+
 export class Marks {
   constructor(canvas, scale, scene, marks) {
     this.canvas = canvas;
@@ -31,6 +34,13 @@ export class Marks {
   get end() { return this.scale.end; }
 
   x(value) { return this.scale.x(value); }
+
+  // The same for many values.
+  across() {
+    const { left, from } = this;
+    const per = this.area.width / (this.to - from);
+    return (value) => left + (value - from) * per;
+  }
 
   y(bytes) { return this.scale.y(bytes); }
 
@@ -168,11 +178,12 @@ export class Marks {
     const right = this.left + width;
     let drawn = this.left - 1;
     const { phases } = this.marks;
+    const across = this.across();
     for (let i = firstAfter(phases, (it) => this.axisOf(it[1], it[3]), this.from); i < phases.length; i++) {
       const [from, to, t0, t1, phase] = phases[i];
       if (this.to <= this.axisOf(from, t0)) break;
-      const x0 = Math.max(this.left, this.x(this.axisOf(from, t0)));
-      const x1 = Math.min(right, this.x(this.axisOf(to, t1)));
+      const x0 = Math.max(this.left, across(this.axisOf(from, t0)));
+      const x1 = Math.min(right, across(this.axisOf(to, t1)));
       // A band below a pixel shows with the next one that is not.
       if (x1 <= drawn || x1 <= this.left || right <= x0 || x1 - x0 < 0.3) continue;
       c.fillStyle = PHASE[phase];
@@ -182,7 +193,7 @@ export class Marks {
     let before = 0;
     let labelled = -100;
     c.textAlign = "center";
-    const x = (it) => this.x(this.axisOf(it.end, it.micros));
+    const x = (it) => across(this.axisOf(it.end, it.micros));
     c.strokeStyle = line;
     const { steps } = this.marks;
     const firstStep = firstAfter(steps, (it) => this.axisOf(it.end, it.micros), this.from);
@@ -190,9 +201,12 @@ export class Marks {
     for (let i = firstStep; i < steps.length; i++) {
       const it = steps[i];
       if (this.to <= before) break;
-      const [x0, x1] = [Math.max(this.left, this.x(before)), Math.min(right, x(it))];
+      const [x0, x1] = [Math.max(this.left, across(before)), Math.min(right, x(it))];
       before = this.axisOf(it.end, it.micros);
       const middle = (x0 + x1) / 2;
+      const isLine = 5 < x1 - x0 && x1 < right;
+      // Of a thousand steps few have room for words, and measuring words is slow.
+      if (middle <= labelled + LEAST_LABEL && !isLine) continue;
       const label = `step ${number(it.step)}`;
       const needed = c.measureText(label).width + 14;
       if (labelled + needed < middle && this.left + needed / 2 < middle && middle < right - needed / 2) {
@@ -200,7 +214,7 @@ export class Marks {
         c.fillText(label, middle, TOP - 22);
         labelled = middle;
       }
-      if (5 < x1 - x0 && x1 < right) {
+      if (isLine) {
         c.beginPath();
         c.moveTo(x1, TOP - 28);
         c.lineTo(x1, TOP - 4);

@@ -127,7 +127,7 @@ export class SegmentsView {
       ? `${many(enough.length, "hole")} of this moment would be large enough; only those of the same pool and stream could have served it.`
       : "no hole of this moment is large enough.";
     return el("div", { class: "refusal" },
-      el("p", {}, el("b", {}, size(refusal.requested)), " were refused at ", el("button", { type: "button", class: "link", onclick: () => set({ at: refusal.position }) }, `event ${refusal.position.toLocaleString("en")}`),
+      el("p", {}, el("b", {}, size(refusal.requested)), " were refused at ", el("button", { type: "button", class: "link", onclick: () => set({ at: refusal.position }) }, `event ${number(refusal.position)}`),
         refusal.line ? ` (${refusal.line})` : "", `, while the device had ${size(refusal.free)} free: ${sentence}`));
   }
 

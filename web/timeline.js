@@ -198,23 +198,33 @@ export class Timeline {
       const start = performance.now();
       if (this.pairing) this.pairing.hidden = state.with === null;
       if (this.other && (this.other.r !== state.with || this.other.axis !== state.axis)) this.part();
+      const fits = this.fits();
+      // Its words take room, which the picture does not have then.
+      const told = [this.data, state.by, selected(), this.other];
+      if (!this.told || told.some((it, at) => it !== this.told[at])) this.tell(this.scene.groups[state.by]);
+      this.told = told;
       this.scale.hold();
-      this.paint();
+      // The answer comes while this is painted.
+      this.fetch();
+      this.paint(fits);
       this.scale.release();
       this.timings.paint.push(performance.now() - start);
-      this.fetch();
       this.fetchFree();
       this.meetOther();
     });
   }
 
-  paint() {
+  fits() {
+    const { data } = this;
+    return data && data.r === state.r && data.axis === state.axis && data.by === state.by;
+  }
+
+  paint(fits) {
     const { scale, canvas, picture, data } = this;
     const { width, height } = scale.area;
     this.ratio = fit(canvas, width, height);
     canvas.style.left = `${scale.left}px`;
     canvas.style.top = `${TOP}px`;
-    const fits = data && data.r === state.r && data.axis === state.axis && data.by === state.by;
     const context = canvas.getContext("2d");
     if (fits) {
       picture.paint(data, scale.from, scale.to, scale.low, scale.high, canvas.width, canvas.height);
@@ -234,9 +244,6 @@ export class Timeline {
     }
     if (!isMirrored) this.drawFree();
     this.strip.draw();
-    const told = [data, state.by, selected(), this.other];
-    if (!this.told || told.some((it, at) => it !== this.told[at])) this.tell(this.scene.groups[state.by]);
-    this.told = told;
   }
 
   drawOver() {

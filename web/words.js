@@ -31,12 +31,14 @@ export function parseSize(given) {
   return Math.floor(Number(found[1]) * (decimal ? 1000 : 1024) ** power);
 }
 
+const GROUPED = new Intl.NumberFormat("en");
+
 export function exactly(bytes) {
-  return `${bytes.toLocaleString("en")} bytes`;
+  return `${number(bytes)} bytes`;
 }
 
 export function number(n) {
-  return n.toLocaleString("en");
+  return GROUPED.format(n);
 }
 
 export function many(n, one, several = `${one}s`) {

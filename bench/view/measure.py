@@ -4,7 +4,7 @@
     python3 bench/view/measure.py big.pickle [--memory-viz MemoryViz.js --d3 d3.js]
 
 For each file: from command to a drawn timeline, pans and zooms (the server's answer and the drawing, median and
-95th percentile), a hover, memory of server and page. `--memory-viz` is PyTorch's own torch/utils/viz/MemoryViz.js
+95th percentile; the least of five rounds; frames during a drag), a hover, memory of server and page. `--memory-viz` is PyTorch's own torch/utils/viz/MemoryViz.js
 and `--d3` the dist/d3.js of npm's d3@7 (d3@5 before 2026), which it imports: its `trace_plot` page loads both from the network, here they come
 from disk. A process_alloc_data.js beside MemoryViz.js is served, too.
 Prints one JSON object a file. Needs Chromium and playwright (tests/requirements.txt).
@@ -41,6 +41,61 @@ MOVES = """async ({ count, seed }) => {
     }
     return view.timings;
 }"""
+
+# The same windows several times: the longest painting of each, and of the rounds the least, which is what a quiet machine needs.
+FRAMES = """async ({ count, rounds }) => {
+    const { page, set } = window.plimsoll;
+    const { view } = page;
+    const end = page.scenes[0].events + 1;
+    const top = page.scenes[0].peak_reserved;
+    const settled = () => new Promise((done) => { const wait = () => (view.isAsking || view.isDue ? requestAnimationFrame(wait) : done()); requestAnimationFrame(wait); });
+    const least = [];
+    for (let round = 0; round < rounds; round++) {
+        let seed = 11;
+        const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
+        for (let i = 0; i < count; i++) {
+            const span = Math.max(50, Math.floor(end ** (0.4 + 0.6 * random())));
+            const from = Math.floor(random() * (end - span));
+            const low = i % 3 ? null : random() * top * 0.7;
+            view.timings.paint.length = 0;
+            set({ from, to: from + span, low, top: low === null ? null : low + top * 0.3, ...(i % 5 ? {} : { sel: `category:${1 + Math.floor(random() * 5)}` }) });
+            await settled();
+            least[i] = Math.min(least[i] ?? Infinity, Math.max(...view.timings.paint));
+        }
+    }
+    set({ from: null, to: null, low: null, top: null, sel: "" });
+    await settled();
+    return least;
+}"""
+
+# From frame to frame while something moves.
+RECORD = """() => {
+    const times = (window.frameTimes = []);
+    let before = null;
+    const frame = (now) => {
+        if (before !== null) times.push(now - before);
+        before = now;
+        if (window.frameTimes === times) requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+}"""
+
+
+def drag(page):
+    """A hand that drags a fifth of the recording across the picture, in 150 moves."""
+    page.evaluate("() => { const { page, set } = window.plimsoll; const end = page.scenes[0].events; set({ from: Math.floor(end * 0.4), to: Math.floor(end * 0.6) }); }")
+    settled(page)
+    page.wait_for_timeout(1500)
+    box = page.locator(".plot").first.bounding_box()
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.9, y)
+    page.mouse.down()
+    page.evaluate(RECORD)
+    page.mouse.move(box["x"] + box["width"] * 0.1, y, steps=150)
+    times = page.evaluate("() => { const times = window.frameTimes; window.frameTimes = null; return times; }")
+    page.mouse.up()
+    return {**told(times), "frames": len(times)}
+
 
 FIRST = """async (path) => {
     const start = performance.now();
@@ -176,6 +231,8 @@ def ours(browser, path):
         "paint_ms": {"median": quantile(timings["paint"], 0.5), "p95": quantile(timings["paint"], 0.95)},
         "page_cpu_ms_per_paint": round(1000 * drawing / max(1, len(timings["paint"])), 1),
         "wheel_ms": told(page.evaluate(WHEEL, [".plot", 40])),
+        "frame_ms_least_of_rounds": told(page.evaluate(FRAMES, {"count": 60, "rounds": 5})),
+        "drag_frame_ms": drag(page),
         "hover_lookup_ms": page.evaluate(HOVER),
         "page_heap_mib": heap_mib(page),
         "server_mib": status(viewer.process.pid, "VmRSS"),

@@ -259,6 +259,7 @@ def test_markup_in_a_recording_is_shown_and_not_run(page, tmp_path, protocol):
             page.wait_for_function("() => document.querySelector('#side').textContent.includes('<script>')")
             assert page.evaluate("() => window.hacked") is None
             assert page.locator("main script, main img, #side script, #side img").count() == 0
+        page.goto("about:blank")
 
 
 def test_one_file_opens_from_disk(page, plimsoll, tmp_path):

@@ -5,6 +5,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 use anyhow::Context as _;
@@ -17,7 +18,7 @@ use crate::{
     open::{self, Opened},
     recordings::{self, Process},
     server::{
-        Server,
+        Server, Shown,
         answers::{Gallery, Told},
         assets,
     },
@@ -54,7 +55,8 @@ pub(crate) fn run(args: &ViewArgs, out: &mut dyn Write) -> anyhow::Result<Exit> 
         );
     }
     if args.html.is_some() {
-        let page = with_gallery(&loaded, |gallery| Ok(assets::one_file(gallery)))?;
+        check(&loaded)?;
+        let page = assets::one_file(&Gallery::new(&scenes(&loaded), told(&loaded)));
         match file {
             Some(file) => AtomicOutput::open(file, args.force)?.file(page.as_bytes())?,
             None => super::write(out, &page)?,
@@ -87,40 +89,47 @@ pub(super) fn open_recordings(
     serve(&loaded, (0, None), true, out)
 }
 
-fn with_gallery<T>(
-    loaded: &[Loaded],
-    show: impl FnOnce(&Gallery<'_>) -> anyhow::Result<T>,
-) -> anyhow::Result<T> {
-    let recordings: Vec<Scenes<'_>> =
-        loaded.iter().map(|it| Scenes::new(&it.name, &it.recording)).collect();
-    let told = loaded.iter().map(|it| it.told.clone()).collect();
-    let gallery = Gallery::new(&recordings, told);
+/// Fails where there is nothing to show.
+fn check(loaded: &[Loaded]) -> anyhow::Result<()> {
     anyhow::ensure!(
-        gallery.scenes().next().is_some(),
+        loaded.iter().any(|it| Scenes::are_in(&it.recording)),
         "there is no memory of any device in what was given: nothing to look at"
     );
-    show(&gallery)
+    Ok(())
 }
 
-/// Shows `loaded` until Ctrl-C.
+fn scenes(loaded: &[Loaded]) -> Vec<Scenes<'_>> {
+    loaded.iter().map(|it| Scenes::new(&it.name, &it.recording)).collect()
+}
+
+fn told(loaded: &[Loaded]) -> Vec<Told> {
+    loaded.iter().map(|it| it.told.clone()).collect()
+}
+
+/// Shows `loaded` until Ctrl-C. The browser starts and gets the page while the scenes are made.
 fn serve(
     loaded: &[Loaded],
-    (port, token): (u16, Option<&str>),
+    address: (u16, Option<&str>),
     opens: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    with_gallery(loaded, |gallery| show(gallery, (port, token), opens, out))
+    check(loaded)?;
+    let (made, gallery) = (OnceLock::new(), OnceLock::new());
+    let gallery =
+        || gallery.get_or_init(|| Gallery::new(made.get_or_init(|| scenes(loaded)), told(loaded)));
+    show(&gallery, address, opens, out)
 }
 
 /// Shows the run that is going on until Ctrl-C.
 #[cfg(feature = "phantom")]
 fn follow(address: (u16, Option<&str>), opens: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let sessions = Cache::open()?.root.join("sessions");
-    show(&Gallery::of_run(Live::of(sessions)), address, opens, out)
+    let gallery = Gallery::of_run(Live::of(sessions));
+    show(&|| &gallery, address, opens, out)
 }
 
-fn show(
-    gallery: &Gallery<'_>,
+fn show<'g>(
+    gallery: &Shown<'g>,
     (port, token): (u16, Option<&str>),
     opens: bool,
     out: &mut dyn Write,

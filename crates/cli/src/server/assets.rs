@@ -77,7 +77,7 @@ const MOST_EVENTS: u32 = 2_000_000;
 pub(crate) fn find(path: &str) -> Option<Answer> {
     let path = path.split('?').next().unwrap_or_default();
     let (kind, text) = match path {
-        "" => (Kind::Html, file("index.html", INDEX)),
+        "" => (Kind::Html, Cow::Owned(index())),
         "style.css" => (Kind::Css, file("style.css", STYLE)),
         "icon.svg" => (Kind::Svg, file("icon.svg", ICON)),
         _ => {
@@ -86,6 +86,13 @@ pub(crate) fn find(path: &str) -> Option<Answer> {
         }
     };
     Some(Ok(Reply { kind, bytes: text.into_owned().into_bytes() }))
+}
+
+/// The page, which names all of its modules: a browser that finds them by their imports asks in five rounds.
+fn index() -> String {
+    let name = |it: &(&str, &str)| format!("<link rel=\"modulepreload\" href=\"{}\">\n", it.0);
+    let names: String = MODULES.iter().map(name).collect();
+    file("index.html", INDEX).replace("</head>", &format!("{names}</head>"))
 }
 
 /// A file of the page. A debug build takes it from where it was built, as long as that is there: who works on the

@@ -24,6 +24,9 @@ use crate::{
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// What is shown. Whoever asks first waits until it is made.
+pub(crate) type Shown<'g> = dyn Fn() -> &'g Gallery<'g> + Sync + 'g;
+
 /// A server that listens.
 pub(crate) struct Server {
     listener: TcpListener,
@@ -73,8 +76,8 @@ impl Server {
         self.port
     }
 
-    /// Answers until a signal asks to end.
-    pub(crate) fn serve(&self, gallery: &Gallery<'_>, signals: &Signals) -> io::Result<()> {
+    /// Answers until a signal asks to end. The page's own files do not wait for the gallery.
+    pub(crate) fn serve(&self, gallery: &Shown<'_>, signals: &Signals) -> io::Result<()> {
         let wait = || loop {
             match signals.next(Duration::from_secs(60)) {
                 // The browser that we started has ended; ours to go on.
@@ -84,16 +87,16 @@ impl Server {
             }
         };
         let answer = |request: &Request| self.respond(request, gallery);
-        http::serve(&self.listener, None, &answer, &|is_over| gallery.prepare(is_over), wait)
+        http::serve(&self.listener, None, &answer, &|is_over| gallery().prepare(is_over), wait)
     }
 
-    fn respond(&self, request: &Request, gallery: &Gallery<'_>) -> Response {
+    fn respond(&self, request: &Request, gallery: &Shown<'_>) -> Response {
         let (status, reply) = match self.admit(request) {
             Err(Refusal::Method) => {
                 ((405, "Method Not Allowed"), Reply::error(&Refusal::Method.to_string()))
             }
             Err(refusal) => ((403, "Forbidden"), Reply::error(&refusal.to_string())),
-            Ok(path) => match assets::find(path).or_else(|| gallery.answer(path)) {
+            Ok(path) => match assets::find(path).or_else(|| gallery().answer(path)) {
                 Some(Ok(reply)) => ((200, "OK"), reply),
                 Some(Err(sentence)) => ((400, "Bad Request"), Reply::error(&sentence)),
                 None => ((404, "Not Found"), Reply::error("there is nothing at this address")),

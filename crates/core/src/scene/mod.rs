@@ -194,6 +194,11 @@ pub struct Label {
 }
 
 impl<'a> Scenes<'a> {
+    /// Whether `recording` has anything to show.
+    pub fn are_in(recording: &Recording) -> bool {
+        !DeviceRun::used(recording).is_empty()
+    }
+
     /// Everything that `recording`, called `name`, has to show.
     pub fn new(name: &str, recording: &'a Recording) -> Scenes<'a> {
         let scenes = DeviceRun::all(recording).into_iter().map(Scene::new).collect();
