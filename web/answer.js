@@ -56,7 +56,7 @@ export class AnswerView {
           this.link("Fragmentation: where it lay, and the holes", { view: "segments", at: scene.refusals.length ? scene.refusals[scene.refusals.length - 1].position : scene.peak_reserved_position }),
           this.link("What would change it: another card, other settings", { view: "whatif" }))),
       el("div", { class: "columns" },
-        el("div", {}, el("h2", {}, wrong.length ? "What was found, by what it would give back" : "Nothing was found that could be had back"), wrong.map((it) => this.finding(it)),
+        el("div", {}, el("h2", {}, wrong.length ? "What was found, largest saving first" : "Nothing was found that could be had back"), wrong.map((it) => this.finding(it)),
           ooms.slice(1, 4).map((it) => el("article", { class: "card problem" }, el("h3", {}, "Another request failed"), this.oom(it))),
           facts.length || told.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Good to know"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, prose(it))))) : null),
         this.peak(moment)));

@@ -68,7 +68,7 @@ def test_a_notebook_a_folder_standard_input_and_what_is_no_python(plimsoll):
     plimsoll.script("def f(:\n", "b.py")
     ran = plimsoll.run("lint", ".")
     assert ran.code == 2, ran
-    assert "b.py:1:7: this is no Python" in ran.stdout and "PLM102" in ran.stdout, ran
+    assert "b.py:1:7: this is not Python" in ran.stdout and "PLM102" in ran.stdout, ran
     with plimsoll.start("lint", "-", stdin=-1) as process:
         stdout, _ = process.communicate(LEAK)
     assert (process.returncode, stdout.startswith("-:12:17 PLM102")) == (1, True)

@@ -38,7 +38,7 @@ const MOSTLY: usize = 95;
 pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<Exit> {
     ensure!(
         devices::are_there(),
-        "found no NVIDIA GPU on this machine, and there is nothing to measure; `plimsoll cards` lists what is known"
+        "found no NVIDIA GPU on this machine, so there is nothing to measure; `plimsoll cards` lists the known cards"
     );
     let cache = Cache::open()?;
     let bundle = Bundle::unpack(&cache)?;
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     let measured = Measured::of(&real)?;
     let id = args.id.as_deref();
     let card = cards::parse(&measured.text(id, "derived", "calibrated"))
-        .context("what was measured is no card")?;
+        .context("the measurement does not describe a card")?;
     say(&format!("asking a phantom {} the same", card.name));
     let runner = Runner::new(
         Cache::open()?,
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
         if measured.beside.is_empty() { "" } else { "; the context is a training's as a whole" },
     );
     let text = measured.text(id, knows, &source);
-    let card = cards::parse(&text).context("what was measured is no card")?;
+    let card = cards::parse(&text).context("the measurement does not describe a card")?;
     let path = match &args.output {
         Some(path) => path.clone(),
         None => own_cards::folder()

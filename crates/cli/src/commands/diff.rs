@@ -77,7 +77,7 @@ fn wanted(args: &DiffArgs) -> anyhow::Result<Vec<Wanted>> {
     let stdin = res.iter().filter(|it| it.path == Path::new("-")).count();
     anyhow::ensure!(
         stdin < 2 || args.steps.is_some() || args.inputs.len() < 2 || res[0].path == res[1].path,
-        "standard input can be read once"
+        "standard input can be read only once"
     );
     Ok(res)
 }

@@ -156,7 +156,7 @@ fn describe_writes(runner: &Runner) -> Found {
     match layers.way() {
         // Slower, and `fit` cannot keep a Python ready.
         Way::Traced => Found::Note(format!(
-            "{text}, which makes each run about a second slower; better ways do not hold here ({})",
+            "{text}, which makes each run about a second slower; better ways do not work here ({})",
             why.join("; ")
         )),
         Way::Mounts | Way::UserNamespace => Found::Good(text),
@@ -189,9 +189,9 @@ fn try_out(runner: &Runner, python: PathBuf, torch: &Torch) -> anyhow::Result<Fo
         End::Code(0) if recordings.iter().any(|it| it.notes.begin.is_some()) => {
             Found::Good(format!("put a tensor on a phantom {} in {seconds:.1} s", card.name))
         }
-        End::Code(0) => {
-            Found::Bad("the agent did not come in; does this Python ignore PYTHONPATH?".to_owned())
-        }
+        End::Code(0) => Found::Bad(
+            "plimsoll's agent was not loaded; does this Python ignore PYTHONPATH?".to_owned(),
+        ),
         _ => {
             let failure = crate::diagnosis::diagnose(&command, ended, &recordings);
             Found::Bad(failure.unwrap_or_else(|| "could not put a tensor on it".to_owned()))

@@ -43,8 +43,8 @@ const NARROW: u16 = 60;
 const WIDE: u16 = 100;
 /// What is assumed of masks once a script has failed because they find nothing, and what the report says then.
 const HALF_IS_FOUND: &str = "assumed_nonzero_millionths = 500000\n";
-const MASKS_HALF: &str = "the script failed while boolean masks of values that nobody computed found nothing, so it ran \
-     again with half of every such mask; say the true share with --assume nonzero=0.25";
+const MASKS_HALF: &str = "the script failed where boolean masks found nothing, because nobody computed their values. So it \
+     ran again with half of each mask true; give the true share with --assume nonzero=0.25";
 /// What the report says of `--cards`.
 const RAN_ON_EACH: &str =
     "the script ran on each card of --cards; the numbers above are those of one";
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
         let n = script.ranks.devices(args.gpus);
         match schedulers::request(scheduler.into(), &prediction, n) {
             Some(lines) => super::write(out, &format!("\n{lines}"))?,
-            None => say("no request can be made of it: no amount of this card's memory is safe"),
+            None => say("no amount of this card's memory is safe, so there is none to ask for"),
         }
     }
     if let (n @ 1.., false) = (ended.n_left_running, args.quiet) {
@@ -178,8 +178,8 @@ impl Script<'_> {
         }
         if !self.args.quiet {
             say(
-                "the script failed, and masks of values that nobody computed had found nothing; running it again with \
-                 half of each",
+                "the script failed where boolean masks found nothing, because nobody computed their values; running it \
+                 again with half of each mask true",
             );
         }
         let second = self.run_once(HALF_IS_FOUND, output)?;

@@ -27,9 +27,9 @@ use crate::{
 const NOTHING_OUTSIDE: &str = "all of --capacity is PyTorch's here; on a card the CUDA context (about 0.5 GiB), NCCL and \
     other processes take their part: give it as --outside";
 
-const LENDERS: &str = "whether a MemPool was made with use_on_oom=True stands in no recording, and without stacks nothing \
-    tells it: what such a pool served in place of the default one counts as asked of it, so retries may be counted \
-    otherwise; a recording with stacks would show it";
+const LENDERS: &str = "no recording says whether a MemPool was made with use_on_oom=True, and this one has no stacks that \
+    would show it. Requests that such a pool served for the default one are counted as its own, so the count of retries may \
+    differ; a recording with stacks would show it";
 
 pub(crate) fn run(args: &ReplayArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;

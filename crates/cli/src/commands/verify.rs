@@ -30,7 +30,7 @@ const EVENTS: &str = "2000000";
 pub(crate) fn run(args: &VerifyArgs, color: Color, out: &mut dyn Write) -> anyhow::Result<Exit> {
     anyhow::ensure!(
         devices::are_there(),
-        "found no NVIDIA GPU on this machine, and there is nothing to compare the phantom with; `plimsoll predict` needs none"
+        "found no NVIDIA GPU on this machine, so there is nothing to compare the phantom with; `plimsoll predict` needs none"
     );
     let card = card(args)?;
     let command = ScriptCommand::resolve(&args.command)?;

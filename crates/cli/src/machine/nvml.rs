@@ -59,7 +59,7 @@ fn why(error: &NvmlError) -> String {
 fn told(nvml: &Nvml) -> Result<Told, String> {
     let count = nvml.device_count().map_err(|error| why(&error))?;
     if count == 0 {
-        return Err("the driver knows no device".to_owned());
+        return Err("the driver lists no GPU".to_owned());
     }
     let mut res = Told { driver: nvml.sys_driver_version().ok(), ..Told::default() };
     for index in 0..count {
@@ -68,7 +68,7 @@ fn told(nvml: &Nvml) -> Result<Told, String> {
             // Fallen off the bus, or not ours to see. The others are worth showing.
             Err(error) => res.devices.push(Device {
                 index,
-                name: format!("not to be asked: {error}"),
+                name: format!("could not be asked: {error}"),
                 ..Device::default()
             }),
         }

@@ -195,7 +195,7 @@ fn doctor_says_how_far_a_torch_is_supported() {
         "{ran:?}"
     );
     assert!(ran.stdout.contains("note  support  experimental: not compared\n"), "{ran:?}");
-    assert!(ran.stdout.contains("bad   phantom  the agent did not come in"), "{ran:?}");
+    assert!(ran.stdout.contains("bad   phantom  plimsoll's agent was not loaded"), "{ran:?}");
 
     let ran = doctor_on(
         r#"{"version": "2.11.0+cu130", "cuda": "13.0", "path": "/x/torch", "standing": "supported", "why": "compared"}"#,

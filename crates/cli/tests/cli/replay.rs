@@ -202,7 +202,8 @@ fn a_pool_that_may_lend_is_said_where_nothing_tells() {
         fs::write(place.path().join("pool.json"), snapshot(owner).to_string()).unwrap();
         let ran = place.run(&["replay", "pool.json"]);
         assert_eq!(
-            ran.stdout.contains("use_on_oom=True stands in no recording"),
+            ran.stdout
+                .contains("no recording says whether a MemPool was made with use_on_oom=True"),
             is_said,
             "{ran:?}"
         );

@@ -236,7 +236,7 @@ impl<'a> Failed<'a> {
             at: None,
             bytes: self.slack,
             text: format!(
-                "PyTorch holds {} that no tensor uses, but in pieces, and no piece is as large as the {} asked for",
+                "PyTorch holds {} that no tensor uses, but in pieces: none is as large as the {} asked for",
                 self.slack, self.asked
             ),
             is_sure: replayed.is_some(),
@@ -406,7 +406,7 @@ impl<'a> Failed<'a> {
                 at: self.at(),
                 bytes: self.allocated,
                 text: format!(
-                    "{} were allocated{} and {} more asked for: the run is too large",
+                    "the run is too large: {} were allocated{}, and {} more were asked for",
                     self.allocated,
                     self.largest_part(),
                     self.asked
@@ -430,14 +430,14 @@ impl<'a> Failed<'a> {
         let at = most.map(|(_, line)| line).or_else(|| self.oom.at.clone());
         // Without gradients nothing is kept for later: it is what a pass works on.
         let what = match run.timeline.stage(self.event) {
-            Stage::Evaluation => "what a forward pass works on at one time",
-            _ => "what a step keeps for its backward pass",
+            Stage::Evaluation => "one forward pass works on too much at a time",
+            _ => "one step keeps too much for its backward pass",
         };
         RootCause {
             code: "size/activations",
             at,
             bytes: activations,
-            text: format!("{what} is too large: {activations} of the {} allocated", self.allocated),
+            text: format!("{what}: {activations} of the {} allocated", self.allocated),
             is_sure: true,
         }
     }

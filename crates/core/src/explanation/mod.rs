@@ -67,7 +67,7 @@ pub struct Explanation {
     pub peak_reserved: Option<Bytes>,
     /// Optimizer steps that were seen.
     pub steps: u32,
-    /// What was found, by what it would give back.
+    /// What was found, largest saving first.
     pub findings: Vec<Finding>,
     /// The out-of-memory errors, the one that ended the run first.
     pub ooms: Vec<Oom>,
@@ -120,7 +120,7 @@ impl Explanation {
         if is_damaged {
             // What was not read may have been anything.
             self.unsure = Some(
-                "the file is cut off or damaged; what is said below is of the part before that"
+                "the file is cut off or damaged; this report covers the part before that"
                     .to_owned(),
             );
         }
@@ -228,14 +228,14 @@ pub(crate) fn of_runs<'a, 'b: 'a>(
             ));
         }
         if !run.stacks.recorded && !run.replay.blocks.is_empty() {
-            res.notes.push("no call stacks were recorded, so nothing can be said of lines, phases and growth: record with context=\"all\"".to_owned());
+            res.notes.push("no call stacks were recorded, so this report cannot name lines, phases or growth: record with context=\"all\"".to_owned());
         }
         let failed = run.device.events.actions().iter().filter(|it| **it == Action::Oom).count();
         if run.oom.is_none() && failed != 0 {
             res.notes.push(format!("{failed} requests failed, and the program went on"));
         }
         if run.replay.blocks.is_empty() && run.replay.freed.is_empty() {
-            res.notes.push("the recording has a final state and no events: what is live is known, not how it came; record with enabled=\"all\"".to_owned());
+            res.notes.push("the recording has a final state and no events: it shows which blocks are live, not how they came about; record with enabled=\"all\"".to_owned());
         }
     }
     findings::sort(&mut res.findings);
@@ -257,7 +257,7 @@ fn unsure(recording: &Recording) -> Option<String> {
         (count(Action::Alloc), count(Action::FreeRequested) + count(Action::FreeCompleted));
     if allocs == 0 && frees != 0 && held == 0 {
         return Some(format!(
-            "it has {frees} frees and no allocation: what the memory was for was not recorded. Record from the start: torch.cuda.memory._record_memory_history() before the model is built"
+            "it has {frees} frees and no allocation, so nothing shows what the memory was for. Record from the start: torch.cuda.memory._record_memory_history() before the model is built"
         ));
     }
     (allocs == 0 && held == 0).then(|| "it has no allocation of a GPU, neither as events nor in its final state: the recorder was off, or the program never used the GPU. Record from the start: torch.cuda.memory._record_memory_history() before the model is built".to_owned())
@@ -338,7 +338,7 @@ pub fn of_curve(name: &str, curve: &crate::recording::Curve) -> Explanation {
     res.peak_allocated = Some(device.peak_allocated);
     res.peak_reserved = Some(device.peak_reserved);
     for (operator, bytes) in &device.operators {
-        res.notes.push(format!("{bytes} live at the peak were asked for in {operator}"));
+        res.notes.push(format!("{operator} asked for {bytes} of what was live at the peak"));
     }
     res.notes.push(format!(
         "a profiler's trace has {} memory events of device {} and no blocks' stacks: for findings, record a snapshot (torch.cuda.memory._record_memory_history, or plimsoll predict --record)",

@@ -72,9 +72,9 @@ fn behind(command: Option<&Command>) -> (String, bool) {
 /// Why a command is not complete.
 fn gap(command: Option<&Command>) -> &'static str {
     match command {
-        None => " The text does not have the command that was run: put yours behind `--`.",
+        None => " The text does not show which command was run: put yours after `--`.",
         Some(it) if it.is_bare => {
-            " The text has the script and not its arguments: put them behind it."
+            " The text shows the script without its arguments: put them after it."
         }
         Some(_) => "",
     }

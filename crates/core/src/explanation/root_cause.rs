@@ -36,12 +36,12 @@ pub(super) const LEAKS: [&str; 5] = [
 /// Causes that no finding has a page for, with what they mean.
 pub const CODES: [(&str, &str); 7] = [
     ("size/model-states", "parameters, gradients and optimizer states alone are too large"),
-    ("size/activations", "what a step keeps for its backward pass is too large"),
-    ("size/too-large", "the program needs more than there is; what for is not known"),
+    ("size/activations", "one step keeps too much for its backward pass"),
+    ("size/too-large", "the program needs more memory than there is; nothing shows what for"),
     ("limit/process", "a limit that the process set itself"),
-    ("outside/host", "not the GPU's memory: the host's"),
+    ("outside/host", "the host's memory (RAM) ran out, not the GPU's"),
     ("pools/private", "CUDA graphs or a MemPool hold it"),
-    ("unknown", "the numbers do not say"),
+    ("unknown", "the numbers do not show the cause"),
 ];
 
 impl RootCause {

@@ -33,7 +33,7 @@ impl Failure {
                 ],
             ),
             Backend::Cufft if self.text.contains("INTERNAL_ERROR") => (
-                "cuFFT failed while it made a plan: on a card that is full it says no more than this; where the card is not, a cuFFT that is older than the card (CUDA 11.7 and before on Ada) does the same",
+                "cuFFT failed while it made a plan. A full card gives no clearer message than this; a cuFFT that is older than the card (CUDA 11.7 and before on Ada) gives the same one",
                 &[
                     "a smaller batch, or `torch.cuda.empty_cache()` before the first transform: if that helps, it was memory",
                     "if it fails on an empty card: a torch built for a newer CUDA",
@@ -62,7 +62,7 @@ impl Failure {
                 ],
             ),
             Backend::Cuda if self.text.contains("NVML_SUCCESS") => (
-                "an assertion inside the allocator, which asks NVML who else has memory while it writes that there is none: NVML did not answer (a container, a MIG slice, a Jetson, a driver that was updated under way)",
+                "PyTorch's allocator ran out and asked NVML who else has memory, but NVML did not answer (a container, a MIG slice, a Jetson, a driver that was updated under way)",
                 &[
                     "treat it as out of memory: a smaller batch; if `nvidia-smi` works where this runs, the ordinary message comes, with numbers",
                 ],
@@ -74,7 +74,7 @@ impl Failure {
                 ],
             ),
             _ => (
-                "the driver is out of resources: its memory most often, but a kernel that wants too many registers or too much local memory is told the same",
+                "the driver is out of resources. Most often that is memory; a kernel that wants too many registers or too much local memory gets the same error",
                 &[
                     "a smaller batch: if that helps, it was memory",
                     "a newer driver and library, if it fails at any size",

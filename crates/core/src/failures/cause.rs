@@ -23,7 +23,7 @@ impl Failure {
             Kind::HostOutOfMemory => self.host(),
             Kind::Warning => verdict(
                 Cause::Unknown,
-                "the line says itself that nothing failed: the library asked for scratch memory, did not get it, and went on with less",
+                "nothing failed, as the line itself says: the library asked for scratch memory, did not get it, and went on with less",
                 &["nothing has to be done, unless an error follows it"],
             ),
             Kind::Caught => self.caught(),
@@ -165,7 +165,7 @@ impl Failure {
             return verdict(
                 Cause::Unknown,
                 format!(
-                    "{requested} were asked for and the device says that {free} are free; so either something was given back between the failure and the message, or the driver refuses for a reason of its own (another process in the same moment, a job's memory limit, WSL or Windows, an old driver)"
+                    "{requested} were asked for and the device says that {free} are free. Either memory was given back between the failure and the message, or the driver refuses for a reason of its own (another process in the same moment, a job's memory limit, WSL or Windows, an old driver)"
                 ),
                 &[
                     &format!(
@@ -277,7 +277,7 @@ impl Failure {
             Cause::Fragmentation,
             if requested <= slack {
                 format!(
-                    "PyTorch held {slack} that no tensor used, and could not serve {requested} from it: it is in pieces that are too small, or in segments that are still partly used"
+                    "PyTorch held {slack} that no tensor used, but no piece of it could serve {requested}: the pieces are too small, or lie in segments that are still partly used"
                 )
             } else {
                 format!(
@@ -374,7 +374,7 @@ impl Failure {
         if self.backend == Backend::CudaRuntime && pins {
             return verdict(
                 Cause::Unknown,
-                "a batch could not be pinned. CUDA says the same of two things: the host gave no more pinned memory (RAM that cannot be swapped out), or the card was too full to begin, since the thread that pins needs a little of it",
+                "a batch could not be pinned. CUDA gives the same error in two cases: the host gave no more pinned memory (RAM that cannot be swapped out), or the card was too full to begin, since the thread that pins needs a little of it",
                 &[&["`nvidia-smi`: is the card full? If it is, look there; if not, it is the host's memory"], PINNED].concat(),
             );
         }
@@ -390,7 +390,7 @@ impl Failure {
         }
         let why = match self.backend {
             Backend::CudaRuntime if self.text.contains("THCStorage") => {
-                "PyTorch before 1.0 asked the CUDA runtime for memory and was refused; those versions say no numbers"
+                "PyTorch before 1.0 asked the CUDA runtime for memory and was refused; those versions print no numbers"
             }
             Backend::CudaRuntime | Backend::Bitsandbytes => {
                 "a call of the CUDA runtime was refused, outside PyTorch's allocator, so there are no numbers: often the first call of a process on a card that others have filled, or a library that needs memory which PyTorch's cache holds"

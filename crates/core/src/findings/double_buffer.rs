@@ -41,7 +41,7 @@ fn joined(case: &Case<'_>) -> Option<Finding> {
     res.count = growth.blocks;
     res.at = case.line(joined.block);
     res.evidence.push(format!(
-        "one block of {} while {} parts of together {} were live",
+        "one block of {} was made while {} parts of {} in all were live",
         joined.size, growth.blocks, growth.held
     ));
     res.remedy = JOIN.to_owned();

@@ -36,6 +36,6 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let mut res = RULE.finding(Weight::Fact, more, title);
     res.step = Some(2);
     res.evidence.push(format!("kept after step 1: {}", first.allocated_after));
-    res.remedy = "that is optimizer state and kept gradients, not a leak: a run that ends in its second step is too large by this much".to_owned();
+    res.remedy = "that is optimizer state and kept gradients, not a leak: a run that runs out in its second step lacks up to this much".to_owned();
     vec![res]
 }

@@ -63,7 +63,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.evidence.push(format!("allocated {} at most, reserved {reserved}", case.peak.bytes));
     res.evidence.push(match best {
         Some(it) => format!("replayed with expandable_segments: {it} reserved"),
-        None => "that is the difference of two recorded levels; what expandable segments would give back of it takes a replay".to_owned(),
+        None => "that is the difference of two recorded levels; only a replay tells how much of it expandable segments would give back".to_owned(),
     });
     let settings = case.run.trace.settings.as_ref();
     let expandable = settings.is_some_and(|it| it.expandable_segments);

@@ -42,7 +42,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.step = case.step(case.peak.event);
     res.evidence.push(format!("{} gradients made before step {}", blocks.len(), now + 1));
     if stage == Stage::Backward {
-        res.evidence.push("the peak is in the backward pass, which would make them again one by one: how much comes back depends on where in it the peak then is".to_owned());
+        res.evidence.push("the peak is in the backward pass, which makes gradients anew one by one: how much is saved depends on where the peak then lies".to_owned());
     }
     res.remedy = "`optimizer.zero_grad(set_to_none=True)` (the default since torch 2.0) right after `optimizer.step()`, before the next forward pass".to_owned();
     vec![res]

@@ -31,8 +31,9 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     if idle < Bytes::mib(8) {
         return Vec::new();
     }
-    let title =
-        format!("{idle} of the {held} in private pools are free in the end, and serve nobody else");
+    let title = format!(
+        "{idle} of the {held} in private pools are free at the end, and nothing else may use them"
+    );
     let mut res = RULE.finding(Weight::Chance, idle, title);
     res.count = pools.len() as u64;
     for (pool, (held, idle)) in pools.iter().take(8) {

@@ -14,7 +14,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     growths
         .map(|it| {
             let title = if it.larger_each_time {
-                format!("one tensor is grown by joining {} times, results that are kept or a cache: {} by now", it.steps, it.held)
+                format!("one tensor was made longer {} times by joining (kept results, or a cache): {} by now", it.steps, it.held)
             } else {
                 format!("{} of {} steps left something behind: {}, {} in each", it.steps, it.of, it.bytes, it.per_step)
             };

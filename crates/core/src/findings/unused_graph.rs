@@ -62,7 +62,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.at = case.line_outside(case.stack(largest));
     res.step = case.step(now);
     res.evidence.push(format!(
-        "{} passes gave most of what they had made back at once, after their end, and no backward pass was between",
+        "{} passes gave back most of their results at once when they ended, and no backward pass came before that",
         passes.n_unused
     ));
     res.evidence.push(format!("{} blocks of such a pass are live at the peak", blocks.len()));
@@ -86,7 +86,7 @@ fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
         if idle.is_sure {
             "the model was in evaluation mode, gradients were on, and no backward pass followed"
         } else {
-            "no pass that this line began was followed by a backward pass, as those of the training's lines were"
+            "no pass from this line was followed by a backward pass; those from the training's lines were"
         }
         .to_owned(),
     );

@@ -58,7 +58,9 @@ impl Plan {
             let mut remedy = Remedy::plain(kind.id);
             for (name, value) in it.iter().filter(|(name, _)| *name != "id") {
                 let value = read(value).ok_or_else(|| {
-                    wrong(&format!("the {name} of {id} is no number, list of numbers or text"))
+                    wrong(&format!(
+                        "the {name} of {id} is not a number, a list of numbers or a text"
+                    ))
                 })?;
                 if name == "parts" && value == Value::Number(0) {
                     return Err(wrong(&format!("the parts of {id} are 0; expected at least 1")));

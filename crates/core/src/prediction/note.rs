@@ -356,11 +356,11 @@ impl fmt::Display for Note {
             ),
             Note::RecordingIncomplete { before } => write!(
                 f,
-                "the recording does not begin at the beginning: {before} were reserved before it"
+                "the recording began late: {before} were reserved before it"
             ),
             Note::Mismatches(count) => write!(
                 f,
-                "{count} events of the recording are not what the allocator would have done; numbers may be off"
+                "{count} events of the recording do not match our model of the allocator; numbers may be off"
             ),
             Note::OtherEnd { end: OtherEnd::Late, this, other } => write!(
                 f,

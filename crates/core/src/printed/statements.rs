@@ -91,7 +91,7 @@ pub fn limits(printed: &[Printed]) -> Vec<&'static str> {
                 "The driver counts what a process holds, with PyTorch's cache and the CUDA context. It does not know what the memory is for."
             }
             Kind::Profiler => {
-                "A profiler's table adds up all that each operator asked for. It does not say what was there at the same time, nor when."
+                "A profiler's table adds up all that each operator asked for. It does not show how much was in use at the same time, nor when."
             }
             Kind::Host => {
                 "The host's numbers do not say which process took the memory, nor what for: `top` and `ps aux --sort=-rss` do."
@@ -155,7 +155,7 @@ impl Of<'_> {
         let line = self.it.last().map_or(self.it.line, |it| it.line);
         if let Some(swap) = self.it.swap {
             let text = format!(
-                "{swap} of what programs have in the host's memory are in its swap file: who needs them waits for the disk. Offloading to the CPU, pinned memory and loader workers need memory that is there"
+                "{swap} of the programs' memory on the host are in its swap file: a program that needs them waits for the disk. Offloading to the CPU, pinned memory and loader workers need memory that is there"
             );
             self.say("host/swaps", true, line, Some(swap), text);
         }
@@ -430,7 +430,7 @@ impl Of<'_> {
         let now =
             last.allocated.map(|it| format!(", {it} when it was printed")).unwrap_or_default();
         let text = format!(
-            "tensors took {peak} at most{now}: the card needs room for that, not for the usual"
+            "tensors took {peak} at most{now}: the card needs room for that, not for the usual amount"
         );
         self.say("levels/peak", false, last.line, Some(peak), text);
     }

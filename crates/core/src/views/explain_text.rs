@@ -87,7 +87,7 @@ impl Report {
             self.verdict(f, it, &problems)?;
         }
         if !problems.is_empty() {
-            self.heading(f, "What was found, by what it would give back")?;
+            self.heading(f, "What was found, largest saving first")?;
             for finding in problems {
                 self.finding(f, finding)?;
             }
@@ -233,7 +233,7 @@ impl Report {
                 self.wrapped(f, why, start.len() + 1, 2)?;
                 let nothing = levels.is_empty() || it.peak_allocated == Some(Bytes::ZERO);
                 let read = if nothing {
-                    "nothing of memory could be read".to_owned()
+                    "nothing about memory could be read".to_owned()
                 } else {
                     format!("what was read: {levels}{steps}")
                 };
@@ -248,7 +248,7 @@ impl Report {
             None if it.is_empty() && it.kind == Kind::Text => {
                 writeln!(
                     f,
-                    "{} no failure for lack of memory is in this text",
+                    "{} this text has no out-of-memory error",
                     styles.good.of("NOTHING FOUND:")
                 )
             }
@@ -310,7 +310,7 @@ impl Report {
         if !oom.enough.is_empty() {
             self.heading(
                 f,
-                "It would have fitted without (the fewest blocks that were found; replayed)",
+                "It would have fitted without these blocks (replayed; no smaller set was found)",
             )?;
             for (at, bytes, blocks) in oom.enough.iter().take(5) {
                 let blocks =
@@ -567,7 +567,7 @@ pub fn rules(styles: Styles) -> impl Display {
             let Style { on, off } = styles.heading;
             writeln!(f, "{on}{:<30}{off} {}", rule.code, rule.title)?;
         }
-        writeln!(f, "\nCauses of an out-of-memory error that are no findings:")?;
+        writeln!(f, "\nOther causes of an out-of-memory error:")?;
         for (code, text) in crate::explanation::CODES {
             let Style { on, off } = styles.heading;
             writeln!(f, "{on}{code:<30}{off} {text}")?;

@@ -9,12 +9,12 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "activations",
         &["activation", "saved tensors"],
-        "What layers compute on the way to the loss and keep, because the backward pass needs it. They grow with the batch and the length of its inputs, and go when the backward pass has used them.",
+        "Results that layers compute on the way to the loss and keep for the backward pass. They grow with the batch and the length of its inputs, and go when the backward pass has used them.",
     ),
     (
         "allocated",
         &["allocated memory", "memory_allocated"],
-        "What tensors have. `torch.cuda.memory_allocated()` says it. It is less than what PyTorch holds (reserved), and that is less than what nvidia-smi shows.",
+        "The memory of all tensors; `torch.cuda.memory_allocated()` prints it. PyTorch holds more than that (reserved), and nvidia-smi shows still more.",
     ),
     (
         "allocator",
@@ -39,12 +39,12 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "context",
         &["cuda context"],
-        "What the driver takes for a process before it has made a tensor: its tables, loaded kernels, handles of cuBLAS and cuDNN. Some hundred MiB that PyTorch does not count.",
+        "Memory that the driver takes for a process before any tensor is made: its tables, loaded kernels, handles of cuBLAS and cuDNN. Some hundred MiB that PyTorch does not count.",
     ),
     (
         "device",
         &["device memory"],
-        "The GPU, and its memory. What a process has of it is what PyTorch holds, the context, and what other libraries take.",
+        "The GPU, and its memory. A process takes three parts of it: PyTorch's, the context's, and other libraries'.",
     ),
     (
         "expandable segments",
@@ -59,27 +59,27 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "gradients",
         &["gradient", "grad"],
-        "What the backward pass computes for each weight: as large as the weights. `optimizer.zero_grad()` gives them back until the next backward pass.",
+        "The backward pass computes one number for each weight, so gradients are as large as the weights. `optimizer.zero_grad()` gives them back until the next backward pass.",
     ),
     (
         "graph",
         &["autograd graph", "computation graph"],
-        "What autograd notes in a forward pass so that it can go back: it holds the activations. Who holds a loss or an output that is not detached holds its whole graph.",
+        "PyTorch's notes on a forward pass, with which it can go back. They hold the activations. A list that keeps a loss or an output, not detached, keeps its whole graph.",
     ),
     (
         "inputs",
         &["input", "batch"],
-        "What the script feeds to the model: the batch and its labels.",
+        "The batch and its labels, which the script feeds to the model.",
     ),
     (
         "kept",
         &["kept by the script"],
-        "What a line of the script made and nothing has given back since: outputs in a list, a cache, copies of the model, data that was put on the GPU before training.",
+        "Results of a line of the script that nothing has given back since: outputs in a list, a cache, copies of the model, data that was put on the GPU before training.",
     ),
     (
         "key-value cache",
         &["kv cache", "kv-cache"],
-        "What a language model keeps of each word it has read or written, so that it need not read it again. It grows with the length of the text and with the number of texts.",
+        "Numbers that a language model keeps for each word it has read or written, so that it need not read it again. It grows with the length of the text and with the number of texts.",
     ),
     (
         "leak",
@@ -104,12 +104,12 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "optimizer state",
         &["optimizer_state", "moments"],
-        "What the optimizer keeps for each weight. Adam keeps two numbers: twice the size of the weights. It is made in the first optimizer step, which therefore is where many runs end.",
+        "Numbers that the optimizer keeps for each weight. Adam keeps two: twice the size of the weights. They are made in the first optimizer step, so many runs end there.",
     ),
     (
         "other libraries",
         &["other"],
-        "What libraries take by themselves, without PyTorch's allocator: NCCL, cuSOLVER, other programs' kernels.",
+        "Memory that libraries take by themselves, without PyTorch's allocator: NCCL, cuSOLVER, other programs' kernels.",
     ),
     (
         "parameters",
@@ -124,7 +124,7 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "phantom",
         &["phantom gpu"],
-        "A GPU that is not there: libraries of ours that answer as CUDA does and compute almost nothing. The script and PyTorch are the real ones, so is what they ask for.",
+        "A GPU that is not there: libraries of ours that answer as CUDA does and compute almost nothing. The script and PyTorch are real, and so is all that they ask for.",
     ),
     (
         "pinned memory",
@@ -149,7 +149,7 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "reserved",
         &["reserved memory", "memory_reserved", "held"],
-        "What PyTorch's allocator holds of the GPU: what tensors have (allocated) and what it keeps to hand out again. nvidia-smi shows this and the context.",
+        "The GPU memory that PyTorch's allocator holds: that of tensors (allocated), and the rest that it keeps to hand out again. nvidia-smi shows this and the context.",
     ),
     (
         "shared memory",
@@ -159,7 +159,7 @@ pub const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "slack",
         &["unused", "allocator slack", "cache"],
-        "What PyTorch holds and no tensor has. PyTorch hands it out again; other programs cannot have it.",
+        "Memory that PyTorch holds and no tensor uses. PyTorch hands it out again; other programs cannot have it.",
     ),
     (
         "steady state",

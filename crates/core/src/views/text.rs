@@ -184,7 +184,7 @@ impl Report<'_> {
         if found.is_empty() {
             return Ok(());
         }
-        self.heading(f, "What was found, by what it would give back")?;
+        self.heading(f, "What was found, largest saving first")?;
         for it in found.iter().take(SHOWN_FINDINGS) {
             explain_text::finding(f, it, self.styles, self.width)?;
         }

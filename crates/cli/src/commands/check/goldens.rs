@@ -69,7 +69,7 @@ pub(super) struct Line {
 impl Goldens {
     pub(super) fn read(text: &str) -> anyhow::Result<Goldens> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            anyhow::anyhow!("it is no TOML: {}", error.message())
+            anyhow::anyhow!("it is not TOML: {}", error.message())
         })?;
         match table.get("version").and_then(Value::as_integer) {
             Some(VERSION) => {}
@@ -81,7 +81,7 @@ impl Goldens {
         let tolerance = match table.get("tolerance") {
             None => TOLERANCE,
             Some(it) => {
-                let text = it.as_str().context("`tolerance` is no text such as \"0.5%\"")?;
+                let text = it.as_str().context("`tolerance` is not a text such as \"0.5%\"")?;
                 let share: crate::cli::Share =
                     text.parse().map_err(|it| anyhow::anyhow!("`tolerance`: {it}"))?;
                 share.0
@@ -91,10 +91,10 @@ impl Goldens {
         let empty = Table::new();
         let given = match table.get("scripts") {
             None => &empty,
-            Some(it) => it.as_table().context("`scripts` is no table")?,
+            Some(it) => it.as_table().context("`scripts` is not a table")?,
         };
         for (name, it) in given {
-            let it = it.as_table().with_context(|| format!("`scripts.{name}` is no table"))?;
+            let it = it.as_table().with_context(|| format!("`scripts.{name}` is not a table"))?;
             let golden = golden(it).with_context(|| format!("`scripts.{name}`"))?;
             scripts.insert(name.clone(), golden);
         }
@@ -162,7 +162,8 @@ fn golden(it: &Table) -> anyhow::Result<Golden> {
         .context("it has no `command = [\"python\", \"train.py\"]`")?;
     let command: Option<Vec<String>> =
         words.iter().map(|it| it.as_str().map(str::to_owned)).collect();
-    let command = command.filter(|it| !it.is_empty()).context("`command` is no list of words")?;
+    let command =
+        command.filter(|it| !it.is_empty()).context("`command` is not a list of words")?;
     let gpu = it.get("gpu").and_then(Value::as_str).context("it has no `gpu = \"rtx4090\"`")?;
     let steps = match it.get("steps") {
         None => None,
@@ -170,7 +171,7 @@ fn golden(it: &Table) -> anyhow::Result<Golden> {
             it.as_integer()
                 .and_then(|it| u32::try_from(it).ok())
                 .filter(|it| *it != 0)
-                .context("`steps` is no number from 1")?,
+                .context("`steps` is not a number from 1 up")?,
         ),
     };
     let took = it.get("took").and_then(Value::as_table).map(took).transpose()?;
@@ -197,7 +198,7 @@ fn took(it: &Table) -> anyhow::Result<Took> {
     }
     for (name, value) in it.get("categories").and_then(Value::as_table).into_iter().flatten() {
         let bytes = bytes(value)
-            .with_context(|| format!("`took.categories.{name}` is no number of bytes"))?;
+            .with_context(|| format!("`took.categories.{name}` is not a number of bytes"))?;
         res.categories.insert(name.clone(), bytes);
     }
     for value in it.get("lines").and_then(Value::as_array).into_iter().flatten() {
@@ -269,7 +270,7 @@ mod tests {
         let said = |text: &str| format!("{:#}", Goldens::read(text).unwrap_err());
         assert_eq!(said("version = 7"), "it is of version 7, and this plimsoll reads version 1");
         assert_eq!(said(""), "it has no `version = 1`");
-        assert!(said("version = ").starts_with("it is no TOML: "));
+        assert!(said("version = ").starts_with("it is not TOML: "));
         let script = |more: &str| said(&format!("version = 1\n[scripts.a]\n{more}"));
         assert_eq!(
             script("gpu = \"t4\""),
@@ -277,7 +278,7 @@ mod tests {
         );
         assert_eq!(
             script("command = []\ngpu = \"t4\""),
-            "`scripts.a`: `command` is no list of words"
+            "`scripts.a`: `command` is not a list of words"
         );
         assert_eq!(script("command = [\"a\"]"), "`scripts.a`: it has no `gpu = \"rtx4090\"`");
         assert_eq!(

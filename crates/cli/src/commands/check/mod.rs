@@ -184,7 +184,7 @@ fn added(args: &CheckArgs) -> anyhow::Result<Golden> {
     let command: Option<Vec<String>> =
         args.command.iter().map(|it| it.to_str().map(str::to_owned)).collect();
     let command =
-        command.context("the command has a word that is no UTF-8, which the file cannot hold")?;
+        command.context("the command has a word that is not UTF-8, which the file cannot hold")?;
     let gpu = args.gpu.clone().context("which card? A test has to name one: --gpu rtx4090")?;
     Ok(Golden { command, gpu, steps: args.steps, took: None })
 }

@@ -86,7 +86,7 @@ impl Confirmation<'_> {
         if base.outcome == Outcome::ScriptFailed {
             let why = failure.unwrap_or_else(|| "it failed".to_owned());
             bail!(
-                "what the mistakes cost is not known, because the script did not run through: {why}"
+                "the cost of the mistakes is not known, because the script did not run to its end: {why}"
             );
         }
         let mut res = Vec::new();
@@ -191,7 +191,7 @@ impl Confirmation<'_> {
             progress.as_mut().map(|it| it as &mut dyn launch::Watch),
         )?;
         if left.ended.interrupted.is_some() {
-            bail!("interrupted: what the mistakes cost is not known");
+            bail!("interrupted: the cost of the mistakes is not known");
         }
         let (recordings, _) = phantom_run::read(&left.folders);
         let ended = diagnosis::without_a_late_signal(left.ended, &recordings);

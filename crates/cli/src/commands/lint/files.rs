@@ -92,7 +92,7 @@ fn linted(path: Option<PathBuf>, shown: String, text: String, selection: &Select
         Ok(found) => (found, None),
         Err(error) => {
             let place = format!("{shown}:{}:{}", error.at.line, error.at.column);
-            (Vec::new(), Some(format!("{place}: this is no Python: {}", error.message)))
+            (Vec::new(), Some(format!("{place}: this is not Python: {}", error.message)))
         }
     };
     Linted { path, shown, text, found, error }
