@@ -13,7 +13,7 @@ import pytest
 from harness import COLD, binary, clean_environment
 
 FORKS = """
-import ast, gc, json, os, sys, traceback
+import ast, gc, json, os, sys, traceback, types
 import torch, torch._dynamo  # Which the first optimizer would import, in each child.
 torch.set_num_threads(1)
 known = set()
@@ -47,9 +47,10 @@ for line in sys.stdin:
             from plimsoll_agent import agent
             save = torch.save
             agent.install(torch)
-            names = {"__name__": "__main__", "arguments": order["arguments"]}
-            exec(compile(order["program"], "train.py", "exec"), names)
-            save(names["result"], result)
+            main = sys.modules["__main__"] = types.ModuleType("__main__")  # Where torch.compile looks its names up.
+            main.arguments = order["arguments"]
+            exec(compile(order["program"], "train.py", "exec"), main.__dict__)
+            save(main.result, result)
         except BaseException as error:
             with open(result + ".error", "w") as file:
                 file.write("%s: %s" % (type(error).__name__, error))

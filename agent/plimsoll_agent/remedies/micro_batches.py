@@ -5,7 +5,8 @@ of optimizer and scheduler for the whole batch, the last, smaller batch included
 
 - a model that returns its loss runs forward and backward for each part, and hands out the loss of the whole batch
   with its gradients: gradient accumulation, at no cost but smaller kernels. How the loss averages (over samples,
-  over labels that count, or not at all) is found by trying, see `split`;
+  over labels that count, or not at all) is found by trying, see `split`. What it returns beside the loss may have a part in
+  what backward begins from: then each part runs again there, and from the next call on in the second way;
 - a model that returns outputs keeps them, and runs each part again when backward comes: any loss, also one that
   compares samples, gives the same gradients; costs one more forward pass. So does a model that returns its loss once it
   is in evaluation mode after it was trained: backward may never come, and the script looks at the outputs. And a model on
@@ -19,10 +20,11 @@ dimension of what a model is given or, where it cannot be and the second can (ti
 Parameters: `parts`, how many.
 """
 
+import contextlib
 import functools
 import weakref
 
-from plimsoll_agent.remedies.support import rerun, split
+from plimsoll_agent.remedies.support import again, rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
 from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
@@ -39,6 +41,7 @@ def apply(torch, parameters, hooks, note):
     evaluation = Evaluation(torch, parts, hooks.recording)
     generate_in_parts(torch, parts, hooks.recording)
     watch_other_weights(torch)
+    rerun.bear_reentrant_checkpoints(torch)
 
     def around(module, call, args, kwargs):
         if not torch.is_grad_enabled() and not module.training and not hooks.on_shares:
@@ -77,7 +80,7 @@ def apply(torch, parameters, hooks, note):
             smallest = 2 if _has_batch_norm(torch, module) else 1  # Of one sample it may have nothing to average.
             bounds = split.bounds_of(whole, max(1, min(parts, least // smallest)))
             evaluation.largest[module] = bounds[0][1]
-            is_at_once = way.has_loss and not may_be_evaluation and not hooks.on_shares and not is_second
+            is_at_once = way.has_loss and way.is_alone and not may_be_evaluation and not hooks.on_shares and not is_second
             run = _accumulated if is_at_once else recomputed
             return run(torch, module, call, args, kwargs, (whole, along), bounds, way)
 
@@ -140,19 +143,25 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=Non
     """The output of the call, each part of the batch to be run again when backward comes; each time inside of
     `around(start, end)`, if that is given."""
     whole, along = batch
-    outputs, choices = [], rerun.HostRandom()
+    outputs, choices, is_compiled = [], rerun.HostRandom(), again.is_compiled(torch, module)
+    trained = [p for p in module.parameters() if p.requires_grad]
     for start, end in bounds:
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
         part_kwargs = with_one_label(torch, way, part_kwargs)
+        inside = functools.partial(around, start, end) if around else contextlib.nullcontext
         with rerun.spectral_kept(torch, module, start > 0):
-            output = torch.utils.checkpoint.checkpoint(
-                functools.partial(_called_inside, call, around and functools.partial(around, start, end)),
-                *part_args,
-                use_reentrant=False,
-                context_fn=functools.partial(as_before, torch, module),
-                **part_kwargs
-            )
+            if is_compiled:
+                run = lambda inputs: call(*inputs[0], **inputs[1])
+                output = again.without_graph(torch, "micro-batches", module, run, (part_args, part_kwargs), trained, inside)
+            else:
+                output = torch.utils.checkpoint.checkpoint(
+                    functools.partial(_called_inside, call, inside),
+                    *part_args,
+                    use_reentrant=False,
+                    context_fn=functools.partial(as_before, torch, module),
+                    **part_kwargs
+                )
         outputs.append(output)
     sizes = [end - start for start, end in bounds]
     if not way.has_loss:
@@ -164,8 +173,6 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=Non
 
 
 def _called_inside(call, around, *args, **kwargs):
-    if around is None:
-        return call(*args, **kwargs)
     with around():
         return call(*args, **kwargs)
 
@@ -175,13 +182,19 @@ def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):
     chosen = [p for p in module.parameters() if p.requires_grad]
     gradients = [None] * len(chosen)
     weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
-    kept, total, output, choices = [], None, None, rerun.HostRandom()
+    sizes = [end - start for start, end in bounds]
+    kept, parts, total, output, choices = [], [], None, None, rerun.HostRandom()
     for (start, end), weight in zip(bounds, weights):
         choices.again()
-        part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
-        part_kwargs = with_one_label(torch, way, part_kwargs)
-        with rerun.spectral_kept(torch, module, start > 0):
-            output = call(*part_args, **part_kwargs)
+
+        def run(start=start, end=end):
+            part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
+            part_kwargs = with_one_label(torch, way, part_kwargs)
+            with rerun.spectral_kept(torch, module, start > 0):
+                return call(*part_args, **part_kwargs)
+
+        parts.append(again.Again(torch, module, run))
+        output = run()
         key, loss = split.loss_in(torch, output)
         loss = loss * weight
         scale = _HALF_SCALE if _is_half(torch, loss) else 1.0
@@ -193,25 +206,82 @@ def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):
         del found, gradient
         loss = loss.detach()
         total = loss if total is None else total + loss
-        kept.append(_detached(torch, output, key))
+        kept.append(_Kept(torch, output, key))
         del loss
         output = None
-    total = _with_gradients(torch).apply(total, _Holder(gradients), *chosen)
-    return _whole_output(torch, kept, key, total, [end - start for start, end in bounds])
+    result = _whole_output(torch, [it.output for it in kept], key, total.clone(), sizes)
+    for it in kept:
+        it.output = None
+    tensors = nested.tensors_in(torch, result)
+    place = torch.empty((), device="meta")  # Of the loss.
+    shapes = nested.tensors_in(torch, _whole_output(torch, [it.shape for it in kept], key, place, sizes))
+    at = [i for i, it in enumerate(shapes) if it is place or it.requires_grad]
+    beside = [i for i in at if shapes[i] is not place]
+    held = [gradients]
+    del gradients
+
+    def gradients_of(given):
+        gradients = held.pop()
+        given = dict(zip(at, given))
+        of_loss = next((given[i] for i in at if i not in beside), None)
+        if all(given[i] is None for i in beside):
+            return [it if it is None or of_loss is None else it.mul_(of_loss.to(it.dtype)) for it in gradients]
+        # The script wants more than the loss: what is there is of the loss alone.
+        way.is_alone = False
+        gradients = [None] * len(chosen)
+        with torch.enable_grad():
+            stand_ins = [it.stand_in(torch) for it in kept]
+            from_parts = nested.tensors_in(torch, _whole_output(torch, stand_ins, key, place, sizes))
+        leaves = [it for it in nested.tensors_in(torch, stand_ins) if it.requires_grad]
+        of_leaves = iter(again.gradients_at(torch, [from_parts[i] for i in beside], [given[i] for i in beside], leaves))
+        del stand_ins, from_parts, leaves
+        for part, weight, it in zip(parts, weights, kept):
+            with torch.enable_grad():
+                output = part()
+                others = it.beside(torch, output)
+                outputs = [split.loss_in(torch, output)[1] * weight, *others]
+            found = again.gradients_at(torch, outputs, [of_loss, *(next(of_leaves) for _ in others)], chosen)
+            del output, outputs, others
+            gradients = [b if a is None else a if b is None else a.add_(b) for a, b in zip(gradients, found)]
+        return gradients
+
+    handed = again.with_gradients(torch, "micro-batches", [tensors[i] for i in at], chosen, gradients_of)
+    instead = {id(tensors[i]): it for i, it in zip(at, handed)}
+    return nested.rebuilt(torch, result, lambda it: instead.get(id(it), it))
+
+
+class _Kept:
+    """What a part returned, without its graph; without tensors too if they are large. `shape` is the same without memory."""
+
+    def __init__(self, torch, output, key):
+        tensors = nested.tensors_in(torch, output)
+        large = key is not None and sum(it.numel() * it.element_size() for it in tensors) > KEPT_BYTES
+        self._is_kept = [key is not None and it.dim() > 0 and not large for it in tensors]
+        kinds = iter(self._is_kept)
+        self.output = None if key is None else nested.rebuilt(torch, output, lambda it: it.detach() if next(kinds) else None)
+        had_graph = (it.requires_grad for it, is_kept in zip(tensors, self._is_kept) if is_kept)
+        self._device = tensors[0].device
+        self.shape = nested.rebuilt(torch, self.output, lambda it: it.to("meta").requires_grad_(next(had_graph)))
+
+    def stand_in(self, torch):
+        """The output, of tensors that take no memory and have no numbers."""
+
+        def of(shape):
+            it = torch.empty((), dtype=shape.dtype, device=self._device).expand(shape.shape)
+            return it.requires_grad_(shape.requires_grad)
+
+        return nested.rebuilt(torch, self.shape, of)
+
+    def beside(self, torch, output):
+        """Of what the part returns when it runs again: what had a graph and was kept."""
+        kept = [it for it, is_kept in zip(nested.tensors_in(torch, output), self._is_kept) if is_kept]
+        return [it for it, shape in zip(kept, nested.tensors_in(torch, self.shape)) if shape.requires_grad]
 
 
 def _is_half(torch, loss):
     kind = loss.device.type
     half = torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) is torch.float16
     return half or loss.dtype is torch.float16
-
-
-def _detached(torch, output, key):
-    """The output without its loss and without graphs; without tensors too if they are large."""
-    if key is None:
-        return None
-    large = sum(t.numel() * t.element_size() for t in nested.tensors_in(torch, output)) > KEPT_BYTES
-    return nested.rebuilt(torch, output, lambda t: t.detach() if t.dim() and not large else None)
 
 
 def _whole_output(torch, kept, key, total, sizes):
@@ -236,38 +306,6 @@ def _whole_output(torch, kept, key, total, sizes):
         parts = [nested.fields_of(it) for it in kept]
         return nested.with_fields(first, {name: total if name == key else combined([it[name] for it in parts]) for name in parts[0]})
     return type(first)(total if i == key else combined([it[i] for it in kept]) for i in range(len(first)))
-
-
-class _Holder:
-    """Gradients on their way from the forward pass, where they were made, to backward."""
-
-    def __init__(self, gradients):
-        self.gradients = gradients
-
-
-def _with_gradients(torch, made={}):
-    """The function whose backward hands out gradients that are there already."""
-    if torch in made:
-        return made[torch]
-
-    class WithGradients(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, loss, holder, *parameters):
-            ctx.holder = holder
-            return loss.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            gradients, ctx.holder.gradients = ctx.holder.gradients, None
-            if gradients is None:
-                raise unsuited("micro-batches", "this script: it runs backward twice through the same loss")
-            for i, gradient in enumerate(gradients):
-                if gradient is not None:
-                    gradients[i] = gradient.mul_(grad.to(gradient.dtype))
-            return (None, None) + tuple(gradients)
-
-    made[torch] = WithGradients
-    return WithGradients
 
 
 def way_of_batch(torch, module, call, args, kwargs, whole):

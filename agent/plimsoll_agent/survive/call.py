@@ -11,6 +11,7 @@ import weakref
 
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.host import before_expansion, is_parameter
+from plimsoll_agent.remedies.support.rerun import autocast_of
 from plimsoll_agent.remedies.support.ways import with_one_label
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.nested import rebuilt, tensors_in
@@ -26,7 +27,7 @@ class Call:
         self.module = weakref.ref(module) if module is not None else _nothing
         self._versions = [_version(it) for it in self._inputs()]
         self._weights = [(it, it._version) for it in module.parameters()] if module is not None else []
-        self._autocast = _autocast(torch)
+        self._autocast = autocast_of(torch)
         self._cells = []
         self._shapes = []
         self.drew = False
@@ -364,10 +365,3 @@ def _frozen(parameters):
         for it in parameters:
             it.requires_grad_(True)
 
-
-def _autocast(torch):
-    cached = torch.is_autocast_cache_enabled()
-    return [
-        {"device_type": it, "dtype": torch.get_autocast_dtype(it), "enabled": torch.is_autocast_enabled(it), "cache_enabled": cached}
-        for it in ("cuda", "cpu")
-    ]

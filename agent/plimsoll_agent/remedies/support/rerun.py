@@ -7,10 +7,40 @@ import sys
 import weakref
 
 
-def as_before(torch, module):
+def as_before(torch, module, choices=None):
     """For PyTorch's checkpoints: what is around the first run, and around the one in backward, which has to decide
     as the first one did and must leave no trace."""
-    return contextlib.nullcontext(), _EachTime(torch, module, HostRandom())
+    return contextlib.nullcontext(), _EachTime(torch, module, choices or HostRandom())
+
+
+def autocast_of(torch):
+    """The precision of now, as `torch.autocast` takes it."""
+    cached = torch.is_autocast_cache_enabled()
+    return [
+        {"device_type": it, "dtype": torch.get_autocast_dtype(it), "enabled": torch.is_autocast_enabled(it), "cache_enabled": cached}
+        for it in ("cuda", "cpu")
+    ]
+
+
+def bear_reentrant_checkpoints(torch):
+    """From now on a checkpoint that asks for the older way (`use_reentrant=True`) gets the newer one: the older bears no
+    `torch.autograd.grad` and no other checkpoint around it. As there, what is given no tensor that wants a gradient gives none."""
+    from torch.utils import checkpoint
+
+    if getattr(checkpoint.CheckpointFunction, "is_ours", False):
+        return
+
+    class CheckpointFunction(checkpoint.CheckpointFunction):
+        is_ours = True
+
+        @staticmethod
+        def apply(function, preserve_rng_state, *args):
+            if not any(isinstance(it, torch.Tensor) and it.requires_grad for it in args):
+                with torch.no_grad():
+                    return function(*args)
+            return checkpoint.checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve_rng_state)
+
+    checkpoint.CheckpointFunction = CheckpointFunction
 
 
 class _EachTime:

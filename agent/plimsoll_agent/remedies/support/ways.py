@@ -17,6 +17,7 @@ class Way:
         self.weights = weights
         self._along = along  # Where the first dimension is not the batch: of each tensor which one is.
         self.is_doubtful = False
+        self.is_alone = True  # The loss: no more of what the model returns has a part in what backward begins from.
 
     @property
     def axis(self):

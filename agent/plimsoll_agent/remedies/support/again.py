@@ -1,0 +1,121 @@
+"""A call that is made again in backward as a whole, and has its gradients from there.
+
+PyTorch's checkpoints put what they compute again into the graph of the first run, tensor by tensor. That cannot be where the
+second run is another program: torch.compile makes a new one when sizes change, which serves the first sizes, too. Here the
+first run leaves no graph. A gradient of a gradient cannot be had from it.
+"""
+
+import contextlib
+
+from plimsoll_agent.remedies.support import rerun
+from plimsoll_agent.run.nested import rebuilt, tensors_in
+from plimsoll_agent.run.refusal import unsuited
+
+
+class Again:
+    """`run`, a call of `module` or of a part of it, with everything as it is now: random numbers, precision."""
+
+    def __init__(self, torch, module, run):
+        self._torch, self._module, self._run = torch, module, run
+        self._choices, self._autocast = rerun.HostRandom(), rerun.autocast_of(torch)
+        self._devices = sorted({it.device.index for it in module.parameters() if it.is_cuda})
+        self._states = [torch.get_rng_state(), *(torch.cuda.get_rng_state(it) for it in self._devices)]
+
+    def __call__(self):
+        torch = self._torch
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=self._devices))
+            torch.set_rng_state(self._states[0])
+            for device, state in zip(self._devices, self._states[1:]):
+                torch.cuda.set_rng_state(state, device)
+            for it in self._autocast:
+                stack.enter_context(torch.autocast(**it))
+            stack.enter_context(rerun.as_before(torch, self._module, self._choices)[1])
+            return self._run()
+
+
+def without_graph(torch, remedy, module, run, inputs, leaves, around=contextlib.nullcontext):
+    """What `run(inputs)` returns. It runs again when backward comes, for the gradients of `leaves` and of what in `inputs` wants
+    one."""
+    given = tensors_in(torch, inputs)
+    leaves = list({id(it): it for it in (*leaves, *(it for it in given if it.requires_grad))}.values())
+
+    def run_again():
+        # What comes from before must not be gone through from here.
+        fresh = {id(it): it.detach().requires_grad_() for it in leaves if it.grad_fn is not None}
+        instead = rebuilt(torch, inputs, lambda it: fresh.get(id(it), it))
+        return run(instead), [fresh.get(id(it), it) for it in leaves]
+
+    again = Again(torch, module, run_again)
+    versions = [it._version for it in given if not it.is_inference()]
+    with torch.no_grad(), around():
+        output = run(inputs)
+    # Of a whole number there is no gradient; what is handed through has its own; what is there twice is one.
+    known, is_made = {id(it) for it in given}, []
+    for it in tensors_in(torch, output):
+        is_made.append((it.is_floating_point() or it.is_complex()) and id(it) not in known)
+        known.add(id(it))
+
+    def gradients_of(gradients):
+        if [it._version for it in given if not it.is_inference()] != versions:
+            raise unsuited(remedy, "%s: something is written into what it was given, before it runs again from that" % type(module).__name__)
+        with torch.enable_grad(), around():
+            result, wanted = again()
+        made = [it for it, is_one in zip(tensors_in(torch, result), is_made) if is_one]
+        return gradients_at(torch, made, gradients, wanted)
+
+    made = [it for it, is_one in zip(tensors_in(torch, output), is_made) if is_one]
+    handed = dict(zip(map(id, made), with_gradients(torch, remedy, made, leaves, gradients_of)))
+    return rebuilt(torch, output, lambda it: handed.get(id(it), it))
+
+
+def gradients_at(torch, outputs, gradients, leaves):
+    """The gradients of `leaves`, where `outputs` have these; None where there is none."""
+    pairs = [(it, gradient) for it, gradient in zip(outputs, gradients) if gradient is not None and it.requires_grad]
+    wanted = [it for it in leaves if it.requires_grad]
+    if not pairs or not wanted:
+        return [None] * len(leaves)
+    found = iter(torch.autograd.grad([it for it, _ in pairs], wanted, [it for _, it in pairs], allow_unused=True))
+    return [next(found) if it.requires_grad else None for it in leaves]
+
+
+def with_gradients(torch, remedy, tensors, leaves, gradients_of):
+    """These tensors, which have no graph, with one: backward asks `gradients_of(gradients)` for the gradients of `leaves`, given
+    those of the tensors, None where there is none."""
+    return _function(torch).apply(remedy, gradients_of, len(tensors), *tensors, *leaves) if tensors else ()
+
+
+def _function(torch, made={}):
+    if torch in made:
+        return made[torch]
+
+    class WithGradients(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, remedy, gradients_of, n, *tensors):
+            ctx.set_materialize_grads(False)
+            ctx.remedy, ctx.gradients_of, ctx.n = remedy, gradients_of, n
+            # Said to be written into, they are handed on as they are, and not as views that nobody may write into.
+            ctx.mark_dirty(*(it for it in tensors[:n] if not it._is_view()))
+            return tensors[:n]
+
+        @staticmethod
+        def backward(ctx, *gradients):
+            gradients_of, ctx.gradients_of = ctx.gradients_of, None
+            if gradients_of is None:
+                raise unsuited(ctx.remedy, "this script: it runs backward twice through the same loss")
+            if torch.is_grad_enabled():
+                raise unsuited(ctx.remedy, "this script: it wants the gradient of a gradient")
+            return (None, None, None, *[None] * ctx.n, *gradients_of(gradients))
+
+    made[torch] = WithGradients
+    return WithGradients
+
+
+def is_compiled(torch, module):
+    """Whether the module, or a part of it, was given to torch.compile."""
+    return any(_is_compiled(it) for it in module.modules())
+
+
+def _is_compiled(module):
+    is_one = type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+    return is_one or hasattr(module.forward, "_torchdynamo_orig_callable")
