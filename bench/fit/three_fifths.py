@@ -2,6 +2,7 @@
 
     python bench/fit/three_fifths.py --binary target/release/plimsoll --out rows.jsonl              on a machine with a GPU
     python bench/fit/three_fifths.py --binary ... --out rows.jsonl --phantom --only simclr,dgcnn    anywhere: what it needs is predicted
+    python bench/fit/three_fifths.py --binary ... --out again.jsonl --steps-of rows.jsonl            with a GPU: the steps of those plans, with no search beside them
     python bench/fit/three_fifths.py --table rows.jsonl                                             the rows as a table; of two files, before and after
 
 For each script: as it is on the GPU (`run --measure`: what it reserves, how long a step is), `fit --limit-reserved` with three fifths of that
@@ -154,18 +155,36 @@ class Bench:
         if not self.args.phantom:
             self.put("gpu", 3, self.without, name, words, limit)
 
+    def steps_of(self, path):
+        """Puts those with a plan in `path` into the queue again, as they are and with it. The row of the search comes along, so
+        that `--table` has all."""
+        chosen = scripts()
+        for n, (name, parts) in enumerate(rows_of(path).items()):
+            fit = parts.get("fit", {})
+            if fit.get("plan") and name in chosen:
+                self.say(**fit)
+                plan = self.folder / f"{name}.toml"
+                plan.write_text(fit["plan"])
+                self.put("gpu", n, self.bare_again, name, chosen[name])
+                self.put("gpu", n, self.with_plan, name, chosen[name], fit["limit"], plan)
+
+    def bare_again(self, name, words):
+        self.say(script=name, part="bare", **self.run(words))
+
     def with_plan(self, name, words, limit, plan):
         self.say(script=name, part="plan", limit=limit, **self.run(words, "--plan", plan, limit=limit))
 
     def without(self, name, words, limit):
         self.say(script=name, part="bare-limited", limit=limit, **self.run(words, limit=limit))
 
-    def all(self):
+    def searches(self):
         chosen = scripts()
         only = self.args.only.split(",") if self.args.only else list(chosen)
         for n, name in enumerate(it for it in only if it in chosen):
             # What the searches wait for comes first, then plans, then the rest of the scripts as they are.
             self.put("gpu", 0 if n < self.args.jobs + 4 else 2, self.bare, name, chosen[name])
+
+    def all(self):
         threads = [threading.Thread(target=self.work, args=["gpu"]) for _ in range(self.args.lanes)]
         threads += [threading.Thread(target=self.work, args=["cpu"]) for _ in range(self.args.jobs)]
         for it in threads:
@@ -235,13 +254,16 @@ def main():
     parser.add_argument("--fit-seconds", type=float, default=200, help="then a search is interrupted; it keeps its best")
     parser.add_argument("--only", help="these scripts, in this order")
     parser.add_argument("--phantom", action="store_true", help="no GPU: what a script needs is predicted, plans are not run")
+    parser.add_argument("--steps-of", type=Path, metavar="ROWS", help="no searches: the plans of these rows are run again")
     parser.add_argument("--table", type=Path, nargs="+", metavar="ROWS")
     args = parser.parse_args()
     if args.table:
         return table(args.table)
     args.card = args.card or this_card()
     args.binary, args.out = args.binary.resolve(), args.out.resolve()
-    Bench(args).all()
+    bench = Bench(args)
+    bench.steps_of(args.steps_of) if args.steps_of else bench.searches()
+    bench.all()
 
 
 if __name__ == "__main__":
