@@ -124,3 +124,46 @@ def test_what_deterministic_algorithms_put_into_new_tensors_is_not_read(plimsoll
     assert ran.code == 0, ran
     assert "[72, 0, True]" in ran.stdout, ran
     assert texts(ran, "approximated"), ran.report["notes"]
+
+
+MERGES = """
+import torch
+score, head = torch.nn.Linear(16, 1).cuda(), torch.nn.Linear(16, 4).cuda()
+optimizer = torch.optim.SGD([*score.parameters(), *head.parameters()], 0.01)
+
+def kept(x):
+    return int((score(x) > 0.5).sum(1).max()) + 1
+
+for step in range(3):
+    x = torch.randn(8, 32, 16, device="cuda")
+    loss = head(x[:, : kept(x)]).sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    right = 0
+    right += (head(x).argmax(-1) == 1).sum().item()
+    print(loss.item(), right)
+"""
+
+
+def test_what_decides_sizes_and_nobody_computed_is_said_beside_the_answer(plimsoll):
+    """A count that is printed decides nothing, and is not named there."""
+    plimsoll.script(MERGES)
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
+    assert ran.code == 0, ran
+    (said,) = texts(ran, "sizes-unknown")
+    assert said == "it depends on numbers that nobody computed: sizes follow from what reads as zero at train.py:7 (--assume train.py:7=NUMBER says what is read there)"
+    answer = ran.stdout.index("FITS")
+    assert answer < ran.stdout.index("! it depends on numbers") < ran.stdout.index("Peak"), ran.stdout
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", "--assume", "train.py:7=20"))
+    assert not texts(ran, "sizes-unknown"), ran.report["notes"]
+
+
+def test_what_masks_find_is_said_beside_the_answer(plimsoll):
+    plimsoll.script(
+        "import torch\nx = torch.randn(64, 9, device='cuda') @ torch.randn(9, 3, device='cuda')\nprint(x[x[:, 0] > 0].shape)\n"
+    )
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
+    assert texts(ran, "sizes-unknown") == ["it depends on numbers that nobody computed: sizes follow from what nonzero() would find"]
+    ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", "--assume", "nonzero=0.5"))
+    assert not texts(ran, "sizes-unknown"), ran.report["notes"]

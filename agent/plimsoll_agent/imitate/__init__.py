@@ -12,6 +12,7 @@
     worst_sequence      every batch as long as the longest one that may come
     half                batches with half as many samples, or images of half the size
     lines               a number that a line reads of the device, as the user says or as it read before
+    sizes               which of them become sizes, as the script's text shows
     edits               files of the script's have another text: a number, a framework's switches
     asked_size          that a script asked how large the card is
     outside             trackers and hubs are kept off

@@ -15,6 +15,7 @@ import os
 import sys
 
 from plimsoll_agent.imitate.lines import AS_BEFORE, SAID, Lines
+from plimsoll_agent.imitate.sizes import becomes_size
 from plimsoll_agent.run import frames
 from plimsoll_agent.run.guard import guarded
 
@@ -120,7 +121,8 @@ class Phantom:
         ordered = sorted(self._reads.items(), key=lambda item: (-item[1][0], item[0]))
         for (file, line, function), (count, size, sizes) in ordered[:MOST_READS]:
             frame = frames.with_text({"file": file, "line": line, "function": function})
-            self._recording.write("read", count=count, bytes=size, sizes=sizes, **frame)
+            decides = becomes_size(file, line) or False
+            self._recording.write("read", count=count, bytes=size, sizes=sizes, becomes_size=decides, **frame)
         for (file, line, _), (count, _, _) in sorted(self._as_before.items()):
             place = "%s:%d" % (os.path.basename(file), line)
             text = "%d numbers that nobody computed were taken for those that %s read before, when they were known; say others with --assume %s=NUMBER"

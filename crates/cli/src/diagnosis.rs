@@ -440,7 +440,7 @@ mod tests {
                 user_frame: None,
             };
             let at = CodeLine { file: "/home/me/tts.py".to_owned(), line: 22, ..<_>::default() };
-            let read = ReadNote { at, count: 3, bytes: Bytes(24), sizes };
+            let read = ReadNote { at, count: 3, bytes: Bytes(24), sizes, becomes_size: false };
             let end = recording::End { exception: Some(exception), ..Default::default() };
             let notes = Notes { end: Some(end), reads: vec![read], ..Notes::default() };
             raised(&Recording { notes, ..Recording::default() }, 1).unwrap()

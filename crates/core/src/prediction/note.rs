@@ -109,6 +109,13 @@ pub enum Note {
         /// The lines, most frequent first, and how often each.
         lines: Vec<(CodeLine, u64)>,
     },
+    /// Sizes follow from what nobody computed, so what is predicted depends on it.
+    SizesUnknown {
+        /// Lines whose numbers read as zero and become sizes.
+        lines: Vec<CodeLine>,
+        /// What was assumed to find nothing, or all, such as `nonzero()`.
+        finders: Vec<String>,
+    },
     /// A call that the phantom does not imitate.
     NotImitated {
         /// The function.
@@ -187,6 +194,7 @@ impl Note {
             Note::Together { .. } => "together",
             Note::RanOutBeside { .. } => "ran-out-beside",
             Note::UnknownReads { .. } => "unknown-reads",
+            Note::SizesUnknown { .. } => "sizes-unknown",
             Note::NotImitated { .. } => "not-imitated",
             Note::Approximated(_) => "approximated",
             Note::RecordingIncomplete { .. } => "recording-incomplete",
@@ -350,6 +358,7 @@ impl fmt::Display for Note {
                 }
                 Ok(())
             }
+            Note::SizesUnknown { lines, finders } => sizes_unknown(f, lines, finders),
             Note::NotImitated { name, answer, count } => write!(
                 f,
                 "{name} is not imitated by the phantom; the program got {answer} ({count}x)"
@@ -392,6 +401,26 @@ impl fmt::Display for Note {
             Note::Remark { text, .. } => f.write_str(text),
         }
     }
+}
+
+fn sizes_unknown(
+    f: &mut fmt::Formatter<'_>,
+    lines: &[CodeLine],
+    finders: &[String],
+) -> fmt::Result {
+    f.write_str("it depends on numbers that nobody computed: ")?;
+    if let Some(first) = lines.first() {
+        f.write_str("sizes follow from what reads as zero at ")?;
+        for (i, line) in lines.iter().enumerate() {
+            write!(f, "{}{line}", if i == 0 { "" } else { ", " })?;
+        }
+        write!(f, " (--assume {first}=NUMBER says what is read there)")?;
+    }
+    if !finders.is_empty() {
+        let and = if lines.is_empty() { "sizes follow from" } else { ", and from" };
+        write!(f, "{and} what {} would find", finders.join(" and "))?;
+    }
+    Ok(())
 }
 
 fn steps(f: &mut fmt::Formatter<'_>, seen: Seen, steady: bool) -> fmt::Result {

@@ -103,6 +103,7 @@ pub(super) fn notes(
             }
         }
     }
+    res.extend(sizes_unknown(recordings));
     res.extend(unknown_reads(recordings));
     for report in recordings.iter().filter_map(|it| it.phantom.as_ref()) {
         for it in &report.not_imitated {
@@ -173,6 +174,25 @@ fn unknown_reads(recordings: &[Recording]) -> Option<Note> {
     lines.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     lines.truncate(NAMED_READS);
     (count != 0).then_some(Note::UnknownReads { count, lines })
+}
+
+/// What decides sizes, and nobody computed it.
+fn sizes_unknown(recordings: &[Recording]) -> Option<Note> {
+    let reads = recordings.iter().flat_map(|it| &it.notes.reads);
+    let mut lines: Vec<CodeLine> =
+        reads.filter(|it| it.becomes_size && it.at.line != 0).map(|it| it.at.clone()).collect();
+    lines.sort();
+    lines.dedup();
+    lines.truncate(NAMED_READS);
+    let reports = recordings.iter().filter_map(|it| it.phantom.as_ref());
+    let assumed = reports.flat_map(|it| &it.approximated).filter_map(|it| {
+        let (finder, what) = it.what.split_once(" was assumed to find ")?;
+        (!what.starts_with("no index")).then(|| finder.to_owned())
+    });
+    let mut finders: Vec<String> = assumed.collect();
+    finders.sort();
+    finders.dedup();
+    (!lines.is_empty() || !finders.is_empty()).then_some(Note::SizesUnknown { lines, finders })
 }
 
 /// Notes that the breakdown itself calls for.

@@ -187,6 +187,7 @@ mod tests {
             count: 6,
             bytes,
             sizes: 0,
+            becomes_size: false,
         };
         notes.reads =
             vec![read(7, Bytes(24)), read(9, Bytes::mib(64 * 6)), read(12, Bytes::gib(9))];

@@ -265,6 +265,8 @@ pub struct ReadNote {
     pub bytes: Bytes,
     /// How often it was one number of 64 bits, as sizes are, that nothing had an answer to.
     pub sizes: u64,
+    /// Whether what it reads becomes a size, as far as the script's text shows.
+    pub becomes_size: bool,
 }
 
 /// A program asked how large the card is, so that it may do otherwise on another.

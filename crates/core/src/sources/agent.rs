@@ -378,6 +378,8 @@ struct ReadLine {
     bytes: u64,
     #[serde(default, deserialize_with = "or_default")]
     sizes: u64,
+    #[serde(default, deserialize_with = "or_default")]
+    becomes_size: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -587,7 +589,13 @@ impl From<CodeText> for CodeLine {
 
 impl From<ReadLine> for ReadNote {
     fn from(it: ReadLine) -> ReadNote {
-        ReadNote { at: it.at.into(), count: it.count, bytes: Bytes(it.bytes), sizes: it.sizes }
+        ReadNote {
+            at: it.at.into(),
+            count: it.count,
+            bytes: Bytes(it.bytes),
+            sizes: it.sizes,
+            becomes_size: it.becomes_size,
+        }
     }
 }
 

@@ -52,6 +52,7 @@ impl Report<'_> {
     fn write(self, f: &mut Formatter<'_>) -> fmt::Result {
         let p = self.prediction;
         self.verdict(f)?;
+        self.sizes_unknown(f)?;
         self.next(f)?;
         if p.outcome != Outcome::ScriptFailed {
             self.findings(f)?;
@@ -424,12 +425,26 @@ impl Report<'_> {
         Ok(())
     }
 
+    /// What decides the answer and nobody computed it is said beside the answer.
+    fn sizes_unknown(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let p = self.prediction;
+        let note = p.notes.iter().find(|it| matches!(it, Note::SizesUnknown { .. }));
+        let Some(note) = note.filter(|_| p.verdict() != Verdict::CouldNotTell) else {
+            return Ok(());
+        };
+        write!(f, "{} ", self.styles.warn.of("!"))?;
+        self.wrapped(f, &note.to_string(), 2, 2)
+    }
+
     fn notes(self, f: &mut Formatter<'_>) -> fmt::Result {
         let notes = &self.prediction.notes;
         // The first one was the verdict's reason.
         let told = usize::from(self.prediction.verdict() == Verdict::CouldNotTell);
-        let notes: Vec<&Note> =
-            notes.iter().skip(told).filter(|it| !matches!(it, Note::NotSeen(_))).collect();
+        let notes: Vec<&Note> = notes
+            .iter()
+            .skip(told)
+            .filter(|it| !matches!(it, Note::NotSeen(_) | Note::SizesUnknown { .. }))
+            .collect();
         if notes.is_empty() {
             return Ok(());
         }

@@ -31,7 +31,8 @@ fn trained(own: &[u64], host: Option<HostNote>, keeps_on_device: bool) -> Explan
         });
     }
     let at = CodeLine { file: "/home/u/train.py".to_owned(), line: 14, ..CodeLine::default() };
-    notes.reads = vec![ReadNote { at, count: 8, bytes: Bytes(8 * 64 * MIB), sizes: 0 }];
+    notes.reads =
+        vec![ReadNote { at, count: 8, bytes: Bytes(8 * 64 * MIB), sizes: 0, becomes_size: false }];
     program.explain_noted(notes)
 }
 
