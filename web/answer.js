@@ -48,6 +48,7 @@ export class AnswerView {
     refill(this.node,
       el("article", { class: `card headline ${tone}` },
         el("h2", {}, el("span", { class: tone === "problem" ? "bad" : "good" }, told.headline.word), el("span", { class: "said", title: told.headline.text }, clipped(told.headline.text, 500))),
+        1 < scene.devices ? el("p", { class: "quiet" }, `This is of the whole recording, which has ${number(scene.devices)} devices. What follows is of device ${scene.device}.`) : null,
         ooms.length ? this.oom(ooms[0]) : null,
         el("p", { class: "actions" },
           !ooms.length && wrong[0] ? this.shows(wrong[0]) : null,

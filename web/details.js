@@ -18,11 +18,11 @@ export async function blockFacts(r, life) {
   return known.get(key);
 }
 
-export function stackText(facts) {
+function stackText(facts) {
   return facts.stack.map(([file, line, name]) => `  ${file}:${line} ${name}`).join("\n");
 }
 
-export function age(facts) {
+function age(facts) {
   const until = facts.end === null ? "to the end" : `to ${number(facts.end)}`;
   const lasted = facts.micros === null ? "" : `, ${duration(facts.micros)}`;
   const from = facts.start === 0 ? "from before the recording" : `from event ${number(facts.start)}`;
@@ -35,7 +35,7 @@ export function shortFacts(facts) {
 }
 
 // Why a block has no stack, in words.
-export function whyNoStack(facts, scene) {
+function whyNoStack(facts, scene) {
   if (!scene.stacks) return "The recorder kept no stacks: record with context=\"all\" and stacks=\"python\".";
   if (facts.start === 0) return "It was there before the recorded history begins.";
   return "The thread that asked ran no Python: autograd's threads, in the backward pass.";

@@ -64,18 +64,21 @@ function stepChart(steps, scene) {
   const most = Math.max(...steps.map((it) => Math.max(it.reserved, it.allocated)), scene.limit || 0, 1) * 1.05;
   const x = (index) => left + ((index + 0.5) / steps.length) * (width - left - 10);
   const y = (bytes) => height - bottom - (bytes / most) * (height - bottom - top);
-  const path = (value) => steps.map((it, index) => `${index ? "L" : "M"}${x(index).toFixed(1)},${y(value(it)).toFixed(1)}`).join("");
+  const places = (value) => steps.map((it, index) => [x(index), value(it)]).filter(([, bytes]) => bytes !== null);
+  const path = (value) => places(value).map(([at, bytes], index) => `${index ? "L" : "M"}${at.toFixed(1)},${y(bytes).toFixed(1)}`).join("");
   const tick = 2 ** Math.ceil(Math.log2(most / 5));
   const ticks = [];
   for (let bytes = 0; bytes <= most; bytes += tick) ticks.push(bytes);
   const every = Math.ceil(steps.length / 12);
-  const curves = [["reserved", (it) => it.reserved, "reserved"], ["peak of the step", (it) => it.allocated, "allocated"], ["kept after it", (it) => it.after, "after"]];
+  // What a step that did not end holds is not kept after it.
+  const after = (it) => (it.unfinished ? null : it.after);
+  const curves = [["reserved", (it) => it.reserved, "reserved"], ["peak of the step", (it) => it.allocated, "allocated"], ["kept after it", after, "after"]];
   return el("figure", {},
     svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: "img", "aria-label": `Peak of each of ${steps.length} steps` },
       ticks.map((bytes) => [svg("line", { x1: left, x2: width - 10, y1: y(bytes), y2: y(bytes), class: "grid" }), text(left - 8, y(bytes) + 4, bytes ? size(bytes) : "0", "end")]),
       steps.map((it, index) => (index % every ? null : text(x(index), height - 8, number(it.step), "middle"))),
       scene.limit ? svg("line", { x1: left, x2: width - 10, y1: y(scene.limit), y2: y(scene.limit), class: "limit" }) : null,
-      curves.map(([, value, name]) => [svg("path", { d: path(value), class: `curve ${name}` }), steps.length < 60 ? steps.map((it, index) => svg("circle", { cx: x(index), cy: y(value(it)), r: 2.5, class: `dot ${name}` })) : null])),
+      curves.map(([, value, name]) => [svg("path", { d: path(value), class: `curve ${name}` }), steps.length < 60 ? places(value).map(([at, bytes]) => svg("circle", { cx: at, cy: y(bytes), r: 2.5, class: `dot ${name}` })) : null])),
     el("figcaption", {}, el("ul", { class: "legend" }, curves.map(([name, , key]) => el("li", {}, el("span", { class: `swatch line ${key}` }), name)), scene.limit ? el("li", {}, el("span", { class: "swatch line limit" }), "limit") : null)));
 }
 
@@ -83,5 +86,5 @@ function stepTable(steps, scene) {
   const shown = steps.length <= 12 ? steps : [...steps.slice(0, 4), null, ...steps.slice(-4)];
   return el("details", { open: steps.length <= 12 }, el("summary", {}, `The numbers of ${many(steps.length, "step")}`),
     el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["step", "allocated at most", "reserved at most", "kept after"].map((it) => el("th", { scope: "col" }, it)))),
-      el("tbody", {}, shown.map((it) => (it === null ? el("tr", {}, el("td", { colSpan: 4 }, `… ${number(steps.length - 8)} more …`)) : el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "What was live at its peak", onclick: () => set({ view: "peak", at: Math.min(it.peak, scene.events) }) }, number(it.step)), it.unfinished ? " (not finished)" : ""), [it.allocated, it.reserved, it.after].map((bytes) => el("td", { title: exactly(bytes) }, size(bytes)))))))));
+      el("tbody", {}, shown.map((it) => (it === null ? el("tr", {}, el("td", { colSpan: 4 }, `… ${number(steps.length - 8)} more …`)) : el("tr", {}, el("td", {}, el("button", { type: "button", class: "link", title: "What was live at its peak", onclick: () => set({ view: "peak", at: Math.min(it.peak, scene.events) }) }, number(it.step)), it.unfinished ? " (not finished)" : ""), [it.allocated, it.reserved, it.unfinished ? null : it.after].map((bytes) => el("td", bytes === null ? {} : { title: exactly(bytes) }, bytes === null ? "–" : size(bytes)))))))));
 }

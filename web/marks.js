@@ -279,7 +279,10 @@ export class Marks {
         return room < x && x < this.left + width;
       });
       const [x, align] = isMarked ? [this.left + 6, "left"] : [this.left + width - 6, "right"];
-      label(c, words, x, y - 9 < TOP + 8 ? y + 10 : y - 9, align, color);
+      const at = y - 9 < TOP + 8 ? y + 10 : y - 9;
+      const wide = c.measureText(words).width + 4;
+      this.taken.push({ y: at, x0: align === "left" ? x : x - wide, x1: align === "left" ? x + wide : x });
+      label(c, words, x, at, align, color);
     }
   }
 

@@ -54,7 +54,7 @@ export function faded(hex, ground) {
   return `#${a.map((it, at) => Math.round(0.22 * it + 0.78 * b[at]).toString(16).padStart(2, "0")).join("")}`;
 }
 
-export function rgb(hex) {
+function rgb(hex) {
   const n = parseInt(hex.slice(1), 16);
   return [n >> 16, (n >> 8) & 255, n & 255];
 }

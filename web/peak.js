@@ -83,8 +83,8 @@ export class PeakView {
       el("div", { class: "bar", role: "img", "aria-label": "What it is for" }, parts.map((it) => el("span", { title: `${it.group.name}: ${size(it.bytes)}`, style: { width: `${(100 * it.bytes) / whole}%`, background: colorOf(it.group) } })),
         slack ? el("span", { class: "slack", title: `slack: ${size(slack)}`, style: { width: `${(100 * slack) / whole}%` } }) : null),
       el("table", { class: "numbers" }, el("tbody", {}, parts.map((it) => el("tr", { "data-of": `category:${it.index}` },
-        el("td", {}, el("button", { type: "button", class: "plain", title: "Select these blocks", onclick: () => select(`category:${it.index}`) }, swatch(colorOf(it.group)), it.group.name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, whole)), el("td", {}, many(it.blocks, "block")))),
-        slack ? el("tr", {}, el("td", {}, el("span", { class: "swatch slack" }), "slack: reserved and not allocated"), el("td", { title: exactly(slack) }, size(slack)), el("td", {}, share(slack, whole)), el("td", {}, "")) : null)));
+        el("td", {}, el("button", { type: "button", class: "plain", title: "Select these blocks", onclick: () => select(`category:${it.index}`) }, swatch(colorOf(it.group)), it.group.name)), el("td", { title: exactly(it.bytes) }, size(it.bytes)), el("td", {}, share(it.bytes, moment.allocated)), el("td", {}, many(it.blocks, "block")))),
+        slack ? el("tr", {}, el("td", {}, el("span", { class: "swatch slack" }), "slack: reserved and not allocated"), el("td", { title: exactly(slack) }, size(slack)), el("td", {}, ""), el("td", {}, "")) : null)));
   }
 
   flameBox(moment) {

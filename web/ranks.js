@@ -8,7 +8,8 @@ import { clipped, exactly, number, size } from "./words.js";
 
 export function sceneName(scene) {
   const rank = scene.rank === null ? "" : `rank ${scene.rank} · `;
-  return `${rank}${clipped(scene.name, 70)}${scene.device ? ` · device ${scene.device}` : ""}`;
+  const device = scene.device || 1 < scene.devices ? `device ${scene.device} · ` : "";
+  return `${rank}${device}${clipped(scene.name, 70)}`;
 }
 
 export class RanksView {

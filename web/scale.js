@@ -3,11 +3,11 @@
 import { set, state } from "./state.js";
 import { size } from "./words.js";
 
-export const LEFT = 74;
+const LEFT = 74;
 // Beside the first event, where earlier ones were overwritten.
 export const LOST = 26;
 export const TOP = 44;
-export const BOTTOM = 26;
+const BOTTOM = 26;
 export const RIGHT = 14;
 
 const NARROW = 520;

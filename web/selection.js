@@ -43,7 +43,7 @@ function counterpart() {
   return /^(category|words|module):/.test(state.sel) ? state.sel : NONE;
 }
 
-export function selectedBelow() {
+function selectedBelow() {
   return below && below.r === state.with && below.of === counterpart() ? below : null;
 }
 

@@ -81,7 +81,7 @@ export function readHash() {
   return res;
 }
 
-export function hashOf(it) {
+function hashOf(it) {
   const parts = KEYS_OF_STATE.filter((key) => it[key] !== null && it[key] !== "");
   const rounded = (value) => (typeof value === "number" ? Math.round(value) : value);
   return `#${new URLSearchParams(parts.map((key) => [key, rounded(it[key])]))}`;

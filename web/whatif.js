@@ -116,9 +116,10 @@ export class WhatIfView {
   show(answer, recorded, params) {
     const { scene } = this;
     const ran = answer.ran_out;
+    const it = scene.damage ? "What was read of it" : "It";
     const sentence = ran
-      ? [el("b", { class: "bad" }, "It would have run out of memory"), ` at event ${number(ran.position)} of ${number(scene.events)}: ${size(ran.requested)} asked for, ${size(ran.allocated)} allocated, ${size(ran.reserved)} reserved, the largest usable hole ${size(ran.largest_hole)}.`]
-      : [el("b", { class: "good" }, "It would have run"), `: ${size(answer.peak_reserved)} reserved at most, ${difference(answer.peak_reserved, answer.recorded_reserved)} recorded.`];
+      ? [el("b", { class: "bad" }, `${it} would have run out of memory`), ` at event ${number(ran.position)} of ${number(scene.events)}: ${size(ran.requested)} asked for, ${size(ran.allocated)} allocated, ${size(ran.reserved)} reserved, the largest usable hole ${size(ran.largest_hole)}.`]
+      : [el("b", { class: "good" }, `${it} would have run`), `: ${size(answer.peak_reserved)} reserved at most, ${difference(answer.peak_reserved, answer.recorded_reserved)} recorded.`];
     refill(this.result,
       el("p", { class: "lead" }, sentence),
       el("table", { class: "numbers" }, el("tbody", {},

@@ -58,7 +58,7 @@ export function share(part, whole) {
   return percent < 1 && 0 < part ? "<1 %" : `${percent.toFixed(0)} %`;
 }
 
-export function fileName(path) {
+function fileName(path) {
   return path.split(/[/\\]/).pop();
 }
 

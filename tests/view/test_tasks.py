@@ -24,8 +24,8 @@ class Clicks:
         assert self.count <= 2
 
 
-def leaking(path):
-    """Six steps; each leaves 8 MiB of what its forward pass made."""
+def leaking(path, fails=False):
+    """Six steps; each leaves 8 MiB of what its forward pass made. In the last backward pass autograd's thread may ask for too much."""
     base, mib = 0x7F0000000000, 1 << 20
     frames = lambda line, name="main": [{"filename": "/home/me/train.py", "line": line, "name": name}]  # noqa: E731
     module = [{"filename": "/usr/lib/python3/dist-packages/torch/nn/modules/module.py", "line": 1776, "name": "_call_impl"}]
@@ -42,13 +42,15 @@ def leaking(path):
         put("alloc", at, 8 * mib, frames(8, "build"))
         at += 8 * mib
     held = []
-    for _ in range(6):
+    for step in range(6):
         made = []
         for layer in range(5):
             put("alloc", at, 8 * mib, module + frames(20 + layer, "forward") + module + frames(30))
             made.append(at)
             at += 8 * mib
         put("alloc", at, mib, backward + frames(31))
+        if fails and step == 5:
+            put("oom", 2 * mib, 64 * mib, [])
         for address in made[1:]:
             for action in ("free_requested", "free_completed"):
                 put(action, address, 8 * mib, [])
@@ -88,6 +90,27 @@ def test_it_opens_on_the_sentence_of_explain(page, viewer, plimsoll):
         cause = json.loads(plimsoll.run("explain", SNAPSHOTS / f"{name}.pickle", "--json", "-").stdout)["cause"]
         if cause:
             assert cause["text"].lower().rstrip(".") in said.lower()
+
+
+def test_a_request_that_failed_in_the_backward_pass_has_the_line_that_called_it(page, tmp_path):
+    with viewing(leaking(tmp_path / "fails.pickle", fails=True)) as viewer:
+        page.goto(f"{viewer.url}#view=growth")
+        settled(page)
+        page.wait_for_selector("text=Requests that failed")
+        assert "backward of train.py:31 in main" in page.inner_text("main")
+        page.goto("about:blank")
+
+
+def test_a_share_is_the_same_in_the_answer_and_at_the_peak(page, viewer):
+    shares = {}
+    for view, table in [("answer", ".answer .numbers"), ("peak", ".shares .numbers")]:
+        page.goto("about:blank")
+        page.goto(f"{viewer.url}#r=1&view={view}")
+        settled(page)
+        page.wait_for_selector(table)
+        shares[view] = re.findall(r"(?m)^(.+)\t(.+)\t(.+ %)\t", page.inner_text(table))
+    assert 3 < len(shares["answer"])
+    assert shares["answer"] == shares["peak"]
 
 
 def test_who_holds_the_peak(page, viewer):

@@ -63,13 +63,17 @@ impl<'a> Origins<'a> {
     /// The stack that asked for `block`; of what autograd's threads asked for, the one that called
     /// `backward()`.
     pub(crate) fn stack_of(&self, block: BlockId) -> StackId {
-        let alloc = self.replay.blocks[block.index()].alloc;
-        let stack = self.device.events.stack(alloc.index());
-        let in_backward = self.timeline.stage(alloc) == Stage::Backward && self.stacks.recorded;
+        self.stack_at(self.replay.blocks[block.index()].alloc)
+    }
+
+    /// The same of what was asked for at `event`, whether it was given or not.
+    pub(crate) fn stack_at(&self, event: EventId) -> StackId {
+        let stack = self.device.events.stack(event.index());
+        let in_backward = self.timeline.stage(event) == Stage::Backward && self.stacks.recorded;
         if !self.stacks.is_autograds(stack) || !in_backward {
             return stack;
         }
-        let calls = self.callers.partition_point(|(call, _)| *call <= alloc);
+        let calls = self.callers.partition_point(|(call, _)| *call <= event);
         calls.checked_sub(1).map_or(stack, |it| self.callers[it].1)
     }
 }

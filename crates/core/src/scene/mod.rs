@@ -320,13 +320,18 @@ impl<'a> Scene<'a> {
     /// Requests that failed, in order.
     pub fn refusals(&self) -> Vec<Refusal> {
         let events = &self.run.device.events;
-        let failed = events.iter().filter(|(_, it)| it.action == Action::Oom);
+        let mut failed = events.iter().filter(|(_, it)| it.action == Action::Oom).peekable();
+        if failed.peek().is_none() {
+            return Vec::new();
+        }
+        let origins = owners::origins(&self.run);
+        let line = |it| owners::name(&self.run, owners::at(&self.run, &origins, it));
         failed
             .map(|(id, event)| Refusal {
                 position: id.0 + 1,
                 requested: event.size,
                 free: Bytes(event.address),
-                line: self.line_of_stack(event.stack).map_or_else(String::new, |it| it.to_string()),
+                line: line(id).map_or_else(String::new, |it| it.to_string()),
             })
             .collect()
     }

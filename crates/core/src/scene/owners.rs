@@ -9,7 +9,7 @@ use crate::{
         Line, count,
         line::{Code, line_of, name_of},
     },
-    trace::{FrameId, StackId},
+    trace::{EventId, FrameId, StackId},
 };
 
 /// A line that asks for blocks.
@@ -35,8 +35,7 @@ impl Owners {
     pub(super) fn of(run: &DeviceRun<'_>, before: &[StackId]) -> Owners {
         let nodes = (0..count(run.trace.stacks.n_nodes())).map(StackId);
         let lines: Vec<Option<FrameId>> = nodes.map(|it| line_of(run, it)).collect();
-        let origins =
-            Origins::new(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks));
+        let origins = origins(run);
         let mut stacks = before.to_vec();
         let mut owners: Vec<Owner> = before
             .iter()
@@ -44,15 +43,9 @@ impl Owners {
             .collect();
         for (index, block) in (0..).zip(&run.replay.blocks) {
             let stack = origins.stack_of(BlockId(index));
-            let own = run.device.events.get(block.alloc.index()).stack;
             let frame = lines[stack.index()];
-            let in_backward = || {
-                frame.is_some()
-                    || run.stacks.recorded && run.timeline.stage(block.alloc) == Stage::Backward
-            };
             stacks.push(stack);
-            owners
-                .push(Owner { frame, is_backward: run.stacks.is_autograds(own) && in_backward() });
+            owners.push(Owner { frame, is_backward: is_backward(run, frame, block.alloc) });
         }
         let mut known: BTreeMap<Owner, u32> = owners.iter().map(|it| (*it, 0)).collect();
         known.values_mut().zip(0..).for_each(|(it, index)| *it = index);
@@ -74,6 +67,23 @@ impl Owners {
     pub(super) fn stack(&self, life: u32) -> StackId {
         self.stacks[life as usize]
     }
+}
+
+/// Where what `run` asked for comes from.
+pub(super) fn origins<'r>(run: &'r DeviceRun<'_>) -> Origins<'r> {
+    Origins::new(run.trace, run.device, (&run.replay, &run.timeline, &run.stacks))
+}
+
+/// Who asked at `event`, also for what was not given.
+pub(super) fn at(run: &DeviceRun<'_>, origins: &Origins<'_>, event: EventId) -> Owner {
+    let frame = line_of(run, origins.stack_at(event));
+    Owner { frame, is_backward: is_backward(run, frame, event) }
+}
+
+/// Whether autograd's threads asked at `event`, where `frame` is the line that it comes from.
+fn is_backward(run: &DeviceRun<'_>, frame: Option<FrameId>, event: EventId) -> bool {
+    run.stacks.is_autograds(run.device.events.stack(event.index()))
+        && (frame.is_some() || run.stacks.recorded && run.timeline.stage(event) == Stage::Backward)
 }
 
 /// What people read of `owner`; none when nothing is known.

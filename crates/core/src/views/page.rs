@@ -58,6 +58,7 @@ fn overview_of(file: usize, scenes: &Scenes<'_>, scene: &Scene<'_>, damage: Opti
         "file": file,
         "name": scenes.name(),
         "device": it.device,
+        "devices": scenes.scenes.len(),
         "pid": it.pid,
         "rank": it.rank,
         "events": it.events,
