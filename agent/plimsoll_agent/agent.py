@@ -187,7 +187,7 @@ class Agent:
         if os.environ.get("PLIMSOLL_SURVIVE"):
             from plimsoll_agent.survive import survival
 
-            self._survival = survival.apply(torch, hooks, recording, lambda: self._steps.done)
+            self._survival = survival.apply(torch, hooks, recording, self._oom, lambda: self._steps.done)
         if os.environ.get("PLIMSOLL_WORST_SEQ"):
             from plimsoll_agent.imitate import worst_sequence
 

@@ -354,6 +354,34 @@ def test_a_long_batch_is_survived(run, program, phase, memory):
     assert process["steps"] == 6 and redone["step"] == 4 and redone["phase"] == phase and redone["way"] == "host"
 
 
+@pytest.mark.parametrize("memory", ["1100MiB", "1500MiB"])
+def test_what_could_not_be_done_again_is_explained_as_it_first_was(run, program, memory):
+    """With batch-norm there are no parts, and a layer of 60,000 rows is too large with all else on the host: doing it again runs out elsewhere."""
+    model = "nn.Sequential(nn.BatchNorm1d(256), Block(), Block(), Wide(), Block()).cuda()"
+    wide = LONG_BATCH.replace("nn.Sequential(*(Block() for _ in range(4))).cuda()", model)
+    layer = (
+        "class Wide(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.a, self.b = nn.Linear(256, 4096), nn.Linear(4096, 256)\n"
+        "    def forward(self, x):\n"
+        "        return self.b(self.a(x).relu())\n"
+    )
+    program.folder.joinpath("train.py").write_text(wide.replace("import os\n", "import os\n" + layer, 1))
+    found = []
+    for options in [], ["--survive"]:
+        ran = run(*options, "--record", "run.zip", "--", PYTHON, "train.py", memory=memory)
+        assert ran.code == 1, ran
+        Plimsoll(program.folder, program._cache).run("explain", "run.zip", "--json", "found.json")
+        oom = json.loads(program.folder.joinpath("found.json").read_text())["oom"]
+        found.append({name: oom[name] for name in ("step", "phase", "at", "requested_bytes")})
+        # The numbers of the error that the script got.
+        (allocated,) = re.findall(r"Of the allocated memory ([\d.]+ \w+) is allocated", ran.stderr)
+        unit = {"MiB": 1 << 20, "GiB": 1 << 30}[allocated.split()[1]]
+        assert abs(float(allocated.split()[0]) - oom["allocated_bytes"] / unit) <= 0.01
+    assert found[1] == found[0], ran
+
+
 def test_a_script_that_needs_no_help_trains_as_ever(run, program):
     """What the script computes itself, `pow(2)`, keeps what it saved a little longer: 512 x 256 numbers."""
     program.folder.joinpath("train.py").write_text(DEEP + "train(512)\nprint(torch.cuda.max_memory_allocated())\n")

@@ -37,6 +37,8 @@ class OutOfMemory:
         self._was_raised = False
         self._sees_raising = True
         self._times = 0
+        self._first = None  # What ran out, while it is being done again.
+        self._later = []  # What ran out meanwhile.
 
     def observe(self):
         """Asks the allocator to tell us. Needs CUDA to be initialised."""
@@ -107,6 +109,33 @@ class OutOfMemory:
             self._held_back["message"] = str(error)
 
     @guarded
+    def is_done_again(self):
+        """What ran out last is tried in other ways from now on, until `was_done_again` or `was_refused`."""
+        if self._first is None:
+            self._first, self._held_back = self._held_back, None
+
+    @guarded
+    def was_done_again(self):
+        """The program goes on."""
+        self.go_on()
+        first, self._first = self._first, None
+        later, self._later = self._later, []
+        for line in [first] + later:
+            if line is not None:
+                self._recording.write("oom", **dict(line, caught=True))
+
+    @guarded
+    def was_refused(self):
+        """No way went: the program gets the error of the first time, and that is the one to be told."""
+        self.go_on()
+        first, self._first = self._first, None
+        later, self._later = self._later, []
+        for line in later:
+            self._recording.write("oom", **line)
+        if first is not None:
+            self._held_back, self._was_raised = first, True
+
+    @guarded
     def go_on(self):
         """The program does something else: it caught the exception, if there was one."""
         if self._held_back is not None:
@@ -115,6 +144,8 @@ class OutOfMemory:
     @guarded
     def ended(self, error):
         """The program is over; `error` is what ended it."""
+        if self._first is not None:
+            self.was_refused()
         if self._held_back is None:
             return
         fatal = isinstance(error, self._torch.OutOfMemoryError)
@@ -132,8 +163,12 @@ class OutOfMemory:
             )
             return
         line["caught"] = caught
+        if self._first is not None:
+            self._later.append(line)
+            return
         self._recording.write("oom", **line)
 
     def forget(self):
         """In a forked child."""
-        self._held_back = None
+        self._held_back = self._first = None
+        self._later = []

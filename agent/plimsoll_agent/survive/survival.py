@@ -45,9 +45,9 @@ _TOGETHER = "several processes train together, and the others would have to do t
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "log_softmax", "softmax")
 
 
-def apply(torch, hooks, recording, step_of):
+def apply(torch, hooks, recording, oom, step_of):
     """Takes hold of calls and backward. `step_of()` is the number of steps that are done."""
-    survival = Survival(torch, hooks, recording, step_of)
+    survival = Survival(torch, hooks, recording, oom, step_of)
     hooks.around_call(survival.around_call)
     hooks.around_plain_call(survival.around_loss)
     hooks.around_backward(survival.around_backward)
@@ -61,8 +61,9 @@ def apply(torch, hooks, recording, step_of):
 class Survival:
     """What is kept of the step that is under way."""
 
-    def __init__(self, torch, hooks, recording, step_of):
+    def __init__(self, torch, hooks, recording, oom, step_of):
         self._torch, self._hooks, self._recording, self._step_of = torch, hooks, recording, step_of
+        self._oom = oom
         self._host = Host(torch)
         self._places = weakref.WeakKeyDictionary()
         self._ways = weakref.WeakKeyDictionary()
@@ -134,7 +135,8 @@ class Survival:
 
     def _call_again(self, module, made, call, args, kwargs, then, error):
         """The call and its output, made in the first way that fits."""
-        began, why = time.time(), None
+        began, why, last = time.time(), None, error
+        self._oom.is_done_again()
         for way, run in self._ways_forward(module, made, call, args, kwargs, then):
             self._make_room(made)
             try:
@@ -150,9 +152,9 @@ class Survival:
                 if not self._ran_out(raised):
                     why = "doing it again failed (%s: %s)" % (type(raised).__name__, raised)
                     break
-                error = raised
+                last = raised
                 continue
-            self._write(way=way, error=error, seconds=time.time() - began, phase="forward")
+            self._write(way=way, error=last, seconds=time.time() - began, phase="forward")
             return again, output
         self._write(refused=str(why or self._why_no_parts([made])), error=error, phase="forward")
         raise error
@@ -201,9 +203,20 @@ class Survival:
             error = _without_frames(raised)
         # What lives beside it may go: calls of the training step that is under way.
         began = time.time()
+        self._oom.is_done_again()
         self._make_room()
         then.put()
-        output = call(*args, **kwargs)
+        again = None
+        try:
+            output = call(*args, **kwargs)
+        except RuntimeError as raised:
+            if not self._ran_out(raised):
+                self._oom.was_done_again()
+                raise
+            again = _without_frames(raised)
+        if again is not None:
+            self._write(refused="it ran out again", error=error, phase="evaluation")
+            raise error
         self._write(way="room", error=error, seconds=time.time() - began, phase="evaluation")
         return output
 
@@ -305,6 +318,7 @@ class Survival:
                 raise
             error = _without_frames(raised)
         began, why, way = time.time(), None, None
+        self._oom.is_done_again()
         try:
             way = self._backward_again(tensors, grad_tensors, before)
         except CannotRedo as refused:
@@ -515,6 +529,10 @@ class Survival:
             self._write(refused="the optimizer's step may be half applied", error=error, phase="optimizer")
 
     def _write(self, error=None, **fields):
+        if "refused" in fields:
+            self._oom.was_refused()
+        else:
+            self._oom.was_done_again()
         place = frames.user_frame(frames.stack(sys._getframe(1)))
         asked = _ASKED.search(str(error))
         self._recording.write("redone", step=self._step_of(), user_frame=place, asked=asked.group(1) if asked else "", **fields)

@@ -11,7 +11,7 @@ use crate::{
         stacks::Stacks,
         timeline::{self, Places, Stage, Timeline},
     },
-    recording::{CodeLine, PhantomDevice, Recording},
+    recording::{CodeLine, PhantomDevice, Recording, Redone},
     replay::{self, BlockId, Config, Program, Replay, TorchVersion},
     trace::{Action, DeviceTrace, EventId, StackId, Trace},
     units::Bytes,
@@ -68,9 +68,8 @@ impl<'a> DeviceRun<'a> {
         let stacks = Stacks::of(trace);
         let places = Places::new(&replay, index, &recording.notes.stats);
         let timeline = timeline::timeline(device, &recording.notes, &places, &stacks);
-        let last_oom = device.events.actions().iter().rposition(|it| *it == Action::Oom);
         let ended = recording.ended_out_of_memory();
-        let oom = last_oom.filter(|_| ended).and_then(|it| u32::try_from(it).ok()).map(EventId);
+        let oom = failure(recording, device, &places).filter(|_| ended);
         let in_one_piece = OnceLock::new();
         DeviceRun {
             recording,
@@ -219,6 +218,18 @@ impl<'a> DeviceRun<'a> {
         live.map(|(block, it)| Live { block, size: it.size, category: evidence.category(block) })
             .collect()
     }
+}
+
+/// The request that failed last. What failed after it, while it was done again in vain, is not what the program needed.
+fn failure(recording: &Recording, device: &DeviceTrace, places: &Places<'_>) -> Option<EventId> {
+    let notes = &recording.notes;
+    let was_refused = notes.redone.last().is_some_and(|it| matches!(it.how, Redone::Refused(_)));
+    let from = notes.ooms.last().filter(|_| was_refused).map(|it| places.event(&it.place).index());
+    let failed = |it: &Action| *it == Action::Oom;
+    let actions = device.events.actions();
+    let first = from.and_then(|from| Some(from + actions.get(from..)?.iter().position(failed)?));
+    let event = first.or_else(|| actions.iter().rposition(failed))?;
+    u32::try_from(event).ok().map(EventId)
 }
 
 /// The most that all processes held on a device of the machine at once; zero if there was never more than one.
