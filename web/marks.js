@@ -305,6 +305,8 @@ export class Marks {
     const write = (text, x, y, color, toLeft = this.left + width < x + c.measureText(text).width + 8) => {
       const wide = c.measureText(text).width + 8;
       const box = toLeft ? [x - wide, x] : [x, x + wide];
+      // What neither side has room for would be cut off.
+      if (box[0] < this.left && toLeft) return false;
       if (taken.some((it) => Math.abs(it.y - y) < 14 && it.x0 < box[1] && box[0] < it.x1)) return false;
       taken.push({ y, x0: box[0], x1: box[1] });
       label(c, text, x + (toLeft ? -5 : 5), y, toLeft ? "right" : "left", color);

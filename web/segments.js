@@ -197,7 +197,9 @@ export class SegmentsView {
     }
     c.globalAlpha = 1;
     const cut = 0 < left ? `; ${many(Math.ceil(left / width), "more row")} would follow` : "";
-    const text = `${size(this.refusal.requested)} were asked for, at this scale${cut}`;
+    const asked = `${size(this.refusal.requested)} were asked for`;
+    const rest = 0 < left ? `, ${many(Math.ceil(left / width), "more row")}` : "";
+    const text = [`${asked}, at this scale${cut}`, `${asked}${cut}`, `${asked}${rest}`].find((it) => c.measureText(it).width < width) ?? asked;
     // Below it, where it can be read and nothing cuts it off.
     c.fillText(text, 0, n * (ROW + GAP) + ROW / 2);
   }
