@@ -27,6 +27,8 @@ pub struct Largest {
     limit: Bytes,
     start: Option<u64>,
     tried: BTreeMap<u64, Tried>,
+    /// Of values that fit: what could not have been given back.
+    held: BTreeMap<u64, Bytes>,
     order: Vec<u64>,
 }
 
@@ -38,6 +40,8 @@ const FARTHEST: u64 = 16;
 const ON_THE_LINE: usize = 3;
 /// Beyond the end of a line the next value is this share of it away, then twice, four times as far.
 const STRIDE_SHARE: u64 = 16;
+/// What is held at a time ends the search near here: this share of the value below where it alone would reach the limit.
+const HELD_SHARE: u64 = 64;
 /// After so many values that ran out of memory lines have not helped, and the interval is halved.
 const PATIENCE: usize = 3;
 
@@ -53,6 +57,7 @@ impl Largest {
             limit,
             start: None,
             tried: BTreeMap::new(),
+            held: BTreeMap::new(),
             order: Vec::new(),
         }
     }
@@ -77,6 +82,12 @@ impl Largest {
             self.lowest = self.lowest.next_multiple_of(divisor);
             self.highest = self.highest / divisor * divisor;
         }
+    }
+
+    /// Takes in what `value`, which fits, held at a time of what is limited: without that much it could not have run, whatever
+    /// is given back near the limit.
+    pub fn held(&mut self, value: u64, held: Bytes) {
+        self.held.insert(value, held);
     }
 
     /// Takes in what came of `value` when it was run once more, for longer.
@@ -123,7 +134,8 @@ impl Largest {
             (Some((lower, _)), None) => {
                 let beyond = self.n_that_fit_last().saturating_sub(ON_THE_LINE);
                 self.clamp(if self.is_line_wrong() {
-                    lower + self.stride(*lower, beyond.max(1))
+                    let near = self.near_what_is_held().filter(|it| lower + self.step < *it);
+                    near.unwrap_or(lower + self.stride(*lower, STRIDE_SHARE, beyond.max(1)))
                 } else {
                     self.on_the_line(*lower).max(lower + self.step)
                 })
@@ -136,11 +148,11 @@ impl Largest {
                     None if is_memory && self.n_too_much() < PATIENCE => {
                         let (line, is_line) = (self.on_the_line(*lower), 1 < self.fitting().len());
                         match () {
-                            () if self.is_line_wrong() => self.halfway(*lower, upper),
+                            () if self.is_line_wrong() => self.below(*lower, upper),
                             // One value is no line: it says only where not to go on doubling.
                             () if line < upper => line,
                             () if is_line && self.n_that_fit_last() == 0 => {
-                                let back = self.stride(upper, self.n_too_much());
+                                let back = self.stride(upper, STRIDE_SHARE, self.n_too_much());
                                 upper.saturating_sub(back).max(self.halfway(*lower, upper))
                             }
                             () => self.halfway(*lower, upper),
@@ -198,9 +210,34 @@ impl Largest {
         fitting.windows(2).filter(next_to).any(ended) || last_two().any(creeps)
     }
 
-    /// How far to go from `value` the `n`th time that a line was wrong.
-    fn stride(&self, value: u64, n: usize) -> u64 {
-        (value / STRIDE_SHARE).saturating_mul(1 << n.saturating_sub(1).min(16)).max(self.step)
+    /// How far to go from `value` the `n`th time that a line was wrong: first so small a share of it.
+    fn stride(&self, value: u64, share: u64, n: usize) -> u64 {
+        (value / share).saturating_mul(1 << n.saturating_sub(1).min(16)).max(self.step)
+    }
+
+    /// Where to look between values where memory is made do with: where what is held ends, and down from there.
+    fn below(&self, lower: u64, upper: u64) -> u64 {
+        let halfway = self.halfway(lower, upper);
+        match self.near_what_is_held() {
+            Some(near) if lower < near && near < upper => near,
+            Some(near) if upper <= near + self.stride(near, HELD_SHARE, 1) => {
+                let back = self.stride(near, HELD_SHARE, self.n_too_much());
+                halfway.max(upper.saturating_sub(back))
+            }
+            _ => halfway,
+        }
+    }
+
+    /// A little below the value at which what is held at a time would be all that there is. A script that makes do with less
+    /// memory near the limit mostly ends there, and no earlier.
+    fn near_what_is_held(&self) -> Option<u64> {
+        let ((a, held_a), (b, held_b)) =
+            (self.held.first_key_value()?, self.held.last_key_value()?);
+        let rise = u128::from(held_b.saturating_sub(*held_a).0);
+        let left = u128::from(self.limit.saturating_sub(*held_b).0);
+        let end = b + u64::try_from((left * u128::from(b - a)).checked_div(rise)?).ok()?;
+        (end <= self.highest && end < b.saturating_mul(2))
+            .then(|| self.clamp(end - end / HELD_SHARE))
     }
 
     /// How many of the values that were run last fit.
@@ -347,6 +384,40 @@ mod tests {
         let range = Largest::new(1, 2048, 1, Bytes::mib(8_000));
         let memory = |it: u64| if it <= 62 { 1_000 + 100 * it } else { 8_001 };
         check(range, |it| Some(memory(it)), expect!["([8, 16, 70, 66, 58, 62, 64, 63], Some(62))"]);
+    }
+
+    /// (what is reserved, what is held) of each value in MiB; the runs, and what was found.
+    fn search_held(limit: u64, memory: impl Fn(u64) -> (u64, u64)) -> (Vec<u64>, Option<u64>) {
+        let mut it = Largest::new(1, 2048, 1, Bytes::mib(limit));
+        while let Some(value) = it.next() {
+            let (reserved, held) = memory(value);
+            if limit < reserved {
+                it.tell(value, Tried::TooMuch);
+            } else {
+                it.held(value, Bytes::mib(held));
+                it.tell(value, Tried::Fits(Bytes::mib(reserved)));
+            }
+        }
+        (it.order.clone(), it.found())
+    }
+
+    #[test]
+    fn where_what_is_held_ends_is_looked_first() {
+        // A ResNet-50 on a card of 12 GB, and on one of 24 GB; from 120 and 245 on free memory is given back.
+        let on = |limit: u64, most: u64| {
+            let memory = move |it: u64| {
+                let reserved = (280 + 961 * it / 10).min(limit - 30);
+                (if it <= most { reserved } else { limit + 1 }, 330 + 819 * it / 10)
+            };
+            format!("{:?}", search_held(limit, memory))
+        };
+        expect!["([8, 16, 119, 120, 137, 135, 136], Some(135))"].assert_eq(&on(11_745, 135));
+        expect!["([8, 16, 242, 243, 280, 276, 278, 279], Some(279))"].assert_eq(&on(23_620, 279));
+        // It ends long before, and long after.
+        expect!["([8, 16, 119, 120, 137, 135, 131, 125, 128, 126, 127], Some(127))"]
+            .assert_eq(&on(11_745, 127));
+        expect!["([8, 16, 119, 120, 137, 153, 189, 171, 162, 157, 159, 160, 161], Some(160))"]
+            .assert_eq(&on(11_745, 160));
     }
 
     #[test]

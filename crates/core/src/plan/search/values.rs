@@ -108,6 +108,9 @@ impl Values {
                 proven.push(value);
                 continue;
             }
+            if matches!(tried, Tried::Fits(_)) {
+                search.held(value, self.held(run.peak.unwrap_or_default()));
+            }
             runs.push(run);
             search.tell(value, tried);
             if is_unbearable {
@@ -150,6 +153,15 @@ impl Values {
         let ran = self.line.run(run).await;
         self.interrupted |= ran.interrupted;
         ran
+    }
+
+    /// What of the limit could not have been given back.
+    fn held(&self, peak: Peaks) -> Bytes {
+        let Peaks { allocated, reserved, device } = peak;
+        match self.rules.limit_reserved {
+            Some(_) => allocated,
+            None => allocated + device.saturating_sub(reserved),
+        }
     }
 
     fn tried(&self, ran: &Ran) -> Tried {
