@@ -36,7 +36,7 @@ def serve():
     """Reads `{"script", "name"}` or `{"module"}` once, then orders, until standard input ends.
 
     An order is `{"id", "session", "arguments", "environment", "log"}`; the answer `{"id", "code"}` or
-    `{"id", "signal"}`.
+    `{"id", "signal"}`, and `"memory"`, the most that it had of the host, in bytes. Orders may come while others run.
     """
     orders, answers = socket.socket(fileno=os.dup(0)), os.fdopen(os.dup(1), "w", 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -117,8 +117,9 @@ def _enter(mounts):
 
 
 def _ended(pid):
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return {"code": code} if code >= 0 else {"signal": -code}
+    _, status, usage = os.wait4(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return {"code" if code >= 0 else "signal": abs(code), "memory": usage.ru_maxrss * 1024}
 
 
 def _is_untouched():

@@ -1,7 +1,7 @@
 //! Many runs of one script on one phantom: each with its own arguments and settings, each read as a prediction.
 //! From the second run on they come out of a nursery where that is possible, and cost no imports.
 
-use std::{ffi::OsString, io};
+use std::{collections::VecDeque, ffi::OsString, fs, io, thread};
 
 use anyhow::Context as _;
 use nix::sys::signal::Signal;
@@ -20,11 +20,15 @@ use crate::{
     contract::{self, Setting},
     diagnosis,
     ghost_weights::GhostWeights,
-    launch::{self, Device, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
+    launch::{
+        self, Begun, Device, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
+    },
     phantom_run::{self, Left, Run, Runner, World},
     plan_settings::ALLOC_CONF,
 };
 
+/// So many runs are made at a time at most, however many cores there are.
+const MOST_AT_ONCE: usize = 4;
 /// Steps by which two runs are compared.
 const EARLY: u32 = 2;
 /// So often a run without values on the host may differ from one with them before it is believed that it does.
@@ -38,6 +42,11 @@ pub(crate) struct Trials {
     // In this order: the nursery ends before the signals are let go.
     nursery: Option<Kept>,
     signals: Signals,
+    /// Runs that were begun before anybody asked for them, and those that wait for a core.
+    begun: Vec<(Wanted, UnderWay)>,
+    wanted: VecDeque<Wanted>,
+    /// How many runs may be made at a time.
+    at_once: usize,
     may_nurse: bool,
     /// Weights on the host may be ghosts: tried once, they changed nothing. None before.
     may_ghost: Option<bool>,
@@ -59,6 +68,22 @@ impl Phantom<'_> {
         let end = self.end.map_or("", phantom_run::conf_line);
         self.card.phantom_conf(1) + &assumed + end
     }
+}
+
+/// A run that is likely to be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    command: Vec<OsString>,
+    settings: Vec<Setting>,
+    stop: Stop,
+    /// What the phantom is told.
+    conf: String,
+}
+
+/// A run in the nursery, and its world.
+struct UnderWay {
+    run: Begun,
+    world: World,
 }
 
 /// A nursery, the command that it is for, and the world that it waits in.
@@ -125,16 +150,82 @@ impl Trials {
         let may_nurse = runner.layers().is_none_or(Layers::can_be_changed);
         let (may_ghost, n_unlike, n_runs) = (None, 0, 0);
         let nursery = None;
+        let at_once = thread::available_parallelism().map_or(1, usize::from).min(MOST_AT_ONCE);
         Ok(Trials {
             assumed: assumed.to_vec(),
             runner,
             nursery,
             signals,
+            begun: Vec::new(),
+            wanted: VecDeque::new(),
+            at_once,
             may_nurse,
             may_ghost,
             n_unlike,
             n_runs,
         })
+    }
+
+    /// This run is likely to be asked for: it may begin while another one is made.
+    pub(crate) fn soon(
+        &mut self,
+        words: &[OsString],
+        settings: &[Setting],
+        stop: Stop,
+        phantom: Phantom<'_>,
+    ) {
+        if !needs_own_process(settings) && 1 < self.at_once {
+            self.wanted.push_back(self.wanted(words, settings, stop, phantom));
+        }
+    }
+
+    fn wanted(
+        &self,
+        words: &[OsString],
+        settings: &[Setting],
+        stop: Stop,
+        phantom: Phantom<'_>,
+    ) -> Wanted {
+        let conf = phantom.conf(&self.assumed);
+        Wanted { command: words.to_vec(), settings: settings.to_vec(), stop, conf }
+    }
+
+    /// Begins what is wanted, as long as there are cores and memory for more than the run that somebody waits for.
+    fn begin_what_is_wanted(&mut self) -> anyhow::Result<()> {
+        while !self.wanted.is_empty() && self.may_ghost.is_some() {
+            let Some(Kept { nursery, .. }) = &mut self.nursery else { return Ok(()) };
+            let needs = nursery.most_memory().map(|it| it.saturating_mul(2));
+            let has_room = needs.is_some_and(|it| free_memory().is_some_and(|free| it < free));
+            if self.at_once <= nursery.n_under_way() + 1 || !has_room {
+                return Ok(());
+            }
+            let Some(it) = self.wanted.pop_front() else { return Ok(()) };
+            let command = ScriptCommand::resolve(&it.command)?;
+            let ghosts = self.may_ghost == Some(true);
+            let begun = self.begin(&command, &it.settings, it.stop, &it.conf, ghosts)?;
+            let Some(begun) = begun else { return Ok(()) };
+            self.n_runs += 1;
+            self.begun.push((it, begun));
+        }
+        Ok(())
+    }
+
+    /// What came of a run that was begun before it was asked for; nothing if it was not, or was lost.
+    fn begun_before(
+        &mut self,
+        wanted: &Wanted,
+        command: &ScriptCommand,
+        phantom: Phantom<'_>,
+    ) -> anyhow::Result<Option<Trial>> {
+        if let Some(at) = self.begun.iter().position(|it| it.0 == *wanted) {
+            let (_, run) = self.begun.remove(at);
+            self.begin_what_is_wanted()?;
+            return self.finish(run, command, phantom);
+        }
+        if let Some(at) = self.wanted.iter().position(|it| it == wanted) {
+            self.wanted.remove(at);
+        }
+        Ok(None)
     }
 
     /// Runs `words` with `settings` in their environment.
@@ -150,12 +241,12 @@ impl Trials {
         if let Some(script) = script.filter(|it| !it.exists()) {
             anyhow::bail!("{}", launch::no_such_script(script));
         }
+        let wanted = self.wanted(words, settings, stop, phantom);
+        if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
+            return Ok(trial);
+        }
         self.n_runs += 1;
-        let needs_own_process = settings.iter().any(|(name, value)| {
-            // Which allocator it is, is decided while torch is imported; the rest can be told later.
-            *name == ALLOC_CONF && value.to_string_lossy().contains("backend")
-        });
-        if needs_own_process {
+        if needs_own_process(settings) {
             return self.alone(&command, settings, stop, phantom);
         }
         if self.may_nurse && !self.nursery.as_ref().is_some_and(|it| serves(it, &command)) {
@@ -163,13 +254,20 @@ impl Trials {
             self.may_nurse = self.nursery.is_some();
         }
         let ghosts = self.may_ghost == Some(true);
+        // They are compared by their first steps.
+        let few = if stop == Stop::Steady { Stop::Steps(EARLY) } else { stop };
+        let mut beside = match self.may_ghost {
+            None if 1 < self.at_once => self.begin(&command, settings, few, &wanted.conf, true)?,
+            _ => None,
+        };
         if let Some(trial) = self.run_in_nursery(&command, settings, stop, phantom, ghosts)? {
             if self.may_ghost.is_none() && trial.interrupted.is_none() {
                 let before = self.n_unlike;
-                // They are compared by their first steps.
-                let few = if matches!(stop, Stop::Steady) { Stop::Steps(EARLY) } else { stop };
                 self.n_runs += 1;
-                let again = self.run_in_nursery(&command, settings, few, phantom, true)?;
+                let again = match beside.take() {
+                    Some(run) => self.finish(run, &command, phantom)?,
+                    None => self.run_in_nursery(&command, settings, few, phantom, true)?,
+                };
                 // Runs of some scripts differ by themselves, now and then.
                 self.n_unlike += u32::from(!again.is_some_and(|it| it.is_like(&trial)));
                 self.may_ghost = match self.n_unlike {
@@ -178,6 +276,8 @@ impl Trials {
                     _ => Some(false),
                 };
             }
+            // After an interruption it still runs, and its world stays until the nursery has ended it.
+            self.begun.extend(beside.map(|it| (wanted, it)));
             return Ok(trial);
         }
         self.alone(&command, settings, stop, phantom)
@@ -194,10 +294,26 @@ impl Trials {
         ghosts: bool,
     ) -> anyhow::Result<Option<Trial>> {
         let conf = phantom.conf(&self.assumed);
+        let Some(run) = self.begin(command, settings, stop, &conf, ghosts)? else {
+            return Ok(None);
+        };
+        self.begin_what_is_wanted()?;
+        self.finish(run, command, phantom)
+    }
+
+    /// Begins it in the nursery.
+    fn begin(
+        &mut self,
+        command: &ScriptCommand,
+        settings: &[Setting],
+        stop: Stop,
+        conf: &str,
+        ghosts: bool,
+    ) -> anyhow::Result<Option<UnderWay>> {
         let Some(kept) = self.nursery.as_mut().filter(|it| serves(it, command)) else {
             return Ok(None);
         };
-        let world = self.runner.world(&conf)?;
+        let world = self.runner.world(conf)?;
         let arguments = command.script_arguments().1;
         let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
         let mut settings = settings.to_vec();
@@ -206,17 +322,53 @@ impl Trials {
         let environment = &command.environment;
         let (session, settings) = (&world.session, &settings);
         let order = Order { arguments, environment, session, layer, stop, settings };
-        if let Some(ended) = kept.nursery.run(order, &self.signals)? {
-            if ended.wrote_too_much.is_some() {
-                self.nursery = None;
-            }
-            let left = self.runner.left(world, ended)?;
-            return Ok(Some(self.read(command, left, phantom)));
+        let Some(run) = kept.nursery.begin(order) else {
+            self.no_nursery_any_more();
+            return Ok(None);
+        };
+        Ok(Some(UnderWay { run, world }))
+    }
+
+    /// Waits for it to end. Nothing if it has to be made again.
+    fn finish(
+        &mut self,
+        UnderWay { run, world }: UnderWay,
+        command: &ScriptCommand,
+        phantom: Phantom<'_>,
+    ) -> anyhow::Result<Option<Trial>> {
+        let Some(kept) = self.nursery.as_mut() else { return Ok(None) };
+        if kept.nursery.has_lost(&run) {
+            return Ok(None);
         }
-        // It died with the run, or cannot do it: the run is made again, by itself.
-        self.nursery = None;
+        let layer = world.layer.as_ref();
+        let Some(ended) = kept.nursery.finish(&run, &world.session, layer, &self.signals)? else {
+            self.no_nursery_any_more();
+            return Ok(None);
+        };
+        if ended.wrote_too_much.is_some() {
+            self.end_nursery();
+        }
+        if ended.host_ran_out && 1 < self.at_once {
+            // Two at a time were too many.
+            self.at_once = 1;
+            self.end_nursery();
+            return Ok(None);
+        }
+        let left = self.runner.left(world, ended)?;
+        Ok(Some(self.read(command, left, phantom)))
+    }
+
+    /// It died with a run, or cannot do it: that run is made again, by itself.
+    fn no_nursery_any_more(&mut self) {
+        self.end_nursery();
         self.may_nurse = false;
-        Ok(None)
+    }
+
+    /// And all runs in it.
+    fn end_nursery(&mut self) {
+        self.nursery = None;
+        self.begun.clear();
+        self.wanted.clear();
     }
 
     /// Runs `words` once as a process of its own.
@@ -275,14 +427,18 @@ impl Trials {
             conf: &conf,
             stop,
             ranks,
-            ghost_weights: GhostWeights::Auto,
+            ghost_weights: if self.may_ghost == Some(true) && device == Device::Phantom {
+                GhostWeights::On
+            } else {
+                GhostWeights::Auto
+            },
             output: ScriptOutput::InSession,
             settings,
             device,
         };
         // A run of its own ends all that is below us, and a nursery would be gone without a word: the next run
         // would take it for one that cannot be used, and so would every run after that.
-        self.nursery = None;
+        self.end_nursery();
         let left = self.runner.run(run, &self.signals, None)?;
         Ok(self.read(command, left, phantom))
     }
@@ -345,6 +501,20 @@ const MEASURED: [(&str, &str); 3] =
 
 fn own((name, value): (&'static str, &str)) -> Setting {
     (name, value.into())
+}
+
+/// Which allocator it is, is decided while torch is imported; the rest can be told later.
+fn needs_own_process(settings: &[Setting]) -> bool {
+    settings
+        .iter()
+        .any(|(name, value)| *name == ALLOC_CONF && value.to_string_lossy().contains("backend"))
+}
+
+/// What the host has free, in bytes.
+fn free_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|it| it.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Whether the nursery was made for this program: its arguments may differ.

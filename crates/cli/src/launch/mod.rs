@@ -31,7 +31,7 @@ use plimsoll_writes::{Layer, Way};
 pub(crate) use self::{
     command::{ScriptCommand, Variable, assignments, no_such_script, python},
     end::{End, Ended},
-    nursery::{Nursery, Order},
+    nursery::{Begun, Nursery, Order},
     progress::Progress,
     ranks::Ranks,
 };
@@ -57,7 +57,7 @@ const AFTER_TERMINATE: Duration = Duration::from_secs(4);
 const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// When the agent ends the run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// Once memory is steady.
     Steady,

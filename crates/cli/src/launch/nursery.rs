@@ -8,6 +8,7 @@
 //! shells), and a program whose imports already use the GPU, is run as a process of its own each time.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
     io::{self, IoSlice, Read as _},
     os::{
@@ -52,6 +53,14 @@ pub(crate) struct Nursery {
     answers: ChildStdout,
     unread: Vec<u8>,
     n_orders: u64,
+    /// Runs that ended before anybody waited for them.
+    ended: BTreeMap<u64, Value>,
+    /// Runs that are on their way.
+    under_way: BTreeSet<u64>,
+    /// Runs that were ended with another one that stood still: they say nothing.
+    lost: BTreeSet<u64>,
+    /// The most memory of the host that a run took.
+    most_memory: u64,
     /// Who helps with its layer.
     spared: Option<Pid>,
 }
@@ -68,6 +77,14 @@ pub(crate) struct Order<'a> {
     pub(crate) layer: Option<&'a Layer>,
     pub(crate) stop: Stop,
     pub(crate) settings: &'a [Setting],
+}
+
+/// A run that is on its way.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    number: u64,
+    started: Instant,
+    oom_kills: Option<u64>,
 }
 
 /// What came of waiting.
@@ -126,9 +143,21 @@ impl Nursery {
             return Ok(None);
         }
         let (unread, n_orders, spared) = (Vec::new(), 0, helper(layer));
-        let mut nursery = Nursery { process, orders, answers, unread, n_orders, spared };
+        let (ended, under_way, lost) = Default::default();
+        let mut nursery = Nursery {
+            process,
+            orders,
+            answers,
+            unread,
+            n_orders,
+            ended,
+            under_way,
+            lost,
+            most_memory: 0,
+            spared,
+        };
         // Imports that take minutes would take them in every run, too.
-        match nursery.wait(signals, &mut Room::of(layer), None)? {
+        match nursery.wait(signals, &mut Room::of(layer), 0, None)? {
             Waited::Answer(it) if it["ready"] == true => Ok(Some(nursery)),
             Waited::Asked(signal) => {
                 // Whoever runs the script without a nursery now has to hear of it.
@@ -139,29 +168,25 @@ impl Nursery {
         }
     }
 
-    /// Runs the script once. Nothing if the nursery is no more: then the run is to be made some other way.
-    pub(crate) fn run(&mut self, order: Order<'_>, signals: &Signals) -> io::Result<Option<Ended>> {
+    /// Begins one run of the script. Nothing if the nursery is no more: then the run is to be made some other way.
+    pub(crate) fn begin(&mut self, order: Order<'_>) -> Option<Begun> {
         self.n_orders += 1;
         let started = Instant::now();
-        let before = oom_kills();
+        let oom_kills = oom_kills();
         let text = |it: &OsStr| it.to_str().map(str::to_owned);
-        let Some(arguments) = order.arguments.iter().map(|it| text(it)).collect::<Option<Vec<_>>>()
-        else {
-            return Ok(None);
-        };
+        let arguments = order.arguments.iter().map(|it| text(it)).collect::<Option<Vec<_>>>()?;
         let mut variables = Vec::new();
         // What the nursery was started with in part: ours stands before the user's there.
         let joined = ["LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH"];
         for (name, value) in order.environment {
-            let (Some(name), Some(value)) = (name.to_str(), text(value)) else { return Ok(None) };
+            let (name, value) = (name.to_str()?, text(value)?);
             if !joined.contains(&name) {
                 variables.push((name, value));
             }
         }
         variables.push((contract::STOP, order.stop.to_string()));
         for (name, value) in order.settings {
-            let Some(value) = text(value) else { return Ok(None) };
-            variables.push((*name, value));
+            variables.push((*name, text(value)?));
         }
         variables.push((contract::MODE, "predict".to_owned()));
         let line = json!({
@@ -171,11 +196,40 @@ impl Nursery {
             "environment": variables.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
             "log": text(order.session.output().as_os_str()),
         });
-        if send(&self.orders, &line, order.layer).is_err() {
-            return Ok(None);
+        send(&self.orders, &line, order.layer).ok()?;
+        self.under_way.insert(self.n_orders);
+        Some(Begun { number: self.n_orders, started, oom_kills })
+    }
+
+    /// How many runs are on their way that have not ended, as far as we have heard.
+    pub(crate) fn n_under_way(&mut self) -> usize {
+        while let Ok(true) = self.reads() {}
+        while let Some(answer) = self.next_answer() {
+            self.takes_note(answer);
         }
-        let mut room = Room::of(order.layer);
-        let (end, interrupted) = match self.wait(signals, &mut room, Some(order.session))? {
+        self.under_way.len()
+    }
+
+    /// Whether it was ended with another one that stood still.
+    pub(crate) fn has_lost(&self, run: &Begun) -> bool {
+        self.lost.contains(&run.number)
+    }
+
+    /// The most memory of the host that a run took, in bytes; none before one ended.
+    pub(crate) fn most_memory(&self) -> Option<u64> {
+        Some(self.most_memory).filter(|it| *it != 0)
+    }
+
+    /// Waits for a run to end. Nothing if the nursery is no more.
+    pub(crate) fn finish(
+        &mut self,
+        run: &Begun,
+        session: &Session,
+        layer: Option<&Layer>,
+        signals: &Signals,
+    ) -> io::Result<Option<Ended>> {
+        let mut room = Room::of(layer);
+        let (end, interrupted) = match self.wait(signals, &mut room, run.number, Some(session))? {
             Waited::Gone => return Ok(None),
             // The caller drops us, and with us the child that goes on writing.
             Waited::NoRoom => (End::Signal(Signal::SIGKILL as i32), None),
@@ -190,19 +244,20 @@ impl Nursery {
         Ok(Some(Ended {
             host: Default::default(),
             end,
-            seconds: started.elapsed().as_secs_f64(),
+            seconds: run.started.elapsed().as_secs_f64(),
             interrupted,
             n_left_running: 0,
             wrote_too_much: room.wrote_too_much(),
-            host_ran_out: before < oom_kills(),
+            host_ran_out: run.oom_kills < oom_kills(),
         }))
     }
 
-    /// Waits for an answer, and ends what stands still in the run of `session`.
+    /// Waits for the answer about this run, or that it is ready, and ends what stands still in the run of `session`.
     fn wait(
         &mut self,
         signals: &Signals,
         room: &mut Room<'_>,
+        number: u64,
         session: Option<&Session>,
     ) -> io::Result<Waited> {
         let mut standstill = Standstill::default();
@@ -212,25 +267,23 @@ impl Nursery {
             if room.is_used_up() {
                 return Ok(Waited::NoRoom);
             }
-            if let Some(end) = self.unread.iter().position(|it| *it == b'\n') {
-                let line: Vec<u8> = self.unread.drain(..=end).collect();
-                return Ok(match serde_json::from_slice(&line) {
-                    Ok(_) if given_up => Waited::GivenUp,
-                    Ok(answer) => Waited::Answer(answer),
-                    Err(_) => Waited::Gone,
-                });
+            while let Some(answer) = self.next_answer() {
+                self.takes_note(answer);
+            }
+            if let Some(answer) = self.ended.remove(&number) {
+                return Ok(if given_up { Waited::GivenUp } else { Waited::Answer(answer) });
             }
             if let Some(session) = session.filter(|_| TICK <= looked.elapsed()) {
                 looked = Instant::now();
                 if standstill.is_here(session) {
                     given_up = true;
+                    self.lost.extend(self.under_way.iter().filter(|it| **it != number));
                     self.end_the_run();
                 }
             }
-            let mut some = [0; 4096];
-            match self.answers.read(&mut some) {
-                Ok(0) => return Ok(Waited::Gone),
-                Ok(n) => self.unread.extend_from_slice(&some[..n]),
+            match self.reads() {
+                Ok(true) => (),
+                Ok(false) => return Ok(Waited::Gone),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     match signals.next(PAUSE)? {
                         Some(it) if it.signal != Signal::SIGCHLD => {
@@ -243,6 +296,28 @@ impl Nursery {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Reads some of what the nursery says; false at its end.
+    fn reads(&mut self) -> io::Result<bool> {
+        let mut some = [0; 4096];
+        let n = self.answers.read(&mut some)?;
+        self.unread.extend_from_slice(&some[..n]);
+        Ok(n != 0)
+    }
+
+    /// A whole line of it; one that cannot be read is an answer without a number.
+    fn next_answer(&mut self) -> Option<Value> {
+        let end = self.unread.iter().position(|it| *it == b'\n')?;
+        let line: Vec<u8> = self.unread.drain(..=end).collect();
+        Some(serde_json::from_slice(&line).unwrap_or_default())
+    }
+
+    fn takes_note(&mut self, answer: Value) {
+        let number = answer["id"].as_u64().unwrap_or(0);
+        self.under_way.remove(&number);
+        self.most_memory = self.most_memory.max(answer["memory"].as_u64().unwrap_or(0));
+        self.ended.insert(number, answer);
     }
 }
 

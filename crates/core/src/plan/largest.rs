@@ -135,7 +135,7 @@ impl Largest {
                 let beyond = self.n_that_fit_last().saturating_sub(ON_THE_LINE);
                 self.clamp(if self.is_line_wrong() {
                     let near = self.near_what_is_held().filter(|it| lower + self.step < *it);
-                    near.unwrap_or(lower + self.stride(*lower, STRIDE_SHARE, beyond.max(1)))
+                    near.unwrap_or(lower + self.beyond(*lower, beyond.max(1)))
                 } else {
                     self.on_the_line(*lower).max(lower + self.step)
                 })
@@ -213,6 +213,17 @@ impl Largest {
     /// How far to go from `value` the `n`th time that a line was wrong: first so small a share of it.
     fn stride(&self, value: u64, share: u64, n: usize) -> u64 {
         (value / share).saturating_mul(1 << n.saturating_sub(1).min(16)).max(self.step)
+    }
+
+    /// How far to go from `lower`, the largest that fits though a line has ended: where what is held ends soon, a little first and
+    /// then twice as far each time.
+    fn beyond(&self, lower: u64, n: usize) -> u64 {
+        if self.near_what_is_held().is_none() {
+            return self.stride(lower, STRIDE_SHARE, n);
+        }
+        let before = self.fitting().iter().rev().nth(1).map_or(0, |it| it.0);
+        let gap = Some(lower - before).filter(|it| *it <= self.stride(lower, STRIDE_SHARE, 1));
+        gap.map_or(self.stride(lower, 2 * HELD_SHARE, 1), |it| 2 * it)
     }
 
     /// Where to look between values where memory is made do with: where what is held ends, and down from there.
@@ -416,7 +427,7 @@ mod tests {
         // It ends long before, and long after.
         expect!["([8, 16, 119, 120, 137, 135, 131, 125, 128, 126, 127], Some(127))"]
             .assert_eq(&on(11_745, 127));
-        expect!["([8, 16, 119, 120, 137, 153, 189, 171, 162, 157, 159, 160, 161], Some(160))"]
+        expect!["([8, 16, 119, 120, 137, 138, 140, 144, 152, 168, 160, 164, 162, 161], Some(160))"]
             .assert_eq(&on(11_745, 160));
     }
 

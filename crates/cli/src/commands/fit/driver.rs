@@ -75,6 +75,10 @@ impl<'a> Driver<'a> {
                     self.say(&said, told);
                     search
                 }
+                Next::Soon(it, search) => {
+                    self.soon(&it);
+                    search
+                }
                 Next::Run(it, waiting) => {
                     let ran = self.run(&it)?;
                     told = Instant::now();
@@ -94,11 +98,23 @@ impl<'a> Driver<'a> {
         self.trials.n_runs
     }
 
+    /// It may begin now, beside another one.
+    fn soon(&mut self, run: &Run) {
+        let (words, settings, stop) = self.command(run);
+        let card = if run.on == On::Roomy { &self.roomy } else { &self.card };
+        self.trials.soon(&words, &settings, stop, Phantom { card, end: run.end });
+    }
+
+    /// What is run, what it has in its environment, and when it is to end.
+    fn command(&self, run: &Run) -> (Vec<OsString>, Vec<Setting>, Stop) {
+        let mut words = (self.words)(run.value);
+        words.extend(run.words.iter().map(OsString::from));
+        (words, self.settings(run), stop(run.until))
+    }
+
     fn run(&mut self, run: &Run) -> anyhow::Result<Ran> {
         let began = Instant::now();
-        let (mut words, settings, stop) =
-            ((self.words)(run.value), self.settings(run), stop(run.until));
-        words.extend(run.words.iter().map(OsString::from));
+        let (words, settings, stop) = self.command(run);
         let card = if run.on == On::Roomy { &self.roomy } else { &self.card };
         let phantom = Phantom { card, end: run.end };
         let trial = match run.on {

@@ -85,8 +85,9 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
 /// What each block keeps and costs, with the plan's other remedies.
 async fn measured(program: &mut Program, plan: &Plan) -> Option<Blocks> {
     let nothing = measuring(program, plan, Some(Vec::new()), 3);
-    let nothing = program.trial(nothing).await.noted;
     let everything = measuring(program, plan, None, 2);
+    program.line.soon(everything.clone());
+    let nothing = program.trial(nothing).await.noted;
     let everything = program.trial(everything).await.noted;
     let card = &program.rules.card;
     let times: Vec<f64> = nothing.block_work.iter().map(|it| seconds(it, card)).collect();

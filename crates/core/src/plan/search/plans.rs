@@ -161,9 +161,14 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
     let free = free(program).await;
     let Rules { card, gpus, .. } = &program.rules;
     let mut done: Vec<Vec<&'static str>> = Vec::new();
-    for rung in rungs(card, *gpus, |it| program.suits(it), |it| program.may(it)) {
+    let rungs = rungs(card, *gpus, |it| program.suits(it), |it| program.may(it));
+    let with_free = |stronger: &[&'static str]| {
+        let stronger = stronger.iter().map(|id| Remedy::plain(id));
+        Plan::of(free.iter().cloned().chain(stronger).collect())
+    };
+    for (at, rung) in rungs.iter().enumerate() {
         // Without what refused meanwhile.
-        let stronger = without(&rung, |it| program.suits(it));
+        let stronger = without(rung, |it| program.suits(it));
         let is_enough = ENOUGH <= found.len()
             || !found.is_empty() && stronger.contains(&remedies::OFFLOAD)
             || found.iter().any(|it| it.numbers == Numbers::Same) && 2 <= found.len();
@@ -182,9 +187,11 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
         if found.iter().any(is_enough_alone) {
             continue;
         }
-        let mut remedies = free.clone();
-        remedies.extend(stronger.iter().map(|id| Remedy::plain(id)));
-        let plan = Plan::of(remedies);
+        let plan = with_free(&stronger);
+        // Most rungs are not enough.
+        if let Some(next) = rungs.get(at + 1).filter(|_| found.is_empty()) {
+            program.soon(&settled(&with_free(next), 2, program.rules.gpus));
+        }
         while let Some(it) = strong_enough(program, &plan).await {
             let mut it = weakest(program, it).await;
             // Two rungs may end at the same one, without what neither needs.
@@ -217,8 +224,7 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         && !program.interrupted
     {
         let settled = settled(plan, parts, gpus);
-        // How much more parts save is seen only in a run that goes on.
-        let run = if program.adapts() {
+        let run = if program.may_be_cut(&settled) {
             program.run(&settled).await
         } else {
             program.run_through(&settled).await
@@ -250,6 +256,9 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
         look: Some(Look::Work),
         ..program.roomy(plan, Until::Steps(2))
     };
+    for it in found.iter() {
+        program.line.soon(metered(program, &it.plan));
+    }
     let plain = metered(program, &Plan::default());
     let plain = program.trial(plain).await.noted.work;
     for it in found {

@@ -117,13 +117,21 @@ impl Program {
         self.run_up_to(plan, None).await
     }
 
-    async fn run_up_to(&mut self, plan: &Plan, most: Option<Bytes>) -> Option<Candidate> {
-        if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
-            return Some(it.clone());
+    /// A run of `plan` is likely to be wanted, unless it was made.
+    pub(super) fn soon(&self, plan: &Plan) {
+        if !plan.remedies.is_empty() && !self.tried.iter().any(|it| it.plan == *plan) {
+            let most = Some(self.most_allocated()).filter(|_| self.may_be_cut(plan));
+            self.line.soon(self.of_candidate(plan, most).0);
         }
-        if self.interrupted {
-            return None;
-        }
+    }
+
+    /// Whether a run of `plan` may end where it took too much. How much more parts save is seen only in a run that goes on.
+    pub(super) fn may_be_cut(&self, plan: &Plan) -> bool {
+        self.adapts() || !plan.remedies.iter().any(|it| it.id == remedies::MICRO_BATCHES)
+    }
+
+    /// The run of a candidate that may allocate so much; and what it may reserve, where it makes do with less.
+    fn of_candidate(&self, plan: &Plan, most: Option<Bytes>) -> (Run, Option<Bytes>) {
         let until = match (self.pace.until, self.pace.first_steps) {
             (Until::Steady, Some(n)) => Until::Steps(n),
             (until, _) => until,
@@ -134,6 +142,17 @@ impl Program {
             Some(_) => Run { limit_reserved: limit, ..roomy },
             None => Run { give_up_above: most, ..roomy },
         };
+        (run, limit)
+    }
+
+    async fn run_up_to(&mut self, plan: &Plan, most: Option<Bytes>) -> Option<Candidate> {
+        if let Some(it) = self.tried.iter().find(|it| it.plan == *plan) {
+            return Some(it.clone());
+        }
+        if self.interrupted {
+            return None;
+        }
+        let (run, limit) = self.of_candidate(plan, most);
         let mut ran = self.trial(run).await;
         if limit.is_some() && ran.n_ooms != 0 {
             (ran.was_cut, ran.n_ooms, ran.failure) = (true, 0, None);

@@ -48,10 +48,16 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     let limit = program.limit_of_proof().unwrap_or(rules.most().saturating_sub(beside));
     // Of several devices the first has the largest share of most things, and each of some.
     let gpus = it.plan.gpus().unwrap_or(1);
-    for rank in (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(|it| it % gpus) {
+    let of_rank = |rank: u32| {
         let run = program.roomy(&it.plan, program.pace.until);
-        let with_room = Run { rank: Some(rank), ..run };
-        let run = Run { limit_reserved: Some(limit), ..with_room.clone() };
+        let with_room = Run { rank: Some(rank % gpus), ..run };
+        (rank % gpus, Run { limit_reserved: Some(limit), ..with_room.clone() }, with_room)
+    };
+    let all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
+    for (_, run, _) in &all {
+        program.line.soon(run.clone());
+    }
+    for (rank, run, with_room) in all {
         let ran = program.trial(run).await;
         if program.interrupted {
             return it.fits;

@@ -34,6 +34,7 @@ pub(super) struct Made {
     with_advice: bool,
     /// And the sentences that repeat what a run came to.
     with_all_said: bool,
+    with_soon: bool,
 }
 
 impl Made {
@@ -63,6 +64,7 @@ impl Made {
             interrupted: None,
             with_advice: false,
             with_all_said: false,
+            with_soon: false,
         }
     }
 
@@ -95,6 +97,12 @@ impl Made {
     /// The picture has what only a person can decide, too; it is the same each time that nothing fits.
     pub(super) fn with_advice(mut self) -> Made {
         self.with_advice = true;
+        self
+    }
+
+    /// With what is likely to be wanted, too.
+    pub(super) fn with_soon(mut self) -> Made {
+        self.with_soon = true;
         self
     }
 
@@ -182,6 +190,12 @@ impl Made {
                     let is_shown = self.with_advice || !sentence.starts_with("advice ");
                     if is_shown && (self.with_all_said || !sentence.ends_with(" s)")) {
                         writeln!(res, "\" {sentence}").unwrap();
+                    }
+                    search
+                }
+                Next::Soon(run, search) => {
+                    if self.with_soon {
+                        writeln!(res, "  soon: {}", asked(&run)).unwrap();
                     }
                     search
                 }
