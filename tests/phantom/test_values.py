@@ -691,3 +691,27 @@ def test_what_is_small_and_new_is_known_beside_much_that_is_large(phantom):
     assert ran.values == 5 * [7] + [9]
     [forgot] = [it for it in ran.approximated if "forgotten" in it]
     assert "the largest 13.5 MiB" in forgot
+
+
+def test_choices_that_are_made_anew_until_they_stay_stay(phantom):
+    """k-means goes on until no assignment changes; whether all words end a text is another question."""
+    ran = phantom(
+        """
+        import json, torch
+        x, centres = torch.randn(512, 16, device="cuda"), torch.randn(5, 16, device="cuda")
+        turns, before = 0, None
+        while True:
+            turns += 1
+            which = torch.cdist(x, centres).argmin(1)
+            if before is not None and torch.equal(which, before):
+                break
+            before = which
+            for i in range(5):
+                members = x[which == i]
+                centres[i] = members.mean(0) if len(members) else x[i]
+        ended = bool((which == 3).all()), bool((which == torch.full_like(which, 3)).all())
+        print(json.dumps([turns, ended, int(which.max())]))
+        """
+    )
+    assert ran.values == [2, [False, False], 4]
+    assert any("taken to be the same" in it for it in ran.approximated)

@@ -13,6 +13,7 @@ use plimsoll_values::{
 use crate::machine::Machine;
 use crate::machine::card;
 use crate::machine::report;
+use crate::pytorch;
 
 /// All kernels, by the address of their stub.
 static KERNELS: RwLock<BTreeMap<u64, Registered>> = RwLock::new(BTreeMap::new());
@@ -139,6 +140,7 @@ fn settings() -> Settings {
         nonzero_millionths: card.assumed_nonzero_millionths,
         unique_millionths: card.assumed_unique_millionths,
         overflows: card.assumed_overflows,
+        long_lists: pytorch::versions().is_some_and(|[it, cuda]| (2, 12) <= it && (13, 0) <= cuda),
         multiprocessors: usize::try_from(card.sm_count).unwrap_or(0),
         threads_per_multiprocessor: usize::try_from(card.max_threads_per_sm).unwrap_or(0),
     }

@@ -23,3 +23,4 @@ mod code;
 mod copy;
 mod launch;
 mod machine;
+mod pytorch;

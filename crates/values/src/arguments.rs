@@ -135,6 +135,14 @@ impl<'a> Bytes<'a> {
         self.0.get(at).copied()
     }
 
+    /// The number `i` of an array of indices at `at`, each one or two bytes wide.
+    pub(crate) fn index(self, at: usize, i: usize, width: usize) -> Option<usize> {
+        match width {
+            1 => self.u8(at + i).map(usize::from),
+            _ => self.array(at + 2 * i).map(|it| u16::from_le_bytes(it).into()),
+        }
+    }
+
     pub(crate) fn u32(self, at: usize) -> Option<u32> {
         self.array(at).map(u32::from_le_bytes)
     }

@@ -127,8 +127,11 @@ impl Values {
         let indices = family.indices(arguments);
         let by_choice = indices.into_iter().any(|at| contents.origin(at) == Some(Origin::Chosen));
         let origin = std::cell::Cell::new(None);
+        let are_choices = std::cell::Cell::new(family.compares_tensors());
         let known = |at, size| {
-            origin.set(origin.get().max(contents.origin(at)));
+            let this = contents.origin(at);
+            are_choices.set(are_choices.get() && this == Some(Origin::Chosen));
+            origin.set(origin.get().max(this));
             if by_choice && contents.is_computed(at) { None } else { contents.known(at, size) }
         };
         let written = family.writes(launch.blocks, arguments, &known, &mut self.guesses);
@@ -138,7 +141,12 @@ impl Values {
             Some(Write::Unknown(at, _)) if family.gathers_flags() => Some(*at),
             _ => None,
         };
+        let compared = match written.first() {
+            Some(&Write::Known(at, _) | &Write::Lazy { at, .. }) if are_choices.get() => Some(at),
+            _ => None,
+        };
         writes::take(contents, written, origin.get());
+        compared.into_iter().for_each(|it| contents.compare_choices(it));
         flags.into_iter().for_each(|it| contents.gather(it));
     }
 
@@ -180,6 +188,12 @@ impl Values {
     ) -> Told {
         let unknown = contents.read(from, out);
         let answer = Told { unknown, is_answer: true };
+        if let ([0], Some(Asked::All { operand })) = (&*out, thread.asked)
+            && contents.are_compared_choices(operand)
+        {
+            out[0] = questions::choices_agree(&mut self.guesses);
+            return answer;
+        }
         let zeros = Told { unknown, is_answer: false };
         let length = out.len();
         let Thread { asked, guesses: of_thread } = thread;

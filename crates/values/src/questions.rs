@@ -233,6 +233,15 @@ pub(crate) fn unknown_count(
     })
 }
 
+/// The byte that says whether choices are the same as others, all of them: a program that asks goes on until its choices stay, as
+/// k-means does, and those that we make never do.
+pub(crate) fn choices_agree(guesses: &mut Guesses) -> u8 {
+    guesses.remarks.approximate(
+        "indices that were chosen for the program were compared with others, and taken to be the same: what goes on until they stay ends",
+    );
+    1
+}
+
 /// A byte was copied within the device: `all()` of one element is a copy of it
 /// (`allany_impl` of `aten/src/ATen/native/ReduceOps.cpp`), so a comparison before it was what `all()`
 /// is asked of, as in `(gaps[:, -1] == 0).all()` for a batch of one.

@@ -11,6 +11,8 @@ pub struct Settings {
     pub unique_millionths: Option<u64>,
     /// How many of the first steps of a gradient scaler find an overflow, and are skipped; `None` if nobody said.
     pub overflows: Option<u64>,
+    /// Whether PyTorch's kernels over lists of tensors take long ones: `MultiTensorApply.cuh` since torch 2.12, for CUDA 13.
+    pub long_lists: bool,
     /// Streaming multiprocessors of the card.
     pub multiprocessors: usize,
     /// Resident threads of one of them.
@@ -25,6 +27,7 @@ impl Default for Settings {
             nonzero_millionths: None,
             unique_millionths: None,
             overflows: None,
+            long_lists: false,
             multiprocessors: 132,
             threads_per_multiprocessor: 2048,
         }

@@ -73,6 +73,11 @@ impl Kernel {
         matches!(self.action, Action::Or | Action::LogicalOr) && self.kind == ScalarType::Bool
     }
 
+    /// Whether it compares two tensors of whole numbers, as `==` does.
+    pub(crate) fn compares_tensors(self) -> bool {
+        self.action == Action::Equal && self.form == Form::Tensors && self.kind.is_whole()
+    }
+
     /// Elements that are computed at most: of what computes with floats or compares them, more.
     fn most(self) -> usize {
         let halves = self.to_halves.is_some() || self.kind.working() != self.kind;

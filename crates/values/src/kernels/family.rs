@@ -74,7 +74,7 @@ impl Family {
         match self {
             Family::Cat(it) => it.writes(along_second, arguments, known),
             Family::Elementwise(it) => it.writes(arguments, known),
-            Family::Foreach(it) => it.writes(blocks, arguments),
+            Family::Foreach(it) => it.writes(blocks, arguments, settings.long_lists),
             Family::Histogram(it) => it.writes(arguments, known, remarks),
             Family::Index(it) => it.writes(arguments, known),
             Family::NonZero(it) => it.writes(arguments, known),
@@ -86,7 +86,7 @@ impl Family {
             Family::Scatter(it) => it.writes(arguments, known),
             Family::Search(it) => it.writes(arguments, known),
             Family::Sort(it) => it.writes(arguments, known),
-            Family::StepCount(it) => it.writes(blocks, arguments, known),
+            Family::StepCount(it) => it.writes(blocks, arguments, known, settings.long_lists),
             Family::Triangle(it) => it.writes(arguments, known),
             Family::Unique(it) => it.writes(arguments, known),
             Family::Overwrites => elementwise::overwritten(arguments),
@@ -99,6 +99,11 @@ impl Family {
             Family::Index(it) => it.indices(arguments),
             _ => Vec::new(),
         }
+    }
+
+    /// Whether it compares two tensors of whole numbers.
+    pub(crate) fn compares_tensors(self) -> bool {
+        matches!(self, Family::Elementwise(it) if it.compares_tensors())
     }
 
     /// Whether it gathers truth values: what is true stays so.

@@ -10,9 +10,9 @@ use crate::names::{self, has, position};
 
 /// Elements of a tensor that are computed at most: a count is one.
 const MOST: u64 = 1;
-/// `depth_to_max_tensors` and `depth_to_max_blocks` for one list.
-const TENSORS: usize = 110;
-const BLOCKS: usize = 320;
+/// `depth_to_max_tensors` and `depth_to_max_blocks` for one list, and the bytes of `block_index_t`: as ever, and long.
+const USUAL: [usize; 3] = [110, 320, 1];
+const LONG: [usize; 3] = [770, 2240, 2];
 
 /// Adds one scalar to each tensor of a list, in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,22 +45,25 @@ impl Kernel {
         blocks: u32,
         arguments: Arguments<'_>,
         known: Known<'_>,
+        is_long: bool,
     ) -> Option<Vec<Write>> {
+        let [most_tensors, most_blocks, index] = if is_long { LONG } else { USUAL };
         // `TensorListMetadata<1>`:
         // `{ void *addresses[110]; i64 counts[110]; u8 tensor_of_block[320]; int chunk_of_block[320]; int first }`
         let named = &["::TensorListMetadata<1>"];
-        let lists = arguments.structure(0, Structure { named, size: 16 * TENSORS + 5 * BLOCKS })?;
-        let (tensor_of, chunk_of) = (16 * TENSORS, 16 * TENSORS + BLOCKS);
+        let (tensor_of, chunk_of) = (16 * most_tensors, 16 * most_tensors + index * most_blocks);
+        let lists =
+            arguments.structure(0, Structure { named, size: chunk_of + 4 * most_blocks })?;
         let width = if self.double { 8 } else { 4 };
         let scalar = arguments.float(3)?;
-        let blocks = usize::try_from(blocks).unwrap_or(BLOCKS).min(BLOCKS);
+        let blocks = usize::try_from(blocks).unwrap_or(0).min(most_blocks);
         let mut writes = Vec::new();
         for block in 0..blocks {
-            let tensor = usize::from(lists.u8(tensor_of + block)?);
-            if TENSORS <= tensor || lists.i32(chunk_of + 4 * block)? != 0 {
+            let tensor = lists.index(tensor_of, block, index)?;
+            if most_tensors <= tensor || lists.i32(chunk_of + 4 * block)? != 0 {
                 continue;
             }
-            let (at, count) = (lists.u64(8 * tensor)?, lists.u64(8 * (TENSORS + tensor))?);
+            let (at, count) = (lists.u64(8 * tensor)?, lists.u64(8 * (most_tensors + tensor))?);
             if MOST < count {
                 writes.push(Write::Unknown(at, count.saturating_mul(8)));
                 continue;
@@ -105,25 +108,27 @@ mod tests {
     #[test]
     fn each_count_grows_by_the_scalar() {
         let kernel = Kernel::of(NAME).unwrap();
-        let mut lists = vec![0; 16 * TENSORS + 5 * BLOCKS];
-        // The third is of an earlier launch: only two blocks run.
-        for (i, at) in [4096_u64, 8192, 12288].into_iter().enumerate() {
-            lists[8 * i..][..8].copy_from_slice(&at.to_le_bytes());
-            lists[8 * (TENSORS + i)] = 1;
-            lists[16 * TENSORS + i] = u8::try_from(i).unwrap();
+        for (is_long, [tensors, blocks, index]) in [(false, USUAL), (true, LONG)] {
+            let mut lists = vec![0; 16 * tensors + (index + 4) * blocks];
+            // The third is of an earlier launch: only two blocks run.
+            for (i, at) in [4096_u64, 8192, 12288].into_iter().enumerate() {
+                lists[8 * i..][..8].copy_from_slice(&at.to_le_bytes());
+                lists[8 * (tensors + i)] = 1;
+                lists[16 * tensors + index * i] = u8::try_from(i).unwrap();
+            }
+            let launch = Launch::of(&[
+                Made::Structure("at::native::(anonymous namespace)::TensorListMetadata<1>", &lists),
+                Made::Structure("BinaryOpScalarFunctor<float, 1, 1, 0>", &[]),
+                Made::Structure("std::plus<float>", &[]),
+                Made::Float(1.0),
+            ]);
+            let known = |at: u64, size: usize| {
+                assert_eq!(size, 4);
+                (at != 8192).then(|| 6_f32.to_le_bytes().to_vec())
+            };
+            let writes = kernel.writes(2, launch.arguments(), &known, is_long);
+            assert_eq!(writes.unwrap(), [Write::Known(4096, 7_f32.to_le_bytes().to_vec())]);
         }
-        let launch = Launch::of(&[
-            Made::Structure("at::native::(anonymous namespace)::TensorListMetadata<1>", &lists),
-            Made::Structure("BinaryOpScalarFunctor<float, 1, 1, 0>", &[]),
-            Made::Structure("std::plus<float>", &[]),
-            Made::Float(1.0),
-        ]);
-        let known = |at: u64, size: usize| {
-            assert_eq!(size, 4);
-            (at != 8192).then(|| 6_f32.to_le_bytes().to_vec())
-        };
-        let writes = kernel.writes(2, launch.arguments(), &known);
-        assert_eq!(writes.unwrap(), [Write::Known(4096, 7_f32.to_le_bytes().to_vec())]);
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Contents {
     origins: BTreeMap<u64, Origin>,
     /// Where truth values are that nobody knows, and of which a program gathers more and more.
     gathered: BTreeSet<u64>,
+    /// Where truth values are of choices that were compared with each other.
+    compared: BTreeSet<u64>,
 }
 
 /// Who pays for a span.
@@ -65,6 +67,7 @@ impl Default for Contents {
             computed: BTreeSet::new(),
             origins: BTreeMap::new(),
             gathered: BTreeSet::new(),
+            compared: BTreeSet::new(),
         }
     }
 }
@@ -183,6 +186,7 @@ impl Contents {
         }
         span[index(at - start)..index(at + size - start)].copy_from_slice(bytes);
         self.gathered.retain(|it| !(at..at + size).contains(it));
+        self.compared.retain(|it| !(at..at + size).contains(it));
         true
     }
 
@@ -230,6 +234,16 @@ impl Contents {
     /// Whether such are at `at`.
     pub(crate) fn is_gathered(&self, at: u64) -> bool {
         self.gathered.contains(&at)
+    }
+
+    /// Whether choices are the same as others was written at `at`.
+    pub(crate) fn compare_choices(&mut self, at: u64) {
+        self.compared.insert(at);
+    }
+
+    /// Whether that is at `at`.
+    pub(crate) fn are_compared_choices(&self, at: u64) -> bool {
+        self.compared.contains(&at)
     }
 
     /// What was computed of these bytes stays, as if the program had put it there.
@@ -350,6 +364,7 @@ impl Contents {
     pub fn forget(&mut self, at: u64, size: u64) {
         let end = at.saturating_add(size);
         self.gathered.retain(|it| !(at..end).contains(it));
+        self.compared.retain(|it| !(at..end).contains(it));
         let touched: Vec<u64> = self.overlapping(at, end).map(|(&start, _)| start).collect();
         for start in touched {
             let Some((span, account, place)) = self.remove(start) else { continue };
