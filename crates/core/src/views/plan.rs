@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::{
     plan::{
         Change, Places, Remedy, find,
-        search::{Advice, Grows, Measured, Row, Seen, Tried},
+        search::{Advice, Fate, Grows, Left, Measured, Row, Seen, Tried},
     },
     prediction::Category,
     units::Bytes,
@@ -40,8 +40,10 @@ pub struct Proposal {
     pub advice: Vec<Advice>,
     /// What does the same in the switches of the script's own framework.
     pub recipes: Vec<Shown>,
-    /// What came nearest.
+    /// What came nearest,
     pub closest: Option<Row>,
+    /// what is left in it, and what was tried against that.
+    pub left: Vec<Left>,
     /// How to run the best one.
     pub run_line: String,
     /// What a person would change for it instead.
@@ -162,22 +164,25 @@ pub fn text(it: &Proposal) -> String {
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
     let Some(best) = it.plans.first() else {
-        let _ = writeln!(
-            res,
-            "{}",
-            if it.interrupted {
-                "INTERRUPTED before anything that fits was found"
-            } else {
-                "DOES NOT FIT with any combination of remedies that was tried"
+        let headline = match (it.recipes.first(), it.interrupted) {
+            (Some(first), _) => format!(
+                "FITS by a switch of {} in your script: {}. No plan that changes nothing there was found, so none is \
+                 written",
+                first.tried.recipe.framework, first.tried.needs
+            ),
+            (None, true) => "INTERRUPTED before anything that fits was found".to_owned(),
+            (None, false) => {
+                "DOES NOT FIT with any combination of remedies that was tried".to_owned()
             }
-        );
-        if let Some(row) = &it.closest {
-            let _ = writeln!(res, "nearest: {} needs {}", row.plan.shown(), row.needs);
-            if let Some(held) = held(row) {
-                let _ = writeln!(res, "what it held at its peak: {held}");
-            }
+        };
+        let _ = writeln!(res, "{headline}");
+        if let (Some(row), true) = (&it.closest, it.recipes.is_empty()) {
+            let over = row.needs.saturating_sub(*limit);
+            let plan = row.plan.shown();
+            let _ = writeln!(res, "nearest: {plan} needs {}, {over} more than there is", row.needs);
+            left(&mut res, &it.left);
         }
-        recipes(&mut res, "But", &it.recipes);
+        recipes(&mut res, "The change", &it.recipes);
         advice(&mut res, &it.advice);
         let _ = writeln!(res, "{}", effort(it.runs, it.seconds));
         return res;
@@ -290,16 +295,43 @@ fn advice(res: &mut String, all: &[Advice]) {
     }
 }
 
-/// What is the largest of what PyTorch held at the peak, for people; nothing if that is not known.
-fn held(row: &Row) -> Option<String> {
+/// What is left where nothing fits, and what was tried against it, for people.
+fn left(res: &mut String, all: &[Left]) {
     let outside = [Category::Context, Category::Other];
-    let inside: Vec<_> =
-        row.held.iter().filter(|it| !outside.contains(&it.category)).copied().collect();
-    let all: u64 = inside.iter().map(|it| it.bytes.0).sum();
-    let large = inside.iter().filter(|it| all / SMALL_SHARE <= it.bytes.0 && it.bytes.0 != 0);
-    let shown: Vec<String> =
-        large.map(|it| format!("{} {}", it.bytes, it.category.name())).collect();
-    (!shown.is_empty()).then(|| shown.join(", "))
+    let inside = || all.iter().filter(|it| !outside.contains(&it.category));
+    let sum: u64 = inside().map(|it| it.bytes.0).sum();
+    let large: Vec<&Left> =
+        inside().filter(|it| sum / SMALL_SHARE <= it.bytes.0 && it.bytes.0 != 0).collect();
+    if large.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        res,
+        "What it holds at its peak, and what could make that smaller. What is not tried here, --allow tries:\n  {:>10}  \
+         {:>10}  of what",
+        "nearest", "as it is"
+    );
+    for it in large {
+        let with = |fate| {
+            let ids = it.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0);
+            ids.collect::<Vec<_>>().join(", ")
+        };
+        let fates = [
+            ("has ", with(Fate::InIt)),
+            ("tried: ", with(Fate::Tried)),
+            ("not for this script: ", with(Fate::Unsuited)),
+            ("not tried: ", with(Fate::NotTried)),
+        ];
+        let fates: Vec<String> = fates
+            .iter()
+            .filter(|(_, ids)| !ids.is_empty())
+            .map(|(word, ids)| format!("{word}{ids}"))
+            .collect();
+        let said =
+            if fates.is_empty() { "no remedy is for this".to_owned() } else { fates.join("; ") };
+        let (bytes, as_it_is) = (it.bytes.to_string(), it.as_it_is.to_string());
+        let _ = writeln!(res, "  {bytes:>10}  {as_it_is:>10}  {:<16} {said}", it.category.name());
+    }
 }
 
 /// The lines at the head of the plan's file.
@@ -353,6 +385,7 @@ pub fn json(it: &Proposal) -> String {
         })
     };
     let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
+        (false, true, _) if !it.recipes.is_empty() => "fits_with_recipe",
         _ if it.grows.is_some() => "grows",
         (true, ..) => "fits",
         (false, false, _) => "fits_with_plan",
@@ -379,6 +412,18 @@ pub fn json(it: &Proposal) -> String {
         "growth_at": it.grows.as_ref().map(|it| explain_wire::line(it.growth.at.as_ref())),
         "runs_out_at_step": it.grows.as_ref().map(|it| it.runs_out_at),
         "closest": it.closest.as_ref().map(row),
+        "left": it.left.iter().map(|it| {
+            let with = |fate| it.remedies.iter().filter(|it| it.1 == fate).map(|it| it.0).collect::<Vec<_>>();
+            json!({
+                "category": it.category.name(),
+                "bytes": it.bytes.0,
+                "as_it_is_bytes": it.as_it_is.0,
+                "in_it": with(Fate::InIt),
+                "tried": with(Fate::Tried),
+                "unsuited": with(Fate::Unsuited),
+                "not_tried": with(Fate::NotTried),
+            })
+        }).collect::<Vec<_>>(),
         "run": it.run_line,
         "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },
         "runs": it.runs,
@@ -392,9 +437,11 @@ pub fn json(it: &Proposal) -> String {
 
 #[cfg(test)]
 mod tests {
+    use expect_test::expect;
+
     use super::*;
     use crate::{
-        plan::{Factor, Numbers, Plan},
+        plan::{Factor, Numbers, Plan, Recipe},
         prediction::Peaks,
     };
 
@@ -416,6 +463,7 @@ mod tests {
             advice: Vec::new(),
             recipes: Vec::new(),
             closest: None,
+            left: Vec::new(),
             run_line: "plimsoll run --plan plan.toml -- python train.py".to_owned(),
             change: Change::default(),
             patch_line: String::new(),
@@ -457,5 +505,84 @@ mod tests {
         let shown = text(&proposal(None, Some(step(0.13, None))));
         assert!(shown.contains("0.1300 s"), "{shown}");
         assert!(shown.contains("it does not fit what is free there"), "{shown}");
+    }
+
+    fn held(
+        category: Category,
+        left: u64,
+        as_it_is: u64,
+        remedies: Vec<(&'static str, Fate)>,
+    ) -> Left {
+        let (bytes, as_it_is) = (Bytes::mib(left), Bytes::mib(as_it_is));
+        Left { category, bytes, as_it_is, remedies }
+    }
+
+    #[test]
+    fn where_nothing_fits_what_is_left_and_what_was_tried_are_said() {
+        let offload = ("parameter-offload", Fate::Tried);
+        let it = Proposal {
+            plans: Vec::new(),
+            closest: Some(Row {
+                needs: Bytes::gib(24),
+                ..row(Plan::of(vec![Remedy::plain("checkpoint")]), None)
+            }),
+            left: vec![
+                held(
+                    Category::Parameters,
+                    15_000,
+                    15_000,
+                    vec![offload, ("pure-bf16", Fate::NotTried)],
+                ),
+                held(
+                    Category::Activations,
+                    8_000,
+                    30_000,
+                    vec![("checkpoint", Fate::InIt), ("attention", Fate::Unsuited)],
+                ),
+                held(Category::Inputs, 600, 600, Vec::new()),
+                held(Category::Gradients, 1, 1, Vec::new()),
+            ],
+            ..proposal(None, None)
+        };
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            DOES NOT FIT with any combination of remedies that was tried
+            nearest: checkpoint needs 24.00 GiB, 2.00 GiB more than there is
+            What it holds at its peak, and what could make that smaller. What is not tried here, --allow tries:
+                 nearest    as it is  of what
+               14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
+                7.81 GiB   29.30 GiB  activations      has checkpoint; not for this script: attention
+               600.0 MiB   600.0 MiB  inputs           no remedy is for this
+            your script was started 9 times, in 20.0 s
+        "#]]
+        .assert_eq(&text(&it));
+        let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();
+        assert_eq!(json["outcome"], "does_not_fit");
+        assert_eq!(json["left"][0]["not_tried"], json!(["pure-bf16"]));
+    }
+
+    #[test]
+    fn a_switch_that_fits_is_an_answer() {
+        let line = crate::plan::Line {
+            file: "/me/train.py".to_owned(),
+            line: 7,
+            has: "TrainingArguments(bf16=True)".to_owned(),
+        };
+        let mut recipe = Recipe::default();
+        (recipe.framework, recipe.lines) = ("transformers", vec![line]);
+        let tried = Tried { recipe, needs: Bytes::gib(9) };
+        let shown = Shown::of(&tried, &Places::default(), "/me");
+        let it = Proposal { plans: Vec::new(), recipes: vec![shown], ..proposal(None, None) };
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            FITS by a switch of transformers in your script: 9.00 GiB. No plan that changes nothing there was found, so none is written
+
+            The change in the switches of transformers; each of these ran on the phantom, and fits:
+                9.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)
+            your script was started 9 times, in 20.0 s
+        "#]]
+        .assert_eq(&text(&it));
+        let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();
+        assert_eq!(json["outcome"], "fits_with_recipe");
     }
 }

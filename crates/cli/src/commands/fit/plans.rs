@@ -40,7 +40,9 @@ pub(super) fn run(
     let same_words = |_| words.clone();
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
     let found = driver.drive(search::plans(rules))?.map_err(|why| anyhow::anyhow!("{why}"))?;
-    let Found { plain, plans, closest, advice, recipes, places, seen, grows, interrupted } = &found;
+    let Found { plain, plans, closest, left, advice, recipes, places, seen, grows, interrupted } =
+        &found;
+    let fits = plain.fits || !plans.is_empty() || !recipes.is_empty();
     let folder = std::env::current_dir().unwrap_or_default();
     let folder = folder.to_string_lossy();
     let best = plans.first();
@@ -59,6 +61,7 @@ pub(super) fn run(
         advice: advice.clone(),
         recipes,
         closest: closest.as_ref().map(Candidate::row),
+        left: left.clone(),
         run_line: template::run_line(&args.plan, &words),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),
@@ -84,7 +87,7 @@ pub(super) fn run(
         let words = glossary::line_of(&report).map(|it| format!("\n{it}\n")).unwrap_or_default();
         crate::commands::write(out, &(report + &words))?;
     }
-    Ok(match (plain.fits || !plans.is_empty(), interrupted) {
+    Ok(match (fits, interrupted) {
         (true, _) => Exit::Fits,
         (false, false) => Exit::DoesNotFit,
         (false, true) => Exit::CouldNotTell,

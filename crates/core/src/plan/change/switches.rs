@@ -421,4 +421,68 @@ trainer = Trainer(
         assert!(recipe.was_in_force(&places.sites, &self::places("bf16-mixed").sites));
         assert!(!recipe.was_in_force(&places.sites, &self::places("16-mixed").sites));
     }
+
+    const PICTURES: &str = "\
+pipe = Pipeline(unet, vae)
+self.pipe = pipe.to(\"cuda\")
+images = self.pipe(prompts).images
+";
+
+    /// A pipeline that `to` brings to the device in the second line, or that is called in the third one without that.
+    fn pictures(what: &str, is_sliced: bool) -> Places {
+        let line = if what == "to" { 2 } else { 3 };
+        let mut site = site(what, [line, 0, line, 20], [line, 20], None);
+        site["model"] = json!("self.pipe");
+        let values = json!({ "vae.enable_slicing": is_sliced, "vae.enable_tiling": false,
+            "enable_attention_slicing": false, "enable_model_cpu_offload": false });
+        let switches = json!([{ "what": "pipeline", "name": "to", "values": values, "rest": "", "from_words": false, "site": site }]);
+        let sites = json!({ "sites": [], "files": {}, "switches": switches });
+        let sources = Sources::from([("/me/train.py".to_owned(), PICTURES.to_owned())]);
+        Places { sites: Sites::read(&sites).unwrap(), sources }
+    }
+
+    #[test]
+    fn a_pipeline_is_told_behind_the_line_that_brings_it_to_the_device() {
+        let places = pictures("to", false);
+        let both = ["vae.enable_slicing", "enable_model_cpu_offload"].map(Switch::Pipeline);
+        let recipe = Recipe::of(&both, &places).unwrap();
+        expect![[r#"
+            --- train.py
+            +++ train.py
+            @@ -1,3 +1,5 @@
+             pipe = Pipeline(unet, vae)
+             self.pipe = pipe.to("cuda")
+            +self.pipe.vae.enable_slicing()
+            +self.pipe.enable_model_cpu_offload()
+             images = self.pipe(prompts).images
+        "#]]
+        .assert_eq(&recipe.diff(&places, "/me"));
+        assert_eq!((recipe.framework, recipe.numbers), ("diffusers", Numbers::Same));
+        assert!(!recipe.was_in_force(&places.sites, &pictures("to", true).sites), "one of two");
+    }
+
+    #[test]
+    fn a_pipeline_that_nobody_moves_is_told_before_the_line_that_calls_it() {
+        let places = pictures("pipeline", false);
+        let recipe = Recipe::of(&[Switch::Pipeline("vae.enable_tiling")], &places).unwrap();
+        expect![[r#"
+            --- train.py
+            +++ train.py
+            @@ -1,3 +1,4 @@
+             pipe = Pipeline(unet, vae)
+             self.pipe = pipe.to("cuda")
+            +self.pipe.vae.enable_tiling()
+             images = self.pipe(prompts).images
+        "#]]
+        .assert_eq(&recipe.diff(&places, "/me"));
+        assert_eq!(recipe.numbers, Numbers::Precision, "its seams are blended");
+    }
+
+    #[test]
+    fn what_a_pipeline_has_already_is_not_said() {
+        let slices = [Switch::Pipeline("vae.enable_slicing")];
+        assert!(Recipe::of(&slices, &pictures("to", true)).is_none());
+        let recipe = Recipe::of(&slices, &pictures("to", false)).unwrap();
+        assert!(recipe.was_in_force(&pictures("to", false).sites, &pictures("to", true).sites));
+    }
 }

@@ -8,7 +8,7 @@
 //! rules ladder left_out      what may be used, in which order, and what this program has no use for
 //! candidate                  a plan that was run, and which of two is better
 //! program                    the script: runs plans of it once each, and remembers what they told
-//! free tuning weakest fewest_blocks proof recipes measure nearest advice    one question about it each
+//! free tuning weakest fewest_blocks proof recipes measure nearest left advice    one question about it each
 //! plans largest_value by_remedies                                   the searches, put together from these
 //! ```
 
@@ -21,6 +21,7 @@ mod fewest_blocks;
 mod free;
 mod ladder;
 mod largest_value;
+mod left;
 mod left_out;
 mod measure;
 mod nearest;
@@ -45,6 +46,7 @@ pub use self::{
     candidate::{Candidate, Measured, Row},
     dialogue::{Next, Said, Search, Waiting},
     largest_value::{FoundValue, largest_value},
+    left::{Fate, Left},
     plans::{Found, plans},
     proof::Seen,
     recipes::Tried,

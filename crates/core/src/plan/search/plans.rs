@@ -8,6 +8,7 @@ use super::{
     dialogue::Search,
     free::free,
     ladder::{are_same, is_free, rungs, settled, without},
+    left::{self, Left},
     measure, nearest,
     program::Program,
     proof::{self, Seen},
@@ -36,6 +37,8 @@ pub struct Found {
     pub plans: Vec<Candidate>,
     /// What came nearest, if nothing fits.
     pub closest: Option<Candidate>,
+    /// What is left in that, and what was tried against it.
+    pub left: Vec<Left>,
     /// What only a person can decide.
     pub advice: Vec<Advice>,
     /// The same in the switches of the script's own framework, as they ran.
@@ -95,6 +98,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
             plain,
             plans,
             closest,
+            left: Vec::new(),
             advice,
             recipes,
             places,
@@ -118,12 +122,13 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     seen.trains_nothing = program.known.trains_nothing;
     let nothing_fits = !plain.fits && plans.is_empty();
     let closest = if nothing_fits { nearest::nearest(program).await } else { None };
+    let left = closest.as_ref().map(|it| left::left(program, &plain, it)).unwrap_or_default();
     let is_wanted = program.rules.advice || nothing_fits;
     let advice = if is_wanted { advice::advice(program).await } else { Vec::new() };
     let interrupted = program.interrupted;
     let places = std::mem::take(&mut program.known.places);
     let grows = None;
-    Ok(Found { plain, plans, closest, advice, recipes, places, seen, grows, interrupted })
+    Ok(Found { plain, plans, closest, left, advice, recipes, places, seen, grows, interrupted })
 }
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
