@@ -4,6 +4,7 @@
     split            a batch in parts: what can be split, and how results are put together
     ways             how the losses of the parts of a model's batch belong together, found by trying
     rerun            a part of a model runs again and leaves no trace
+    again            a call that is made again as a whole in backward
     spread           one process of several, each with its share of every batch
     generation       `generate` for some of its prompts at a time
     host             tensors that wait in the host's memory
