@@ -41,6 +41,11 @@ function whyNoStack(facts, scene) {
   return "The thread that asked ran no Python: autograd's threads, in the backward pass.";
 }
 
+// The banner of a recording that was not read to its end.
+export function damaged(begin, scene) {
+  return el("p", { class: "odd damage", role: "alert" }, el("b", {}, begin), scene.damage);
+}
+
 export function swatch(color) {
   return el("span", { class: "swatch", style: { background: color }, "aria-hidden": "true" });
 }

@@ -2,7 +2,7 @@
 
 import { AnswerView } from "./answer.js";
 import { ask, askWindow } from "./api.js";
-import { showBlock } from "./details.js";
+import { damaged, showBlock } from "./details.js";
 import { byId, el, prose, refill, say } from "./dom.js";
 import { showSelection } from "./find.js";
 import { GrowthView } from "./growth.js";
@@ -159,7 +159,7 @@ function head(scene, view) {
     scene.lives && !scene.made && !scene.damage ? "This recording has a final state and no history: what is live is known, not how it came. Record with torch.cuda.memory._record_memory_history()." : null,
     !scene.stacks && scene.lives && !scene.damage ? "No call stacks were recorded, so nothing can be said of lines." : null,
   ].filter(Boolean);
-  const damage = scene.damage ? el("p", { class: "odd damage", role: "alert" }, el("b", {}, "Not the whole recording. "), scene.damage) : null;
+  const damage = scene.damage ? damaged("Not the whole recording. ", scene) : null;
   return el("div", { class: "head" }, damage, el("p", { class: `about of-${view}` }, ABOUT[view]), el("p", { class: "facts" }, facts, card), odd.map((it) => el("p", { class: "odd" }, it)));
 }
 

@@ -278,11 +278,17 @@ export class Marks {
         const x = this.x(this.axisOf(it.position, this.marks.refusal_micros[index]));
         return room < x && x < this.left + width;
       });
-      const [x, align] = isMarked ? [this.left + 6, "left"] : [this.left + width - 6, "right"];
-      const at = y - 9 < TOP + 8 ? y + 10 : y - 9;
       const wide = c.measureText(words).width + 4;
-      this.taken.push({ y: at, x0: align === "left" ? x : x - wide, x1: align === "left" ? x + wide : x });
-      label(c, words, x, at, align, color);
+      const at = y - 9 < TOP + 8 ? y + 10 : y - 9;
+      const sides = [["left", this.left + 6, this.left + 6 + wide], ["right", this.left + width - 6 - wide, this.left + width - 6]];
+      // Two lines may lie close to each other.
+      const places = (isMarked ? sides : sides.reverse()).flatMap((it) => [at, y + 10].map((middle) => [...it, middle]));
+      const isFree = ([, x0, x1, middle]) => !this.taken.some((it) => Math.abs(it.y - middle) < 14 && it.x0 < x1 && x0 < it.x1);
+      const found = places.find(isFree);
+      if (!found) continue;
+      const [align, x0, x1, middle] = found;
+      this.taken.push({ y: middle, x0, x1 });
+      label(c, words, align === "left" ? x0 : x1, middle, align, color);
     }
   }
 

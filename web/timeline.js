@@ -3,7 +3,7 @@
 
 import { ask, askWindow } from "./api.js";
 import { bandsOf, totalsOf } from "./bands.js";
-import { blockFacts, shortFacts, swap, swatch } from "./details.js";
+import { blockFacts, damaged, shortFacts, swap, swatch } from "./details.js";
 import { Differs } from "./differs.js";
 import { el, fit, hideTip, refill, say, showTip } from "./dom.js";
 import { listen } from "./gestures.js";
@@ -169,6 +169,7 @@ export class Timeline {
       this.other = new Second(it, this.marks, marks, this.scale, () => this.draw());
       this.differs = new Differs(this.scene, this.other);
       this.box.before(this.differs.node);
+      if (it.scene.damage) this.differs.node.before(this.warning = damaged(`Not the whole of ${it.name}. `, it.scene));
       this.box.after(this.other.node);
       this.watcher.observe(this.other.node);
       this.draw();
@@ -183,6 +184,7 @@ export class Timeline {
     this.other.close();
     this.other.node.remove();
     this.differs.node.remove();
+    this.warning?.remove();
     this.other = this.scale.second = null;
     this.told = null;
   }

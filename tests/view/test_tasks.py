@@ -101,6 +101,20 @@ def test_a_request_that_failed_in_the_backward_pass_has_the_line_that_called_it(
         page.goto("about:blank")
 
 
+def test_a_second_recording_that_is_cut_says_so(page, tmp_path):
+    whole = leaking(tmp_path / "whole.pickle")
+    cut = tmp_path / "cut.pickle"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 3 // 5])
+    with viewing(whole, cut) as viewer:
+        page.goto(f"{viewer.url}#view=timeline&with=1")
+        settled(page)
+        page.wait_for_selector(".damage")
+        assert page.inner_text(".damage").startswith("Not the whole of cut.pickle. This file is cut off or damaged")
+        page.get_by_label("Another recording with this one").select_option("")
+        page.wait_for_selector(".damage", state="detached")
+        page.goto("about:blank")
+
+
 def test_a_share_is_the_same_in_the_answer_and_at_the_peak(page, viewer):
     shares = {}
     for view, table in [("answer", ".answer .numbers"), ("peak", ".shares .numbers")]:
