@@ -16,6 +16,8 @@
 //! 10. the model's own states;
 //! 11. the activations of a step.
 
+use std::collections::BTreeSet;
+
 use crate::{
     explanation::{
         oom::Oom,
@@ -170,9 +172,13 @@ impl<'a> Failed<'a> {
             res.text += &self.would_have_fitted();
             return Some(res);
         }
-        // Not enough alone, and still half of everything.
+        // Not enough alone, and still half of everything, or so together with others: the parts of one list grow side by side.
         let most = leaks().max_by_key(|it| it.bytes)?;
-        (self.allocated.0 / 2 <= most.bytes.0)
+        let of_all: BTreeSet<BlockId> = leaks().flat_map(|it| it.blocks.iter().copied()).collect();
+        let is_live = |it: &BlockId| self.case.life(*it).is_live_after(self.event);
+        let live = of_all.iter().filter(|it| is_live(it));
+        let together: Bytes = live.map(|it| self.case.life(*it).size).sum();
+        (self.allocated.0 / 2 <= most.bytes.max(together).0)
             .then(|| RootCause { is_sure: false, ..self.as_leak(most) })
     }
 

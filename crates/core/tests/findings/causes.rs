@@ -109,3 +109,18 @@ fn a_caught_error_that_leaves_no_room_for_the_next_batch() {
     let cause = program.explain().root_cause().unwrap();
     assert_eq!((cause.code, cause.at.map(|it| it.line)), ("leak/traceback-kept", Some(TRAINING)));
 }
+
+#[test]
+fn two_lists_that_grow_side_by_side_and_neither_of_which_is_enough() {
+    let mut program = Program::default();
+    let weights = program.stack(&[("/home/u/train.py", "main", 5)]);
+    (0..3).for_each(|_| _ = program.alloc(24 * MIB, weights));
+    let targets = program.stack(&[("/home/u/train.py", "main", 22)]);
+    for _ in 0..20 {
+        // What it gives back is kept, too.
+        program.step(false, true);
+        program.alloc(20 * MIB, targets);
+    }
+    let (code, line) = cause(program, TRAINING, 600 * MIB);
+    assert!(["growth/per-step", "leak/results-kept"].contains(&code), "{code} at {line:?}");
+}
