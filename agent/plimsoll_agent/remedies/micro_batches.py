@@ -143,7 +143,9 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=Non
     """The output of the call, each part of the batch to be run again when backward comes; each time inside of
     `around(start, end)`, if that is given."""
     whole, along = batch
-    outputs, choices, is_compiled = [], rerun.HostRandom(), again.is_compiled(torch, module)
+    outputs, choices = [], rerun.HostRandom()
+    # As in the call that showed that the loss is not alone: what ran again there runs again here.
+    as_a_whole = again.is_compiled(torch, module) or not way.is_alone
     trained = [p for p in module.parameters() if p.requires_grad]
     for start, end in bounds:
         choices.again()
@@ -151,7 +153,7 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=Non
         part_kwargs = with_one_label(torch, way, part_kwargs)
         inside = functools.partial(around, start, end) if around else contextlib.nullcontext
         with rerun.spectral_kept(torch, module, start > 0):
-            if is_compiled:
+            if as_a_whole:
                 run = lambda inputs: call(*inputs[0], **inputs[1])
                 output = again.without_graph(torch, "micro-batches", module, run, (part_args, part_kwargs), trained, inside)
             else:
