@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { swatch } from "./details.js";
-import { el, refill, say } from "./dom.js";
+import { el, refill, say, stacks } from "./dom.js";
 import { categoryColor } from "./palette.js";
 import { set, state } from "./state.js";
 import { clipped, exactly, number, place, size } from "./words.js";
@@ -50,13 +50,13 @@ export function differences(headings, before, after, rows, most = SHOWN) {
   const differing = rows.filter((it) => by(it) || it.before[1] !== it.after[1]).sort((a, b) => Math.abs(by(b)) - Math.abs(by(a)));
   if (!differing.length) return el("p", { class: "quiet" }, "Nothing holds more or less.");
   const shown = differing.slice(0, most);
-  return [el("div", { class: "scroll" }, el("table", { class: "list changes" },
+  return [el("div", { class: "scroll" }, stacks(el("table", { class: "list changes" },
     el("thead", {}, el("tr", {}, [...headings, before, after, "difference"].map((it) => el("th", { scope: "col", title: it }, clipped(it, 40))))),
     el("tbody", {}, shown.map((it) => el("tr", { "data-sel": it.sel?.sel, "data-also": it.sel?.also },
       it.cells.map((cell) => el("td", {}, cell)),
       el("td", {}, amount(it.before)),
       el("td", {}, amount(it.after)),
-      el("td", { class: by(it) > 0 ? "more" : "less", title: exactly(by(it)) }, signed(by(it)))))))),
+      el("td", { class: by(it) > 0 ? "more" : "less", title: exactly(by(it)) }, signed(by(it))))))))),
   SHOWN <= most && shown.length < differing.length ? el("p", { class: "quiet" }, `… and ${number(differing.length - shown.length)} smaller differences.`) : null];
 }
 

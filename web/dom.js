@@ -26,6 +26,18 @@ export function prose(text) {
   return text.split("\u0060").map((part, index) => (index % 2 ? el("code", {}, part) : part));
 }
 
+// A table whose rows become stacks of "heading: value" on a narrow screen: each cell carries the heading of its column.
+export function stacks(table) {
+  const headings = [...table.querySelectorAll("thead th")].map((it) => it.textContent);
+  const name = () => {
+    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, at) => { if (headings[at]) cell.dataset.heading = headings[at]; });
+  };
+  name();
+  new MutationObserver(name).observe(table.tBodies[0], { childList: true });
+  table.classList.add("stacks");
+  return table;
+}
+
 // Who works by keys keeps the place: what had the focus has it again if it is there under the same name.
 export function refill(node, ...children) {
   const old = document.activeElement;

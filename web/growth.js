@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { chartWidth, svg, text } from "./charts.js";
-import { el, prose, refill } from "./dom.js";
+import { el, prose, refill, stacks } from "./dom.js";
 import { failed } from "./peak.js";
 import { saveChart } from "./picture.js";
 import { set } from "./state.js";
@@ -42,11 +42,11 @@ export class GrowthView {
   refused() {
     const { refusals } = this.scene;
     const shown = refusals.slice(0, 20);
-    return [el("h2", {}, "Requests that failed"), el("table", { class: "list" },
+    return [el("h2", {}, "Requests that failed"), stacks(el("table", { class: "list" },
       el("thead", {}, el("tr", {}, ["event", "asked for", "free on the device", "line", ""].map((it) => el("th", { scope: "col" }, it)))),
       el("tbody", {}, shown.map((it) => el("tr", {}, el("td", {}, number(it.position)), el("td", { title: exactly(it.requested) }, size(it.requested)), el("td", {}, size(it.free)), el("td", { class: "code" }, it.line),
         el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ view: "timeline", at: it.position, ...around(it.position, this.scene) }) }, "timeline"), " · ",
-          el("button", { type: "button", class: "link", onclick: () => set({ view: "segments", at: it.position }) }, "holes")))))),
+          el("button", { type: "button", class: "link", onclick: () => set({ view: "segments", at: it.position }) }, "holes"))))))),
       shown.length < refusals.length ? el("p", { class: "quiet" }, `… and ${number(refusals.length - shown.length)} more; the key o goes from one to the next.`) : null];
   }
 

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { swatch } from "./details.js";
 import { changesTable, differences, signed } from "./differs.js";
-import { el, refill, say } from "./dom.js";
+import { el, refill, say, stacks } from "./dom.js";
 import { Flame, bottomUp, modulesOf, treeOf } from "./flame.js";
 import { momentControls, momentShown, momentTitle } from "./moments.js";
 import { colorOf } from "./palette.js";
@@ -161,7 +161,7 @@ export class PeakView {
     fill();
     return el("div", { class: "lines" }, el("div", { class: "controls" }, el("h2", {}, "By line of code"),
       el("input", { type: "search", class: "filter", "aria-label": "Only lines with these words", placeholder: "only lines with …", value: this.filter, oninput: (event) => { this.filter = event.target.value; fill(); } })),
-      el("div", { class: "scroll" }, el("table", { class: "list" }, el("thead", {}, el("tr", {}, heading("line", "line"), heading("category", "what it is for"), heading("bytes", "bytes"), el("th", { scope: "col" }, "of allocated"), heading("blocks", "blocks"), el("th", { scope: "col" }, ""))), body)), more);
+      el("div", { class: "scroll" }, stacks(el("table", { class: "list" }, el("thead", {}, el("tr", {}, heading("line", "line"), heading("category", "what it is for"), heading("bytes", "bytes"), el("th", { scope: "col" }, "of allocated"), heading("blocks", "blocks"), el("th", { scope: "col" }, ""))), body))), more);
   }
 
   difference(changes, earlier, moment) {

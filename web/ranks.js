@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { changesTable, selectionsOf, signed } from "./differs.js";
-import { el, prose, refill, say } from "./dom.js";
+import { el, prose, refill, say, stacks } from "./dom.js";
 import { WHOLE, set } from "./state.js";
 import { clipped, exactly, number, size } from "./words.js";
 
@@ -24,14 +24,14 @@ export class RanksView {
     const choose = (side) => el("select", { "aria-label": side ? "and" : "Between", onchange: (event) => { this.pair[side] = Number(event.target.value); this.compare(); } },
       scenes.map((it, index) => el("option", { value: index, selected: index === this.pair[side] }, sceneName(it))));
     refill(this.node,
-      el("div", { class: "scroll" }, el("table", { class: "list ranklist" },
+      el("div", { class: "scroll" }, stacks(el("table", { class: "list ranklist" },
         el("thead", {}, el("tr", {}, ["recording", "allocated and reserved at most", "allocated", "reserved", "out of memory"].map((it) => el("th", { scope: "col" }, it)))),
         el("tbody", {}, scenes.map((it, index) => el("tr", {},
           el("td", {}, el("button", { type: "button", class: "link", onclick: () => set({ ...WHOLE, r: index, view: "timeline" }) }, sceneName(it))),
           el("td", { class: "wide" }, el("div", { class: "rankbar" }, el("span", { class: "reserved", style: { width: `${(100 * it.peak_reserved) / most}%` } }), el("span", { class: "allocated", style: { width: `${(100 * it.peak_allocated) / most}%` } }))),
           el("td", { title: exactly(it.peak_allocated) }, size(it.peak_allocated)),
           el("td", { title: exactly(it.peak_reserved) }, size(it.peak_reserved)),
-          el("td", {}, it.refusals.length ? `${number(it.refusals.length)}×` : "–")))))),
+          el("td", {}, it.refusals.length ? `${number(it.refusals.length)}×` : "–"))))))),
       el("ul", { class: "legend" }, el("li", {}, el("span", { class: "swatch rank allocated" }), "allocated at most"), el("li", {}, el("span", { class: "swatch rank reserved" }), "reserved at most")),
       1 < scenes.length ? [el("h2", {}, "What differs at the peaks"), el("div", { class: "controls" }, el("span", { class: "buttons" }, choose(0), " and ", choose(1))), this.result]
         : el("p", { class: "quiet" }, prose("One recording is open. `plimsoll view rank*.pickle` puts several beside each other.")));

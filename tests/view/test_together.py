@@ -187,3 +187,15 @@ def test_hands_do_below_what_they_do_above(page, pair):
     page.mouse.move(x, y - 10)
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#tip", state="hidden")
+
+
+def test_on_a_phone_both_recordings_numbers_are_seen_without_moving_the_table(page, pair):
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_both(page, pair, "r=0&with=1")
+    page.wait_for_selector(".differs .stacks td")
+    assert page.evaluate("() => document.querySelector('.differs .scroll').scrollWidth") <= 390
+    cells = page.evaluate("() => [...document.querySelectorAll('.differs tbody tr:first-child td')].map((it) => [it.dataset.heading, it.getBoundingClientRect().left, it.getBoundingClientRect().right, it.getBoundingClientRect().top])")
+    assert [it[0] for it in cells] == ["line", "what it is for", "above", "below", "difference"]
+    assert all(0 <= left and right <= 390 for _, left, right, _ in cells)
+    tops = [it[3] for it in cells]
+    assert tops == sorted(set(tops)), "each on a line of its own"
