@@ -65,10 +65,12 @@ export class SegmentsView {
     try {
       const { events } = await ask("events", { r: state.r, from, n: 2 * EVENTS + 1 });
       if (this.isClosed || position !== this.position) return;
+      // A request that failed in the backward pass has no stack of Python's: its line is that which called the pass.
+      const refused = (at) => scene.refusals.find((it) => it.position === at)?.line ?? "";
       refill(this.list, el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["event", "what", "bytes", "line"].map((it) => el("th", { scope: "col" }, it)))),
         el("tbody", {}, events.map((it) => el("tr", { class: it.position === position ? "chosen" : "" },
           el("td", {}, el("button", { type: "button", class: "link", title: "The moment after this event", onclick: () => set({ at: Math.min(it.position, scene.events), pin: it.life }) }, number(it.position))),
-          el("td", {}, it.action), el("td", { title: exactly(it.size) }, size(it.size)), el("td", { class: "code" }, it.line ? clipped(place(it.line), 60) : ""))))));
+          el("td", {}, it.action), el("td", { title: exactly(it.size) }, size(it.size)), el("td", { class: "code" }, clipped(it.line ? place(it.line) : refused(it.position), 60)))))));
     } catch (error) {
       refill(this.list, el("p", { class: "quiet" }, error.message));
     }

@@ -98,6 +98,9 @@ def test_a_request_that_failed_in_the_backward_pass_has_the_line_that_called_it(
         settled(page)
         page.wait_for_selector("text=Requests that failed")
         assert "backward of train.py:31 in main" in page.inner_text("main")
+        page.get_by_role("button", name="holes").first.click()
+        page.wait_for_selector("tr.chosen", state="attached")
+        assert "backward of train.py:31 in main" in page.locator("tr.chosen").text_content()
         page.goto("about:blank")
 
 
@@ -112,6 +115,11 @@ def test_a_second_recording_that_is_cut_says_so(page, tmp_path):
         assert page.inner_text(".damage").startswith("Not the whole of cut.pickle. This file is cut off or damaged")
         page.get_by_label("Another recording with this one").select_option("")
         page.wait_for_selector(".damage", state="detached")
+        page.goto("about:blank")
+        page.goto(f"{viewer.url}#view=ranks")
+        settled(page)
+        page.wait_for_selector(".ranks .lead")
+        assert page.inner_text(".ranks .damage").startswith("Not the whole of cut.pickle. This file is cut off or damaged")
         page.goto("about:blank")
 
 
