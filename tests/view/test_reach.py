@@ -199,3 +199,29 @@ def test_a_category_is_selected_and_zoomed_to_from_the_legend(page, viewer):
 def test_bands_and_blocks_with_room_have_words(page, viewer):
     open_at(page, viewer, "view=timeline&r=0")
     assert page.evaluate("() => window.plimsoll.page.view.overlay.taken.length") >= 2
+
+
+def test_a_turn_of_the_wheel_is_drawn_in_the_next_frame_however_long_the_server_takes(page, viewer):
+    open_at(page, viewer, "view=timeline&r=2")
+    page.wait_for_timeout(300)
+    page.evaluate("() => { const own = window.fetch; window.fetch = async (...it) => { await new Promise((done) => setTimeout(done, 500)); return own(...it); }; }")
+    found = page.evaluate(
+        """async () => {
+            const { view } = window.plimsoll.page;
+            const frame = () => new Promise((done) => requestAnimationFrame(done));
+            const box = view.canvas.getBoundingClientRect();
+            const found = [];
+            for (let turn = 0; turn < 6; turn++) {
+                await frame();
+                const before = view.picture.what.slice();
+                view.canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: -120, altKey: turn < 4, clientX: box.x + box.width * 0.6, clientY: box.y + 50, bubbles: true, cancelable: true }));
+                await frame();
+                found.push([view.picture.what.some((it, at) => it !== before[at]), view.isAsking]);
+            }
+            return found;
+        }"""
+    )
+    assert all(is_drawn for is_drawn, _ in found), found
+    assert any(is_asking for _, is_asking in found), "one of these turns needs an answer"
+    settled(page)
+    page.wait_for_function("() => { const { view } = window.plimsoll.page; return view.suits(view.data, view.wanted()); }")
