@@ -455,6 +455,40 @@ def test_what_is_unique_is_counted_truly_or_assumed(phantom):
     assert any("unique()" in it for it in ran.approximated)
 
 
+def test_indices_of_a_sparse_tensor_that_are_known_are_put_together(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        from torch import nn
+
+        def left(index, shape):
+            it = torch.sparse_coo_tensor(index.cuda(), torch.randn(index.shape[1], 4, device="cuda"), shape)
+            one = it.coalesce()
+            return [one._nnz(), one.indices().tolist(), (one + one).coalesce()._nnz()]
+
+        out = [left(torch.tensor([[5, 2, 5, 2, 0]]), (9, 4))]
+
+        # Drawn on the device; those of both parts are put together.
+        table = nn.Embedding(60, 100, sparse=True, device="cuda")
+        first, second = torch.randint(60, (5000,), device="cuda"), torch.randint(30, (100,), device="cuda")
+        (table(first).sum() + table(second).sum()).backward()
+        out.append([table.weight.grad._nnz(), table.weight.grad.coalesce()._nnz(), len(set((first.tolist() + second.tolist())))])
+        many = torch.randint(2_500_000, (1_000_000,), device="cuda")
+        found = torch.sparse_coo_tensor(many[None], torch.ones(1_000_000, 1, device="cuda"), (2_500_000, 1)).coalesce()._nnz()
+        out.append(found == len(set(many.tolist())))
+
+        unknown = (torch.randn(500, 3, device="cuda") @ torch.randn(3, 2, device="cuda"))[:, 0].long()[None]
+        out.append(torch.sparse_coo_tensor(unknown, torch.ones(500, device="cuda"), (600,)).coalesce()._nnz())
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values[0] == [3, [[0, 2, 5]], 3]
+    parts, left, found = ran.values[1]
+    assert (parts, left) == (5100, found)
+    assert ran.values[2:] == [True, 500]
+    assert any("coalesce()" in it for it in ran.approximated)
+
+
 def test_what_deterministic_algorithms_put_into_new_tensors_is_no_size(phantom):
     ran = phantom(
         """

@@ -20,8 +20,10 @@ pub(crate) struct Kernel {
     vectors: bool,
 }
 
-/// The largest result that is known, in bytes.
+/// The largest tensor of which the result is known, in bytes.
 const MOST: usize = 1 << 20;
+/// Likewise of elements of 64 bits, which may be indices.
+const MOST_INDICES: usize = 1 << 24;
 /// Runs that a tensor becomes, at most.
 const MOST_RUNS: usize = 1 << 13;
 /// Dimensions of `TensorSizeStride`, which has the sizes and then the strides.
@@ -109,8 +111,9 @@ impl Kernel {
         };
         let runs = elements / run;
         let bytes = elements.checked_mul(self.width)?;
+        let most = if self.width == 8 { MOST_INDICES } else { MOST };
         let source =
-            if bytes <= MOST { self.source(from, elements, own, (dim, size), known) } else { None };
+            if bytes <= most { self.source(from, elements, own, (dim, size), known) } else { None };
         let place = |i: usize| wide((i * row + offset * trailing) * self.width);
         let length = run * self.width;
         Some(if runs <= MOST_RUNS {

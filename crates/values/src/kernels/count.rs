@@ -162,8 +162,11 @@ impl Kernel {
             }
             Kernel::UniqueByKey => {
                 // Keys, values, both results, the count, state, equality, and how many.
-                let items = wide(7)?;
-                overwrite(4);
+                let (items, count) = (wide(7)?, arguments.address(4)?);
+                // Of indices that are known, the count was written with what is left.
+                if memory.at(count)?.known(count, 4).is_some() {
+                    return Some(Launched::Nothing);
+                }
                 Launched::Asks(Count { operand: 0, width: 0, items, what: What::Indices })
             }
             Kernel::Unique { width, items, within } => {

@@ -32,6 +32,8 @@ pub(crate) struct Kernel {
 
 /// Elements that are drawn at most.
 const MOST: usize = 1 << 17;
+/// Likewise of whole numbers of 64 bits, which may be indices.
+const MOST_INDICES: usize = 1 << 21;
 
 impl Kernel {
     /// The one of this (mangled) name.
@@ -95,17 +97,25 @@ impl Kernel {
         let lambda = arguments.structure(3, Structure { named, size })?;
         let (address, stride) = (lambda.u64(0)?, lambda.i32(8)?);
         let width = self.element.width();
-        let Some(series) = series.filter(|_| count <= MOST && usize::try_from(stride) == Ok(width))
+        let are_indices =
+            matches!(self.draw, Draw::Whole { .. }) && self.element == ScalarType::Long;
+        let most = if are_indices { MOST_INDICES } else { MOST };
+        let Some(series) = series.filter(|_| count <= most && usize::try_from(stride) == Ok(width))
         else {
             return Some(None);
         };
         let at_once = if self.draw == (Draw::Whole { wide: true }) { 2 } else { 4 };
         let threads = threads(count, settings);
         let mut bytes = Vec::with_capacity(count * width);
+        // What each thread has drawn at once.
+        let mut blocks = Vec::new();
         for i in 0..count {
             let (thread, turn) = (i % threads, i / threads);
-            let block = series.block(thread, turn / at_once);
-            let value = self.value(block, turn % at_once, lambda)?;
+            if thread == 0 && turn % at_once == 0 {
+                let drawing = threads.min(count - i);
+                blocks = (0..drawing).map(|it| series.block(it, turn / at_once)).collect();
+            }
+            let value = self.value(*blocks.get(thread)?, turn % at_once, lambda)?;
             self.element.write(value, &mut bytes);
         }
         Some(Some(Write::Pattern(address, bytes)))

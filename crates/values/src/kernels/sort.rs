@@ -1,7 +1,8 @@
 //! Known numbers, sorted, and what goes with them: `argsort`, `topk`'s last step, `unique` of more than one block sorts.
 //! CUB sorts by digits, one kernel for each, as many as a key has, and carries values along
 //! (`DeviceRadixSortOnesweepKernel`); short vectors take one kernel; rows are sorted where they are
-//! (`aten/src/ATen/native/cuda/SortUtils.cuh`).
+//! (`aten/src/ATen/native/cuda/SortUtils.cuh`). `coalesce()` sorts by merging (`DeviceMergeSortBlockSortKernel`, and others that
+//! merge): what the last of them leaves is written when the first is launched.
 
 use crate::arguments::{Arguments, TensorInfo};
 use crate::memory::Known;
@@ -11,6 +12,8 @@ use crate::types::{ScalarType, number_after};
 
 /// Elements that are sorted at most.
 const MOST: usize = 1 << 18;
+/// Likewise where they are sorted once: the indices of an embedding's gradient.
+const MOST_MERGED: usize = 1 << 21;
 
 /// A kernel that sorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub(crate) enum Kernel {
     /// `radixSortKVInPlace`, `bitonicSortKVInPlace` and, since torch 2.15 from 33 to 128 elements, `warpMergeSortKVInPlace`: rows,
     /// with values of 64 bits.
     Rows { key: ScalarType, descending: Option<bool> },
+    /// `DeviceMergeSortBlockSortKernel` with `LTOp`: the first of several, with values of 64 bits.
+    Merged { key: ScalarType },
 }
 
 impl Kernel {
@@ -36,6 +41,12 @@ impl Kernel {
         if has(name, names::DEVICE_RADIX_SORT_ONESWEEP) {
             let (key, value) = key_and_value(name)?;
             return Some(Kernel::Digit { key, value, descending });
+        }
+        if has(name, names::MERGE_SORT_OF_BLOCKS) {
+            let key = number_after(name, names::LESS_THAN)?;
+            // The types of a key and of a value end the template's arguments.
+            has(name, b"lEEvbT0_T1_T2_T3_T4_PT6_PT7_T5_").then_some(())?;
+            return Some(Kernel::Merged { key });
         }
         let rows = [
             names::RADIX_SORT_IN_PLACE,
@@ -79,6 +90,16 @@ impl Kernel {
                 let (from, count) = ((address(5)?, address(7)?), few(8)?);
                 let sorted = || sorted(key, value, descending, bits, count?, from, known);
                 Some(written(address(4)?, address(6)?, value, sorted()))
+            }
+            // Which of two buffers, keys, values, where both go, how many, and what is between.
+            Kernel::Merged { key } => {
+                let elements = |i: usize| arguments.elements(i, 0);
+                let (from, count) = ((elements(1)?, elements(2)?), arguments.count(5)?);
+                let sorted = || {
+                    let count = Some(count).filter(|&it| it <= MOST_MERGED)?;
+                    sorted(key, 8, false, (0, u32::MAX), count, from, known)
+                };
+                Some(written(elements(3)?, elements(4)?, 8, sorted()))
             }
             // Keys, how many rows, how long, how far apart, values, how far apart they are, and the order.
             Kernel::Rows { key, descending } => {

@@ -1,11 +1,15 @@
-//! `unique()` and `unique_consecutive()` of known numbers: what is left, how often each was there, and which each was. CUB's
-//! kernels, and `aten/src/ATen/native/cuda/UniqueCub.cu`. How many are left is `count`'s.
+//! `unique()`, `unique_consecutive()` and `coalesce()` of known numbers: what is left, how often each was there, and which each
+//! was. CUB's kernels, and `aten/src/ATen/native/cuda/UniqueCub.cu`. How many are left is `count`'s, but of `coalesce()`, which
+//! leaves them where they were.
 
 use crate::arguments::Arguments;
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
 use crate::names::{self, has};
 use crate::types::{ScalarType, number_after};
+
+/// Indices of a sparse tensor at most: those of an embedding's gradient.
+const MOST_KEYS: usize = 1 << 21;
 
 /// A kernel of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +20,9 @@ pub(crate) enum Kernel {
     CountsRuns { key: ScalarType, within: usize },
     /// `adjacent_difference_kernel`: where a sorted vector of this type goes on to another number.
     Differs { key: ScalarType },
+    /// `DeviceUniqueByKeySweepKernel`: the sorted indices of a sparse tensor, without those that are there again. How many are
+    /// left is a number of so many bytes.
+    LeavesOutEqualKeys { key: ScalarType, width: usize },
     /// `scatter_kernel`: each number goes where its index says.
     Scatters,
 }
@@ -38,6 +45,11 @@ impl Kernel {
             let key = number_after(name, names::one_of(name, POLICIES)?)?;
             return Some(Kernel::CountsRuns { key, within });
         }
+        if has(name, names::DEVICE_UNIQUE_BY_KEY_SWEEP) {
+            let key = number_after(name, names::EQUAL_TO)?;
+            let width = if has(name, names::COUNTED_IN_32_BITS) { 4 } else { 8 };
+            return Some(Kernel::LeavesOutEqualKeys { key, width });
+        }
         (has(name, names::DEVICE_SELECT_SWEEP) && has(name, names::EQUAL_TO)).then_some(())?;
         // Truth values are read as numbers of 32 bits.
         let of_bool = has(name, b"10LoadBoolOp").then_some(ScalarType::Bool);
@@ -52,6 +64,9 @@ impl Kernel {
             Kernel::LeavesOutEqual { key, within } => without_equals(key, within, arguments, known),
             Kernel::CountsRuns { key, within } => runs(key, within, arguments, known),
             Kernel::Differs { key } => differences(key, arguments, known),
+            Kernel::LeavesOutEqualKeys { key, width } => {
+                without_equal_keys(key, width, arguments, known)
+            }
             Kernel::Scatters => scattered(arguments, known),
         }
     }
@@ -73,6 +88,28 @@ fn without_equals(
     let mut left = Vec::with_capacity(values.len() * key.width());
     values.iter().for_each(|&it| key.write(it, &mut left));
     Some(vec![Write::Known(to, left)])
+}
+
+/// Keys, values, where both go, how many are left, state, equality, and how many.
+fn without_equal_keys(
+    key: ScalarType,
+    width: usize,
+    arguments: Arguments<'_>,
+    known: Known<'_>,
+) -> Option<Vec<Write>> {
+    let (from, to, values) =
+        (arguments.elements(0, 0)?, arguments.elements(2, 0)?, arguments.elements(3, 0)?);
+    let (left, count) = (arguments.address(4)?, arguments.count(7)?);
+    let bytes = (0 < count && count <= MOST_KEYS).then(|| known(from, count * key.width()));
+    let values = Write::Unknown(values, u64::MAX);
+    let Some(bytes) = bytes.flatten() else {
+        return Some(vec![Write::Unknown(to, u64::MAX), values, Write::Forgotten(left, 8)]);
+    };
+    let mut keys: Vec<&[u8]> = bytes.chunks_exact(key.width()).collect();
+    keys.dedup();
+    let found = keys.len().to_le_bytes()[..width].to_vec();
+    // What is behind them stays what it was, and nobody reads it.
+    Some(vec![Write::Known(to, keys.concat()), values, Write::Known(left, found)])
 }
 
 /// What is counted, where what there is goes, ones, where the counts go, how many there are, state, the first tile, two
