@@ -48,6 +48,58 @@ fn outputs_alone_are_results() {
     assert_eq!((found[0].0, found[0].1), ("leak/results-kept", 11));
 }
 
+/// A model whose layers are all made at one line, as those of `nn.Sequential`: in each step `sizes` at once, the last of which
+/// is kept. Its last step runs out.
+fn layers_of_one_line(steps: usize, sizes: &dyn Fn(usize) -> Vec<u64>) -> Explanation {
+    let mut program = Program::default();
+    for step in 0..=steps {
+        let layers: Vec<u64> = sizes(step)
+            .into_iter()
+            .map(|size| {
+                let stack = program.module(11, 1);
+                program.alloc(size, stack)
+            })
+            .collect();
+        if step == steps {
+            program.runs_out(60 * MIB, 0);
+            break;
+        }
+        let caller = program.stack(&[
+            ("/home/u/train.py", "main", 12),
+            ("/venv/site-packages/torch/autograd/__init__.py", "backward", 1),
+        ]);
+        let seed = program.alloc(2 * MIB, caller);
+        program.free(seed);
+        layers.split_last().unwrap().1.iter().for_each(|it| program.free(*it));
+        let optimizer = program.stack(&[
+            ("/home/u/train.py", "main", 13),
+            ("/venv/site-packages/torch/optim/sgd.py", "step", 1),
+        ]);
+        let passing = program.alloc(MIB, optimizer);
+        program.free(passing);
+    }
+    program.explain()
+}
+
+#[test]
+fn what_the_last_step_works_on_is_no_measure_of_what_each_keeps() {
+    let said = |it: &Explanation| it.root_cause().unwrap().text;
+    let layers = |_| vec![64 * MIB, 96 * MIB, 128 * MIB, 12 * MIB];
+    let found = said(&layers_of_one_line(23, &layers));
+    assert!(
+        found.contains("results of 23 steps stay on the device: 276.0 MiB, 12.0 MiB more in each"),
+        "{found}"
+    );
+
+    // Texts of any length: the long ones do not hide that the short ones stay, too.
+    let layers = |step: usize| vec![64 * MIB, if step % 4 == 3 { 40 * MIB } else { 2 * MIB }];
+    let found = said(&layers_of_one_line(24, &layers));
+    assert!(
+        found.contains("results of 24 steps stay on the device: 276.0 MiB, 11.5 MiB more in each"),
+        "{found}"
+    );
+}
+
 #[test]
 fn results_that_the_script_makes_of_outputs_are_no_graph() {
     let mut program = Program::default();

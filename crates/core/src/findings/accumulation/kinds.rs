@@ -195,23 +195,24 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
     let Look { case, iterations, .. } = look;
     let all: Vec<(u32, BlockId)> =
         groups.iter().flat_map(|(_, it)| it.kept.iter().copied()).collect();
-    let steps: BTreeSet<u32> = all.iter().map(|(step, _)| *step).collect();
     let newest = iterations.at(moment);
-    // With `retain_graph` in some steps only, the others leave their loss, and that is no graph.
+    // The newest is still under way: what it works on is no more than what it leaves.
     let mut by_step: BTreeMap<u32, Bytes> = BTreeMap::new();
-    for (step, block) in &all {
+    for (step, block) in all.iter().filter(|(step, _)| *step < newest) {
         *by_step.entry(*step).or_default() += case.life(*block).size;
     }
     let most = by_step.values().copied().max().unwrap_or_default();
-    // A prompt's keys and values are many times a token's.
-    let counts = |it: &u32| kind == Kind::KvCache || most.0 / 10 <= by_step[it].0;
-    let steps: BTreeSet<u32> = steps.into_iter().filter(counts).collect();
+    // With `retain_graph` in some steps only, the others leave their loss, and that is no graph.
+    let is_graph = matches!(kind, Kind::Graph | Kind::GraphWithoutBackward);
+    let counts = |it: &Bytes| !is_graph || most.0 / 10 <= it.0;
+    let steps: BTreeSet<u32> =
+        by_step.iter().filter(|(_, it)| counts(it)).map(|(step, _)| *step).collect();
     let total: Bytes = all.iter().map(|(_, it)| case.life(*it).size).sum();
     let bytes: Bytes =
         all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| case.life(*it).size).sum();
     let since = all.iter().map(|(_, it)| case.life(*it).alloc).min()?;
     let first = *steps.first()?;
-    let per_step = Bytes(bytes.0 / (steps.iter().filter(|it| **it < newest).count() as u64).max(1));
+    let per_step = Bytes(bytes.0 / (steps.len() as u64).max(1));
     let is_large = Bytes::mib(1) <= bytes || Bytes::kib(16) <= per_step;
     // A little in each step is no accident when there are enough of them, and a long run adds it up; some
     // bytes beside gigabytes are not worth a person's time.
