@@ -320,13 +320,12 @@ export class Timeline {
     const phases = new Set(this.marks.phases.map((it) => it[4]));
     const item = (group, index) => {
       const words = [swatch(colorOf(group, index)), group.name];
-      if (state.by !== "category") return el("li", { onmouseenter: () => this.light({ group: index }), onmouseleave: () => this.light(null) }, words);
+      if (state.by !== "category") return el("li", { "data-group": String(index), onmouseenter: () => this.light({ group: index }), onmouseleave: () => this.light(null) }, words);
       const of = `category:${index}`;
-      return el("li", { onmouseenter: () => this.light({ group: index }), onmouseleave: () => this.light(null) },
-        // Selecting makes the legend anew: the second click meets another button, and no `dblclick` comes.
+      return el("li", { "data-group": String(index), onmouseenter: () => this.light({ group: index }), onmouseleave: () => this.light(null) },
         el("button", { type: "button", class: "plain", title: "Select; a double click zooms to it", "aria-pressed": String(state.sel === of), onclick: (event) => (event.detail === 2 ? this.reachGroup(index) : select(of)) }, words));
     };
-    refill(this.legend,
+    const legend = el("ul", { class: "legend", "aria-label": "Legend" },
       groups.map((group, index) => used.has(index) && item(group, index)).reverse(),
       el("li", {}, el("span", { class: "swatch line ink" }), "reserved"),
       data && data.n && 1 < (data.to - data.from) / data.n ? el("li", { title: "The least that was allocated within each column" }, el("span", { class: "swatch line lowest" }), "least within a column") : null,
@@ -337,6 +336,10 @@ export class Timeline {
       this.marks.labels.length ? el("li", {}, el("span", { class: "swatch line dashed note" }), "annotation of the program") : null,
       scene.overwritten ? el("li", {}, el("span", { class: "swatch hatch" }), "lost: the recorder's ring was full") : null,
       scene.lives_before ? el("li", {}, el("span", { class: "swatch line lost" }), "left edge: the history begins here") : null);
+    // A button that is made anew between press and release loses its click: while the words are the same, the nodes stay.
+    const pressed = legend.querySelectorAll("button");
+    this.legend.querySelectorAll("button").forEach((it, at) => pressed[at] && it.setAttribute("aria-pressed", pressed[at].getAttribute("aria-pressed")));
+    if (!this.legend.isEqualNode(legend)) refill(this.legend, [...legend.childNodes]);
     this.canvas.setAttribute("aria-label", `Memory over ${state.axis}: peak ${size(scene.peak_allocated)} allocated at event ${number(scene.peak_position)} of ${number(scene.events)}. The keys j and k walk through the blocks of a moment.`);
     if (!data || data.failed) return;
     const shown = data.lives - data.summed - data.between;

@@ -188,10 +188,15 @@ def test_two_fingers_pinch(browser, viewer):
 
 def test_a_category_is_selected_and_zoomed_to_from_the_legend(page, viewer):
     open_at(page, viewer, "view=timeline&r=0")
+    settled(page)
     name = page.locator(".legend button").first
+    button = name.element_handle()
     name.click()
     page.wait_for_selector("#found .sum")
+    settled(page)
     assert state(page)["sel"].startswith("category:")
+    assert button.get_attribute("aria-pressed") == "true"
+    assert button.evaluate("it => it.isConnected"), "a button that is made anew while it is pressed loses the click"
     page.locator(".legend button").first.dblclick()
     page.wait_for_function("() => window.plimsoll.state.low !== null")
 
