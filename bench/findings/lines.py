@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import models  # noqa: E402
 import styles  # noqa: E402
 
 LEAKS = ["policy-gradient", "meter-with-graph", "hook-dict", "function-stash", "queue-without-end", "view-of-a-batch"]
@@ -206,10 +207,11 @@ def lines_of(file, name):
     return {n for n in range(start, end) if text[n - 1].endswith(("# leak", "# or"))}
 
 
-def check(plimsoll, python):
+def check(plimsoll, python, only):
     right = 0
     programs = [(__file__, LEAKS, it) for it in LEAKS + CLEAN]
-    programs += [(styles.__file__, styles.LEAKS, it) for it in styles.LEAKS + styles.CLEAN]
+    programs += [(one.__file__, one.LEAKS, it) for one in (styles, models) for it in one.LEAKS + one.CLEAN]
+    programs = [it for it in programs if not only or it[2] in only]
     for file, leaks, name in programs:
         with tempfile.TemporaryDirectory() as folder:
             record = pathlib.Path(folder, "run.zip")
@@ -234,9 +236,10 @@ if __name__ == "__main__":
     if "--check" in sys.argv:
         parser = argparse.ArgumentParser()
         parser.add_argument("--check", action="store_true")
+        parser.add_argument("names", nargs="*", help="only these")
         parser.add_argument("--plimsoll", required=True)
         parser.add_argument("--python", default=sys.executable)
         args = parser.parse_args()
-        check(args.plimsoll, args.python)
+        check(args.plimsoll, args.python, args.names)
     else:
         main(sys.argv[1])
