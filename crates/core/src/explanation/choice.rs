@@ -15,6 +15,9 @@
 //! 9. one result that is a fifth of all there is;
 //! 10. the model's own states;
 //! 11. the activations of a step.
+//!
+//! Models of earlier experiments without an optimizer, which may be in use, come after the leaks; the passes of a step's inner loop
+//! before what one line made.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +28,7 @@ use crate::{
         root_cause::{EVALUATION, LARGE_PART, LEAKS, RootCause, told_as},
     },
     failures::Cause,
-    findings::{Case, Finding, Weight, category_name},
+    findings::{Case, Finding, Kind, Weight, category_name},
     prediction::{Category, stacks::Signs, timeline::Stage},
     recording::{CodeLine, Phase},
     replay::{BlockId, Config, TorchVersion, rounding},
@@ -33,6 +36,8 @@ use crate::{
     units::{Bytes, percent},
 };
 
+/// Results of one size that a line may make on its way to one.
+const IN_A_LINE: usize = 2;
 /// Of what was allocated, in percent: less is not what made the run too large.
 const LEAST_SHARE: u64 = 10;
 
@@ -47,6 +52,7 @@ pub(super) fn choose(
     let failed = Failed::new(case, event, oom, findings, proof);
     failed
         .leak()
+        .or_else(|| failed.avoidable("leak/earlier-models"))
         .or_else(|| failed.larger_input())
         .or_else(|| failed.avoidable("copies/double-buffer"))
         .or_else(|| failed.limit())
@@ -54,6 +60,7 @@ pub(super) fn choose(
         .or_else(|| failed.pieces())
         .or_else(|| failed.avoidable("inputs/all-on-device"))
         .or_else(|| failed.avoidable("growth/kv-cache"))
+        .or_else(|| failed.graphs_of_one_step())
         .or_else(|| failed.states_are_moved())
         .or_else(|| failed.one_result())
         .unwrap_or_else(|| failed.states_or_activations())
@@ -166,7 +173,9 @@ impl<'a> Failed<'a> {
         // What an error holds looks like results that are kept, and is not mended like them.
         let is_held = |it: &Finding| it.code == "leak/traceback-kept";
         let enough = leaks().filter(|it| self.fits_without(it));
-        let enough = enough.max_by_key(|it| (is_held(it), it.bytes));
+        // Of one that is small beside another leak, the other one is the cause.
+        let most = enough.clone().map(|it| it.bytes).max().unwrap_or_default();
+        let enough = enough.max_by_key(|it| (is_held(it) && most.0 / 2 <= it.bytes.0, it.bytes));
         if let Some(it) = enough {
             let mut res = self.as_leak(it);
             res.text += &self.would_have_fitted();
@@ -268,6 +277,24 @@ impl<'a> Failed<'a> {
         levels.filter(|(id, _)| id < end).map(|(_, it)| it.allocated).max().unwrap_or_default()
     }
 
+    /// Passes of one step that its backward pass needs: an inner loop.
+    fn graphs_of_one_step(&self) -> Option<RootCause> {
+        let awaited = self.case.growth.iter().filter(|it| it.kind == Kind::GraphAwaited);
+        let most = awaited.max_by_key(|it| it.held)?;
+        (self.allocated.0 / 3 <= most.held.0).then(|| RootCause {
+            code: "size/activations",
+            at: most.at.clone(),
+            bytes: most.held,
+            text: format!(
+                "one step keeps the graphs of {} passes until its own backward(): {} of the {} allocated",
+                most.steps + 1,
+                most.held,
+                self.allocated
+            ),
+            is_sure: true,
+        })
+    }
+
     /// The model was just being made or moved, or its optimizer's state.
     fn states_are_moved(&self) -> Option<RootCause> {
         let run = self.case.run;
@@ -296,8 +323,8 @@ impl<'a> Failed<'a> {
         let few = few.filter(|it| {
             it.at.is_some() && it.count <= 2 && all.0 / LARGE_PART * 2 <= (it.bytes + self.asked).0
         });
-        // Layers of one kind make several as large.
-        let is_one_of_many = self.asked.0 * 2 <= self.activations().0;
+        // Layers of one kind make several as large; a line between the model and its backward pass is none.
+        let is_one_of_many = !self.is_no_layer() && self.asked.0 * 2 <= self.activations().0;
         let in_backward = self.case.run.timeline.stage(self.event) == Stage::Backward;
         if in_backward && self.is_gradient() {
             return None;
@@ -324,6 +351,24 @@ impl<'a> Failed<'a> {
         let mut parameters = live.iter().filter(|it| it.category == Category::Parameters);
         let rounded = |it: Bytes| it.0.next_multiple_of(512);
         parameters.any(|it| rounded(self.case.life(it.block).requested) == rounded(self.asked))
+    }
+
+    /// No module asked, and hardly anything as large is there of the line that did: a loss, a metric.
+    fn is_no_layer(&self) -> bool {
+        let run = self.case.run;
+        let stack = run.device.events.stack(self.event.index());
+        // Read from stacks, a pass lasts until the next request that is served.
+        let stage = run.timeline.stage(self.event);
+        let in_loss = stage == Stage::Loss || stage == Stage::Forward && !run.timeline.marked;
+        let Some(line) = self.case.line_of(stack).filter(|_| in_loss) else { return false };
+        let live = self.case.live_after(self.event);
+        let rounded = |it: Bytes| it.0.next_multiple_of(512);
+        let as_large = |it: &&crate::prediction::origins::Live| {
+            rounded(self.case.life(it.block).requested) == rounded(self.asked)
+        };
+        let lines = live.iter().filter(as_large).filter_map(|it| self.case.line(it.block));
+        !run.stacks.signs(stack).has(Signs::MODULE)
+            && lines.filter(|it| *it == line).count() <= IN_A_LINE
     }
 
     /// The line that failed; of a backward pass, which runs no Python, the one that called it.

@@ -82,9 +82,12 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
             place.now.get_or_insert(life.requested);
         } else {
             let step = timeline.steps_before(life.alloc) + 1;
-            if place.last != step && place.before.len() < 64 {
+            if place.last != step {
                 place.last = step;
-                place.before.push(life.requested);
+                place.largest = place.largest.max(life.requested);
+                if place.before.len() < 64 {
+                    place.before.push(life.requested);
+                }
             }
         }
     }
@@ -94,10 +97,12 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
         place.now.get_or_insert(asked.size);
     }
     let known: Vec<(Bytes, Bytes)> = places.values().filter_map(Place::both).collect();
-    let is_larger = |(usual, now): &(Bytes, Bytes)| usual.0 / 10 * 11 < now.0;
     let sum = |it: &mut dyn Iterator<Item = &(Bytes, Bytes)>| -> Bytes { it.map(|it| it.1).sum() };
     let larger = sum(&mut known.iter().filter(|it| is_larger(it)));
     if known.len() < 2 || larger.0 < sum(&mut known.iter()).0 / 2 {
+        return None;
+    }
+    if joins(case, began) && places.values().filter(|it| it.is_larger()).all(Place::is_next) {
         return None;
     }
     // What is live of this step, and how much of it a usual input would not have taken.
@@ -145,11 +150,22 @@ fn failed(case: &Case<'_>) -> Option<Finding> {
     Some(res)
 }
 
+/// Something is made longer in each step by joining: then so is what each step makes of it, and its input is as ever.
+fn joins(case: &Case<'_>, began: EventId) -> bool {
+    case.growth.iter().any(|it| it.larger_each_time && it.since < began)
+}
+
+fn is_larger((usual, now): &(Bytes, Bytes)) -> bool {
+    usual.0 / 10 * 11 < now.0
+}
+
 /// What one place of the forward pass asked for, the first time in each step.
 #[derive(Default)]
 struct Place {
     last: u32,
     before: Vec<Bytes>,
+    /// Of all steps before.
+    largest: Bytes,
     now: Option<Bytes>,
 }
 
@@ -157,6 +173,15 @@ impl Place {
     /// What is usual, and what was asked for now.
     fn both(&self) -> Option<(Bytes, Bytes)> {
         Some((self.usual()?, self.now?))
+    }
+
+    fn is_larger(&self) -> bool {
+        self.both().as_ref().is_some_and(is_larger)
+    }
+
+    /// A little more than ever before, as in each step.
+    fn is_next(&self) -> bool {
+        self.now.is_some_and(|it| it.0 <= self.largest.0 / 4 * 5)
     }
 
     fn usual(&self) -> Option<Bytes> {

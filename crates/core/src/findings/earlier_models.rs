@@ -37,7 +37,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let found = by_line.into_iter().filter_map(|(line, blocks)| {
         let models = models(case, &backward, blocks);
         let (newest, earlier) = models.split_last()?;
-        (!earlier.is_empty()).then(|| (line, Earlier::of(case, &live, newest, earlier)))
+        let is_over = !earlier.is_empty() && !all_are_trained(case, &models, moment);
+        is_over.then(|| (line, Earlier::of(case, &live, newest, earlier)))
     });
     let most = found.max_by_key(|(_, it)| it.bytes);
     let Some((line, it)) = most.filter(|(_, it)| case.matters(it.bytes, 10, Bytes::mib(32))) else {
@@ -51,9 +52,8 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         "{what} still on the device: {} with {whose} gradients and optimizer states",
         it.bytes
     );
-    // The one before may be the next one's teacher; nobody needs its optimizer then.
-    let is_over = 1 < it.models || it.has_states;
-    let weight = if is_over { Weight::Problem } else { Weight::Chance };
+    // They may be teachers, or parts of an ensemble; nobody needs their optimizers then.
+    let weight = if it.has_states { Weight::Problem } else { Weight::Chance };
     let mut res = RULE.finding(weight, it.bytes, title);
     res.count = it.models;
     res.at = Some(line);
@@ -78,6 +78,50 @@ fn is_of_a_model(case: &Case<'_>, block: BlockId) -> bool {
 fn models(case: &Case<'_>, backward: &[EventId], blocks: Vec<Live>) -> Vec<Vec<Live>> {
     let time = |it: &Live| backward.partition_point(|begin| *begin <= case.life(it.block).alloc);
     blocks.chunk_by(|a, b| time(a) == time(b)).map(<[Live]>::to_vec).collect()
+}
+
+/// Whether all of them were trained side by side once several were there: stages that are added, experts, an actor beside its
+/// critics. There are as many gradients at once as parameters then, all of them made since the last model was.
+fn all_are_trained(case: &Case<'_>, models: &[Vec<Live>], moment: EventId) -> bool {
+    let made = |it: Option<&Live>| it.map(|it| case.life(it.block).alloc);
+    let births = || models.iter().filter_map(|it| made(it.last()));
+    let ends = models.iter().skip(1).filter_map(|it| made(it.first())).chain([moment]);
+    let trains = |(born, end): &(EventId, EventId)| {
+        case.run.timeline.starts(Stage::Backward).any(|it| *born <= it && it < *end)
+    };
+    let with_others = births().zip(ends).skip(1);
+    let Some((born, end)) = with_others.filter(trains).last() else { return false };
+    let mut parameters: BTreeMap<Bytes, u64> = BTreeMap::new();
+    for it in case.live_after(born).iter().filter(|it| is_of_a_model(case, it.block)) {
+        *parameters.entry(case.life(it.block).requested).or_default() += 1;
+    }
+    // When each gradient of a parameter's size comes and goes.
+    let mut changes: BTreeMap<Bytes, Vec<(EventId, bool)>> = BTreeMap::new();
+    for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
+        if born <= life.alloc
+            && life.alloc < end
+            && parameters.contains_key(&life.requested)
+            && case.evidence.category(block) == Category::Gradients
+        {
+            let changes = changes.entry(life.requested).or_default();
+            changes.push((life.alloc, true));
+            changes.extend(life.free.map(|it| (it, false)));
+        }
+    }
+    let mut all = Bytes::ZERO;
+    let mut trained = Bytes::ZERO;
+    for (size, n) in parameters {
+        let mut changes = changes.remove(&size).unwrap_or_default();
+        changes.sort_unstable();
+        let (mut now, mut most) = (0_u64, 0_u64);
+        for (_, comes) in changes {
+            now = if comes { now + 1 } else { now.saturating_sub(1) };
+            most = most.max(now);
+        }
+        all += Bytes(size.0 * n);
+        trained += Bytes(size.0 * n.min(most));
+    }
+    all.0 / 10 * 9 <= trained.0
 }
 
 /// What is left of earlier models.

@@ -9,12 +9,21 @@ pub(crate) enum Kind {
     Graph,
     /// The same, of forward passes that no backward pass followed.
     GraphWithoutBackward,
+    /// The same, of passes that only `torch.autograd.grad` went back through: the step's own `backward()` is still to come.
+    GraphAwaited,
     /// Little of what forward passes made: outputs, losses.
     Results,
     /// Keys and values of attention.
     KvCache,
     /// Made between the passes, or by a line that is made anew larger each time.
     Other,
+}
+
+impl Kind {
+    /// Much of what passes made.
+    pub(crate) fn is_graph(self) -> bool {
+        matches!(self, Kind::Graph | Kind::GraphWithoutBackward | Kind::GraphAwaited)
+    }
 }
 
 /// Something that grows.
@@ -34,8 +43,10 @@ pub(crate) struct Growth {
     pub(crate) since: EventId,
     /// What one step leaves.
     pub(crate) per_step: Bytes,
-    /// A single tensor that is made anew, larger each time.
+    /// It is tensors that are made anew, larger each time.
     pub(crate) larger_each_time: bool,
+    /// How many of these there are.
+    pub(crate) tensors: u64,
     /// The moment it was seen at.
     pub(crate) seen_at: EventId,
     /// Everything of it that was live then.

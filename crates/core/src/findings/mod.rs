@@ -40,6 +40,7 @@ mod workspaces;
 
 pub(crate) use case::Case;
 pub use case::Window;
+pub(crate) use growth::Kind;
 
 pub use finding::{Finding, Rule, Weight};
 pub(crate) use finding::{category_name, place};

@@ -3,6 +3,8 @@
 //!
 //! It knows PyTorch's file and function names, which are stable since 2.0, and nothing of Python.
 
+use std::collections::BTreeMap;
+
 use crate::{
     recording::is_users_code,
     trace::{Frame, FrameId, StackId, Trace},
@@ -15,8 +17,10 @@ pub(crate) struct Signs(u16);
 impl Signs {
     /// Inside `optimizer.step()`.
     pub(crate) const OPTIMIZER: Signs = Signs(1);
-    /// The thread that called `backward()`, inside it.
+    /// The thread that called `backward()` or `torch.autograd.grad()`, inside it.
     pub(crate) const BACKWARD: Signs = Signs(1 << 1);
+    /// Of these two, the second.
+    pub(crate) const GRAD: Signs = Signs(1 << 10);
     /// Inside `zero_grad()`.
     pub(crate) const ZERO_GRAD: Signs = Signs(1 << 2);
     /// Gradient checkpointing computes a part of the forward pass again.
@@ -55,6 +59,8 @@ impl Signs {
 pub(crate) struct Stacks {
     signs: Vec<Signs>,
     user_frames: Vec<Option<FrameId>>,
+    /// The first stack that differs only in how often a notebook's cell had run; none where there is no such cell.
+    alike: Vec<StackId>,
     /// Whether the recorder kept stacks at all: only then does an empty one say anything.
     pub(crate) recorded: bool,
 }
@@ -85,11 +91,16 @@ impl Stacks {
                 user_frames[node] = if is_users { Some(frame) } else { user_frames[caller] };
             }
         }
-        Stacks { signs, user_frames, recorded: 1 < table.n_nodes() }
+        Stacks { signs, user_frames, alike: alike(trace), recorded: 1 < table.n_nodes() }
     }
 
     pub(crate) fn signs(&self, stack: StackId) -> Signs {
         self.signs[stack.index()]
+    }
+
+    /// One stack for all that are the same lines: IPython counts in the name of a cell how many cells have run.
+    pub(crate) fn alike(&self, stack: StackId) -> StackId {
+        self.alike.get(stack.index()).copied().unwrap_or(stack)
     }
 
     /// Whether a thread of autograd has `stack`: it runs no Python, so it has no frame, or C++ frames only.
@@ -102,6 +113,27 @@ impl Stacks {
     pub(crate) fn user_frame(&self, stack: StackId) -> Option<FrameId> {
         self.user_frames[stack.index()]
     }
+}
+
+/// For each stack the first one that is the same but for the numbers of cells, as in `<ipython-input-7-af0222c0>`.
+fn alike(trace: &Trace) -> Vec<StackId> {
+    const CELL: &str = "<ipython-input-";
+    let table = &trace.stacks;
+    if !table.all_frames().any(|it| trace.text(it.file).starts_with(CELL)) {
+        return Vec::new();
+    }
+    let mut first: BTreeMap<(StackId, &str, &str, u32), StackId> = BTreeMap::new();
+    let mut res = vec![StackId::EMPTY];
+    for node in 1..table.n_nodes() {
+        let id = StackId(u32::try_from(node).unwrap_or(u32::MAX));
+        let frame = table.innermost(id).unwrap_or_default();
+        let file = trace.text(frame.file);
+        let contents = file.strip_prefix(CELL).and_then(|it| it.split_once('-'));
+        let file = contents.map_or(file, |it| it.1);
+        let key = (res[table.caller(id).index()], file, trace.text(frame.function), frame.line);
+        res.push(*first.entry(key).or_insert(id));
+    }
+    res
 }
 
 /// What one frame says, and whether it is the user's own code.
@@ -119,7 +151,7 @@ fn judge(trace: &Trace, frame: Frame) -> (Signs, bool) {
         // apex, bitsandbytes, transformers: each has its own `optim*/` or `optimization.py`.
         Signs::OPTIMIZER
     } else if file.ends_with("/torch/autograd/__init__.py") {
-        Signs::BACKWARD
+        if function == "grad" { Signs::BACKWARD.with(Signs::GRAD) } else { Signs::BACKWARD }
     } else if file.ends_with("/torch/utils/checkpoint.py") {
         match function {
             "unpack_hook" | "recompute_fn" | "backward" => Signs::RECOMPUTE,

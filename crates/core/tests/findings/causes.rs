@@ -124,3 +124,43 @@ fn two_lists_that_grow_side_by_side_and_neither_of_which_is_enough() {
     let (code, line) = cause(program, TRAINING, 600 * MIB);
     assert!(["growth/per-step", "leak/results-kept"].contains(&code), "{code} at {line:?}");
 }
+
+/// An inner loop of eight passes, each of which `torch.autograd.grad` goes back through; then `last` calls what is in that file.
+fn inner_loop(last: Option<&str>) -> (&'static str, Option<u32>) {
+    const AUTOGRAD: &str = "/venv/site-packages/torch/autograd/__init__.py";
+    let mut program = Program::default();
+    for _ in 0..8 {
+        forward(&mut program, 21, 6, 20 * MIB);
+        let call = program.stack(&[("/home/u/train.py", "adapt", 22), (AUTOGRAD, "grad", 3)]);
+        let seed = program.alloc(512, call);
+        program.alloc(4 * MIB, StackId::EMPTY);
+        program.free(seed);
+        if let Some(last) = last {
+            let call = program.stack(&[("/home/u/train.py", "main", 23), (AUTOGRAD, last, 3)]);
+            let seed = program.alloc(512, call);
+            program.alloc(4 * MIB, StackId::EMPTY);
+            program.free(seed);
+        }
+    }
+    cause(program, 21, 20 * MIB)
+}
+
+#[test]
+fn passes_that_the_steps_own_backward_is_still_to_go_through_are_no_leak() {
+    assert_eq!(inner_loop(None), ("size/activations", Some(21)));
+    assert_eq!(inner_loop(Some("backward")).0, "leak/graph-retained");
+}
+
+#[test]
+fn a_line_between_the_model_and_its_backward_pass_is_no_layer() {
+    let mut program = Program::default();
+    for line in [36, 37] {
+        forward(&mut program, line, 4, MIB);
+        let scores = program.module(line, 19);
+        program.alloc(300 * MIB, scores);
+    }
+    let loss = program.stack(&[("/home/u/train.py", "divergence", 28)]);
+    program.event(Action::Oom, 0, 300 * MIB, loss);
+    let cause = program.explain().root_cause().unwrap();
+    assert_eq!((cause.code, cause.at.map(|it| it.line)), ("size/one-allocation", Some(28)));
+}

@@ -616,3 +616,133 @@ fn models_of_earlier_experiments() {
     // Two networks of one class that are made before anything is trained.
     assert!(!has(&sweep(2, true, false), "leak/earlier-models"));
 }
+
+/// A model is trained, a second one of the same line comes beside it, and `trained` of their eight parameters have gradients from then on.
+fn comes_beside(trained: usize) -> Explanation {
+    let mut it = Training::new();
+    (0..3).for_each(|_| it.step(4 * MIB));
+    it.make_model();
+    it.parameters = trained;
+    (0..3).for_each(|_| it.step(4 * MIB));
+    it.program.explain()
+}
+
+#[test]
+fn stages_that_are_added_and_trained_on_are_no_earlier_models() {
+    assert!(has(&comes_beside(4), "leak/earlier-models"));
+    let both = comes_beside(8);
+    assert!(!has(&both, "leak/earlier-models"), "{:?}", both.findings);
+}
+
+#[test]
+fn earlier_models_without_an_optimizer_may_be_in_use() {
+    let mut it = Training::new();
+    for _ in 0..3 {
+        let activations = it.forward(4 * MIB);
+        it.backward(&activations);
+        it.zero_grad();
+        it.make_model();
+    }
+    let found = it.program.explain();
+    let earlier = found.findings.iter().find(|it| it.code == "leak/earlier-models").unwrap();
+    assert_eq!((earlier.count, earlier.weight), (2, Weight::Chance));
+}
+
+/// A training whose steps each join six tensors that are longer than before. The last one, whose layers ask for `times` as much as
+/// usual, runs out.
+fn trains_and_joins(times: u64) -> Explanation {
+    let mut it = Training::new();
+    let mut old: Vec<u64> = Vec::new();
+    let line = it.at(40, &[]);
+    let layer = it.program.module(11, 1);
+    for step in 1..=24 {
+        let new = (0..6).map(|_| it.program.alloc(2 * MIB * step, line)).collect();
+        std::mem::replace(&mut old, new).into_iter().for_each(|part| it.program.free(part));
+        // What the model makes of them is longer, too.
+        let mut activations = it.forward(2 * MIB);
+        activations.push(it.program.alloc(2 * MIB * step, layer));
+        it.backward(&activations);
+        it.optimizer(0);
+        it.zero_grad();
+    }
+    it.forward(2 * times * MIB);
+    it.program.event(Action::Oom, 0, times * 50 * MIB, layer);
+    it.program.explain()
+}
+
+#[test]
+fn tensors_that_a_training_joins_are_counted_and_neither_a_cache_nor_a_larger_input() {
+    let found = trains_and_joins(1);
+    let it = found.findings.iter().find(|it| it.code == "growth/per-step").unwrap();
+    assert!(it.title.starts_with("6 tensors were each made longer about 24 times"), "{}", it.title);
+    assert!(!has(&found, "growth/kv-cache") && !has(&found, "inputs/dynamic-shapes"));
+    let cause = found.root_cause().unwrap();
+    assert_eq!((cause.code, cause.at.map(|it| it.line)), ("growth/per-step", Some(40)));
+    // Three times as much as ever before is an input.
+    assert!(has(&trains_and_joins(3), "inputs/dynamic-shapes"));
+}
+
+/// A server with conversations of different lengths, which come in no order; what each remembers is cut to `most` parts.
+fn conversations(most: u64) -> Explanation {
+    let mut it = Training::new();
+    let mut parts = [3, 9, 5, 1];
+    let mut memory = [None; 4];
+    for request in 0..80 {
+        let activations = it.forward(MIB);
+        activations.into_iter().for_each(|part| it.program.free(part));
+        let user = request * 7 % 4;
+        let line = it.at(40, &[]);
+        parts[user] = most.min(parts[user] + 1);
+        let longer = it.program.alloc(parts[user] * MIB, line);
+        if let Some(old) = memory[user].replace(longer) {
+            it.program.free(old);
+        }
+    }
+    it.program.explain()
+}
+
+#[test]
+fn a_dict_whose_tensors_are_joined_is_several() {
+    let found = conversations(1000);
+    let it = found.findings.iter().find(|it| it.code == "growth/per-step");
+    let it = it.unwrap_or_else(|| panic!("{:?}", found.findings));
+    assert!(it.title.starts_with("4 tensors were each made longer about 18 times"), "{}", it.title);
+    assert!(!has(&conversations(12), "growth/per-step"));
+}
+
+#[test]
+fn batches_that_come_by_length_are_not_joined() {
+    let mut it = Training::new();
+    let mut old = None;
+    for step in 1..=24 {
+        let line = it.at(40, &[]);
+        let batch = it.program.alloc(step * MIB, line);
+        if let Some(old) = old.replace(batch) {
+            it.program.free(old);
+        }
+        it.step(2 * step * MIB);
+    }
+    let found = it.program.explain();
+    assert!(!has(&found, "growth/per-step"), "{:?}", found.findings);
+}
+
+/// A notebook whose cell ran five times, and each time made 20 MiB that `Out` keeps; the cells have `n` contents.
+fn cells(n: usize) -> Explanation {
+    let mut it = Training::new();
+    for cell in 0..5 {
+        (0..3).for_each(|_| it.step(MIB));
+        let name = format!("<ipython-input-{}-{:012x}>", cell + 2, cell % n);
+        let stack = it.program.stack(&[(&name, "<module>", 3), ("/home/u/net.py", "encode", 20)]);
+        it.program.alloc(20 * MIB, stack);
+    }
+    (0..3).for_each(|_| it.step(MIB));
+    it.program.explain()
+}
+
+#[test]
+fn a_cell_that_ran_again_is_the_same_line() {
+    let found = cells(1);
+    let it = found.findings.iter().find(|it| it.code == "growth/per-step");
+    assert_eq!(it.map(|it| it.bytes), Some(Bytes::mib(100)), "{:?}", found.findings);
+    assert!(!has(&cells(5), "growth/per-step"));
+}

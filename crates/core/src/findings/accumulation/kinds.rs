@@ -150,6 +150,9 @@ impl Passes {
         let evaluates = graph.iter().any(|(_, it)| {
             it.kept.iter().any(|(_, block)| case.stage(*block) == Stage::Evaluation)
         });
+        if is_awaited(case, graph) {
+            return Kind::GraphAwaited;
+        }
         let loss =
             graph.iter().any(|((stack, _), _)| case.stack_says(*stack, &["loss", "cross_entropy"]));
         let unmarked = timeline.has(Stage::Backward) && !timeline.marked;
@@ -183,6 +186,21 @@ fn made_in(look: &Look<'_>, moment: EventId, step: u32) -> Bytes {
     made.map(|it| it.size).sum()
 }
 
+/// `torch.autograd.grad` went back through what is kept, `backward()` has not, and no optimizer has worked since: an inner loop whose
+/// passes the step's one backward pass needs.
+fn is_awaited(case: &Case<'_>, graph: &Groups) -> bool {
+    let run = case.run;
+    let made = graph.iter().flat_map(|(_, it)| &it.kept).map(|(_, it)| case.life(*it).alloc);
+    let Some(since) = made.min() else { return false };
+    if run.timeline.starts(Stage::Optimizer).any(|it| since < it) {
+        return false;
+    }
+    let later = run.device.events.allocations().filter(|(event, _)| since <= *event);
+    let signs = later.map(|(_, stack)| run.stacks.signs(stack));
+    let mut calls = signs.filter(|it| it.has(Signs::BACKWARD)).peekable();
+    calls.peek().is_some() && calls.all(|it| it.has(Signs::GRAD))
+}
+
 /// All of it was made after the last optimizer step.
 fn is_after_training(case: &Case<'_>, groups: &[(Key, Group)]) -> bool {
     let last = case.run.timeline.step_ends.last();
@@ -203,7 +221,7 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
     }
     let most = by_step.values().copied().max().unwrap_or_default();
     // With `retain_graph` in some steps only, the others leave their loss, and that is no graph.
-    let is_graph = matches!(kind, Kind::Graph | Kind::GraphWithoutBackward);
+    let is_graph = kind.is_graph();
     let counts = |it: &Bytes| !is_graph || most.0 / 10 <= it.0;
     let steps: BTreeSet<u32> =
         by_step.iter().filter(|(_, it)| counts(it)).map(|(step, _)| *step).collect();
@@ -248,6 +266,7 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
         since,
         per_step,
         larger_each_time: false,
+        tensors: 0,
         seen_at: moment,
         held: total,
         older: all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it).collect(),

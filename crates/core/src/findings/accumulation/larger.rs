@@ -8,7 +8,7 @@ use crate::{
         accumulation::look::{Group, Key, Look},
         growth::{Growth, Kind},
     },
-    prediction::stacks::Signs,
+    prediction::{stacks::Signs, timeline::Stage},
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -77,12 +77,12 @@ impl Series {
     }
 }
 
-/// One tensor in the place of the one before, and larger: a cache, or `cat` in a loop.
+/// One tensor in the place of the one before, and larger: a cache, or `cat` in a loop. And the stacks that make such.
 pub(super) fn larger_each_time(
     case: &Case<'_>,
     moment: EventId,
     live: &BTreeMap<Key, Group>,
-) -> Vec<Growth> {
+) -> (Vec<Growth>, BTreeSet<StackId>) {
     let large = |it: Bytes| case.matters(it, 1, Bytes::mib(1));
     let mut series: BTreeMap<StackId, Series> = live
         .iter()
@@ -90,18 +90,28 @@ pub(super) fn larger_each_time(
         .map(|((stack, _), _)| (*stack, Series::default()))
         .collect();
     if series.is_empty() {
-        return Vec::new();
+        return (Vec::new(), BTreeSet::new());
     }
     for (block, life) in (0..).map(BlockId).zip(&case.run.replay.blocks) {
-        let Some(it) = series.get_mut(&case.stack(block)) else { continue };
+        let Some(it) = series.get_mut(&case.run.stacks.alike(case.stack(block))) else { continue };
         it.level = if it.last < life.requested { 0 } else { it.level + 1 };
         if life.alloc <= moment {
             it.add(case, block);
         }
     }
     series.retain(|_, it| it.is_growth());
-    let caches: Vec<StackId> =
-        series.keys().copied().filter(|it| remembers(case, &series, *it)).collect();
+    // A step that trains is no token.
+    let is_trained = |it: &Series| {
+        let backward = case.run.timeline.starts(Stage::Backward);
+        it.rises
+            <= 2 * backward.filter(|event| it.since <= *event && *event <= moment).count() as u64
+    };
+    let caches: Vec<StackId> = series
+        .iter()
+        .filter(|(stack, it)| !is_trained(it) && remembers(case, &series, **stack))
+        .map(|(stack, _)| *stack)
+        .collect();
+    let stacks = series.keys().copied().collect();
     let mut res: Vec<Growth> = Vec::new();
     for (stack, it) in series {
         let group = &live[&(stack, Bytes::ZERO)];
@@ -125,6 +135,7 @@ pub(super) fn larger_each_time(
             since: it.since,
             per_step: Bytes((group.bytes.0 / 1000 * share) / it.rises.max(1)),
             larger_each_time: true,
+            tensors: it.tensors(),
             seen_at: moment,
             held: group.bytes,
             older: Vec::new(),
@@ -136,11 +147,12 @@ pub(super) fn larger_each_time(
                 old.blocks += growth.blocks;
                 old.per_step += growth.per_step;
                 old.held += growth.held;
+                old.tensors += growth.tensors;
             }
             None => res.push(growth),
         }
     }
-    res
+    (res, stacks)
 }
 
 /// Whether what `stack` makes is a model's memory of what it has read: keys and values, of each layer.

@@ -104,7 +104,7 @@ impl<'a> Look<'a> {
 }
 
 fn key(case: &Case<'_>, block: BlockId) -> Key {
-    let stack = case.stack(block);
+    let stack = case.run.stacks.alike(case.stack(block));
     let size = if stack == StackId::EMPTY { case.life(block).requested } else { Bytes::ZERO };
     (stack, size)
 }

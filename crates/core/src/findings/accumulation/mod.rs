@@ -9,26 +9,29 @@
 //! Steps are the optimizer's; after the last one, and in programs without any, each forward pass counts.
 
 mod bounded;
+mod chains;
 mod iterations;
 mod kinds;
 mod larger;
 mod look;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     findings::{
         Case, Finding,
         accumulation::{
             bounded::drop_level,
+            chains::chains,
             kinds::{A_RUN, classify},
             larger::larger_each_time,
             look::{Group, LEAST, Look},
         },
         growth::{Growth, Kind},
     },
+    prediction::timeline::Stage,
     recording::CodeLine,
-    trace::EventId,
+    trace::{EventId, StackId},
     units::Bytes,
 };
 
@@ -49,13 +52,12 @@ pub(super) fn growths(case: &Case<'_>) -> Vec<Growth> {
         }
     }
     // What a graph holds is told once.
-    let is_graph = |it: &Growth| matches!(it.kind, Kind::Graph | Kind::GraphWithoutBackward);
     let lines: Vec<Option<CodeLine>> =
-        res.iter().filter(|it| is_graph(it)).map(|it| it.at.clone()).collect();
+        res.iter().filter(|it| it.kind.is_graph()).map(|it| it.at.clone()).collect();
     res.retain(|it| it.kind != Kind::Results || !lines.contains(&it.at));
     join_neighbours(&mut res);
     // Of one graph, the line is a matter of which block was largest.
-    for kind in [Kind::Graph, Kind::GraphWithoutBackward] {
+    for kind in [Kind::Graph, Kind::GraphWithoutBackward, Kind::GraphAwaited] {
         let most = res.iter().filter(|it| it.kind == kind).map(|it| it.bytes).max();
         let mut seen = false;
         res.retain(|it| {
@@ -86,6 +88,7 @@ fn join_neighbours(growths: &mut Vec<Growth>) {
                 old.blocks += it.blocks;
                 old.per_step += it.per_step;
                 old.held += it.held;
+                old.tensors += it.tensors;
                 old.since = old.since.min(it.since);
                 old.older.extend(it.older);
             }
@@ -98,7 +101,9 @@ fn join_neighbours(growths: &mut Vec<Growth>) {
 fn at(look: &Look<'_>, moment: EventId) -> Vec<Growth> {
     let Look { case, iterations, .. } = look;
     let mut groups = look.groups(moment);
-    let mut res: Vec<Growth> = larger_each_time(case, moment, &groups);
+    let (mut res, known) = larger_each_time(case, moment, &groups);
+    res.extend(chains(look, moment, &groups, &known));
+    res.retain(|it| !is_an_input(look, it, moment));
     groups.retain(|_, it| is_spread(it, iterations.at(moment)));
     // Where nothing counts as a step or a pass, only sizes can be compared.
     if groups.is_empty() || !iterations.is_known(case) {
@@ -107,6 +112,47 @@ fn at(look: &Look<'_>, moment: EventId) -> Vec<Growth> {
     drop_level(look, moment, &mut groups);
     res.extend(classify(look, moment, groups));
     res
+}
+
+/// Whether nearly all that passes make has become larger with it: then it is their input, in batches that come by length, and
+/// nothing is joined. Beside what is joined there is the part that comes new, as large as ever.
+fn is_an_input(look: &Look<'_>, growth: &Growth, moment: EventId) -> bool {
+    let Look { case, iterations, .. } = look;
+    let (first, last) = (iterations.at(growth.since) + 1, iterations.at(moment).saturating_sub(1));
+    if last <= first {
+        return false;
+    }
+    // One step may be a short one by chance.
+    let some = (last - first) / 8;
+    let mut sizes: BTreeMap<StackId, (Bytes, Bytes)> = BTreeMap::new();
+    let mut timeline = case.run.timeline.in_order();
+    for life in case.run.replay.blocks.iter().filter(|it| it.alloc <= moment) {
+        let of_pass = matches!(
+            timeline.stage(life.alloc),
+            Stage::Forward | Stage::Loss | Stage::Evaluation | Stage::Between | Stage::Setup
+        );
+        let step = iterations.at(life.alloc);
+        let is_early = (first..=first + some).contains(&step);
+        if !of_pass || !is_early && !(last - some..=last).contains(&step) {
+            continue;
+        }
+        let stack = case.run.stacks.alike(case.run.device.events.stack(life.alloc.index()));
+        let (then, now) = sizes.entry(stack).or_default();
+        *(if is_early { then } else { now }) += life.requested;
+    }
+    sizes.retain(|stack, (then, now)| {
+        *then != Bytes::ZERO && *now != Bytes::ZERO && case.line_outside(*stack) != growth.at
+    });
+    let all: Bytes = sizes.values().map(|(_, now)| *now).sum();
+    // At a quarter of the pace at least: those that are compared are not the first and the last of all.
+    let before = growth.held.saturating_sub(growth.bytes);
+    let pace = u128::from(before.0) * 3 + u128::from(growth.held.0);
+    let is_larger = |then: Bytes, now: Bytes| {
+        u128::from(then.0) * pace <= 4 * u128::from(now.0) * u128::from(before.0)
+    };
+    let larger = sizes.values().filter(|(then, now)| is_larger(*then, *now));
+    let larger: Bytes = larger.map(|(_, now)| *now).sum();
+    all != Bytes::ZERO && all.0 / 50 * 49 <= larger.0
 }
 
 /// Made in enough steps, over enough of the run, to its end.

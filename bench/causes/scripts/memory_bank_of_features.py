@@ -1,6 +1,7 @@
-"""cause: leak/graph-retained at line 26
+"""cause: leak/graph-retained at line 27
+also right: line 26
 also right: line 25
-also right: line 24
+also right: growth/per-step
 memory: 2GiB
 why: the bank of features is updated with vectors that have a graph, so the graph of every update hangs on the bank.
 """
