@@ -72,3 +72,13 @@ def test_ctrl_c_in_a_further_run_leaves_no_half_answer(plimsoll):
     assert (ran.code, ran.stdout) == (2, "")
     ran.assert_sentence("interrupted: the script had run once, and took ", "run again on a phantom NVIDIA H200")
     plimsoll.assert_nothing_left()
+
+
+def test_ctrl_c_in_a_further_run_leaves_what_is_known(plimsoll):
+    line = "rows = (16 << 30) // 8192\nif '4060' not in torch.cuda.get_device_properties(0).name:\n    import os, signal\n    os.kill(os.getppid(), signal.SIGINT)"
+    (plimsoll.folder / "size.py").write_text(HEAD + line + TAIL)
+    for options in ("--gpu", "rtx4060-8g"), ("--cards", "rtx4060-8g,h200"):
+        ran = plimsoll.run("predict", *options, "--", "size.py", environment=plimsoll.cold())
+        assert (ran.code, "DOES NOT FIT" in ran.stdout) == (1, True), ran
+        assert "interrupted while the script ran again on a phantom NVIDIA" in " ".join(ran.stdout.split()), ran
+    plimsoll.assert_nothing_left()

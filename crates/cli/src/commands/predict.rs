@@ -212,7 +212,8 @@ impl Script<'_> {
                 break;
             }
             let told = told.to_owned() + phantom_run::conf_line(end);
-            let other = self.again(&self.card, &told, prediction)?;
+            let other = self.again(&self.card, &told)?;
+            let other = other.ok_or_else(|| interrupted(prediction, &self.card))?;
             prediction.cover(end, &other);
         }
         Ok(())
@@ -224,8 +225,11 @@ impl Script<'_> {
         let unknown = prediction.cards.iter().filter(is_unknown).map(|it| it.card);
         let Some(largest) = unknown.max_by_key(|it| it.total) else { return Ok(()) };
         if prediction.outcome == Outcome::OutOfMemory && self.args.cards.is_empty() {
-            let larger = self.again(largest, told, prediction)?;
-            prediction.learn_of_larger(&larger);
+            match self.again(largest, told)? {
+                Some(larger) => prediction.learn_of_larger(&larger),
+                // That it does not fit is known already.
+                None => prediction.notes.push(only_of_its_card(largest)),
+            }
         }
         Ok(())
     }
@@ -240,13 +244,21 @@ impl Script<'_> {
         if given.is_empty() || prediction.outcome == Outcome::ScriptFailed {
             return Ok(());
         }
-        let on = |&card: &&'static Card| {
+        let mut cards: Vec<CardFit> = Vec::new();
+        for card in given {
             if card.id == self.card.id {
-                return Ok(prediction.on_its_card(card));
+                cards.push(prediction.on_its_card(card));
+                continue;
             }
-            Ok(self.again(card, told, prediction)?.on_its_card(card))
-        };
-        let mut cards: Vec<CardFit> = given.iter().map(on).collect::<anyhow::Result<_>>()?;
+            match self.again(card, told)? {
+                Some(there) => cards.push(there.on_its_card(card)),
+                None if prediction.outcome == Outcome::OutOfMemory => {
+                    prediction.notes.push(only_of_its_card(card));
+                    break;
+                }
+                None => return Err(interrupted(prediction, card)),
+            }
+        }
         cards.sort_by_key(|it| (it.card.total, &it.card.id));
         prediction.cards = cards;
         prediction.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
@@ -254,18 +266,10 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// Runs it once more, with its output thrown away, to complete what the `first` run says. Without that nothing is said
-    /// that could be taken for the whole: an interrupted one is an error.
-    fn again(&self, card: &Card, told: &str, first: &Prediction) -> anyhow::Result<Prediction> {
+    /// Runs it once more, with its output thrown away, to complete what the first run says. None if it was interrupted.
+    fn again(&self, card: &Card, told: &str) -> anyhow::Result<Option<Prediction>> {
         let again = self.read_on(card, self.run_on(card, told, ScriptOutput::Nowhere)?);
-        if again.ended.interrupted.is_some() {
-            let (needs, on) = (first.peak.device, &card.name);
-            anyhow::bail!(
-                "interrupted: the script had run once, and took {needs}, when it was run again on a phantom {on}; without \
-                 that run the answer is not safe"
-            );
-        }
-        Ok(again.prediction)
+        Ok(again.ended.interrupted.is_none().then_some(again.prediction))
     }
 
     fn run_once(&self, told: &str, output: ScriptOutput) -> anyhow::Result<Left> {
@@ -311,6 +315,24 @@ impl Script<'_> {
         let prediction = prediction::predict(&recordings, card, facts);
         Read { prediction, recordings, ended, unread }
     }
+}
+
+/// Where the run on `card` would have had to complete what the `first` one says.
+fn interrupted(first: &Prediction, card: &Card) -> anyhow::Error {
+    let (needs, on) = (first.peak.device, &card.name);
+    anyhow::anyhow!(
+        "interrupted: the script had run once, and took {needs}, when it was run again on a phantom {on}; without that run \
+         the answer is not safe"
+    )
+}
+
+/// Where the run on `card` would only have said more.
+fn only_of_its_card(card: &Card) -> Note {
+    let text = format!(
+        "interrupted while the script ran again on a phantom {}, so nothing is said of larger cards",
+        card.name
+    );
+    remark("interrupted", &text)
 }
 
 fn failed(ended: &Ended) -> bool {
