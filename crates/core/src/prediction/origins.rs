@@ -43,7 +43,7 @@ impl<'a> Origins<'a> {
         device: &'a DeviceTrace,
         (replay, timeline, stacks): (&'a Replay, &'a Timeline, &'a Stacks),
     ) -> Origins<'a> {
-        let callers = backward_callers(device, stacks);
+        let callers = backward_callers(trace, device, stacks);
         Origins { trace, device, replay, timeline, stacks, callers }
     }
 
@@ -186,13 +186,41 @@ pub(crate) fn outside(trace: &Trace, stacks: &Stacks, stack: StackId) -> StackId
 
 /// Where `backward()` was called, and by which stack. Autograd's threads have no Python stack, but the
 /// thread that called them allocates the first gradient (the 1 that a loss begins with) inside
-/// `torch.autograd`, just before.
-fn backward_callers(device: &DeviceTrace, stacks: &Stacks) -> Vec<(EventId, StackId)> {
-    let calls = device.events.allocations().filter(|(_, stack)| {
-        let signs = stacks.signs(*stack);
-        signs.has(Signs::BACKWARD) && !signs.has(Signs::RECOMPUTE)
-    });
-    calls.collect()
+/// `torch.autograd`, just before; of a model on several devices, on the one where its loss is, and time says when.
+fn backward_callers(
+    trace: &Trace,
+    device: &DeviceTrace,
+    stacks: &Stacks,
+) -> Vec<(EventId, StackId)> {
+    fn calls<'a>(
+        device: &'a DeviceTrace,
+        stacks: &'a Stacks,
+    ) -> impl Iterator<Item = (EventId, StackId)> + 'a {
+        device.events.allocations().filter(|(_, stack)| {
+            let signs = stacks.signs(*stack);
+            signs.has(Signs::BACKWARD) && !signs.has(Signs::RECOMPUTE)
+        })
+    }
+    let mut res: Vec<(EventId, StackId)> = calls(device, stacks).collect();
+    let is_other = |it: &&DeviceTrace| !std::ptr::eq(*it, device) && !it.events.is_empty();
+    let mut others = trace.devices.iter().filter(is_other).peekable();
+    if device.events.is_empty() || others.peek().is_none() {
+        return res;
+    }
+    let times = device.events.times();
+    for other in others {
+        for (event, stack) in calls(other, stacks) {
+            let time = other.events.times()[event.index()];
+            let at = times.partition_point(|it| *it < time);
+            if time != 0
+                && let Ok(at) = u32::try_from(at)
+            {
+                res.push((EventId(at), stack));
+            }
+        }
+    }
+    res.sort_by_key(|(event, _)| *event);
+    res
 }
 
 /// `transformer.h.3.mlp` as `transformer.h.*.mlp`: the same part of every layer.

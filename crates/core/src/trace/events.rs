@@ -176,6 +176,11 @@ impl Events {
         &self.actions
     }
 
+    /// When each happened, column only; as [`Event::time_micros`].
+    pub fn times(&self) -> &[i64] {
+        &self.times
+    }
+
     /// How many bytes, column only.
     pub fn sizes(&self) -> &[Bytes] {
         &self.sizes

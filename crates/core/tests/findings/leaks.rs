@@ -382,3 +382,27 @@ fn a_ring_that_lost_events_says_how_many_where_somebody_counted() {
     assert_eq!(lost(Some(0)), (false, Some(0)));
     assert_eq!(lost(Some(7)), (true, Some(7)));
 }
+
+#[test]
+fn what_a_backward_pass_makes_on_another_device_has_the_line_that_called_it() {
+    const AUTOGRAD: &str = "/venv/site-packages/torch/autograd/__init__.py";
+    let mut program = Program::default();
+    for line in [12, 15] {
+        let layer = program.module(line, 1);
+        let activation = program.alloc(20 * MIB, layer);
+        // The loss, and with it the call, is on the second device.
+        program.switch_device();
+        let call =
+            program.stack(&[("/home/u/train.py", "main", line + 1), (AUTOGRAD, "backward", 3)]);
+        program.alloc(2 * MIB, call);
+        program.switch_device();
+        program.alloc(u64::from(line) * MIB, StackId::EMPTY);
+        program.free(activation);
+    }
+    let found = program.explain();
+    let made = found.findings.iter().find(|it| it.code == "peak/composition" && it.device == 0);
+    let made = made.unwrap().evidence.join("\n");
+    for told in ["12.0 MiB by backward of train.py:13", "15.0 MiB by backward of train.py:16"] {
+        assert!(made.contains(told), "{made}");
+    }
+}

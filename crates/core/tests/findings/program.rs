@@ -17,6 +17,9 @@ pub(crate) const MIB: u64 = 1 << 20;
 pub(crate) struct Program {
     pub(crate) trace: Trace,
     pub(crate) device: DeviceTrace,
+    /// The device that events do not go to now.
+    other: DeviceTrace,
+    clock: i64,
     next: u64,
     live: Vec<(u64, u64)>,
 }
@@ -42,6 +45,7 @@ impl Program {
     }
 
     pub(crate) fn event(&mut self, action: Action, address: u64, size: u64, stack: StackId) {
+        self.clock += 1;
         self.device.events.push(Event {
             action,
             address,
@@ -49,9 +53,14 @@ impl Program {
             stream: StreamId(0),
             pool: PoolId(0),
             stack,
-            time_micros: 0,
+            time_micros: self.clock,
             metadata: TextId(0),
         });
+    }
+
+    /// What follows happens on the other one of two devices.
+    pub(crate) fn switch_device(&mut self) {
+        std::mem::swap(&mut self.device, &mut self.other);
     }
 
     pub(crate) fn alloc(&mut self, size: u64, stack: StackId) -> u64 {
@@ -124,6 +133,7 @@ impl Program {
             self.segment(address, size, PoolId(0), BlockState::Allocated);
         }
         self.trace.devices.push(self.device);
+        self.trace.devices.extend(Some(self.other).filter(|it| !it.events.is_empty()));
         let recording = Recording { trace: Some(self.trace), ..rest };
         explanation::of_recording("a test", &recording, &[])
     }
