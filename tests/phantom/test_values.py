@@ -438,6 +438,43 @@ def test_a_mask_that_is_padded_or_filled_in_part_is_known(phantom):
     assert ran.values == [4000, 4288, 4000, 4672, 7, 1]
 
 
+def test_sequences_that_are_packed_unsorted_have_their_lengths_back(phantom):
+    """The order that sorts them is turned round by a scatter into a new tensor."""
+    ran = phantom(
+        """
+        import json, torch
+        from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+        mask = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 1, 0]]).cuda()
+        packed = pack_padded_sequence(torch.randn(4, 4, 8, device="cuda"), mask.sum(1).cpu(), True, enforce_sorted=False)
+        padded, lengths = pad_packed_sequence(torch.nn.GRU(8, 5, batch_first=True).cuda()(packed)[0], True)
+        out = [list(packed.data.shape), packed.unsorted_indices.tolist(), list(padded.shape), lengths.tolist()]
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == [[10, 8], [2, 0, 3, 1], [4, 4, 5], [2, 4, 1, 3]]
+    assert ran.report["unknown_reads"]["count"] == 0
+
+
+def test_what_is_scattered_over_all_of_it_is_known_and_over_a_part_is_not(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        unknown = lambda: (torch.randn(6, 3, device="cuda") @ torch.randn(3, 2, device="cuda"))[:, 0].long() + 5
+        order, numbers = torch.tensor([2, 0, 3, 1]).cuda(), torch.tensor([10, 11, 12, 13]).cuda()
+        whole, beginning, holes, twice = unknown()[:4], unknown(), unknown(), torch.zeros(4, dtype=torch.int64, device="cuda")
+        whole.scatter_(0, order, numbers)
+        beginning.scatter_(0, order, numbers)  # The last two stay what they were.
+        holes.scatter_(0, order * 5 // 4 + 2, numbers)
+        twice.scatter_(0, torch.tensor([1, 1, 2, 3]).cuda(), numbers)  # Which one is last, the device may choose.
+        out = [it.tolist() for it in (whole, beginning, holes, twice)]
+        same = torch.zeros(4, dtype=torch.int64, device="cuda").scatter_(0, torch.tensor([1, 1]).cuda(), torch.tensor([7, 7]).cuda())
+        print(json.dumps([*out, same.tolist()]))
+        """
+    )
+    assert ran.values == [[11, 13, 10, 12], [11, 13, 10, 12, 0, 0], 6 * [0], 4 * [0], [0, 7, 0, 0]]
+    assert ran.report["unknown_reads"] == {"count": 3, "bytes": (2 + 6 + 4) * 8}
+
+
 def test_what_is_unique_is_counted_truly_or_assumed(phantom):
     ran = phantom(
         """
