@@ -95,7 +95,10 @@ pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Ca
 
 /// Everything that the rules find, what would give back the most first.
 pub(crate) fn find(case: &Case<'_>) -> Vec<Finding> {
-    let mut res: Vec<Finding> = RULES.iter().flat_map(|it| (it.find)(case)).collect();
+    // What another thread replays meanwhile is asked for last.
+    let (late, rules): (Vec<&Rule>, Vec<&Rule>) =
+        RULES.iter().partition(|it| it.code == fragmentation::RULE.code);
+    let mut res: Vec<Finding> = rules.iter().chain(&late).flat_map(|it| (it.find)(case)).collect();
     for it in &mut res {
         it.device = case.run.index;
     }
