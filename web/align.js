@@ -28,7 +28,7 @@ export function differing(own, theirs, name) {
   const n = Math.min(own.length, theirs.length);
   if (!n) return "";
   const at = own.findIndex((it, index) => index < n && it.allocated !== theirs[index].allocated);
-  if (at < 0) return `The peaks of ${many(n, "step")} are those of ${name}.`;
+  if (at < 0) return `In ${many(n, "step")} the peaks are the same as in ${name}.`;
   const by = theirs[at].allocated - own[at].allocated;
   const alike = at ? `Up to step ${number(own[at].step - 1)} both have the same peaks; in step ${number(own[at].step)}` : `In step ${number(own[at].step)}`;
   return `${alike} ${name} has ${size(Math.abs(by))} ${by < 0 ? "less" : "more"} at its peak.`;

@@ -48,7 +48,7 @@ export class AnswerView {
     refill(this.node,
       el("article", { class: `card headline ${tone}` },
         el("h2", {}, el("span", { class: tone === "problem" ? "bad" : "good" }, told.headline.word), el("span", { class: "said", title: told.headline.text }, clipped(told.headline.text, 500))),
-        1 < scene.devices ? el("p", { class: "quiet" }, `This is of the whole recording, which has ${number(scene.devices)} devices. What follows is of device ${scene.device}.`) : null,
+        1 < scene.devices ? el("p", { class: "quiet" }, `This is about the whole recording, with its ${number(scene.devices)} devices. What follows is about device ${scene.device} alone.`) : null,
         ooms.length ? this.oom(ooms[0]) : null,
         el("p", { class: "actions" },
           !ooms.length && wrong[0] ? this.shows(wrong[0]) : null,
@@ -57,7 +57,7 @@ export class AnswerView {
           this.link("Fragmentation: where it lay, and the holes", { view: "segments", at: scene.refusals.length ? scene.refusals[scene.refusals.length - 1].position : scene.peak_reserved_position }),
           this.link("What would change it: another card, other settings", { view: "whatif" }))),
       el("div", { class: "columns" },
-        el("div", {}, el("h2", {}, wrong.length ? "What was found, largest saving first" : "Nothing was found that could be had back"), wrong.map((it) => this.finding(it)),
+        el("div", {}, el("h2", {}, wrong.length ? "What was found, largest saving first" : "Nothing was found that would give memory back"), wrong.map((it) => this.finding(it)),
           ooms.slice(1, 4).map((it) => el("article", { class: "card problem" }, el("h3", {}, "Another request failed"), this.oom(it))),
           facts.length || told.notes.length ? el("details", { open: !wrong.length }, el("summary", {}, "Good to know"), facts.map((it) => this.finding(it)), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, prose(it))))) : null),
         this.peak(moment)));

@@ -33,7 +33,7 @@ export class GrowthView {
     const { scene, marks } = this;
     const chart = 1 < marks.steps.length ? stepChart(marks.steps, scene) : null;
     refill(this.node,
-      marks.steps.length ? [el("div", { class: "controls" }, el("h2", {}, "Step by step"), chart ? el("button", { type: "button", title: "As an SVG", onclick: () => saveChart(chart.querySelector("svg"), `${scene.name}-steps`) }, "Save picture") : null), chart, stepTable(marks.steps, scene)] : el("p", {}, "No steps can be told from this recording."),
+      marks.steps.length ? [el("div", { class: "controls" }, el("h2", {}, "Step by step"), chart ? el("button", { type: "button", title: "As an SVG", onclick: () => saveChart(chart.querySelector("svg"), `${scene.name}-steps`) }, "Save picture") : null), chart, stepTable(marks.steps, scene)] : el("p", {}, "This recording does not show where steps begin and end."),
       scene.refusals.length ? this.refused() : null,
       told.notes.length ? [el("h2", {}, "Good to know"), el("ul", { class: "notes" }, told.notes.map((it) => el("li", {}, prose(it))))] : null);
   }

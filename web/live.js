@@ -22,7 +22,7 @@ export class LiveView {
     this.picture = el("div");
     const card = el("select", { "aria-label": "Card", onchange: (event) => { set({ card: event.target.value }); this.draw(); } },
       el("option", { value: "" }, "none"), cards.map((it) => el("option", { value: it.id, selected: it.id === state.card }, `${it.id} (${size(it.total)})`)));
-    refill(this.node, el("p", { class: "about" }, "What a run in another terminal does with its memory, read from what its recorder writes: the ends of phases and steps. Between two of them it may hold more."),
+    refill(this.node, el("p", { class: "about" }, "What a run in another terminal does with its memory. Its recorder writes at the end of each phase and step; in between, the run may hold more."),
       el("div", { class: "controls" }, el("label", {}, "Draw the line of a card ", card), el("button", { type: "button", title: "As an SVG", onclick: () => { const chart = this.picture.querySelector("svg"); if (chart) saveChart(chart, "plimsoll-live"); } }, "Save picture")), this.said, this.picture);
     this.follow();
   }

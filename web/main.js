@@ -155,9 +155,9 @@ function head(scene, view) {
   const own = scene.capacity ? "the card of the recording" : "none";
   const card = view === "timeline" ? el("label", { class: "card-choice" }, "Draw the line of a card ", el("select", { onchange: (event) => set({ card: event.target.value }) }, el("option", { value: "" }, own), page.cards.map((it) => el("option", { value: it.id, selected: it.id === state.card }, `${it.id} (${size(it.total)})`)))) : null;
   const odd = [
-    scene.lives === 0 ? "There is not a single block in this recording." : null,
-    scene.lives && !scene.made && !scene.damage ? "This recording has a final state and no history: what is live is known, not how it came. Record with torch.cuda.memory._record_memory_history()." : null,
-    !scene.stacks && scene.lives && !scene.damage ? "No call stacks were recorded, so nothing can be said of lines." : null,
+    scene.lives === 0 ? "This recording has no blocks." : null,
+    scene.lives && !scene.made && !scene.damage ? "This recording shows which blocks were live at its end, and nothing before that. To record the history as well, call torch.cuda.memory._record_memory_history() before the model is built." : null,
+    !scene.stacks && scene.lives && !scene.damage ? "No call stacks were recorded, so this page cannot name lines." : null,
   ].filter(Boolean);
   const damage = scene.damage ? damaged("Not the whole recording. ", scene) : null;
   return el("div", { class: "head" }, damage, el("p", { class: `about of-${view}` }, ABOUT[view]), el("p", { class: "facts" }, facts, card), odd.map((it) => el("p", { class: "odd" }, it)));
@@ -256,7 +256,7 @@ function showWords() {
   refill(dialog,
     el("header", {}, el("h2", {}, "Keys"), el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() }, "×")),
     el("dl", { class: "keys" }, KEYS.map(([name, what]) => el("div", {}, el("dt", {}, el("kbd", {}, name)), el("dd", {}, what)))),
-    el("p", { class: "quiet" }, "On the timeline: the wheel zooms, with Ctrl or Alt the height; a drag moves, with Shift it draws a box to zoom into; two fingers pinch. A click pins a block and chooses its moment, a double click zooms to it."),
+    el("p", { class: "quiet" }, "On the timeline: the wheel zooms in time, with Ctrl or Alt in height. Drag to move; drag with Shift to draw a box and zoom into it; on a touch screen, pinch. A click pins a block and its moment, a double click zooms to it."),
     el("h2", {}, "Words"),
     el("dl", {}, GLOSSARY.map(([word, meaning]) => [el("dt", {}, word), el("dd", {}, meaning)])));
   dialog.showModal();

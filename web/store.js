@@ -584,7 +584,7 @@ export class Store {
     if (free && free.peak_reserved <= capacity) return free;
     const found = asked({ conf: params.conf, capacity: params.capacity });
     if (found) return found;
-    throw new Error("This file carries what-ifs that were made when it was written: each offered setting on a card that never ends, and each card under the recorded settings. For others: `plimsoll replay`, or `plimsoll view` of the recording.");
+    throw new Error("This file has only what was tried when it was written: each setting with memory without end, and each card with the recorded settings. For others: `plimsoll replay`, or `plimsoll view` of the recording.");
   }
 }
 

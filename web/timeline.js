@@ -34,7 +34,7 @@ export class Timeline {
     this.timings = { paint: [], answer: [] };
     this.canvas = el("canvas", { class: "plot", tabIndex: 0, role: "img" });
     this.over = el("canvas", { class: "over", "aria-hidden": "true" });
-    this.free = el("canvas", { class: "free", role: "img", "aria-label": "Held and free, and the largest hole of it" });
+    this.free = el("canvas", { class: "free", role: "img", "aria-label": "What PyTorch holds and no tensor uses, and the largest hole in it" });
     this.box = el("div", { class: "plotbox" }, this.canvas, this.over);
     this.scale = new Scale(scene, marks, this.box, () => this.levels());
     this.overlay = new Marks(this.over, this.scale, scene, marks);

@@ -86,7 +86,7 @@ export const ABOUT = {
   answer: "What happened, whose line it is, and what to change; then what the peak was made of.",
   timeline: "Every block of GPU memory from its allocation to its free. Height is size, left to right is time; each column shows the fullest moment in it.",
   peak: "What was live at one moment: where the bytes come from and what they are for.",
-  segments: "Where memory lay: what PyTorch holds from the driver, the blocks in it, and the holes between that only a request of the right size can use.",
+  segments: "Where memory lay: what PyTorch holds from the driver, the blocks in it, and the holes between them. A hole serves only requests that fit into it.",
   growth: "How memory went from step to step, and the requests that failed.",
   whatif: "The same requests, run again through a model of PyTorch's allocator on another card or with other settings.",
   ranks: "The recordings beside each other, and what differs between two of them.",

@@ -309,7 +309,7 @@ def test_fit_measures_no_more_than_fits_on_the_device(program, cache):
     program.folder.joinpath("train.py").write_text(SCRIPT)
     words = ["fit", "--gpu", "t4", "--budget", "1250MiB", *ONLY_CHECKPOINTS, "--measure", "--", PYTHON, "train.py", 32768]
     ran = Plimsoll(program.folder, cache).run(*words, environment=environment)
-    assert ran.code == 0 and "the script as it is was not: it does not fit what is free there" in ran.stdout, ran
+    assert ran.code == 0 and "the script as it is was not measured: it needs more than is free there" in ran.stdout, ran
     assert "the script as it is needs " in ran.stderr and "are free: not measured" in ran.stderr, ran
     assert "the script as it is, on the device" not in ran.stderr and "checkpoint (1 blocks), on the device: " in ran.stderr, ran
 

@@ -297,7 +297,7 @@ def test_a_state_without_history_and_a_recording_without_memory(page, plimsoll, 
     with viewing(state_only) as viewer:
         for view in VIEWS:
             open_at(page, viewer, f"view={view}")
-            assert "a final state and no history" in page.inner_text("main")
+            assert "and nothing before that" in page.inner_text("main")
     empty = tmp_path / "empty.pickle"
     empty.write_bytes(pickle.dumps({"segments": [], "device_traces": [[]]}))
     plimsoll.run("view", empty, "--no-open").assert_sentence("nothing to look at")

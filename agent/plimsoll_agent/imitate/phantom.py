@@ -125,11 +125,11 @@ class Phantom:
             self._recording.write("read", count=count, bytes=size, sizes=sizes, becomes_size=decides, **frame)
         for (file, line, _), (count, _, _) in sorted(self._as_before.items()):
             place = "%s:%d" % (os.path.basename(file), line)
-            text = "%d numbers that nobody computed were taken for those that %s read before, when they were known; say others with --assume %s=NUMBER"
+            text = "%d times %s read a number that nobody computed, and got the one that it had read before; say another with --assume %s=NUMBER"
             self._recording.note("read-as-before", text % (count, place, place))
         if self._lines is not None and self._has_trained:
             for place in self._lines.unused():
-                text = "--assume %s was not used: nothing that nobody computed was read there; the report names the lines that read such values"
+                text = "--assume %s was not used: that line read no number that nobody had computed; the report names the lines that did"
                 self._recording.note("assumed-unused", text % place)
 
     def write_report(self):

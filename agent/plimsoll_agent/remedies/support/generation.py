@@ -39,7 +39,7 @@ def _wrap(torch, mixin, parts, recording):
         finally:
             thread.inside = False
         if not all(isinstance(it, torch.Tensor) and it.dim() == 2 for it in outputs):
-            raise unsuited("micro-batches", "this script: it asks generate for more than tokens, whose parts are not put together here")
+            raise unsuited("micro-batches", "this script: it asks generate for more than tokens, and plimsoll cannot join the parts of that")
         pad = told("pad_token_id")
         end = told("eos_token_id") if pad is None else pad
         return _as_long(torch, outputs, end[0] if isinstance(end, (list, tuple)) else end or 0)

@@ -109,7 +109,7 @@ def together(torch, outputs, sizes, axis=0):
     if tensors_in(torch, dict(getattr(first, "__dict__", {}))):
         raise unsuited(
             "micro-batches",
-            "this model: its output is a %s, of which it is not known how to put the parts of a batch together"
+            "this model: its output is a %s, and plimsoll does not know how to join the parts of a batch in it"
             % type(first).__name__
         )
     return first

@@ -339,8 +339,8 @@ class Spread:
             if any(id(it) in self._mine for it in asked):
                 raise unsuited(
                     self.remedy,
-                    "this script: it calls torch.autograd.grad for weights, whose gradients are here those of a share "
-                    "of the batch"
+                    "this script: it calls torch.autograd.grad for weights, and would get the gradients of one process's share of "
+                    "the batch"
                 )
             return grad(outputs, asked, *args, **kwargs)
 

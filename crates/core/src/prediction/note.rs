@@ -361,7 +361,7 @@ impl fmt::Display for Note {
             Note::SizesUnknown { lines, finders } => sizes_unknown(f, lines, finders),
             Note::NotImitated { name, answer, count } => write!(
                 f,
-                "{name} is not imitated by the phantom; the program got {answer} ({count}x)"
+                "the phantom does not imitate {name}; the program got {answer} ({count}x)"
             ),
             Note::RecordingIncomplete { before } => write!(
                 f,

@@ -70,8 +70,8 @@ fn remarks(found: &FoundValue) -> Vec<String> {
         let instead =
             it.holds.map_or_else(String::new, |it| format!("; {it} gets through with that, too"));
         res.push(format!(
-            "{value} only just fits: with {} less memory it runs out{instead}. What can be given back depends on \
-             where the driver puts each segment",
+            "{value} only just fits: with {} less memory it runs out{instead}. How much PyTorch can give back depends \
+             on where the driver puts each segment",
             it.less
         ));
     }
@@ -263,7 +263,7 @@ mod tests {
             batch=26 is the largest that fits 8.00 GiB reserved (NVIDIA H200); 27 does not
             it takes 7.91 GiB reserved, 88.0 MiB to spare
               - at 26 the allocator was full 2 times, gave its free memory back and went on: it runs, but slower; 24 ran without that
-              - 26 only just fits: with 102.0 MiB less memory it runs out; 25 gets through with that, too. What can be given back depends on where the driver puts each segment
+              - 26 only just fits: with 102.0 MiB less memory it runs out; 25 gets through with that, too. How much PyTorch can give back depends on where the driver puts each segment
             your script was started 3 times, in 3.0 s
         "]]
         .assert_eq(&text(&it));

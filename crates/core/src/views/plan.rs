@@ -154,8 +154,8 @@ pub fn text(it: &Proposal) -> String {
         let _ = writeln!(
             res,
             "GROWS {per_step} a {one}{at}: runs out near {one} {} of {limit} {what} ({card})\n\
-             no plan mends that: what is kept there has to go, then fit again. `plimsoll predict` with the same command \
-             says what it is\nseen: {}\n{}",
+             no plan mends that. Have the script let go of what it keeps there, then fit again; `plimsoll predict` with the \
+             same command says what it is\nseen: {}\n{}",
             style::grouped(*runs_out_at),
             growth.counted.times(growth.seen),
             effort(it.runs, it.seconds),
@@ -250,7 +250,7 @@ fn measured(it: &Proposal) -> Option<String> {
             "a step of the script as it is takes {seconds:.4} s (four fifths take {low:.4} to {high:.4} s)"
         ),
         None if it.plans.iter().any(|it| it.measured.is_some()) => {
-            "the script as it is was not: it does not fit what is free there".to_owned()
+            "the script as it is was not measured: it needs more than is free there".to_owned()
         }
         None => return Some(format!("Nothing could be measured on {device}.")),
     };
@@ -262,7 +262,7 @@ fn recipes(res: &mut String, also: &str, all: &[Shown]) {
     let of = first.tried.recipe.framework;
     let _ = writeln!(
         res,
-        "\n{also} in the switches of {of}; each of these ran on the phantom, and fits:"
+        "\n{also} in the switches of {of}. Each of these ran on the phantom and fits:"
     );
     for it in all {
         let words = &it.tried.recipe.words;
@@ -307,7 +307,7 @@ fn left(res: &mut String, all: &[Left]) {
     }
     let _ = writeln!(
         res,
-        "What it holds at its peak, and what could make that smaller. What is not tried here, --allow tries:\n  {:>10}  \
+        "What it holds at its peak, and what could make that smaller. --allow tries what was not tried here:\n  {:>10}  \
          {:>10}  of what",
         "nearest", "as it is"
     );
@@ -504,7 +504,7 @@ mod tests {
         // The script as it is did not fit there.
         let shown = text(&proposal(None, Some(step(0.13, None))));
         assert!(shown.contains("0.1300 s"), "{shown}");
-        assert!(shown.contains("it does not fit what is free there"), "{shown}");
+        assert!(shown.contains("it needs more than is free there"), "{shown}");
     }
 
     fn held(
@@ -548,7 +548,7 @@ mod tests {
             as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
             DOES NOT FIT with any combination of remedies that was tried
             nearest: checkpoint needs 24.00 GiB, 2.00 GiB more than there is
-            What it holds at its peak, and what could make that smaller. What is not tried here, --allow tries:
+            What it holds at its peak, and what could make that smaller. --allow tries what was not tried here:
                  nearest    as it is  of what
                14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
                 7.81 GiB   29.30 GiB  activations      has checkpoint; not for this script: attention
@@ -577,7 +577,7 @@ mod tests {
             as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
             FITS by a switch of transformers in your script: 9.00 GiB. No plan that changes nothing there was found, so none is written
 
-            The change in the switches of transformers; each of these ran on the phantom, and fits:
+            The change in the switches of transformers. Each of these ran on the phantom and fits:
                 9.00 GiB  same                 train.py:7: TrainingArguments(bf16=True)
             your script was started 9 times, in 20.0 s
         "#]]

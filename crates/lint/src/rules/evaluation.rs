@@ -186,7 +186,7 @@ fn frozen(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                 code: "PLM202",
                 at: call.range(),
                 statement: event.statement,
-                message: format!("no optimizer has `{model}`, and each step keeps its activations for a backward pass: call it under `torch.no_grad()`, or freeze it with `{model}.requires_grad_(False)`"),
+                message: format!("no optimizer trains `{model}`, and each step keeps its activations for a backward pass: call it under `torch.no_grad()`, or freeze it with `{model}.requires_grad_(False)`"),
                 mend: vec![Mend::Replace(event.at, off_around(story.file.text_at(event.at)))],
             });
         }

@@ -595,7 +595,7 @@ fn recursive(story: &Story<'_, '_>, acc: &mut Vec<Found>) {
                     code: "PLM110",
                     at: statement,
                     statement,
-                    message: format!("the average `{target}` keeps the graph of all updates before: update it under `torch.no_grad()`, or of `.detach()`ed weights"),
+                    message: format!("the average `{target}` keeps the graph of all updates before: update it under `torch.no_grad()`, or from `.detach()`ed weights"),
                     mend: vec![Mend::Replace(value.range(), wrapped("(", text, ").detach()"))],
                 });
             }

@@ -67,18 +67,18 @@ pub(super) const METRICS: &[Metric] = &[
     gauge("plimsoll_nvml_up", Unit::None, "1 if the driver answers, 0 if not"),
     gauge("plimsoll_device_info", Unit::None, "1; the labels say what the device is"),
     gauge("plimsoll_device_memory_capacity", Unit::Bytes, "All memory of the device"),
-    gauge("plimsoll_device_memory_used", Unit::Bytes, "What is not free on the device"),
-    gauge("plimsoll_device_memory_free", Unit::Bytes, "What nobody holds on the device"),
+    gauge("plimsoll_device_memory_used", Unit::Bytes, "Memory of the device that somebody holds"),
+    gauge("plimsoll_device_memory_free", Unit::Bytes, "Memory of the device that nobody holds"),
     gauge(
         "plimsoll_device_utilization",
         Unit::Ratio,
-        "For how much of the last second something ran, from 0 to 1",
+        "The share of the last second in which something ran, from 0 to 1",
     ),
     gauge("plimsoll_device_processes", Unit::None, "Processes on the device"),
     gauge(
         "plimsoll_process_held",
         Unit::Bytes,
-        "What the driver says that the process holds, CUDA context included",
+        "What the process holds, as the driver says, CUDA context included",
     ),
     gauge(
         "plimsoll_process_room",

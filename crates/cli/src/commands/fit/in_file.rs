@@ -29,7 +29,7 @@ impl InFile {
     pub(super) fn find(name: &str, args: &FitArgs) -> anyhow::Result<InFile> {
         if matches!(args.world.writes, Writes::Through) {
             bail!(
-                "--find-max {name} tries numbers in a file of yours, and --writes through would change it; leave that out"
+                "--find-max {name} tries numbers in a file of yours, and --writes through would change it: leave --writes through out"
             );
         }
         match of_place(name) {

@@ -105,7 +105,7 @@ impl Confirmation<'_> {
                 } else if let Some(mended) = it.mended(&file.text) {
                     tried += 1;
                     if tried > MOST {
-                        (format!("not tried: {MOST} others were"), None)
+                        (format!("not tried: only the first {MOST} mistakes are"), None)
                     } else {
                         let what = format!("without {} in line {}", it.rule.code, it.start.line);
                         let (without, failure) = self.run(&[(k, mended)], &what)?;

@@ -32,7 +32,7 @@ const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "end"),
     ("up, down, j, k", "choose a process; PgUp, PgDn, Home, End go further"),
     ("s, S", "sort by the next column, by the one before"),
-    ("r", "turn the order round"),
+    ("r", "reverse the order"),
     ("/", "only lines with a text: name, command, user, process id"),
     ("m", "only what plimsoll watches"),
     ("0 to 9", "only this GPU; again: all"),
@@ -136,7 +136,7 @@ fn head<'a>(snapshot: &Snapshot, view: &View) -> Line<'a> {
     }
     text += &format!("  {}", words::clock(snapshot.at));
     if view.is_paused {
-        text += "  held still: space goes on";
+        text += "  paused: space goes on";
     }
     Line::styled(text, Modifier::BOLD)
 }
@@ -244,7 +244,7 @@ fn device_line(
     let mut spans = vec![Span::raw(format!("GPU {:<5}", device.number()))];
     spans.push(Span::raw(cut(&device.name, name_width) + " "));
     let Some(shares) = Shares::of(rows, device) else {
-        spans.push(Span::raw("the driver does not tell its memory"));
+        spans.push(Span::raw("the driver does not say how much memory it has"));
         return Line::from(spans);
     };
     let used = device.memory.unwrap_or_default().used();
@@ -444,11 +444,11 @@ fn details(snapshot: &Snapshot, row: &Row<'_>) -> Vec<(String, Option<Color>)> {
     let process = row.process;
     let held = row.held.map(|it| format!("holds {}", words::size(it)));
     let Some(status) = &process.status else {
-        let held = held.unwrap_or_else(|| "holds what the driver does not tell".to_owned());
+        let held = held.unwrap_or_else(|| "the driver does not say how much it holds".to_owned());
         return vec![
             (held, None),
             (
-                "Under `plimsoll run`, or with `plimsoll.watch()`, it would say here what is in that."
+                "Started with `plimsoll run`, or with `plimsoll.watch()` in the script, it would say here what is in that."
                     .to_owned(),
                 None,
             ),

@@ -152,9 +152,9 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
             return (found, recipes, None);
         }
         let why = if program.pace.validates {
-            "a validation takes more than training does; once more, with one in each run"
+            "a validation takes more than training does: searching again, with a validation in each run"
         } else {
-            "what comes later takes more than the first steps; once more, with later ones in each run"
+            "later steps take more than the first ones: searching again, with later steps in each run"
         };
         program.line.say(why.to_owned());
     }
@@ -205,7 +205,7 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
                 found.push(it);
             } else if is_new && !program.interrupted && program.pace.first_steps.take().is_some() {
                 program.line.say(
-                    "a later step takes more than the first ones; from now on all are run"
+                    "a later step takes more than the first ones: from now on each run has all of them"
                         .to_owned(),
                 );
                 program.forget_what_fits();

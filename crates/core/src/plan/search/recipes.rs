@@ -116,7 +116,7 @@ async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Option<Bytes>
     let said = match &ran.failure {
         Some(why) => why.clone(),
         None if ran.was_cut => format!("needs more than {}", program.rules.most()),
-        None if !is_as_wanted => "the switches did not come to what was asked".to_owned(),
+        None if !is_as_wanted => "the script did not do what the switches say".to_owned(),
         None if is_enough => format!("fits, needs {needs}"),
         None => format!("needs {needs}"),
     };

@@ -134,8 +134,8 @@ fn a_page_on_a_small_terminal() {
 
              815 python serve.py of bert ───────────────────────────────────────────────────
             holds 20.0G
-            Under `plimsoll run`, or with `plimsoll.watch()`, it would say here what is in
-            that.
+            Started with `plimsoll run`, or with `plimsoll.watch()` in the script, it would
+            say here what is in that.
 
 
 
@@ -246,7 +246,7 @@ fn what_the_driver_or_the_system_keep_to_themselves() {
     expect![[r#"
         plimsoll top  node17  driver 580.65.06  14:13:20 UTC
         GPU 0    NVIDIA H100 80GB HBM3 ███████████████████████████▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░ 62.0G of 80.0G  78% busy  98%
-        GPU 1    NVIDIA H100 80GB HBM3 the driver does not tell its memory
+        GPU 1    NVIDIA H100 80GB HBM3 the driver does not say how much memory it has
         no name is known of 1 of 3 processes: they run outside this container, or /proc hides those of other users
         the driver does not say who is on GPU 1: the current user does not have permission
          GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH   ROOM  END IN WHAT
@@ -318,7 +318,7 @@ fn the_foot_says_what_is_left_out() {
         &view,
         (80, 10),
         &expect![[r#"
-        plimsoll top  node17  driver 580.65.06  14:13:20 UTC  held still: space goes on
+        plimsoll top  node17  driver 580.65.06  14:13:20 UTC  paused: space goes on
         GPU 0    NVIDIA H100 80GB HB… █████████▓▒▒▒▒▒▒░░░░ 62.0G of 80.0G  78% busy  98%
          GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH  END IN WHAT
            0    4711 bert      42.0G  36.0G  38.0G     120   +2.9M  60 min train.py
@@ -336,13 +336,13 @@ fn the_foot_says_what_is_left_out() {
         &view,
         (80, 28),
         &expect![[r#"
-            plimsoll top  node17  driver 580.65.06  14:13:20 UTC  held still: space goes on
+            plimsoll top  node17  driver 580.65.06  14:13:20 UTC  paused: space goes on
             GPU 0    NVIDIA H100 80GB HB… █████████▓▒▒▒▒▒▒░░░░ 62.0G of 80.0G  78% busy  98%
              ┌ keys ──────────────────────────────────────────────────────────────────────┐
              │q, Ctrl-C       end                                                         │
              │up, down, j, k  choose a process; PgUp, PgDn, Home, End go further          │
              │s, S            sort by the next column, by the one before                  │
-             │r               turn the order round                                        │
+             │r               reverse the order                                           │
              │/               only lines with a text: name, command, user, process id     │
              │m               only what plimsoll watches                                  │
              │0 to 9          only this GPU; again: all                                   │
@@ -411,24 +411,24 @@ fn a_large_terminal_shows_how_memory_grew() {
         &view,
         (110, 17),
         &expect![[r#"
-        plimsoll top  node17  driver 580.65.06  14:14:18 UTC
-        GPU 0    NVIDIA H100 80GB HBM3 ███████████████████▓▓▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░ 62.0G of 80.0G  78% busy  98%
-        GPU 1    NVIDIA H100 80GB HBM3 ██████████▓▒░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 20.0G of 80.0G  25% busy  98%
-         GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH   ROOM  END IN WHAT
-           0     815 bert      20.0G      -      -       -       -  18.0G       - python serve.py
-           0    4711 bert      42.0G  30.9G  38.0G     120   +2.9M  25.1G  75 min train.py
-           1    4712 anna      20.0G  16.0G  18.0G     120       0  62.0G  steady ! a-name-that-is-longer-than-there-…
+            plimsoll top  node17  driver 580.65.06  14:14:18 UTC
+            GPU 0    NVIDIA H100 80GB HBM3 ███████████████████▓▓▓▓▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░ 62.0G of 80.0G  78% busy  98%
+            GPU 1    NVIDIA H100 80GB HBM3 ██████████▓▒░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 20.0G of 80.0G  25% busy  98%
+             GPU     PID USER       HELD  ALLOC RESERV    STEP  GROWTH   ROOM  END IN WHAT
+               0     815 bert      20.0G      -      -       -       -  18.0G       - python serve.py
+               0    4711 bert      42.0G  30.9G  38.0G     120   +2.9M  25.1G  75 min train.py
+               1    4712 anna      20.0G  16.0G  18.0G     120       0  62.0G  steady ! a-name-that-is-longer-than-there-…
 
 
-         815 python serve.py of bert ─────────────────────────────────────────────────────────────────────────────────
-        holds 20.0G                                                           held 20.0G in 58 s
-        Under `plimsoll run`, or with `plimsoll.watch()`, it would say here
-        what is in that.
+             815 python serve.py of bert ─────────────────────────────────────────────────────────────────────────────────
+            holds 20.0G                                                           held 20.0G in 58 s
+            Started with `plimsoll run`, or with `plimsoll.watch()` in the script,
+            it would say here what is in that.
 
 
-                                                                              ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄
-        q end  ? keys  s sort: GPU
-    "#]],
+                                                                                  ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄
+            q end  ? keys  s sort: GPU
+        "#]],
     );
     snapshot.processes.remove(0);
     view.history.note(&snapshot);

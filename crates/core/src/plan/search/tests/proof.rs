@@ -35,7 +35,7 @@ fn a_plan_that_takes_more_in_another_run_is_none() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> out of memory
-        " a later step takes more than the first ones; from now on all are run
+        " a later step takes more than the first ones: from now on each run has all of them
         autocast, steady -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> out of memory
         checkpoint, steady -> 5.86 GiB
@@ -66,7 +66,7 @@ fn a_later_step_that_takes_more_has_all_steps_run_from_then_on() {
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> out of memory
-        " a later step takes more than the first ones; from now on all are run
+        " a later step takes more than the first ones: from now on each run has all of them
         checkpoint, steady -> cut
         autocast + checkpoint, steady -> cut
         checkpoint, steady -> 9.28 GiB
@@ -129,7 +129,7 @@ fn a_validation_that_takes_more_is_in_each_run_from_then_on() {
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, 2 steps, work -> 5.86 GiB
         checkpoint, a validation, alone on the card -> out of memory
-        " a validation takes more than training does; once more, with one in each run
+        " a validation takes more than training does: searching again, with a validation in each run
         the script as it is, a validation -> cut
         no-grad-evaluation, a validation -> cut
         checkpoint, a validation -> cut
@@ -172,7 +172,7 @@ fn so_is_a_larger_batch_that_comes_later() {
         checkpoint, 2 steps, work -> 6.35 GiB
         checkpoint, a validation, alone on the card -> out of memory
         autocast, a validation, alone on the card -> out of memory
-        " what comes later takes more than the first steps; once more, with later ones in each run
+        " later steps take more than the first ones: searching again, with later steps in each run
         the script as it is, a validation -> cut
         autocast, a validation -> cut
         checkpoint, a validation -> cut

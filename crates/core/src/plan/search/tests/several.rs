@@ -48,7 +48,7 @@ fn a_rank_that_takes_more_than_there_is_refutes_the_plan() {
         fsdp2 (4 gpus), steady, reserves up to 5.18 GiB, rank 1 -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 5.18 GiB, rank 2 -> 5.37 GiB
         fsdp2 (4 gpus), steady, reserves up to 5.18 GiB, rank 3 -> out of memory
-        " a later step takes more than the first ones; from now on all are run
+        " a later step takes more than the first ones: from now on each run has all of them
         fsdp2 (4 gpus), steady, rank 3 -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         nearest: fsdp2 (4 gpus), needs 5.86 GiB
