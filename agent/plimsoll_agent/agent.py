@@ -8,7 +8,8 @@ replaced in PyTorch, all of it:
     optim.Optimizer: __init__, zero_grad, profile_hook_step   below
     autograd.backward, autograd.grad         below
     torch.compile                            below, to step aside
-    what a plan says, PLIMSOLL_WORST_SEQ, PLIMSOLL_SITES   remedies, worst_sequence, sites
+    what a plan says, PLIMSOLL_BATCH_LENGTH, PLIMSOLL_SITES   remedies, worst_sequence, sites
+    the DataLoader's __next__, with PLIMSOLL_IMAGE_SIZE   worst_size
     nn.functional's losses, jit.script       survival, with PLIMSOLL_SURVIVE
     multiprocessing.spawn._wrap              below
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
@@ -137,7 +138,8 @@ class Agent:
         self._last_named_step = self._mode_changes = 0
         self._meter = Meter(torch, recording) if os.environ.get("PLIMSOLL_METER") else None
         self._stopwatch = Stopwatch(torch, recording) if os.environ.get("PLIMSOLL_MEASURE") else None
-        self._survival = self._watcher = self._before_end = None
+        self._survival = self._watcher = None
+        self._before_end = []
         watching = os.environ.get("PLIMSOLL_WATCH")
         if watching:
             expected = os.environ.get("PLIMSOLL_EXPECTED", "")
@@ -188,10 +190,14 @@ class Agent:
             from plimsoll_agent.survive import survival
 
             self._survival = survival.apply(torch, hooks, recording, self._oom, lambda: self._steps.done)
-        if os.environ.get("PLIMSOLL_WORST_SEQ"):
+        if os.environ.get("PLIMSOLL_BATCH_LENGTH"):
             from plimsoll_agent.imitate import worst_sequence
 
-            worst_sequence.apply(torch, os.environ["PLIMSOLL_WORST_SEQ"], hooks, recording)
+            worst_sequence.apply(torch, os.environ["PLIMSOLL_BATCH_LENGTH"], hooks, recording)
+        if os.environ.get("PLIMSOLL_IMAGE_SIZE"):
+            from plimsoll_agent.imitate import worst_size
+
+            self._before_end.append(worst_size.apply(torch, os.environ["PLIMSOLL_IMAGE_SIZE"], recording))
         if os.environ.get("PLIMSOLL_HALF"):
             from plimsoll_agent.imitate import half
 
@@ -199,7 +205,7 @@ class Agent:
         if os.environ.get("PLIMSOLL_SITES"):
             from plimsoll_agent.survey import sites
 
-            self._before_end = sites.apply(torch, hooks, recording)
+            self._before_end.append(sites.apply(torch, hooks, recording))
         if os.environ.get("PLIMSOLL_PLAN"):
             remedies.apply(torch, os.environ["PLIMSOLL_PLAN"], hooks)
         hooks.install()
@@ -301,8 +307,8 @@ class Agent:
 
     def _finish(self):
         self.live = False
-        if self._before_end is not None:
-            self._before_end()
+        for it in self._before_end:
+            it()
         self._phantom.finish()
         if self._stopwatch is not None and self._recording.is_open:
             self._stopwatch.write()

@@ -59,7 +59,7 @@ def lengths(process):
 )
 def test_what_a_loader_gives_is_longer(run, changes, shape):
     """Labels come along; one less than another stays one less; time may come first."""
-    r = run(PADDED.format(**(PAIR | changes)), stop="until-exit", env={"PLIMSOLL_WORST_SEQ": "40"})
+    r = run(PADDED.format(**(PAIR | changes)), stop="until-exit", env={"PLIMSOLL_BATCH_LENGTH": "40"})
     assert r.returncode == 0, r.stderr
     assert eval(r.stdout.replace("\n", "")) == [tuple(shape)] * 4
     (process,) = [it for it in r.processes if it.all("worst")]
@@ -68,7 +68,7 @@ def test_what_a_loader_gives_is_longer(run, changes, shape):
 
 def test_the_longest_is_looked_for_in_all_the_data(run):
     program = PADDED.format(**(PAIR | {"given": "x, x", "variety": 23}))
-    r = run(program, stop="steps:1", env={"PLIMSOLL_WORST_SEQ": "longest"})
+    r = run(program, stop="steps:1", env={"PLIMSOLL_BATCH_LENGTH": "longest"})
     assert lengths(r.process) == [(26, "loader")], "the last batches have 18 to 22 more than the first four entries"
 
 
@@ -88,7 +88,7 @@ print(shapes)
 
 
 def test_batches_without_a_loader_are_longer_at_the_call_and_the_loss(run):
-    r = run(OWN_BATCHES, stop="until-exit", env={"PLIMSOLL_WORST_SEQ": "32"})
+    r = run(OWN_BATCHES, stop="until-exit", env={"PLIMSOLL_BATCH_LENGTH": "32"})
     assert r.stdout == "[(6, 32, 50), (6, 32, 50), (6, 32, 50)]\n", r.stderr
     assert lengths(r.process) == [(32, "call")]
 
@@ -106,7 +106,7 @@ for x, y in DataLoader(data, batch_size=4):
 
 
 def test_where_nothing_can_be_longer_it_is_said(run):
-    r = run(IMAGES, env={"PLIMSOLL_WORST_SEQ": "32"})
+    r = run(IMAGES, env={"PLIMSOLL_BATCH_LENGTH": "32"})
     assert r.returncode != 0
     assert "--worst-seq found nothing to make longer" in r.stderr and "[0] 4x3x4x4" in r.stderr
 
@@ -131,7 +131,7 @@ for batch in torch.utils.data.DataLoader(list(texts()), batch_size=2, collate_fn
 
 
 def test_a_mapping_of_its_own_kind_and_positions_that_end(run):
-    r = run(TRANSFORMER, stop="until-exit", env={"PLIMSOLL_WORST_SEQ": "64"})
+    r = run(TRANSFORMER, stop="until-exit", env={"PLIMSOLL_BATCH_LENGTH": "64"})
     assert r.stdout == "(2, 64)\n(2, 64)\n", r.stderr
-    too_long = run(TRANSFORMER, env={"PLIMSOLL_WORST_SEQ": "65"})
+    too_long = run(TRANSFORMER, env={"PLIMSOLL_BATCH_LENGTH": "65"})
     assert "--worst-seq 65 is more than the 64 positions that GPT2LMHeadModel has" in too_long.stderr

@@ -20,6 +20,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 from plimsoll_agent.imitate.phantom import function
+from plimsoll_agent.run import host
 from plimsoll_agent.run.guard import failed, guarded
 
 SETTING = "PLIMSOLL_GHOST_WEIGHTS"
@@ -55,7 +56,7 @@ class Ghosts:
         take.argtypes, take.restype = [ctypes.c_size_t], ctypes.c_void_p
         gone.argtypes, gone.restype = [ctypes.c_void_p], None
         self._memory = take, gone
-        self._limit = min(MOST_REAL, _free_memory() // SHARE)
+        self._limit = min(MOST_REAL, (host.free_memory() or MOST_REAL * SHARE) // SHARE)
         self._wrap_load()
         self._wrap_mapped_files()
         self._wrap_executors()
@@ -166,18 +167,6 @@ class Ghosts:
             return False
         is_large = self._mode is not None or max(self._limit, LARGE) < os.path.getsize(f)
         return is_large and zipfile.is_zipfile(f)
-
-
-def _free_memory():
-    """Bytes that programs can still take on this host."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) << 10
-    except (OSError, ValueError):
-        pass
-    return MOST_REAL * SHARE
 
 
 @functools.lru_cache(maxsize=None)

@@ -1,6 +1,6 @@
 """Every batch as long as the longest one that may come: a run is judged by its worst batch, not by those it met.
 
-`PLIMSOLL_WORST_SEQ` says how long: a number, or `longest` for the longest that the data loader shows. (`half` is for advice:
+`PLIMSOLL_BATCH_LENGTH` says how long: a number, or `longest` for the longest that the data loader shows. (`half` is for advice:
 half as long as the longest of the first batches.) Batches are made
 longer where they come from, in the `DataLoader`, so that labels and masks come along; the last entry is repeated. Along
 which dimension is found by looking: the one whose size differs between batches, and where none does the length of

@@ -32,6 +32,11 @@ def workers():
     return sum(found) * len(pids) // len(found) if found else None
 
 
+def free_memory():
+    """Bytes of RAM that programs can still take; None where the kernel does not say."""
+    return _kib("/proc/meminfo", ("MemAvailable",)).get("MemAvailable")
+
+
 def _private(pid):
     kib = 0
     try:

@@ -26,7 +26,7 @@ pub(crate) use self::{
 };
 use crate::{
     assumption::Assumption, expectation::Expectation, ghost_weights::GhostWeights,
-    worst_sequence::WorstSequence,
+    worst_sequence::WorstSequence, worst_size::WorstSize,
 };
 
 /// Will it fit? GPU memory for PyTorch training, without a GPU.
@@ -244,6 +244,11 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N|longest")]
     pub(crate) worst_seq: Option<WorstSequence>,
 
+    /// Judge it by images of this height and width: every smaller one that a DataLoader gives is made that large, and masks with it.
+    /// One number stands for both.
+    #[arg(long, value_name = "HxW")]
+    pub(crate) worst_size: Option<WorstSize>,
+
     /// What an operation finds in values that no kernel computes: `nonzero=0.1` is the share of
     /// elements that boolean masks, `nonzero` and `masked_select` keep (nothing, unless given),
     /// `unique=0.1` the share that `unique` leaves (everything, unless given); `overflow=1` is how many of
@@ -327,6 +332,7 @@ Examples:
   plimsoll predict --gpu a100-80g -- torchrun --nproc-per-node 8 train.py
   plimsoll predict --gpu h100-80g --world-size 64 -- python fsdp.py --model 70b
   plimsoll predict --gpu rtx4090 --worst-seq 2048 -- python train.py
+  plimsoll predict --gpu rtx4090 --worst-size 800x1333 -- python detect.py
   plimsoll predict --assume nonzero=0.25 -- python train_mixture.py
   plimsoll predict --gpu a100-80g/3g.40gb --as kubernetes -- python train.py
   plimsoll predict --max 22GiB --quiet --json report.json -- bash train.sh
@@ -382,6 +388,11 @@ pub(crate) struct FitArgs {
     /// made that long.
     #[arg(long, value_name = "N|longest")]
     pub(crate) worst_seq: Option<WorstSequence>,
+
+    /// Judge it by images of this height and width: every smaller one that a DataLoader gives is made that large, and masks with it.
+    /// One number stands for both.
+    #[arg(long, value_name = "HxW")]
+    pub(crate) worst_size: Option<WorstSize>,
 
     /// Run the script with the plan to its end before the plan is proposed, instead of until memory is steady: what
     /// comes late, a validation for example, is then seen to fit, too.
@@ -481,6 +492,10 @@ pub(crate) struct RunArgs {
     /// --fit judges the script by batches of this sequence length, or by the longest that the data loader shows.
     #[arg(long, value_name = "N|longest", requires = "fit")]
     pub(crate) worst_seq: Option<WorstSequence>,
+
+    /// --fit judges the script by images of this height and width, as `fit --worst-size` does.
+    #[arg(long, value_name = "HxW", requires = "fit")]
+    pub(crate) worst_size: Option<WorstSize>,
 
     /// What --fit takes for granted, as `predict --assume` takes it.
     #[arg(long, value_name = "WHAT=HOW-MUCH", requires = "fit")]

@@ -41,7 +41,9 @@ pub(crate) const RANK: &str = "PLIMSOLL_RANK";
 /// The plan: JSON, as `Plan::for_agent` writes it.
 pub(crate) const PLAN: &str = "PLIMSOLL_PLAN";
 /// How long every batch is made: a number, `longest`, or `half`.
-pub(crate) const WORST_SEQ: &str = "PLIMSOLL_WORST_SEQ";
+pub(crate) const BATCH_LENGTH: &str = "PLIMSOLL_BATCH_LENGTH";
+/// How high and wide every image is made: `800x1333`.
+pub(crate) const IMAGE_SIZE: &str = "PLIMSOLL_IMAGE_SIZE";
 /// What of every batch is made half: `samples`, or `size` of images.
 pub(crate) const HALF: &str = "PLIMSOLL_HALF";
 /// How many bytes the allocator may reserve.

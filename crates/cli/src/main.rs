@@ -65,6 +65,7 @@ mod ticker;
 #[cfg(feature = "phantom")]
 mod trials;
 mod worst_sequence;
+mod worst_size;
 
 use std::{
     io::{self, Write as _},

@@ -38,6 +38,9 @@ pub(crate) fn next(args: &PredictArgs, prediction: &Prediction) -> Option<String
     if let Some(it) = args.worst_seq {
         add("--worst-seq", it.to_string());
     }
+    if let Some(it) = args.worst_size {
+        add("--worst-size", it.to_string());
+    }
     for it in &args.assume {
         add("--assume", Assumption::to_string(it));
     }

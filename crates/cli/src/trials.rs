@@ -528,7 +528,7 @@ fn serves(kept: &Kept, command: &ScriptCommand) -> bool {
 }
 
 /// What the agent notes of plans.
-const OF_PLANS: [NoteKind; 10] = [
+const OF_PLANS: [NoteKind; 9] = [
     NoteKind::Refused,
     NoteKind::Blocks,
     NoteKind::BlockMemory,
@@ -536,7 +536,6 @@ const OF_PLANS: [NoteKind; 10] = [
     NoteKind::Work,
     NoteKind::Split,
     NoteKind::Exact,
-    NoteKind::Worst,
     NoteKind::Sites,
     NoteKind::Hopeless,
 ];

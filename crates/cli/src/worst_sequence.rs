@@ -16,7 +16,7 @@ pub(crate) enum WorstSequence {
 impl WorstSequence {
     /// As the agent reads it.
     pub(crate) fn setting(self) -> Setting {
-        (contract::WORST_SEQ, self.to_string().into())
+        (contract::BATCH_LENGTH, self.to_string().into())
     }
 }
 

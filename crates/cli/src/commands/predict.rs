@@ -36,6 +36,7 @@ use crate::{
     requested_file::RequestedFile,
     shown_command,
     worst_sequence::WorstSequence,
+    worst_size::WorstSize,
 };
 
 /// Widths that a report is made for; a terminal between them gets its own.
@@ -290,7 +291,9 @@ impl Script<'_> {
         let mut progress = (!args.quiet && io::stderr().is_terminal()).then(|| {
             Progress::new(format!("running {} on a phantom {}", command.name(), card.name))
         });
-        let settings: Vec<_> = args.worst_seq.map(WorstSequence::setting).into_iter().collect();
+        let longer = args.worst_seq.map(WorstSequence::setting);
+        let larger = args.worst_size.map(WorstSize::setting);
+        let settings: Vec<_> = longer.into_iter().chain(larger).collect();
         let run = Run {
             command,
             conf: &self.conf_of(card, told),

@@ -19,6 +19,8 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
+    /// Text, or a number without quotes.
+    Length,
     /// A card's name, or a file that describes one.
     Card,
     Cards,
@@ -37,6 +39,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("gpu", Kind::Card, TRIES, &["cards"], "the card to imitate or to fit"),
     row("memory", Kind::Text, TRIES, &["budget", "cards"], "the card's memory"),
     row("assume", Kind::List, TRIES, &[], "as predict --assume takes it"),
+    row("worst-seq", Kind::Length, TRIES, &[], "how long every batch is made"),
+    row("worst-size", Kind::Length, TRIES, &[], "how large every image is made"),
     row("writes", Kind::Writes, RUNS, &[], "where a script's writes go"),
     row("writes-max", Kind::Text, RUNS, &[], "what they may take on the disk"),
     row("offline", Kind::Flag, RUNS, &[], "no network for the script"),

@@ -47,7 +47,7 @@ impl Value {
                 let parts = text.split(',').map(str::trim).filter(|it| !it.is_empty());
                 Value::List(parts.map(str::to_owned).collect())
             }
-            Kind::Text | Kind::Card | Kind::Writes => Value::Text(text.to_owned()),
+            Kind::Text | Kind::Length | Kind::Card | Kind::Writes => Value::Text(text.to_owned()),
         };
         match value.check(row) {
             Ok(()) => Ok(value),
@@ -82,10 +82,12 @@ impl Value {
                 return Err(format!("{key} is {kind}; expected a list of texts, as in [\"...\"]"));
             }
             (_, DeValue::String(it)) => Value::Text(it.to_string()),
+            (Kind::Length, DeValue::Integer(it)) => Value::Text(it.to_string()),
             (kind, other) => {
                 let example = match kind {
                     Kind::Card => "rtx4090",
                     Kind::Writes => "layer",
+                    Kind::Length => "512",
                     _ => "20GiB",
                 };
                 let found = kind_of(other);
@@ -133,7 +135,7 @@ impl Value {
                         row.key
                     ));
                 }
-                Kind::Text | Kind::List => refused(row, &word)?,
+                Kind::Text | Kind::Length | Kind::List => refused(row, &word)?,
                 _ => {}
             }
         }

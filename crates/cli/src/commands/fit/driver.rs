@@ -25,6 +25,7 @@ use crate::{
     plan_settings,
     trials::{Phantom, Trials},
     worst_sequence::WorstSequence,
+    worst_size::WorstSize,
 };
 
 /// More than any card: what a run takes is to be seen, not where it ends.
@@ -130,6 +131,7 @@ impl<'a> Driver<'a> {
         let (words, devices) = ((self.words)(None), it.plan.gpus());
         let mut settings = plan_settings::settings(&it.plan, &words);
         settings.extend(self.args.worst_seq.map(WorstSequence::setting));
+        settings.extend(self.args.worst_size.map(WorstSize::setting));
         Ok(told::steps(&self.trials.measure(&words, &settings, it.steps, devices, &self.roomy)?))
     }
 
@@ -137,13 +139,14 @@ impl<'a> Driver<'a> {
     fn settings(&self, run: &Run) -> Vec<Setting> {
         let mut res = plan_settings::settings(&run.plan, &(self.words)(run.value));
         res.extend(self.args.worst_seq.map(WorstSequence::setting));
+        res.extend(self.args.worst_size.map(WorstSize::setting));
         let place = self.in_file.zip(run.value);
         res.extend(place.map(|(place, value)| place.setting(value)));
         let edit = |it: &Rewritten| json!({ "file": it.file, "size": it.size, "start": it.start, "was": it.was, "is": it.is });
         let edits: Value = run.files.iter().map(edit).collect();
         res.extend((!run.files.is_empty()).then(|| (contract::EDITS, edits.to_string().into())));
         res.extend(run.half.map(|it| match it {
-            Half::Length => (contract::WORST_SEQ, "half".into()),
+            Half::Length => (contract::BATCH_LENGTH, "half".into()),
             Half::Samples => (contract::HALF, "samples".into()),
             Half::Size => (contract::HALF, "size".into()),
         }));

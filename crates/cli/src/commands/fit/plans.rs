@@ -75,7 +75,8 @@ pub(super) fn run(
         let predicted_reserved = Some(best.took.peak.reserved);
         // The first batch of the real run is another one than the worst.
         let first_step = best.took.first_step.clone();
-        let first_step = first_step.filter(|_| args.worst_seq.is_none());
+        let first_step =
+            first_step.filter(|_| args.worst_seq.is_none() && args.worst_size.is_none());
         let plan = Plan { predicted_reserved, first_step, ..best.plan.clone() };
         kept.write(&plan.file(&head), &proposal.change.diff)?;
     }

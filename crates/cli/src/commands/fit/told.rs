@@ -88,22 +88,13 @@ fn places(sites: Sites) -> Places {
     Places { sources: sites.files().filter_map(read).collect(), sites }
 }
 
-/// What was done to the batches (`--worst-seq`), in one sentence.
-fn batches(trial: &Trial) -> Option<String> {
-    let noted = trial.noted(NoteKind::Worst)?;
-    let length = noted["length"].as_u64()?;
-    let where_ = match noted["how"].as_str()? {
-        "loader" => "the DataLoader gives",
-        _ => "the model is called with",
-    };
-    let tensors: Vec<&str> =
-        noted["tensors"].as_array()?.iter().filter_map(serde_json::Value::as_str).collect();
-    Some(match tensors.as_slice() {
-        [] => format!(
-            "every batch that {where_} is at least {length} long already: none was made longer"
-        ),
-        all => format!("every batch that {where_} is made {length} long: {}", all.join(", ")),
-    })
+/// What was done to the batches (`--worst-seq`, `--worst-size`), a sentence each.
+fn batches(trial: &Trial) -> Vec<String> {
+    let remarks = trial.recordings.iter().flat_map(|it| &it.notes.remarks);
+    let ours = remarks.filter(|it| matches!(it.code.as_str(), "worst-seq" | "worst-size"));
+    let mut res: Vec<String> = ours.map(|it| it.text.clone()).collect();
+    res.dedup();
+    res
 }
 
 /// Counted operations, as the agent writes them.

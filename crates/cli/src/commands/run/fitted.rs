@@ -78,6 +78,7 @@ fn options(args: &RunArgs) -> Vec<String> {
         res.push("--force".to_owned());
     }
     res.extend(args.worst_seq.map(|it| format!("--worst-seq={it}")));
+    res.extend(args.worst_size.map(|it| format!("--worst-size={it}")));
     res.extend(args.assume.iter().map(|it| format!("--assume={it}")));
     res
 }

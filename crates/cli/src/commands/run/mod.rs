@@ -263,7 +263,7 @@ fn of_the_whole_run(plan: &Plan, seen: &Prediction) -> Option<Drift> {
     if seen.outcome == Outcome::ScriptFailed || seen.peak.reserved == Bytes::ZERO {
         return None;
     }
-    // Without a first step the plan was made for the longest batch (--worst-seq), which need not have come.
+    // Without a first step the plan was made for the worst batch (--worst-seq, --worst-size), which need not have come.
     if plan.first_step.is_none() && seen.peak.reserved < predicted {
         return None;
     }

@@ -183,8 +183,8 @@ pub struct Noted {
     pub is_distributed: bool,
     /// Where a person would change something; none if that was not looked at.
     pub places: Option<Places>,
-    /// What was done to the batches, in a sentence.
-    pub batches: Option<String>,
+    /// What was done to the batches, in sentences.
+    pub batches: Vec<String>,
     /// How many blocks the model has.
     pub n_blocks: Option<u64>,
     /// How batches are split.

@@ -78,7 +78,7 @@ impl Program {
         self.known.left_out = LeftOut::seen(&ran.noted);
         self.known.is_distributed = ran.noted.is_distributed;
         self.known.trains_nothing = ran.noted.trains_nothing;
-        if let Some(it) = &ran.noted.batches {
+        for it in &ran.noted.batches {
             self.line.say(it.clone());
         }
         if ran.ends.contains(&OtherEnd::Workspaces) {

@@ -208,7 +208,7 @@ fn one_that_fits_with_room_and_runs_out_on_the_card_does_not_fit() {
 fn what_was_done_to_the_batches_is_said_first() {
     let made = Made::new(8_000, |_| {
         let batches =
-            Some("every batch that the DataLoader gives is made 512 long: ids".to_owned());
+            vec!["every batch that the DataLoader gives is made 512 long: ids".to_owned()];
         Ran { noted: Noted { batches, ..Noted::default() }, ..takes(4_000) }
     });
     expect![[r#"
