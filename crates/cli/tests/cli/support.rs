@@ -66,10 +66,12 @@ impl Place {
         )
     }
 
-    /// `plimsoll` with a clean environment.
+    /// `plimsoll` with a clean environment, and with Ctrl-C in force: what a shell starts in the background inherits that
+    /// it is ignored.
     pub(crate) fn plimsoll(&self, arguments: &[&str]) -> Command {
-        let mut res = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        res.args(arguments)
+        let mut res = Command::new("env");
+        res.args(["--default-signal=INT", env!("CARGO_BIN_EXE_plimsoll")])
+            .args(arguments)
             .current_dir(self.path())
             .env("PLIMSOLL_CACHE", self.cache())
             .env("HOME", self.path().join("home"))
