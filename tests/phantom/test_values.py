@@ -475,6 +475,77 @@ def test_what_is_scattered_over_all_of_it_is_known_and_over_a_part_is_not(phanto
     assert ran.report["unknown_reads"] == {"count": 3, "bytes": (2 + 6 + 4) * 8}
 
 
+def test_indices_of_sparse_tensors_of_several_dimensions_are_put_together(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        def left(index, shape):
+            it = torch.sparse_coo_tensor(index.cuda(), torch.randn(index.shape[1], device="cuda"), shape).coalesce()
+            return [it._nnz(), it.indices().tolist()]
+        edges = torch.tensor([[0, 1, 1, 2, 0], [2, 0, 0, 2, 2]])
+        out = [left(edges, (3, 3)), left(torch.cat([edges, edges.flip(0)[:1]]), (3, 3, 3)), left(edges.t().contiguous().t(), (3, 3))]
+        out.append(left(torch.tensor([[1, 1], *[[0, 1]] * 8]), (2,) * 9)[0])  # Nine dimensions are not followed: assumed, and said.
+        print(json.dumps(out))
+        """
+    )
+    flat = [3, [[0, 1, 2], [2, 0, 2]]]
+    assert ran.values == [flat, [3, [[0, 1, 2], [2, 0, 2], [2, 0, 2]]], flat, 2]
+    assert any("coalesce()" in it for it in ran.approximated)
+
+
+def test_columns_in_an_order_that_is_not_followed_are_not_known(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        edges = torch.tensor([[2, 1, 1, 0], [1, 2, 0, 2]]).cuda()
+        columns = torch.unique(edges, dim=1)
+        print(json.dumps([columns.shape[1], columns.tolist()]))
+        """
+    )
+    assert ran.values == [4, 2 * [4 * [0]]]
+    assert ran.report["unknown_reads"]["bytes"] == 4 + 2 * 4 * 8  # How many there are, too.
+
+
+def test_what_is_selected_along_a_dimension_is_known(phantom):
+    ran = phantom(
+        """
+        import json, torch
+        counts = torch.tensor([2, 0, 3, 1]).cuda()
+        table = torch.arange(12).view(3, 4).cuda()
+        places = torch.tensor([2, 0, 2]).cuda()
+        many = torch.arange(40).cuda() % 3
+        out = [torch.arange(10, 14).cuda().repeat_interleave(counts), table.index_select(1, places), table.t().index_select(0, places)]
+        out += [table[:, :3].index_select(0, places), (table > 4).index_select(1, places), table.index_select(1, many).sum(0), table[:, 1].index_select(0, many)]
+        cpu = [torch.arange(10, 14).repeat_interleave(counts.cpu())]
+        host, there, all = table.cpu(), places.cpu(), many.cpu()
+        cpu += [host.index_select(1, there), host.t().index_select(0, there), host[:, :3].index_select(0, there), (host > 4).index_select(1, there)]
+        cpu += [host.index_select(1, all).sum(0), host[:, 1].index_select(0, all)]
+        unknown = (torch.randn(3, 3, device="cuda") @ torch.randn(3, 2, device="cuda"))[:, 0].long()
+        print(json.dumps([[a.tolist() == b.tolist() for a, b in zip(out, cpu)], table[0].index_select(0, unknown).tolist()]))
+        """
+    )
+    assert ran.values == [7 * [True], [0, 0, 0]]
+    assert ran.report["unknown_reads"] == {"count": 1, "bytes": 24}
+
+
+def test_counts_of_numbers_of_other_types_are_known_and_weights_are_not(phantom):
+    """Experts' tokens by `histc` of `int32`, as transformers counts them."""
+    ran = phantom(
+        """
+        import json, torch
+        experts = torch.tensor([0, 2, 1, 0, 0, 2]).cuda()
+        out = [torch.histc(it, bins=4, min=0, max=3).tolist() for it in (experts.int(), experts.float(), experts.double())]
+        out.append(torch.histc(torch.tensor([0.0, 1, 1, 2, 3.5, 4, 9]).cuda(), bins=4, min=0, max=4).tolist())
+        out.append(torch.bincount(experts, weights=experts.float()).tolist())
+        unknown = (torch.randn(6, 3, device="cuda") @ torch.randn(3, 2, device="cuda"))[:, 0]
+        out.append(torch.histc(unknown, bins=2, min=-9, max=9).tolist())
+        print(json.dumps(out))
+        """
+    )
+    assert ran.values == [*3 * [[3, 1, 2, 0]], [1, 2, 1, 2], [0, 0, 0], [0, 0]]
+    assert ran.report["unknown_reads"] == {"count": 2, "bytes": 12 + 8}
+
+
 def test_what_is_unique_is_counted_truly_or_assumed(phantom):
     ran = phantom(
         """

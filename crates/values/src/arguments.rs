@@ -217,6 +217,19 @@ impl TensorInfo<'_> {
         self.0.u32(8 + 4 * (Self::DIMENSIONS + dimension.min(Self::DIMENSIONS - 1)))
     }
 
+    /// Where the element number `row` lies, in elements.
+    pub(crate) fn element_of_row(self, mut row: usize) -> Option<usize> {
+        let wide = |it: u32| usize::try_from(it).ok();
+        let mut at = 0_usize;
+        for dim in (0..self.dims()?).rev() {
+            let size = wide(self.size(dim)?)?.max(1);
+            let index = if dim == 0 { row } else { row % size };
+            at = at.checked_add(index.checked_mul(wide(self.stride(dim)?)?)?)?;
+            row /= size;
+        }
+        Some(at)
+    }
+
     /// How many dimensions there are.
     pub(crate) fn dims(self) -> Option<usize> {
         let dims = self.0.u32(8 + 4 * 2 * Self::DIMENSIONS)?;

@@ -113,6 +113,7 @@ fragments! {
     RSHIFT = b"18rshift_kernel_cuda";
     // Of `kernels/histogram`.
     HISTOGRAM = b"17kernelHistogram1DI";
+    HISTOGRAM_OF = b"21CUDA_tensor_histogramI";
     // Of `kernels/index`.
     VECTORIZED_GATHER = b"24vectorized_gather_kernelILi16ElE";
     TAKE_PUT = b"20cuda_take_put_kernelI";
@@ -125,6 +126,7 @@ fragments! {
     INDEX_COPY = b"22index_copy_kernel_impl";
     INDEX_FILL = b"22index_fill_kernel_impl";
     FLIP = b"16flip_kernel_impl";
+    INDEX_SELECT_SMALL = b"21indexSelectSmallIndexI";
     // Of `kernels/nonzero`.
     COUNTING_ITERATOR_LONG = b"17counting_iteratorIl";
     COUNTING_INPUT_ITERATOR_LONG = b"21CountingInputIteratorIl"; // Before CUDA 13.
@@ -153,6 +155,8 @@ fragments! {
     LINSPACE = b"17linspace_cuda_out";
     ARANGE = b"15arange_cuda_out";
     REVERSE_INDICES = b"27fill_reverse_indices_kernelEPli";
+    FLATTEN_INDICES = b"21_flatten_indices_implI";
+    OF_LONGS_AND_UP_TO_EIGHT = b"18CUDAKernelLauncherElLl8EE";
     REPEAT_INTERLEAVE = b"_Z19compute_cuda_kernelI";
     // Of `kernels/reduce`.
     AND = b"15and_kernel_cuda";

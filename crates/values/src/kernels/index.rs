@@ -1,7 +1,7 @@
 //! `x[indices]` and `x[indices] = y`, `index_select`, `index_copy_`, `index_fill_` and `flip`: elements are moved as bytes
 //! (`aten/src/ATen/native/cuda/IndexKernel.cu`, `IndexKernelUtils.cu`, `Indexing.cu`).
 
-use crate::arguments::{Arguments, Bytes, Structure};
+use crate::arguments::{Arguments, Bytes, Structure, TensorInfo};
 use crate::memory::Known;
 use crate::memory::writes::{MOST, Write};
 use crate::names::{self, has, position};
@@ -19,6 +19,8 @@ pub(crate) enum Kernel {
     Fills { width: usize },
     /// `x[indices]` of whole rows.
     TakesRows,
+    /// `index_select` of rows that are not taken whole, of elements of so many bytes.
+    Selects { width: usize },
     /// `flip`.
     Flips { width: usize },
     /// `index_put_` of elements that are not followed: what was there is not known any more.
@@ -43,6 +45,14 @@ impl Kernel {
         if has(name, names::VECTORIZED_GATHER) {
             return Some(Kernel::TakesRows);
         }
+        const SELECTS: &[u8] = names::INDEX_SELECT_SMALL;
+        if let Some(at) = position(name, SELECTS) {
+            // The types of elements, of indices, and of positions.
+            let [element, b'l', b'j', ..] = &name[at + SELECTS.len()..] else { return None };
+            let element =
+                ScalarType::of_letter(*element).or_else(|| ScalarType::of_float(*element))?;
+            return Some(Kernel::Selects { width: element.width() });
+        }
         if has(name, names::TAKE_PUT) {
             let takes = has(name, names::TAKE);
             return Some(if takes { Kernel::Takes } else { Kernel::PutsSomewhere });
@@ -56,6 +66,9 @@ impl Kernel {
 
     /// Where the indices are that it takes elements by.
     pub(crate) fn indices(self, arguments: Arguments<'_>) -> Vec<u64> {
+        if let Kernel::Selects { .. } = self {
+            return arguments.tensor_address(2).into_iter().collect();
+        }
         let Kernel::Indexes { puts: false, .. } = self else { return Vec::new() };
         let all = || -> Option<Vec<u64>> {
             let closure = Closure::of(arguments, 3, 3 + MOST_INDICES)?;
@@ -73,6 +86,7 @@ impl Kernel {
             Kernel::Fills { width } => put_along(width, true, arguments, known),
             Kernel::Flips { width } => flipped(width, arguments, known),
             Kernel::TakesRows => rows(arguments, known),
+            Kernel::Selects { width } => selected(width, arguments, known),
             Kernel::Puts => {
                 // What is written to comes first behind the offsets.
                 let to = Closure::of(arguments, 3, 1)?.word(0)?;
@@ -173,6 +187,41 @@ fn rows(arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
         Some(vec![Write::Known(to, bytes)])
     };
     Some(moved().unwrap_or_else(|| vec![Write::Unknown(to, u64::MAX)]))
+}
+
+/// [`Kernel::Selects`]: to, from, indices, the dimension in both, how many elements a slice has, and the size of the dimension
+/// that is selected from.
+fn selected(width: usize, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
+    let [to, from, indices] = [arguments.tensor(0)?, arguments.tensor(1)?, arguments.tensor(2)?];
+    let dims = [arguments.count(3)?, arguments.count(4)?];
+    let (slice, all) = (arguments.count(5)?, arguments.whole(6)?);
+    let (target, source) = (to.address()?, from.address()?);
+    let moved = || {
+        let wide = |it: u32| usize::try_from(it).ok();
+        let (count, next) = (wide(indices.size(0)?)?, wide(indices.stride(0)?)?);
+        (1..=MOST).contains(&slice.checked_mul(count)?).then_some(())?;
+        // The size of the dimension is one in both.
+        let starts = |it: TensorInfo<'_>| {
+            (0..slice).map(|row| it.element_of_row(row)).collect::<Option<Vec<usize>>>()
+        };
+        let starts = [starts(to)?, starts(from)?];
+        let apart = [wide(to.stride(dims[0])?)?, wide(from.stride(dims[1])?)?];
+        let last = (count - 1).checked_mul(next)?.checked_mul(8)?.checked_add(8)?;
+        let indices = known(indices.address()?, last)?;
+        let mut moves = Vec::with_capacity(slice * count);
+        for i in 0..count {
+            let index = place(ScalarType::Long.read(indices.get(8 * i * next..)?), all)?;
+            let begin = usize::try_from(index).ok()?.checked_mul(apart[1])?;
+            for (out, input) in starts[0].iter().zip(&starts[1]) {
+                let out = i.checked_mul(apart[0])?.checked_add(*out)?;
+                moves.push((out * width, begin.checked_add(*input)?.checked_mul(width)?));
+            }
+        }
+        let last = moves.iter().map(|it| it.1).max()?.checked_add(width)?;
+        let bytes = Some(last).filter(|&it| it <= MOST_BYTES).and_then(|it| known(source, it))?;
+        placed(target, moves, &bytes, width, known)
+    };
+    Some(moved().unwrap_or_else(|| vec![Write::Unknown(target, u64::MAX)]))
 }
 
 /// [`Kernel::Indexes`]: where to, where from, how many indices, and of each where it is, the size that it is for, and the

@@ -1,6 +1,7 @@
-//! Vectors that are made of nothing but their length: `arange`, `linspace`, the places in each row of a long sort; and
-//! `repeat_interleave`, whose result has as many elements as its numbers say (`aten/src/ATen/native/cuda/RangeFactories.cu`,
-//! `Repeat.cu`, `Sort.cu`).
+//! Vectors that are made of nothing but their length: `arange`, `linspace`, the places in each row of a long sort;
+//! `repeat_interleave`, whose result has as many elements as its numbers say; and the place of each index of a sparse tensor, if
+//! its dimensions were one (`aten/src/ATen/native/cuda/RangeFactories.cu`, `Repeat.cu`, `Sort.cu`,
+//! `aten/src/ATen/native/sparse/FlattenIndicesCommon.h`).
 
 use crate::arguments::{Arguments, Structure};
 use crate::memory::Known;
@@ -19,6 +20,8 @@ pub(crate) enum Kernel {
     PlacesInRows,
     /// `compute_cuda_kernel` of `repeat_interleave`.
     Repeats { key: ScalarType },
+    /// `_flatten_indices_impl` of up to eight dimensions and 64 bits; or otherwise.
+    Flattens { followed: bool },
 }
 
 impl Kernel {
@@ -36,6 +39,13 @@ impl Kernel {
         if has(name, names::REVERSE_INDICES) {
             return Some(Kernel::PlacesInRows);
         }
+        if let Some(at) = position(name, names::FLATTEN_INDICES) {
+            let dense =
+                has(name, names::VECTORIZED_ELEMENTWISE) || has(name, names::UNROLLED_ELEMENTWISE);
+            let followed =
+                has(&name[at..], names::OF_LONGS_AND_UP_TO_EIGHT) && !has(name, b"12LoadWithCast");
+            return dense.then_some(Kernel::Flattens { followed });
+        }
         let key = letter_after(name, names::REPEAT_INTERLEAVE)?;
         Some(Kernel::Repeats { key })
     }
@@ -47,6 +57,7 @@ impl Kernel {
             Kernel::Divides => divided(arguments),
             Kernel::PlacesInRows => places_in_rows(arguments),
             Kernel::Repeats { key } => repeated(key, arguments, known),
+            Kernel::Flattens { followed } => flattened(followed, arguments, known),
         }
     }
 }
@@ -85,6 +96,43 @@ fn range(to: ScalarType, arguments: Arguments<'_>) -> Option<Vec<Write>> {
         to.write(value, &mut result);
     }
     Some(vec![Write::Known(address, result)])
+}
+
+/// How many; `{ indices, i64 from one to the next, i64 dimensions, i64 what one of each is worth[8], i64 from one dimension to the
+/// next }`; and where to.
+fn flattened(followed: bool, arguments: Arguments<'_>, known: Known<'_>) -> Option<Vec<Write>> {
+    const DIMENSIONS: usize = 8;
+    let address =
+        arguments.structure(2, Structure { named: &["rray<char*, "], size: 8 })?.u64(0)?;
+    let unknown = vec![Write::Unknown(address, u64::MAX)];
+    if !followed {
+        return Some(unknown);
+    }
+    let named = &["_flatten_indices_impl<"];
+    let count = arguments.count(0)?;
+    let it = arguments.structure(1, Structure { named, size: 8 * (DIMENSIONS + 4) })?;
+    let flat = || {
+        let word = |i: usize| usize::try_from(it.i64(8 * i)?).ok();
+        let (next, dims, apart) = (word(1)?, word(2)?, word(3 + DIMENSIONS)?);
+        (0 < count && count <= MOST && (1..=DIMENSIONS).contains(&dims)).then_some(())?;
+        let at = |i: usize, dim: usize| {
+            i.checked_mul(next)?.checked_add(dim.checked_mul(apart)?)?.checked_mul(8)
+        };
+        let size = at(count - 1, dims - 1)?.checked_add(8)?;
+        (size <= 8 * DIMENSIONS * MOST).then_some(())?;
+        let indices = known(it.u64(0)?, size)?;
+        let mut bytes = Vec::with_capacity(8 * count);
+        for i in 0..count {
+            let mut place = 0_i64;
+            for dim in 0..dims {
+                let index = ScalarType::Long.read(indices.get(at(i, dim)?..)?);
+                place = place.checked_add(index.checked_mul(it.i64(8 * (3 + dim))?)?)?;
+            }
+            ScalarType::Long.write(place, &mut bytes);
+        }
+        Some(vec![Write::Known(address, bytes)])
+    };
+    Some(flat().unwrap_or(unknown))
 }
 
 /// How many, `{ first, last, i64 steps, step, i64 half of them }`, and where to.

@@ -27,6 +27,8 @@ pub(crate) enum Kernel {
     Rows { key: ScalarType, descending: Option<bool> },
     /// `DeviceMergeSortBlockSortKernel` with `LTOp`: the first of several, with values of 64 bits.
     Merged { key: ScalarType },
+    /// Likewise, in an order or of types that are not followed.
+    MergedOtherwise,
 }
 
 impl Kernel {
@@ -43,10 +45,10 @@ impl Kernel {
             return Some(Kernel::Digit { key, value, descending });
         }
         if has(name, names::MERGE_SORT_OF_BLOCKS) {
-            let key = number_after(name, names::LESS_THAN)?;
             // The types of a key and of a value end the template's arguments.
-            has(name, b"lEEvbT0_T1_T2_T3_T4_PT6_PT7_T5_").then_some(())?;
-            return Some(Kernel::Merged { key });
+            let followed = has(name, b"lEEvbT0_T1_T2_T3_T4_PT6_PT7_T5_");
+            let key = number_after(name, names::LESS_THAN).filter(|_| followed);
+            return Some(key.map_or(Kernel::MergedOtherwise, |key| Kernel::Merged { key }));
         }
         let rows = [
             names::RADIX_SORT_IN_PLACE,
@@ -101,6 +103,10 @@ impl Kernel {
                 };
                 Some(written(elements(3)?, elements(4)?, 8, sorted()))
             }
+            Kernel::MergedOtherwise => Some(vec![
+                Write::Unknown(arguments.elements(3, 0)?, u64::MAX),
+                Write::Unknown(arguments.elements(4, 0)?, u64::MAX),
+            ]),
             // Keys, how many rows, how long, how far apart, values, how far apart they are, and the order.
             Kernel::Rows { key, descending } => {
                 let descending = match descending {
@@ -152,21 +158,9 @@ struct Slices<'a> {
 impl Slices<'_> {
     /// Where the elements of each row lie, in elements.
     fn places(&self) -> Option<Vec<Vec<usize>>> {
-        let wide = |it: u32| usize::try_from(it).ok();
-        let dims = self.tensor.dims()?;
-        let begin = |mut row: usize| {
-            let mut at = 0_usize;
-            for dim in (0..dims).rev() {
-                let size = wide(self.tensor.size(dim)?)?.max(1);
-                let index = if dim == 0 { row } else { row % size };
-                at = at.checked_add(index.checked_mul(wide(self.tensor.stride(dim)?)?)?)?;
-                row /= size;
-            }
-            Some(at)
-        };
         let place = |begin: usize, i: usize| begin.checked_add(i.checked_mul(self.apart)?);
         let row = |row| {
-            let begin = begin(row)?;
+            let begin = self.tensor.element_of_row(row)?;
             (0..self.length).map(|i| place(begin, i)).collect()
         };
         (0..self.rows).map(row).collect()
