@@ -166,14 +166,18 @@ impl<'a> DeviceRun<'a> {
         let line_of = |it: StackId| origins::line_of(self.trace, &self.stacks, it);
         let outside = |it: StackId| origins::outside(self.trace, &self.stacks, it);
         let (line, caller) = (line_of(stack), outside(stack));
-        if stacks.len() != 1 || line == line_of(caller) {
+        // A hook of several layers is one line that each of them calls.
+        let is_one_line = stacks.iter().all(|it| line_of(*it) == line && outside(*it) == caller);
+        if !is_one_line || line == line_of(caller) {
             return None;
         }
         let later = &self.replay.blocks[newest.index()..];
-        let end = self.timeline.step_ends.iter().find(|it| later[0].alloc < **it)?;
+        let made = later[0].alloc;
+        let step_end = self.timeline.step_ends.iter().find(|it| made < **it).copied();
+        let end = step_end.unwrap_or_else(|| self.timeline.stretch_end(made));
         let goes_on = later
             .iter()
-            .take_while(|it| it.alloc < *end)
+            .take_while(|it| it.alloc < end)
             .map(|it| self.device.events.stack(it.alloc.index()))
             .any(|it| outside(it) == caller && line_of(it) != line);
         if goes_on { line } else { None }

@@ -406,3 +406,61 @@ fn what_a_backward_pass_makes_on_another_device_has_the_line_that_called_it() {
         assert!(made.contains(told), "{made}");
     }
 }
+
+#[test]
+fn what_a_hook_keeps_of_each_layer_is_told_at_its_line() {
+    let mut program = Program::default();
+    for _ in 0..10 {
+        for layer in 1..=3 {
+            let made = program.module(11, layer);
+            let made = program.alloc(20 * MIB, made);
+            let hook = program.module(11, 40);
+            program.alloc(4 * MIB, hook);
+            program.free(made);
+        }
+        let step = program.stack(&[
+            ("/home/u/train.py", "main", 13),
+            ("/venv/site-packages/torch/optim/sgd.py", "step", 1),
+        ]);
+        let passing = program.alloc(2 * MIB, step);
+        program.free(passing);
+    }
+    let found = growths(&program.explain());
+    assert_eq!((found[0].0, found[0].1), ("leak/results-kept", 40), "{found:?}");
+}
+
+/// Ten steps that each keep four of a pass's results, a small part of what it made, and perhaps the pass's input, which is larger.
+fn keeps_some(with_input: bool) -> (&'static str, u32) {
+    let mut program = Program::default();
+    let mut input = None;
+    for _ in 0..10 {
+        let line = program.stack(&[("/home/u/train.py", "main", 10)]);
+        let batch = program.alloc(30 * MIB, line);
+        if let Some(old) = input.replace(batch).filter(|_| !with_input) {
+            program.free(old);
+        }
+        for layer in 1..=4 {
+            let layer = program.module(11, layer);
+            program.alloc(4 * MIB, layer);
+            // Room to compute in.
+            let scratch = program.alloc(20 * MIB, layer);
+            program.free(scratch);
+        }
+        let call = program.stack(&[
+            ("/home/u/train.py", "main", 12),
+            ("/venv/site-packages/torch/autograd/__init__.py", "backward", 1),
+        ]);
+        let seed = program.alloc(512, call);
+        let gradient = program.alloc(2 * MIB, StackId::EMPTY);
+        program.free(seed);
+        program.free(gradient);
+    }
+    let found = growths(&program.explain());
+    (found[0].0, found[0].1)
+}
+
+#[test]
+fn a_graph_holds_its_input_and_results_do_not() {
+    assert_eq!(keeps_some(false), ("leak/results-kept", 11));
+    assert_eq!(keeps_some(true), ("leak/graph-retained", 11));
+}

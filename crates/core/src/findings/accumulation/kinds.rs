@@ -12,7 +12,7 @@ use crate::{
         },
         growth::{Growth, Kind},
     },
-    prediction::{stacks::Signs, timeline::Stage},
+    prediction::{Category, stacks::Signs, timeline::Stage},
     recording::CodeLine,
     replay::BlockId,
     trace::{EventId, StackId},
@@ -35,7 +35,7 @@ pub(super) fn classify(
 ) -> Vec<Growth> {
     let case = look.case;
     let (mut graph, mut rest) = by_stage(look, groups);
-    let passes = Passes::of(look, moment, &graph);
+    let passes = Passes::of(look, moment, &graph, &rest);
     // A graph is told though each epoch lets go of its own: it is what a step should not leave.
     if passes.left_their_graph {
         passes.move_what_the_graph_holds(&mut rest, &mut graph);
@@ -96,7 +96,7 @@ struct Passes {
 }
 
 impl Passes {
-    fn of(look: &Look<'_>, moment: EventId, graph: &Groups) -> Passes {
+    fn of(look: &Look<'_>, moment: EventId, graph: &Groups, rest: &ByKind) -> Passes {
         let Look { case, iterations, .. } = look;
         let timeline = &case.run.timeline;
         let mut left: BTreeMap<u32, Bytes> = BTreeMap::new();
@@ -113,8 +113,20 @@ impl Passes {
         let n_blocks = most.map_or(0, |most| {
             graph.iter().flat_map(|(_, it)| &it.kept).filter(|(step, _)| *step == most).count()
         });
-        let is_much =
-            6 <= graph.len() || 3 <= n_blocks && 25 <= share || 2 <= n_blocks && 50 <= share;
+        // A graph holds what went into the pass as well; scratch memory makes its share of what the pass made a small one.
+        let is_input = |group: &Group| {
+            let category = group.kept.first().map(|(_, it)| case.evidence.category(*it));
+            // A plain snapshot has no name for what stays.
+            let is_it = category == Some(Category::Inputs)
+                || !timeline.marked && category == Some(Category::Kept);
+            let near = |step: u32| Some(step) == most || Some(step + 1) == most;
+            is_it && group.kept.iter().any(|(step, _)| near(*step))
+        };
+        let with_input = rest.values().flatten().any(|(_, it)| is_input(it));
+        let is_much = 6 <= graph.len()
+            || 3 <= n_blocks && 25 <= share
+            || 2 <= n_blocks && 50 <= share
+            || with_input && 4 <= n_blocks && 10 <= share;
         // Where a model is called, its graph has something that it made; results alone have not.
         let in_model = |stack: StackId| case.run.stacks.signs(stack).has(Signs::MODULE);
         let has_model = timeline.has(Stage::Forward) || timeline.has(Stage::Evaluation);
@@ -240,19 +252,30 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
         return None;
     }
     let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
-    for ((stack, _), group) in groups {
+    // A graph is made by the pass, though what went into it may be larger.
+    let of_pass =
+        |group: &Group| group.kept.first().is_some_and(|(_, it)| in_pass(case.stage(*it)));
+    let is_pass = is_graph && groups.iter().any(|(_, it)| of_pass(it));
+    for ((stack, _), group) in groups.iter().filter(|(_, it)| !is_pass || of_pass(it)) {
         if let Some(line) = case.line_outside(*stack) {
             *lines.entry(line).or_default() += group.bytes;
         }
     }
     let at = lines.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line);
-    let of_line = groups.iter().map(|((stack, _), _)| *stack);
-    let of_line = of_line.filter(|it| at.is_some() && case.line_outside(*it) == at).collect();
-    let older = all.iter().filter(|(step, _)| *step < newest).map(|(_, it)| *it);
-    let at = older
-        .max()
+    let of_line =
+        || groups.iter().filter(|((it, _), _)| at.is_some() && case.line_outside(*it) == at);
+    let stacks: BTreeSet<StackId> = of_line().map(|((stack, _), _)| *stack).collect();
+    // The newest that are over: of a graph the last one, which a call gives back; of results the first, after which the call went on.
+    let older = || {
+        let all = of_line().flat_map(|(_, it)| it.kept.iter().copied());
+        all.filter(|(step, _)| *step < newest)
+    };
+    let last_step = older().map(|(step, _)| step).max();
+    let newest_of = older().filter(|(step, _)| Some(*step) == last_step).map(|(_, it)| it);
+    let block = if is_graph { newest_of.max() } else { newest_of.min() };
+    let at = block
         .filter(|_| kind != Kind::KvCache)
-        .and_then(|it| case.run.line_that_kept(&of_line, it))
+        .and_then(|it| case.run.line_that_kept(&stacks, it))
         .or(at);
     let largest = all.iter().map(|(_, it)| *it).max_by_key(|it| case.life(*it).size);
     let at = at.or_else(|| case.line_of_backward(largest?));
