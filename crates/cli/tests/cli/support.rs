@@ -69,7 +69,7 @@ impl Place {
     /// `plimsoll` with a clean environment, and with Ctrl-C in force: what a shell starts in the background inherits that
     /// it is ignored.
     pub(crate) fn plimsoll(&self, arguments: &[&str]) -> Command {
-        let mut res = Command::new("env");
+        let mut res = Command::new("/usr/bin/env");
         res.args(["--default-signal=INT", env!("CARGO_BIN_EXE_plimsoll")])
             .args(arguments)
             .current_dir(self.path())
