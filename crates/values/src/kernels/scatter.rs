@@ -211,11 +211,9 @@ fn put(
             moves.push((to, usize::try_from(from).ok()?));
         }
         let size = moves.iter().map(|it| it.0).max()? + width;
-        let is_one_each = is_one_each(&moves, width);
-        // Of two numbers that go to one place, nobody knows which is the last.
-        (combine.is_some() || is_one_each || agree(&moves, &source, width)).then_some(())?;
         // A permutation that is turned round overwrites what was there, known or not. What lies behind it stays.
-        let is_overwritten = combine.is_none() && is_one_each && moves.len() * width == size;
+        let is_overwritten =
+            combine.is_none() && moves.len() * width == size && is_one_each(&moves, width);
         let bytes = if is_overwritten { vec![0; size] } else { known(it.target, size)? };
         Some(vec![Write::Known(it.target, combined(bytes, &source, moves, width, combine)?)])
     };
@@ -227,14 +225,6 @@ fn is_one_each(moves: &[(usize, usize)], width: usize) -> bool {
     let mut places: Vec<usize> = moves.iter().map(|it| it.0).collect();
     places.sort_unstable();
     places.iter().all(|it| it.is_multiple_of(width)) && places.windows(2).all(|it| it[0] != it[1])
-}
-
-/// Whether elements that are moved to one place are the same.
-fn agree(moves: &[(usize, usize)], source: &[u8], width: usize) -> bool {
-    let mut moves = moves.to_vec();
-    moves.sort_unstable();
-    let element = |from: usize| source.get(from..from + width);
-    moves.windows(2).all(|it| it[0].0 != it[1].0 || element(it[0].1) == element(it[1].1))
 }
 
 /// `bytes` with elements of `source` moved into it: where to and where from.
