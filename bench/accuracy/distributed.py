@@ -15,7 +15,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-from jobs import KINDS, data, nccl, one_process, pipelines, sharded, split, trainers  # noqa: F401 (each adds its kinds)
+from jobs import KINDS, data, nccl, one_process, pipelines, sharded, split, trainers, zero  # noqa: F401 (each adds its kinds)
 from jobs.nccl import process_bytes
 
 

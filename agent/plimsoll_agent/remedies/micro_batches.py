@@ -24,7 +24,7 @@ import contextlib
 import functools
 import weakref
 
-from plimsoll_agent.remedies.support import again, rerun, split
+from plimsoll_agent.remedies.support import again, places, rerun, split
 from plimsoll_agent.remedies.support.generation import generate_in_parts
 from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
@@ -361,7 +361,8 @@ def _refuse_writers(torch, module, call, args, kwargs, whole, along):
     part = split.part_of(torch, args, kwargs, whole, 0, 2, along)
     part_args, part_kwargs = nested.rebuilt(torch, part, lambda it: it.detach().clone())
     inputs = [(it, it._version) for it in nested.tensors_in(torch, (part_args, part_kwargs)) if not it.is_inference()]
-    name = split.written_by(torch, module, lambda: call(*part_args, **part_kwargs))
+    with places.looked_at(torch, "micro-batches", module, (part_args, part_kwargs), along, 1 if 1 in along else 0):
+        name = split.written_by(torch, module, lambda: call(*part_args, **part_kwargs))
     if any(it._version != version for it, version in inputs):
         raise unsuited(
             "micro-batches",

@@ -3,6 +3,7 @@
     hooks            where remedies take hold: calls of a model, backward
     split            a batch in parts: what can be split, and how results are put together
     ways             how the losses of the parts of a model's batch belong together, found by trying
+    places           what a call takes by the number of a sample, which has no parts
     rerun            a part of a model runs again and leaves no trace
     again            a call that is made again as a whole in backward
     spread           one process of several, each with its share of every batch

@@ -1,6 +1,6 @@
 """How the parts of a model's batch belong together: found by trying, on two of its samples, apart and together."""
 
-from plimsoll_agent.remedies.support import split
+from plimsoll_agent.remedies.support import places, split
 from plimsoll_agent.remedies.support.rerun import HostRandom
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.run.refusal import unsuited
@@ -37,12 +37,15 @@ def way_of(torch, remedy, module, call, args, kwargs, whole, along=None):
     choices = HostRandom()
     axis = 1 if along is not None and 1 in along else 0
 
+    cut = split.dimensions(torch, args, kwargs, whole) if along is None else along
+
     def run(start, end):
         choices.again()
         part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, start, end, along)
         if axis == 0:
             part_kwargs = _with_uneven_labels(torch, part_kwargs, start)
-        return call(*part_args, **part_kwargs), part_kwargs
+        with places.looked_at(torch, remedy, module, (part_args, part_kwargs), cut, axis):
+            return call(*part_args, **part_kwargs), part_kwargs
 
     got_both = []
     with split.undisturbed(torch, module):
