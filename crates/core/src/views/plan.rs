@@ -5,19 +5,24 @@ use std::{collections::BTreeMap, fmt::Write};
 use serde_json::json;
 
 use crate::{
+    explanation::held::origin_words,
     plan::{
         Change, Places, Remedy, find,
         search::{Advice, Fate, Grows, Left, Measured, Row, Seen, Tried},
     },
-    prediction::Category,
+    prediction::{Category, LineShare},
     units::Bytes,
-    views::{explain_wire, style},
+    views::{explain_wire, style, wire},
 };
 
 /// The version of the JSON.
 const VERSION: u32 = 1;
 /// A share of one in so many is not named.
 const SMALL_SHARE: u64 = 50;
+/// A line with less than one part in so many is not named,
+const LARGE_SHARE: u64 = 10;
+/// and of the others so many.
+const MOST_LINES: usize = 4;
 
 /// What came of a search.
 #[derive(Clone, Debug)]
@@ -44,6 +49,8 @@ pub struct Proposal {
     pub closest: Option<Row>,
     /// what is left in it, and what was tried against that.
     pub left: Vec<Left>,
+    /// The lines that hold most of that, the largest first.
+    pub left_at: Vec<LineShare>,
     /// How to run the best one.
     pub run_line: String,
     /// What a person would change for it instead.
@@ -181,6 +188,7 @@ pub fn text(it: &Proposal) -> String {
             let plan = row.plan.shown();
             let _ = writeln!(res, "nearest: {plan} needs {}, {over} more than there is", row.needs);
             left(&mut res, &it.left);
+            left_at(&mut res, &it.left, &it.left_at);
         }
         recipes(&mut res, "The change", &it.recipes);
         advice(&mut res, &it.advice);
@@ -334,6 +342,21 @@ fn left(res: &mut String, all: &[Left]) {
     }
 }
 
+/// Which lines hold that, for people: those that matter.
+fn left_at(res: &mut String, left: &[Left], lines: &[LineShare]) {
+    let sum: u64 = left.iter().map(|it| it.bytes.0).sum();
+    let large = lines.iter().filter(|it| it.bytes.0 != 0 && sum / LARGE_SHARE <= it.bytes.0);
+    let large: Vec<&LineShare> = large.take(MOST_LINES).collect();
+    if large.is_empty() {
+        return;
+    }
+    let _ = writeln!(res, "By line of your code, in the nearest:");
+    for it in large {
+        let (bytes, of) = (it.bytes.to_string(), it.category.name());
+        let _ = writeln!(res, "  {bytes:>10}  {} ({of})", origin_words(&it.at));
+    }
+}
+
 /// The lines at the head of the plan's file.
 pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
     let time = match (row.measured.and_then(|it| it.factor), row.time) {
@@ -424,6 +447,7 @@ pub fn json(it: &Proposal) -> String {
                 "not_tried": with(Fate::NotTried),
             })
         }).collect::<Vec<_>>(),
+        "left_at": it.left_at.iter().map(wire::LineWire::from).collect::<Vec<_>>(),
         "run": it.run_line,
         "change": { "diff": it.change.diff, "by_hand": it.change.by_hand },
         "runs": it.runs,
@@ -442,7 +466,8 @@ mod tests {
     use super::*;
     use crate::{
         plan::{Factor, Numbers, Plan, Recipe},
-        prediction::Peaks,
+        prediction::{Origin, Peaks},
+        recording::CodeLine,
     };
 
     fn row(plan: Plan, measured: Option<Measured>) -> Row {
@@ -464,6 +489,7 @@ mod tests {
             recipes: Vec::new(),
             closest: None,
             left: Vec::new(),
+            left_at: Vec::new(),
             run_line: "plimsoll run --plan plan.toml -- python train.py".to_owned(),
             change: Change::default(),
             patch_line: String::new(),
@@ -517,6 +543,15 @@ mod tests {
         Left { category, bytes, as_it_is, remedies }
     }
 
+    fn line(file: &str, line: u32) -> Origin {
+        let (file, function, text) = (file.to_owned(), "<module>".to_owned(), String::new());
+        Origin::Line(CodeLine { file, line, function, text })
+    }
+
+    fn share(at: Origin, mib: u64, category: Category) -> LineShare {
+        LineShare { at, bytes: Bytes::mib(mib), blocks: 1, category }
+    }
+
     #[test]
     fn where_nothing_fits_what_is_left_and_what_was_tried_are_said() {
         let offload = ("parameter-offload", Fate::Tried);
@@ -542,6 +577,11 @@ mod tests {
                 held(Category::Inputs, 600, 600, Vec::new()),
                 held(Category::Gradients, 1, 1, Vec::new()),
             ],
+            left_at: vec![
+                share(line("/me/train.py", 14), 15_000, Category::Parameters),
+                share(Origin::Backward, 5_000, Category::Activations),
+                share(Origin::NoStack, 600, Category::Inputs),
+            ],
             ..proposal(None, None)
         };
         expect![[r#"
@@ -553,12 +593,16 @@ mod tests {
                14.65 GiB   14.65 GiB  parameters       tried: parameter-offload; not tried: pure-bf16
                 7.81 GiB   29.30 GiB  activations      has checkpoint; not for this script: attention
                600.0 MiB   600.0 MiB  inputs           no remedy is for this
+            By line of your code, in the nearest:
+               14.65 GiB  train.py:14 (parameters)
+                4.88 GiB  backward (activations)
             your script was started 9 times, in 20.0 s
         "#]]
         .assert_eq(&text(&it));
         let json: serde_json::Value = serde_json::from_str(&json(&it)).unwrap();
         assert_eq!(json["outcome"], "does_not_fit");
         assert_eq!(json["left"][0]["not_tried"], json!(["pure-bf16"]));
+        assert_eq!(json["left_at"][0]["line"], 14);
     }
 
     #[test]

@@ -123,7 +123,7 @@ struct MomentWire {
 }
 
 #[derive(Debug, Serialize)]
-struct LineWire<'a> {
+pub(super) struct LineWire<'a> {
     /// `line`, `backward` (the backward pass that the line started) or `no_stack`.
     origin: &'static str,
     #[serde(flatten)]

@@ -62,6 +62,7 @@ pub(super) fn run(
         recipes,
         closest: closest.as_ref().map(Candidate::row),
         left: left.clone(),
+        left_at: closest.as_ref().map(|it| it.took.lines.clone()).unwrap_or_default(),
         run_line: template::run_line(&args.plan, &words),
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),

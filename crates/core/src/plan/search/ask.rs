@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::{
     plan::{Places, Plan, Work, blocks::Reading},
-    prediction::{CategoryShare, OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks},
+    prediction::{
+        CategoryShare, LineShare, OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks,
+    },
     recording::{FirstStep, Spread},
     units::Bytes,
 };
@@ -161,6 +163,8 @@ pub struct Took {
     pub growth: Option<StepGrowth>,
     /// What it held at its peak, by what that is for, largest first.
     pub held: Vec<CategoryShare>,
+    /// The lines that held most of it then, largest first.
+    pub lines: Vec<LineShare>,
 }
 
 /// A script that grows, under the limit that was asked for.
@@ -292,8 +296,8 @@ impl Took {
     pub fn of(it: Prediction) -> Took {
         let Prediction { peak, with_allowance: safe, seen, steps, growth, .. } = it;
         let first_step = it.first_step_facts;
-        let held = it.categories;
-        Took { peak, safe, steps_seen: seen.steps, steps, first_step, growth, held }
+        let (held, lines) = (it.categories, it.top_lines);
+        Took { peak, safe, steps_seen: seen.steps, steps, first_step, growth, held, lines }
     }
 }
 

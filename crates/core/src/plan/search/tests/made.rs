@@ -296,6 +296,7 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
         first_step: None,
         growth: None,
         held: Vec::new(),
+        lines: Vec::new(),
     }
 }
 
