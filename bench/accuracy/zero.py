@@ -3,7 +3,7 @@
 
     bench/accuracy/zero.py --plimsoll BINARY --gpus 2 --out h100-zero.json
 
-Ranks are measured one job after the other; meanwhile one imagined rank of each job is predicted, `--jobs` at a time. Prints a row a job
+Jobs are measured `--at-once` at a time; meanwhile one imagined rank of each job is predicted, `--jobs` at a time. Prints a row a job
 and number of ranks: the peaks of each rank, and how far the nearest of the phantom's two orders is from the farthest rank.
 Without `--gpus` only the predictions are made, and compared with what `--truth FILE`, an earlier `--out`, says.
 """
@@ -40,6 +40,7 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--gpu", default="h100-80g", help="the card that is predicted for")
     parser.add_argument("--gpus", type=int, default=0, help="how many GPUs measure; 0: none")
+    parser.add_argument("--at-once", type=int, default=1, help="jobs at a time on the GPUs")
     parser.add_argument("--truth", help="what an earlier run measured")
     parser.add_argument("--jobs", type=int, default=8, help="predictions at a time")
     parser.add_argument("--seconds", type=float, default=3600)
@@ -77,7 +78,7 @@ def main():
             kept = {"seconds": seconds, "failed": failed, "outcome": it.get("outcome"), "notes": sorted(note["code"] for note in it.get("notes", []))}
             rows[key]["predicted"] = kept | ({"orders": orders(it), "safe": it["safe_bytes"]} if it.get("peak_reserved_bytes") else {})
 
-        with ThreadPoolExecutor(1) as gpu, ThreadPoolExecutor(args.jobs) as phantom:
+        with ThreadPoolExecutor(args.at_once) as gpu, ThreadPoolExecutor(args.jobs) as phantom:
             both = [gpu.submit(measure, it) for it in rows if int(it[-1]) <= args.gpus]
             both += [phantom.submit(predict, it) for it in rows]
             for it in both:
