@@ -3,12 +3,17 @@
 //! What autograd saves of a pass goes at once, when its output does: a run of frees without an allocation between them, of most
 //! of what the pass made, and no backward pass since. Without a graph a pass gives its values back while it goes on; what a
 //! function keeps in variables until it returns is few, caches and lists of outputs are little of what was made meanwhile.
+//! A pass of which the agent says that gradients were off has no graph, whatever it gives back at once.
 
 use std::collections::BTreeSet;
 
 use crate::{
     findings::{Case, Finding, Rule, Weight, growth::Kind},
-    prediction::{stacks::Signs, timeline::Stage},
+    prediction::{
+        stacks::Signs,
+        timeline::{Places, Stage},
+    },
+    recording::{MarkKind, Phase},
     replay::BlockId,
     trace::{EventId, StackId},
     units::Bytes,
@@ -96,6 +101,30 @@ fn from_its_first_batch(case: &Case<'_>) -> Option<Finding> {
 
 const REMEDY: &str = "put the loop under `with torch.no_grad():` (or `torch.inference_mode()`); `model.eval()` alone does not switch the graph off. If this is training whose loss is skipped (not finite, for example), nothing is wrong with these passes";
 
+/// From which event up to which the agent saw passes with gradients off, in order.
+fn without_gradients(case: &Case<'_>) -> Vec<(EventId, EventId)> {
+    let run = case.run;
+    let notes = &run.recording.notes;
+    let places = Places::new(&run.replay, run.index, &notes.stats);
+    let mut res: Vec<(EventId, EventId)> = Vec::new();
+    let mut begun = None;
+    for mark in &notes.marks {
+        match mark.kind {
+            MarkKind::Begin(Phase::Evaluation) if !mark.with_gradients => {
+                begun = Some(places.event(&mark.place));
+            }
+            MarkKind::End(Phase::Evaluation) => {
+                res.extend(begun.take().map(|it| (it, places.event(&mark.place))));
+            }
+            _ => {}
+        }
+    }
+    // One that memory ran out in has no end.
+    res.extend(begun.map(|it| (it, EventId(u32::MAX))));
+    res.sort_unstable();
+    res
+}
+
 fn is_pass(stage: Stage) -> bool {
     matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation | Stage::Between)
 }
@@ -125,10 +154,13 @@ impl Passes {
         let mut made = Vec::with_capacity(lives.len() + 1);
         let mut sum = Bytes::ZERO;
         let mut stages = timeline.in_order();
+        let mut without = without_gradients(case).into_iter().peekable();
         for life in lives {
             made.push(sum);
+            while without.next_if(|it| it.1 <= life.alloc).is_some() {}
+            let has_graph = without.peek().is_none_or(|it| life.alloc < it.0);
             let signs = run.stacks.signs(run.device.events.stack(life.alloc.index()));
-            if signs.has(Signs::MODULE) && is_pass(stages.stage(life.alloc)) {
+            if has_graph && signs.has(Signs::MODULE) && is_pass(stages.stage(life.alloc)) {
                 sum += life.size;
             }
         }

@@ -1,6 +1,11 @@
 //! A graph that no backward pass uses is found where it is thrown away, and what only looks like it is not.
 
-use plimsoll_core::{explanation::Explanation, trace::StackId, units::Bytes};
+use plimsoll_core::{
+    explanation::Explanation,
+    recording::{Mark, MarkKind, Notes, Phase, Place},
+    trace::StackId,
+    units::Bytes,
+};
 
 use crate::program::{MIB, Program};
 
@@ -42,6 +47,37 @@ fn a_validation_with_a_graph_is_found_at_its_line() {
     }
     // A pass without a graph holds four of the thirty.
     assert_eq!(found(&program.explain()), [(VALIDATION, Bytes::mib(26 * 32))]);
+}
+
+/// A pyramid of features, as detectors have one, goes at once when its pass ends, whether there was a graph or not.
+#[test]
+fn a_pass_whose_gradients_were_off_has_no_graph() {
+    let served = |with_gradients: bool| {
+        let (mut program, mut notes) = (Program::default(), Notes::default());
+        for n in 1..=3 {
+            let n_allocated = u64::from(LAYERS) * n;
+            for (kind, so_far, freed) in [
+                (MarkKind::Begin(Phase::Evaluation), n_allocated - u64::from(LAYERS), n - 1),
+                (MarkKind::End(Phase::Evaluation), n_allocated, n),
+            ] {
+                notes.marks.push(Mark {
+                    kind,
+                    step: 0,
+                    place: Place { allocs: vec![so_far], frees: vec![u64::from(LAYERS) * freed] },
+                    reserved: vec![],
+                    allocated: vec![],
+                    seconds: 0.0,
+                    with_gradients,
+                    host: None,
+                    workers: None,
+                });
+            }
+            validate(&mut program, VALIDATION);
+        }
+        found(&program.explain_noted(notes))
+    };
+    assert_eq!(served(true).len(), 1);
+    assert_eq!(served(false), []);
 }
 
 #[test]
