@@ -77,6 +77,37 @@ def test_the_device_sees_no_difference(plimsoll, orthogonal):
     assert allocated[0] == allocated[1]
 
 
+SERVED = """
+import torch
+from torch.nn import functional as F
+net = torch.nn.Conv2d(3, 16, 3).eval().requires_grad_(False)
+big = torch.nn.Parameter(torch.zeros(4_000_000), requires_grad=False)  # With which the model is large.
+net.cuda()
+for context in (torch.inference_mode, torch.no_grad):
+    for precision in (torch.bfloat16, torch.float16):
+        with context(), torch.autocast("cuda", precision):
+            y = net(torch.rand(2, 3, 64, 64, device="cuda"))
+            larger = F.interpolate(y, size=(200, 200), mode="bilinear", align_corners=False)
+            products = torch.einsum("bchw,bdhw->bcd", y.float(), y.float())
+            with torch.autocast("cuda", enabled=False):
+                plain = torch.einsum("bchw,bdhw->bcd", y.float(), y.float())
+        print("SAYS", context.__name__, y.dtype, larger.dtype, products.dtype, plain.dtype, torch.cuda.memory_allocated(), flush=True)
+    outside = torch.einsum("bchw,bdhw->bcd", y.float(), y.float())
+    print("SAYS", outside.dtype, torch.cuda.max_memory_allocated(), flush=True)
+"""
+
+
+def test_autocast_chooses_the_same_types_under_inference_mode(plimsoll):
+    """There a mode catches whole operations, below autocast, which chooses for those that they consist of."""
+    plimsoll.script(SERVED)
+    seen = []
+    for when in ("off", "on"):
+        ran = plimsoll.predict(PYTHON, "train.py", options=("--gpu", "rtx4090", "--until-exit", f"--ghost-weights={when}"))
+        seen.append((says(ran), ran.report["peak_allocated_bytes"], ran.report["peak_reserved_bytes"]))
+    assert "torch.float32" in seen[0][0][0] and "torch.bfloat16" in seen[0][0][0]
+    assert seen[0] == seen[1]
+
+
 def test_a_model_larger_than_its_share_of_the_host_becomes_a_ghost_by_itself(plimsoll):
     """32 GB of weights, converted twice on the CPU."""
     plimsoll.script(

@@ -20,7 +20,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
 from plimsoll_agent.imitate.phantom import function
-from plimsoll_agent.run import host
+from plimsoll_agent.run import below, host
 from plimsoll_agent.run.guard import failed, guarded
 
 SETTING = "PLIMSOLL_GHOST_WEIGHTS"
@@ -95,6 +95,7 @@ class Ghosts:
         )
 
     def _new_mode(self):
+        below.entered(self._torch)
         return _mode_class(self._torch)(*self._memory)
 
     def training_begins(self):
@@ -187,18 +188,18 @@ def _mode_class(torch):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
             if self.is_over:
-                return func(*args, **kwargs)
+                return below.goes_on(torch, func, args, kwargs)
             kind = self._kinds.get(func)
             if kind is None:
                 kind = self._kinds[func] = _kind(torch, func)
             if kind == "real":
-                return func(*args, **kwargs)
+                return below.goes_on(torch, func, args, kwargs)
             try:
                 done, result = self._operations.done(kind, func, args, kwargs)
             except Exception as error:
                 failed("ghosts.%s" % func, error)
                 done = False
-            return result if done else func(*args, **kwargs)
+            return result if done else below.goes_on(torch, func, args, kwargs)
 
     return GhostMode
 

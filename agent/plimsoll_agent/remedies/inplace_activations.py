@@ -8,7 +8,7 @@ numbers are the same.
 import weakref
 
 from plimsoll_agent.remedies.support import split
-from plimsoll_agent.run import nested
+from plimsoll_agent.run import below, nested
 from plimsoll_agent.run.refusal import unsuited
 
 _NAMES = ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "Hardtanh", "Threshold", "RReLU")
@@ -94,8 +94,9 @@ class _Look:
                     for it in tree_leaves((args, kwargs or {})):
                         if isinstance(it, tensor_class):
                             look.reads(it)
-                return function(*args, **(kwargs or {}))
+                return below.goes_on(look._torch, function, args, kwargs or {})
 
+        below.entered(self._torch)
         return Looking()
 
     def saved(self):

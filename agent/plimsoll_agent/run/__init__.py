@@ -24,6 +24,7 @@
     first_step      what the first step took, to compare a plan's promise with
     sampling        stacks and modules in some steps only, where seeing them in all would slow training down
     stopwatch       how long steps take on the device
+    below           an operation that a dispatch mode has caught goes on as without the mode
     meter           what a step computes and moves, in runs made for that
     ending          the last words of a process
     sudden_end      says them where Python would not: os._exit, a signal that the process sends itself

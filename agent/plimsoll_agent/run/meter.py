@@ -10,6 +10,7 @@ step waits for it. With workers it depends on how fast the device is, and is lef
 import contextlib
 import time
 
+from plimsoll_agent.run import below
 from plimsoll_agent.run.guard import guarded
 
 _ONLY_LOOK = ("detach", "_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh")
@@ -132,11 +133,12 @@ class Meter:
             def __torch_dispatch__(self, function, types, args=(), kwargs=None):
                 kwargs = kwargs or {}
                 function, args = _with_lengths_as_numbers(torch, function, args)
-                result = function(*args, **kwargs)
+                result = below.goes_on(torch, function, args, kwargs)
                 _count(torch, counts, flop_registry, function, args, kwargs, result)
                 device.see(function, result)
                 return result
 
+        below.entered(torch)
         return Counting()
 
 

@@ -12,6 +12,7 @@ that follows from the batch, or where numbers that are not cut with it go into a
 
 import functools
 
+from plimsoll_agent.run import below
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.run.refusal import unsuited
 
@@ -27,6 +28,7 @@ _HARMLESS = {"bucketize", "searchsorted", "isin", "equal", "lift_fresh", "embedd
 def looked_at(torch, remedy, module, given, along, axis=0):
     """While a call of `module` runs inside of it, refuses `remedy` before the first operation that takes samples by their number.
     `given`: what the call is given, of a part; `along`: of each of its tensors where the batch is, or None; `axis`: the batch's dimension."""
+    below.entered(torch)
     return _mode_of(torch)(remedy, type(module).__name__, tensors_in(torch, given), along, axis)
 
 
@@ -54,7 +56,7 @@ def _mode_of(torch):
             of_batch = any(it in self._of_batch for it in given)
             if from_outside and of_batch:
                 self._look(function, args, kwargs, from_outside)
-            output = function(*args, **kwargs)
+            output = below.goes_on(torch, function, args, kwargs)
             keeps = from_outside and _keeps(torch, function)
             for it in tensors_in(torch, output):
                 if of_batch:

@@ -1,0 +1,68 @@
+"""An operation that one of our dispatch modes has caught goes on as it would have without the mode.
+
+Under `inference_mode()` there is no autograd above a mode that takes operations apart, so it catches whole ones that consist of
+others (`interpolate`, `einsum`). Autocast has passed by then and is off for whatever the mode calls, though it is these others whose precision it
+chooses: what should be float32 would be made in halves. Here it is on again for them.
+"""
+
+import functools
+import threading
+
+_DEVICES = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
+
+
+def goes_on(torch, function, args, kwargs):
+    """What `function`, which a mode was given, returns."""
+    if torch.is_inference_mode_enabled() and _consists_of_others(torch, function):
+        autocast = _settings(torch).on()
+        if autocast:
+            tls = torch._C
+            excluded = tls._dispatch_tls_local_exclude_set()
+            for device in autocast:
+                excluded = excluded.remove(getattr(tls.DispatchKey, _DEVICES[device]))
+            with tls._ForceDispatchKeyGuard(tls._dispatch_tls_local_include_set(), excluded):
+                return function(*args, **kwargs)
+    return function(*args, **kwargs)
+
+
+def entered(torch):
+    """To be called before a mode is entered: from then on it is known where autocast is on, which nobody can ask inside of the mode."""
+    _settings(torch)
+
+
+@functools.lru_cache(maxsize=None)
+def _consists_of_others(torch, function):
+    return function.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
+@functools.lru_cache(maxsize=1)
+def _settings(torch):
+    return _Settings(torch)
+
+
+class _Settings(threading.local):
+    """For which devices autocast is on, in each thread."""
+
+    def __init__(self, torch):
+        # Each thread comes here on its first look; `torch.autocast` asks for the function whenever it is entered or left.
+        self._is_on = {it: torch.is_autocast_enabled(it) for it in _DEVICES}
+        if not hasattr(torch.set_autocast_enabled, "is_plimsolls"):
+            _follow(torch, torch.set_autocast_enabled)
+
+    def on(self):
+        return [device for device, is_on in self._is_on.items() if is_on]
+
+    def set(self, device, is_on):
+        if device in self._is_on:
+            self._is_on[device] = is_on
+
+
+def _follow(torch, set_enabled):
+    @functools.wraps(set_enabled)
+    def set_autocast_enabled(*args):
+        set_enabled(*args)
+        device, is_on = args if len(args) == 2 else ("cuda", args[0])
+        _settings(torch).set(str(device), bool(is_on))
+
+    set_autocast_enabled.is_plimsolls = True
+    torch.set_autocast_enabled = set_autocast_enabled
