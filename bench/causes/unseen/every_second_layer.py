@@ -1,5 +1,5 @@
 """cause: fragmentation/slack
-memory: 2GiB
+memory: 2350MiB
 why: a student takes every second layer of its teacher, and the teacher goes. Weights of 9 MiB lie two by two in segments of 20 MiB, so each of
 these is half empty and cannot go back; no hidden layer of 120 MiB fits into them.
 """
