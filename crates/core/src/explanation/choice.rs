@@ -323,6 +323,7 @@ impl<'a> Failed<'a> {
         let few = few.filter(|it| {
             it.at.is_some() && it.count <= 2 && all.0 / LARGE_PART * 2 <= (it.bytes + self.asked).0
         });
+        let larger = self.larger_than_the_rest();
         // Layers of one kind make several as large; a line between the model and its backward pass is none.
         let is_one_of_many = !self.is_no_layer() && self.asked.0 * 2 <= self.activations().0;
         let in_backward = self.case.run.timeline.stage(self.event) == Stage::Backward;
@@ -330,19 +331,33 @@ impl<'a> Failed<'a> {
             return None;
         }
         let (at, bytes) = match (is_large && !is_one_of_many, few) {
+            _ if larger.is_some() => larger.unwrap_or_default(),
             (true, Some(it)) if in_backward => (it.at.clone(), it.bytes + self.asked),
             (true, _) => (self.at(), self.asked),
             (false, Some(it)) => (it.at.clone(), it.bytes + self.asked),
             (false, None) => return None,
         };
-        let share = percent(bytes.share_of(all));
+        let share = if all < bytes {
+            format!("more than the {all} that there are for this process")
+        } else {
+            format!("{} of all that there is", percent(bytes.share_of(all)))
+        };
         Some(RootCause {
             code: "size/one-allocation",
             at,
             bytes,
-            text: format!("one line's result is too large: {bytes}, {share} of all that there is"),
+            text: format!("one line's result is too large: {bytes}, {share}"),
             is_sure: true,
         })
+    }
+
+    /// One block that is half of all there is, and what was asked for beside it is small: the line that made it, and its size.
+    fn larger_than_the_rest(&self) -> Option<(Option<CodeLine>, Bytes)> {
+        let live = self.case.live_after(self.event);
+        let most = live.iter().filter(|it| is_kept(it.category)).max_by_key(|it| it.size)?;
+        let line = self.case.line(most.block)?;
+        (self.asked.0 * 2 <= most.size.0 && self.all().0 / 2 <= most.size.0)
+            .then_some((Some(line), most.size))
     }
 
     /// What was asked for is as large as a parameter. A request that failed is recorded as it was rounded.

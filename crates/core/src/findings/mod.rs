@@ -45,6 +45,7 @@ pub(crate) use growth::Kind;
 pub use finding::{Finding, Rule, Weight};
 pub(crate) use finding::{category_name, place};
 pub(crate) use fragmentation::is_much as is_much_slack;
+pub(crate) use one_allocation::IN_CHUNKS;
 
 use std::cmp::Reverse;
 

@@ -164,3 +164,19 @@ fn a_line_between_the_model_and_its_backward_pass_is_no_layer() {
     let cause = program.explain().root_cause().unwrap();
     assert_eq!((cause.code, cause.at.map(|it| it.line)), ("size/one-allocation", Some(28)));
 }
+
+#[test]
+fn what_has_half_of_all_is_the_cause_of_a_small_request_beside_it() {
+    let ask = |size: u64, asked: u64| {
+        let mut program = Program::default();
+        let [windows, targets] =
+            [12, 13].map(|line| program.stack(&[("/home/u/data.py", "windows", line)]));
+        program.alloc(20 * MIB, targets);
+        program.alloc(size * MIB, windows);
+        program.event(Action::Oom, 0, asked * MIB, targets);
+        let cause = program.explain().root_cause().unwrap();
+        (cause.code, cause.at.map(|it| it.line))
+    };
+    assert_eq!(ask(900, 200), ("size/one-allocation", Some(12)));
+    assert_eq!(ask(300, 200), ("size/one-allocation", Some(13)));
+}
