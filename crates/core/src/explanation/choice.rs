@@ -19,7 +19,7 @@
 //! Models of earlier experiments without an optimizer, which may be in use, come after the leaks; the passes of a step's inner loop
 //! before what one line made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     explanation::{
@@ -415,6 +415,26 @@ impl<'a> Failed<'a> {
         self.by_category()(&[Parameters, Gradients, OptimizerState, Buffers])
     }
 
+    /// Where an optimizer that ran out makes most of its state; of one that the user wrote, that may not be where it ran out.
+    fn line_of_states(&self) -> Option<CodeLine> {
+        let run = self.case.run;
+        let signs = run.stacks.signs(run.device.events.stack(self.event.index()));
+        let of = self.by_category();
+        let states = of(&[Category::OptimizerState]);
+        if !signs.has(Signs::OPTIMIZER) || self.allocated.0 / 2 > states.0 {
+            return None;
+        }
+        let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
+        for it in self.case.live_after(self.event) {
+            if it.category == Category::OptimizerState
+                && let Some(line) = self.case.line(it.block)
+            {
+                *lines.entry(line).or_default() += it.size;
+            }
+        }
+        lines.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line)
+    }
+
     fn states(&self, bytes: Bytes) -> RootCause {
         let of = self.by_category();
         let parts = [
@@ -431,7 +451,7 @@ impl<'a> Failed<'a> {
             if parts.is_empty() { format!("{} so far", self.allocated) } else { parts.join(", ") };
         RootCause {
             code: "size/model-states",
-            at: self.at(),
+            at: self.line_of_states().or_else(|| self.at()),
             bytes: bytes.max(self.asked),
             text: format!(
                 "the model and its states are too large for this card: {so_far}, and {} more were asked for",
@@ -481,8 +501,7 @@ impl<'a> Failed<'a> {
             };
         }
         // The line around the model that most of it hangs on.
-        let mut lines: std::collections::BTreeMap<(String, u32), (Bytes, CodeLine)> =
-            Default::default();
+        let mut lines: BTreeMap<(String, u32), (Bytes, CodeLine)> = BTreeMap::new();
         for it in &kept {
             if let Some(line) = self.case.line_outside(self.case.stack(it.block)) {
                 lines

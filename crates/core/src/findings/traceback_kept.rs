@@ -52,7 +52,7 @@ fn goes_on_by_itself(case: &Case<'_>, failed: EventId) -> bool {
 }
 
 fn in_pass(stage: Stage) -> bool {
-    matches!(stage, Stage::Forward | Stage::Loss)
+    matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation)
 }
 
 /// What the pass that failed at `failed` had made, and what of it is there in the next pass and in the end.
