@@ -39,10 +39,7 @@ impl Iterations {
         passes.sort_unstable();
         let mut step_ends = timeline.step_ends.clone();
         if step_ends.len() < LEAST_STEPS {
-            // One that memory ran out in has not come to its end.
-            let is_over = |end: EventId| case.run.oom.is_none_or(|it| end <= it);
-            let backward =
-                timeline.stretches().filter(|it| it.2 == Stage::Backward && is_over(it.1));
+            let backward = timeline.stretches().filter(|it| it.2 == Stage::Backward);
             let ends: Vec<EventId> = backward.map(|(_, end, _)| end).collect();
             if LEAST_STEPS <= ends.len() {
                 step_ends = ends;
