@@ -19,7 +19,7 @@
 //! Models of earlier experiments without an optimizer, which may be in use, come after the leaks; the passes of a step's inner loop
 //! before what one line made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     explanation::{
@@ -323,6 +323,7 @@ impl<'a> Failed<'a> {
         let few = few.filter(|it| {
             it.at.is_some() && it.count <= 2 && all.0 / LARGE_PART * 2 <= (it.bytes + self.asked).0
         });
+        let larger = self.larger_than_the_rest();
         // Layers of one kind make several as large; a line between the model and its backward pass is none.
         let is_one_of_many = !self.is_no_layer() && self.asked.0 * 2 <= self.activations().0;
         let in_backward = self.case.run.timeline.stage(self.event) == Stage::Backward;
@@ -330,19 +331,33 @@ impl<'a> Failed<'a> {
             return None;
         }
         let (at, bytes) = match (is_large && !is_one_of_many, few) {
+            _ if larger.is_some() => larger.unwrap_or_default(),
             (true, Some(it)) if in_backward => (it.at.clone(), it.bytes + self.asked),
             (true, _) => (self.at(), self.asked),
             (false, Some(it)) => (it.at.clone(), it.bytes + self.asked),
             (false, None) => return None,
         };
-        let share = percent(bytes.share_of(all));
+        let share = if all < bytes {
+            format!("more than the {all} that there are for this process")
+        } else {
+            format!("{} of all that there is", percent(bytes.share_of(all)))
+        };
         Some(RootCause {
             code: "size/one-allocation",
             at,
             bytes,
-            text: format!("one line's result is too large: {bytes}, {share} of all that there is"),
+            text: format!("one line's result is too large: {bytes}, {share}"),
             is_sure: true,
         })
+    }
+
+    /// One block that is half of all there is, and what was asked for beside it is small: the line that made it, and its size.
+    fn larger_than_the_rest(&self) -> Option<(Option<CodeLine>, Bytes)> {
+        let live = self.case.live_after(self.event);
+        let most = live.iter().filter(|it| is_kept(it.category)).max_by_key(|it| it.size)?;
+        let line = self.case.line(most.block)?;
+        (self.asked.0 * 2 <= most.size.0 && self.all().0 / 2 <= most.size.0)
+            .then_some((Some(line), most.size))
     }
 
     /// What was asked for is as large as a parameter. A request that failed is recorded as it was rounded.
@@ -400,6 +415,26 @@ impl<'a> Failed<'a> {
         self.by_category()(&[Parameters, Gradients, OptimizerState, Buffers])
     }
 
+    /// Where an optimizer that ran out makes most of its state; of one that the user wrote, that may not be where it ran out.
+    fn line_of_states(&self) -> Option<CodeLine> {
+        let run = self.case.run;
+        let signs = run.stacks.signs(run.device.events.stack(self.event.index()));
+        let of = self.by_category();
+        let states = of(&[Category::OptimizerState]);
+        if !signs.has(Signs::OPTIMIZER) || self.allocated.0 / 2 > states.0 {
+            return None;
+        }
+        let mut lines: BTreeMap<CodeLine, Bytes> = BTreeMap::new();
+        for it in self.case.live_after(self.event) {
+            if it.category == Category::OptimizerState
+                && let Some(line) = self.case.line(it.block)
+            {
+                *lines.entry(line).or_default() += it.size;
+            }
+        }
+        lines.into_iter().rev().max_by_key(|(_, bytes)| *bytes).map(|(line, _)| line)
+    }
+
     fn states(&self, bytes: Bytes) -> RootCause {
         let of = self.by_category();
         let parts = [
@@ -416,7 +451,7 @@ impl<'a> Failed<'a> {
             if parts.is_empty() { format!("{} so far", self.allocated) } else { parts.join(", ") };
         RootCause {
             code: "size/model-states",
-            at: self.at(),
+            at: self.line_of_states().or_else(|| self.at()),
             bytes: bytes.max(self.asked),
             text: format!(
                 "the model and its states are too large for this card: {so_far}, and {} more were asked for",
@@ -466,8 +501,7 @@ impl<'a> Failed<'a> {
             };
         }
         // The line around the model that most of it hangs on.
-        let mut lines: std::collections::BTreeMap<(String, u32), (Bytes, CodeLine)> =
-            Default::default();
+        let mut lines: BTreeMap<(String, u32), (Bytes, CodeLine)> = BTreeMap::new();
         for it in &kept {
             if let Some(line) = self.case.line_outside(self.case.stack(it.block)) {
                 lines

@@ -8,14 +8,26 @@ use crate::{
         proof::{Proof, live_bytes},
         root_cause,
     },
-    failures::{Cause, Failure, Kind},
-    findings::{Case, Finding, Weight},
+    failures::{self, Cause, Failure, Kind},
+    findings::{self, Case, Finding, Weight},
     prediction::timeline::Stage,
     recording::Phase,
     replay::{Config, TorchVersion, rounding},
     trace::EventId,
     units::Bytes,
 };
+
+/// What helps where the model's own memory is too much.
+const LESS_STATE: [&str; 2] = [
+    "an optimizer with less state (8-bit Adam, Adafactor, SGD), weights in bf16, or fewer weights that are trained (LoRA)",
+    "states that lie elsewhere: sharded over cards (FSDP, ZeRO) or offloaded to the CPU; a smaller batch does not change them",
+];
+
+/// What helps where nothing is trained.
+const FEWER: [&str; 2] =
+    ["fewer or shorter inputs at a time", "half precision: `.half()`, or autocast to bf16"];
+/// Causes that no line's remedy is the first for.
+const GENERAL: [&str; 2] = ["size/model-states", "size/activations"];
 
 /// The error that ended the run on this device, if there was one.
 pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure]) -> Option<Oom> {
@@ -74,6 +86,7 @@ pub(super) fn of_case(case: &Case<'_>, findings: &[Finding], messages: &[Failure
 /// Which of the findings it was, what would have been enough, and what each remedy would have done.
 fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) {
     let proof = Proof::of(case, event);
+    let said = res.cause;
     res.root = choice::choose(case, event, res, findings, proof.as_ref());
     res.cause = res.root.coarse();
     res.why.clone_from(&res.root.text);
@@ -81,7 +94,12 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     let unfragmented =
         expandable.as_ref().is_some_and(|it| it.served_now != 0 && it.ran_out.is_none());
     let mut remedies = Vec::new();
+    // What had gone by then would not have helped.
+    let is_there = |it: &&Finding| {
+        proof.is_none() || it.blocks.is_empty() || live_bytes(case, it, event) != Bytes::ZERO
+    };
     let worth = findings.iter().filter(|it| it.weight != Weight::Fact && Bytes::mib(1) <= it.bytes);
+    let worth = worth.filter(is_there);
     for it in worth.filter(|it| !it.code.starts_with("fragmentation")).take(4) {
         let proven = proof.as_ref().filter(|_| !it.blocks.is_empty());
         let said = match proven {
@@ -104,15 +122,28 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
         let said = format!("replayed with it, the request fits, with {most} reserved at most");
         remedies.insert(0, format!("{setting} ({said})"));
     }
-    if res.cause == Cause::Leak {
-        // What mends the leak comes first.
-        let at = |code: &str| findings.iter().find(|it| root_cause::told_as(it.code) == code);
-        let code = at(res.root.code).map_or("", |it| it.code);
-        remedies.sort_by_key(|it| !it.contains(code));
+    // What mends the cause comes first.
+    let at = |code: &str| findings.iter().find(|it| root_cause::told_as(it.code) == code);
+    if let Some(it) = at(res.root.code) {
+        let of_cause = format!("({}: ", it.code);
+        remedies.sort_by_key(|it| !it.contains(&of_cause));
     }
+    let general = general(res, said, &remedies);
     let tried = "expandable_segments:True";
-    res.remedies.retain(|it| expandable.is_none() || !it.contains(tried));
-    res.remedies.splice(0..0, remedies);
+    let is_seen = case.window.stacks && !case.window.began_late && !case.window.overwritten;
+    let is_told = |it: &String| {
+        expandable.is_some() && it.contains(tried) || is_seen && it == failures::GROWS
+    };
+    let general = general.into_iter().filter(|it| !is_told(it));
+    res.remedies = match res.cause {
+        Cause::OtherProcess | Cause::Limit => general.chain(remedies).collect(),
+        // What one line could do with less is not what it hangs on.
+        Cause::Size if GENERAL.contains(&res.root.code) => {
+            let own = remedies.split_off(usize::from(unfragmented).min(remedies.len()));
+            remedies.into_iter().chain(general).chain(own).collect()
+        }
+        _ => remedies.into_iter().chain(general).collect(),
+    };
     if expandable.is_some() && !unfragmented {
         res.remedies.push(format!(
             "not {setting}: replayed with it, the run still ends, it would not help"
@@ -120,6 +151,30 @@ fn decide(res: &mut Oom, case: &Case<'_>, event: EventId, findings: &[Finding]) 
     }
     res.enough = proof.as_ref().map(Proof::fewest).unwrap_or_default();
     res.is_proven = !res.enough.is_empty();
+}
+
+/// What helps against the cause whatever the line. The numbers of a message, which `said` something, say less than the recording
+/// does, and may say otherwise.
+fn general(oom: &mut Oom, said: Cause, remedies: &[String]) -> Vec<String> {
+    let of_message = std::mem::take(&mut oom.remedies);
+    let owned = |it: [&str; 2]| it.map(str::to_owned).to_vec();
+    let trains = oom.facts.phase != Some(Phase::Evaluation);
+    match (oom.cause, oom.root.code) {
+        (Cause::Leak, _) => Vec::new(),
+        (_, "size/model-states") => owned(LESS_STATE),
+        (_, "size/one-allocation") => {
+            let is_there = remedies.iter().any(|it| it.contains("(size/one-allocation: "));
+            let chunks = (!is_there).then(|| findings::IN_CHUNKS.to_owned());
+            let smaller = oom.facts.phase.is_some() && trains;
+            let smaller = if smaller { owned(failures::SMALLER) } else { Vec::new() };
+            chunks.into_iter().chain([failures::SHAPES.to_owned()]).chain(smaller).collect()
+        }
+        (Cause::Size, code) if code.starts_with("growth/") => Vec::new(),
+        (Cause::Size, _) if !trains => owned(FEWER),
+        (cause, _) if cause == said || remedies.is_empty() => of_message,
+        (Cause::Size, _) => owned(failures::SMALLER),
+        _ => Vec::new(),
+    }
 }
 
 fn shape(oom: &Oom, findings: &[Finding], has_backward: bool) -> Shape {

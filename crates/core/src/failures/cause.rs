@@ -6,8 +6,19 @@ use crate::{
         Backend, Failure, Kind,
         verdict::{Cause, Verdict, verdict},
     },
+    replay::{Config, TorchVersion, rounding},
     units::Bytes,
 };
+
+/// What to look at where one request is too large.
+pub(crate) const SHAPES: &str = "look at the shapes at that line: a sequence squared, a vocabulary times a batch, a size in the wrong unit, a wrong axis of a broadcast";
+/// What a message cannot show.
+pub(crate) const GROWS: &str = "did earlier steps run? Then see whether something grows: a list of losses or outputs, evaluation without no_grad, longer inputs";
+/// What helps a program that needs more than there is.
+pub(crate) const SMALLER: [&str; 2] = [
+    "a smaller micro-batch with gradient accumulation",
+    "bf16 autocast, gradient checkpointing, an optimizer with less state",
+];
 
 /// What helps where memory of the host cannot be pinned.
 const PINNED: &[&str] = &[
@@ -161,7 +172,7 @@ impl Failure {
         {
             return self.fragmented(requested, slack);
         }
-        if self.free.is_some() && requested <= free {
+        if self.free.is_some() && self.taken_for(requested) <= free {
             return verdict(
                 Cause::Unknown,
                 format!(
@@ -182,6 +193,15 @@ impl Failure {
         self.too_much(requested, free)
     }
 
+    /// What the device is asked for: PyTorch's small requests take a segment of it, which is larger.
+    pub fn taken_for(&self, requested: Bytes) -> Bytes {
+        if matches!(self.backend, Backend::Cuda | Backend::Hip) {
+            rounding::allocation_size(requested, &Config::of_torch(TorchVersion::NEWEST))
+        } else {
+            requested
+        }
+    }
+
     /// A sixteenth: every program has some slack, and a card that is full of tensors is full.
     fn is_large(&self, slack: Bytes) -> bool {
         let held = self.reserved.unwrap_or_default();
@@ -194,10 +214,7 @@ impl Failure {
             format!(
                 "one request of {requested} is more than {whose} ({most}): it can never fit, whatever else is freed"
             ),
-            &[
-                "look at the shapes at that line: a sequence squared, a vocabulary times a batch, a size in the wrong unit, a wrong axis of a broadcast",
-                "compute it in chunks, or in a smaller type",
-            ],
+            &[SHAPES, "compute it in chunks, or in a smaller type"],
         )
     }
 
@@ -299,11 +316,7 @@ impl Failure {
         let missing = requested.saturating_sub(free + slack);
         let capacity = self.capacity.map_or(String::new(), |it| format!(" of {it}"));
         let fits_together = missing == Bytes::ZERO && Bytes::ZERO < slack;
-        let mut remedies = vec![
-            "did earlier steps run? Then see whether something grows: a list of losses or outputs, evaluation without no_grad, longer inputs",
-            "a smaller micro-batch with gradient accumulation",
-            "bf16 autocast, gradient checkpointing, an optimizer with less state",
-        ];
+        let mut remedies = vec![GROWS, SMALLER[0], SMALLER[1]];
         let expandable = format!(
             "{}: it may be just enough for this request, and leaves as little room for the next",
             self.backend.expandable_segments()
@@ -311,7 +324,12 @@ impl Failure {
         if fits_together {
             remedies.push(&expandable);
         }
-        let how_much = if missing == Bytes::ZERO {
+        let taken = self.taken_for(requested);
+        let how_much = if requested <= free {
+            format!(
+                "PyTorch takes {taken} from the card for a request of that size, and {free} are free. The card is full"
+            )
+        } else if missing == Bytes::ZERO {
             format!(
                 "no single free piece is that large: {free} are free on the card, and {slack} are scattered in PyTorch's cache. The card is full"
             )
@@ -457,6 +475,20 @@ mod tests {
             ))
         };
         assert_eq!(card("15.54 GiB").cause, Cause::OtherProcess);
+    }
+
+    #[test]
+    fn a_small_request_wants_a_segment_of_the_card() {
+        let free = |free: &str| {
+            verdict_of(&format!(
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 MiB. GPU 0 has a total capacity of 2.00 GiB of which {free} is free. Including non-PyTorch memory, this process has 1.98 GiB memory in use. Of the allocated memory 1.24 GiB is allocated by PyTorch, and 2.90 MiB is reserved by PyTorch but unallocated."
+            ))
+        };
+        let found = free("16.00 MiB");
+        assert_eq!(found.cause, Cause::Size);
+        let why = "PyTorch takes 20.0 MiB from the card for a request of that size, and 16.0 MiB are free";
+        assert!(found.why.contains(why), "{}", found.why);
+        assert_eq!(free("24.00 MiB").cause, Cause::Unknown, "that would have been enough");
     }
 
     #[test]

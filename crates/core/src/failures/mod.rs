@@ -8,6 +8,7 @@ mod cause;
 mod makers;
 mod verdict;
 
+pub(crate) use cause::{GROWS, SHAPES, SMALLER};
 pub use verdict::{Cause, Verdict};
 
 use crate::{

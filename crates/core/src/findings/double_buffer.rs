@@ -1,11 +1,11 @@
 //! Twice the same bytes for a moment: what was collected is joined (`cat`, `stack`), or a checkpoint is
 //! loaded onto the device beside the model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     findings::{Case, Finding, Rule, Weight},
-    prediction::{Category, timeline::Stage},
+    prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
     recording::CodeLine,
     replay::BlockId,
     units::Bytes,
@@ -85,8 +85,10 @@ fn refused(case: &Case<'_>) -> Option<Finding> {
 fn copied(case: &Case<'_>) -> Option<Finding> {
     let moment = case.run.oom.unwrap_or(case.peak.event);
     let live = case.live_after(moment);
-    let is_copy = |it: &&crate::prediction::origins::Live| {
+    let cloned = cloned(case, &live);
+    let is_copy = |it: &&Live| {
         case.stage(it.block) != Stage::Setup && case.stack_says(case.stack(it.block), &["deepcopy"])
+            || cloned.contains(&it.block)
     };
     let blocks: Vec<_> = live.iter().filter(is_copy).collect();
     let bytes: Bytes = blocks.iter().map(|it| it.size).sum();
@@ -106,6 +108,46 @@ fn copied(case: &Case<'_>) -> Option<Finding> {
     res.blocks = blocks.iter().map(|it| it.block).collect();
     res.remedy = "keep copies on the CPU: `{name: it.detach().cpu().clone() for name, it in model.state_dict().items()}`, or save them to a file".to_owned();
     Some(res)
+}
+
+/// What lines made that copied a model tensor by tensor, outside of passes: as many blocks of each size as it has weights.
+fn cloned(case: &Case<'_>, live: &[Live]) -> BTreeSet<BlockId> {
+    let size = |it: &Live| case.life(it.block).requested;
+    let mut weights: BTreeMap<Bytes, u64> = BTreeMap::new();
+    for it in live.iter().filter(|it| it.category == Category::Parameters) {
+        *weights.entry(size(it)).or_default() += 1;
+    }
+    if weights.values().sum::<u64>() < PARTS as u64 {
+        return BTreeSet::new();
+    }
+    let all: u64 = weights.iter().map(|(size, n)| size.0 * n).sum();
+    let collected: BTreeSet<BlockId> =
+        case.growth.iter().flat_map(|it| it.older.iter().copied()).collect();
+    let is_made = |it: &&Live| {
+        let signs = case.signs(it.block);
+        let others = [Signs::MODULE, Signs::OPTIMIZER, Signs::BACKWARD, Signs::APPLY, Signs::BUILT];
+        !matches!(case.stage(it.block), Stage::Setup | Stage::Backward | Stage::Optimizer)
+            && !others.iter().any(|it| signs.has(*it))
+            && !matches!(
+                it.category,
+                Category::Parameters | Category::Gradients | Category::OptimizerState
+            )
+            && weights.contains_key(&size(it))
+            && !collected.contains(&it.block)
+    };
+    let mut by_line: BTreeMap<CodeLine, Vec<Live>> = BTreeMap::new();
+    for it in live.iter().filter(is_made) {
+        if let Some(line) = case.line(it.block) {
+            by_line.entry(line).or_default().push(*it);
+        }
+    }
+    by_line.retain(|_, blocks| {
+        let mut copied: BTreeMap<Bytes, u64> = BTreeMap::new();
+        blocks.iter().for_each(|it| *copied.entry(size(it)).or_default() += 1);
+        let found: u64 = copied.iter().map(|(size, n)| size.0 * (*n).min(weights[size])).sum();
+        all / 10 * 9 <= found
+    });
+    by_line.into_values().flatten().map(|it| it.block).collect()
 }
 
 /// `torch.load` onto the device, while the model is there.

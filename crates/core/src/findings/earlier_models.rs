@@ -23,42 +23,52 @@ pub(super) const RULE: Rule = Rule {
 
 /// Of each parameter: its gradient, and the two states of Adam.
 const MOST_BESIDE: u32 = 3;
+/// The model's own states may have been made between its first copy and its next.
+const MOST_COPIES: u64 = 1;
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let moment = case.run.oom.unwrap_or(case.peak.event);
     let live = case.live_after(moment);
-    let mut by_line: BTreeMap<CodeLine, Vec<Live>> = BTreeMap::new();
-    for it in live.iter().filter(|it| is_of_a_model(case, it.block)) {
-        if let Some(line) = case.line(it.block) {
-            by_line.entry(line).or_default().push(*it);
+    let mut by_line: BTreeMap<(bool, CodeLine), Vec<Live>> = BTreeMap::new();
+    // A copy is no model of an experiment, unless it was trained itself.
+    for (is_copy, is_one) in [(false, is_of_a_model as IsOne), (true, is_copied)] {
+        for it in live.iter().filter(|it| is_one(case, it.block)) {
+            if let Some(line) = case.line(it.block) {
+                by_line.entry((is_copy, line)).or_default().push(*it);
+            }
         }
     }
     let backward: Vec<EventId> = case.run.timeline.starts(Stage::Backward).collect();
-    let found = by_line.into_iter().filter_map(|(line, blocks)| {
+    let found = by_line.into_iter().filter_map(|((is_copy, line), blocks)| {
         let models = models(case, &backward, blocks);
         let (newest, earlier) = models.split_last()?;
-        let is_over = !earlier.is_empty() && !all_are_trained(case, &models, moment);
-        is_over.then(|| (line, Earlier::of(case, &live, newest, earlier)))
+        let is_one = if is_copy { is_copied } else { is_of_a_model };
+        if earlier.is_empty() || all_are_trained(case, is_one, &models, moment) {
+            return None;
+        }
+        let res = Earlier::of(case, &live, newest, earlier);
+        let are_models = !is_copy || MOST_COPIES < res.models && res.with_states == res.models;
+        are_models.then_some((line, res))
     });
     let most = found.max_by_key(|(_, it)| it.bytes);
     let Some((line, it)) = most.filter(|(_, it)| case.matters(it.bytes, 10, Bytes::mib(32))) else {
         return Vec::new();
     };
     let (what, whose) = match it.models {
-        1 => ("the model that this line made before is".to_owned(), "its"),
-        n => (format!("{n} models that this line made before are"), "their"),
+        1 => ("an earlier model is".to_owned(), "its"),
+        n => (format!("{n} earlier models are"), "their"),
     };
     let title = format!(
         "{what} still on the device: {} with {whose} gradients and optimizer states",
         it.bytes
     );
     // They may be teachers, or parts of an ensemble; nobody needs their optimizers then.
-    let weight = if it.has_states { Weight::Problem } else { Weight::Chance };
+    let weight = if it.with_states != 0 { Weight::Problem } else { Weight::Chance };
     let mut res = RULE.finding(weight, it.bytes, title);
     res.count = it.models;
     res.at = Some(line);
     res.evidence.push(format!(
-        "it made {} of them, with a backward pass between each and the next: {} of parameters, {} of gradients and optimizer states",
+        "one line made {} of them, with a backward pass between each and the next: {} of parameters, {} of gradients and optimizer states",
         it.models + 1,
         it.parameters,
         it.bytes.saturating_sub(it.parameters)
@@ -66,6 +76,12 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.remedy = "keep numbers, not models (`results[rate] = loss.item()`), and let go of the model, its optimizer and its scheduler before the next one is made: `del model, optimizer`, then `gc.collect()`; in a notebook `_`, `Out` and the last error hold them too. If the earlier models are still used, nothing is wrong".to_owned();
     res.blocks = it.blocks;
     vec![res]
+}
+
+type IsOne = fn(&Case<'_>, BlockId) -> bool;
+
+fn is_copied(case: &Case<'_>, block: BlockId) -> bool {
+    case.stack_says(case.stack(block), &["deepcopy"])
 }
 
 fn is_of_a_model(case: &Case<'_>, block: BlockId) -> bool {
@@ -82,7 +98,7 @@ fn models(case: &Case<'_>, backward: &[EventId], blocks: Vec<Live>) -> Vec<Vec<L
 
 /// Whether all of them were trained side by side once several were there: stages that are added, experts, an actor beside its
 /// critics. There are as many gradients at once as parameters then, all of them made since the last model was.
-fn all_are_trained(case: &Case<'_>, models: &[Vec<Live>], moment: EventId) -> bool {
+fn all_are_trained(case: &Case<'_>, is_one: IsOne, models: &[Vec<Live>], moment: EventId) -> bool {
     let made = |it: Option<&Live>| it.map(|it| case.life(it.block).alloc);
     let births = || models.iter().filter_map(|it| made(it.last()));
     let ends = models.iter().skip(1).filter_map(|it| made(it.first())).chain([moment]);
@@ -92,7 +108,7 @@ fn all_are_trained(case: &Case<'_>, models: &[Vec<Live>], moment: EventId) -> bo
     let with_others = births().zip(ends).skip(1);
     let Some((born, end)) = with_others.filter(trains).last() else { return false };
     let mut parameters: BTreeMap<Bytes, u64> = BTreeMap::new();
-    for it in case.live_after(born).iter().filter(|it| is_of_a_model(case, it.block)) {
+    for it in case.live_after(born).iter().filter(|it| is_one(case, it.block)) {
         *parameters.entry(case.life(it.block).requested).or_default() += 1;
     }
     // When each gradient of a parameter's size comes and goes.
@@ -130,7 +146,8 @@ struct Earlier {
     parameters: Bytes,
     /// Parameters, gradients and states.
     bytes: Bytes,
-    has_states: bool,
+    /// How many of them were trained.
+    with_states: u64,
     blocks: Vec<BlockId>,
 }
 
@@ -139,12 +156,13 @@ impl Earlier {
         let made = |it: &Live| case.life(it.block).alloc;
         let mut blocks: Vec<BlockId> = earlier.iter().flatten().map(|it| it.block).collect();
         let parameters = earlier.iter().flatten().map(|it| it.size).sum();
-        let mut has_states = false;
+        let mut with_states = 0;
         let ends = earlier.iter().skip(1).map(Vec::as_slice).chain([newest]);
         for (model, next) in earlier.iter().zip(ends) {
             let (Some(begin), Some(end)) = (model.first().map(made), next.first().map(made)) else {
                 continue;
             };
+            let mut has_states = false;
             let mut beside: BTreeMap<Bytes, u32> = BTreeMap::new();
             for it in model {
                 *beside.entry(case.life(it.block).requested).or_default() += MOST_BESIDE;
@@ -159,9 +177,10 @@ impl Earlier {
                     blocks.push(it.block);
                 }
             }
+            with_states += u64::from(has_states);
         }
         blocks.sort_unstable();
         let bytes = blocks.iter().map(|it| case.life(*it).size).sum();
-        Earlier { models: earlier.len() as u64, parameters, bytes, has_states, blocks }
+        Earlier { models: earlier.len() as u64, parameters, bytes, with_states, blocks }
     }
 }

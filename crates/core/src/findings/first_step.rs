@@ -2,6 +2,7 @@
 
 use crate::{
     findings::{Case, Finding, Rule, Weight},
+    prediction::timeline::Stage,
     units::Bytes,
 };
 
@@ -14,7 +15,8 @@ pub(super) const RULE: Rule = Rule {
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let run = case.run;
-    if case.window.began_late || case.window.overwritten {
+    // Without training no step has an optimizer's state to bring.
+    if case.window.began_late || case.window.overwritten || !run.timeline.has(Stage::Backward) {
         return Vec::new();
     }
     let curve = case.curve();

@@ -3,6 +3,8 @@
 use crate::{
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, stacks::Signs},
+    recording::is_users_code,
+    trace::StackId,
     units::Bytes,
 };
 
@@ -15,7 +17,9 @@ pub(super) const RULE: Rule = Rule {
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let temporary = case.live.iter().filter(|it| {
-        it.category == Category::Temporaries && case.signs(it.block).has(Signs::OPTIMIZER)
+        it.category == Category::Temporaries
+            && case.signs(it.block).has(Signs::OPTIMIZER)
+            && !is_own(case, case.stack(it.block))
     });
     let blocks: Vec<_> = temporary.collect();
     let bytes: Bytes = blocks.iter().map(|it| it.size).sum();
@@ -30,10 +34,21 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.blocks = blocks.iter().map(|it| it.block).collect();
     res.at = blocks.first().and_then(|it| case.line(it.block));
     res.step = case.step(case.peak.event);
-    res.evidence.push(format!(
-        "{} blocks made inside step() and gone after it, live at the peak",
-        blocks.len()
-    ));
+    let n_blocks = match blocks.len() {
+        1 => "1 block".to_owned(),
+        n => format!("{n} blocks"),
+    };
+    res.evidence.push(format!("{n_blocks} made inside step() and gone after it, live at the peak"));
     res.remedy = "`fused=True` (no temporaries, and faster), or `foreach=False` (one parameter at a time, slower)".to_owned();
     vec![res]
+}
+
+/// Inside the `step` of an optimizer that the user wrote: it has neither `fused` nor `foreach`.
+fn is_own(case: &Case<'_>, stack: StackId) -> bool {
+    let trace = case.run.trace;
+    let mut files = trace.frames(stack).map(|it| (trace.text(it.file), it.line));
+    let first = files.find(|(file, line)| {
+        is_users_code(file, *line) || file.replace('\\', "/").contains("/torch/optim/")
+    });
+    first.is_some_and(|(file, line)| is_users_code(file, line))
 }

@@ -1,8 +1,11 @@
 //! Gradients of the step before that are still there at the peak of the next forward pass.
 
+use std::collections::BTreeSet;
+
 use crate::{
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, timeline::Stage},
+    replay::BlockId,
     units::Bytes,
 };
 
@@ -21,9 +24,13 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let now = case.run.timeline.steps_before(case.peak.event);
+    // What somebody collects step by step is told as that: `zero_grad` lets go of one step's.
+    let collected: BTreeSet<BlockId> =
+        case.growth.iter().flat_map(|it| it.older.iter().copied()).collect();
     let old = case.live.iter().filter(|it| {
         it.category == Category::Gradients
             && case.run.timeline.steps_before(case.life(it.block).alloc) < now
+            && !collected.contains(&it.block)
     });
     let blocks: Vec<_> = old.collect();
     let bytes: Bytes = blocks.iter().map(|it| it.size).sum();

@@ -45,6 +45,8 @@ pub(crate) struct Growth {
     pub(crate) per_step: Bytes,
     /// It is tensors that are made anew, larger each time.
     pub(crate) larger_each_time: bool,
+    /// Each of them at its own time: conversations that a server remembers.
+    pub(crate) apart: bool,
     /// How many of these there are.
     pub(crate) tensors: u64,
     /// The moment it was seen at.

@@ -45,6 +45,7 @@ pub(crate) use growth::Kind;
 pub use finding::{Finding, Rule, Weight};
 pub(crate) use finding::{category_name, place};
 pub(crate) use fragmentation::is_much as is_much_slack;
+pub(crate) use one_allocation::IN_CHUNKS;
 
 use std::cmp::Reverse;
 
@@ -90,6 +91,13 @@ pub(crate) fn case<'a>(run: &'a DeviceRun<'a>, evidence: &'a Evidence<'a>) -> Ca
     let mut res = Case::new(run, evidence);
     res.growth = accumulation::growths(&res);
     res.idle = idle_passes::at(&res, run.oom.unwrap_or(res.peak.event));
+    // Passes that are evaluations leave no training's graph behind, although training goes on around them.
+    let line = res.idle.as_ref().and_then(|it| it.at.clone());
+    for it in res.growth.iter_mut().filter(|it| it.kind == Kind::Graph) {
+        if line.is_some() && it.at == line {
+            it.kind = Kind::GraphWithoutBackward;
+        }
+    }
     res
 }
 

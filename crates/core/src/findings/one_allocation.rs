@@ -24,6 +24,9 @@ const VOCABULARIES: [u64; 16] = [
     262_144, 49152, 100_352, 129_280,
 ];
 
+/// What helps where no loss is known to be it.
+pub(crate) const IN_CHUNKS: &str = "compute it in chunks, in place, or in a smaller type";
+
 /// Bytes that a model has for each word: 128 numbers in 32 bits at least.
 const IN_A_ROW: std::ops::RangeInclusive<u64> = 512..=65536;
 
@@ -66,7 +69,10 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
             format!("logits: {rows} tokens x {vocabulary} words x {width} bytes",)
         }
         _ if in_loss => "what the loss works on (logits: batch x tokens x classes)".to_owned(),
-        _ => "one line's result".to_owned(),
+        _ if blocks.iter().all(|it| case.line(*it) == case.line(first)) => {
+            "one line's result".to_owned()
+        }
+        _ => "blocks of one size".to_owned(),
     };
     let copies = if blocks.len() == 1 {
         String::new()
@@ -92,7 +98,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     res.remedy = if in_loss {
         "compute the loss in chunks of tokens, with a fused linear cross-entropy (Liger, cut-cross-entropy), or only for the tokens that are trained on; keep logits in bf16 (no `.float()`)"
     } else {
-        "compute it in chunks, in place, or in a smaller type"
+        IN_CHUNKS
     }
     .to_owned();
     vec![res]

@@ -23,7 +23,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
                 format!("{} of {} steps left something behind: {}, {} in each", it.steps, it.of, it.bytes, it.per_step)
             };
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
-            res.remedy = if it.larger_each_time { "allocate it once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else { "look at who keeps what this line makes (a list, a dict, an attribute, a closure) and drop it after the step; if it is made of what has a graph, `.detach()` it; if it is a buffer on purpose, give it a maximal length or keep it on the CPU" }.to_owned();
+            res.remedy = if it.larger_each_time { "allocate it once at its final size and fill it, or collect parts on the CPU and join them once: `cat` in a loop copies everything each time and needs it twice" } else { "look at who keeps what this line makes (a list, a dict, an attribute, a closure, the traceback of an error) and drop it after the step; if it is made of what has a graph, `.detach()` it; if it is a buffer on purpose, give it a maximal length or keep it on the CPU" }.to_owned();
             it.tell(case, &mut res);
             res
         })

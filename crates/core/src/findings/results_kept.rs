@@ -2,6 +2,8 @@
 
 use crate::{
     findings::{Case, Finding, Rule, Weight, growth::Kind},
+    prediction::Category,
+    replay::BlockId,
     units::Bytes,
 };
 
@@ -19,7 +21,14 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let growths = case.growth.iter().filter(|it| it.kind == Kind::Results);
     growths
         .map(|it| {
-            let title = format!("results of {} steps stay on the device: {}, {} more in each", it.steps, it.bytes, it.per_step);
+            let size = |gradients: bool| -> Bytes {
+                let of_kind = |it: &&BlockId| {
+                    !gradients || case.evidence.category(**it) == Category::Gradients
+                };
+                it.older.iter().filter(of_kind).map(|it| case.life(*it).size).sum()
+            };
+            let what = if size(false).0 / 2 < size(true).0 { "gradients" } else { "results" };
+            let title = format!("{what} of {} steps stay on the device: {}, {} more in each", it.steps, it.bytes, it.per_step);
             let mut res = RULE.finding(Weight::Problem, it.bytes, title);
             res.remedy = "move them as they come: `.cpu()`, `.item()`, or keep a running sum; if they are not detached, `.detach()` first".to_owned();
             // A number each: a loss that is logged.

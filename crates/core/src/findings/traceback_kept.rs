@@ -38,7 +38,7 @@ fn find(case: &Case<'_>) -> Vec<Finding> {
     let largest = blocks.iter().copied().max_by_key(|it| case.life(*it).size);
     res.at = largest.and_then(|it| case.line_outside(case.stack(it)));
     res.evidence.push(format!("{} blocks of it were live when the program went on", blocks.len()));
-    res.remedy = "try again after the `except` block, not in it: as long as the error is handled, its traceback holds every frame, and each frame its tensors. In a notebook the last error stays: `import sys, gc; sys.last_value = sys.last_traceback = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
+    res.remedy = "try again after the `except` block, not in it: as long as the error is handled, its traceback holds every frame, and each frame its tensors. To keep an error, keep `str(error)`. In a notebook the last error stays: `import sys, gc; sys.last_value = sys.last_traceback = None; gc.collect()`, then torch.cuda.empty_cache()".to_owned();
     res.blocks = blocks;
     vec![res]
 }
@@ -52,7 +52,7 @@ fn goes_on_by_itself(case: &Case<'_>, failed: EventId) -> bool {
 }
 
 fn in_pass(stage: Stage) -> bool {
-    matches!(stage, Stage::Forward | Stage::Loss)
+    matches!(stage, Stage::Forward | Stage::Loss | Stage::Evaluation)
 }
 
 /// What the pass that failed at `failed` had made, and what of it is there in the next pass and in the end.

@@ -276,6 +276,11 @@ impl Report {
             rest += &format!(" on device {device}");
         }
         match (oom.step, oom.facts.phase) {
+            // No step has begun then.
+            (Some(1), Some(Phase::Evaluation)) => rest += " in an evaluation",
+            (Some(step), Some(Phase::Evaluation)) => {
+                rest += &format!(" in an evaluation after step {}", step - 1);
+            }
             (Some(step), Some(it)) => rest += &format!(" in step {step}, {}", phase(it)),
             (Some(step), None) => rest += &format!(" in step {step}"),
             (None, Some(it)) => rest += &format!(" in {}", phase(it)),
@@ -367,6 +372,14 @@ impl Report {
         let is_host = oom.cause == failures::Cause::Host || oom.facts.backend == Backend::Host;
         let of = |host: &'static str, card: &'static str| if is_host { host } else { card };
         add("asked for", oom.facts.requested);
+        // Else it looks as if there had been room.
+        let taken = oom.facts.requested.map(|it| oom.facts.taken_for(it)).filter(|taken| {
+            oom.facts
+                .requested
+                .zip(oom.facts.free)
+                .is_some_and(|(asked, free)| asked <= free && free < *taken)
+        });
+        add("PyTorch takes for that", taken);
         add(of("the host has (RAM)", "the card has"), oom.facts.capacity);
         add("free on it", oom.facts.free);
         add(of("in use (RAM)", "in tensors"), oom.facts.allocated);

@@ -1,6 +1,9 @@
 //! The one cause that a report leads with, of short runs that run out of memory.
 
-use plimsoll_core::trace::{Action, StackId};
+use plimsoll_core::{
+    recording::{Mark, MarkKind, Notes, Phase, Place},
+    trace::{Action, StackId},
+};
 
 use crate::program::{MIB, Program};
 
@@ -163,4 +166,100 @@ fn a_line_between_the_model_and_its_backward_pass_is_no_layer() {
     program.event(Action::Oom, 0, 300 * MIB, loss);
     let cause = program.explain().root_cause().unwrap();
     assert_eq!((cause.code, cause.at.map(|it| it.line)), ("size/one-allocation", Some(28)));
+}
+
+#[test]
+fn what_has_half_of_all_is_the_cause_of_a_small_request_beside_it() {
+    let ask = |size: u64, asked: u64| {
+        let mut program = Program::default();
+        let [windows, targets] =
+            [12, 13].map(|line| program.stack(&[("/home/u/data.py", "windows", line)]));
+        program.alloc(20 * MIB, targets);
+        program.alloc(size * MIB, windows);
+        program.event(Action::Oom, 0, asked * MIB, targets);
+        let cause = program.explain().root_cause().unwrap();
+        (cause.code, cause.at.map(|it| it.line))
+    };
+    assert_eq!(ask(900, 200), ("size/one-allocation", Some(12)));
+    assert_eq!(ask(300, 200), ("size/one-allocation", Some(13)));
+}
+
+/// A request of 3 layers fits; one of 12 runs out, and so does the next one, which has 3 again, if the error `is_kept`.
+fn serves_after_an_error(is_kept: bool) -> (&'static str, Option<u32>) {
+    let mut program = Program::default();
+    let mut notes = Notes::default();
+    let weights = program.stack(&[
+        ("/home/u/serve.py", "main", 5),
+        ("/venv/site-packages/torch/nn/modules/module.py", "_apply", 1),
+    ]);
+    program.alloc(64 * MIB, weights);
+    for layers in [3, 12, 3] {
+        let actions = program.device.events.actions();
+        let count = |of: Action| vec![actions.iter().filter(|it| **it == of).count() as u64];
+        notes.marks.push(Mark {
+            kind: MarkKind::Begin(Phase::Evaluation),
+            step: 0,
+            place: Place { allocs: count(Action::Alloc), frees: count(Action::FreeRequested) },
+            reserved: vec![],
+            allocated: vec![],
+            seconds: 0.0,
+            with_gradients: false,
+            host: None,
+            workers: None,
+        });
+        let made = forward(&mut program, 22, layers, 32 * MIB);
+        if layers == 12 {
+            let linear = program.module(22, 13);
+            program.event(Action::Oom, 0, 32 * MIB, linear);
+        }
+        if layers != 12 || !is_kept {
+            made.into_iter().for_each(|it| program.free(it));
+        }
+    }
+    let next = program.module(22, 40);
+    program.event(Action::Oom, 0, 64 * MIB, next);
+    let cause = program.explain_noted(notes).root_cause().unwrap();
+    (cause.code, cause.at.map(|it| it.line))
+}
+
+#[test]
+fn a_request_that_failed_and_whose_error_is_kept() {
+    assert_eq!(serves_after_an_error(true), ("leak/traceback-kept", Some(22)));
+    assert_ne!(serves_after_an_error(false).0, "leak/traceback-kept");
+}
+
+/// The first step of an optimizer whose states are made at line 29 of `file`; it runs out in a temporary, at line 45.
+fn first_step_of(file: &str) -> plimsoll_core::explanation::Explanation {
+    let mut program = Program::default();
+    let moved = program.stack(&[
+        ("/home/u/train.py", "main", 3),
+        ("/venv/site-packages/torch/nn/modules/module.py", "_apply", 1),
+    ]);
+    program.alloc(20 * MIB, moved);
+    train(&mut program, TRAINING, 4 * MIB);
+    let inside = |program: &mut Program, line| {
+        program.stack(&[
+            ("/home/u/train.py", "main", 68),
+            ("/venv/site-packages/torch/optim/optimizer.py", "wrapper", 500),
+            (file, "step", line),
+        ])
+    };
+    let [states, temporaries] = [29, 45].map(|line| inside(&mut program, line));
+    (0..4).for_each(|_| _ = program.alloc(180 * MIB, states));
+    let temporary = program.alloc(180 * MIB, temporaries);
+    program.free(temporary);
+    program.alloc(180 * MIB, states);
+    program.event(Action::Oom, 0, 180 * MIB, temporaries);
+    program.explain()
+}
+
+#[test]
+fn the_states_of_an_optimizer_of_ones_own_have_their_line() {
+    for (file, line) in
+        [("/home/u/shampoo.py", 29), ("/venv/site-packages/torch/optim/adamw.py", 68)]
+    {
+        let report = first_step_of(file);
+        let cause = report.root_cause().unwrap();
+        assert_eq!((cause.code, cause.at.unwrap().line), ("size/model-states", line));
+    }
 }

@@ -47,6 +47,13 @@ impl Training {
         self.has_states = false;
     }
 
+    /// Copies the model with `copy.deepcopy`.
+    fn copy_model(&mut self) {
+        let copied = self.at(37, &[("nn/parameter.py", "__deepcopy__")]);
+        self.model = (0..self.parameters).map(|_| self.program.alloc(10 * MIB, copied)).collect();
+        self.has_states = false;
+    }
+
     /// Nobody needs the last model any more.
     fn let_go(&mut self) {
         self.zero_grad();
@@ -615,6 +622,89 @@ fn models_of_earlier_experiments() {
     assert!(!has(&sweep(4, false, true), "leak/earlier-models"));
     // Two networks of one class that are made before anything is trained.
     assert!(!has(&sweep(2, true, false), "leak/earlier-models"));
+}
+
+/// After each of three steps the model is copied; then either the copy is trained, or the model goes on.
+fn copies_in_between(are_trained: bool) -> Explanation {
+    let mut it = Training::new();
+    it.step(4 * MIB);
+    for _ in 0..3 {
+        it.copy_model();
+        it.has_states = !are_trained;
+        it.step(4 * MIB);
+    }
+    it.program.explain()
+}
+
+#[test]
+fn copies_that_were_trained_are_models_and_others_are_copies() {
+    let learners = copies_in_between(true);
+    assert!(has(&learners, "leak/earlier-models"), "{:?}", learners.findings);
+    assert_eq!(learners.root_cause().unwrap().code, "leak/earlier-models");
+    let snapshots = copies_in_between(false);
+    assert!(!has(&snapshots, "leak/earlier-models"), "{:?}", snapshots.findings);
+    assert!(has(&snapshots, "copies/double-buffer"), "{:?}", snapshots.findings);
+}
+
+/// A model is trained; then line 42 makes `n` blocks of the size of its weights.
+fn clones(n: usize) -> Explanation {
+    let mut it = Training::new();
+    (0..2).for_each(|_| it.step(4 * MIB));
+    let line = it.at(42, &[]);
+    (0..n).for_each(|_| _ = it.program.alloc(10 * MIB, line));
+    it.step(4 * MIB);
+    it.program.explain()
+}
+
+#[test]
+fn a_dict_of_clones_is_a_copy_of_the_model() {
+    assert_eq!(bytes(&clones(4), "copies/double-buffer"), Some(Bytes::mib(40)));
+    // Of its states there are two for each weight.
+    assert_eq!(bytes(&clones(8), "copies/double-buffer"), Some(Bytes::mib(80)));
+    assert!(!has(&clones(3), "copies/double-buffer"), "not all of it");
+}
+
+#[test]
+fn gradients_that_are_collected_are_called_so_and_told_once() {
+    let mut it = Training::new();
+    for _ in 0..8 {
+        let activations = it.forward(4 * MIB);
+        it.backward(&activations);
+        // A list holds them.
+        it.gradients.clear();
+    }
+    let found = it.program.explain();
+    let kept = found.findings.iter().find(|it| it.code == "leak/results-kept");
+    let kept = kept.unwrap_or_else(|| panic!("{:?}", found.findings));
+    assert!(kept.title.starts_with("gradients of 7 steps"), "{}", kept.title);
+    assert!(!has(&found, "gradients/kept"), "{:?}", found.findings);
+}
+
+#[test]
+fn caches_of_conversations_are_not_one_that_grew() {
+    let mut it = Training::new();
+    let keys = it.program.stack(&[
+        ("/home/u/server.py", "answer", 8),
+        (&format!("{TORCH}/nn/modules/module.py"), "_call_impl", 7),
+        ("/venv/lib/python3.12/site-packages/transformers/cache_utils.py", "update", 40),
+    ]);
+    for conversation in 0..12 {
+        let mut old = None;
+        for token in 0..4 {
+            let activations = it.forward(MIB);
+            // Some begin with a longer text than others.
+            let length = 8 + conversation * 5 % 7 + token;
+            let longer = it.program.alloc(length * MIB, keys);
+            activations
+                .into_iter()
+                .chain(old.replace(longer))
+                .for_each(|part| it.program.free(part));
+        }
+    }
+    let found = it.program.explain();
+    let caches = found.findings.iter().find(|it| it.code == "growth/kv-cache");
+    let caches = caches.unwrap_or_else(|| panic!("{:?}", found.findings));
+    assert!(caches.title.starts_with("the key-value caches of several texts"), "{}", caches.title);
 }
 
 /// A model is trained, a second one of the same line comes beside it, and `trained` of their eight parameters have gradients from then on.

@@ -125,6 +125,7 @@ impl Chains {
             since,
             per_step: Bytes(bytes.0 / longer),
             larger_each_time: true,
+            apart: true,
             tensors,
             seen_at: moment,
             held,

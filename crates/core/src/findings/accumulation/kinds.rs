@@ -289,6 +289,7 @@ fn growth(look: &Look<'_>, moment: EventId, kind: Kind, groups: &[(Key, Group)])
         since,
         per_step,
         larger_each_time: false,
+        apart: false,
         tensors: 0,
         seen_at: moment,
         held: total,

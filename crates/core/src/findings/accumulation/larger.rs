@@ -135,6 +135,7 @@ pub(super) fn larger_each_time(
             since: it.since,
             per_step: Bytes((group.bytes.0 / 1000 * share) / it.rises.max(1)),
             larger_each_time: true,
+            apart: false,
             tensors: it.tensors(),
             seen_at: moment,
             held: group.bytes,

@@ -35,6 +35,9 @@ use crate::{
     units::Bytes,
 };
 
+/// One part in so many of the largest growth is not told.
+const CRUMB: u64 = 512;
+
 /// Everything that grows, at the peak and in the end; of the same thing the larger.
 pub(super) fn growths(case: &Case<'_>) -> Vec<Growth> {
     let last = case.last();
@@ -56,6 +59,9 @@ pub(super) fn growths(case: &Case<'_>) -> Vec<Growth> {
         res.iter().filter(|it| it.kind.is_graph()).map(|it| it.at.clone()).collect();
     res.retain(|it| it.kind != Kind::Results || !lines.contains(&it.at));
     join_neighbours(&mut res);
+    // Crumbs beside a large growth would only be read twice; what they are of is seen when that is mended.
+    let most = res.iter().map(|it| it.bytes).max().unwrap_or_default();
+    res.retain(|it| most.0 / CRUMB <= it.bytes.0);
     // Of one graph, the line is a matter of which block was largest.
     for kind in [Kind::Graph, Kind::GraphWithoutBackward, Kind::GraphAwaited] {
         let most = res.iter().filter(|it| it.kind == kind).map(|it| it.bytes).max();
@@ -186,6 +192,7 @@ impl Growth {
         let at_peak = self.seen_at == case.peak.event;
         let share = self.bytes.share_of(case.peak.bytes) * 100.0;
         let when = if at_peak { "at the peak" } else { "at the end" };
-        finding.evidence.push(format!("{share:.0} % of the peak, seen {when}"));
+        let share = if share < 0.5 { "<1".to_owned() } else { format!("{share:.0}") };
+        finding.evidence.push(format!("{share} % of the peak, seen {when}"));
     }
 }
