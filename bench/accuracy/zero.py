@@ -70,7 +70,7 @@ def main():
             name, world = key.split(".")
             report = os.path.join(folder, key + ".report")
             # One rank is given what its launcher would say; of several one is imagined.
-            ranks, launcher = ([], [*alone, "1"]) if world == "1" else (["--world-size", world], [])
+            ranks, launcher = ([], [*alone, "1", "--master-port", str(29700 + list(rows).index(key))]) if world == "1" else (["--world-size", world], [])
             options = ["--gpu", args.gpu, *ranks, "--until-exit", "--quiet", "--json", report]
             command = [args.plimsoll, "predict", *options, "--", args.python, *launcher, SCRIPT, name, os.path.join(folder, key + ".phantom")]
             seconds, failed = said(command, max(end - time.time(), 1))

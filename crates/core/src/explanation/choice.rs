@@ -338,7 +338,7 @@ impl<'a> Failed<'a> {
             (false, None) => return None,
         };
         let share = if all < bytes {
-            format!("more than the {all} that there are for this process")
+            format!("more than the {all} that this process may have")
         } else {
             format!("{} of all that there is", percent(bytes.share_of(all)))
         };
