@@ -422,6 +422,86 @@ def test_weights_that_are_away_in_company(trainer, more):
         assert worst(plain, trainer.run(program, remedy("parameter-offload"), *map(remedy, more.split()))) < 1e-6
 
 
+PART_BY_ITSELF = """
+import copy, gc, torch, weakref
+from torch import nn
+torch.manual_seed(0)
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(*(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True) for _ in range(3)))
+        self.value = nn.Linear(8, 1)
+    def forward(self, x):
+        return self.value(self.body(x))
+
+class Both(nn.Module):  # Whose blocks are whole models.
+    def __init__(self, *each):
+        super().__init__()
+        self.each = nn.ModuleList(each)
+    def forward(self, x):
+        return sum(it(x) for it in self.each)
+
+policy = Policy().double()
+reference = copy.deepcopy(policy.body).requires_grad_(False)
+both = Both(policy, Policy().double())
+optimizer = torch.optim.SGD(both.parameters(), lr=0.01, momentum=0.9)
+result = []
+for step in range(4):
+    with torch.no_grad():
+        start = policy.body(torch.ones(4, 3, 8).double() * step) + reference(torch.ones(4, 3, 8).double())
+    for model in (policy, both)[: 1 + step % 2]:
+        optimizer.zero_grad()
+        loss = model(start).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        result.append(loss.detach())
+    if step == 1:
+        kept = {name: it.clone() for name, it in both.state_dict().items()}
+both.load_state_dict(kept)
+result.append(policy.body(start).sum().detach())
+# Other models, where earlier ones were.
+for n in range(3):
+    other = Policy().double()
+    with torch.no_grad():
+        result.append(other(start).sum().detach())
+    other.load_state_dict(policy.state_dict())
+    result.append(other(start).sum().detach())
+    gone = weakref.ref(other.body[0].linear1.weight)
+    del other
+    gc.collect()
+    assert gone() is None
+result += list(both.state_dict().values())
+"""
+
+
+@pytest.mark.parametrize("more", ["parameter-offload", "parameter-offload checkpoint optimizer-offload", "checkpoint", "offload", "micro-batches"])
+def test_a_part_of_a_model_may_be_called_by_itself(trainer, more):
+    """As a policy does that generates, before the whole of it is trained, and other models have it as a part."""
+    plain = trainer.run(PART_BY_ITSELF)
+    assert worst(plain, trainer.run(PART_BY_ITSELF, *map(remedy, more.split()))) < 1e-9
+
+
+NO_BACKWARD = """
+import gc, torch, weakref
+result = []
+for trains in (True, False):
+    model = torch.nn.Sequential(*(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(3)))
+    loss = model(torch.ones(2, 3, 8)).sum()  # Without `no_grad`, and thrown away.
+    if trains:
+        loss.backward()
+    weight = weakref.ref(model[1].linear1.weight)  # Which its graph holds.
+    del model, loss
+    gc.collect()
+    result.append(int(weight() is None))
+"""
+
+
+@pytest.mark.parametrize("kept", [{"id": "offload"}, {"id": "offload", "smallest": 0}, {"id": "parameter-offload"}, {"id": "checkpoint"}])
+def test_a_graph_without_a_backward_pass_goes(trainer, kept):
+    assert trainer.run(NO_BACKWARD, kept) == [1, 1]
+
+
 WEIGHTS_SEEN = """
 import io, torch
 torch.manual_seed(0)

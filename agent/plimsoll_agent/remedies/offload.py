@@ -6,7 +6,7 @@ numbers are the same.
 Parameters: `smallest`, in bytes: smaller tensors stay (1 MiB unless given).
 """
 
-from plimsoll_agent.remedies.support.host import Host, before_expansion, is_parameter
+from plimsoll_agent.remedies.support.host import Host, before_expansion, is_parameter, to_keep
 
 
 def apply(torch, parameters, hooks, note):
@@ -15,10 +15,10 @@ def apply(torch, parameters, hooks, note):
 
     def pack(tensor):
         if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or is_parameter(torch, tensor):
-            return None, tensor, None
+            return None, to_keep(tensor), None
         told_once = before_expansion(tensor)
         if told_once.numel() * told_once.element_size() < smallest:
-            return None, tensor, None
+            return None, to_keep(tensor), None
         return tensor.device, host.send(told_once), tensor.size()
 
     def unpack(packed):

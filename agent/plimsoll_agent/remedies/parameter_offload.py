@@ -12,7 +12,7 @@ import functools
 import weakref
 
 from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
-from plimsoll_agent.remedies.support.host import Host
+from plimsoll_agent.remedies.support.host import Host, to_keep
 from plimsoll_agent.remedies.support.optimizers import update_in_chunks
 from plimsoll_agent.run import nested
 from plimsoll_agent.run.refusal import unsuited
@@ -66,15 +66,25 @@ class Away:
         self._in_backward = []
 
     def add(self, block, parameters):
-        """From now on these are here only when they are needed."""
+        """From now on these are here only when they are needed. Those that are known already stay their block's: a part of a model may be
+        called by itself before the whole of it, and be away by then."""
+        parameters = [it for it in parameters if id(it) not in self._block_of]
+        if block in self._blocks or not parameters:
+            return
         kept = self._blocks[block] = Kept(parameters)
         for it in parameters:
-            self._block_of[id(it)] = kept
+            weakref.finalize(it, self._forget, id(it))
+            self._block_of[id(it)] = weakref.ref(kept)  # Which has them, and goes with its block.
             self._here[id(it)] = None
             if kept.all_train:
                 it.register_post_accumulate_grad_hook(self._has_gradient)
         self.send(parameters)
         self._wrap(type(block))
+
+    def _forget(self, key):
+        """It is no more, and another one may come to lie where it was."""
+        for known in (self._block_of, self._here, self._on_host):
+            known.pop(key, None)
 
     def on_host(self, parameter):
         """What is kept of it; None if it is not one of these."""
@@ -135,13 +145,13 @@ class Away:
     def _pack(self, kept, tensor):
         """A view of a weight is kept as where it is in the weight, which will be elsewhere."""
         if type(tensor) is not self._torch.Tensor and not isinstance(tensor, self._torch.nn.Parameter):
-            return tensor
+            return to_keep(tensor)
         if tensor.layout is self._torch.strided:
             start = tensor.untyped_storage().data_ptr()
             for it in kept.parameters:
                 if it.dtype == tensor.dtype and start and it.untyped_storage().data_ptr() == start:
                     return it, tensor.size(), tensor.stride(), tensor.storage_offset()
-        return tensor
+        return to_keep(tensor)
 
     def _unpack(self, packed):
         if isinstance(packed, self._torch.Tensor):
@@ -171,7 +181,9 @@ class Away:
                 self.send(earlier.parameters)
 
     def _has_gradient(self, parameter):
-        kept = self._block_of[id(parameter)]
+        kept = self._block_of[id(parameter)]()
+        if kept is None:
+            return
         kept.waits_for.discard(id(parameter))
         if kept in self._in_backward and not kept.waits_for:
             self.send(kept.parameters)

@@ -48,6 +48,12 @@ def is_parameter(torch, tensor):
     return base is not None and base.is_leaf and (base.requires_grad or isinstance(base, torch.nn.Parameter))
 
 
+def to_keep(tensor):
+    """The same for a function that autograd hands what it saves: the very tensor would hold the graph that holds it, and a graph without a
+    backward pass would never go."""
+    return tensor if tensor.is_leaf else tensor.detach()
+
+
 def before_expansion(tensor):
     """Each value once: an expanded tensor has the same ones many times over."""
     steps = tensor.stride()
