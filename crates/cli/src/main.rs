@@ -31,6 +31,7 @@ mod devices;
 mod diagnosis;
 mod exit;
 mod expectation;
+mod follow_ahead;
 mod ghost_weights;
 #[cfg(feature = "phantom")]
 mod launch;

@@ -5,10 +5,10 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use plimsoll_core::{
-    replay::{self, Config, TorchVersion},
+    replay::{self, Ahead, Config, TorchVersion},
     trace::{
-        Action, Block, BlockState, DeviceTrace, Event, PoolId, Segment, Settings, SizeClass,
-        StackId, StreamId, TextId, Trace,
+        Action, Block, BlockState, DeviceTrace, Event, PoolId, Portion, Segment, Settings,
+        SizeClass, StackId, StreamId, TextId, Trace,
     },
     units::Bytes,
 };
@@ -337,7 +337,7 @@ const CASES: u32 = if cfg!(debug_assertions) { 24 } else { 240 };
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..Default::default() })]
     #[test]
-    fn agrees(rules in rules(), ops in prop::collection::vec(op(), 1..60)) {
+    fn agrees(rules in rules(), ops in prop::collection::vec(op(), 1..60), cut in 1..40_usize) {
         let mut reference = Reference {
             rules: rules.clone(),
             areas: Vec::new(),
@@ -378,6 +378,18 @@ proptest! {
         prop_assert_eq!(checked.stats.num_ooms, reference.ooms);
         prop_assert_eq!(checked.stats.num_alloc_retries, reference.retries);
         prop_assert_eq!(checked.peak_reserved.bytes.0, reference.peak_reserved);
+
+        // It may be followed while it is read.
+        let mut ahead = Ahead::default();
+        let mut rest = trace.devices[0].events.clone();
+        while !rest.is_empty() {
+            let after = rest.split_off(cut.min(rest.len()));
+            let streams = trace.streams.clone();
+            ahead.follow(&Portion { events: rest, streams, has_expandable: false });
+            rest = after;
+        }
+        let followed_on = replay::follow_on(&trace, 0, Some(ahead));
+        prop_assert_eq!(format!("{followed_on:?}"), format!("{:?}", replay::follow_best(&trace, 0)));
 
         // What the program asked for, run freely on the same device.
         let config = Config::of_recording(&settings, TorchVersion::two(11));

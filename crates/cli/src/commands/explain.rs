@@ -11,7 +11,11 @@ use plimsoll_core::{
     explanation::{self, CODES, Explanation, Followed},
     findings,
     recording::Recording,
-    sources::{self, chrome_trace, oom_text, printed_text, snapshot},
+    replay::Ahead,
+    sources::{
+        self, chrome_trace, oom_text, printed_text,
+        snapshot::{self, Whole},
+    },
     spelling,
     views::{explain_text, explain_wire, glossary, text::Styles},
 };
@@ -19,6 +23,7 @@ use plimsoll_core::{
 use crate::{
     cli::{Color, ExplainArgs},
     exit::Exit,
+    follow_ahead,
     open::{self, Opened, Stream},
     ranks, recordings,
     requested_file::RequestedFile,
@@ -158,7 +163,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
     let mut res = Vec::new();
     for (pid, reading) in readings {
         let name = if several { format!("{name}, process {pid}") } else { name.clone() };
-        let mut it = of_recording(&name, &reading.recording);
+        let mut it = of_recording(&name, &reading.recording, None);
         heed(&mut it, &reading.warnings);
         if reading.recording.trace.is_some() || !it.is_empty() {
             res.push(it);
@@ -180,8 +185,9 @@ fn heed(it: &mut Explanation, warnings: &[sources::Warning]) {
     it.heed(warnings.iter().map(ToString::to_string), is_damaged);
 }
 
-fn of_recording(name: &str, recording: &Recording) -> Explanation {
-    let followed = Followed::of(recording);
+/// Of one device, which has an index, some may have been followed ahead.
+fn of_recording(name: &str, recording: &Recording, ahead: Option<(usize, Ahead)>) -> Explanation {
+    let followed = Followed::after(recording, ahead);
     thread::scope(|scope| {
         scope.spawn(|| followed.replay_ahead());
         followed.explanation(name, &recordings::messages(recording))
@@ -199,9 +205,9 @@ fn of_stream(name: &str, stream: Stream) -> anyhow::Result<Explanation> {
         return Ok(res);
     }
     if snapshot::is_snapshot(stream.head()) {
-        let (trace, warnings) = snapshot::read_from(stream.reader())?;
+        let (Whole { trace, warnings, .. }, ahead) = follow_ahead::read(stream.reader())?;
         let recording = Recording { trace: Some(trace), ..Recording::default() };
-        let mut res = of_recording(name, &recording);
+        let mut res = of_recording(name, &recording, ahead);
         heed(&mut res, &warnings);
         return Ok(res);
     }

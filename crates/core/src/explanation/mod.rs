@@ -28,7 +28,7 @@ use crate::{
     prediction::device_run::DeviceRun,
     printed::{self, Printed, PrintedText, Statement},
     recording::Recording,
-    replay::TorchVersion,
+    replay::{Ahead, TorchVersion},
     trace::Action,
     units::Bytes,
 };
@@ -163,6 +163,11 @@ impl<'a> Followed<'a> {
     /// Follows the recording of one process.
     pub fn of(recording: &'a Recording) -> Followed<'a> {
         Followed { recording, runs: DeviceRun::all(recording) }
+    }
+
+    /// The same; of one device, which has an index, what was followed ahead.
+    pub fn after(recording: &'a Recording, ahead: Option<(usize, Ahead)>) -> Followed<'a> {
+        Followed { recording, runs: DeviceRun::all_after(recording, ahead) }
     }
 
     /// What it says; as [`of_recording`].

@@ -12,7 +12,7 @@ use crate::{
         timeline::{self, Places, Stage, Timeline},
     },
     recording::{CodeLine, PhantomDevice, Recording, Redone},
-    replay::{self, BlockId, Config, Program, Replay, TorchVersion},
+    replay::{self, Ahead, BlockId, Config, Program, Replay, TorchVersion},
     trace::{Action, DeviceTrace, EventId, StackId, Trace},
     units::Bytes,
 };
@@ -40,8 +40,21 @@ pub(crate) struct DeviceRun<'a> {
 impl<'a> DeviceRun<'a> {
     /// Every device that the process used.
     pub(crate) fn all(recording: &'a Recording) -> Vec<DeviceRun<'a>> {
+        DeviceRun::all_after(recording, None)
+    }
+
+    /// The same; of one device what was followed ahead.
+    pub(crate) fn all_after(
+        recording: &'a Recording,
+        mut ahead: Option<(usize, Ahead)>,
+    ) -> Vec<DeviceRun<'a>> {
+        let Some(trace) = recording.trace.as_ref() else { return Vec::new() };
         let used = DeviceRun::used(recording).into_iter();
-        used.filter_map(|it| DeviceRun::of(recording, it)).collect()
+        used.map(|index| {
+            let ahead = ahead.take_if(|it| it.0 == index).map(|it| it.1);
+            DeviceRun::new(recording, trace, &trace.devices[index], index, ahead)
+        })
+        .collect()
     }
 
     /// The indices of the devices that the process used.
@@ -55,7 +68,7 @@ impl<'a> DeviceRun<'a> {
     pub(crate) fn of(recording: &'a Recording, index: usize) -> Option<DeviceRun<'a>> {
         let trace = recording.trace.as_ref()?;
         let device = trace.devices.get(index)?;
-        Some(DeviceRun::new(recording, trace, device, index))
+        Some(DeviceRun::new(recording, trace, device, index, None))
     }
 
     fn new(
@@ -63,8 +76,9 @@ impl<'a> DeviceRun<'a> {
         trace: &'a Trace,
         device: &'a DeviceTrace,
         index: usize,
+        ahead: Option<Ahead>,
     ) -> DeviceRun<'a> {
-        let (torch, (replay, program)) = replay::follow_best(trace, index);
+        let (torch, (replay, program)) = replay::follow_on(trace, index, ahead);
         let stacks = Stacks::of(trace);
         let places = Places::new(&replay, index, &recording.notes.stats);
         let timeline = timeline::timeline(device, &recording.notes, &places, &stacks);

@@ -33,7 +33,7 @@ pub(super) struct Allocator<D> {
     pub(super) ownerless: BTreeSet<PoolId>,
     pub(super) traits: Traits,
     /// The raw handle of each stream: the order in which sets of free blocks are walked.
-    handles: Vec<u64>,
+    pub(super) handles: Vec<u64>,
     pub(super) limit: Option<u64>,
     pub(super) max_split: u64,
     /// How many addresses an expandable segment has at most, where a recording shows it and no setting says it.
@@ -105,6 +105,26 @@ impl<D: Driver> Allocator<D> {
         let Allocator { heap, stats, pending, ownerless, traits, handles, .. } = self;
         let new = Allocator::new(config, handles, driver);
         Allocator { heap, stats, pending, ownerless, traits, ..new }
+    }
+
+    /// The same state and settings, with what `change` makes of the driver.
+    pub(super) fn with_driver<E>(self, change: impl FnOnce(D) -> E) -> Allocator<E> {
+        let Allocator { config, heap, stats, driver, pending, ownerless, traits, .. } = self;
+        let Allocator { handles, limit, max_split, range_most, .. } = self;
+        let driver = change(driver);
+        Allocator {
+            config,
+            heap,
+            stats,
+            driver,
+            pending,
+            ownerless,
+            traits,
+            handles,
+            limit,
+            max_split,
+            range_most,
+        }
     }
 
     /// Bytes got from the driver (`total_allocated_memory`).

@@ -35,7 +35,7 @@ mod without;
 
 pub use conf::ConfError;
 pub use config::{Config, Reserve};
-pub use follow::{checked, follow, follow_best};
+pub use follow::{Ahead, checked, follow, follow_best, follow_on};
 pub use program::Program;
 pub use recorder::Recorder;
 pub use stats::{Stat, StatArray, Stats};

@@ -48,7 +48,7 @@ pub(super) struct Before {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     /// It asked; the answer has the next handle.
-    Alloc { size: Bytes, stream: StreamId, pool: PoolId },
+    Alloc { size: Bytes, stream: ShortStream, pool: PoolId },
     /// It would have asked; the next handle is nobody's.
     NeverMade,
     /// It gave a block back, which was reusable at once.
@@ -58,11 +58,29 @@ pub(super) enum Op {
     /// The other streams are done with it.
     FreeCompleted(u32),
     /// It asked, and the request failed when it was recorded. `size` is rounded.
-    Failed { size: Bytes, stream: StreamId, pool: PoolId },
+    Failed { size: Bytes, stream: ShortStream, pool: PoolId },
     /// It called `empty_cache`.
     EmptyCache,
     /// It dropped a private pool.
     DropPool(PoolId),
+}
+
+const _: () = assert!(size_of::<Op>() == 16, "a recording has millions of them");
+
+/// A stream in two bytes; no event's needs more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ShortStream(u16);
+
+impl From<StreamId> for ShortStream {
+    fn from(StreamId(id): StreamId) -> ShortStream {
+        ShortStream(u16::try_from(id).unwrap_or(u16::MAX))
+    }
+}
+
+impl From<ShortStream> for StreamId {
+    fn from(ShortStream(id): ShortStream) -> StreamId {
+        StreamId(u32::from(id))
+    }
 }
 
 impl Program {

@@ -57,6 +57,29 @@ pub(super) struct Goal {
 }
 
 impl Recorded<'_> {
+    /// The same over `events`, which begin with those that it has gone through.
+    pub(super) fn over(self, events: &Events) -> Recorded<'_> {
+        let Recorded { at, end, want, grows, live, completed, mismatches, walked, .. } = self;
+        let Recorded { blamed, reserved, most_granted, goal, overflow, gave_up, .. } = self;
+        Recorded {
+            events,
+            at,
+            end,
+            want,
+            grows,
+            live,
+            completed,
+            mismatches,
+            walked,
+            blamed,
+            reserved,
+            most_granted,
+            goal,
+            overflow,
+            gave_up,
+        }
+    }
+
     /// The segments that the rest of the operation gives back, up to the first event of another kind.
     fn losses(&self) -> impl Iterator<Item = u64> {
         let events = (self.at..self.end).map(|it| self.events.get(it));

@@ -149,7 +149,9 @@ impl Run<'_> {
     /// `is_last` when no request comes after.
     fn step(&mut self, op: Op, event: EventId, is_last: bool) {
         match op {
-            Op::Alloc { size, stream, pool } => self.alloc(Request { size, stream, pool }, event),
+            Op::Alloc { size, stream, pool } => {
+                self.alloc(Request { size, stream: stream.into(), pool }, event);
+            }
             Op::NeverMade => self.keep(Slot::NONE),
             Op::Free(handle) => {
                 if let Some(slot) = self.slot(handle, State::Allocated) {
@@ -168,7 +170,7 @@ impl Run<'_> {
                 }
             }
             Op::Failed { size, stream, pool } => {
-                self.failed(Request { size, stream, pool }, event, is_last);
+                self.failed(Request { size, stream: stream.into(), pool }, event, is_last);
             }
             Op::EmptyCache => self.model.release_cached_blocks(),
             Op::DropPool(pool) => self.model.release_private_pool(pool),

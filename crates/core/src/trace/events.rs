@@ -96,6 +96,14 @@ impl<T: Copy + Default + PartialEq> Rare<T> {
         }
     }
 
+    /// Adds the rows of `other` after these, which are `len`.
+    fn append(&mut self, len: usize, other: &Rare<T>) {
+        if !other.0.is_empty() {
+            self.0.resize(len, T::default());
+            self.0.extend_from_slice(&other.0);
+        }
+    }
+
     fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
         while self.0.last() == Some(&T::default()) {
@@ -111,6 +119,29 @@ impl<T: Copy + Default + PartialEq> Rare<T> {
 }
 
 impl Events {
+    pub(super) const NONE: Events = Events {
+        actions: Vec::new(),
+        addresses: Vec::new(),
+        sizes: Vec::new(),
+        streams: Rare(Vec::new()),
+        pools: Rare(Vec::new()),
+        stacks: Vec::new(),
+        times: Vec::new(),
+        metadata: Rare(Vec::new()),
+    };
+
+    /// None, with room for `n` that have no stream, pool or metadata of their own.
+    pub fn with_capacity(n: usize) -> Events {
+        Events {
+            actions: Vec::with_capacity(n),
+            addresses: Vec::with_capacity(n),
+            sizes: Vec::with_capacity(n),
+            stacks: Vec::with_capacity(n),
+            times: Vec::with_capacity(n),
+            ..Events::default()
+        }
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.actions.len()
@@ -132,6 +163,19 @@ impl Events {
         self.stacks.push(event.stack);
         self.times.push(event.time_micros);
         self.metadata.push(index, event.metadata);
+    }
+
+    /// Adds `others` after all others.
+    pub fn append(&mut self, others: &Events) {
+        let len = self.len();
+        self.actions.extend_from_slice(&others.actions);
+        self.addresses.extend_from_slice(&others.addresses);
+        self.sizes.extend_from_slice(&others.sizes);
+        self.streams.append(len, &others.streams);
+        self.pools.append(len, &others.pools);
+        self.stacks.extend_from_slice(&others.stacks);
+        self.times.extend_from_slice(&others.times);
+        self.metadata.append(len, &others.metadata);
     }
 
     /// The event at position `index`, which is less than [`Events::len`].
@@ -265,6 +309,9 @@ mod tests {
             let mut first = some(0..12);
             let second = first.split_off(at as usize);
             assert_eq!((&first, &second), (&some(0..at), &some(at..12)));
+            let mut both = first.clone();
+            both.append(&second);
+            assert_eq!(both, some(0..12));
             assert!(first.iter().all(|(id, it)| it == event(id.0)));
             assert!(second.iter().all(|(id, it)| it == event(at + id.0)));
             let mut cut = some(0..12);

@@ -5,6 +5,7 @@
 mod events;
 mod ids;
 mod interner;
+mod portion;
 mod settings;
 mod stacks;
 
@@ -12,6 +13,7 @@ pub use events::{Action, Event, Events};
 pub(crate) use ids::define_ids;
 pub use ids::{EventId, PoolId, StreamId, TextId};
 pub use interner::Interner;
+pub use portion::{Keeper, Portion};
 pub use settings::Settings;
 pub use stacks::{Frame, FrameId, StackId, StackTable};
 
@@ -53,6 +55,12 @@ pub struct DeviceTrace {
     pub segments: Vec<Segment>,
     /// The blocks of [`DeviceTrace::segments`], in their order.
     pub blocks: Vec<Block>,
+}
+
+impl DeviceTrace {
+    /// Nothing happened.
+    pub(crate) const NONE: DeviceTrace =
+        DeviceTrace { events: Events::NONE, segments: Vec::new(), blocks: Vec::new() };
 }
 
 /// One contiguous piece of device memory that the allocator held from the driver in the end.

@@ -17,12 +17,15 @@ use crate::{
         rounding::round_size,
         undo::undo,
     },
-    trace::{Action, DeviceTrace, Event, EventId, PoolId, StackId},
+    trace::{Action, Block, BlockState, DeviceTrace, Event, EventId, PoolId, StackId},
     units::Bytes,
 };
 
 /// Where the ids of pools begin that recordings do not name: beyond all that they can.
 pub(super) const UNNAMED_POOLS: u32 = 1 << 16;
+
+/// What is followed where nothing is there yet.
+pub(super) static NOTHING: DeviceTrace = DeviceTrace::NONE;
 
 /// A recording that is being followed.
 pub(super) struct Follower<'a> {
@@ -39,9 +42,36 @@ pub(super) struct Follower<'a> {
     pub(super) doubt: Doubts,
     pub(super) halt: Halt,
     /// What was seen when looking ahead last.
-    pub(super) ahead: Option<Ahead>,
+    pub(super) upcoming: Option<Upcoming>,
     /// Whether frees carry the stack of who frees.
     pub(super) frees_have_stacks: bool,
+    pub(super) frees: FreesRecorded,
+    /// The event that comes next.
+    pub(super) at: usize,
+    /// Whether all of the recording is there, and not only the events up to here.
+    pub(super) is_whole: bool,
+}
+
+/// Which of the two frees of a block the recorder kept: it can be told to skip kinds of events, and then one of them stands
+/// for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FreesRecorded {
+    pub(super) requests: bool,
+    pub(super) completions: bool,
+}
+
+impl FreesRecorded {
+    pub(super) const BOTH: FreesRecorded = FreesRecorded { requests: true, completions: true };
+
+    fn of(device: &DeviceTrace) -> FreesRecorded {
+        let actions = device.events.actions();
+        let is_pending = |it: &Block| it.state == BlockState::PendingFree;
+        FreesRecorded {
+            requests: actions.contains(&Action::FreeRequested),
+            completions: actions.contains(&Action::FreeCompleted)
+                || device.blocks.iter().any(is_pending),
+        }
+    }
 }
 
 /// What the program has, after the event that is at hand.
@@ -132,7 +162,7 @@ pub(super) struct Halt {
 
 /// The events up to the end of an operation.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead {
+pub(super) struct Upcoming {
     /// The request that ends it, a `free_requested` that is not of it, or the end of the recording.
     pub(super) end: usize,
     pub(super) first_gain: Option<usize>,
@@ -200,10 +230,13 @@ impl<'a> Follower<'a> {
             },
             limits: Limits { most_granted: before, most_held: before, ..Limits::default() },
             segments: SegmentsMade::default(),
-            ahead: None,
+            upcoming: None,
             doubt: Doubts::default(),
             frees_have_stacks: false,
+            frees: FreesRecorded::of(device),
             halt: Halt::default(),
+            at: 0,
+            is_whole: true,
         };
         if before != Bytes::ZERO || res.pools.has_private {
             let mut initial = undo(device);
@@ -213,6 +246,57 @@ impl<'a> Follower<'a> {
             }
         }
         res
+    }
+
+    /// Ready to follow a recording of which nothing is there yet: as if it had no private pools, as if nothing was there before
+    /// its first event, and as if both frees of each block were in it.
+    pub(super) fn ahead(config: Config) -> Follower<'static> {
+        let mut res = Follower::new(&NOTHING, config, &Known::default());
+        res.frees = FreesRecorded::BOTH;
+        res.is_whole = false;
+        res
+    }
+
+    /// What was followed `ahead`, if that began as this one is about to, which has all of the recording; or else this one.
+    pub(super) fn or_ahead(self, ahead: Follower<'static>) -> Follower<'a> {
+        let start = |it: &Follower<'_>| (it.frees, it.pools.has_private, it.pools.in_events);
+        let is_so = start(&self) == start(&ahead)
+            && self.model.config == ahead.model.config
+            && self.replay.reserved_before == Bytes::ZERO
+            && ahead.at <= self.device.events.len();
+        if !is_so {
+            return self;
+        }
+        let mut res = ahead.over(self.device);
+        res.model.handles = self.model.handles;
+        res.model.traits = self.model.traits;
+        res.program.streams = self.program.streams;
+        res.is_whole = true;
+        res
+    }
+
+    /// The same over `device`, which begins with the events that were followed.
+    pub(super) fn over(self, device: &DeviceTrace) -> Follower<'_> {
+        let Follower { model, replay, program, totals, pools, limits, segments, doubt, .. } = self;
+        let Follower { halt, upcoming, frees_have_stacks, frees, at, is_whole, .. } = self;
+        let model = model.with_driver(|it| it.over(&device.events));
+        Follower {
+            device,
+            model,
+            replay,
+            program,
+            totals,
+            pools,
+            limits,
+            segments,
+            doubt,
+            halt,
+            upcoming,
+            frees_have_stacks,
+            frees,
+            at,
+            is_whole,
+        }
     }
 
     fn begin_with(&mut self, mut initial: Initial) {

@@ -38,8 +38,16 @@ const MOST_LENGTHS: usize = 64;
 
 /// Follows `device`, more than once where it teaches above which level garbage is collected, or how long an expandable
 /// segment is, which no recording says.
-pub(super) fn run(device: &DeviceTrace, config: &Config, known: &Known) -> (Replay, Program) {
-    let attempt = Attempt { device, config, known, range_most: Cell::default() };
+///
+/// What was followed `ahead` is taken for the beginning of the first time, where it is one.
+pub(super) fn run(
+    device: &DeviceTrace,
+    config: &Config,
+    known: &Known,
+    ahead: Option<Follower<'static>>,
+) -> (Replay, Program) {
+    let ahead = Cell::new(ahead);
+    let attempt = Attempt { ahead, ..Attempt::new(device, config, known) };
     let plain = attempt.with_goal(&Pools::default());
     attempt.with_lengths(plain)
 }
@@ -51,7 +59,7 @@ pub(super) fn run_with_pools(
     config: &Config,
     known: &Known,
 ) -> (Replay, Program) {
-    let attempt = Attempt { device, config, known, range_most: Cell::default() };
+    let attempt = Attempt::new(device, config, known);
     let plain = attempt.with_goal(&Pools::default());
     let plain = attempt.with_lengths(plain);
     if plain.0.n_mismatches == 0
@@ -79,6 +87,8 @@ struct Attempt<'a> {
     known: &'a Known,
     /// How long an expandable segment is at most, as the last time showed that it was followed.
     range_most: Cell<Option<u64>>,
+    /// What was followed already, as if nothing was to be learned of it.
+    ahead: Cell<Option<Follower<'static>>>,
 }
 
 /// Something to be tried further; the one that agrees longest comes first, and of those the simplest.
@@ -93,7 +103,11 @@ struct Guess {
     place: usize,
 }
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
+    fn new(device: &'a DeviceTrace, config: &'a Config, known: &'a Known) -> Attempt<'a> {
+        Attempt { device, config, known, range_most: Cell::default(), ahead: Cell::default() }
+    }
+
     /// A share of a device that nobody names is no length. A request that fits no more shows what it is at most; less than that is tried
     /// where `plain` has mismatches, since segments that lie one after the other look like one.
     fn with_lengths(&self, plain: (Replay, Program)) -> (Replay, Program) {
@@ -107,12 +121,7 @@ impl Attempt<'_> {
             }
             let reserve = Some(Reserve::Size(Bytes(length)));
             let config = Config { expandable_segments_reserve: reserve, ..self.config.clone() };
-            let attempt = Attempt {
-                device: self.device,
-                config: &config,
-                known: self.known,
-                range_most: Cell::default(),
-            };
+            let attempt = Attempt::new(self.device, &config, self.known);
             let again = attempt.with_goal(&Pools::default());
             if again.0.n_mismatches < best.0.n_mismatches {
                 best = again;
@@ -171,6 +180,10 @@ impl Attempt<'_> {
         goal: Option<Goal>,
     ) -> ((Replay, Program), Option<Goal>, Option<Doubt>) {
         let mut follower = Follower::new(self.device, self.config.clone(), self.known);
+        // What comes first knows nothing of these.
+        if let Some(ahead) = self.ahead.take() {
+            follower = follower.or_ahead(ahead);
+        }
         follower.learn(pools, whole, goal);
         follower.follow();
         let goal = follower.model.driver.goal;

@@ -3,8 +3,9 @@
 //!
 //! `walk` finds the operations, `readings` decides what events mean that may mean several things, `operation` does them. A
 //! recording does not say all: `infer` follows it again and again with what it might not have said, led by its first
-//! disagreement (`doubt`).
+//! disagreement (`doubt`). It may begin while the recording is still being read (`ahead`).
 
+mod ahead;
 mod doubt;
 mod follower;
 mod infer;
@@ -13,6 +14,8 @@ mod owners;
 mod readings;
 mod walk;
 
+pub use ahead::Ahead;
+
 use std::collections::BTreeMap;
 
 use crate::{
@@ -20,6 +23,7 @@ use crate::{
         BlockId, Config, Held, Program, Replay, TorchVersion,
         allocator::{Allocator, Request},
         follow::{
+            ahead::FIRST_TRIED,
             follower::Follower,
             infer::{run, run_with_pools},
         },
@@ -36,7 +40,7 @@ use crate::{
 /// Follows `device` under the recording's own `settings`, with the rules of whichever version of torch
 /// explains it best.
 pub fn checked(device: &DeviceTrace, settings: &Settings) -> Replay {
-    best(device, settings, &Known::default()).1.0
+    best(device, settings, &Known::default(), None).1.0
 }
 
 /// Follows the device `index` of `trace` under `config`, which has the recording's settings: the replay,
@@ -87,10 +91,19 @@ pub(super) struct Stopped<'a> {
 /// explains it best: that version, as [`follow`] the replay and what the program asked for. Snapshots do not say
 /// which version wrote them; of versions that explain the same it is 2.11, or else the newest.
 pub fn follow_best(trace: &Trace, index: usize) -> (TorchVersion, (Replay, Program)) {
+    follow_on(trace, index, None)
+}
+
+/// The same, of a device whose first events were followed `ahead`.
+pub fn follow_on(
+    trace: &Trace,
+    index: usize,
+    ahead: Option<Ahead>,
+) -> (TorchVersion, (Replay, Program)) {
     let settings = trace.settings.clone().unwrap_or_default();
     match trace.devices.get(index) {
-        Some(device) => best(device, &settings, &Known::of(trace)),
-        None => (TorchVersion::two(11), (Replay::default(), Program::default())),
+        Some(device) => best(device, &settings, &Known::of(trace), ahead),
+        None => (FIRST_TRIED, (Replay::default(), Program::default())),
     }
 }
 
@@ -98,13 +111,15 @@ fn best(
     device: &DeviceTrace,
     settings: &Settings,
     known: &Known,
+    ahead: Option<Ahead>,
 ) -> (TorchVersion, (Replay, Program)) {
-    let oldest = TorchVersion::two(11);
+    let oldest = FIRST_TRIED;
+    let mut ahead = ahead.and_then(Ahead::follower);
     let config = |torch| Config::of_recording(settings, torch);
     let mut best: Option<(TorchVersion, (Replay, Program))> = None;
     // What orders the free set: allocator.md, A.5.
     for torch in [oldest, TorchVersion::NEWEST, TorchVersion::two(12)] {
-        let found = run(device, &config(torch), known);
+        let found = run(device, &config(torch), known, ahead.take());
         if found.0.n_mismatches == 0 {
             return (torch, found);
         }

@@ -97,14 +97,15 @@ impl Follower<'_> {
         driver.grows = fails || driver.peek().is_some();
         if fails {
             let Event { size, stream, .. } = event;
-            self.program.push(Op::Failed { size, stream, pool }, end);
+            self.program.push(Op::Failed { size, stream: stream.into(), pool }, end);
             let size = round_size(event.size, &self.model.config);
             let asked = allocation_size(size, &self.model.config);
             let refused = self.totals.levels.reserved + asked;
             self.limits.least_refused =
                 Some(self.limits.least_refused.map_or(refused, |it| it.min(refused)));
         } else {
-            self.program.push(Op::Alloc { size: event.size, stream: event.stream, pool }, end);
+            let Event { size, stream, .. } = event;
+            self.program.push(Op::Alloc { size, stream: stream.into(), pool }, end);
             if let Some(lost) = self.model.driver.live.get(event.address) {
                 // Its free is not in the recording; it ended at the latest now.
                 self.model.driver.mismatch(Mismatch::NoRoom);

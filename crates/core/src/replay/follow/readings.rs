@@ -45,11 +45,18 @@ struct Saved<'a> {
 
 impl<'a> Follower<'a> {
     /// Memory went back to the driver at events `loss..until`, or could have, and at `end` a request was served
-    /// or failed. Takes the reading of the events that the model agrees with; of several the likeliest.
-    pub(super) fn ambiguous(&mut self, start: usize, end: usize, loss: usize, until: usize) {
+    /// or failed. Takes the reading of the events that the model agrees with; of several the likeliest. None when only the
+    /// recording as a whole tells which that is.
+    pub(super) fn ambiguous(
+        &mut self,
+        start: usize,
+        end: usize,
+        loss: usize,
+        until: usize,
+    ) -> Option<()> {
         let mut readings = vec![Reading::Request, Reading::RequestThatWaited];
         if loss < until {
-            let first = if self.released_for(start, end, loss, until) { 2 } else { 0 };
+            let first = if self.released_for(start, end, loss, until)? { 2 } else { 0 };
             readings.insert(first, Reading::EmptyCache);
             let is_default = |it: &usize| self.pool_lost_at(*it).is_none_or(|it| it == PoolId(0));
             let of_default = (loss..until).find(is_default).unwrap_or(until);
@@ -79,7 +86,7 @@ impl<'a> Follower<'a> {
             self.read_as(reading, start, end, loss, until);
             let n = self.model.driver.mismatches.n - n_before;
             if n == 0 {
-                return;
+                return Some(());
             }
             if best.is_none_or(|(it, _)| n < it) {
                 best = Some((n, reading));
@@ -88,6 +95,7 @@ impl<'a> Follower<'a> {
         }
         let reading = best.map_or((Reading::Request, None), |(_, it)| it);
         self.read_as(reading, start, end, loss, until);
+        Some(())
     }
 
     /// Follows the events under a reading; a failed request may be another pool's than it seems.
@@ -160,8 +168,14 @@ impl<'a> Follower<'a> {
     /// A request carries its stack to every segment that it gave back; an `empty_cache` carries its own, where
     /// frees are recorded with stacks, or else none, and then a segment shows the stack that it was allocated
     /// with, which may be the same line. Where stacks say nothing, only a request that takes the run above all
-    /// that it was ever granted can have been refused.
-    fn released_for(&mut self, start: usize, end: usize, loss: usize, until: usize) -> bool {
+    /// that it was ever granted can have been refused. None when what it was granted later would have to be known.
+    fn released_for(
+        &mut self,
+        start: usize,
+        end: usize,
+        loss: usize,
+        until: usize,
+    ) -> Option<bool> {
         let events = &self.device.events;
         let event = events.get(end);
         let Event { size, stream, .. } = event;
@@ -171,14 +185,14 @@ impl<'a> Follower<'a> {
         let may_release = !self.model.is_captured(pool)
             || (self.model.config.max_split_size.is_some() && (loss..until).all(own));
         if !may_release {
-            return false;
+            return Some(false);
         }
         let params = self.model.params(Request { size, stream, pool });
         let mut losses = (loss..until)
             .map(|it| events.get(it))
             .filter(|it| matches!(it.action, Action::SegmentFree | Action::SegmentUnmap));
         if losses.clone().any(|it| it.stack != event.stack) {
-            return false;
+            return Some(false);
         }
         let is_free = |it: &usize| events.get(*it).action == Action::SegmentFree;
         let freed = (loss..until).filter(is_free).map(|it| events.get(it).address);
@@ -188,25 +202,29 @@ impl<'a> Follower<'a> {
             made.is_some_and(|made| events.stack(*made) == it.stack)
         };
         if event.stack != StackId::EMPTY && (self.frees_have_stacks || !losses.all(is_own)) {
-            return true;
+            return Some(true);
         }
         // An `empty_cache` leaves nothing behind; a collection of garbage may.
         if 0.0 < self.model.config.garbage_collection_threshold && losses_are_garbage() {
-            return true;
+            return Some(true);
+        }
+        if !self.is_whole {
+            return None;
         }
         // What the device would have given, nobody had to give back.
         let asked = self.totals.levels.reserved + Bytes(params.alloc_size);
         if event.action != Action::Oom && self.limits.device_gives.is_some_and(|it| asked <= it) {
-            return false;
+            return Some(false);
         }
         if event.action == Action::Oom
             || self.limits.most_granted.0 < self.totals.levels.reserved.0 + params.alloc_size
         {
-            return true;
+            return Some(true);
         }
         // A limit is compared with what is asked for; the device with what would be mapped.
-        self.model.expandable_active(pool)
+        let is_above = self.model.expandable_active(pool)
             && self.limits.most_held.0
-                < self.totals.levels.reserved.0 + self.model.would_map(&params)
+                < self.totals.levels.reserved.0 + self.model.would_map(&params);
+        Some(is_above)
     }
 }

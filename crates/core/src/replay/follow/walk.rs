@@ -3,11 +3,11 @@
 use crate::{
     replay::{
         Program, Replay,
-        follow::follower::{Ahead, Follower},
+        follow::follower::{Follower, FreesRecorded, Upcoming},
         known::{Refusals, most_granted},
         recorded::Goal,
     },
-    trace::{Action, Block, BlockState},
+    trace::Action,
     units::Bytes,
 };
 
@@ -33,22 +33,24 @@ impl Follower<'_> {
             least: known_least.max(least.0),
             most: known_most.into_iter().chain(most).min(),
         };
-        // A recorder can be told to skip kinds of events; then one of the two frees stands for both.
-        let requests = events.actions().contains(&Action::FreeRequested);
-        let is_pending = |it: &Block| it.state == BlockState::PendingFree;
-        let completes = events.actions().contains(&Action::FreeCompleted)
-            || self.device.blocks.iter().any(is_pending);
-        let mut at = 0;
-        while at < events.len() && self.halt.reached.is_none() {
-            let start = at;
+        self.walk(events.len());
+    }
+
+    /// Follows the events that come next and before `until`, up to one of which only the recording as a whole can tell what it
+    /// was.
+    pub(super) fn walk(&mut self, until: usize) {
+        let events = &self.device.events;
+        let FreesRecorded { requests, completions } = self.frees;
+        while self.at < until && self.halt.reached.is_none() {
+            let at = self.at;
             self.model.driver.blamed.clear();
             let event = events.get(at);
-            at = match event.action {
+            let next = match event.action {
                 Action::FreeRequested | Action::FreeCompleted => {
                     self.model.driver.at = at;
                     self.model.driver.end = at;
                     let is_request = event.action == Action::FreeRequested || !requests;
-                    let is_completion = event.action == Action::FreeCompleted || !completes;
+                    let is_completion = event.action == Action::FreeCompleted || !completions;
                     let followed = at + 1 < events.len() && {
                         let next = events.get(at + 1);
                         // One that a later `malloc` completed has the stack of that.
@@ -60,17 +62,26 @@ impl Follower<'_> {
                         self.free(at, event, true, true);
                         if is_completion { at + 1 } else { at + 2 }
                     } else if requests && !is_request && self.may_be_of_a_retry(at) {
-                        self.operation(at)
+                        let Some(next) = self.operation(at) else { return };
+                        next
                     } else {
                         self.free(at, event, is_request, is_completion);
                         at + 1
                     }
                 }
                 Action::Snapshot | Action::Annotate | Action::Other => at + 1,
-                _ => self.operation(at),
+                _ => {
+                    let Some(next) = self.operation(at) else { return };
+                    next
+                }
             };
+            self.at = next;
             if self.doubt.first.is_none() && self.model.driver.mismatches.n != 0 {
-                self.doubt.first = Some(self.doubt_at(start, at));
+                // Who follows ahead begins anew.
+                if !self.is_whole {
+                    return;
+                }
+                self.doubt.first = Some(self.doubt_at(at, next));
                 if self.doubt.stops {
                     return;
                 }
@@ -79,15 +90,15 @@ impl Follower<'_> {
     }
 
     /// What comes from event `start` on, up to the request that ends it.
-    fn look_ahead(&mut self, start: usize) -> Ahead {
-        if let Some(ahead) = self.ahead
-            && start <= ahead.end
-            && ahead.first_gain.is_none_or(|it| start <= it)
-            && ahead.first_loss.is_none_or(|it| start <= it)
+    fn look_ahead(&mut self, start: usize) -> Upcoming {
+        if let Some(upcoming) = self.upcoming
+            && start <= upcoming.end
+            && upcoming.first_gain.is_none_or(|it| start <= it)
+            && upcoming.first_loss.is_none_or(|it| start <= it)
         {
-            return ahead;
+            return upcoming;
         }
-        let mut res = Ahead { end: start, first_gain: None, first_loss: None };
+        let mut res = Upcoming { end: start, first_gain: None, first_loss: None };
         while let Some(action) = self.device.events.actions().get(res.end) {
             match action {
                 Action::Alloc | Action::Oom | Action::FreeRequested => break,
@@ -102,14 +113,14 @@ impl Follower<'_> {
             res.end += 1;
         }
         // A run of completions is walked one by one; what comes after it is looked at once.
-        self.ahead = Some(res);
+        self.upcoming = Some(res);
         res
     }
 
     /// Whether the completion at event `at` may be one of those that a request waited for before it asked the
     /// driver again.
     pub(super) fn may_be_of_a_retry(&mut self, at: usize) -> bool {
-        let Ahead { end, first_gain, first_loss } = self.look_ahead(at);
+        let Upcoming { end, first_gain, first_loss } = self.look_ahead(at);
         match self.device.events.actions().get(end) {
             Some(Action::Oom) => true,
             Some(Action::Alloc) => {
@@ -119,23 +130,24 @@ impl Follower<'_> {
         }
     }
 
-    /// Follows the operation that begins at event `start`; returns the first event after it.
-    pub(super) fn operation(&mut self, start: usize) -> usize {
+    /// Follows the operation that begins at event `start`; returns the first event after it. None, and nothing is done, when only
+    /// the recording as a whole can tell what it was.
+    pub(super) fn operation(&mut self, start: usize) -> Option<usize> {
         let events = &self.device.events;
-        let Ahead { end, first_gain, first_loss } = self.look_ahead(start);
+        let Upcoming { end, first_gain, first_loss } = self.look_ahead(start);
         let last = (end < events.len()).then(|| events.get(end));
         let Some(event) = last.filter(|it| it.action != Action::FreeRequested) else {
             self.released(start, end);
-            return end;
+            return Some(end);
         };
         let loss = first_loss.filter(|it| first_gain.is_none_or(|gain| *it < gain));
         let lost_until = first_gain.unwrap_or(end);
         if loss.is_some() || event.action == Action::Oom {
-            self.ambiguous(start, end, loss.unwrap_or(lost_until), lost_until);
+            self.ambiguous(start, end, loss.unwrap_or(lost_until), lost_until)?;
         } else {
             self.malloc(start, end, event);
         }
-        end + 1
+        Some(end + 1)
     }
 
     pub(super) fn finish(mut self) -> (Replay, Program) {

@@ -8,13 +8,14 @@ use crate::{
     sources::{
         pickle::{Builder, Damage, Value},
         snapshot::{
+            event_rows::EventRows,
             keys::{self, Record, Word},
             object::{Kind, Object, Span, Top, row},
         },
     },
     trace::{
-        Annotation, Block, BlockState, Event, Events, Frame, FrameId, Interner, PoolId, Segment,
-        Settings, SizeClass, StackId, StackTable, StreamId, TextId,
+        Annotation, Block, BlockState, Event, Frame, FrameId, Interner, Keeper, PoolId, Portion,
+        Segment, Settings, SizeClass, StackId, StackTable, StreamId, TextId,
     },
 };
 
@@ -25,10 +26,10 @@ const MAX_OPEN: usize = 4096;
 const MAX_DEVICES: u32 = 1024;
 
 /// The columns, and what refers to them.
-pub(super) struct Decoder {
+pub(super) struct Decoder<'k> {
     pub(super) texts: Interner,
     pub(super) stacks: StackTable,
-    pub(super) events: Events,
+    pub(super) events: EventRows<'k>,
     /// Each with the device that it says it is on.
     pub(super) segments: Vec<(u32, Segment)>,
     pub(super) blocks: Vec<Block>,
@@ -60,12 +61,13 @@ pub(super) struct Decoder {
     pub(super) left_out: Vec<&'static str>,
 }
 
-impl Decoder {
-    pub(super) fn new() -> Decoder {
+impl<'k> Decoder<'k> {
+    /// `keeper` wants the events as they come.
+    pub(super) fn new(keeper: Option<&'k mut dyn Keeper>) -> Decoder<'k> {
         Decoder {
             texts: keys::interner(),
             stacks: StackTable::default(),
-            events: Events::default(),
+            events: EventRows::new(keeper),
             segments: Vec::new(),
             blocks: Vec::new(),
             annotations: Vec::new(),
@@ -200,7 +202,20 @@ impl Decoder {
             metadata: record.text(Word::UserMetadata).unwrap_or_default(),
         };
         self.events.push(event);
-        Object::Event(row(self.events.len() - 1))
+        let at = row(self.events.len() - 1);
+        if self.events.is_due() {
+            self.hand_over();
+        }
+        Object::Event(at)
+    }
+
+    #[cold]
+    fn hand_over(&mut self) {
+        self.events.hand_over(Portion {
+            streams: self.streams.clone(),
+            has_expandable: self.segments.iter().any(|(_, it)| it.expandable),
+            ..Portion::default()
+        });
     }
 
     fn segment(&mut self, record: &Record) -> Object {
@@ -409,7 +424,7 @@ impl Decoder {
     }
 }
 
-impl Builder for Decoder {
+impl Builder for Decoder<'_> {
     #[inline]
     fn text(&mut self, text: &str) -> TextId {
         self.texts.intern(text)

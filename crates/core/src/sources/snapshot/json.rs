@@ -16,15 +16,15 @@ use crate::sources::{
 };
 
 /// What a JSON text left, and what was open when it stopped; the same as a pickle machine's.
-pub(super) struct Json {
-    pub(super) builder: Decoder,
+pub(super) struct Json<'k> {
+    pub(super) builder: Decoder<'k>,
     pub(super) stack: Vec<Value>,
     /// How many bytes were read.
     pub(super) at: u64,
 }
 
 /// Reads the whole of `reader`; on damage, what came before it is in the result.
-pub(super) fn read(reader: impl Read, builder: Decoder) -> (Json, Result<Value, Damage>) {
+pub(super) fn read(reader: impl Read, builder: Decoder<'_>) -> (Json<'_>, Result<Value, Damage>) {
     let mut json = Json { builder, stack: Vec::new(), at: 0 };
     let taken = Rc::new(Cell::new(0));
     let counted = Counted { reader: BufReader::new(reader), taken: Rc::clone(&taken) };
@@ -55,9 +55,9 @@ impl<R: Read> Read for Counted<R> {
 }
 
 /// Leaves one value on the stack.
-struct Item<'a>(&'a mut Json);
+struct Item<'a, 'k>(&'a mut Json<'k>);
 
-impl<'de> DeserializeSeed<'de> for Item<'_> {
+impl<'de> DeserializeSeed<'de> for Item<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -65,7 +65,7 @@ impl<'de> DeserializeSeed<'de> for Item<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Item<'_> {
+impl<'de> Visitor<'de> for Item<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

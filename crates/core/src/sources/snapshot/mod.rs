@@ -7,6 +7,7 @@
 //! host memory (`host_segments`, `host_traces`).
 
 mod decoder;
+mod event_rows;
 mod html;
 mod json;
 mod keys;
@@ -25,7 +26,7 @@ use crate::{
             object::{Kind, Object, Span, Top},
         },
     },
-    trace::{DeviceTrace, Segment, Trace},
+    trace::{DeviceTrace, Keeper, Segment, Trace},
 };
 
 /// How much of the beginning says what a file is.
@@ -41,7 +42,7 @@ pub fn is_snapshot(head: &[u8]) -> bool {
         Form::Pickle if matches!(head.first(), Some(b'(' | b']' | b'}')) => {
             let is_name =
                 |it: &str| it.bytes().all(|it| it.is_ascii_alphanumeric() || b"._".contains(&it));
-            match read_pickle(head) {
+            match read_pickle(head, Decoder::new(None)) {
                 Ok(_) => true,
                 Err(ReadError::Unreadable { damage: Damage::CutOff, .. }) => {
                     says(head, "segments") || says(head, "device_traces")
@@ -62,7 +63,16 @@ pub fn read(bytes: &[u8]) -> Result<(Trace, Vec<Warning>), ReadError> {
 /// Reads a memory snapshot as it arrives, as a pickle, as JSON or inside torch's page; nothing of its
 /// bytes is kept. What a damaged one still has comes with a warning that says where it breaks; bytes
 /// that are no snapshot, or that want to run code, are an error.
-pub fn read_from(mut reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
+pub fn read_from(reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
+    read_for(reader, None).map(|it| (it.trace, it.warnings))
+}
+
+/// The same, and `keeper` gets the events as they come.
+pub fn read_with(reader: impl Read, keeper: &mut dyn Keeper) -> Result<Whole, ReadError> {
+    read_for(reader, Some(keeper))
+}
+
+fn read_for(mut reader: impl Read, keeper: Option<&mut dyn Keeper>) -> Result<Whole, ReadError> {
     let mut head = Vec::new();
     let failure = reader.by_ref().take(HEAD as u64).read_to_end(&mut head).err();
     if let Some(why) = failure.filter(|_| head.is_empty()) {
@@ -74,11 +84,23 @@ pub fn read_from(mut reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadErr
     }
     let form = form(&head);
     let whole = Cursor::new(head).chain(reader);
+    let decoder = Decoder::new(keeper);
     match form {
-        Form::Pickle => read_pickle(whole),
-        Form::Json => read_json(whole),
-        Form::Page => read_pickle(html::pickle(whole)),
+        Form::Pickle => read_pickle(whole, decoder),
+        Form::Json => read_json(whole, decoder),
+        Form::Page => read_pickle(html::pickle(whole), decoder),
     }
+}
+
+/// A snapshot that was read.
+#[derive(Debug)]
+pub struct Whole {
+    /// What it says.
+    pub trace: Trace,
+    /// What could not be read.
+    pub warnings: Vec<Warning>,
+    /// The device whose first event was the first of all.
+    pub begins: Option<usize>,
 }
 
 enum Form {
@@ -105,8 +127,8 @@ fn says(text: &[u8], word: &str) -> bool {
     text.windows(word.len()).any(|it| it == word.as_bytes())
 }
 
-fn read_pickle(reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
-    let mut machine = Machine::new(reader, Decoder::new());
+fn read_pickle(reader: impl Read, decoder: Decoder<'_>) -> Result<Whole, ReadError> {
+    let mut machine = Machine::new(reader, decoder);
     let (layout, damage) = match machine.run() {
         Ok(value) => (layout(&mut machine.builder, value), None),
         Err(Stop::Refused(Refused { opcode, import })) => {
@@ -121,8 +143,8 @@ fn read_pickle(reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
     }
 }
 
-fn read_json(reader: impl Read) -> Result<(Trace, Vec<Warning>), ReadError> {
-    let (mut json, found) = json::read(reader, Decoder::new());
+fn read_json(reader: impl Read, decoder: Decoder<'_>) -> Result<Whole, ReadError> {
+    let (mut json, found) = json::read(reader, decoder);
     let (layout, damage) = match found {
         Ok(value) => (layout(&mut json.builder, value), None),
         Err(damage) => (salvage(&mut json.builder, &json.stack), Some(damage)),
@@ -143,7 +165,7 @@ struct Layout {
 }
 
 /// The layout of a complete snapshot whose outermost object is `value`.
-fn layout(decoder: &mut Decoder, value: Value) -> Option<Layout> {
+fn layout(decoder: &mut Decoder<'_>, value: Value) -> Option<Layout> {
     let Value::Object(object) = value else { return None };
     match decoder.close(object) {
         Object::Top(top) => Some(layout_of(decoder, decoder.top(top))),
@@ -156,7 +178,7 @@ fn layout(decoder: &mut Decoder, value: Value) -> Option<Layout> {
     }
 }
 
-fn layout_of(decoder: &Decoder, top: Top) -> Layout {
+fn layout_of(decoder: &Decoder<'_>, top: Top) -> Layout {
     let devices = match top.traces.map(|it| decoder.object(it)) {
         Some(Object::Traces(lists)) => {
             let lists = decoder.traces[lists as usize].iter();
@@ -171,7 +193,7 @@ fn layout_of(decoder: &Decoder, top: Top) -> Layout {
 /// The layout of what stood there when the machine stopped early, from what was on its stack: the
 /// lists that were not finished are still open there, with the items that they had waiting. None if
 /// nothing that matters was complete: that is no snapshot of an idle device.
-fn salvage(decoder: &mut Decoder, stack: &[Value]) -> Option<Layout> {
+fn salvage(decoder: &mut Decoder<'_>, stack: &[Value]) -> Option<Layout> {
     let mut res = Layout::default();
     // Where items come one by one, the outermost dict already has the finished ones.
     if let Some(&Value::Object(top)) = stack.first()
@@ -219,23 +241,20 @@ fn salvage(decoder: &mut Decoder, stack: &[Value]) -> Option<Layout> {
 }
 
 /// The trace, and what is wrong with it. `at` is where reading ended.
-fn finish(
-    mut decoder: Decoder,
-    layout: Layout,
-    at: u64,
-    damage: Option<Damage>,
-) -> (Trace, Vec<Warning>) {
+fn finish(mut decoder: Decoder<'_>, layout: Layout, at: u64, damage: Option<Damage>) -> Whole {
     let warning = |problem| Warning { file: ProcessFile::Snapshot, at, problem };
     let left_out = std::mem::take(&mut decoder.left_out);
     let mut warnings: Vec<Warning> =
         left_out.into_iter().map(|what| warning(Problem::Malformed(what))).collect();
     let cut_at = damage.is_some().then_some(at);
     warnings.extend(damage.map(|it| warning(Problem::Damaged(it))));
-    (trace(decoder, layout, cut_at), warnings)
+    let begins = layout.devices.iter().position(|it| it.first == 0 && it.len != 0);
+    Whole { trace: trace(decoder, layout, cut_at), warnings, begins }
 }
 
-fn trace(decoder: Decoder, layout: Layout, cut_at: Option<u64>) -> Trace {
-    let Decoder { texts, stacks, mut events, segments, blocks, annotations, .. } = decoder;
+fn trace(decoder: Decoder<'_>, layout: Layout, cut_at: Option<u64>) -> Trace {
+    let Decoder { texts, stacks, events, segments, blocks, annotations, .. } = decoder;
+    let mut events = events.all();
     let Decoder { settings, streams, pools, keys, .. } = decoder;
     let n_devices = layout.devices.len();
     let in_use = &segments[layout.segments.first as usize..layout.segments.end() as usize];
