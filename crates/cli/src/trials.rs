@@ -339,6 +339,7 @@ impl Trials {
         let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
         let mut settings = wanted.settings.clone();
         settings.push((contract::GHOST_WEIGHTS, when.word().into()));
+        settings.extend(unhurried(wanted.stop));
         if wanted.caches == Caches::Own {
             settings.extend(launch::caches(world.session.path()));
         }
@@ -480,7 +481,8 @@ impl Trials {
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
         let ranks = Ranks::OfLauncher { rank: 0 };
-        self.launch(command, settings, stop, ranks, Device::Phantom, phantom)
+        let settings = [settings, &unhurried(stop)].concat();
+        self.launch(command, &settings, stop, ranks, Device::Phantom, phantom)
     }
 
     fn launch(
@@ -569,6 +571,11 @@ impl Trials {
 /// What a run has in its environment whose steps are measured: a recorder that costs as little as it can.
 const MEASURED: [(&str, &str); 3] =
     [(contract::MEASURE, "1"), (contract::STACKS, "none"), (contract::EVENTS, "1000")];
+
+/// What a run that ends before its script does has in its environment: what its workers make ahead is thrown away.
+fn unhurried(stop: Stop) -> Vec<Setting> {
+    if stop == Stop::UntilExit { Vec::new() } else { vec![(contract::UNHURRIED, "1".into())] }
+}
 
 fn own((name, value): (&'static str, &str)) -> Setting {
     (name, value.into())
