@@ -5,6 +5,7 @@
     support       is this a torch that we know?
     imports       which functions of the driver a torch asks for, and whether all have an answer
     agent         wires everything together once torch has been imported
+    own_statements  what a script imports, and whether before anything else: read, not run
     nursery       a process that has imported torch, and forks one child for each run
 
     run           sees a training run and writes it down; changes nothing that a step computes or takes

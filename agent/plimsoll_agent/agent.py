@@ -10,6 +10,7 @@ replaced in PyTorch, all of it:
     torch.compile                            below, to step aside
     what a plan says, PLIMSOLL_BATCH_LENGTH, PLIMSOLL_SITES   remedies, worst_sequence, sites
     the DataLoader's __next__, with PLIMSOLL_IMAGE_SIZE   worst_size
+    a loader with workers: _reset, _get_data, with PLIMSOLL_UNHURRIED   unhurried
     nn.functional's losses, jit.script       survival, with PLIMSOLL_SURVIVE
     multiprocessing.spawn._wrap              below
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
@@ -202,6 +203,10 @@ class Agent:
             from plimsoll_agent.imitate import half
 
             half.apply(torch, os.environ["PLIMSOLL_HALF"], hooks)
+        if os.environ.get("PLIMSOLL_UNHURRIED"):
+            from plimsoll_agent.imitate import unhurried
+
+            unhurried.install(torch)
         if os.environ.get("PLIMSOLL_SITES"):
             from plimsoll_agent.survey import sites
 

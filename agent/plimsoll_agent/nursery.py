@@ -5,11 +5,13 @@ is as fresh as a process of its own: it gets its arguments, environment and sess
 then runs the script from its first line; only the imports of installed packages are there already.
 The user's own modules are not imported before the fork, because they may look at the arguments.
 
+Whether a child is what a process of its own would be is said, too: it is where these imports are the first thing that the
+script does, so that nothing of its own could have come before one of them.
+
 One JSON object a line comes in on standard input, a socket, and with it the mounts of the layer that the child is to write
 into; one goes out for each run that ended; see `serve`.
 """
 
-import ast
 import atexit
 import ctypes
 import importlib
@@ -22,6 +24,7 @@ import sys
 import threading
 import types
 
+from plimsoll_agent import own_statements
 from plimsoll_agent.run import frames
 
 _DEEPEST = 8
@@ -46,11 +49,15 @@ def serve():
     # A package that asks whether there is a device would spoil each fork; NVML's answer does not.
     before = os.environ.get(_BY_NVML)
     os.environ[_BY_NVML] = "1"
-    _import_what_it_imports(program)
+    environment = dict(os.environ)
+    imports_first, speaks_of_compile = _import_what_it_imports(program)
     os.environ.pop(_BY_NVML, None)
+    environment.pop(_BY_NVML)
+    imports_first = imports_first and environment == dict(os.environ)
     if before is not None:
         os.environ[_BY_NVML] = before
-    print(json.dumps({"ready": _is_untouched()}), file=answers, flush=True)
+    ready = {"ready": _is_untouched(), "imports_first": imports_first, "speaks_of_compile": speaks_of_compile}
+    print(json.dumps(ready), file=answers, flush=True)
     running = {}
     poll = select.poll()
     poll.register(orders, select.POLLIN | select.POLLHUP)
@@ -209,6 +216,7 @@ def _tell_the_allocator(torch, settings):
 
 
 def _import_what_it_imports(program):
+    """Whether the script would have imported the same, before it did anything else; and whether it speaks of `torch.compile`."""
     import torch
 
     # The first optimizer of a program imports it: a second and a half, which each child would spend again.
@@ -221,36 +229,36 @@ def _import_what_it_imports(program):
         except (ImportError, ValueError, AttributeError):
             path = None
     if path is None:
-        return
+        return False, False
+    imports_first, speaks_of_compile = True, False
     seen = set()
-    todo = [(path, 0)]
+    todo = [(path, 0, False)]
+    later = []
     while todo:
-        path, depth = todo.pop(0)
+        path, depth, is_later = todo.pop(0)
         if path in seen or depth > _DEEPEST:
             continue
         seen.add(path)
-        for name, attributes in _imports(path):
-            own = _own_file(name)
-            if own is not None:
-                todo.append((own, depth + 1))
-            elif name.split(".")[0] != "plimsoll":
-                _import(name, attributes)
+        statements = own_statements.of(path)
+        imports_first = imports_first and statements.imports_first and (depth == 0 or statements.is_quiet)
+        speaks_of_compile = speaks_of_compile or statements.speaks_of_compile
+        for all_of_these, are_later in ((statements.first, is_later), (statements.later, True)):
+            for name, attributes in all_of_these:
+                own = _own_file(name)
+                if own is not None:
+                    todo.append((own, depth + 1, are_later))
+                elif name.split(".")[0] == "plimsoll":
+                    pass
+                elif are_later:
+                    later.append((name, attributes))
+                else:
+                    _import(name, attributes)
+    loaded = len(sys.modules)
+    for name, attributes in later:
+        _import(name, attributes)
     del torch
-
-
-def _imports(path):
-    """(module, names taken from it) for the absolute imports of a file, wherever they stand."""
-    try:
-        with open(path, "rb") as file:
-            tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, ()
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module, [alias.name for alias in node.names]
+    # What only one of the script's functions imports may not be there in a process of its own.
+    return imports_first and loaded == len(sys.modules), speaks_of_compile
 
 
 def _own_file(name):

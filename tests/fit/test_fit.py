@@ -135,6 +135,20 @@ def test_a_script_that_fits_has_a_plan_to_compare_its_first_step_with(plimsoll):
     assert plimsoll.run("run", "--no-gpu", "--plan", "plan.toml", "--", "true").code == 0
 
 
+LOOKS_FOR_TORCH = 'import os, sys\nis_fresh = "torch" not in sys.modules\n'
+SAYS_SO = 'print(is_fresh, file=open(os.environ["PLIMSOLL_CACHE"] + "/fresh", "a"), flush=True)\n'
+
+
+@pytest.mark.parametrize("more, is_fresh", [("", False), ("os.environ['A_SETTING'] = '1'\n", True)])
+def test_the_last_run_has_imports_of_its_own_where_they_could_be_others(plimsoll, more, is_fresh):
+    """A fork of what has imported torch already is not the same where the script changes the environment."""
+    plimsoll.script(LOOKS_FOR_TORCH + more + MLP.replace("batch =", SAYS_SO + "batch =", 1))
+    assert plimsoll.run("fit", "--gpu", "t4", "--", COLD, "train.py", 64).code == 0
+    seen = (plimsoll.cache / "fresh").read_text().split()
+    (plimsoll.cache / "fresh").unlink()
+    assert seen == ["False", "False", str(is_fresh)]
+
+
 TEXTS = """
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel

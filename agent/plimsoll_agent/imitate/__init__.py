@@ -11,6 +11,7 @@
     autotune            what Inductor tries where no time passes
     worst_sequence      every batch as long as the longest one that may come
     worst_size          every image as large as the largest one that may come
+    unhurried           workers of a loader that make no batch ahead
     half                batches with half as many samples, or images of half the size
     lines               a number that a line reads of the device, as the user says or as it read before
     sizes               which of them become sizes, as the script's text shows

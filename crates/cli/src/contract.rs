@@ -46,6 +46,8 @@ pub(crate) const BATCH_LENGTH: &str = "PLIMSOLL_BATCH_LENGTH";
 pub(crate) const IMAGE_SIZE: &str = "PLIMSOLL_IMAGE_SIZE";
 /// What of every batch is made half: `samples`, or `size` of images.
 pub(crate) const HALF: &str = "PLIMSOLL_HALF";
+/// `1`: workers of a `DataLoader` make no batch that nobody waits for.
+pub(crate) const UNHURRIED: &str = "PLIMSOLL_UNHURRIED";
 /// How many bytes the allocator may reserve.
 pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
 /// How many bytes allocated are more than can ever fit: such a run is ended, with a note `hopeless`.

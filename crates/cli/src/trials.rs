@@ -78,6 +78,16 @@ struct Wanted {
     stop: Stop,
     /// What the phantom is told.
     conf: String,
+    caches: Caches,
+}
+
+/// Where a run in the nursery finds what was compiled, and leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caches {
+    /// Where those before it did.
+    Shared,
+    /// In a folder of its own, as a process of its own: compiling takes memory, too.
+    Own,
 }
 
 /// A run in the nursery, and its world.
@@ -124,6 +134,12 @@ impl Trial {
     /// The agent's last line of this kind: `blocks`, `work`, `split`.
     pub(crate) fn noted(&self, kind: NoteKind) -> Option<&serde_json::Value> {
         self.notes.iter().rev().find(|it| it["kind"] == kind.word())
+    }
+
+    /// Whether it used `torch.compile`.
+    fn compiles(&self) -> bool {
+        let mut remarks = self.recordings.iter().flat_map(|it| &it.notes.remarks);
+        remarks.any(|it| it.code == "torch-compile")
     }
 
     /// Whether both asked for the same memory, step by step. Two runs of the very same script may differ by
@@ -175,7 +191,7 @@ impl Trials {
         phantom: Phantom<'_>,
     ) {
         if !needs_own_process(settings) && 1 < self.at_once {
-            self.wanted.push_back(self.wanted(words, settings, stop, phantom));
+            self.wanted.push_back(self.wanted(words, settings, stop, phantom, Caches::Shared));
         }
     }
 
@@ -185,9 +201,10 @@ impl Trials {
         settings: &[Setting],
         stop: Stop,
         phantom: Phantom<'_>,
+        caches: Caches,
     ) -> Wanted {
         let conf = phantom.conf(&self.assumed);
-        Wanted { command: words.to_vec(), settings: settings.to_vec(), stop, conf }
+        Wanted { command: words.to_vec(), settings: settings.to_vec(), stop, conf, caches }
     }
 
     /// Begins what is wanted, as long as there are cores and memory for more than the run that somebody waits for.
@@ -202,7 +219,7 @@ impl Trials {
             let Some(it) = self.wanted.pop_front() else { return Ok(()) };
             let command = ScriptCommand::resolve(&it.command)?;
             let ghosts = self.may_ghost == Some(true);
-            let begun = self.begin(&command, &it.settings, it.stop, &it.conf, ghosts)?;
+            let begun = self.begin(&command, &it, ghosts)?;
             let Some(begun) = begun else { return Ok(()) };
             self.n_runs += 1;
             self.begun.push((it, begun));
@@ -241,7 +258,7 @@ impl Trials {
         if let Some(script) = script.filter(|it| !it.exists()) {
             anyhow::bail!("{}", launch::no_such_script(script));
         }
-        let wanted = self.wanted(words, settings, stop, phantom);
+        let wanted = self.wanted(words, settings, stop, phantom, Caches::Shared);
         if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
             return Ok(trial);
         }
@@ -256,17 +273,27 @@ impl Trials {
         let ghosts = self.may_ghost == Some(true);
         // They are compared by their first steps.
         let few = if stop == Stop::Steady { Stop::Steps(EARLY) } else { stop };
+        let few = Wanted { stop: few, ..wanted.clone() };
+        let seems_to_compile =
+            self.nursery.as_ref().is_some_and(|it| it.nursery.seems_to_compile());
         let mut beside = match self.may_ghost {
-            None if 1 < self.at_once => self.begin(&command, settings, few, &wanted.conf, true)?,
+            None if 1 < self.at_once && !seems_to_compile => self.begin(&command, &few, true)?,
             _ => None,
         };
-        if let Some(trial) = self.run_in_nursery(&command, settings, stop, phantom, ghosts)? {
+        if let Some(trial) = self.run_in_nursery(&command, &wanted, phantom, ghosts)? {
+            if self.may_ghost.is_none() && trial.compiles() {
+                // The second one finds what the first one has compiled, and differs for that alone.
+                self.may_ghost = Some(false);
+                if let Some(run) = beside.take() {
+                    self.finish(run, &command, phantom)?;
+                }
+            }
             if self.may_ghost.is_none() && trial.interrupted.is_none() {
                 let before = self.n_unlike;
                 self.n_runs += 1;
                 let again = match beside.take() {
                     Some(run) => self.finish(run, &command, phantom)?,
-                    None => self.run_in_nursery(&command, settings, few, phantom, true)?,
+                    None => self.run_in_nursery(&command, &few, phantom, true)?,
                 };
                 // Runs of some scripts differ by themselves, now and then.
                 self.n_unlike += u32::from(!again.is_some_and(|it| it.is_like(&trial)));
@@ -288,15 +315,11 @@ impl Trials {
     fn run_in_nursery(
         &mut self,
         command: &ScriptCommand,
-        settings: &[Setting],
-        stop: Stop,
+        wanted: &Wanted,
         phantom: Phantom<'_>,
         ghosts: bool,
     ) -> anyhow::Result<Option<Trial>> {
-        let conf = phantom.conf(&self.assumed);
-        let Some(run) = self.begin(command, settings, stop, &conf, ghosts)? else {
-            return Ok(None);
-        };
+        let Some(run) = self.begin(command, wanted, ghosts)? else { return Ok(None) };
         self.begin_what_is_wanted()?;
         self.finish(run, command, phantom)
     }
@@ -305,22 +328,25 @@ impl Trials {
     fn begin(
         &mut self,
         command: &ScriptCommand,
-        settings: &[Setting],
-        stop: Stop,
-        conf: &str,
+        wanted: &Wanted,
         ghosts: bool,
     ) -> anyhow::Result<Option<UnderWay>> {
         let Some(kept) = self.nursery.as_mut().filter(|it| serves(it, command)) else {
             return Ok(None);
         };
-        let world = self.runner.world(conf)?;
+        let world = self.runner.world(&wanted.conf)?;
         let arguments = command.script_arguments().1;
         let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
-        let mut settings = settings.to_vec();
+        let mut settings = wanted.settings.clone();
         settings.push((contract::GHOST_WEIGHTS, when.word().into()));
+        settings.extend(unhurried(wanted.stop));
+        if wanted.caches == Caches::Own {
+            settings.extend(launch::caches(world.session.path()));
+        }
         let layer = world.layer.as_ref();
         let environment = &command.environment;
         let (session, settings) = (&world.session, &settings);
+        let stop = wanted.stop;
         let order = Order { arguments, environment, session, layer, stop, settings };
         let Some(run) = kept.nursery.begin(order) else {
             self.no_nursery_any_more();
@@ -384,6 +410,52 @@ impl Trials {
         self.alone(&command, settings, stop, phantom)
     }
 
+    /// Runs `words` once as a process of its own, or in the nursery where that is the same.
+    pub(crate) fn prove(
+        &mut self,
+        words: &[OsString],
+        settings: &[Setting],
+        stop: Stop,
+        phantom: Phantom<'_>,
+    ) -> anyhow::Result<Trial> {
+        let command = ScriptCommand::resolve(words)?;
+        if !self.is_as_alone(&command, settings) {
+            return self.run_alone(words, settings, stop, phantom);
+        }
+        let wanted = self.wanted(words, settings, stop, phantom, Caches::Own);
+        if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
+            return Ok(trial);
+        }
+        self.n_runs += 1;
+        let ghosts = self.may_ghost == Some(true);
+        match self.run_in_nursery(&command, &wanted, phantom, ghosts)? {
+            Some(trial) => Ok(trial),
+            None => self.alone(&command, settings, stop, phantom),
+        }
+    }
+
+    /// Whether such a run in the nursery is what it would be as a process of its own. What the allocator reads while torch is
+    /// imported is proven by a process that imports it.
+    fn is_as_alone(&self, command: &ScriptCommand, settings: &[Setting]) -> bool {
+        let serves = |it: &&Kept| serves(it, command) && it.nursery.is_as_a_process();
+        self.nursery.as_ref().is_some_and(|it| serves(&it))
+            && !settings.iter().any(|it| it.0 == ALLOC_CONF)
+    }
+
+    /// The run of a proof is likely to be asked for; it may begin beside others where it need not be a process of its own.
+    pub(crate) fn proof_soon(
+        &mut self,
+        words: &[OsString],
+        settings: &[Setting],
+        stop: Stop,
+        phantom: Phantom<'_>,
+    ) -> anyhow::Result<()> {
+        if 1 < self.at_once && self.is_as_alone(&ScriptCommand::resolve(words)?, settings) {
+            self.wanted.push_back(self.wanted(words, settings, stop, phantom, Caches::Own));
+        }
+        Ok(())
+    }
+
     /// Runs `words` for so many steps on the machine's own device, or on so many of them, and has the steps measured.
     pub(crate) fn measure(
         &mut self,
@@ -409,7 +481,8 @@ impl Trials {
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
         let ranks = Ranks::OfLauncher { rank: 0 };
-        self.launch(command, settings, stop, ranks, Device::Phantom, phantom)
+        let settings = [settings, &unhurried(stop)].concat();
+        self.launch(command, &settings, stop, ranks, Device::Phantom, phantom)
     }
 
     fn launch(
@@ -498,6 +571,11 @@ impl Trials {
 /// What a run has in its environment whose steps are measured: a recorder that costs as little as it can.
 const MEASURED: [(&str, &str); 3] =
     [(contract::MEASURE, "1"), (contract::STACKS, "none"), (contract::EVENTS, "1000")];
+
+/// What a run that ends before its script does has in its environment: what its workers make ahead is thrown away.
+fn unhurried(stop: Stop) -> Vec<Setting> {
+    if stop == Stop::UntilExit { Vec::new() } else { vec![(contract::UNHURRIED, "1".into())] }
+}
 
 fn own((name, value): (&'static str, &str)) -> Setting {
     (name, value.into())

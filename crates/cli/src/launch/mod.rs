@@ -270,10 +270,17 @@ fn environment(
     res.push((contract::BYTECODE, bundle.bytecode().into()));
     // Since 9.26 cuDNN has a compiler of its own inside; told so, it opens the one that we have an answer for.
     res.push(("CUDNN_NVRTC_RUNTIME_LINKING", "1".into()));
-    // What is compiled and tuned for a phantom must not be found by a real run, nor the other way.
-    res.push(("TORCHINDUCTOR_CACHE_DIR", session.join(contract::INDUCTOR).into()));
-    res.push(("TRITON_CACHE_DIR", session.join(contract::TRITON).into()));
+    res.extend(caches(session));
     res
+}
+
+/// Where it keeps what it compiles. What is compiled and tuned for a phantom must not be found by a real run, nor the other
+/// way.
+pub(crate) fn caches(session: &Path) -> [Setting; 2] {
+    [
+        ("TORCHINDUCTOR_CACHE_DIR", session.join(contract::INDUCTOR).into()),
+        ("TRITON_CACHE_DIR", session.join(contract::TRITON).into()),
+    ]
 }
 
 /// Under tracing one library more, if nobody else steps between the script and libc: it would not be asked.

@@ -43,6 +43,8 @@ use crate::{
 
 /// How often we look for an answer.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Processes that Inductor starts to compile kernels in. Each child would start its own, which import torch, for a few kernels.
+const COMPILE_THREADS: &str = "TORCHINDUCTOR_COMPILE_THREADS";
 const SERVE: &str = "from plimsoll_agent.nursery import serve; serve()";
 
 /// A nursery that is ready.
@@ -61,6 +63,10 @@ pub(crate) struct Nursery {
     lost: BTreeSet<u64>,
     /// The most memory of the host that a run took.
     most_memory: u64,
+    /// The program's imports are the first thing that it does: what is forked is as a process of its own would be.
+    imports_first: bool,
+    /// The program seems to use `torch.compile`.
+    speaks_of_compile: bool,
     /// Who helps with its layer.
     spared: Option<Pid>,
 }
@@ -121,6 +127,9 @@ impl Nursery {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
+        if command.variable(COMPILE_THREADS).is_none() {
+            prepared.env(COMPILE_THREADS, "1");
+        }
         if let Some(layer) = layer {
             layer.usher(&mut prepared)?;
         }
@@ -154,11 +163,17 @@ impl Nursery {
             under_way,
             lost,
             most_memory: 0,
+            imports_first: false,
+            speaks_of_compile: false,
             spared,
         };
         // Imports that take minutes would take them in every run, too.
         match nursery.wait(signals, &mut Room::of(layer), 0, None)? {
-            Waited::Answer(it) if it["ready"] == true => Ok(Some(nursery)),
+            Waited::Answer(it) if it["ready"] == true => {
+                nursery.imports_first = it["imports_first"] == true;
+                nursery.speaks_of_compile = it["speaks_of_compile"] == true;
+                Ok(Some(nursery))
+            }
             Waited::Asked(signal) => {
                 // Whoever runs the script without a nursery now has to hear of it.
                 kill(Pid::this(), signal)?;
@@ -213,6 +228,17 @@ impl Nursery {
     /// Whether it was ended with another one that stood still.
     pub(crate) fn has_lost(&self, run: &Begun) -> bool {
         self.lost.contains(&run.number)
+    }
+
+    /// Whether a run in it is as one that is a process of its own: there was nothing that the program could have done before its
+    /// imports, and they left the environment as it was.
+    pub(crate) fn is_as_a_process(&self) -> bool {
+        self.imports_first
+    }
+
+    /// Whether it looks as if a model was compiled: a run that compiles and one that finds the result differ.
+    pub(crate) fn seems_to_compile(&self) -> bool {
+        self.speaks_of_compile
     }
 
     /// The most memory of the host that a run took, in bytes; none before one ended.

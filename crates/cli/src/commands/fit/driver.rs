@@ -77,7 +77,7 @@ impl<'a> Driver<'a> {
                     search
                 }
                 Next::Soon(it, search) => {
-                    self.soon(&it);
+                    self.soon(&it)?;
                     search
                 }
                 Next::Run(it, waiting) => {
@@ -100,10 +100,18 @@ impl<'a> Driver<'a> {
     }
 
     /// It may begin now, beside another one.
-    fn soon(&mut self, run: &Run) {
+    fn soon(&mut self, run: &Run) -> anyhow::Result<()> {
         let (words, settings, stop) = self.command(run);
         let card = if run.on == On::Roomy { &self.roomy } else { &self.card };
-        self.trials.soon(&words, &settings, stop, Phantom { card, end: run.end });
+        let phantom = Phantom { card, end: run.end };
+        match run.on {
+            On::Roomy | On::Card => self.trials.soon(&words, &settings, stop, phantom),
+            On::CardAlone if run.plan.gpus().is_none() => {
+                self.trials.proof_soon(&words, &settings, stop, phantom)?;
+            }
+            On::CardAlone => (),
+        }
+        Ok(())
     }
 
     /// What is run, what it has in its environment, and when it is to end.
@@ -120,6 +128,9 @@ impl<'a> Driver<'a> {
         let phantom = Phantom { card, end: run.end };
         let trial = match run.on {
             On::Roomy | On::Card => self.trials.run(&words, &settings, stop, phantom)?,
+            On::CardAlone if run.plan.gpus().is_none() => {
+                self.trials.prove(&words, &settings, stop, phantom)?
+            }
             On::CardAlone => self.trials.run_alone(&words, &settings, stop, phantom)?,
         };
         let (ran, recordings) = told::ran(trial, began.elapsed().as_secs_f64());

@@ -3,7 +3,7 @@
 
 use super::ask::{Run, Took};
 use crate::{
-    plan::{Factor, Numbers, Plan},
+    plan::{Factor, Numbers, Plan, Work},
     prediction::{CategoryShare, OtherEnd, Peaks, Tuned},
     units::Bytes,
 };
@@ -38,6 +38,8 @@ pub struct Candidate {
     pub(super) tunings: Vec<Tuned>,
     /// What a phantom decided by itself in its run.
     pub(super) ends: Vec<OtherEnd>,
+    /// The operations of a step, if they were counted.
+    pub(super) work: Option<Vec<Work>>,
 }
 
 /// One plan that was run, as a table shows it.
@@ -93,6 +95,7 @@ impl Candidate {
             refuted: None,
             tunings: Vec::new(),
             ends: Vec::new(),
+            work: None,
         }
     }
 

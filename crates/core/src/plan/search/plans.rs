@@ -140,6 +140,9 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
         estimate_time(program, &mut found).await;
         let prefers_speed = program.rules.prefers_speed;
         found.sort_by_key(|it| it.rank(prefers_speed));
+        if let Some(best) = found.first() {
+            proof::soon(program, best);
+        }
         // Before the proof: a run of its own ends what makes runs cheap.
         let recipes = recipes::recipes(program, &found).await;
         while let (false, Some(best)) = (program.interrupted, found.first_mut()) {
@@ -252,26 +255,30 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
     None
 }
 
-/// One metered step each.
+/// A run with one metered step.
+fn metered(program: &Program, plan: &Plan) -> Run {
+    Run { look: Some(Look::Work), ..program.roomy(plan, Until::Steps(2)) }
+}
+
+/// By one metered step each.
 async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
     if found.is_empty() || program.interrupted {
         return;
     }
-    let metered = |program: &Program, plan: &Plan| Run {
-        look: Some(Look::Work),
-        ..program.roomy(plan, Until::Steps(2))
-    };
-    for it in found.iter() {
+    for it in found.iter().filter(|it| it.work.is_none()) {
         program.line.soon(metered(program, &it.plan));
     }
     let plain = metered(program, &Plan::default());
     let plain = program.trial(plain).await.noted.work;
     for it in found {
+        let counted = it.work.take();
         if program.interrupted {
             break;
         }
-        let changed = metered(program, &it.plan);
-        let changed = program.trial(changed).await.noted.work;
+        let changed = match counted {
+            Some(work) => work,
+            None => program.trial(metered(program, &it.plan)).await.noted.work,
+        };
         it.time = plan::factor(&plain, &plan::fed_as(&plain, changed), &program.rules.card);
     }
 }

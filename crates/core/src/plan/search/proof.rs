@@ -1,7 +1,7 @@
 //! Runs of what is proposed that are only there to refute it: again, at its limit, on the card itself.
 
 use super::{
-    ask::{On, Ran, Run, Until},
+    ask::{Look, On, Ran, Run, Until},
     candidate::Candidate,
     program::Program,
 };
@@ -40,7 +40,8 @@ pub struct Seen {
     pub trains_nothing: bool,
 }
 
-/// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took.
+/// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took. The last of these runs also
+/// counts the work of a step, and is made again without if it took anything else than the one before.
 pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> bool {
     let Peaks { device, reserved, .. } = it.took.peak;
     let beside = device.saturating_sub(reserved);
@@ -53,12 +54,25 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
         let with_room = Run { rank: Some(rank % gpus), ..run };
         (rank % gpus, Run { limit_reserved: Some(limit), ..with_room.clone() }, with_room)
     };
-    let all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
+    let mut all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
+    if let Some((_, last, _)) = all.last_mut().filter(|_| gpus == 1) {
+        last.look = Some(Look::Work);
+    }
     for (_, run, _) in &all {
         program.line.soon(run.clone());
     }
+    let mut before: Option<Peaks> = None;
     for (rank, run, with_room) in all {
-        let ran = program.trial(run).await;
+        let unmetered = Run { look: None, ..run.clone() };
+        let is_metered = run.look.is_some();
+        let mut ran = program.trial(run).await;
+        if is_metered && !program.interrupted {
+            it.work = ran.fits().then(|| std::mem::take(&mut ran.noted.work));
+            if !ran.fits() || before != Some(ran.took.peak) {
+                ran = program.trial(unmetered).await;
+            }
+        }
+        before = Some(ran.took.peak);
         if program.interrupted {
             return it.fits;
         }
@@ -72,7 +86,14 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     it.fits
 }
 
-/// Runs the plan on the card itself, in a process of its own, and at the other end of what a phantom decides by itself.
+/// The run that is to prove this plan may begin beside another one.
+pub(super) fn soon(program: &Program, it: &Candidate) {
+    let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
+    let run = Run::of(&it.plan, until, On::CardAlone);
+    program.line.soon(Run { limit_reserved: program.limit_of_proof(), ..run });
+}
+
+/// Runs the plan on the card itself, as a process of its own, and at the other end of what a phantom decides by itself.
 /// What was seen; none if it does not fit after all.
 pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<Seen> {
     let mut until = if program.rules.until_exit { Until::Exit } else { Until::Validation };

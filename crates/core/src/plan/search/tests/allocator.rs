@@ -50,9 +50,8 @@ fn a_setting_that_a_replay_is_content_with_is_run() {
         " the script as it is: needs 9.28 GiB
         allocator (expandable_segments:True), 2 steps -> 6.84 GiB
         allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.84 GiB
-        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 6.84 GiB
+        allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
         the script as it is, 2 steps, work -> 9.28 GiB
-        allocator (expandable_segments:True), 2 steps, work -> 6.84 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 6.84 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (expandable_segments:True), needs 6.84 GiB, same
@@ -72,9 +71,8 @@ fn two_settings_and_one_point_to_empty_the_cache_are_run() {
         allocator (max_split_size_mb:128), 2 steps -> 9.28 GiB
         empty-cache (after backward), 2 steps -> 6.84 GiB
         empty-cache (after backward), steady, reserves up to 7.32 GiB -> 6.84 GiB
-        empty-cache (after backward), steady, reserves up to 7.32 GiB -> 6.84 GiB
+        empty-cache (after backward), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
         the script as it is, 2 steps, work -> 9.28 GiB
-        empty-cache (after backward), 2 steps, work -> 6.84 GiB
         empty-cache (after backward), a validation, alone on the card -> 6.84 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: empty-cache (after backward), needs 6.84 GiB, same
@@ -147,9 +145,8 @@ fn who_has_a_budget_has_no_card_to_take_a_share_of() {
         " the script as it is: needs 9.28 GiB
         allocator (max_split_size_mb:128), 2 steps -> 6.84 GiB
         allocator (max_split_size_mb:128), steady, reserves up to 7.32 GiB -> 6.84 GiB
-        allocator (max_split_size_mb:128), steady, reserves up to 7.32 GiB -> 6.84 GiB
+        allocator (max_split_size_mb:128), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
         the script as it is, 2 steps, work -> 9.28 GiB
-        allocator (max_split_size_mb:128), 2 steps, work -> 6.84 GiB
         allocator (max_split_size_mb:128), a validation, alone on the card -> 6.84 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (max_split_size_mb:128), needs 6.84 GiB, same
@@ -168,9 +165,8 @@ fn garbage_is_collected_below_a_limit() {
         " the script as it is: needs 9.28 GiB
         allocator (garbage_collection_threshold:0.8), 2 steps, reserves up to 7.73 GiB -> 6.84 GiB
         allocator (garbage_collection_threshold:0.8), steady, reserves up to 7.32 GiB -> 6.84 GiB
-        allocator (garbage_collection_threshold:0.8), steady, reserves up to 7.32 GiB -> 6.84 GiB
+        allocator (garbage_collection_threshold:0.8), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
         the script as it is, 2 steps, work -> 9.28 GiB
-        allocator (garbage_collection_threshold:0.8), 2 steps, reserves up to 7.73 GiB, work -> 6.84 GiB
         allocator (garbage_collection_threshold:0.8), a validation, alone on the card -> 6.84 GiB
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (garbage_collection_threshold:0.8), needs 6.84 GiB, same
@@ -198,9 +194,8 @@ fn a_strong_remedy_is_tuned_too() {
         checkpoint + allocator (expandable_segments:True), 2 steps -> 7.62 GiB
         allocator (expandable_segments:True), 2 steps -> cut
         checkpoint + allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 7.62 GiB
-        checkpoint + allocator (expandable_segments:True), steady, reserves up to 7.32 GiB -> 7.62 GiB
+        checkpoint + allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 7.62 GiB
         the script as it is, 2 steps, work -> 12.70 GiB
-        checkpoint + allocator (expandable_segments:True), 2 steps, work -> 7.62 GiB
         checkpoint + allocator (expandable_segments:True), a validation, alone on the card -> 7.62 GiB
         as it is: does not fit, needs 12.70 GiB
         plan: checkpoint + allocator (expandable_segments:True), needs 7.62 GiB, same

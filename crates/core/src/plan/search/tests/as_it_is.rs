@@ -135,9 +135,8 @@ fn the_other_end_does_not_fit() {
         the script as it is, a validation, late -> 9.28 GiB
         detach-losses, 2 steps -> 4.39 GiB
         detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
-        detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
         the script as it is, 2 steps, work -> 4.39 GiB
-        detach-losses, 2 steps, work -> 4.39 GiB
         detach-losses, a validation, on the card, late -> out of memory
         detach-losses, a validation, on the card, overflowing -> 4.39 GiB
         detach-losses, a validation, alone on the card -> 4.39 GiB
@@ -195,8 +194,7 @@ fn one_that_fits_with_room_and_runs_out_on_the_card_does_not_fit() {
         the script as it is, a validation, alone on the card -> out of memory
         the script as it is, a validation -> 4.39 GiB
         the script as it is, a validation, reserves up to 7.32 GiB -> 4.39 GiB
-        the script as it is, a validation, reserves up to 7.32 GiB -> 4.39 GiB
-        the script as it is, 2 steps, work -> 4.39 GiB
+        the script as it is, a validation, reserves up to 7.32 GiB, work -> 4.39 GiB
         the script as it is, 2 steps, work -> 4.39 GiB
         the script as it is, a validation, alone on the card -> out of memory
         as it is: does not fit, needs 4.39 GiB
@@ -287,9 +285,8 @@ fn one_that_takes_what_there_is_and_still_too_much_is_tried_with_remedies_at_the
         checkpoint, 2 steps, reserves up to 7.32 GiB -> 6.35 GiB
         " checkpoint: fits, needs 6.35 GiB (1.0 s)
         checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
         the script as it is, 2 steps, work -> 15.14 GiB
-        checkpoint, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
         checkpoint, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
         as it is: does not fit, needs 15.14 GiB

@@ -83,9 +83,8 @@ fn the_cheapest_that_fit_by_two_measured_runs() {
         checkpoint (2 blocks), 2 steps -> 9.67 GiB
         " 2 of 6 blocks, 14 % of what running all of them again takes
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
-        checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
+        checkpoint (2 blocks), steady, reserves up to 9.28 GiB, work -> 9.67 GiB
         the script as it is, 2 steps, work -> 13.38 GiB
-        checkpoint (2 blocks), 2 steps, work -> 9.67 GiB
         checkpoint (2 blocks), a validation, alone on the card -> 9.67 GiB
         as it is: does not fit, needs 13.38 GiB
         plan: checkpoint (2 blocks), needs 9.67 GiB, same
@@ -108,9 +107,8 @@ fn what_a_run_takes_more_than_was_thought_comes_off_the_budget() {
         checkpoint (3 blocks), 2 steps -> 8.11 GiB
         " 3 of 6 blocks, 29 % of what running all of them again takes
         checkpoint (3 blocks), steady, reserves up to 9.28 GiB -> 8.11 GiB
-        checkpoint (3 blocks), steady, reserves up to 9.28 GiB -> 8.11 GiB
+        checkpoint (3 blocks), steady, reserves up to 9.28 GiB, work -> 8.11 GiB
         the script as it is, 2 steps, work -> 13.67 GiB
-        checkpoint (3 blocks), 2 steps, work -> 8.11 GiB
         checkpoint (3 blocks), a validation, alone on the card -> 8.11 GiB
         as it is: does not fit, needs 13.67 GiB
         plan: checkpoint (3 blocks), needs 8.11 GiB, same
@@ -131,9 +129,8 @@ fn the_last_one_need_not_run_again_as_backward_is_in_it_first() {
         checkpoint (5 blocks), 2 steps -> 4.10 GiB
         " 5 of 6 blocks, 71 % of what running all of them again takes
         checkpoint (5 blocks), steady, reserves up to 3.81 GiB -> 4.10 GiB
-        checkpoint (5 blocks), steady, reserves up to 3.81 GiB -> 4.10 GiB
+        checkpoint (5 blocks), steady, reserves up to 3.81 GiB, work -> 4.10 GiB
         the script as it is, 2 steps, work -> 13.38 GiB
-        checkpoint (5 blocks), 2 steps, work -> 4.10 GiB
         checkpoint (5 blocks), a validation, alone on the card -> 4.10 GiB
         as it is: does not fit, needs 13.38 GiB
         plan: checkpoint (5 blocks), needs 4.10 GiB, same
@@ -154,9 +151,8 @@ fn the_first_ones_where_blocks_cannot_be_told_apart() {
         checkpoint (1 blocks), 2 steps -> cut
         checkpoint (2 blocks), 2 steps -> 9.67 GiB
         checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
-        checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
+        checkpoint (2 blocks), steady, reserves up to 9.28 GiB, work -> 9.67 GiB
         the script as it is, 2 steps, work -> 13.38 GiB
-        checkpoint (2 blocks), 2 steps, work -> 9.67 GiB
         checkpoint (2 blocks), a validation, alone on the card -> 9.67 GiB
         as it is: does not fit, needs 13.38 GiB
         plan: checkpoint (2 blocks), needs 9.67 GiB, same
@@ -177,9 +173,8 @@ fn a_model_of_one_block_has_no_choice() {
         " the script as it is: needs 12.21 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same
@@ -219,9 +214,8 @@ fn a_choice_that_runs_out_ends_the_choosing() {
         checkpoint (4 blocks), 2 steps -> out of memory
         checkpoint (5 blocks), 2 steps -> out of memory
         checkpoint, steady, reserves up to 9.28 GiB -> 4.39 GiB
-        checkpoint, steady, reserves up to 9.28 GiB -> 4.39 GiB
+        checkpoint, steady, reserves up to 9.28 GiB, work -> 4.39 GiB
         the script as it is, 2 steps, work -> 13.18 GiB
-        checkpoint, 2 steps, work -> 4.39 GiB
         checkpoint, a validation, alone on the card -> 4.39 GiB
         as it is: does not fit, needs 13.18 GiB
         plan: checkpoint, needs 4.39 GiB, same

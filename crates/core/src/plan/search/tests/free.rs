@@ -32,9 +32,8 @@ fn they_are_tried_all_at_once_and_go_again_where_they_are_not_needed() {
         fused + attention, 2 steps -> cut
         fused + chunked-loss, 2 steps -> 7.32 GiB
         fused + chunked-loss, steady, reserves up to 7.32 GiB -> 7.32 GiB
-        fused + chunked-loss, steady, reserves up to 7.32 GiB -> 7.32 GiB
+        fused + chunked-loss, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        fused + chunked-loss, 2 steps, work -> 7.32 GiB
         fused + chunked-loss, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: fused + chunked-loss, needs 7.32 GiB, same
@@ -63,9 +62,8 @@ fn one_by_one_where_they_do_not_run_together() {
         set-to-none + chunked-loss, 2 steps -> cut
         fused + chunked-loss, 2 steps -> 7.32 GiB
         fused + chunked-loss, steady, reserves up to 7.32 GiB -> 7.32 GiB
-        fused + chunked-loss, steady, reserves up to 7.32 GiB -> 7.32 GiB
+        fused + chunked-loss, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        fused + chunked-loss, 2 steps, work -> 7.32 GiB
         fused + chunked-loss, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: fused + chunked-loss, needs 7.32 GiB, same
@@ -88,9 +86,8 @@ fn where_fused_may_not_be_used_foreach_is() {
         foreach + set-to-none + attention, 2 steps -> 7.32 GiB
         foreach + set-to-none, 2 steps -> 7.32 GiB
         foreach + set-to-none, steady, reserves up to 7.32 GiB -> 7.32 GiB
-        foreach + set-to-none, steady, reserves up to 7.32 GiB -> 7.32 GiB
+        foreach + set-to-none, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        foreach + set-to-none, 2 steps, work -> 7.32 GiB
         foreach + set-to-none, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: foreach + set-to-none, needs 7.32 GiB, same
@@ -110,9 +107,8 @@ fn the_strong_ones_alone_are_most_often_enough() {
         fused + set-to-none + checkpoint, 2 steps -> 6.25 GiB
         checkpoint, 2 steps -> 6.35 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 6.35 GiB
         checkpoint, a validation, alone on the card -> 6.35 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 6.35 GiB, same
@@ -135,9 +131,8 @@ fn and_sometimes_both_are_needed() {
         fused + checkpoint, 2 steps -> 7.32 GiB
         fused, 2 steps -> cut
         fused + checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
-        fused + checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
+        fused + checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        fused + checkpoint, 2 steps, work -> 7.32 GiB
         fused + checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: fused + checkpoint, needs 7.32 GiB, same
@@ -156,9 +151,8 @@ fn in_place_is_used_only_where_that_alone_takes_less() {
         inplace-activations, 2 steps -> 7.32 GiB
         set-to-none + inplace-activations, 2 steps -> 7.32 GiB
         inplace-activations, steady, reserves up to 7.32 GiB -> 7.32 GiB
-        inplace-activations, steady, reserves up to 7.32 GiB -> 7.32 GiB
+        inplace-activations, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        inplace-activations, 2 steps, work -> 7.32 GiB
         inplace-activations, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: inplace-activations, needs 7.32 GiB, same
@@ -193,9 +187,8 @@ fn gradients_are_shared_with_what_is_sent_only_where_something_is() {
         set-to-none + bucket-view, 2 steps -> 7.32 GiB
         bucket-view, 2 steps -> 7.32 GiB
         bucket-view, steady, reserves up to 7.32 GiB -> 7.32 GiB
-        bucket-view, steady, reserves up to 7.32 GiB -> 7.32 GiB
+        bucket-view, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        bucket-view, 2 steps, work -> 7.32 GiB
         bucket-view, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: bucket-view, needs 7.32 GiB, same

@@ -117,9 +117,8 @@ fn people_are_told_what_each_plan_comes_to() {
         checkpoint, 2 steps -> 5.37 GiB
         " checkpoint: fits, needs 5.37 GiB (1.0 s)
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same
@@ -137,9 +136,8 @@ fn an_old_card_has_no_bfloat16() {
         " the script as it is: needs 12.21 GiB
         autocast-fp16, 2 steps -> 5.37 GiB
         autocast-fp16, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast-fp16, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast-fp16, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast-fp16, 2 steps, work -> 5.37 GiB
         autocast-fp16, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: autocast-fp16, needs 5.37 GiB, less precise
@@ -161,9 +159,8 @@ fn what_was_asked_for_by_name_comes_first_and_then_in_company() {
         checkpoint, 2 steps -> cut
         sgd + checkpoint, 2 steps -> 5.37 GiB
         sgd + checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        sgd + checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        sgd + checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        sgd + checkpoint, 2 steps, work -> 5.37 GiB
         sgd + checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: sgd + checkpoint, needs 5.37 GiB, another training
@@ -184,9 +181,8 @@ fn numbers_that_are_to_be_kept_leave_no_room_for_precision() {
         " the script as it is: needs 12.21 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same
@@ -212,9 +208,8 @@ fn parts_keep_numbers_where_nothing_draws_random_ones() {
         " the script as it is: needs 12.21 GiB
         micro-batches (2 parts), 2 steps -> 5.37 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
-        micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
+        micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        micro-batches (2 parts), 2 steps, work -> 5.37 GiB
         micro-batches (2 parts), a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (2 parts), needs 5.37 GiB, same
@@ -243,17 +238,14 @@ fn three_plans_are_enough_and_offload_is_for_those_who_have_none() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         micro-batches (2 parts), 2 steps -> 5.37 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
-        micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
+        micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        micro-batches (2 parts), 2 steps, work -> 5.37 GiB
-        optimizer-8bit, 2 steps, work -> 5.37 GiB
         micro-batches (2 parts), a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (2 parts), needs 5.37 GiB, dropout, batch-norm
@@ -277,13 +269,11 @@ fn two_plans_are_enough_if_one_keeps_the_numbers() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-in-backward, 2 steps -> 5.37 GiB
         optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        optimizer-in-backward, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        optimizer-in-backward, 2 steps, work -> 5.37 GiB
         optimizer-in-backward, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: optimizer-in-backward, needs 5.37 GiB, same
@@ -342,10 +332,9 @@ fn a_failure_in_company_says_nothing_of_each() {
         micro-batches (4 parts), 2 steps -> 12.21 GiB
         checkpoint, 2 steps -> 7.32 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         autocast + micro-batches (2 parts), 2 steps -> not both
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 7.32 GiB
         checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 7.32 GiB, same
@@ -378,12 +367,11 @@ fn what_has_nothing_to_do_is_said_and_left_out() {
         channels-last, 2 steps -> cut
         optimizer-in-backward, 2 steps -> 5.37 GiB
         optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        optimizer-in-backward, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-8bit, 2 steps -> cut
         optimizer-offload, 2 steps -> cut
         parameter-offload + optimizer-offload, 2 steps -> cut
         the script as it is, 2 steps, work -> 12.21 GiB
-        optimizer-in-backward, 2 steps, work -> 5.37 GiB
         optimizer-in-backward, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: optimizer-in-backward, needs 5.37 GiB, same
@@ -424,13 +412,11 @@ fn the_plan_that_costs_least_time_comes_first() {
         " the script as it is: needs 12.21 GiB
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        optimizer-8bit, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         optimizer-8bit, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: optimizer-8bit, needs 5.37 GiB, less precise, 1.00x
@@ -447,13 +433,11 @@ fn of_plans_as_fast_the_one_that_keeps_the_numbers_comes_first() {
         " the script as it is: needs 12.21 GiB
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        optimizer-8bit, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same, 1.01x
@@ -495,12 +479,11 @@ fn what_is_likely_to_be_wanted_is_said_before() {
           soon: autocast + checkpoint, 2 steps
         checkpoint, 2 steps -> 5.37 GiB
           soon: checkpoint, steady, reserves up to 7.32 GiB
-          soon: checkpoint, steady, reserves up to 7.32 GiB
+          soon: checkpoint, steady, reserves up to 7.32 GiB, work
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-          soon: checkpoint, 2 steps, work
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
+          soon: checkpoint, a validation, alone on the card
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same

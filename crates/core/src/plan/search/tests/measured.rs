@@ -41,13 +41,11 @@ fn the_fastest_comes_first_and_is_proven_if_it_was_not() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         the script as it is, 16 steps on the device
         " the script as it is, on the device: 1.0000 s a step
@@ -77,13 +75,11 @@ fn what_is_not_free_is_not_measured() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         " the script as it is needs 12.21 GiB of the device, of which 7.81 GiB are free: not measured
         checkpoint, 16 steps on the device
@@ -104,13 +100,11 @@ fn what_is_not_free_is_not_measured() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         " the script as it is needs 12.21 GiB of the device, of which 2.93 GiB are free: not measured
         " checkpoint needs 5.37 GiB of the device, of which 2.93 GiB are free: not measured
@@ -133,13 +127,11 @@ fn what_fails_there_is_said() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         the script as it is, 16 steps on the device
         " the script as it is, on the device: a driver that is too old
@@ -190,13 +182,11 @@ fn one_that_is_faster_and_not_provable_is_no_plan() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         the script as it is, 16 steps on the device
         " the script as it is, on the device: 1.0000 s a step

@@ -28,9 +28,8 @@ fn there_are_twice_as_many_until_it_fits() {
         micro-batches (4 parts), 2 steps -> 9.28 GiB
         micro-batches (8 parts), 2 steps -> 5.37 GiB
         micro-batches (8 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
-        micro-batches (8 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
+        micro-batches (8 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 32.71 GiB
-        micro-batches (8 parts), 2 steps, work -> 5.37 GiB
         micro-batches (8 parts), a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 32.71 GiB
         plan: micro-batches (8 parts), needs 5.37 GiB, dropout, batch-norm

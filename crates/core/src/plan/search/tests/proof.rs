@@ -6,7 +6,7 @@ use super::made::{Made, evaluates, fails, reserves, takes};
 use crate::{
     plan::{
         CATALOGUE,
-        search::{On, Ran, Run, Until},
+        search::{Look, On, Ran, Run, Until},
     },
     prediction::OtherEnd,
     units::Bytes,
@@ -40,15 +40,42 @@ fn a_plan_that_takes_more_in_another_run_is_none() {
         autocast, steady, reserves up to 7.32 GiB -> out of memory
         checkpoint, steady -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 5.86 GiB
         checkpoint, a validation, alone on the card -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.86 GiB, same
         seen: 3 steps
     "#]]
     .assert_eq(&made.allow(BOTH).plans());
+}
+
+#[test]
+fn a_repeat_that_counts_work_and_takes_anything_else_is_made_again_without() {
+    let made = |with_work: u64| {
+        Made::new(8_000, move |run| {
+            let counts = run.look == Some(Look::Work) && run.limit_reserved.is_some();
+            takes(either(run, 12_000, if counts { with_work } else { 5_000 }))
+        })
+        .allow(&["checkpoint"])
+    };
+    let repeats = |all: String| {
+        let lines = all.lines().filter(|it| it.contains("reserves up to"));
+        lines.map(|it| format!("{}\n", it.trim())).collect::<String>()
+    };
+    expect![[r#"
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+    "#]]
+    .assert_eq(&repeats(made(4_000).plans()));
+    expect![[r#"
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> out of memory
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+    "#]]
+    .assert_eq(&repeats(made(9_000).plans()));
+    assert!(made(9_000).plans().contains("plan: checkpoint, needs 5.37 GiB"));
 }
 
 #[test]
@@ -91,13 +118,11 @@ fn the_next_plan_is_taken_where_the_first_does_not_get_through_on_the_card() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.86 GiB
         checkpoint, a validation, alone on the card -> a library differs
         checkpoint, steady, alone on the card -> out of memory
         autocast, a validation, alone on the card -> 5.37 GiB
@@ -125,9 +150,8 @@ fn a_validation_that_takes_more_is_in_each_run_from_then_on() {
         " the script as it is: needs 12.21 GiB
         checkpoint, 2 steps -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 5.86 GiB
         checkpoint, a validation, alone on the card -> out of memory
         " a validation takes more than training does: searching again, with a validation in each run
         the script as it is, a validation -> cut
@@ -135,9 +159,8 @@ fn a_validation_that_takes_more_is_in_each_run_from_then_on() {
         checkpoint, a validation -> cut
         no-grad-evaluation + checkpoint, a validation -> 5.86 GiB
         no-grad-evaluation + checkpoint, a validation, reserves up to 7.32 GiB -> 5.86 GiB
-        no-grad-evaluation + checkpoint, a validation, reserves up to 7.32 GiB -> 5.86 GiB
+        no-grad-evaluation + checkpoint, a validation, reserves up to 7.32 GiB, work -> 5.86 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        no-grad-evaluation + checkpoint, 2 steps, work -> 5.86 GiB
         no-grad-evaluation + checkpoint, a validation, alone on the card -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: no-grad-evaluation + checkpoint, needs 5.86 GiB, same
@@ -163,13 +186,11 @@ fn so_is_a_larger_batch_that_comes_later() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 6.35 GiB
         autocast, steady, reserves up to 7.32 GiB -> 6.35 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 6.35 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
         checkpoint, 2 steps -> 6.35 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 6.35 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 6.35 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 6.35 GiB
-        checkpoint, 2 steps, work -> 6.35 GiB
         checkpoint, a validation, alone on the card -> out of memory
         autocast, a validation, alone on the card -> out of memory
         " later steps take more than the first ones: searching again, with later steps in each run
@@ -178,9 +199,8 @@ fn so_is_a_larger_batch_that_comes_later() {
         checkpoint, a validation -> cut
         autocast + checkpoint, a validation -> 7.32 GiB
         autocast + checkpoint, a validation, reserves up to 7.32 GiB -> 7.32 GiB
-        autocast + checkpoint, a validation, reserves up to 7.32 GiB -> 7.32 GiB
+        autocast + checkpoint, a validation, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast + checkpoint, 2 steps, work -> 4.39 GiB
         autocast + checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: autocast + checkpoint, needs 7.32 GiB, less precise
@@ -200,13 +220,11 @@ fn a_plan_is_proven_at_the_other_end_too() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.86 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.86 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.86 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.86 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, on the card, late -> out of memory
         checkpoint, a validation, alone on the card -> 5.37 GiB
         autocast, a validation, on the card, late -> 5.86 GiB
@@ -228,9 +246,8 @@ fn a_limit_on_what_is_reserved_holds_in_every_proof() {
         autocast, 2 steps -> cut
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 5.86 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 5.86 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 5.86 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        checkpoint, 2 steps, work -> 5.37 GiB
         checkpoint, a validation, alone on the card, reserves up to 5.86 GiB -> 5.37 GiB
         as it is: does not fit, needs 11.72 GiB
         plan: checkpoint, needs 4.88 GiB, same
@@ -254,13 +271,11 @@ fn a_plan_is_run_to_the_end_if_that_is_asked_for() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.86 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
-        checkpoint, steady, reserves up to 7.32 GiB -> 5.86 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
-        autocast, 2 steps, work -> 5.37 GiB
-        checkpoint, 2 steps, work -> 5.86 GiB
         checkpoint, the end, alone on the card -> 5.86 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.86 GiB, same

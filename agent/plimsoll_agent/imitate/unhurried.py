@@ -1,0 +1,83 @@
+"""`PLIMSOLL_UNHURRIED`: workers of a `DataLoader` that make no batch which nobody waits for yet.
+
+A run of a search is over after a few steps, and what its workers made ahead is thrown away: most of what such a run takes of the
+processor, where batches are dear. So what they are told to make is kept back until the program waits for a batch that they were
+not told of; then as many are told as there are workers, or processors.
+
+What each worker makes, in which order and from which random numbers, is as before, and the sampler is asked when it always is.
+"""
+
+import functools
+import os
+from collections import deque
+
+
+def install(torch):
+    """From now on, in this process."""
+    iterator = torch.utils.data.dataloader._MultiProcessingDataLoaderIter
+    reset, get_data = iterator._reset, iterator._get_data
+
+    @functools.wraps(reset)
+    def _reset(self, loader, first_iter=False):
+        orders = getattr(self, "_plimsoll_orders", None)
+        if orders is not None:
+            orders.all()
+        elif first_iter and getattr(self, "_in_order", True) and not self._timeout:
+            orders = self._plimsoll_orders = _Orders(len(self._index_queues))
+            self._index_queues = [_Queue(it, orders) for it in self._index_queues]
+        return reset(self, loader, first_iter)
+
+    @functools.wraps(get_data)
+    def _get_data(self):
+        orders = getattr(self, "_plimsoll_orders", None)
+        if orders is not None:
+            orders.wanted(self._rcvd_idx)
+        return get_data(self)
+
+    iterator._reset, iterator._get_data = _reset, _get_data
+
+
+class _Orders:
+    """What workers are to make and were not told of yet, in the order in which it is wanted."""
+
+    def __init__(self, n_workers):
+        self._at_once = max(1, min(n_workers, len(os.sched_getaffinity(0))))
+        self._kept = deque()
+        self._told = 0
+        """The batches before this one were told of."""
+
+    def keep(self, queue, order):
+        self._kept.append((queue, order))
+
+    def wanted(self, batch):
+        """Somebody waits for the batch of this number."""
+        if self._told <= batch:
+            for _ in range(min(self._at_once, len(self._kept))):
+                self._tell()
+
+    def all(self):
+        """An epoch ends before its batches do, and workers that stay make them all the same."""
+        while self._kept:
+            self._tell()
+        self._told = 0
+
+    def _tell(self):
+        queue, order = self._kept.popleft()
+        self._told = order[0] + 1
+        queue.put(order)
+
+
+class _Queue:
+    """A worker's queue, past which go only those that it is told of; all else goes straight through."""
+
+    def __init__(self, queue, orders):
+        self._queue, self._orders = queue, orders
+
+    def __getattr__(self, name):
+        return getattr(self._queue, name)
+
+    def put(self, order, *args, **kwargs):
+        if isinstance(order, tuple):
+            self._orders.keep(self._queue, order)
+        else:
+            self._queue.put(order, *args, **kwargs)
