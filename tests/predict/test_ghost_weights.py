@@ -5,7 +5,7 @@ from harness import PYTHON
 
 # What people do with weights on the host before, between and after training.
 PROGRAM = """
-import copy, io, os, torch
+import copy, io, os, torch; torch.manual_seed(0)
 from torch import nn
 def say(what, *more):
     print("SAYS", what, torch.cuda.memory_allocated(), torch.cuda.max_memory_reserved(), *more)
@@ -23,6 +23,16 @@ class Net(nn.Module):
     def forward(self, x):
         return self.body(self.embed(x) * self.scale) @ self.embed.weight.t()
 net = Net()
+drawn = lambda: torch.randint(1 << 40, (3,)).tolist() + [torch.rand(()).item()]
+say("drawn after", drawn())
+own = torch.Generator().manual_seed(4)
+for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+    like = torch.empty(700, 801, dtype=dtype)
+    for fill in (lambda: like.normal_(), lambda: like.uniform_(-1, 1), lambda: torch.randn(801, 700, dtype=dtype), lambda: torch.rand(801, 700, dtype=dtype),
+                 lambda: like.normal_(generator=own), lambda: torch.randn_like(like), lambda: like[:333].normal_(), lambda: torch.normal(0.0, 1.0, (801, 701), dtype=dtype)):
+        fill()
+        say("drawn after", dtype, drawn(), torch.rand((), generator=own).item())
+say("drawn after", torch.randn(801, 701, dtype=torch.complex64).shape, drawn())
 frozen = copy.deepcopy(net).half().eval()
 say("frozen", frozen.embed.weight.dtype, tuple(frozen.embed.weight.stride()), frozen.body[0].weight.t().contiguous().shape)
 frozen.cuda()

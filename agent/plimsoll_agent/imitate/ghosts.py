@@ -6,6 +6,9 @@ they have shapes, dtypes and addresses (the phantom maps the same few pages behi
 operations that would only fill, convert or copy them do nothing. What crosses to the device crosses as it
 would have, temporaries included. Small tensors, and whole numbers of any size, stay real.
 
+A fill that would have drawn random numbers moves the host's generator as if it had: what the script draws next, a length or an order,
+is what it draws after real weights.
+
 It is a `TorchDispatchMode`, so it is below autograd and sees what every way of building a model comes to.
 It goes when training begins, unless the optimizer has parameters on the host.
 """
@@ -31,6 +34,11 @@ SHARE = 8
 """Weights may take one part in so many of the host's free memory before the others are ghosts."""
 MOST_REAL = 4 << 30
 
+_UNIFORM = {"uniform_", "uniform", "rand", "rand_like"}
+_NORMAL = {"normal_", "normal", "randn", "randn_like", "normal_functional"}
+_AT_ONCE = 16
+"""Normal numbers are drawn so many at a time; what is done for the rest differs by type and version (`normal_fill` in DistributionTemplates.h)."""
+
 # They change what a tensor is, not what is in it; and questions whose answers are not in the values.
 _AS_IT_IS = {"set_", "resize_", "resize_as_", "_resize_output_", "is_pinned", "_local_scalar_dense", "record_stream"}
 
@@ -55,7 +63,10 @@ class Ghosts:
             return
         take.argtypes, take.restype = [ctypes.c_size_t], ctypes.c_void_p
         gone.argtypes, gone.restype = [ctypes.c_void_p], None
-        self._memory = take, gone
+        drawn = function("plimsoll_phantom_drawn")
+        if drawn is not None:
+            drawn.argtypes, drawn.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64], ctypes.c_int
+        self._memory = take, gone, drawn
         self._limit = min(MOST_REAL, (host.free_memory() or MOST_REAL * SHARE) // SHARE)
         self._wrap_load()
         self._wrap_mapped_files()
@@ -179,10 +190,10 @@ def _mode_class(torch):
 
         is_plimsolls = True
 
-        def __init__(self, take, gone):
+        def __init__(self, take, gone, drawn):
             super().__init__()
             self.is_over = False
-            self._operations = _Operations(torch, take, gone)
+            self._operations = _Operations(torch, take, gone, drawn)
             self._kinds = {}
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -206,11 +217,11 @@ def _mode_class(torch):
 
 class _Operations:
     """What comes of operations on tensors of which some are, or will be, ghosts. `take` gives an address for so many bytes,
-    and `gone` gets it back."""
+    and `gone` gets it back; `drawn` moves a generator's state."""
 
-    def __init__(self, torch, take, gone):
+    def __init__(self, torch, take, gone, drawn):
         self._torch = torch
-        self._take, self._gone = take, gone
+        self._take, self._gone, self._drawn = take, gone, drawn
         self._to_copy = torch.ops.aten._to_copy.default
         self._copy = torch.ops.aten.copy_.default
         self._pin = torch.ops.aten._pin_memory.default
@@ -246,13 +257,42 @@ class _Operations:
         if device is None and self._torch._C._get_default_device() != "cpu":
             return False, None
         options = dict(kwargs, device="meta", pin_memory=False)
-        options.pop("generator", None)
+        if "generator" in options:
+            options["generator"] = None  # It is the host's.
         shape = func(*args, **options)
         if not _is_large(shape, "meta"):
             return False, None
+        self._draw(func, shape, kwargs.get("generator"))
         if kwargs.get("pin_memory"):
             return True, self._torch.empty_strided(shape.size(), shape.stride(), dtype=shape.dtype, pin_memory=True)
         return True, self._ghost(shape)
+
+    def _draw(self, func, like, generator):
+        """Moves the generator as if `func` had drawn numbers for a tensor like this."""
+        torch = self._torch
+        if torch.Tag.nondeterministic_seeded not in func.tags or self._drawn is None:
+            return
+        name = func._schema.name.rpartition("::")[2]
+        if name not in _NORMAL and name not in _UNIFORM:
+            return  # How many it draws is not known here.
+        fill = "normal_" if name in _NORMAL else "uniform_"
+        n, dtype = like.numel() * (2 if like.is_complex() else 1), like.dtype.to_real()
+        rest = n % _AT_ONCE
+        few, more = self._draws(fill, dtype, _AT_ONCE), self._draws(fill, dtype, _AT_ONCE + rest)
+        generator = torch.default_generator if generator is None else generator
+        state = generator.get_state()
+        if self._drawn(state.data_ptr(), state.numel(), (n // _AT_ONCE - 1) * few + more):
+            generator.set_state(state)
+
+    @functools.lru_cache(maxsize=None)
+    def _draws(self, fill, dtype, n):
+        """How many numbers of 32 bits such a fill of a few takes: tried."""
+        torch = self._torch
+        generator = torch.Generator().manual_seed(0)
+        torch.rand((), generator=generator)  # From here on it counts up.
+        before = _drawn_so_far(generator)
+        getattr(torch.empty(n, dtype=dtype), fill)(generator=generator)
+        return _drawn_so_far(generator) - before
 
     def _ghost(self, like):
         """A tensor on the host with the shape of `like`, over memory that is not there."""
@@ -320,6 +360,7 @@ class _Operations:
         flat = list(_tensors(self._torch, written, {}))
         if not any(_is_large(it) for it in flat):
             return False, None
+        self._draw(func, flat[0], kwargs.get("generator"))
         returned = [it for it in written if isinstance(it, self._torch.Tensor)]
         count = len(func._schema.returns)
         return True, None if count == 0 else returned[0] if count == 1 else tuple(returned[:count])
@@ -335,6 +376,8 @@ class _Operations:
             shapes = func(*[meta(it) for it in args], **options)
         except (NotImplementedError, RuntimeError):
             return False, None  # Its shape, or what it says, depends on the values.
+        if isinstance(shapes, self._torch.Tensor) and _is_large(shapes, "meta"):
+            self._draw(func, shapes, kwargs.get("generator"))
         return True, self._from_meta(shapes)
 
     def _from_meta(self, it):
@@ -345,6 +388,11 @@ class _Operations:
         if isinstance(it, (list, tuple)):
             return type(it)(self._from_meta(part) for part in it)
         return it
+
+
+def _drawn_so_far(generator):
+    """Of the words that its state has: `next` of `CPUGeneratorImplState`."""
+    return int.from_bytes(bytes(generator.get_state()[16:24].tolist()), "little")
 
 
 def _kind(torch, func):

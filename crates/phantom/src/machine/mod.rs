@@ -3,6 +3,7 @@
 pub mod card;
 pub mod completion;
 mod devices;
+mod drawn;
 pub mod ghosts;
 pub mod memory;
 pub mod nccl;
