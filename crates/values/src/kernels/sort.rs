@@ -45,9 +45,13 @@ impl Kernel {
             return Some(Kernel::Digit { key, value, descending });
         }
         if has(name, names::MERGE_SORT_OF_BLOCKS) {
-            // The types of a key and of a value end the template's arguments.
-            let followed = has(name, b"lEEvbT0_T1_T2_T3_T4_PT6_PT7_T5_");
-            let key = number_after(name, names::LESS_THAN).filter(|_| followed);
+            // The types of a key and of a value end the template's arguments, but for a helper since torch 2.15.
+            let types = &name[..position(name, b"EvbT0_T1_T2_T3_T4_PT6_PT7_T5_").unwrap_or(0)];
+            let types = match position(types, names::HELPER_OF_CUB) {
+                Some(at) => types[..at].rsplitn(2, |it| *it == b'N').last().unwrap_or_default(),
+                None => types.strip_suffix(b"E").unwrap_or_default(),
+            };
+            let key = number_after(name, names::LESS_THAN).filter(|_| types.ends_with(b"l"));
             return Some(key.map_or(Kernel::MergedOtherwise, |key| Kernel::Merged { key }));
         }
         let rows = [
@@ -288,6 +292,13 @@ mod tests {
         assert_eq!(of(rows), Some(Kernel::Rows { key, descending: None }));
         let compared = "_ZN2at6native20bitonicSortKVInPlaceILi2ELin1ELi16ELi16EflNS0_4GTOpIfLb1EEEjEEvNS_4cuda6detail10TensorInfoIT3_T6_EES8_";
         assert_eq!(of(compared), Some(Kernel::Rows { key, descending: Some(true) }));
+        let merge = "_ZN14at_cuda_detail3cub6detail10merge_sort30DeviceMergeSortBlockSortKernelINS2_10policy_hubIN6thrust23THRUST_300001_SM_900_NS10device_ptrIlEEE9Policy600ES8_S8_S8_S8_jN2at6native4LTOpIlLb0EEEllEEvbT0_T1_T2_T3_T4_PT6_PT7_T5_NS1_7vsmem_tE";
+        let helped = merge.replace("EllEEvb", "EllNS2_11VSMemHelperEEEvb");
+        for it in [merge, &helped] {
+            assert_eq!(of(it), Some(Kernel::Merged { key: ScalarType::Long }), "{it}");
+            let other = it.replace("EllEE", "ElfEE").replace("EllNS2", "ElfNS2");
+            assert_eq!(of(&other), Some(Kernel::MergedOtherwise), "{other}");
+        }
         let merged = "_ZN2at6native22warpMergeSortKVInPlaceILin1ELin1ELi128ELi16EflNS0_4LTOpIfLb1EEEjLi32EEEvNS_4cuda6detail10TensorInfoIT3_T6_EES8_";
         assert_eq!(of(merged), Some(Kernel::Rows { key, descending: Some(false) }));
     }
