@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, IsTerminal as _, Write},
+    mem::ManuallyDrop,
     path::{Path, PathBuf},
     thread,
 };
@@ -65,7 +66,8 @@ pub(super) fn told(
     let mut found: Vec<Explanation> = Vec::new();
     let mut unread = Vec::new();
     for path in &paths {
-        match read(path) {
+        let after = if paths.len() == 1 && !args.fix { After::End } else { After::More };
+        match read(path, after) {
             Ok(explanations) => found.extend(ranks::named(explanations, path)),
             Err(error) if paths.len() == 1 => return Err(error),
             Err(error) => unread.push(format!("{error:#}")),
@@ -108,7 +110,7 @@ pub(super) fn told(
 
 /// What `plimsoll explain` would say of the recording `path`.
 pub(super) fn report(path: &Path, width: usize) -> anyhow::Result<String> {
-    let found = ranks::named(read(path)?, path);
+    let found = ranks::named(read(path, After::More)?, path);
     let comparison = explanation::compare(&found);
     let styles = Styles::default();
     Ok(explain_text::explanations(&found, comparison.as_ref(), styles, width).to_string())
@@ -142,13 +144,22 @@ pub(super) fn paths(files: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(res)
 }
 
+/// What the process does once a file is explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// It shows that and ends, and the kernel takes back what the recording took, faster than we could.
+    End,
+    /// It goes on.
+    More,
+}
+
 /// What one file says; a recording of ours has a process for each rank.
-fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
+fn read(path: &Path, after: After) -> anyhow::Result<Vec<Explanation>> {
     let name = if path == Path::new("-") { "standard input".to_owned() } else { ranks::name(path) };
     let processes = match open::read(path)? {
         Opened::Recording(processes) => processes,
         Opened::File(stream) => {
-            let it = of_stream(&name, stream)
+            let it = of_stream(&name, stream, after)
                 .with_context(|| format!("cannot explain {}", path.display()))?;
             return Ok(vec![it]);
         }
@@ -163,7 +174,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<Explanation>> {
     let mut res = Vec::new();
     for (pid, reading) in readings {
         let name = if several { format!("{name}, process {pid}") } else { name.clone() };
-        let mut it = of_recording(&name, &reading.recording, None);
+        let mut it = of_recording(&name, &reading.recording, None, After::More);
         heed(&mut it, &reading.warnings);
         if reading.recording.trace.is_some() || !it.is_empty() {
             res.push(it);
@@ -186,16 +197,25 @@ fn heed(it: &mut Explanation, warnings: &[sources::Warning]) {
 }
 
 /// Of one device, which has an index, some may have been followed ahead.
-fn of_recording(name: &str, recording: &Recording, ahead: Option<(usize, Ahead)>) -> Explanation {
-    let followed = Followed::after(recording, ahead);
-    thread::scope(|scope| {
+fn of_recording(
+    name: &str,
+    recording: &Recording,
+    ahead: Option<(usize, Ahead)>,
+    after: After,
+) -> Explanation {
+    let followed = ManuallyDrop::new(Followed::after(recording, ahead));
+    let res = thread::scope(|scope| {
         scope.spawn(|| followed.replay_ahead());
         followed.explanation(name, &recordings::messages(recording))
-    })
+    });
+    if after == After::More {
+        drop(ManuallyDrop::into_inner(followed));
+    }
+    res
 }
 
 /// What it is, its content says.
-fn of_stream(name: &str, stream: Stream) -> anyhow::Result<Explanation> {
+fn of_stream(name: &str, stream: Stream, after: After) -> anyhow::Result<Explanation> {
     anyhow::ensure!(!stream.head().is_empty(), "it is empty");
     if chrome_trace::is_trace(stream.head()) {
         let curve = chrome_trace::read_from(stream.reader()).map_err(|why| anyhow::anyhow!(why))?;
@@ -206,8 +226,11 @@ fn of_stream(name: &str, stream: Stream) -> anyhow::Result<Explanation> {
     }
     if snapshot::is_snapshot(stream.head()) {
         let (Whole { trace, warnings, .. }, ahead) = follow_ahead::read(stream.reader())?;
-        let recording = Recording { trace: Some(trace), ..Recording::default() };
-        let mut res = of_recording(name, &recording, ahead);
+        let recording = ManuallyDrop::new(Recording { trace: Some(trace), ..Recording::default() });
+        let mut res = of_recording(name, &recording, ahead, after);
+        if after == After::More {
+            drop(ManuallyDrop::into_inner(recording));
+        }
         heed(&mut res, &warnings);
         return Ok(res);
     }
