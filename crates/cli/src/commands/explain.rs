@@ -4,12 +4,13 @@ use std::{
     io::{self, IsTerminal as _, Write},
     mem::ManuallyDrop,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
 };
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    explanation::{self, CODES, Explanation, Followed},
+    explanation::{self, CODES, Explanation, Followed, InOnePiece},
     findings,
     recording::Recording,
     replay::Ahead,
@@ -203,15 +204,17 @@ fn of_recording(
     ahead: Option<(usize, Ahead)>,
     after: After,
 ) -> Explanation {
-    let followed = ManuallyDrop::new(Followed::after(recording, ahead));
-    let res = thread::scope(|scope| {
-        scope.spawn(|| followed.replay_ahead());
-        followed.explanation(name, &recordings::messages(recording))
-    });
-    if after == After::More {
-        drop(ManuallyDrop::into_inner(followed));
-    }
-    res
+    thread::scope(|scope| {
+        let beside = |it: Arc<InOnePiece>| {
+            scope.spawn(move || it.reserved());
+        };
+        let followed = ManuallyDrop::new(Followed::after(recording, ahead, beside));
+        let res = followed.explanation(name, &recordings::messages(recording));
+        if after == After::More {
+            drop(ManuallyDrop::into_inner(followed));
+        }
+        res
+    })
 }
 
 /// What it is, its content says.

@@ -22,14 +22,18 @@ pub use oom::{Oom, Shape};
 pub use ranks::{RankFacts, RankLine, RankTable, rank_facts};
 pub use root_cause::{CODES, RootCause};
 
+pub use crate::prediction::device_run::InOnePiece;
+
+use std::sync::Arc;
+
 use crate::{
     failures::{self, Failure},
     findings::{self, Finding, Weight, Window},
     prediction::device_run::DeviceRun,
     printed::{self, Printed, PrintedText, Statement},
     recording::Recording,
-    replay::{Ahead, TorchVersion},
-    trace::Action,
+    replay::{Ahead, Replay, TorchVersion},
+    trace::{Action, EventId},
     units::Bytes,
 };
 
@@ -165,27 +169,25 @@ impl<'a> Followed<'a> {
         Followed { recording, runs: DeviceRun::all(recording) }
     }
 
-    /// The same; of one device, which has an index, what was followed ahead.
-    pub fn after(recording: &'a Recording, ahead: Option<(usize, Ahead)>) -> Followed<'a> {
-        Followed { recording, runs: DeviceRun::all_after(recording, ahead) }
+    /// The same; of one device, which has an index, what was followed ahead. `soon` gets what [`Followed::explanation`] is likely
+    /// to ask for, and would replay itself: something for a second thread to do meanwhile.
+    pub fn after(
+        recording: &'a Recording,
+        ahead: Option<(usize, Ahead)>,
+        mut soon: impl FnMut(Arc<InOnePiece>),
+    ) -> Followed<'a> {
+        let mut begun = |replay: &Replay, oom: Option<EventId>, it: &Arc<InOnePiece>| {
+            let (reserved, allocated) = (replay.peak_reserved.bytes, replay.peak_allocated.bytes);
+            if oom.is_some() || findings::is_much_slack(reserved, allocated) {
+                soon(Arc::clone(it));
+            }
+        };
+        Followed { recording, runs: DeviceRun::all_after(recording, ahead, &mut begun) }
     }
 
     /// What it says; as [`of_recording`].
     pub fn explanation(&self, name: &str, messages: &[Failure]) -> Explanation {
         of_runs(name, self.recording, &self.runs, messages)
-    }
-
-    /// Replays ahead what [`Followed::explanation`] is likely to ask for, and would replay itself: something for a second
-    /// thread to do meanwhile.
-    pub fn replay_ahead(&self) {
-        for run in &self.runs {
-            let reserved = run.replay.peak_reserved.bytes;
-            if run.oom.is_some()
-                || findings::is_much_slack(reserved, run.replay.peak_allocated.bytes)
-            {
-                run.reserved_in_one_piece();
-            }
-        }
     }
 }
 

@@ -1,6 +1,9 @@
 //! One device of one process, with everything that was worked out of its recording.
 
-use std::{collections::BTreeSet, sync::OnceLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     cards::Card,
@@ -32,27 +35,48 @@ pub(crate) struct DeviceRun<'a> {
     /// The version of torch whose rules explain the recording best.
     pub(crate) torch: TorchVersion,
     /// What the program asked for.
-    pub(crate) program: Program,
-    /// Once somebody has asked for it.
-    in_one_piece: OnceLock<Option<Bytes>>,
+    pub(crate) program: Arc<Program>,
+    in_one_piece: Arc<InOnePiece>,
+}
+
+/// Hears of what was followed, where memory ran out, and of the replay that somebody may ask for.
+pub(crate) type Begun<'a> = dyn FnMut(&Replay, Option<EventId>, &Arc<InOnePiece>) + 'a;
+
+/// What a device's program would have reserved at most with `expandable_segments:True`: replayed once, by whoever asks first.
+pub struct InOnePiece {
+    program: Arc<Program>,
+    /// None when the recording had it on.
+    config: Option<Config>,
+    reserved: OnceLock<Option<Bytes>>,
+}
+
+impl InOnePiece {
+    /// Whoever asks meanwhile waits.
+    pub fn reserved(&self) -> Option<Bytes> {
+        *self.reserved.get_or_init(|| {
+            let config = self.config.as_ref()?;
+            Some(replay::what_if(&self.program, config).peak_reserved.bytes)
+        })
+    }
 }
 
 impl<'a> DeviceRun<'a> {
     /// Every device that the process used.
     pub(crate) fn all(recording: &'a Recording) -> Vec<DeviceRun<'a>> {
-        DeviceRun::all_after(recording, None)
+        DeviceRun::all_after(recording, None, &mut |_, _, _| ())
     }
 
-    /// The same; of one device what was followed ahead.
+    /// The same; of one device what was followed ahead. `begun` hears of each as soon as it is followed.
     pub(crate) fn all_after(
         recording: &'a Recording,
         mut ahead: Option<(usize, Ahead)>,
+        begun: &mut Begun<'_>,
     ) -> Vec<DeviceRun<'a>> {
         let Some(trace) = recording.trace.as_ref() else { return Vec::new() };
         let used = DeviceRun::used(recording).into_iter();
         used.map(|index| {
             let ahead = ahead.take_if(|it| it.0 == index).map(|it| it.1);
-            DeviceRun::new(recording, trace, &trace.devices[index], index, ahead)
+            DeviceRun::new(recording, trace, &trace.devices[index], (index, ahead), begun)
         })
         .collect()
     }
@@ -68,23 +92,32 @@ impl<'a> DeviceRun<'a> {
     pub(crate) fn of(recording: &'a Recording, index: usize) -> Option<DeviceRun<'a>> {
         let trace = recording.trace.as_ref()?;
         let device = trace.devices.get(index)?;
-        Some(DeviceRun::new(recording, trace, device, index, None))
+        Some(DeviceRun::new(recording, trace, device, (index, None), &mut |_, _, _| ()))
     }
 
     fn new(
         recording: &'a Recording,
         trace: &'a Trace,
         device: &'a DeviceTrace,
-        index: usize,
-        ahead: Option<Ahead>,
+        (index, ahead): (usize, Option<Ahead>),
+        begun: &mut Begun<'_>,
     ) -> DeviceRun<'a> {
         let (torch, (replay, program)) = replay::follow_on(trace, index, ahead);
-        let stacks = Stacks::of(trace);
         let places = Places::new(&replay, index, &recording.notes.stats);
-        let timeline = timeline::timeline(device, &recording.notes, &places, &stacks);
         let ended = recording.ended_out_of_memory();
         let oom = failure(recording, device, &places).filter(|_| ended);
-        let in_one_piece = OnceLock::new();
+        let program = Arc::new(program);
+        let settings = trace.settings.clone().unwrap_or_default();
+        let expandable =
+            Config { expandable_segments: true, ..Config::of_recording(&settings, torch) };
+        let in_one_piece = Arc::new(InOnePiece {
+            program: Arc::clone(&program),
+            config: (!settings.expandable_segments).then_some(expandable),
+            reserved: OnceLock::new(),
+        });
+        begun(&replay, oom, &in_one_piece);
+        let stacks = Stacks::of(trace);
+        let timeline = timeline::timeline(device, &recording.notes, &places, &stacks);
         DeviceRun {
             recording,
             trace,
@@ -100,16 +133,9 @@ impl<'a> DeviceRun<'a> {
         }
     }
 
-    /// What would have been reserved at most with `expandable_segments:True`; none when the recording had it on. It is
-    /// replayed once, and whoever asks meanwhile waits for it.
+    /// See [`InOnePiece`].
     pub(crate) fn reserved_in_one_piece(&self) -> Option<Bytes> {
-        *self.in_one_piece.get_or_init(|| {
-            let settings = self.trace.settings.clone().unwrap_or_default();
-            let recorded = Config::of_recording(&settings, self.torch);
-            let expandable = Config { expandable_segments: true, ..recorded };
-            (!settings.expandable_segments)
-                .then(|| replay::what_if(&self.program, &expandable).peak_reserved.bytes)
-        })
+        self.in_one_piece.reserved()
     }
 
     pub(crate) fn peaks(&self, card: &Card) -> Peaks {
