@@ -187,6 +187,37 @@ def test_a_plan_for_the_longest_batch_and_advice(plimsoll):
     assert needs["lora+quantization"] < needs["lora"]
 
 
+SPARSE_LABELS = """
+import sys, torch
+from torch import nn
+head = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 64)).cuda()
+optimizer = torch.optim.Adam(head.parameters())
+for _ in range(4):
+    x = torch.randn(int(sys.argv[1]), 512, device="cuda")
+    sure = torch.sigmoid(x @ torch.randn(512, device="cuda")) > 0.7
+    loss = head(x[sure]).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_decides_sizes_and_nobody_computed_is_said_below_the_answer(plimsoll):
+    said = "it depends on numbers that nobody computed: sizes follow from what nonzero() would find"
+    plimsoll.script(SPARSE_LABELS)
+    path = plimsoll.folder / "fit.json"
+    limits = ["--gpu", "t4", "--budget", "900MiB", "--json", path]
+    for words, answer in ((["train.py", "200000"], "as it is: needs"), (["train.py", "1000"], "FITS as it is")):
+        ran = plimsoll.run("fit", *limits, "--force", "--allow", "micro-batches", "--", PYTHON, *words)
+        lines = ran.stdout.splitlines()
+        at = lines.index(f"! {said}")
+        assert any(it.startswith(answer) for it in lines[:at]) and json.loads(path.read_text())["depends_on"] == said, ran
+    ran = plimsoll.run("fit", *limits, "--force", "--assume", "nonzero=0.5", "--", PYTHON, "train.py", "1000")
+    assert "nobody computed" not in ran.stdout and json.loads(path.read_text())["depends_on"] is None, ran
+    ran = plimsoll.run("fit", *limits, "--find-max", "batch=1000..2000", "--", PYTHON, "train.py", "{batch}")
+    assert f"! {said}" in ran.stdout.splitlines() and json.loads(path.read_text())["depends_on"] == said, ran
+
+
 def test_ctrl_c_keeps_the_best_so_far(plimsoll):
     plimsoll.script(DEEP)
     options = ["--gpu", "t4", "--budget", "1050MiB", "--forbid", "micro-batches,offload"]

@@ -35,6 +35,12 @@ pub struct FindMax {
     pub seconds: f64,
 }
 
+/// What the answer depends on and nobody computed; of the value that fits, else of any.
+fn depends(found: &FoundValue) -> Option<&str> {
+    let of_it = found.runs.iter().find(|it| Some(it.value) == found.found);
+    of_it.or(found.runs.last())?.depends.as_deref()
+}
+
 /// What is true of the answer and easily overlooked.
 fn remarks(found: &FoundValue) -> Vec<String> {
     let mut res = Vec::new();
@@ -113,6 +119,9 @@ pub fn text(it: &FindMax) -> String {
     {
         let spare = limit.saturating_sub(peak);
         let _ = writeln!(res, "it takes {peak} {what}, {spare} to spare");
+    }
+    if let Some(it) = depends(&it.result) {
+        let _ = writeln!(res, "! {it}");
     }
     for remark in remarks(&it.result) {
         let _ = writeln!(res, "  - {remark}");
@@ -217,6 +226,7 @@ pub fn json(it: &FindMax) -> String {
         "with_less": it.result.with_less.map(|it| json!({ "less_bytes": it.less.0, "holds": it.holds })),
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "gpu": it.card,
+        "depends_on": depends(&it.result),
         "runs": it.result.runs.len(),
         "seconds": it.seconds,
         "interrupted": it.result.interrupted || it.result.rows_interrupted,
@@ -234,8 +244,14 @@ mod tests {
 
     #[test]
     fn a_value_that_only_just_fits_says_which_one_has_room() {
-        let run =
-            |value, tried, retries| ValueRun { value, tried, peak: None, retries, seconds: 1.0 };
+        let run = |value, tried, retries| ValueRun {
+            value,
+            tried,
+            peak: None,
+            retries,
+            seconds: 1.0,
+            depends: None,
+        };
         let mut it = FindMax {
             name: "batch".to_owned(),
             card: "NVIDIA H200".to_owned(),

@@ -37,6 +37,8 @@ pub struct Proposal {
     pub as_it_is: Row,
     /// It fits without any.
     pub fits_as_it_is: bool,
+    /// What all of it depends on and nobody computed, in a sentence.
+    pub depends: Option<String>,
     /// It leaves more behind with each step.
     pub grows: Option<Grows>,
     /// Plans that fit, the best first.
@@ -124,6 +126,11 @@ pub(super) fn effort(runs: u64, seconds: f64) -> String {
     format!("your script was started {times}, in {seconds:.1} s")
 }
 
+/// A line, or nothing.
+fn depends(it: &Proposal) -> String {
+    it.depends.as_ref().map_or_else(String::new, |it| format!("! {it}\n"))
+}
+
 /// Measured or estimated, for a table.
 fn step_time(row: &Row) -> String {
     match (row.measured, row.time) {
@@ -143,9 +150,10 @@ pub fn text(it: &Proposal) -> String {
         let _ = writeln!(
             res,
             "FITS as it is: needs {} of {limit} {what} ({card}), {spare} to spare\n\
-             no plan is needed; for the largest batch, see --find-max\n{}\n\n\
+             no plan is needed; for the largest batch, see --find-max\n{}{}\n\n\
              To have its first step on the GPU compared with this run:\n    {}",
             as_it_is.needs,
+            depends(it),
             shown(it.seen),
             it.run_line,
         );
@@ -170,6 +178,7 @@ pub fn text(it: &Proposal) -> String {
         return res;
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
+    res += &depends(it);
     let Some(best) = it.plans.first() else {
         let headline = match (it.recipes.first(), it.interrupted) {
             (Some(first), _) => format!(
@@ -421,6 +430,7 @@ pub fn json(it: &Proposal) -> String {
         "gpu": it.card,
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "as_it_is": row(&it.as_it_is),
+        "depends_on": it.depends,
         "plans": it.plans.iter().map(row).collect::<Vec<_>>(),
         "advice": it.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
         "recipes": it.recipes.iter().map(|it| json!({
@@ -483,6 +493,7 @@ mod tests {
             limit: Bytes::gib(22),
             as_it_is: row(Plan::default(), as_it_is),
             fits_as_it_is: false,
+            depends: None,
             grows: None,
             plans: vec![row(Plan::of(vec![Remedy::plain("checkpoint")]), of_plan)],
             advice: Vec::new(),

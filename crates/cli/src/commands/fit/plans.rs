@@ -56,6 +56,7 @@ pub(super) fn run(
         limit,
         as_it_is: plain.row(),
         fits_as_it_is: plain.fits,
+        depends: best.into_iter().chain([plain]).find_map(|it| it.took.depends.clone()),
         grows: grows.clone(),
         plans: plans.iter().map(Candidate::row).collect(),
         advice: advice.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     plan::{Places, Plan, Work, blocks::Reading},
     prediction::{
-        CategoryShare, LineShare, OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks,
+        CategoryShare, LineShare, Note, OtherEnd, Outcome, Peaks, Prediction, StepGrowth, StepPeaks,
     },
     recording::{FirstStep, Spread},
     units::Bytes,
@@ -165,6 +165,8 @@ pub struct Took {
     pub held: Vec<CategoryShare>,
     /// The lines that held most of it then, largest first.
     pub lines: Vec<LineShare>,
+    /// It depends on numbers that nobody computed: which, in a sentence.
+    pub depends: Option<String>,
 }
 
 /// A script that grows, under the limit that was asked for.
@@ -297,7 +299,10 @@ impl Took {
         let Prediction { peak, with_allowance: safe, seen, steps, growth, .. } = it;
         let first_step = it.first_step_facts;
         let (held, lines) = (it.categories, it.top_lines);
-        Took { peak, safe, steps_seen: seen.steps, steps, first_step, growth, held, lines }
+        let depends = it.notes.iter().find(|it| matches!(it, Note::SizesUnknown { .. }));
+        let depends = depends.map(Note::to_string);
+        let steps_seen = seen.steps;
+        Took { peak, safe, steps_seen, steps, first_step, growth, held, lines, depends }
     }
 }
 

@@ -46,6 +46,8 @@ pub struct ValueRun {
     pub retries: u64,
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// What it took depends on numbers that nobody computed: which, in a sentence.
+    pub depends: Option<String>,
 }
 
 /// Runs under a limit that is a little lower than asked.
@@ -101,7 +103,8 @@ impl Values {
             let is_unbearable =
                 !with.is_empty() && runs.is_empty() && matches!(tried, Tried::Fails(_));
             let peak = (ran.took.peak != Peaks::default()).then_some(ran.took.peak);
-            let run = ValueRun { value, tried: tried.clone(), peak, retries, seconds };
+            let depends = ran.took.depends;
+            let run = ValueRun { value, tried: tried.clone(), peak, retries, seconds, depends };
             if let Some(at) = again {
                 runs[at] = ValueRun { seconds: seconds + runs[at].seconds, ..run };
                 search.correct(value, tried);

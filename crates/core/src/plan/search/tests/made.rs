@@ -289,6 +289,7 @@ pub(super) fn reserves(allocated: u64, reserved: u64) -> Took {
         unfinished: false,
     };
     Took {
+        depends: None,
         peak: Peaks { allocated, reserved, device },
         safe: device,
         steps_seen: 3,
