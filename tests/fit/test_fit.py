@@ -204,18 +204,19 @@ for _ in range(4):
 
 def test_what_decides_sizes_and_nobody_computed_is_said_below_the_answer(plimsoll):
     said = "it depends on numbers that nobody computed: sizes follow from what nonzero() would find"
+    line = f"! {said}; --assume gives them, `plimsoll predict` with the same command says how"
     plimsoll.script(SPARSE_LABELS)
     path = plimsoll.folder / "fit.json"
     limits = ["--gpu", "t4", "--budget", "900MiB", "--json", path]
     for words, answer in ((["train.py", "200000"], "as it is: needs"), (["train.py", "1000"], "FITS as it is")):
         ran = plimsoll.run("fit", *limits, "--force", "--allow", "micro-batches", "--", PYTHON, *words)
         lines = ran.stdout.splitlines()
-        at = lines.index(f"! {said}")
+        at = lines.index(line)
         assert any(it.startswith(answer) for it in lines[:at]) and json.loads(path.read_text())["depends_on"] == said, ran
     ran = plimsoll.run("fit", *limits, "--force", "--assume", "nonzero=0.5", "--", PYTHON, "train.py", "1000")
     assert "nobody computed" not in ran.stdout and json.loads(path.read_text())["depends_on"] is None, ran
     ran = plimsoll.run("fit", *limits, "--find-max", "batch=1000..2000", "--", PYTHON, "train.py", "{batch}")
-    assert f"! {said}" in ran.stdout.splitlines() and json.loads(path.read_text())["depends_on"] == said, ran
+    assert line in ran.stdout.splitlines() and json.loads(path.read_text())["depends_on"] == said, ran
 
 
 def test_ctrl_c_keeps_the_best_so_far(plimsoll):

@@ -10,7 +10,7 @@ use crate::{
         search::{FoundValue, ValueRun, WithRemedies},
     },
     units::Bytes,
-    views::plan::effort,
+    views::plan::{self, effort},
 };
 
 /// The version of the JSON.
@@ -36,7 +36,7 @@ pub struct FindMax {
 }
 
 /// What the answer depends on and nobody computed; of the value that fits, else of any.
-fn depends(found: &FoundValue) -> Option<&str> {
+fn depends_on(found: &FoundValue) -> Option<&str> {
     let of_it = found.runs.iter().find(|it| Some(it.value) == found.found);
     of_it.or(found.runs.last())?.depends.as_deref()
 }
@@ -120,9 +120,7 @@ pub fn text(it: &FindMax) -> String {
         let spare = limit.saturating_sub(peak);
         let _ = writeln!(res, "it takes {peak} {what}, {spare} to spare");
     }
-    if let Some(it) = depends(&it.result) {
-        let _ = writeln!(res, "! {it}");
-    }
+    res += &plan::depends(depends_on(&it.result));
     for remark in remarks(&it.result) {
         let _ = writeln!(res, "  - {remark}");
     }
@@ -226,7 +224,7 @@ pub fn json(it: &FindMax) -> String {
         "with_less": it.result.with_less.map(|it| json!({ "less_bytes": it.less.0, "holds": it.holds })),
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "gpu": it.card,
-        "depends_on": depends(&it.result),
+        "depends_on": depends_on(&it.result),
         "runs": it.result.runs.len(),
         "seconds": it.seconds,
         "interrupted": it.result.interrupted || it.result.rows_interrupted,

@@ -126,9 +126,12 @@ pub(super) fn effort(runs: u64, seconds: f64) -> String {
     format!("your script was started {times}, in {seconds:.1} s")
 }
 
-/// A line, or nothing.
-fn depends(it: &Proposal) -> String {
-    it.depends.as_ref().map_or_else(String::new, |it| format!("! {it}\n"))
+/// What an answer depends on and nobody computed, with how to give it: a line, or nothing.
+pub(super) fn depends(sentence: Option<&str>) -> String {
+    let line = |it| {
+        format!("! {it}; --assume gives them, `plimsoll predict` with the same command says how\n")
+    };
+    sentence.map_or_else(String::new, line)
 }
 
 /// Measured or estimated, for a table.
@@ -153,7 +156,7 @@ pub fn text(it: &Proposal) -> String {
              no plan is needed; for the largest batch, see --find-max\n{}{}\n\n\
              To have its first step on the GPU compared with this run:\n    {}",
             as_it_is.needs,
-            depends(it),
+            depends(it.depends.as_deref()),
             shown(it.seen),
             it.run_line,
         );
@@ -178,7 +181,7 @@ pub fn text(it: &Proposal) -> String {
         return res;
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
-    res += &depends(it);
+    res += &depends(it.depends.as_deref());
     let Some(best) = it.plans.first() else {
         let headline = match (it.recipes.first(), it.interrupted) {
             (Some(first), _) => format!(
