@@ -28,6 +28,23 @@ def test_raises(plimsoll):
     assert "plimsoll_agent" not in ran.stderr
 
 
+def test_what_works_on_after_its_end_is_no_standstill(plimsoll):
+    """The script is a child of a server that was there before, as the tests' warm Python starts it."""
+    script = plimsoll.script(
+        MODEL
+        + """
+import atexit, time
+def works():
+    until = time.monotonic() + 3.6
+    while time.monotonic() < until: pass
+atexit.register(works)
+for _ in range(6): step()
+"""
+    )
+    ran = plimsoll.predict(script)
+    assert ran.code == 0 and ran.report["outcome"] == "fits", ran
+
+
 def test_divides_by_what_only_the_gpu_knows(plimsoll):
     """The sentence says that the zero is ours, and where it was read."""
     script = plimsoll.script(MODEL + "step()\nfound = (torch.randn(100, device='cuda') > 0).sum().item()\nprint(1 / found)\n")

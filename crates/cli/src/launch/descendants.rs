@@ -35,6 +35,18 @@ struct Process {
     parent: i32,
     /// Ticks of the kernel's clock that it has worked, with its children that ended.
     worked: u64,
+    /// It waits for nothing but a processor or a disk.
+    is_at_work: bool,
+}
+
+/// What a run has done so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) pids: BTreeSet<i32>,
+    /// In ticks of the kernel's clock (1/100 s).
+    pub(super) worked: u64,
+    /// One of them waits for nothing but a processor or a disk, which on a busy machine may take long.
+    pub(super) goes_on: bool,
 }
 
 /// The processes below us that still run, without `spared`, children before grandchildren or not.
@@ -43,11 +55,21 @@ pub(super) fn running(spared: Option<Pid>) -> Vec<Pid> {
     all.filter(|it| Some(*it) != spared).collect()
 }
 
-/// The same, and how much they have worked in all, in ticks of the kernel's clock (1/100 s).
-pub(super) fn work() -> (BTreeSet<Pid>, u64) {
-    let below = below_us();
-    let worked = below.iter().map(|it| it.worked).sum();
-    (below.into_iter().map(|it| Pid::from_raw(it.pid)).collect(), worked)
+/// What the processes below us have done, and those of `recorded`, which left notes wherever they were started from.
+pub(super) fn work(recorded: &BTreeSet<i32>) -> Work {
+    let own = getpid().as_raw();
+    let all = processes();
+    let below = below(&all);
+    let ours = all
+        .into_iter()
+        .filter(|it| it.pid != own && (below.contains(&it.pid) || recorded.contains(&it.pid)));
+    let mut res = Work { pids: BTreeSet::new(), worked: 0, goes_on: false };
+    for it in ours {
+        res.pids.insert(it.pid);
+        res.worked += it.worked;
+        res.goes_on |= it.is_at_work;
+    }
+    res
 }
 
 /// What the processes below us have of the host right now: their own pages, and files in /dev/shm, each once; on a phantom also
@@ -114,16 +136,21 @@ fn mapped(line: &str) -> Option<Mapped> {
 fn below_us() -> Vec<Process> {
     let own = getpid().as_raw();
     let all = processes();
-    let mut found = BTreeSet::from([own]);
+    let below = below(&all);
+    all.into_iter().filter(|it| it.pid != own && below.contains(&it.pid)).collect()
+}
+
+/// We and everything below us, by number.
+fn below(all: &[Process]) -> BTreeSet<i32> {
+    let mut found = BTreeSet::from([getpid().as_raw()]);
     loop {
         let before = found.len();
         let children = all.iter().filter(|it| found.contains(&it.parent)).map(|it| it.pid);
         found.extend(children.collect::<Vec<_>>());
         if found.len() == before {
-            break;
+            return found;
         }
     }
-    all.into_iter().filter(|it| it.pid != own && found.contains(&it.pid)).collect()
 }
 
 /// Sends `signal` to everything that still runs, but not to `spared`, which is ours.
@@ -197,7 +224,8 @@ fn processes() -> Vec<Process> {
         let parent = fields.next()?.parse().ok()?;
         // utime, stime, cutime and cstime are fields 14 to 17; the parent is field 4 (proc(5)).
         let worked = fields.skip(9).take(4).filter_map(|it| it.parse::<u64>().ok()).sum();
-        (state != "Z" && state != "X").then_some(Process { pid, parent, worked })
+        let is_at_work = state == "R" || state == "D";
+        (state != "Z" && state != "X").then_some(Process { pid, parent, worked, is_at_work })
     };
     entries.flatten().filter_map(of_entry).collect()
 }
