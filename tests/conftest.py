@@ -21,6 +21,8 @@ SOAK = """What `make soak` runs:
   every script of `make test` in a process of its own, with the release build;
   three processes that share a batch, ranks that are spawned, and ranks compared with those of two H200s;
   deep convolutional networks in double precision, with remedies and without;
+  more combinations of remedies with compiled models, checkpoints of the script's own, embeddings and losses;
+  a Ctrl-C in each further run, switches said as words for the command line;
   plans for loops of public texts on 8 GB, for the longest batch, for a validation, with settings of the allocator, measured on a device;
   steps that run out and are done again, in the rarer loops;
   the change written into a script in half precision, with SGD, with parameters in groups;

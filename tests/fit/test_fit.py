@@ -139,7 +139,10 @@ LOOKS_FOR_TORCH = 'import os, sys\nis_fresh = "torch" not in sys.modules\n'
 SAYS_SO = 'print(is_fresh, file=open(os.environ["PLIMSOLL_CACHE"] + "/fresh", "a"), flush=True)\n'
 
 
-@pytest.mark.parametrize("more, is_fresh", [("", False), ("os.environ['A_SETTING'] = '1'\n", True)])
+SETS = pytest.param("os.environ['A_SETTING'] = '1'\n", True, marks=pytest.mark.soak)
+
+
+@pytest.mark.parametrize("more, is_fresh", [("", False), SETS])
 def test_the_last_run_has_imports_of_its_own_where_they_could_be_others(plimsoll, more, is_fresh):
     """A fork of what has imported torch already is not the same where the script changes the environment."""
     plimsoll.script(LOOKS_FOR_TORCH + more + MLP.replace("batch =", SAYS_SO + "batch =", 1))
@@ -310,7 +313,7 @@ def test_a_validation_after_the_epoch_is_seen_and_planned_for(plimsoll):
     assert answer["as_it_is"]["needs_bytes"] > 1700 << 20 >= answer["plans"][0]["needs_bytes"]
 
 
-@pytest.mark.parametrize("asked", [(), ("--until-exit",)])
+@pytest.mark.parametrize("asked", [pytest.param((), marks=pytest.mark.soak), ("--until-exit",)])
 def test_what_comes_late_is_seen(plimsoll, asked):
     """By default, too: 40 steps are soon over, and the script speaks of an evaluation."""
     plimsoll.script(VALIDATES_LATE)

@@ -114,6 +114,7 @@ def test_the_patched_script_takes_what_the_switches_were_said_to_take(plimsoll, 
     assert needs(plimsoll, "train.py") <= it["needs_bytes"] <= limit
 
 
+@pytest.mark.soak
 def test_settings_from_the_command_line_are_words_to_add_to_it(plimsoll):
     pytest.importorskip("transformers")
     at = TRAINER.index("ROWS = 16")

@@ -163,7 +163,7 @@ def test_the_same_with_dropout_and_batch_norm(trainer, id):
     assert worst(plain, trainer.run(LOOP, remedy(id), arguments=arguments)) < 1e-9
 
 
-@pytest.mark.parametrize("evaluates", ["always", "forgotten", "between"])
+@pytest.mark.parametrize("evaluates", [pytest.param("always", marks=pytest.mark.soak), "forgotten", "between"])
 def test_the_same_in_evaluation_mode_with_gradients(trainer, evaluates):
     """A script that forgets `model.train()`, or trains so on purpose; and an evaluation whose backward never comes."""
     arguments = {"norm": evaluates == "always", "optimizer": "AdamW", "evaluates": evaluates}
@@ -173,7 +173,7 @@ def test_the_same_in_evaluation_mode_with_gradients(trainer, evaluates):
             assert worst(plain, trainer.run(LOOP, remedy(id), arguments=arguments)) < 1e-9, id
 
 
-@pytest.mark.parametrize("evaluates", ["always", "between"])
+@pytest.mark.parametrize("evaluates", [pytest.param("always", marks=pytest.mark.soak), "between"])
 def test_a_loss_from_the_model_in_evaluation_mode(trainer, evaluates):
     arguments = {"evaluates": evaluates}
     plain = trainer.run(LANGUAGE_MODEL, arguments=arguments)
@@ -258,7 +258,7 @@ def test_micro_batches_are_the_whole_batch(trainer, loss):
     assert worst(plain, trainer.run(LOOP, remedy("micro-batches"), arguments=arguments)) < 1e-9
 
 
-@pytest.mark.parametrize("parts", [2, 3, 8, 50])
+@pytest.mark.parametrize("parts", [2, 3, *(pytest.param(it, marks=pytest.mark.soak) for it in (8, 50))])
 def test_a_loss_from_the_model_is_weighted_by_the_labels_that_count(trainer, parts):
     plain = trainer.run(LANGUAGE_MODEL)
     assert worst(plain, trainer.run(LANGUAGE_MODEL, remedy("micro-batches", parts=parts))) < 1e-6  # transformers computes the loss in float32
@@ -407,8 +407,7 @@ def test_random_loops(trainer):
     "more",
     [
         "optimizer-offload",
-        "micro-batches offload",
-        *(pytest.param(it, marks=pytest.mark.soak) for it in ("checkpoint", "optimizer-in-backward", "micro-batches", "offload")),
+        *(pytest.param(it, marks=pytest.mark.soak) for it in ("micro-batches offload", "checkpoint", "optimizer-in-backward", "micro-batches", "offload")),
     ],
 )
 def test_weights_that_are_away_in_company(trainer, more):

@@ -115,7 +115,7 @@ def test_a_loss_of_the_scripts_own(trainer, loss, output):
     assert same(trainer, ["micro-batches"], loss=loss, output=output)
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("reentrant", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("frozen, hook", [(False, False), (True, True), (True, False)])
 @pytest.mark.parametrize("loss", ["model", "outside"])
 @pytest.mark.parametrize("remedies", HELD)
@@ -126,18 +126,21 @@ def test_checkpoints_of_the_scripts_own(trainer, remedies, loss, frozen, hook, r
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("loss", ["model", "outside", "both"])
+@pytest.mark.parametrize("loss", [pytest.param("model", marks=pytest.mark.soak), "outside", pytest.param("both", marks=pytest.mark.soak)])
 @pytest.mark.parametrize("remedies", HELD)
 def test_embeddings_from_outside(trainer, remedies, loss, frozen):
     assert same(trainer, remedies, loss=loss, embeds=True, frozen=frozen)
 
 
-@pytest.mark.parametrize("compiled, loss", [("model", "outside"), ("blocks", "both"), ("in place", "model"), ("forwards", "outside")])
+SLOW = [pytest.param(*it, marks=pytest.mark.soak) for it in (("model", "outside"), ("in place", "model"))]
+
+
+@pytest.mark.parametrize("compiled, loss", [("blocks", "both"), ("forwards", "outside"), *SLOW])
 def test_compiled(trainer, loss, compiled):
     assert same(trainer, ["checkpoint", "micro-batches"], loss=loss, compiled=compiled)
 
 
-@pytest.mark.parametrize("remedies", [("micro-batches",), ("checkpoint",)])
+@pytest.mark.parametrize("remedies", [pytest.param(("micro-batches",), marks=pytest.mark.soak), ("checkpoint",)])
 def test_compiled_blocks_of_several_sizes(trainer, remedies):
     """The compiler makes another program for the second size, which serves the first one as well: what runs again is not what ran."""
     assert same(trainer, remedies, loss="outside", compiled="model", shorter=True)

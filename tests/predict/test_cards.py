@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 HEAD = """
 import subprocess, torch
 model = torch.nn.Linear(1024, 1024).cuda()
@@ -74,6 +76,7 @@ def test_ctrl_c_in_a_further_run_leaves_no_half_answer(plimsoll):
     plimsoll.assert_nothing_left()
 
 
+@pytest.mark.soak
 def test_ctrl_c_in_a_further_run_leaves_what_is_known(plimsoll):
     line = "rows = (16 << 30) // 8192\nif '4060' not in torch.cuda.get_device_properties(0).name:\n    import os, signal\n    os.kill(os.getppid(), signal.SIGINT)"
     (plimsoll.folder / "size.py").write_text(HEAD + line + TAIL)

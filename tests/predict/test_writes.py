@@ -153,7 +153,7 @@ for _ in range(3):
 """
 
 
-@pytest.mark.parametrize("way", [None, "user"])
+@pytest.mark.parametrize("way", [None, pytest.param("user", marks=pytest.mark.soak)])
 def test_offline_a_script_reaches_its_own_processes_and_nobody_else(plimsoll, way):
     with socket.create_server(("127.0.0.1", 0)) as outside:
         outside.setblocking(False)
