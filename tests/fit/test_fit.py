@@ -216,6 +216,7 @@ def test_what_decides_sizes_and_nobody_computed_is_said_below_the_answer(plimsol
         lines = ran.stdout.splitlines()
         at = lines.index(line)
         assert any(it.startswith(answer) for it in lines[:at]) and json.loads(path.read_text())["depends_on"] == said, ran
+    assert json.loads(path.read_text())["if_everything_is_found"]["fits"] == (ran.code == 0), ran
     ran = plimsoll.run("fit", *limits, "--force", "--assume", "nonzero=0.5", "--", PYTHON, "train.py", "1000")
     assert "nobody computed" not in ran.stdout and json.loads(path.read_text())["depends_on"] is None, ran
     ran = plimsoll.run("fit", *limits, "--find-max", "batch=1000..2000", "--", PYTHON, "train.py", "{batch}")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 SPEAKS = """
 import torch
 embed, predict, speak = torch.nn.Embedding(60, 16).cuda(), torch.nn.Linear(16, 1).cuda(), torch.nn.Conv1d(16, 80, 9).cuda()
@@ -165,5 +167,33 @@ def test_what_masks_find_is_said_beside_the_answer(plimsoll):
     )
     ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit"))
     assert texts(ran, "sizes-unknown") == ["it depends on numbers that nobody computed: sizes follow from what nonzero() would find"]
+    assert "everything_found" in ran.report, "it was run both ways"
     ran = plimsoll.predict("train.py", options=("--gpu", "h200", "--until-exit", "--assume", "nonzero=0.5"))
     assert not texts(ran, "sizes-unknown"), ran.report["notes"]
+
+
+FINDS_MUCH = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 10)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+data, score = torch.randn(400_000, 1024, device="cuda"), torch.nn.Linear(1024, 1).cuda()
+for _ in range(6):
+    with torch.no_grad():
+        hard = score(data).squeeze(1) > 0
+    loss = model(data[hard]).square().sum() + model(data[:64]).square().mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("card, code, verdict", [("t4", 2, "depends"), ("h200", 0, "fits")])
+def test_what_fits_only_if_a_mask_finds_little_is_not_said_to_fit(plimsoll, card, code, verdict):
+    plimsoll.script(FINDS_MUCH)
+    ran = plimsoll.predict("train.py", options=("--gpu", card))
+    assert (ran.code, ran.report["verdict"], ran.report["outcome"]) == (code, verdict, "fits"), ran
+    if verdict == "depends":
+        assert "IT DEPENDS t4" in ran.stdout and "FITS" not in ran.stdout, ran
+        assert ran.report["safe_bytes"] is None and "yes" not in {it["carries"] for it in ran.report["cards"]}
+        ran = plimsoll.predict("train.py", options=("--gpu", card, "--assume", "nonzero=0.1"))
+        assert (ran.code, ran.report["verdict"]) == (0, "fits"), ran
+    else:
+        assert ran.report["safe_bytes"] > ran.report["everything_found"]["device_bytes"] > 10 * ran.report["peak_device_bytes"]

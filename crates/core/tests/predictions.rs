@@ -15,7 +15,10 @@ use std::{collections::BTreeMap, fmt::Write};
 use expect_test::{Expect, expect};
 use plimsoll_core::{
     cards,
-    prediction::{Carries, Origin, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, predict},
+    prediction::{
+        CardFit, Carries, Origin, OtherEnd, Outcome, Prediction, RunFacts, ScriptExit, Verdict,
+        predict,
+    },
     recording::{
         Begin, CodeLine, End, EndReason, Holder, Mark, MarkKind, NamedTensor, Notes, OomNote,
         PhantomDevice, PhantomReport, Phase, Place, Recording, Role, Tensors,
@@ -657,6 +660,36 @@ fn whatever_order_takes_more_decides_the_safe_number() {
         (prediction.with_allowance, prediction.notes.last().unwrap().code()),
         (safe, "order")
     );
+}
+
+/// A mask that nobody computed: as shown it finds nothing.
+#[test]
+fn what_masks_may_find_is_part_of_the_answer_and_refutes_nothing() {
+    let nothing = "alloc weights 20MiB\nstep\nstep";
+    let everything = "alloc weights 20MiB\nalloc found 2000MiB\nstep\nstep";
+    let mut prediction = predicted(&[recording(nothing)], 0);
+    let carried = |it: &Prediction| {
+        let carries = |it: &&CardFit| it.carries == Carries::Yes;
+        it.cards.iter().filter(carries).map(|it| it.card.total).min().unwrap_or_default()
+    };
+    let before = carried(&prediction);
+    prediction.cover(OtherEnd::Found, &predicted(&[recording(everything)], 0));
+    assert_eq!(prediction.verdict(), Verdict::Fits);
+    assert!(prediction.needs() + Bytes::mib(2000) <= prediction.if_found().unwrap());
+    assert!(
+        before < prediction.if_found().unwrap()
+            && prediction.if_found().unwrap() <= carried(&prediction)
+    );
+    assert_eq!(prediction.notes.last().unwrap().code(), "everything-found");
+    prediction.max = Some(Bytes::gib(1));
+    assert_eq!(prediction.verdict(), Verdict::Depends);
+
+    let mut prediction = predicted(&[recording(nothing)], 0);
+    let mut ran_out = predicted(&[recording(everything)], 0);
+    ran_out.outcome = Outcome::OutOfMemory;
+    prediction.cover(OtherEnd::Found, &ran_out);
+    assert_eq!((prediction.outcome, prediction.verdict()), (Outcome::Fits, Verdict::Depends));
+    assert_eq!((prediction.safe(), carried(&prediction)), (None, Bytes::ZERO));
 }
 
 #[test]

@@ -137,7 +137,7 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     Ok(match prediction.verdict() {
         Verdict::Fits => Exit::Fits,
         Verdict::Grows | Verdict::DoesNotFit | Verdict::OverMax => Exit::DoesNotFit,
-        Verdict::CouldNotTell => Exit::CouldNotTell,
+        Verdict::Depends | Verdict::CouldNotTell => Exit::CouldNotTell,
     })
 }
 
@@ -262,6 +262,7 @@ impl Script<'_> {
         }
         cards.sort_by_key(|it| (it.card.total, &it.card.id));
         prediction.cards = cards;
+        prediction.doubt_cards_by_what_is_found();
         prediction.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
         prediction.notes.push(remark("cards", RAN_ON_EACH));
         Ok(())

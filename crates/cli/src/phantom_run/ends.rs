@@ -18,6 +18,7 @@ pub(crate) fn conf_line(end: OtherEnd) -> &'static str {
         OtherEnd::Late => "order = late\n",
         OtherEnd::Overflow => "assumed_overflows = 1\n",
         OtherEnd::Workspaces => "tried = largest\n",
+        OtherEnd::Found => "assumed_nonzero_millionths = 1000000\n",
     }
 }
 

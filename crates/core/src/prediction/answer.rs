@@ -31,6 +31,8 @@ pub enum Verdict {
     DoesNotFit,
     /// It fits the card, but not what `--max` allows.
     OverMax,
+    /// It fits if masks of values that nobody computed find nothing, and not if they find everything.
+    Depends,
     /// We could not tell.
     CouldNotTell,
 }
@@ -60,6 +62,8 @@ pub struct Prediction {
     pub steady_state: Option<Peaks>,
     /// The peaks at the other ends of what the run depends on, if they were run; see [`Prediction::cover`].
     pub others: Vec<(OtherEnd, Peaks)>,
+    /// It runs out of memory where masks of values that nobody computed find everything.
+    pub runs_out_if_found: bool,
     /// CUDA context, loaded kernels and library handles: a constant of the card.
     pub context: Bytes,
     /// Device memory that libraries took outside PyTorch's allocator.
@@ -365,6 +369,12 @@ impl Prediction {
             Outcome::Grows => Verdict::Grows,
             Outcome::OutOfMemory => Verdict::DoesNotFit,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
+            Outcome::Fits if self.runs_out_if_found => Verdict::Depends,
+            Outcome::Fits
+                if self.max.zip(self.if_found()).is_some_and(|(max, found)| max < found) =>
+            {
+                Verdict::Depends
+            }
             Outcome::Fits => Verdict::Fits,
         }
     }
@@ -374,10 +384,16 @@ impl Prediction {
         self.peak.device + self.beside
     }
 
+    /// What it needs where masks of values that nobody computed find everything, if that was run to its end.
+    pub fn if_found(&self) -> Option<Bytes> {
+        let found = self.others.iter().find(|it| it.0 == OtherEnd::Found)?;
+        Some(found.1.device + self.beside)
+    }
+
     /// What to give the job so that it runs; see [`safe_bytes`](super::safe_bytes). None if nothing is enough, or nothing
     /// that was seen.
     pub fn safe(&self) -> Option<Bytes> {
-        (self.outcome != Outcome::Grows).then_some(self.with_allowance)
+        (self.outcome != Outcome::Grows && !self.runs_out_if_found).then_some(self.with_allowance)
     }
 
     /// How much of the card would be left at the peak; none when it does not fit.

@@ -102,6 +102,7 @@ impl<'a> Runs<'a> {
                 reserved_at: None,
                 steady_state: None,
                 others: Vec::new(),
+                runs_out_if_found: false,
                 context: card.context,
                 other: Bytes::ZERO,
                 with_allowance: nothing.device,
@@ -172,6 +173,7 @@ impl<'a> Runs<'a> {
             reserved_at: has_peak.then(|| run.line_at(run.replay.peak_reserved.event)).flatten(),
             steady_state: curve.later.map(with_card),
             others: Vec::new(),
+            runs_out_if_found: false,
             context,
             other,
             with_allowance,
@@ -308,6 +310,12 @@ impl Prediction {
                 self.notes.push(Note::OtherEndUnseen { end });
                 return;
             }
+            // What is found is between the two, and nobody knows where.
+            Outcome::OutOfMemory | Outcome::Grows if end == OtherEnd::Found => {
+                self.runs_out_if_found = true;
+                self.doubt_cards_by_what_is_found();
+                return;
+            }
             Outcome::OutOfMemory | Outcome::Grows => {
                 self.outcome = other.outcome;
                 self.oom.clone_from(&other.oom);
@@ -324,6 +332,22 @@ impl Prediction {
         let (this, other) = (self.peak.device, other.peak.device);
         if this != other {
             self.notes.push(Note::OtherEnd { end, this, other });
+        }
+        self.doubt_cards_by_what_is_found();
+    }
+
+    /// A card with less than is enough whatever masks find may carry it, or not. Where that ran out, nobody knows how much is
+    /// enough.
+    pub fn doubt_cards_by_what_is_found(&mut self) {
+        let enough = self.if_found();
+        if enough.is_none() && !self.runs_out_if_found {
+            return;
+        }
+        for it in &mut self.cards {
+            let carries = matches!(it.carries, Carries::Yes | Carries::Tight);
+            if carries && enough.is_none_or(|enough| it.card.total < enough) {
+                it.carries = Carries::Unknown;
+            }
         }
     }
 }

@@ -205,6 +205,7 @@ impl Note {
             Note::OtherEnd { end: OtherEnd::Late, .. } => "order",
             Note::OtherEnd { end: OtherEnd::Overflow, .. } => "overflow",
             Note::OtherEnd { end: OtherEnd::Workspaces, .. } => "cudnn-benchmark",
+            Note::OtherEnd { end: OtherEnd::Found, .. } => "everything-found",
             Note::Wrote(_) => "writes",
             Note::Unread(_) => "unread",
             Note::Remark { code, .. } => code,
@@ -279,6 +280,7 @@ impl fmt::Display for Note {
                     OtherEnd::Late => "when PyTorch's threads and the GPU are done, which differs from run to run",
                     OtherEnd::Overflow => "whether the first steps of a GradScaler overflow",
                     OtherEnd::Workspaces => "which algorithm torch.backends.cudnn.benchmark finds to be the fastest",
+                    OtherEnd::Found => "what masks of values find that nobody computed",
                 }
             ),
             Note::NoSteps => f.write_str(
@@ -386,6 +388,11 @@ impl fmt::Display for Note {
                 "torch.backends.cudnn.benchmark times algorithms and keeps the fastest, which a phantom cannot know: {this} \
                  with those that cuDNN puts first, {other} with those that need the largest workspaces; the safe number \
                  covers both"
+            ),
+            Note::OtherEnd { end: OtherEnd::Found, this, other } => write!(
+                f,
+                "nobody computed the values that masks look at: {this} if they find nothing, as shown here, {other} if they \
+                 find everything; the safe number covers both, and --assume nonzero=SHARE says how much they find"
             ),
             Note::NoPhases => f.write_str(
                 "the agent marked no phases: categories are derived from stacks and lifetimes",

@@ -3,6 +3,9 @@
 
 use crate::recording::{PhantomReport, Recording};
 
+/// How the phantom's remark begins, of masks of values that nobody computed.
+const FINDS_NOTHING: &str = "nonzero() was assumed to find nothing";
+
 /// What a run may depend on, where the phantom chose one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherEnd {
@@ -13,6 +16,8 @@ pub enum OtherEnd {
     Overflow,
     /// Of the algorithms of cuDNN that the program times, the one with the largest workspace may be the fastest.
     Workspaces,
+    /// Masks of values that nobody computed were taken to find nothing; they may find everything.
+    Found,
 }
 
 impl OtherEnd {
@@ -25,9 +30,14 @@ impl OtherEnd {
             (OtherEnd::Late, any(|it| it.hurried != 0)),
             (OtherEnd::Overflow, any(|it| it.overflows_asked != 0)),
             (OtherEnd::Workspaces, any(|it| it.trials != 0)),
+            (OtherEnd::Found, any(took_masks_for_empty)),
         ];
         all.into_iter().filter(|it| it.1).map(|it| it.0).collect()
     }
+}
+
+fn took_masks_for_empty(report: &PhantomReport) -> bool {
+    report.approximated.iter().any(|it| it.what.starts_with(FINDS_NOTHING))
 }
 
 /// Whether this process failed after a mask of values that nobody computed was taken to find nothing. Out of memory

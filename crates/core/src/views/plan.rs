@@ -8,7 +8,7 @@ use crate::{
     explanation::held::origin_words,
     plan::{
         Change, Places, Remedy, find,
-        search::{Advice, Fate, Grows, Left, Measured, Row, Seen, Tried},
+        search::{Advice, Fate, Grows, IfFound, Left, Measured, Row, Seen, Tried},
     },
     prediction::{Category, LineShare},
     units::Bytes,
@@ -39,6 +39,8 @@ pub struct Proposal {
     pub fits_as_it_is: bool,
     /// What all of it depends on and nobody computed, in a sentence.
     pub depends: Option<String>,
+    /// What the best plan, or the script that fits as it is, needs where the masks of that find everything.
+    pub if_found: Option<IfFound>,
     /// It leaves more behind with each step.
     pub grows: Option<Grows>,
     /// Plans that fit, the best first.
@@ -134,6 +136,28 @@ pub(super) fn depends(sentence: Option<&str>) -> String {
     sentence.map_or_else(String::new, line)
 }
 
+/// What it comes to where masks of values that nobody computed find everything: a line, or nothing.
+fn if_found(it: &Proposal) -> String {
+    let is = if it.plans.is_empty() { "it" } else { "the first plan" };
+    match it.if_found {
+        None => String::new(),
+        Some(IfFound::Needs(bytes)) => {
+            format!("! if masks find everything that they look at, {is} needs {bytes}, and fits\n")
+        }
+        Some(IfFound::RunsOut) => format!(
+            "! if masks find everything that they look at, {is} runs out of memory; --assume nonzero=SHARE, such as 0.25, says \
+             how much they find\n"
+        ),
+    }
+}
+
+impl Proposal {
+    /// Whether it fits only by how much masks find, and nobody computed that.
+    pub fn depends(&self) -> bool {
+        self.if_found == Some(IfFound::RunsOut)
+    }
+}
+
 /// Measured or estimated, for a table.
 fn step_time(row: &Row) -> String {
     match (row.measured, row.time) {
@@ -152,11 +176,12 @@ pub fn text(it: &Proposal) -> String {
         let spare = limit.saturating_sub(as_it_is.needs);
         let _ = writeln!(
             res,
-            "FITS as it is: needs {} of {limit} {what} ({card}), {spare} to spare\n\
+            "FITS as it is{}: needs {} of {limit} {what} ({card}), {spare} to spare\n\
              no plan is needed; for the largest batch, see --find-max\n{}{}\n\n\
              To have its first step on the GPU compared with this run:\n    {}",
+            if it.depends() { " if masks find nothing" } else { "" },
             as_it_is.needs,
-            depends(it.depends.as_deref()),
+            depends(it.depends.as_deref()) + &if_found(it),
             shown(it.seen),
             it.run_line,
         );
@@ -223,6 +248,7 @@ pub fn text(it: &Proposal) -> String {
             row.plan.shown()
         );
     }
+    res += &if_found(it);
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
@@ -422,6 +448,7 @@ pub fn json(it: &Proposal) -> String {
     let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
         (false, true, _) if !it.recipes.is_empty() => "fits_with_recipe",
         _ if it.grows.is_some() => "grows",
+        _ if it.depends() => "depends",
         (true, ..) => "fits",
         (false, false, _) => "fits_with_plan",
         (false, true, true) => "interrupted",
@@ -434,6 +461,10 @@ pub fn json(it: &Proposal) -> String {
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "as_it_is": row(&it.as_it_is),
         "depends_on": it.depends,
+        "if_everything_is_found": it.if_found.map(|it| match it {
+            IfFound::Needs(bytes) => json!({ "fits": true, "needs_bytes": bytes.0 }),
+            IfFound::RunsOut => json!({ "fits": false, "needs_bytes": null }),
+        }),
         "plans": it.plans.iter().map(row).collect::<Vec<_>>(),
         "advice": it.advice.iter().map(|it| json!({ "remedies": it.ids, "needs_bytes": it.needs.0, "fits": it.fits })).collect::<Vec<_>>(),
         "recipes": it.recipes.iter().map(|it| json!({
@@ -497,6 +528,7 @@ mod tests {
             as_it_is: row(Plan::default(), as_it_is),
             fits_as_it_is: false,
             depends: None,
+            if_found: None,
             grows: None,
             plans: vec![row(Plan::of(vec![Remedy::plain("checkpoint")]), of_plan)],
             advice: Vec::new(),

@@ -77,7 +77,15 @@ impl Report<'_> {
         let of_what = limits.map_or_else(String::new, |it| format!(" for the {}", it.1));
         match p.verdict() {
             Verdict::Fits => {
-                let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
+                let all = p.if_found().filter(|it| needs < *it);
+                let spare = p
+                    .headroom()
+                    .map(|it| it.saturating_sub(all.map_or(Bytes::ZERO, |it| it - needs)));
+                let left = spare.map(|it| format!(", {it} to spare")).unwrap_or_default();
+                let needs = all.map_or_else(
+                    || needs.to_string(),
+                    |all| format!("{needs} to {all}, by how much masks find"),
+                );
                 let (which, left) =
                     if self.any_card { (self.carrying(), String::new()) } else { (card, left) };
                 self.said(
@@ -100,6 +108,16 @@ impl Report<'_> {
                     "needs {needs}, {over} more than the {max} that --max allows; {card} would carry it"
                 );
                 self.said(f, styles.bad, "OVER THE LIMIT:", &text)?;
+            }
+            Verdict::Depends => {
+                let which = if self.any_card { &p.card.id } else { &card };
+                let all = p.if_found();
+                let all = all.map_or_else(|| "more than it has".to_owned(), |it| it.to_string());
+                let text = format!(
+                    "{which}: needs {needs} if masks find nothing, {all} if they find everything, and nobody computed \
+                     what they look at; say how much they find with --assume nonzero=SHARE, such as 0.25"
+                );
+                return self.said(f, styles.warn, "IT DEPENDS", &text);
             }
             Verdict::DoesNotFit => {
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;

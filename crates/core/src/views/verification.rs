@@ -41,6 +41,7 @@ fn in_words(end: OtherEnd) -> (&'static str, &'static str) {
         OtherEnd::Workspaces => {
             ("workspaces", "cuDNN's fastest algorithm is the one with the largest workspace")
         }
+        OtherEnd::Found => ("found", "masks of values that nobody computed find everything"),
     }
 }
 

@@ -74,6 +74,9 @@ struct PredictionWire<'a> {
     /// The peaks with the largest workspaces of the algorithms that `cudnn.benchmark` chooses from, where they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     workspaces: Option<PeaksWire>,
+    /// The peaks where masks of values that nobody computed find everything, if that was run to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    everything_found: Option<PeaksWire>,
     peak_at: Option<MomentWire>,
     /// The moment that is broken down: the one in which memory ran out, else that of the peak.
     categories_at: Option<MomentWire>,
@@ -298,6 +301,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
                 Verdict::Grows => "grows",
                 Verdict::DoesNotFit => "does_not_fit",
                 Verdict::OverMax => "over_max",
+                Verdict::Depends => "depends",
                 Verdict::CouldNotTell => "could_not_tell",
             },
             gpu: &it.card.id,
@@ -333,6 +337,7 @@ impl<'a> From<Answer<'a>> for PredictionWire<'a> {
             late: other(OtherEnd::Late),
             overflow: other(OtherEnd::Overflow),
             workspaces: other(OtherEnd::Workspaces),
+            everything_found: other(OtherEnd::Found),
             peak_at: it.peak_moment.map(MomentWire::from),
             categories_at: it.shown_moment.map(MomentWire::from),
             categories_bytes: it.shown.0,

@@ -57,6 +57,7 @@ pub(super) fn run(
         as_it_is: plain.row(),
         fits_as_it_is: plain.fits,
         depends: best.into_iter().chain([plain]).find_map(|it| it.took.depends.clone()),
+        if_found: best.unwrap_or(plain).if_found,
         grows: grows.clone(),
         plans: plans.iter().map(Candidate::row).collect(),
         advice: advice.clone(),
@@ -91,6 +92,7 @@ pub(super) fn run(
         crate::commands::write(out, &(report + &words))?;
     }
     Ok(match (fits, interrupted) {
+        (true, _) if proposal.depends() => Exit::CouldNotTell,
         (true, _) => Exit::Fits,
         (false, false) => Exit::DoesNotFit,
         (false, true) => Exit::CouldNotTell,

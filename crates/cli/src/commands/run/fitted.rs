@@ -113,6 +113,13 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     match answer.as_ref().and_then(|it| it["outcome"].as_str()) {
         Some("fits") => Ok(Search::AsItIs(read_plan(path)?)),
         Some("fits_with_plan") => Ok(Search::With(read_plan(path)?)),
+        // The real run computes what nobody did, and is watched.
+        Some("depends") => {
+            let _ = io::stderr().write_all(&output.stdout);
+            let plan = read_plan(path)?;
+            let is_empty = plan.remedies.is_empty();
+            Ok(if is_empty { Search::AsItIs(plan) } else { Search::With(plan) })
+        }
         found => {
             let _ = io::stderr().write_all(&output.stdout);
             // A switch in the script is a person's to set: for a run as it is, nothing fits.

@@ -38,8 +38,19 @@ pub struct Candidate {
     pub(super) tunings: Vec<Tuned>,
     /// What a phantom decided by itself in its run.
     pub(super) ends: Vec<OtherEnd>,
+    /// What it needs where masks of values that nobody computed find everything, if they were taken to find nothing.
+    pub if_found: Option<IfFound>,
     /// The operations of a step, if they were counted.
     pub(super) work: Option<Vec<Work>>,
+}
+
+/// What a plan needs where masks of values that nobody computed find everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfFound {
+    /// So much of the limit, allowance included.
+    Needs(Bytes),
+    /// More than there is.
+    RunsOut,
 }
 
 /// One plan that was run, as a table shows it.
@@ -95,6 +106,7 @@ impl Candidate {
             refuted: None,
             tunings: Vec::new(),
             ends: Vec::new(),
+            if_found: None,
             work: None,
         }
     }

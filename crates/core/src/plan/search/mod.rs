@@ -43,7 +43,7 @@ pub use self::{
         Until,
     },
     by_remedies::WithRemedies,
-    candidate::{Candidate, Measured, Row},
+    candidate::{Candidate, IfFound, Measured, Row},
     dialogue::{Next, Said, Search, Waiting},
     largest_value::{FoundValue, largest_value},
     left::{Fate, Left},

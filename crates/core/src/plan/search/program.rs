@@ -2,7 +2,7 @@
 
 use super::{
     ask::{Grows, Look, On, Ran, Replay, Run, Took, Until},
-    candidate::Candidate,
+    candidate::{Candidate, IfFound},
     dialogue::Line,
     ladder,
     left_out::LeftOut,
@@ -227,6 +227,15 @@ impl Program {
             (it.took, it.needs, it.fits) = (ran.took, needs, needs <= self.rules.most());
         }
         it.fits
+    }
+
+    /// What this run says, in which masks found everything; nothing if it failed for another reason than memory.
+    pub(super) fn if_found(&self, ran: &Ran) -> Option<IfFound> {
+        if ran.is_strange() {
+            return None;
+        }
+        let needs = Some(self.needs(&ran.took)).filter(|it| ran.fits() && *it <= self.rules.most());
+        Some(needs.map_or(IfFound::RunsOut, IfFound::Needs))
     }
 
     /// The card ended `it`, and `with_room` is the same run with room.

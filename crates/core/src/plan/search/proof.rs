@@ -5,7 +5,7 @@ use super::{
     candidate::Candidate,
     program::Program,
 };
-use crate::prediction::Peaks;
+use crate::prediction::{OtherEnd, Peaks};
 
 /// So often a plan that is proposed is run again: not every run of a script frees its memory in the same order.
 const REPEATS: u32 = 2;
@@ -136,7 +136,10 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
             Some(at) => early.swap_remove(at).1,
             None => program.trial(Run { end: Some(end), ..run(until, On::CardAlone) }).await,
         };
-        if !program.interrupted && !program.takes_in(it, ran) {
+        // What masks find is between nothing and everything, and nobody knows where: no plan is refuted by it.
+        if end == OtherEnd::Found {
+            it.if_found = program.if_found(&ran).filter(|_| !program.interrupted);
+        } else if !program.interrupted && !program.takes_in(it, ran) {
             let with_room = Run { end: Some(end), ..program.roomy(&plan, until) };
             program.refuted(it, with_room);
             return None;

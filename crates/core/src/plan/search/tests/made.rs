@@ -127,6 +127,9 @@ impl Made {
                 let plain = &found.plain;
                 let fits = if plain.fits { "fits" } else { "does not fit" };
                 writeln!(res, "as it is: {fits}, needs {}", plain.needs).unwrap();
+                if let Some(it) = found.plans.first().unwrap_or(plain).if_found {
+                    writeln!(res, "if masks find everything: {it:?}").unwrap();
+                }
                 for it in &found.plans {
                     let time =
                         it.time.map_or_else(String::new, |it| format!(", {:.2}x", it.estimate));
@@ -373,6 +376,7 @@ fn asked(run: &Run) -> String {
         Some(OtherEnd::Late) => res += ", late",
         Some(OtherEnd::Overflow) => res += ", overflowing",
         Some(OtherEnd::Workspaces) => res += ", largest workspaces",
+        Some(OtherEnd::Found) => res += ", everything found",
     }
     if let Some(limit) = limit_reserved {
         write!(res, ", reserves up to {limit}").unwrap();

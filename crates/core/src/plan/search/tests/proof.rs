@@ -210,6 +210,33 @@ fn so_is_a_larger_batch_that_comes_later() {
 }
 
 #[test]
+fn what_masks_may_find_refutes_no_plan_and_is_said() {
+    let made = Made::new(8_000, |run| {
+        let found = if run.end == Some(OtherEnd::Found) { 3_000 } else { 0 };
+        Ran { ends: vec![OtherEnd::Found], ..takes(either(run, 5_500, 5_000) + found) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 12.21 GiB
+        " the script as it is: needs 12.21 GiB
+        autocast, 2 steps -> 5.86 GiB
+        autocast, steady, reserves up to 7.32 GiB -> 5.86 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
+        checkpoint, 2 steps -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
+        the script as it is, 2 steps, work -> 12.21 GiB
+        checkpoint, a validation, on the card, everything found -> out of memory
+        checkpoint, a validation, alone on the card -> 5.37 GiB
+        as it is: does not fit, needs 12.21 GiB
+        if masks find everything: RunsOut
+        plan: checkpoint, needs 5.37 GiB, same
+        plan: autocast, needs 5.86 GiB, less precise
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(BOTH).plans());
+}
+
+#[test]
 fn a_plan_is_proven_at_the_other_end_too() {
     let made = Made::new(8_000, |run| {
         let late = if run.end == Some(OtherEnd::Late) && run.has("checkpoint") { 3_000 } else { 0 };
