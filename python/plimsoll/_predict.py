@@ -73,11 +73,13 @@ def predicted(options: Sequence[str], words: Sequence[str], report_path: Path, k
     a function leaves what it raised."""
     ran = _binary.run(["predict", "--quiet", "--json", str(report_path), "--record", str(kept), *options, "--", *words])
     output = ran.stdout + ran.stderr
-    if ran.returncode not in _FITS_OR_NOT:
+    report: Dict[str, Any] = {}
+    if report_path.exists() and report_path.stat().st_size:
+        report = json.loads(report_path.read_text(encoding="utf-8"))
+    if ran.returncode not in _FITS_OR_NOT and report.get("verdict") != "depends":
         if result is not None and result.exists():
             _calls.answer(result)  # Raises what the function raised.
         raise PlimsollError(_binary.said(ran.stderr) or f"plimsoll predict ended with {ran.returncode}:\n{output[-2000:]}")
-    report: Dict[str, Any] = json.loads(report_path.read_text(encoding="utf-8"))
     return prediction(report, _findings(kept), output)
 
 

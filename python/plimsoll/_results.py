@@ -103,9 +103,9 @@ class Prediction:
 
     @property
     def headroom(self) -> Optional[Size]:
-        """What is left of the card; None if it does not fit."""
-        fits = self.out_of_memory is None and self.growth is None
-        return Size(max(0, self.total - self.peak)) if fits else None
+        """What is left of the card whatever boolean masks find; None if it does not fit."""
+        left = self.report["headroom_bytes"]
+        return None if left is None else Size(left)
 
     def __str__(self) -> str:
         """One sentence."""
@@ -118,6 +118,10 @@ class Prediction:
             at = self.out_of_memory
             where = f" at {at.file}:{at.line}" if at.file else ""
             return f"does not fit {self.gpu_name} ({self.total}): runs out of memory in step {at.step}{where}"
+        if self.report.get("verdict") == "depends":
+            found = self.report.get("everything_found")
+            most = Size(found["device_bytes"]) if found else "more than it has"
+            return f"may not fit {self.gpu_name} ({self.total}): takes {self.peak} if boolean masks find nothing, {most} if they find everything"
         verb = "fits" if self.fits else "is over the limit on"
         return f"{verb} {self.gpu_name} ({self.total}): takes {self.peak}, give it {self.safe} to be safe"
 

@@ -45,6 +45,33 @@ def test_a_function_of_the_script_takes_what_the_script_takes(program, plimsoll)
     assert "peak/composition" in answer["findings"]
 
 
+MASKED = """
+import torch
+
+def train(rows):
+    model, score = torch.nn.Linear(1024, 1024).cuda(), torch.nn.Linear(1024, 1).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    data = torch.randn(rows, 1024, device="cuda")
+    for _ in range(6):
+        hard = score(data).squeeze(1) > 0
+        optimizer.zero_grad()
+        (model(data[hard]).square().sum() + model(data[:8]).square().mean()).backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    import plimsoll
+    answer = plimsoll.predict(train, 100_000, gpu="t4", memory="1GiB")
+    print(answer.fits, answer.headroom, answer)
+"""
+
+
+def test_what_depends_on_masks_is_an_answer_and_no_error(program):
+    ran = program.run(MASKED)
+    assert ran.returncode == 0, ran
+    assert ran.stdout.startswith("False None may not fit Tesla T4 (1.00 GiB): takes "), ran
+    assert ran.stdout.rstrip().endswith("if boolean masks find nothing, more than it has if they find everything"), ran
+
+
 def test_one_that_does_not_fit_says_where(program):
     ran = program.run(TRAIN + ASK, 200_000)
     assert ran.returncode == 0, ran

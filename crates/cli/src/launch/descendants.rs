@@ -59,12 +59,11 @@ pub(super) fn running(spared: Option<Pid>) -> Vec<Pid> {
 pub(super) fn work(recorded: &BTreeSet<i32>) -> Work {
     let own = getpid().as_raw();
     let all = processes();
-    let below = below(&all);
-    let ours = all
-        .into_iter()
-        .filter(|it| it.pid != own && (below.contains(&it.pid) || recorded.contains(&it.pid)));
+    let mut ours = below(&all);
+    ours.extend(recorded);
+    ours.remove(&own);
     let mut res = Work { pids: BTreeSet::new(), worked: 0, goes_on: false };
-    for it in ours {
+    for it in all.iter().filter(|it| ours.contains(&it.pid)) {
         res.pids.insert(it.pid);
         res.worked += it.worked;
         res.goes_on |= it.is_at_work;

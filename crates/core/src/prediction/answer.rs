@@ -31,7 +31,8 @@ pub enum Verdict {
     DoesNotFit,
     /// It fits the card, but not what `--max` allows.
     OverMax,
-    /// It fits if masks of values that nobody computed find nothing, and not if they find everything.
+    /// It fits if masks of values that nobody computed find nothing, and not, or not what `--max` allows, if they find
+    /// everything.
     Depends,
     /// We could not tell.
     CouldNotTell,
@@ -369,10 +370,7 @@ impl Prediction {
             Outcome::Grows => Verdict::Grows,
             Outcome::OutOfMemory => Verdict::DoesNotFit,
             Outcome::Fits if self.max.is_some_and(|max| max < self.needs()) => Verdict::OverMax,
-            Outcome::Fits if self.runs_out_if_found => Verdict::Depends,
-            Outcome::Fits
-                if self.max.zip(self.if_found()).is_some_and(|(max, found)| max < found) =>
-            {
+            Outcome::Fits if self.runs_out_if_found || self.is_over_max_if_found() => {
                 Verdict::Depends
             }
             Outcome::Fits => Verdict::Fits,
@@ -390,16 +388,21 @@ impl Prediction {
         Some(found.1.device + self.beside)
     }
 
+    fn is_over_max_if_found(&self) -> bool {
+        self.max.zip(self.if_found()).is_some_and(|(max, found)| max < found)
+    }
+
     /// What to give the job so that it runs; see [`safe_bytes`](super::safe_bytes). None if nothing is enough, or nothing
     /// that was seen.
     pub fn safe(&self) -> Option<Bytes> {
         (self.outcome != Outcome::Grows && !self.runs_out_if_found).then_some(self.with_allowance)
     }
 
-    /// How much of the card would be left at the peak; none when it does not fit.
+    /// How much of the card would be left at the peak, whatever masks find; none when it does not fit.
     pub fn headroom(&self) -> Option<Bytes> {
-        let fits = self.outcome == Outcome::Fits && self.needs() <= self.card.total;
-        fits.then(|| self.card.total - self.needs())
+        let most = self.needs().max(self.if_found().unwrap_or_default());
+        let fits = self.outcome == Outcome::Fits && !self.runs_out_if_found;
+        (fits && most <= self.card.total).then(|| self.card.total - most)
     }
 
     /// Every line of code that the prediction names, so that who can read files may add the text

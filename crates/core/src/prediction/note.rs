@@ -280,7 +280,7 @@ impl fmt::Display for Note {
                     OtherEnd::Late => "when PyTorch's threads and the GPU are done, which differs from run to run",
                     OtherEnd::Overflow => "whether the first steps of a GradScaler overflow",
                     OtherEnd::Workspaces => "which algorithm torch.backends.cudnn.benchmark finds to be the fastest",
-                    OtherEnd::Found => "what masks of values find that nobody computed",
+                    OtherEnd::Found => "what boolean masks find in values that nobody computed",
                 }
             ),
             Note::NoSteps => f.write_str(
@@ -391,7 +391,7 @@ impl fmt::Display for Note {
             ),
             Note::OtherEnd { end: OtherEnd::Found, this, other } => write!(
                 f,
-                "nobody computed the values that masks look at: {this} if they find nothing, as shown here, {other} if they \
+                "nobody computed the values that boolean masks look at: {this} if they find nothing, as shown here, {other} if they \
                  find everything; the safe number covers both, and --assume nonzero=SHARE says how much they find"
             ),
             Note::NoPhases => f.write_str(

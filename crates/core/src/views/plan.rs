@@ -39,7 +39,7 @@ pub struct Proposal {
     pub fits_as_it_is: bool,
     /// What all of it depends on and nobody computed, in a sentence.
     pub depends: Option<String>,
-    /// What the best plan, or the script that fits as it is, needs where the masks of that find everything.
+    /// What the best plan, or the script that fits as it is, needs where the masks of that find everything; none if neither is.
     pub if_found: Option<IfFound>,
     /// It leaves more behind with each step.
     pub grows: Option<Grows>,
@@ -142,18 +142,18 @@ fn if_found(it: &Proposal) -> String {
     match it.if_found {
         None => String::new(),
         Some(IfFound::Needs(bytes)) => {
-            format!("! if masks find everything that they look at, {is} needs {bytes}, and fits\n")
+            format!("! if boolean masks find everything, {is} needs {bytes}, and fits\n")
         }
         Some(IfFound::RunsOut) => format!(
-            "! if masks find everything that they look at, {is} runs out of memory; --assume nonzero=SHARE, such as 0.25, says \
+            "! if boolean masks find everything, {is} runs out of memory; --assume nonzero=SHARE, such as 0.25, says \
              how much they find\n"
         ),
     }
 }
 
 impl Proposal {
-    /// Whether it fits only by how much masks find, and nobody computed that.
-    pub fn depends(&self) -> bool {
+    /// Whether what was found fits only by how much masks find, and nobody computed that.
+    pub fn runs_out_if_found(&self) -> bool {
         self.if_found == Some(IfFound::RunsOut)
     }
 }
@@ -179,7 +179,7 @@ pub fn text(it: &Proposal) -> String {
             "FITS as it is{}: needs {} of {limit} {what} ({card}), {spare} to spare\n\
              no plan is needed; for the largest batch, see --find-max\n{}{}\n\n\
              To have its first step on the GPU compared with this run:\n    {}",
-            if it.depends() { " if masks find nothing" } else { "" },
+            if it.runs_out_if_found() { " if boolean masks find nothing" } else { "" },
             as_it_is.needs,
             depends(it.depends.as_deref()) + &if_found(it),
             shown(it.seen),
@@ -448,7 +448,7 @@ pub fn json(it: &Proposal) -> String {
     let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
         (false, true, _) if !it.recipes.is_empty() => "fits_with_recipe",
         _ if it.grows.is_some() => "grows",
-        _ if it.depends() => "depends",
+        _ if it.runs_out_if_found() => "depends",
         (true, ..) => "fits",
         (false, false, _) => "fits_with_plan",
         (false, true, true) => "interrupted",

@@ -78,13 +78,10 @@ impl Report<'_> {
         match p.verdict() {
             Verdict::Fits => {
                 let all = p.if_found().filter(|it| needs < *it);
-                let spare = p
-                    .headroom()
-                    .map(|it| it.saturating_sub(all.map_or(Bytes::ZERO, |it| it - needs)));
-                let left = spare.map(|it| format!(", {it} to spare")).unwrap_or_default();
+                let left = p.headroom().map(|it| format!(", {it} to spare")).unwrap_or_default();
                 let needs = all.map_or_else(
                     || needs.to_string(),
-                    |all| format!("{needs} to {all}, by how much masks find"),
+                    |all| format!("{needs} to {all}, by how much boolean masks find"),
                 );
                 let (which, left) =
                     if self.any_card { (self.carrying(), String::new()) } else { (card, left) };
@@ -94,11 +91,7 @@ impl Report<'_> {
                     "FITS",
                     &format!("{which}{of_what}: needs {needs}{left}"),
                 )?;
-                if let Some((missing, _)) = limits {
-                    let text =
-                        format!("not seen: {missing}; --until-exit runs the script to its end");
-                    self.wrapped(f, &text, 0, 2)?;
-                }
+                self.not_seen(f)?;
             }
             Verdict::Grows => return self.grows(f, &card),
             Verdict::OverMax => {
@@ -111,13 +104,20 @@ impl Report<'_> {
             }
             Verdict::Depends => {
                 let which = if self.any_card { &p.card.id } else { &card };
-                let all = p.if_found();
-                let all = all.map_or_else(|| "more than it has".to_owned(), |it| it.to_string());
-                let text = format!(
-                    "{which}: needs {needs} if masks find nothing, {all} if they find everything, and nobody computed \
-                     what they look at; say how much they find with --assume nonzero=SHARE, such as 0.25"
+                let all = p.if_found().map_or_else(
+                    || "more than the card has".to_owned(),
+                    |it| match p.max {
+                        Some(max) => format!("{it}, more than the {max} that --max allows,"),
+                        None => it.to_string(),
+                    },
                 );
-                return self.said(f, styles.warn, "IT DEPENDS", &text);
+                let text = format!(
+                    "{which}{of_what}: needs {needs} if boolean masks find nothing, {all} if they find everything"
+                );
+                self.said(f, styles.warn, "IT DEPENDS", &text)?;
+                let text = "say how much they find, such as a quarter: --assume nonzero=0.25";
+                self.wrapped(f, text, 0, 2)?;
+                return self.not_seen(f);
             }
             Verdict::DoesNotFit => {
                 self.said(f, styles.bad, "DOES NOT FIT", &card)?;
@@ -141,6 +141,13 @@ impl Report<'_> {
             write!(f, ": {}", styles.warn.of("more than this card has, so it is close"))?;
         }
         writeln!(f)
+    }
+
+    /// What the run did not reach.
+    fn not_seen(self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Some(missing) = self.prediction.seen.missing() else { return Ok(()) };
+        let text = format!("not seen: {missing}; --until-exit runs the script to its end");
+        self.wrapped(f, &text, 0, 2)
     }
 
     /// The cards that carry it, the smallest first.

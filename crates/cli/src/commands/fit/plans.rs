@@ -46,6 +46,7 @@ pub(super) fn run(
     let folder = std::env::current_dir().unwrap_or_default();
     let folder = folder.to_string_lossy();
     let best = plans.first();
+    let leads = best.or(Some(plain).filter(|it| it.fits));
     let change = best.map(|it| plan::change(&it.plan, places, &folder)).unwrap_or_default();
     let recipes = recipes.iter().map(|it| Shown::of(it, places, &folder)).collect();
     let proposal = Proposal {
@@ -57,7 +58,7 @@ pub(super) fn run(
         as_it_is: plain.row(),
         fits_as_it_is: plain.fits,
         depends: best.into_iter().chain([plain]).find_map(|it| it.took.depends.clone()),
-        if_found: best.unwrap_or(plain).if_found,
+        if_found: leads.and_then(|it| it.if_found),
         grows: grows.clone(),
         plans: plans.iter().map(Candidate::row).collect(),
         advice: advice.clone(),
@@ -73,7 +74,7 @@ pub(super) fn run(
         measured_on: device.map(|it| it.name),
     };
     // A script that fits has a plan, too: without remedies, and with the first step to compare the real one with.
-    if let Some(best) = plans.first().or(Some(plain).filter(|it| it.fits)) {
+    if let Some(best) = leads {
         let head = view::file_head(&proposal, &best.row());
         let predicted_reserved = Some(best.took.peak.reserved);
         // The first batch of the real run is another one than the worst.
@@ -92,7 +93,7 @@ pub(super) fn run(
         crate::commands::write(out, &(report + &words))?;
     }
     Ok(match (fits, interrupted) {
-        (true, _) if proposal.depends() => Exit::CouldNotTell,
+        (true, _) if proposal.runs_out_if_found() => Exit::CouldNotTell,
         (true, _) => Exit::Fits,
         (false, false) => Exit::DoesNotFit,
         (false, true) => Exit::CouldNotTell,
