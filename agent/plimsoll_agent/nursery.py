@@ -23,8 +23,10 @@ import socket
 import sys
 import threading
 import types
+import weakref
 
 from plimsoll_agent import own_statements
+from plimsoll_agent.imitate import draws
 from plimsoll_agent.run import frames
 
 _DEEPEST = 8
@@ -56,6 +58,7 @@ def serve():
     imports_first = imports_first and environment == dict(os.environ)
     if before is not None:
         os.environ[_BY_NVML] = before
+    _prepare()
     ready = {"ready": _is_untouched(), "imports_first": imports_first, "speaks_of_compile": speaks_of_compile}
     print(json.dumps(ready), file=answers, flush=True)
     running = {}
@@ -86,6 +89,17 @@ def serve():
             pidfd = os.pidfd_open(pid)
             running[pidfd] = (order["id"], pid)
             poll.register(pidfd, select.POLLIN)
+
+
+def _prepare():
+    """What each child would do again, and what it would do in vain."""
+    from plimsoll_agent import agent  # Only there: each child installs it for itself.
+
+    del agent
+    draws.share()
+    # What imports want done at the end of their process is done at the end of this one.
+    for it in list(weakref.finalize._registry):
+        it.atexit = False
 
 
 def _line(orders):

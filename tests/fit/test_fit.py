@@ -223,6 +223,50 @@ def test_what_decides_sizes_and_nobody_computed_is_said_below_the_answer(plimsol
     assert line in ran.stdout.splitlines() and json.loads(path.read_text())["depends_on"] == said, ran
 
 
+def test_the_largest_batch_whatever_masks_find(plimsoll):
+    """One value for masks that find nothing, a smaller one for masks that find everything; both can be checked with `predict`."""
+    plimsoll.script(SPARSE_LABELS)
+    path = plimsoll.folder / "found.json"
+    limits = ["--gpu", "t4", "--budget", "900MiB", "--json", path]
+    ran = plimsoll.run("fit", *limits, "--find-max", "batch=1000..400000:1000", "--", PYTHON, "train.py", "{batch}")
+    answer = json.loads(path.read_text())
+    nothing, everything = answer["found"]["batch"], answer["if_everything_is_found"]["found"]["batch"]
+    assert ran.code == 2 and 1000 < everything < nothing, ran
+    assert ran.stdout.startswith(f"IT DEPENDS: batch={nothing} is the largest"), ran
+    assert f"if they find everything, batch={everything} is the largest" in ran.stdout, ran
+    options = ("--gpu", "t4", "--memory", "900MiB")
+    for batch, code in ((everything, 0), (everything + 1000, 2), (nothing, 2), (nothing + 1000, 1)):
+        assert plimsoll.predict(PYTHON, "train.py", batch, options=options).code == code, batch
+
+
+COUNTS_ITS_WEIGHTS = """
+import sys, torch
+from torch import nn
+layer = nn.Linear(2048, 2048)
+wide = int((layer.weight > 0).sum())
+layer = layer.cuda()
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for _ in range(5):
+    optimizer.zero_grad()
+    x = torch.randn(int(sys.argv[1]), 2048, device="cuda")
+    more = torch.empty(wide * 64, dtype=torch.uint8, device="cuda")
+    layer(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_where_values_of_weights_decide_sizes_they_are_there(plimsoll):
+    """Runs without values are quicker, and so are made first; where that is no answer the search begins again."""
+    plimsoll.script(COUNTS_ITS_WEIGHTS)
+    path = plimsoll.folder / "found.json"
+    limits = ["--gpu", "t4", "--budget", "1GiB", "--json", path]
+    ran = plimsoll.run("fit", *limits, "--find-max", "batch=1000..40000:1000", "--", PYTHON, "train.py", "{batch}")
+    found = json.loads(path.read_text())["found"]["batch"]
+    assert (os.cpu_count() == 1) or "change what the script asks for: searching again, with values" in ran.stderr, ran
+    for batch, code in ((found, 0), (found + 1000, 1)):
+        assert plimsoll.predict(PYTHON, "train.py", batch, options=("--gpu", "t4", "--memory", "1GiB")).code == code, ran
+
+
 def test_ctrl_c_keeps_the_best_so_far(plimsoll):
     plimsoll.script(DEEP)
     options = ["--gpu", "t4", "--budget", "1050MiB", "--forbid", "micro-batches,offload"]

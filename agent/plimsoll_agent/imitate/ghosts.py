@@ -22,6 +22,7 @@ import weakref
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 
+from plimsoll_agent.imitate import draws
 from plimsoll_agent.imitate.phantom import function
 from plimsoll_agent.run import below, host
 from plimsoll_agent.run.guard import failed, guarded
@@ -281,7 +282,7 @@ class _Operations:
         few, more = self._draws(fill, dtype, _AT_ONCE), self._draws(fill, dtype, _AT_ONCE + rest)
         generator = torch.default_generator if generator is None else generator
         state = generator.get_state()
-        if self._drawn(state.data_ptr(), state.numel(), (n // _AT_ONCE - 1) * few + more):
+        if draws.draw(self._drawn, state, (n // _AT_ONCE - 1) * few + more):
             generator.set_state(state)
 
     @functools.lru_cache(maxsize=None)

@@ -1,10 +1,13 @@
 //! Many runs of one script on one phantom: each with its own arguments and settings, each read as a prediction.
 //! From the second run on they come out of a nursery where that is possible, and cost no imports.
 
-use std::{collections::VecDeque, ffi::OsString, fs, io, thread};
+use std::{collections::VecDeque, error::Error, ffi::OsString, fmt, fs, io, mem, thread};
 
 use anyhow::Context as _;
-use nix::sys::signal::Signal;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use plimsoll_core::{
     cards::Card,
     prediction::{self, OtherEnd, Outcome, Prediction},
@@ -31,6 +34,8 @@ use crate::{
 const MOST_AT_ONCE: usize = 4;
 /// Steps by which two runs are compared.
 const EARLY: u32 = 2;
+/// A run that was likely to be asked for is no longer, once so many others were.
+const STALE: u64 = 4;
 /// So often a run without values on the host may differ from one with them before it is believed that it does.
 const UNLIKE: u32 = 3;
 
@@ -43,14 +48,19 @@ pub(crate) struct Trials {
     nursery: Option<Kept>,
     signals: Signals,
     /// Runs that were begun before anybody asked for them, and those that wait for a core.
-    begun: Vec<(Wanted, UnderWay)>,
-    wanted: VecDeque<Wanted>,
+    begun: Vec<(Wanted, Early)>,
+    wanted: VecDeque<(Wanted, u64)>,
     /// How many runs may be made at a time.
     at_once: usize,
     may_nurse: bool,
-    /// Weights on the host may be ghosts: tried once, they changed nothing. None before.
+    /// Weights on the host may be ghosts: tried once, they changed nothing, or that is believed and being checked. None before.
     may_ghost: Option<bool>,
+    check: Option<Check>,
     n_unlike: u32,
+    /// Runs that somebody asked for.
+    n_asked: u64,
+    /// Somebody asked us to stop.
+    interrupted: bool,
     pub(crate) n_runs: u64,
 }
 
@@ -96,6 +106,30 @@ struct UnderWay {
     world: World,
 }
 
+/// A run that was begun before anybody asked for it.
+enum Early {
+    UnderWay(UnderWay),
+    Over(Left),
+}
+
+/// What is believed until a run with values has ended: that one without them was like it.
+struct Check {
+    with_values: UnderWay,
+    without: Start,
+}
+
+/// Weights have no values in these runs, and that was believed to change nothing; it does. What was seen so far says nothing.
+#[derive(Debug)]
+pub(crate) struct ValuesMatter;
+
+impl fmt::Display for ValuesMatter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("values of weights on the host change what the script asks for")
+    }
+}
+
+impl Error for ValuesMatter {}
+
 /// A nursery, the command that it is for, and the world that it waits in.
 struct Kept {
     nursery: Nursery,
@@ -104,7 +138,16 @@ struct Kept {
 }
 
 /// Allocations so far, and bytes, by device.
-type Early = (Vec<u64>, Vec<Bytes>);
+type Mark = (Vec<u64>, Vec<Bytes>);
+
+/// What two runs are compared by.
+struct Start {
+    steps: u32,
+    /// Where memory was at each mark of the first steps, of each process.
+    marks: Vec<Vec<Mark>>,
+    failure: Option<String>,
+    n_ooms: usize,
+}
 
 /// One run and what it says.
 #[derive(Clone, Debug)]
@@ -127,7 +170,7 @@ pub(crate) struct Trial {
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
     pub(crate) notes: Vec<serde_json::Value>,
     /// Where memory was at each mark of the first steps, of each process.
-    early: Vec<Vec<Early>>,
+    early: Vec<Vec<Mark>>,
 }
 
 impl Trial {
@@ -142,17 +185,27 @@ impl Trial {
         remarks.any(|it| it.code == "torch-compile")
     }
 
+    fn start(&self) -> Start {
+        Start {
+            steps: self.prediction.seen.steps.min(EARLY),
+            marks: self.early.clone(),
+            failure: self.failure.clone(),
+            n_ooms: self.n_ooms,
+        }
+    }
+}
+
+impl Start {
     /// Whether both asked for the same memory, step by step. Two runs of the very same script may differ by
     /// the rest of a block that was not worth splitting; and one that is stopped after the last of these steps has
     /// not the marks that come before the next one.
-    fn is_like(&self, other: &Trial) -> bool {
+    fn is_like(&self, other: &Start) -> bool {
         let close = |a: &Bytes, b: &Bytes| a.0.abs_diff(b.0) <= a.0.max(1 << 30) / 1000;
         let same =
-            |(a, b): (&Early, &Early)| a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| close(a, b));
-        let steps = |it: &Trial| it.prediction.seen.steps.min(EARLY);
-        let mut processes = self.early.iter().zip(&other.early);
-        self.early.len() == other.early.len()
-            && steps(self) == steps(other)
+            |(a, b): (&Mark, &Mark)| a.0 == b.0 && a.1.iter().zip(&b.1).all(|(a, b)| close(a, b));
+        let mut processes = self.marks.iter().zip(&other.marks);
+        self.marks.len() == other.marks.len()
+            && self.steps == other.steps
             && processes.all(|(a, b)| a.is_empty() == b.is_empty() && a.iter().zip(b).all(same))
             && (&self.failure, self.n_ooms) == (&other.failure, other.n_ooms)
     }
@@ -164,7 +217,7 @@ impl Trials {
         let signals = Signals::hold().context("cannot hold signals")?;
         // Each run has a layer of its own; a nursery is for children that can change theirs.
         let may_nurse = runner.layers().is_none_or(Layers::can_be_changed);
-        let (may_ghost, n_unlike, n_runs) = (None, 0, 0);
+        let (may_ghost, check, n_unlike, n_runs) = (None, None, 0, 0);
         let nursery = None;
         let at_once = thread::available_parallelism().map_or(1, usize::from).min(MOST_AT_ONCE);
         Ok(Trials {
@@ -177,7 +230,10 @@ impl Trials {
             at_once,
             may_nurse,
             may_ghost,
+            check,
             n_unlike,
+            n_asked: 0,
+            interrupted: false,
             n_runs,
         })
     }
@@ -191,7 +247,8 @@ impl Trials {
         phantom: Phantom<'_>,
     ) {
         if !needs_own_process(settings) && 1 < self.at_once {
-            self.wanted.push_back(self.wanted(words, settings, stop, phantom, Caches::Shared));
+            let wanted = self.wanted(words, settings, stop, phantom, Caches::Shared);
+            self.want(wanted);
         }
     }
 
@@ -207,22 +264,32 @@ impl Trials {
         Wanted { command: words.to_vec(), settings: settings.to_vec(), stop, conf, caches }
     }
 
+    fn want(&mut self, run: Wanted) {
+        self.wanted.retain(|it| it.0 != run);
+        if !self.begun.iter().any(|it| it.0 == run) {
+            self.wanted.push_back((run, self.n_asked));
+        }
+    }
+
     /// Begins what is wanted, as long as there are cores and memory for more than the run that somebody waits for.
     fn begin_what_is_wanted(&mut self) -> anyhow::Result<()> {
+        let asked = self.n_asked;
+        self.wanted.retain(|it| asked < it.1 + STALE);
         while !self.wanted.is_empty() && self.may_ghost.is_some() {
             let Some(Kept { nursery, .. }) = &mut self.nursery else { return Ok(()) };
             let needs = nursery.most_memory().map(|it| it.saturating_mul(2));
             let has_room = needs.is_some_and(|it| free_memory().is_some_and(|free| it < free));
-            if self.at_once <= nursery.n_under_way() + 1 || !has_room {
+            // The run that somebody waits for is one of them.
+            if self.at_once <= nursery.n_under_way() || !has_room {
                 return Ok(());
             }
-            let Some(it) = self.wanted.pop_front() else { return Ok(()) };
+            let Some((it, _)) = self.wanted.pop_front() else { return Ok(()) };
             let command = ScriptCommand::resolve(&it.command)?;
             let ghosts = self.may_ghost == Some(true);
             let begun = self.begin(&command, &it, ghosts)?;
             let Some(begun) = begun else { return Ok(()) };
             self.n_runs += 1;
-            self.begun.push((it, begun));
+            self.begun.push((it, Early::UnderWay(begun)));
         }
         Ok(())
     }
@@ -234,12 +301,16 @@ impl Trials {
         command: &ScriptCommand,
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Option<Trial>> {
+        self.n_asked += 1;
         if let Some(at) = self.begun.iter().position(|it| it.0 == *wanted) {
             let (_, run) = self.begun.remove(at);
             self.begin_what_is_wanted()?;
-            return self.finish(run, command, phantom);
+            return match run {
+                Early::UnderWay(run) => self.finish(run, command, phantom),
+                Early::Over(left) => Ok(Some(self.read(command, left, phantom))),
+            };
         }
-        if let Some(at) = self.wanted.iter().position(|it| it == wanted) {
+        if let Some(at) = self.wanted.iter().position(|it| it.0 == *wanted) {
             self.wanted.remove(at);
         }
         Ok(None)
@@ -258,6 +329,7 @@ impl Trials {
         if let Some(script) = script.filter(|it| !it.exists()) {
             anyhow::bail!("{}", launch::no_such_script(script));
         }
+        self.checks(false, &command, phantom)?;
         let wanted = self.wanted(words, settings, stop, phantom, Caches::Shared);
         if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
             return Ok(trial);
@@ -272,10 +344,18 @@ impl Trials {
         }
         let ghosts = self.may_ghost == Some(true);
         // They are compared by their first steps.
-        let few = if stop == Stop::Steady { Stop::Steps(EARLY) } else { stop };
+        let is_long = matches!(stop, Stop::Steady | Stop::Validation);
+        let few = if is_long { Stop::Steps(EARLY) } else { stop };
         let few = Wanted { stop: few, ..wanted.clone() };
         let seems_to_compile =
             self.nursery.as_ref().is_some_and(|it| it.nursery.seems_to_compile());
+        let is_first = self.may_ghost.is_none() && self.n_unlike == 0;
+        if is_first && 1 < self.at_once && !seems_to_compile {
+            let trial = self.run_believing(&command, &wanted, &few, phantom)?;
+            if let Some(trial) = trial {
+                return Ok(trial);
+            }
+        }
         let mut beside = match self.may_ghost {
             None if 1 < self.at_once && !seems_to_compile => self.begin(&command, &few, true)?,
             _ => None,
@@ -296,7 +376,8 @@ impl Trials {
                     None => self.run_in_nursery(&command, &few, phantom, true)?,
                 };
                 // Runs of some scripts differ by themselves, now and then.
-                self.n_unlike += u32::from(!again.is_some_and(|it| it.is_like(&trial)));
+                self.n_unlike +=
+                    u32::from(!again.is_some_and(|it| it.start().is_like(&trial.start())));
                 self.may_ghost = match self.n_unlike {
                     0..UNLIKE if self.n_unlike == before => Some(true),
                     0..UNLIKE => None,
@@ -304,10 +385,94 @@ impl Trials {
                 };
             }
             // After an interruption it still runs, and its world stays until the nursery has ended it.
-            self.begun.extend(beside.map(|it| (wanted, it)));
+            self.begun.extend(beside.map(|it| (wanted, Early::UnderWay(it))));
             return Ok(trial);
         }
         self.alone(&command, settings, stop, phantom)
+    }
+
+    /// The first run, without values, and beside it the first steps of one with values. What comes of the other one is looked at
+    /// when it has ended: filling weights with numbers takes longer than most runs without. Nothing if the run says too little to
+    /// go on with.
+    fn run_believing(
+        &mut self,
+        command: &ScriptCommand,
+        wanted: &Wanted,
+        few: &Wanted,
+        phantom: Phantom<'_>,
+    ) -> anyhow::Result<Option<Trial>> {
+        let Some(with_values) = self.begin(command, few, false)? else { return Ok(None) };
+        self.n_runs += 1;
+        let Some(run) = self.begin(command, wanted, true)? else { return Ok(None) };
+        let Some(trial) = self.finish(run, command, phantom)? else { return Ok(None) };
+        if trial.interrupted.is_some() {
+            // It still runs, and its world stays until the nursery has ended it.
+            self.begun.push((few.clone(), Early::UnderWay(with_values)));
+            return Ok(Some(trial));
+        }
+        if trial.compiles() {
+            // The second one finds what the first one has compiled, and differs for that alone.
+            self.may_ghost = Some(false);
+            self.finish(with_values, command, phantom)?;
+            self.n_runs += 1;
+            let wanted = Wanted { caches: Caches::Own, ..wanted.clone() };
+            return self.run_in_nursery(command, &wanted, phantom, false);
+        }
+        let is_clear = trial.failure.is_none() && trial.n_ooms == 0;
+        self.check = Some(Check { with_values, without: trial.start() });
+        self.may_ghost = Some(true);
+        if is_clear {
+            return Ok(Some(trial));
+        }
+        Ok(self.checks(true, command, phantom).is_ok().then_some(trial))
+    }
+
+    /// Whether what is believed of weights without values holds, as far as that is known by now; with `waits`, it is known.
+    ///
+    /// # Errors
+    ///
+    /// [`ValuesMatter`].
+    fn checks(
+        &mut self,
+        waits: bool,
+        command: &ScriptCommand,
+        phantom: Phantom<'_>,
+    ) -> anyhow::Result<()> {
+        let Some(check) = self.check.take() else { return Ok(()) };
+        let nursery = self.nursery.as_mut();
+        let is_over = nursery.is_none_or(|it| it.nursery.is_over(&check.with_values.run));
+        if !is_over && !waits {
+            self.check = Some(check);
+            return Ok(());
+        }
+        let Check { with_values, without } = check;
+        let trial = self.finish(with_values, command, phantom)?;
+        if trial.as_ref().is_some_and(|it| it.interrupted.is_some()) {
+            return Ok(());
+        }
+        if trial.is_some_and(|it| it.start().is_like(&without)) {
+            return Ok(());
+        }
+        (self.may_ghost, self.n_unlike) = (None, self.n_unlike + 1);
+        self.wanted.clear();
+        if !self.begun.is_empty() {
+            // They still run.
+            self.end_nursery();
+        }
+        Err(ValuesMatter.into())
+    }
+
+    /// Waits until it is known that what was seen so far holds.
+    ///
+    /// # Errors
+    ///
+    /// [`ValuesMatter`].
+    pub(crate) fn is_certain(&mut self, phantom: Phantom<'_>) -> anyhow::Result<()> {
+        let command = self.nursery.as_ref().map(|it| it.command.clone());
+        match command.filter(|_| !self.interrupted) {
+            Some(command) => self.checks(true, &command, phantom),
+            None => Ok(()),
+        }
     }
 
     /// Runs it in the nursery; nothing if there is none for it. With `ghosts`, large tensors on the host have no
@@ -358,10 +523,15 @@ impl Trials {
     /// Waits for it to end. Nothing if it has to be made again.
     fn finish(
         &mut self,
-        UnderWay { run, world }: UnderWay,
+        run: UnderWay,
         command: &ScriptCommand,
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Option<Trial>> {
+        Ok(self.ends(run)?.map(|left| self.read(command, left, phantom)))
+    }
+
+    /// The same, and what it says is not read yet.
+    fn ends(&mut self, UnderWay { run, world }: UnderWay) -> anyhow::Result<Option<Left>> {
         let Some(kept) = self.nursery.as_mut() else { return Ok(None) };
         if kept.nursery.has_lost(&run) {
             return Ok(None);
@@ -380,8 +550,8 @@ impl Trials {
             self.end_nursery();
             return Ok(None);
         }
-        let left = self.runner.left(world, ended)?;
-        Ok(Some(self.read(command, left, phantom)))
+        self.interrupted |= ended.interrupted.is_some();
+        self.runner.left(world, ended).map(Some)
     }
 
     /// It died with a run, or cannot do it: that run is made again, by itself.
@@ -395,6 +565,9 @@ impl Trials {
         self.nursery = None;
         self.begun.clear();
         self.wanted.clear();
+        if self.check.take().is_some() {
+            self.may_ghost = None;
+        }
     }
 
     /// Runs `words` once as a process of its own.
@@ -419,6 +592,7 @@ impl Trials {
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
         let command = ScriptCommand::resolve(words)?;
+        self.checks(false, &command, phantom)?;
         if !self.is_as_alone(&command, settings) {
             return self.run_alone(words, settings, stop, phantom);
         }
@@ -451,7 +625,8 @@ impl Trials {
         phantom: Phantom<'_>,
     ) -> anyhow::Result<()> {
         if 1 < self.at_once && self.is_as_alone(&ScriptCommand::resolve(words)?, settings) {
-            self.wanted.push_back(self.wanted(words, settings, stop, phantom, Caches::Own));
+            let wanted = self.wanted(words, settings, stop, phantom, Caches::Own);
+            self.want(wanted);
         }
         Ok(())
     }
@@ -494,6 +669,7 @@ impl Trials {
         device: Device,
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
+        self.checks(true, command, phantom)?;
         let conf = phantom.conf(&self.assumed);
         let run = Run {
             command,
@@ -509,10 +685,22 @@ impl Trials {
             settings,
             device,
         };
-        // A run of its own ends all that is below us, and a nursery would be gone without a word: the next run
-        // would take it for one that cannot be used, and so would every run after that.
-        self.end_nursery();
-        let left = self.runner.run(run, &self.signals, None)?;
+        // A run of its own ends all that is below us but a nursery that waits.
+        self.wanted.clear();
+        for (wanted, early) in mem::take(&mut self.begun) {
+            let over = match early {
+                Early::UnderWay(run) => self.ends(run)?,
+                Early::Over(left) => Some(left),
+            };
+            if let Some(signal) = over.as_ref().and_then(|it| it.ended.interrupted) {
+                // The run that follows has to hear of it.
+                kill(Pid::this(), signal)?;
+            }
+            self.begun.extend(over.map(|it| (wanted, Early::Over(it))));
+        }
+        let nursery = self.nursery.as_ref().and_then(|it| it.nursery.pid());
+        let left = self.runner.run_beside(nursery, run, &self.signals, None)?;
+        self.interrupted |= left.ended.interrupted.is_some();
         Ok(self.read(command, left, phantom))
     }
 

@@ -49,17 +49,26 @@ pub(super) struct Work {
     pub(super) goes_on: bool,
 }
 
+/// Processes below us that are ours, and no run's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spared {
+    /// Who helps with a layer; what is below it is the run's.
+    pub(crate) helper: Option<Pid>,
+    /// A nursery that waits, with all that it started.
+    pub(crate) nursery: Option<Pid>,
+}
+
 /// The processes below us that still run, without `spared`, children before grandchildren or not.
-pub(super) fn running(spared: Option<Pid>) -> Vec<Pid> {
-    let all = below_us().into_iter().map(|it| Pid::from_raw(it.pid));
-    all.filter(|it| Some(*it) != spared).collect()
+pub(super) fn running(spared: Spared) -> Vec<Pid> {
+    let all = below_us(spared).into_iter().map(|it| Pid::from_raw(it.pid));
+    all.filter(|it| Some(*it) != spared.helper).collect()
 }
 
 /// What the processes below us have done, and those of `recorded`, which left notes wherever they were started from.
 pub(super) fn work(recorded: &BTreeSet<i32>) -> Work {
     let own = getpid().as_raw();
     let all = processes();
-    let mut ours = below(&all);
+    let mut ours = below(&all, getpid());
     ours.extend(recorded);
     ours.remove(&own);
     let mut res = Work { pids: BTreeSet::new(), worked: 0, goes_on: false };
@@ -73,12 +82,12 @@ pub(super) fn work(recorded: &BTreeSet<i32>) -> Work {
 
 /// What the processes below us have of the host right now: their own pages, and files in /dev/shm, each once; on a phantom also
 /// pinned memory and ghosts, whole, as they are on a real device, though nobody may have touched them.
-pub(super) fn memory() -> Host {
+pub(super) fn memory(spared: Spared) -> Host {
     let mut own = Bytes::ZERO;
     let mut shared: BTreeMap<u64, u64> = BTreeMap::new();
     // By file and address: a forked child has its parent's.
     let mut whole: BTreeMap<(u64, u64), u64> = BTreeMap::new();
-    for it in below_us() {
+    for it in below_us(spared) {
         let folder = format!("/proc/{}", it.pid);
         let status = fs::read_to_string(format!("{folder}/status")).unwrap_or_default();
         let line = status.lines().find_map(|it| it.strip_prefix("RssAnon:"));
@@ -132,16 +141,20 @@ fn mapped(line: &str) -> Option<Mapped> {
     Some(Mapped { file, at, bytes: number(to)?.checked_sub(at)?, is_in_shm })
 }
 
-fn below_us() -> Vec<Process> {
-    let own = getpid().as_raw();
+/// Without a nursery and what is below it.
+fn below_us(spared: Spared) -> Vec<Process> {
+    let own = getpid();
     let all = processes();
-    let below = below(&all);
-    all.into_iter().filter(|it| it.pid != own && below.contains(&it.pid)).collect()
+    let mut runs = below(&all, own);
+    if let Some(nursery) = spared.nursery {
+        runs = &runs - &below(&all, nursery);
+    }
+    all.into_iter().filter(|it| it.pid != own.as_raw() && runs.contains(&it.pid)).collect()
 }
 
-/// We and everything below us, by number.
-fn below(all: &[Process]) -> BTreeSet<i32> {
-    let mut found = BTreeSet::from([getpid().as_raw()]);
+/// `top` and everything below it, by number.
+fn below(all: &[Process], top: Pid) -> BTreeSet<i32> {
+    let mut found = BTreeSet::from([top.as_raw()]);
     loop {
         let before = found.len();
         let children = all.iter().filter(|it| found.contains(&it.parent)).map(|it| it.pid);
@@ -153,7 +166,7 @@ fn below(all: &[Process]) -> BTreeSet<i32> {
 }
 
 /// Sends `signal` to everything that still runs, but not to `spared`, which is ours.
-pub(crate) fn signal_all(signal: Signal, spared: Option<Pid>) {
+pub(crate) fn signal_all(signal: Signal, spared: Spared) {
     for pid in running(spared) {
         // It may just have ended; then there is nothing to do.
         let _ = kill(pid, signal);
@@ -161,7 +174,7 @@ pub(crate) fn signal_all(signal: Signal, spared: Option<Pid>) {
 }
 
 /// Waits a moment for what the script left running, then ends it, but not `spared`. Returns how many had to be ended.
-pub(crate) fn end_all(be_patient: bool, spared: Option<Pid>) -> usize {
+pub(crate) fn end_all(be_patient: bool, spared: Spared) -> usize {
     let patience = if be_patient { BY_ITSELF } else { Duration::ZERO };
     if all_gone_within(patience, spared) {
         return 0;
@@ -186,7 +199,7 @@ pub(crate) fn end_all(be_patient: bool, spared: Option<Pid>) -> usize {
     pids.len()
 }
 
-fn all_gone_within(patience: Duration, spared: Option<Pid>) -> bool {
+fn all_gone_within(patience: Duration, spared: Spared) -> bool {
     let until = Instant::now() + patience;
     loop {
         reap_orphans();

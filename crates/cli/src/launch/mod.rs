@@ -35,7 +35,7 @@ pub(crate) use self::{
     progress::Progress,
     ranks::Ranks,
 };
-use self::{processes::Processes, room::Room, standstill::Standstill};
+use self::{descendants::Spared, processes::Processes, room::Room, standstill::Standstill};
 pub(crate) use crate::contract::Setting;
 pub(crate) use crate::signals::Signals;
 use crate::{
@@ -109,6 +109,8 @@ pub(crate) struct Launch<'a> {
     /// More for the script's environment.
     pub(crate) settings: &'a [Setting],
     pub(crate) device: Device,
+    /// A nursery that waits meanwhile, and is not of this run.
+    pub(crate) nursery: Option<Pid>,
 }
 
 /// What the script runs on.
@@ -144,7 +146,7 @@ pub(crate) fn run(
         match spawn(launch, number, own, signals) {
             Ok(pid) => processes.started(pid),
             Err(error) => {
-                descendants::signal_all(Signal::SIGKILL, helper(launch.layer));
+                descendants::signal_all(Signal::SIGKILL, spared(launch));
                 return Err(launch.command.cannot_start(&error));
             }
         }
@@ -158,7 +160,7 @@ pub(crate) fn run(
     let mut host = Host::default();
     let mut tick = || {
         tick();
-        let now = descendants::memory();
+        let now = descendants::memory(spared(launch));
         host.peak = host.peak.max(now.peak);
         host.shared = host.shared.max(now.shared);
     };
@@ -170,15 +172,18 @@ pub(crate) fn run(
     // Whatever happened, nothing stays behind. Who has asked us to stop has waited long enough.
     let be_patient = waited.as_ref().is_ok_and(|(_, interrupted)| interrupted.is_none());
     let n_left_running = match launch.device {
-        Device::Phantom | Device::Measured => {
-            descendants::end_all(be_patient, helper(launch.layer))
-        }
+        Device::Phantom | Device::Measured => descendants::end_all(be_patient, spared(launch)),
         Device::Real => 0,
     };
     let (end, interrupted) = waited.context("cannot wait for the script")?;
     let host_ran_out = oom_kills < self::oom_kills();
     let wrote_too_much = room.wrote_too_much();
     Ok(Ended { end, seconds, interrupted, n_left_running, host, host_ran_out, wrote_too_much })
+}
+
+/// What is below us and not of this run.
+fn spared(launch: Launch<'_>) -> Spared {
+    Spared { helper: helper(launch.layer), nursery: launch.nursery }
 }
 
 /// A process beside the run that is ours.
@@ -199,6 +204,7 @@ fn spawn(launch: Launch<'_>, number: usize, own: &[Setting], signals: &Signals) 
         output,
         settings,
         device,
+        nursery: _,
     } = launch;
     let mut process = Command::new(&command.program);
     process.args(&command.arguments).envs(command.environment.iter().map(|it| (&it.0, &it.1)));
@@ -372,31 +378,31 @@ fn wait(
                 }
                 Some(first) if first.at.elapsed() < SAME_REQUEST => (),
                 Some(_) if device == Device::Real => processes.signal(it.signal),
-                Some(_) => descendants::signal_all(Signal::SIGKILL, helper(room.layer)),
+                Some(_) => descendants::signal_all(Signal::SIGKILL, spared(launch)),
             },
         }
         match &mut asked {
-            Some(asked) => pursue(asked, processes, device, helper(room.layer)),
+            Some(asked) => pursue(asked, processes, device, spared(launch)),
             None => tick(),
         }
         match given_up {
             None if asked.is_none() && standstill.is_here(launch.session) => {
-                descendants::signal_all(Signal::SIGTERM, helper(room.layer));
+                descendants::signal_all(Signal::SIGTERM, spared(launch));
                 given_up = Some(Instant::now());
             }
             Some(at) if LAST_CALL <= at.elapsed() => {
-                descendants::signal_all(Signal::SIGKILL, helper(room.layer));
+                descendants::signal_all(Signal::SIGKILL, spared(launch));
             }
             _ => (),
         }
         if room.is_used_up() {
-            descendants::signal_all(Signal::SIGKILL, helper(room.layer));
+            descendants::signal_all(Signal::SIGKILL, spared(launch));
         }
     }
 }
 
 /// What a request to stop still needs.
-fn pursue(asked: &mut Asked, processes: &Processes, device: Device, spared: Option<Pid>) {
+fn pursue(asked: &mut Asked, processes: &Processes, device: Device, spared: Spared) {
     // `timeout` sends SIGINT to us and to our whole group: then the script has it, and a second one
     // would disturb its cleaning up. SIGTERM twice does no harm.
     let is_time = asked.signal != Signal::SIGINT || SAME_REQUEST <= asked.at.elapsed();

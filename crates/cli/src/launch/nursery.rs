@@ -33,8 +33,11 @@ use plimsoll_writes::Layer;
 use serde_json::{Value, json};
 
 use super::{
-    End, Ended, ScriptCommand, Signals, Stop, TICK, Variable, descendants, environment, helper,
-    oom_kills, room::Room, standstill::Standstill,
+    End, Ended, ScriptCommand, Signals, Stop, TICK, Variable,
+    descendants::{self, Spared},
+    environment, helper, oom_kills,
+    room::Room,
+    standstill::Standstill,
 };
 use crate::{
     cache::{bundle::Bundle, session::Session},
@@ -68,7 +71,7 @@ pub(crate) struct Nursery {
     /// The program seems to use `torch.compile`.
     speaks_of_compile: bool,
     /// Who helps with its layer.
-    spared: Option<Pid>,
+    spared: Spared,
 }
 
 /// One run.
@@ -151,7 +154,8 @@ impl Nursery {
             let _ = process.kill();
             return Ok(None);
         }
-        let (unread, n_orders, spared) = (Vec::new(), 0, helper(layer));
+        let spared = Spared { helper: helper(layer), nursery: None };
+        let (unread, n_orders) = (Vec::new(), 0);
         let (ended, under_way, lost) = Default::default();
         let mut nursery = Nursery {
             process,
@@ -223,6 +227,17 @@ impl Nursery {
             self.takes_note(answer);
         }
         self.under_way.len()
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.process.id()).ok().map(Pid::from_raw)
+    }
+
+    /// Whether this run has ended, as far as we have heard.
+    pub(crate) fn is_over(&mut self, run: &Begun) -> bool {
+        self.n_under_way();
+        !self.under_way.contains(&run.number)
     }
 
     /// Whether it was ended with another one that stood still.

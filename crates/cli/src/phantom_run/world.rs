@@ -5,6 +5,7 @@
 use std::{env, path::Path};
 
 use anyhow::{Context as _, ensure};
+use nix::unistd::Pid;
 use plimsoll_core::{
     prediction::{Writes, WrittenFile},
     units::Bytes,
@@ -111,6 +112,17 @@ impl Runner {
         signals: &Signals,
         watch: Option<&mut dyn Watch>,
     ) -> anyhow::Result<Left> {
+        self.run_beside(None, run, signals, watch)
+    }
+
+    /// The same beside a nursery that waits meanwhile.
+    pub(crate) fn run_beside(
+        &self,
+        nursery: Option<Pid>,
+        run: Run<'_>,
+        signals: &Signals,
+        watch: Option<&mut dyn Watch>,
+    ) -> anyhow::Result<Left> {
         let world = self.world(run.conf)?;
         let launch = launch::Launch {
             command: run.command,
@@ -123,6 +135,7 @@ impl Runner {
             output: run.output,
             settings: run.settings,
             device: run.device,
+            nursery,
         };
         let ended = launch::run(launch, signals, watch)?;
         self.left(world, ended)

@@ -68,6 +68,12 @@ impl Largest {
         Largest { start: Some(self.clamp(value)), ..self }
     }
 
+    /// The same question up to `highest`, with nothing tried; `highest` is run first.
+    #[must_use]
+    pub fn afresh_up_to(&self, highest: u64) -> Largest {
+        Largest::new(self.lowest, highest, self.step, self.limit).beginning_at(highest)
+    }
+
     /// Takes in what came of `value`.
     pub fn tell(&mut self, value: u64, tried: Tried) {
         self.order.push(value);

@@ -46,8 +46,10 @@ fn remarks(found: &FoundValue) -> Vec<String> {
     let mut res = Vec::new();
     if found.interrupted {
         res.push("the search was interrupted; a larger value may fit".to_owned());
-    } else if found.rows_interrupted {
-        res.push("interrupted: sets of remedies are missing from the table".to_owned());
+    } else if found.rest_interrupted {
+        res.push(
+            "interrupted after the answer was found: what follows it is not complete".to_owned(),
+        );
     }
     if !found.out_of_order.is_empty() {
         let values: Vec<String> = found.out_of_order.iter().map(u64::to_string).collect();
@@ -99,21 +101,31 @@ fn remarks(found: &FoundValue) -> Vec<String> {
 pub fn text(it: &FindMax) -> String {
     let mut res = String::new();
     let FindMax { name, card, what, limit, .. } = it;
+    let depends = it.result.depends();
+    let condition = if depends { " if boolean masks find nothing" } else { "" };
+    let fits = format!("fits {limit} {what} ({card}){condition}");
+    if depends {
+        res += "IT DEPENDS: ";
+    }
     let _ = match (it.result.found, &it.result.above) {
         (None, _) => {
             writeln!(res, "no value of {name} that was tried fits {limit} {what} ({card})")
         }
         (Some(found), None) if found == it.highest => {
-            writeln!(res, "{name}={found} fits {limit} {what} ({card}); it is the end of the range")
+            writeln!(res, "{name}={found} {fits}; it is the end of the range")
         }
-        (Some(found), None) => writeln!(res, "{name}={found} fits {limit} {what} ({card})"),
+        (Some(found), None) => writeln!(res, "{name}={found} {fits}"),
         (Some(found), Some((above, _))) => {
-            writeln!(
-                res,
-                "{name}={found} is the largest that fits {limit} {what} ({card}); {above} does not"
-            )
+            writeln!(res, "{name}={found} is the largest that {fits}; {above} does not")
         }
     };
+    if let Some(all) = &it.result.if_found {
+        let _ = match all.found {
+            _ if !depends => writeln!(res, "if they find everything, it fits, too"),
+            Some(all) => writeln!(res, "if they find everything, {name}={all} is the largest"),
+            None => writeln!(res, "if they find everything, no value of {name} fits"),
+        };
+    }
     if let Some(run) = it.result.runs.iter().find(|run| Some(run.value) == it.result.found)
         && let Tried::Fits(peak) = run.tried
     {
@@ -126,7 +138,8 @@ pub fn text(it: &FindMax) -> String {
     }
     let n_runs: usize = it.result.by_remedies.iter().skip(1).map(|it| it.n_runs).sum();
     table(&mut res, it);
-    let n_runs = it.result.runs.len() + n_runs;
+    let n_if_found = it.result.if_found.as_ref().map_or(0, |it| it.runs.len());
+    let n_runs = it.result.runs.len() + n_if_found + n_runs;
     let _ = writeln!(res, "{}", effort(n_runs as u64, it.seconds));
     res
 }
@@ -182,7 +195,7 @@ pub fn json(it: &FindMax) -> String {
         Tried::TooMuch => "out_of_memory",
         Tried::Fails(_) => "failed",
     };
-    let tried = it.result.runs.iter().map(|run| {
+    let tried = |run: &ValueRun| {
         let peak = run.peak;
         json!({
             "value": run.value,
@@ -194,7 +207,8 @@ pub fn json(it: &FindMax) -> String {
             "retries": run.retries,
             "seconds": run.seconds,
         })
-    });
+    };
+    let all_tried = |runs: &[ValueRun]| runs.iter().map(tried).collect::<Vec<_>>();
     let by_remedies = it.result.by_remedies.iter().map(|row| {
         json!({
             "remedies": row.plan.remedies.iter().map(crate::plan::Remedy::shown).collect::<Vec<_>>(),
@@ -216,7 +230,8 @@ pub fn json(it: &FindMax) -> String {
         .above
         .as_ref()
         .map(|(value, it)| json!({ "value": value, "outcome": outcome(it) }));
-    let found = it.result.found.map(|value| Value::from_iter([(name, Value::from(value))]));
+    let named = |value: u64| Value::from_iter([(name.clone(), Value::from(value))]);
+    let found = it.result.found.map(named);
     let res = json!({
         "version": VERSION,
         "found": found,
@@ -227,8 +242,12 @@ pub fn json(it: &FindMax) -> String {
         "depends_on": depends_on(&it.result),
         "runs": it.result.runs.len(),
         "seconds": it.seconds,
-        "interrupted": it.result.interrupted || it.result.rows_interrupted,
-        "tried": tried.collect::<Vec<_>>(),
+        "interrupted": it.result.interrupted || it.result.rest_interrupted,
+        "if_everything_is_found": it.result.if_found.as_ref().map(|it| json!({
+            "found": it.found.map(named),
+            "tried": all_tried(&it.runs),
+        })),
+        "tried": all_tried(&it.result.runs),
         "by_remedies": by_remedies,
         "notes": remarks(&it.result),
     });
@@ -249,6 +268,7 @@ mod tests {
             retries,
             seconds: 1.0,
             depends: None,
+            ends: Vec::new(),
         };
         let mut it = FindMax {
             name: "batch".to_owned(),
@@ -263,8 +283,9 @@ mod tests {
                 multiples_of: None,
                 with_less: Some(WithLess { less: Bytes::mib(102), holds: Some(25) }),
                 by_remedies: Vec::new(),
+                if_found: None,
                 interrupted: false,
-                rows_interrupted: false,
+                rest_interrupted: false,
                 runs: vec![
                     run(27, Tried::TooMuch, 55),
                     run(24, Tried::Fits(Bytes::mib(7_600)), 0),

@@ -23,7 +23,7 @@ use crate::{
     contract::{self, Setting},
     launch::Stop,
     plan_settings,
-    trials::{Phantom, Trials},
+    trials::{Phantom, Trials, ValuesMatter},
     worst_sequence::WorstSequence,
     worst_size::WorstSize,
 };
@@ -68,7 +68,19 @@ impl<'a> Driver<'a> {
     }
 
     /// Does what the search wants until it has found something.
-    pub(super) fn drive<T>(&mut self, mut search: Search<T>) -> anyhow::Result<T> {
+    pub(super) fn drive<T>(&mut self, begin: impl Fn() -> Search<T>) -> anyhow::Result<T> {
+        loop {
+            match self.go_through(begin()) {
+                Err(error) if error.is::<ValuesMatter>() => {
+                    let why = format!("{error}: searching again, with values");
+                    self.say(&Said::Plain(why), Instant::now());
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn go_through<T>(&mut self, mut search: Search<T>) -> anyhow::Result<T> {
         let mut told = Instant::now();
         loop {
             search = match search.next() {
@@ -89,7 +101,10 @@ impl<'a> Driver<'a> {
                     waiting.tell(prediction::tunings(&self.recordings, it.limit, it.card))
                 }
                 Next::Measure(it, waiting) => waiting.tell(self.measure(&it)?),
-                Next::Found(found) => return Ok(found),
+                Next::Found(found) => {
+                    self.trials.is_certain(Phantom { card: &self.card, end: None })?;
+                    return Ok(found);
+                }
             };
         }
     }

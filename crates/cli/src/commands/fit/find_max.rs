@@ -37,7 +37,8 @@ pub(super) fn run(
     let mut driver = Driver::new(args, &rules.card, &words)?.in_file(in_file.as_ref());
     let (card, what, limit) = (rules.card.name.clone(), rules.what(), rules.most());
     let highest = range.highest;
-    let result = driver.drive(search::largest_value(rules, range, args.by_remedies))?;
+    let begin = || search::largest_value(rules.clone(), range.clone(), args.by_remedies);
+    let result = driver.drive(begin)?;
     let seconds = started.elapsed().as_secs_f64();
     let found = FindMax { name: name.clone(), card, what, limit, highest, result, seconds };
     if let Some(sink) = json {
@@ -56,6 +57,7 @@ pub(super) fn run(
 fn exit(found: &FoundValue) -> Exit {
     let too_much = found.runs.iter().any(|it| it.tried == Tried::TooMuch);
     match found.found {
+        Some(_) if found.depends() => Exit::CouldNotTell,
         Some(_) => Exit::Fits,
         None if too_much && !found.interrupted => Exit::DoesNotFit,
         None => Exit::CouldNotTell,

@@ -39,7 +39,8 @@ pub(super) fn run(
     let kept = Kept::check(&args.plan, &ScriptCommand::resolve(&words)?, args.force)?;
     let same_words = |_| words.clone();
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
-    let found = driver.drive(search::plans(rules))?.map_err(|why| anyhow::anyhow!("{why}"))?;
+    let found =
+        driver.drive(|| search::plans(rules.clone()))?.map_err(|why| anyhow::anyhow!("{why}"))?;
     let Found { plain, plans, closest, left, advice, recipes, places, seen, grows, interrupted } =
         &found;
     let fits = plain.fits || !plans.is_empty() || !recipes.is_empty();

@@ -98,6 +98,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         output: ScriptOutput::Inherited,
         settings: &settings,
         device: Device::Real,
+        nursery: None,
     };
     let mut watch = Watch::new(plan.first_step.clone(), args.survive);
     watch.teller = sinks.map(|it| Teller::new(session.path(), label(args), it, false));

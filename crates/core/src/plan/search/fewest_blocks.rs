@@ -4,7 +4,11 @@
 
 use super::{ask::Run, ask::Until, candidate::Candidate, program::Program};
 use crate::{
-    plan::{Plan, Remedy, Value, blocks::Blocks, remedies, seconds},
+    plan::{
+        Plan, Remedy, Value,
+        blocks::{Blocks, Choice},
+        remedies, seconds,
+    },
     units::Bytes,
 };
 
@@ -44,6 +48,7 @@ async fn first_blocks(program: &mut Program, mut it: Candidate, n_blocks: u64) -
 async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Option<Candidate> {
     let blocks = measured(program, &everything.plan).await?;
     let most = program.rules.most();
+    let a_little = Bytes(most.0 / 100);
     let mut best: Option<(f64, Candidate)> = None;
     // What is beside the blocks: the allocator's slack, the context, the allowance.
     let mut beside = everything.needs.saturating_sub(everything.took.peak.allocated);
@@ -56,8 +61,7 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
             blocks.len(),
             100.0 * choice.seconds / blocks.seconds(),
         ));
-        let numbers: Vec<u64> =
-            choice.blocks.iter().filter_map(|it| u64::try_from(*it).ok()).collect();
+        let numbers = numbers_of(&choice);
         if seen.contains(&numbers) || program.interrupted {
             break;
         }
@@ -65,6 +69,14 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
         let run = if numbers.len() == blocks.len() {
             Some(everything.clone()) // Which was run.
         } else {
+            // If it fits the next choice is mostly this one; see below.
+            let bolder = beside.saturating_sub(a_little);
+            if let Some(next) = blocks.cheapest(most.saturating_sub(bolder)) {
+                let numbers = numbers_of(&next);
+                if !seen.contains(&numbers) && numbers.len() < blocks.len() {
+                    program.run_through_soon(&with_blocks(&everything.plan, numbers));
+                }
+            }
             program.run_through(&with_blocks(&everything.plan, numbers)).await
         };
         let Some(it) = run else { break };
@@ -74,12 +86,16 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
         }
         beside = if it.fits {
             // It may bear one block less than two measured runs make believe: the next choice is bolder.
-            really.min(beside.saturating_sub(Bytes(most.0 / 100)))
+            really.min(beside.saturating_sub(a_little))
         } else {
             really.max(beside + Bytes::mib(2))
         };
     }
     best.map(|(_, it)| it)
+}
+
+fn numbers_of(choice: &Choice) -> Vec<u64> {
+    choice.blocks.iter().filter_map(|it| u64::try_from(*it).ok()).collect()
 }
 
 /// What each block keeps and costs, with the plan's other remedies.

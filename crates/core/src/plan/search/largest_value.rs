@@ -6,7 +6,10 @@ use super::{
     rules::Rules,
     values::{Range, ValueRun, Values, WithLess},
 };
-use crate::plan::{Plan, largest::Tried};
+use crate::{
+    plan::{Plan, largest::Tried},
+    prediction::OtherEnd,
+};
 
 /// What came of a search for a value.
 #[derive(Clone, Debug)]
@@ -23,24 +26,47 @@ pub struct FoundValue {
     pub with_less: Option<WithLess>,
     /// The largest value with each set of remedies, the script as it is first; empty unless asked for.
     pub by_remedies: Vec<WithRemedies>,
+    /// What it is where masks of values that nobody computed find everything; none if there are no such masks.
+    pub if_found: Option<IfAllFound>,
     /// Somebody stopped the search before its end.
     pub interrupted: bool,
-    /// Somebody stopped after it, before every set of remedies had its row.
-    pub rows_interrupted: bool,
+    /// Somebody stopped after it, before it was looked at from all sides, and before every set of remedies had its row.
+    pub rest_interrupted: bool,
     /// Every run of the script as it is, in order.
     pub runs: Vec<ValueRun>,
+}
+
+/// The largest value where masks of values that nobody computed find everything.
+#[derive(Clone, Debug)]
+pub struct IfAllFound {
+    /// The value; none if nothing fits.
+    pub found: Option<u64>,
+    /// Every run with such masks, in order.
+    pub runs: Vec<ValueRun>,
+}
+
+impl FoundValue {
+    /// Whether what was found fits only by how much masks find, and nobody computed that.
+    pub fn depends(&self) -> bool {
+        self.if_found.as_ref().is_some_and(|it| it.found != self.found)
+    }
 }
 
 /// The search for the largest value in `range`; with `sets`, for each set of remedies, too.
 pub fn largest_value(rules: Rules, range: Range, sets: bool) -> Search<FoundValue> {
     Search::new(move |line| async move {
-        let mut values = Values { rules, line, range, interrupted: false };
+        let mut values = Values::new(rules, line, range);
         let search = values.search();
         let (search, runs) = values.largest(search, &Plan::default(), "").await;
-        let on_edge = runs.iter().find(|it| Some(it.value) == search.found() && it.retries != 0);
-        let with_less = match on_edge {
-            Some(run) if !values.interrupted => values.with_less(run, search.step()).await,
-            _ => None,
+        let interrupted = values.interrupted;
+        let answer = runs.iter().find(|it| Some(it.value) == search.found() && !interrupted);
+        let with_less = match answer.filter(|it| it.retries != 0) {
+            Some(run) => values.with_less(run, search.step()).await,
+            None => None,
+        };
+        let if_found = match answer.filter(|it| it.ends.contains(&OtherEnd::Found)) {
+            Some(run) => values.if_everything_is_found(&search, run.value).await,
+            None => None,
         };
         let mut res = FoundValue {
             found: search.found(),
@@ -49,15 +75,16 @@ pub fn largest_value(rules: Rules, range: Range, sets: bool) -> Search<FoundValu
             multiples_of: (values.range.step < search.step()).then_some(search.step()),
             with_less,
             by_remedies: Vec::new(),
-            interrupted: values.interrupted,
-            rows_interrupted: false,
+            if_found: if_found.map(|(found, runs)| IfAllFound { found, runs }),
+            interrupted,
+            rest_interrupted: values.interrupted && !interrupted,
             runs,
         };
         // One that never ran has nothing that memory would be the matter of.
         let ran = res.runs.iter().any(|it| !matches!(it.tried, Tried::Fails(_)));
         if sets && ran && !values.interrupted {
             res.by_remedies = by_remedies(&mut values, res.found, &res.runs).await;
-            res.rows_interrupted = values.interrupted;
+            res.rest_interrupted = values.interrupted;
         }
         res
     })

@@ -45,7 +45,7 @@ pub use self::{
     by_remedies::WithRemedies,
     candidate::{Candidate, IfFound, Measured, Row},
     dialogue::{Next, Said, Search, Waiting},
-    largest_value::{FoundValue, largest_value},
+    largest_value::{FoundValue, IfAllFound, largest_value},
     left::{Fate, Left},
     plans::{Found, plans},
     proof::Seen,

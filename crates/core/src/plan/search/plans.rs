@@ -196,15 +196,26 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
             continue;
         }
         let plan = with_free(&stronger);
-        // Most rungs are not enough.
-        if let Some(next) = rungs.get(at + 1).filter(|_| found.is_empty()) {
+        // Most rungs are not enough; once one is, the next one mostly is too, and without what costs nothing.
+        if !found.is_empty() {
+            let alone = stronger.iter().map(|id| Remedy::plain(id)).collect();
+            program.run_soon(&settled(&Plan::of(alone), 2, program.rules.gpus));
+        } else if let Some(next) = rungs.get(at + 1) {
             program.soon(&settled(&with_free(next), 2, program.rules.gpus));
         }
         while let Some(it) = strong_enough(program, &plan).await {
+            if found.is_empty() {
+                // What every step time is measured by.
+                program.line.soon(metered(program, &Plan::default()));
+            }
             let mut it = weakest(program, it).await;
             // Two rungs may end at the same one, without what neither needs.
             let is_new = !found.iter().any(|other| other.plan == it.plan);
             if is_new && proof::fits_again(program, &mut it).await {
+                if found.is_empty() {
+                    // Mostly it stays the best one.
+                    proof::soon(program, &it);
+                }
                 found.push(it);
             } else if is_new && !program.interrupted && program.pace.first_steps.take().is_some() {
                 program.line.say(

@@ -117,10 +117,23 @@ impl Program {
         self.run_up_to(plan, None).await
     }
 
-    /// A run of `plan` is likely to be wanted, unless it was made.
+    /// `plan` is likely to be tried for whether it is strong enough, unless it was.
     pub(super) fn soon(&self, plan: &Plan) {
+        self.soon_up_to(plan, Some(self.most_allocated()).filter(|_| self.may_be_cut(plan)));
+    }
+
+    /// [`Program::run`] of `plan` is likely to be wanted, unless it was made.
+    pub(super) fn run_soon(&self, plan: &Plan) {
+        self.soon_up_to(plan, Some(self.most_allocated()));
+    }
+
+    /// [`Program::run_through`] of `plan` is likely to be wanted, unless it was made.
+    pub(super) fn run_through_soon(&self, plan: &Plan) {
+        self.soon_up_to(plan, None);
+    }
+
+    fn soon_up_to(&self, plan: &Plan, most: Option<Bytes>) {
         if !plan.remedies.is_empty() && !self.tried.iter().any(|it| it.plan == *plan) {
-            let most = Some(self.most_allocated()).filter(|_| self.may_be_cut(plan));
             self.line.soon(self.of_candidate(plan, most).0);
         }
     }

@@ -86,11 +86,15 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     it.fits
 }
 
-/// The run that is to prove this plan may begin beside another one.
+/// The runs that are to prove this plan may begin beside others.
 pub(super) fn soon(program: &Program, it: &Candidate) {
     let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
-    let run = Run::of(&it.plan, until, On::CardAlone);
-    program.line.soon(Run { limit_reserved: program.limit_of_proof(), ..run });
+    let limit_reserved = program.limit_of_proof();
+    let run = |on: On| Run { limit_reserved, ..Run::of(&it.plan, until, on) };
+    for end in &it.ends {
+        program.line.soon(Run { end: Some(*end), ..run(On::Card) });
+    }
+    program.line.soon(run(On::CardAlone));
 }
 
 /// Runs the plan on the card itself, as a process of its own, and at the other end of what a phantom decides by itself.

@@ -66,6 +66,7 @@ pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<T
     }
     let places = program.known.places.clone();
     let mut n_runs = 0;
+    let mut ignored: Vec<Vec<String>> = Vec::new();
     for switches in wanted(plans) {
         // One that leaves the numbers as they are is enough.
         let is_enough = res.iter().any(|it| it.recipe.numbers < Numbers::Precision);
@@ -81,10 +82,19 @@ pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<T
         if res.iter().any(|it| it.recipe.asks_less_than(&recipe)) {
             continue;
         }
+        // Options that the script does not read are not read beside others either.
+        let options = recipe.options();
+        if ignored.iter().any(|it| it.iter().all(|it| options.contains(it))) {
+            continue;
+        }
         let Some(run) = with(program, &recipe) else { continue };
         n_runs += 1;
-        if let Some(needs) = fits(program, &recipe, run).await {
-            res.push(Tried { recipe, needs });
+        match fits(program, &recipe, run).await {
+            Came::Fits(needs) => res.push(Tried { recipe, needs }),
+            Came::Ignored if recipe.lines.is_empty() && !options.is_empty() => {
+                ignored.push(options);
+            }
+            Came::Ignored | Came::TooMuch => {}
         }
     }
     res
@@ -103,11 +113,22 @@ fn with(program: &Program, recipe: &Recipe) -> Option<Run> {
     is_short.then_some(Run { files, words, look: Some(Look::Sites), ..run })
 }
 
-/// What it needs, if it fits, with its validation too.
-async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Option<Bytes> {
+/// What came of a recipe.
+enum Came {
+    /// It fits, with its validation too, and needs so much.
+    Fits(Bytes),
+    /// The script did not do what it says.
+    Ignored,
+    TooMuch,
+}
+
+async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Came {
     let most = program.most_allocated();
-    let first = Run { give_up_above: Some(most), ..run.clone() };
-    let ran = program.trial(first).await;
+    let limit_reserved = program.limit_of_proof();
+    let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
+    let proof = Run { until, on: On::Card, limit_reserved, look: None, ..run.clone() };
+    program.line.soon(proof.clone());
+    let ran = program.trial(Run { give_up_above: Some(most), ..run }).await;
     let shown = recipe.shown();
     let needs = program.needs(&ran.took);
     let after = ran.noted.places.as_ref().map(|it| &it.sites);
@@ -121,22 +142,28 @@ async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Option<Bytes>
         None => format!("needs {needs}"),
     };
     program.line.say(format!("{shown}: {said} ({:.1} s)", ran.seconds));
-    if !is_enough || !is_as_wanted || ran.failure.is_some() || ran.n_ooms != 0 {
-        return None;
+    let runs = ran.failure.is_none() && !ran.was_cut && ran.n_ooms == 0;
+    if runs && !is_as_wanted {
+        return Came::Ignored;
     }
-    let limit_reserved = program.limit_of_proof();
-    let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
-    let proof = Run { until, on: On::Card, limit_reserved, look: None, ..run };
+    if !is_enough || !runs {
+        return Came::TooMuch;
+    }
     let mut proven = program.trial(proof.clone()).await;
     if until == Until::Validation && proven.is_strange() && !proven.interrupted {
         // Not every loop bears an epoch that ends early.
         proven = program.trial(Run { until: Until::Steady, ..proof }).await;
     }
     let needs = needs.max(program.needs(&proven.took));
-    (proven.fits() && needs <= program.rules.most()).then_some(needs)
+    if proven.fits() && needs <= program.rules.most() { Came::Fits(needs) } else { Came::TooMuch }
 }
 
 impl Recipe {
+    /// The options that it adds to the command, without their values.
+    fn options(&self) -> Vec<String> {
+        self.words.iter().filter(|it| it.starts_with("--")).cloned().collect()
+    }
+
     /// In a few words.
     fn shown(&self) -> String {
         let lines = self.lines.iter().map(|it| it.has.clone());

@@ -11,7 +11,7 @@ use crate::{
         Plan,
         largest::{Largest, Tried},
     },
-    prediction::{Peaks, allowance_for_addresses},
+    prediction::{OtherEnd, Peaks, allowance_for_addresses},
     units::Bytes,
 };
 
@@ -48,6 +48,17 @@ pub struct ValueRun {
     pub seconds: f64,
     /// What it took depends on numbers that nobody computed: which, in a sentence.
     pub depends: Option<String>,
+    /// What the phantom decided by itself.
+    pub ends: Vec<OtherEnd>,
+}
+
+/// What a value that would be the answer has to stand beside the run that found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// More steps: on the edge each leaves memory a little differently, and the next one may not get through.
+    Longer,
+    /// A run at the other end of what the phantom decided.
+    End(OtherEnd),
 }
 
 /// Runs under a limit that is a little lower than asked.
@@ -65,9 +76,18 @@ pub(super) struct Values {
     pub(super) line: Line,
     pub(super) range: Range,
     pub(super) interrupted: bool,
+    /// How far a run goes: through a validation, until one fits and has none.
+    until: Until,
+    /// At which end of what the phantom decides the runs are.
+    end: Option<OtherEnd>,
 }
 
 impl Values {
+    pub(super) fn new(rules: Rules, line: Line, range: Range) -> Values {
+        let until = if rules.until_exit { Until::Exit } else { Until::Validation };
+        Values { rules, line, range, interrupted: false, until, end: None }
+    }
+
     /// The search for the largest value.
     pub(super) fn search(&self) -> Largest {
         let Range { lowest, highest, step, .. } = self.range;
@@ -82,33 +102,49 @@ impl Values {
         with: &str,
     ) -> (Largest, Vec<ValueRun>) {
         let mut runs: Vec<ValueRun> = Vec::new();
-        let mut proven: Vec<u64> = Vec::new();
+        let mut proven: Vec<(u64, Proof)> = Vec::new();
         loop {
-            // On the edge each step leaves memory a little differently, and the next one may not get through. Only
-            // what would be the answer is run for so long.
-            let on_edge = |it: &ValueRun| search.found() == Some(it.value) && it.retries != 0;
-            let again = || runs.iter().position(on_edge).filter(|_| search.next().is_none());
-            let again = again().filter(|it| !proven.contains(&runs[*it].value));
-            let next = again.map(|it| (runs[it].value, Until::Steps(ON_THE_EDGE)));
-            let next = next.or_else(|| Some((search.next()?, Until::Steady)));
-            let Some((value, until)) = next else { break };
-            let ran = self.trial(self.run(value, plan, until)).await;
+            // Only what would be the answer is run more than once.
+            let answer = search.found().filter(|_| search.next().is_none());
+            let answer = runs.iter().position(|it| Some(it.value) == answer);
+            let proof = answer.and_then(|at| Some((at, self.lacks(&runs[at], &proven)?)));
+            let (value, run) = match (proof, search.next()) {
+                (Some((at, proof)), _) => (runs[at].value, self.proof(proof, runs[at].value, plan)),
+                (None, Some(value)) => (value, self.run(value, plan, self.until)),
+                (None, None) => break,
+            };
+            let ran = self.through_a_validation(run).await;
             if ran.interrupted {
                 break;
             }
             let tried = self.tried(&ran);
             let (seconds, retries) = (ran.seconds, ran.n_retries);
             let (name, said) = (&self.range.name, said(&tried, self.rules.what()));
-            self.line.say(format!("{with}{name}={value}: {said} ({seconds:.1} s)"));
+            let how = proof.map_or("", |it| it.1.in_words());
+            self.line.say(format!("{with}{name}={value}{how}: {said} ({seconds:.1} s)"));
             let is_unbearable =
                 !with.is_empty() && runs.is_empty() && matches!(tried, Tried::Fails(_));
             let peak = (ran.took.peak != Peaks::default()).then_some(ran.took.peak);
-            let depends = ran.took.depends;
-            let run = ValueRun { value, tried: tried.clone(), peak, retries, seconds, depends };
-            if let Some(at) = again {
-                runs[at] = ValueRun { seconds: seconds + runs[at].seconds, ..run };
-                search.correct(value, tried);
-                proven.push(value);
+            let (depends, ends) = (ran.took.depends, ran.ends);
+            let run =
+                ValueRun { value, tried: tried.clone(), peak, retries, seconds, depends, ends };
+            if let Some((at, proof)) = proof {
+                proven.push((value, proof));
+                let first = &mut runs[at];
+                first.seconds += seconds;
+                // What cannot run at the other end says nothing about memory.
+                if proof == Proof::Longer || !matches!(tried, Tried::Fails(_)) {
+                    let more = is_more(&tried, &first.tried) || proof == Proof::Longer;
+                    if more {
+                        let (seconds, ends) = (first.seconds, first.ends.clone());
+                        *first = ValueRun { seconds, ends, ..run };
+                        if let (Proof::End(end), Tried::TooMuch) = (proof, &tried) {
+                            // From here on that is the end that counts.
+                            self.end = Some(end);
+                        }
+                        search.correct(value, tried);
+                    }
+                }
                 continue;
             }
             if matches!(tried, Tried::Fits(_)) {
@@ -121,6 +157,60 @@ impl Values {
             }
         }
         (search, runs)
+    }
+
+    /// What `run`, which would be the answer, has not shown yet. What masks may find is another question: no value is refuted by it.
+    fn lacks(&self, run: &ValueRun, proven: &[(u64, Proof)]) -> Option<Proof> {
+        let longer = (run.retries != 0).then_some(Proof::Longer);
+        let all_found = self.end == Some(OtherEnd::Found);
+        let is_other = |it: &&OtherEnd| **it != OtherEnd::Found && self.end != Some(**it);
+        let ends = run.ends.iter().filter(is_other).filter(|_| !all_found);
+        let all = longer.into_iter().chain(ends.map(|it| Proof::End(*it)));
+        all.into_iter().find(|it| !proven.contains(&(run.value, *it)))
+    }
+
+    fn proof(&self, proof: Proof, value: u64, plan: &Plan) -> Run {
+        match proof {
+            Proof::Longer => self.run(value, plan, Until::Steps(ON_THE_EDGE)),
+            Proof::End(end) => Run { end: Some(end), ..self.run(value, plan, self.until) },
+        }
+    }
+
+    /// Makes a run, and learns of the first one that fits whether there is a validation to go through.
+    async fn through_a_validation(&mut self, run: Run) -> Ran {
+        let until = run.until;
+        let ran = self.trial(run.clone()).await;
+        if until != Until::Validation || ran.interrupted || self.until != until {
+            return ran;
+        }
+        if ran.is_strange() {
+            // Not every loop bears an epoch that ends early.
+            let again = self.trial(Run { until: Until::Steady, ..run }).await;
+            if !again.is_strange() {
+                self.until = Until::Steady;
+            }
+            return again;
+        }
+        if ran.fits() && !ran.evaluates {
+            self.until = Until::Steady;
+        }
+        ran
+    }
+
+    /// The largest value up to `found` that fits if masks of values that nobody computed find everything, and the runs of the
+    /// search; nothing if that fails for another reason than memory, or somebody stopped it.
+    pub(super) async fn if_everything_is_found(
+        &mut self,
+        search: &Largest,
+        found: u64,
+    ) -> Option<(Option<u64>, Vec<ValueRun>)> {
+        let end = self.end.replace(OtherEnd::Found);
+        let search = search.afresh_up_to(found);
+        let (search, runs) =
+            self.largest(search, &Plan::default(), "if masks find everything, ").await;
+        self.end = end;
+        let ran = runs.iter().any(|it| !matches!(it.tried, Tried::Fails(_)));
+        (ran && !self.interrupted).then(|| (search.found(), runs))
     }
 
     /// Whether `run`, which got through only because memory was given back, gets through with a little less memory,
@@ -145,7 +235,8 @@ impl Values {
     /// A run of this value, under the limit that there is.
     pub(super) fn run(&self, value: u64, plan: &Plan, until: Until) -> Run {
         let limit_reserved = self.rules.limit_reserved;
-        Run { value: Some(value), limit_reserved, ..Run::of(plan, until, On::Card) }
+        let end = self.end;
+        Run { value: Some(value), limit_reserved, end, ..Run::of(plan, until, On::Card) }
     }
 
     /// Makes one run; none after somebody asked us to stop.
@@ -196,6 +287,27 @@ fn a_little_less(rules: &Rules, peak: Peaks) -> (Bytes, Bytes) {
     let most = rules.most().saturating_sub(others);
     let less = allowance_for_addresses(most);
     (less, most.saturating_sub(less))
+}
+
+/// Whether `new` is worse than `old`.
+fn is_more(new: &Tried, old: &Tried) -> bool {
+    match (new, old) {
+        (Tried::Fits(new), Tried::Fits(old)) => old < new,
+        (Tried::TooMuch, Tried::Fits(_)) => true,
+        _ => false,
+    }
+}
+
+impl Proof {
+    fn in_words(self) -> &'static str {
+        match self {
+            Proof::Longer => ", for more steps",
+            Proof::End(OtherEnd::Late) => ", with the GPU's work done late",
+            Proof::End(OtherEnd::Overflow) => ", with a first step that is skipped",
+            Proof::End(OtherEnd::Workspaces) => ", with the largest workspaces",
+            Proof::End(OtherEnd::Found) => ", with masks that find everything",
+        }
+    }
 }
 
 fn said(tried: &Tried, what: &str) -> String {

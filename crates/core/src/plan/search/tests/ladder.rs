@@ -478,10 +478,12 @@ fn what_is_likely_to_be_wanted_is_said_before() {
         autocast, 2 steps -> cut
           soon: autocast + checkpoint, 2 steps
         checkpoint, 2 steps -> 5.37 GiB
+          soon: the script as it is, 2 steps, work
           soon: checkpoint, steady, reserves up to 7.32 GiB
           soon: checkpoint, steady, reserves up to 7.32 GiB, work
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
+          soon: checkpoint, a validation, alone on the card
         the script as it is, 2 steps, work -> 12.21 GiB
           soon: checkpoint, a validation, alone on the card
         checkpoint, a validation, alone on the card -> 5.37 GiB

@@ -8,6 +8,7 @@ use crate::{
         Work,
         search::{FoundValue, Look, Noted, Ran, Run, Until},
     },
+    prediction::OtherEnd,
     units::Bytes,
 };
 
@@ -22,13 +23,16 @@ fn linear(run: &Run) -> u64 {
 }
 
 fn shown((mut picture, found): (String, FoundValue)) -> String {
-    let FoundValue { found, above, out_of_order, multiples_of, with_less, .. } = &found;
+    let FoundValue { found, above, out_of_order, multiples_of, with_less, if_found, .. } = &found;
     picture += &format!("found {found:?}, above {above:?}\n");
     if !out_of_order.is_empty() {
         picture += &format!("out of order: {out_of_order:?}\n");
     }
     if let Some(it) = multiples_of {
         picture += &format!("multiples of {it}\n");
+    }
+    if let Some(it) = if_found {
+        picture += &format!("if masks find everything: {:?}\n", it.found);
     }
     if let Some(it) = with_less {
         picture += &format!("with {} less: {:?}\n", it.less, it.holds);
@@ -40,7 +44,7 @@ fn shown((mut picture, found): (String, FoundValue)) -> String {
 fn it_is_run_and_so_is_the_next() {
     let made = Made::new(8_500, |run| takes(linear(run)));
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> 8.30 GiB
         batch=71, the script as it is, steady, on the card -> out of memory
@@ -54,7 +58,7 @@ fn a_limit_on_what_is_reserved() {
     let made = Made::new(40_000, |run| takes(linear(run)));
     let made = made.rules(|it| it.limit_reserved = Some(Bytes::mib(3_000)));
     expect![[r#"
-        batch=8, the script as it is, steady, on the card, reserves up to 2.93 GiB -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card, reserves up to 2.93 GiB -> 2.25 GiB
         batch=13, the script as it is, steady, on the card, reserves up to 2.93 GiB -> 2.73 GiB
         batch=20, the script as it is, steady, on the card, reserves up to 2.93 GiB -> 3.42 GiB
         batch=21, the script as it is, steady, on the card, reserves up to 2.93 GiB -> out of memory
@@ -79,7 +83,7 @@ fn on_the_edge(holds_for_long: bool) -> Made {
 #[test]
 fn one_that_gets_through_by_giving_memory_back_is_run_for_longer_and_with_less() {
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> out of memory
         batch=66, the script as it is, steady, on the card -> out of memory
@@ -101,7 +105,7 @@ fn one_that_gets_through_by_giving_memory_back_is_run_for_longer_and_with_less()
 #[test]
 fn one_that_does_not_hold_for_longer_is_no_answer() {
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> out of memory
         batch=66, the script as it is, steady, on the card -> out of memory
@@ -127,7 +131,7 @@ fn nothing_with_less_memory_holds() {
         None => Ran { n_retries: 1, ..takes(linear(run)) },
     });
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> 8.30 GiB
         batch=71, the script as it is, steady, on the card -> out of memory
@@ -149,7 +153,7 @@ fn only_multiples_run() {
         if run.value.unwrap().is_multiple_of(4) { takes(linear(run)) } else { fails("odd") }
     });
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> odd
         batch=64, the script as it is, steady, on the card -> 7.71 GiB
@@ -165,24 +169,27 @@ fn only_multiples_run() {
 fn nothing_fits_and_nothing_runs() {
     let made = Made::new(900, |run| takes(linear(run)));
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> out of memory
-        batch=4, the script as it is, steady, on the card -> out of memory
-        batch=2, the script as it is, steady, on the card -> out of memory
-        batch=1, the script as it is, steady, on the card -> out of memory
+        batch=8, the script as it is, a validation, on the card -> out of memory
+        batch=4, the script as it is, a validation, on the card -> out of memory
+        batch=2, the script as it is, a validation, on the card -> out of memory
+        batch=1, the script as it is, a validation, on the card -> out of memory
         batch=1, the script as it is, 2 steps, on the card, sites -> out of memory
         batch=1, the script as it is, 2 steps, on the card, work -> out of memory
-        batch=1, fused + set-to-none + chunked-loss, steady, on the card -> out of memory
-        batch=1, autocast, steady, on the card -> out of memory
-        batch=1, micro-batches (4 parts), steady, on the card -> out of memory
-        batch=1, checkpoint, steady, on the card -> out of memory
-        batch=1, autocast + checkpoint, steady, on the card -> out of memory
+        batch=1, fused + set-to-none + chunked-loss, a validation, on the card -> out of memory
+        batch=1, autocast, a validation, on the card -> out of memory
+        batch=1, micro-batches (4 parts), a validation, on the card -> out of memory
+        batch=1, checkpoint, a validation, on the card -> out of memory
+        batch=1, autocast + checkpoint, a validation, on the card -> out of memory
         found None, above None
     "#]]
     .assert_eq(&shown(made.largest((1, 20, 1), true)));
     let made = Made::new(8_500, |_| fails("no such file"));
     expect![[r#"
+        batch=8, the script as it is, a validation, on the card -> no such file
         batch=8, the script as it is, steady, on the card -> no such file
+        batch=16, the script as it is, a validation, on the card -> no such file
         batch=16, the script as it is, steady, on the card -> no such file
+        batch=20, the script as it is, a validation, on the card -> no such file
         batch=20, the script as it is, steady, on the card -> no such file
         found None, above None
     "#]]
@@ -195,23 +202,23 @@ fn somebody_stops_it() {
         (
             0,
             expect![[r#"
-        batch=8, the script as it is, steady, on the card -> interrupted
-        found None, above None
-    "#]],
+                batch=8, the script as it is, a validation, on the card -> interrupted
+                found None, above None
+            "#]],
         ),
         (
             2,
             expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
-        batch=16, the script as it is, steady, on the card -> 3.03 GiB
-        batch=70, the script as it is, steady, on the card -> interrupted
-        found Some(16), above None
-    "#]],
+                batch=8, the script as it is, a validation, on the card -> 2.25 GiB
+                batch=16, the script as it is, steady, on the card -> 3.03 GiB
+                batch=70, the script as it is, steady, on the card -> interrupted
+                found Some(16), above None
+            "#]],
         ),
     ] {
         let made = Made::new(8_500, |run| takes(linear(run))).stopped_at(n);
         let (picture, found) = made.largest((1, 500, 1), true);
-        assert!(found.interrupted && !found.rows_interrupted && found.by_remedies.is_empty());
+        assert!(found.interrupted && !found.rest_interrupted && found.by_remedies.is_empty());
         expected.assert_eq(&shown((picture, found)));
     }
 }
@@ -244,7 +251,7 @@ fn each_set_of_remedies_has_its_row() {
     ]);
     let (picture, found) = made.largest((1, 500, 1), true);
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> 8.30 GiB
         batch=71, the script as it is, steady, on the card -> out of memory
@@ -294,7 +301,7 @@ fn a_set_that_the_script_does_not_bear_has_none() {
         );
     let (picture, found) = made.allow(&["autocast", "checkpoint"]).largest((1, 500, 1), true);
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> 8.30 GiB
         batch=71, the script as it is, steady, on the card -> out of memory
@@ -317,9 +324,9 @@ fn a_set_that_the_script_does_not_bear_has_none() {
 fn somebody_stops_it_between_rows() {
     let made = Made::new(8_500, with_work).allow(&["autocast", "micro-batches"]).stopped_at(9);
     let (picture, found) = made.largest((1, 500, 1), true);
-    assert!(!found.interrupted && found.rows_interrupted);
+    assert!(!found.interrupted && found.rest_interrupted);
     expect![[r#"
-        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
         batch=16, the script as it is, steady, on the card -> 3.03 GiB
         batch=70, the script as it is, steady, on the card -> 8.30 GiB
         batch=71, the script as it is, steady, on the card -> out of memory
@@ -332,4 +339,130 @@ fn somebody_stops_it_between_rows() {
         Some(70) - 4 runs: the script as it is
     "#]]
     .assert_eq(&(picture + &rows(&found)));
+}
+
+/// 100 MiB for each value; with a mask that finds everything 300, or as many as `then` says.
+fn with_masks(then: u64) -> Made {
+    Made::new(8_500, move |run: &Run| {
+        let each = if run.end == Some(OtherEnd::Found) { then } else { 100 };
+        Ran { ends: vec![OtherEnd::Found], ..takes(1_000 + each * run.value.unwrap()) }
+    })
+}
+
+#[test]
+fn what_masks_may_find_gives_a_second_value() {
+    expect![[r#"
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
+        batch=16, the script as it is, steady, on the card -> 3.03 GiB
+        batch=70, the script as it is, steady, on the card -> 8.30 GiB
+        batch=71, the script as it is, steady, on the card -> out of memory
+        batch=70, the script as it is, steady, on the card, everything found -> out of memory
+        batch=35, the script as it is, steady, on the card, everything found -> out of memory
+        batch=18, the script as it is, steady, on the card, everything found -> 6.74 GiB
+        batch=22, the script as it is, steady, on the card, everything found -> 7.91 GiB
+        batch=23, the script as it is, steady, on the card, everything found -> 8.20 GiB
+        batch=24, the script as it is, steady, on the card, everything found -> out of memory
+        found Some(70), above Some((71, TooMuch))
+        if masks find everything: Some(23)
+    "#]].assert_eq(&shown(with_masks(300).largest((1, 500, 1), false)));
+}
+
+#[test]
+fn a_value_that_fits_whatever_masks_find() {
+    expect![[r#"
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
+        batch=16, the script as it is, steady, on the card -> 3.03 GiB
+        batch=70, the script as it is, steady, on the card -> 8.30 GiB
+        batch=71, the script as it is, steady, on the card -> out of memory
+        batch=70, the script as it is, steady, on the card, everything found -> 8.30 GiB
+        found Some(70), above Some((71, TooMuch))
+        if masks find everything: Some(70)
+    "#]].assert_eq(&shown(with_masks(100).largest((1, 500, 1), false)));
+}
+
+#[test]
+fn no_value_fits_if_masks_find_everything() {
+    expect![[r#"
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
+        batch=16, the script as it is, steady, on the card -> 3.03 GiB
+        batch=70, the script as it is, steady, on the card -> 8.30 GiB
+        batch=71, the script as it is, steady, on the card -> out of memory
+        batch=70, the script as it is, steady, on the card, everything found -> out of memory
+        batch=35, the script as it is, steady, on the card, everything found -> out of memory
+        batch=18, the script as it is, steady, on the card, everything found -> out of memory
+        batch=9, the script as it is, steady, on the card, everything found -> out of memory
+        batch=5, the script as it is, steady, on the card, everything found -> out of memory
+        batch=3, the script as it is, steady, on the card, everything found -> out of memory
+        batch=2, the script as it is, steady, on the card, everything found -> out of memory
+        batch=1, the script as it is, steady, on the card, everything found -> out of memory
+        found Some(70), above Some((71, TooMuch))
+        if masks find everything: None
+    "#]].assert_eq(&shown(with_masks(9_000).largest((1, 500, 1), false)));
+}
+
+#[test]
+fn with_such_masks_it_fails_for_another_reason_and_nothing_follows() {
+    let made = Made::new(8_500, |run: &Run| match run.end {
+        Some(_) => fails("odd"),
+        None => Ran { ends: vec![OtherEnd::Found], ..takes(linear(run)) },
+    });
+    expect![[r#"
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
+        batch=16, the script as it is, steady, on the card -> 3.03 GiB
+        batch=70, the script as it is, steady, on the card -> 8.30 GiB
+        batch=71, the script as it is, steady, on the card -> out of memory
+        batch=70, the script as it is, steady, on the card, everything found -> odd
+        found Some(70), above Some((71, TooMuch))
+    "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
+}
+
+#[test]
+fn a_value_is_refuted_by_the_other_end_of_a_race() {
+    let made = Made::new(8_500, |run: &Run| {
+        let late = if run.end == Some(OtherEnd::Late) { 250 } else { 0 };
+        Ran { ends: vec![OtherEnd::Late], ..takes(linear(run) + late) }
+    });
+    expect![[r#"
+        batch=8, the script as it is, a validation, on the card -> 2.25 GiB
+        batch=16, the script as it is, steady, on the card -> 3.03 GiB
+        batch=70, the script as it is, steady, on the card -> 8.30 GiB
+        batch=71, the script as it is, steady, on the card -> out of memory
+        batch=70, the script as it is, steady, on the card, late -> out of memory
+        batch=62, the script as it is, steady, on the card, late -> 7.76 GiB
+        batch=67, the script as it is, steady, on the card, late -> 8.25 GiB
+        batch=68, the script as it is, steady, on the card, late -> out of memory
+        found Some(67), above Some((68, TooMuch))
+    "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
+}
+
+#[test]
+fn where_there_is_a_validation_each_run_goes_through_it() {
+    let made = Made::new(8_500, |run: &Run| {
+        let evaluates = run.until == Until::Validation;
+        let more = if evaluates { 20 * run.value.unwrap() } else { 0 };
+        Ran { evaluates, ..takes(linear(run) + more) }
+    });
+    expect![[r#"
+        batch=8, the script as it is, a validation, on the card -> 2.40 GiB
+        batch=16, the script as it is, a validation, on the card -> 3.34 GiB
+        batch=58, the script as it is, a validation, on the card -> 8.26 GiB
+        batch=59, the script as it is, a validation, on the card -> out of memory
+        found Some(58), above Some((59, TooMuch))
+    "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
+}
+
+#[test]
+fn a_loop_that_does_not_bear_an_epoch_that_ends_early() {
+    let made = Made::new(8_500, |run: &Run| match run.until {
+        Until::Validation => fails("an epoch without a batch"),
+        _ => takes(linear(run)),
+    });
+    expect![[r#"
+        batch=8, the script as it is, a validation, on the card -> an epoch without a batch
+        batch=8, the script as it is, steady, on the card -> 2.25 GiB
+        batch=16, the script as it is, steady, on the card -> 3.03 GiB
+        batch=70, the script as it is, steady, on the card -> 8.30 GiB
+        batch=71, the script as it is, steady, on the card -> out of memory
+        found Some(70), above Some((71, TooMuch))
+    "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
 }
