@@ -5,6 +5,7 @@
     imagined_store      their key-value store
     object_collectives  Python objects that ranks send each other
     consolidation       states of optimizers that they tell each other
+    draws               where a generator comes to after many draws, known from one run to the next
     ghosts              weights on the host that take no memory and no time
     detectors           what torchvision's detectors keep of scores that nobody computed
     descent             how far an optimizer goes that solves inside its step
