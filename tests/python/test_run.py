@@ -131,6 +131,31 @@ def test_fit_runs_a_script_that_fits_as_it_is(run):
     assert ran.code == 0 and ran.sentences[-1] == "it fits as it is", ran
 
 
+SPARSE = """
+import sys, torch
+from torch import nn
+head = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 64)).cuda()
+optimizer = torch.optim.Adam(head.parameters())
+for _ in range(4):
+    x = torch.randn(int(sys.argv[1]), 512, device="cuda")
+    sure = torch.sigmoid(x @ torch.randn(512, device="cuda")) > 0.7
+    head(x[sure]).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print("trained")
+"""
+
+
+def test_fit_goes_on_where_it_depends_on_masks(run, program):
+    """How many samples a mask finds is known on the real device alone: the run is started, and what it depends on is said."""
+    program.folder.joinpath("train.py").write_text(SPARSE)
+    ran = run("--fit", "--allow", "micro-batches", "--plan", "plan.toml", "--", PYTHON, "train.py", 100_000, memory="900MiB")
+    assert "if boolean masks find everything, it runs out of memory" in ran.stderr, ran
+    assert ran.code == 0 and "trained" in ran.stdout and "it fits as it is" in ran.sentences[-1], ran
+    head = "# That is with boolean masks that find nothing; if they find everything, it runs out of memory."
+    assert head in program.folder.joinpath("plan.toml").read_text()
+
+
 def test_fit_starts_nothing_when_no_plan_fits(run, program):
     program.folder.joinpath("train.py").write_text(SCRIPT + "open('trained', 'w')\n")
     ran = run("--fit", "--allow", "foreach", "--", PYTHON, "train.py", 32768, memory="700MiB")

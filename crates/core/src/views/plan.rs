@@ -410,15 +410,25 @@ pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
     } else {
         format!("Without it the script takes {} of the device.", it.as_it_is.peak.device)
     };
-    vec![
+    let mut res = vec![
         format!("Made by `plimsoll fit` for {} with {} {}.", it.card, it.limit, it.what),
         format!(
             "On the phantom it allocated {}, reserved {} and took {} of the device{time}.",
             row.peak.allocated, row.peak.reserved, row.peak.device
         ),
-        without,
-        format!("    {}", it.run_line),
-    ]
+    ];
+    res.extend(it.if_found.map(|it| match it {
+        IfFound::Needs(bytes) => format!(
+            "That is with boolean masks that find nothing; if they find everything, it needs {bytes}."
+        ),
+        IfFound::RunsOut => {
+            "That is with boolean masks that find nothing; if they find everything, it runs out of memory."
+                .to_owned()
+        }
+    }));
+    res.push(without);
+    res.push(format!("    {}", it.run_line));
+    res
 }
 
 /// For programs: one JSON object.

@@ -364,7 +364,8 @@ fn what_masks_may_find_gives_a_second_value() {
         batch=24, the script as it is, steady, on the card, everything found -> out of memory
         found Some(70), above Some((71, TooMuch))
         if masks find everything: Some(23)
-    "#]].assert_eq(&shown(with_masks(300).largest((1, 500, 1), false)));
+    "#]]
+    .assert_eq(&shown(with_masks(300).largest((1, 500, 1), false)));
 }
 
 #[test]
@@ -377,7 +378,8 @@ fn a_value_that_fits_whatever_masks_find() {
         batch=70, the script as it is, steady, on the card, everything found -> 8.30 GiB
         found Some(70), above Some((71, TooMuch))
         if masks find everything: Some(70)
-    "#]].assert_eq(&shown(with_masks(100).largest((1, 500, 1), false)));
+    "#]]
+    .assert_eq(&shown(with_masks(100).largest((1, 500, 1), false)));
 }
 
 #[test]
@@ -397,7 +399,8 @@ fn no_value_fits_if_masks_find_everything() {
         batch=1, the script as it is, steady, on the card, everything found -> out of memory
         found Some(70), above Some((71, TooMuch))
         if masks find everything: None
-    "#]].assert_eq(&shown(with_masks(9_000).largest((1, 500, 1), false)));
+    "#]]
+    .assert_eq(&shown(with_masks(9_000).largest((1, 500, 1), false)));
 }
 
 #[test]
@@ -413,7 +416,8 @@ fn with_such_masks_it_fails_for_another_reason_and_nothing_follows() {
         batch=71, the script as it is, steady, on the card -> out of memory
         batch=70, the script as it is, steady, on the card, everything found -> odd
         found Some(70), above Some((71, TooMuch))
-    "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
+    "#]]
+    .assert_eq(&shown(made.largest((1, 500, 1), false)));
 }
 
 #[test]
@@ -432,7 +436,8 @@ fn a_value_is_refuted_by_the_other_end_of_a_race() {
         batch=67, the script as it is, steady, on the card, late -> 8.25 GiB
         batch=68, the script as it is, steady, on the card, late -> out of memory
         found Some(67), above Some((68, TooMuch))
-    "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
+    "#]]
+    .assert_eq(&shown(made.largest((1, 500, 1), false)));
 }
 
 #[test]
@@ -448,7 +453,8 @@ fn where_there_is_a_validation_each_run_goes_through_it() {
         batch=58, the script as it is, a validation, on the card -> 8.26 GiB
         batch=59, the script as it is, a validation, on the card -> out of memory
         found Some(58), above Some((59, TooMuch))
-    "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
+    "#]]
+    .assert_eq(&shown(made.largest((1, 500, 1), false)));
 }
 
 #[test]
@@ -464,5 +470,6 @@ fn a_loop_that_does_not_bear_an_epoch_that_ends_early() {
         batch=70, the script as it is, steady, on the card -> 8.30 GiB
         batch=71, the script as it is, steady, on the card -> out of memory
         found Some(70), above Some((71, TooMuch))
-    "#]].assert_eq(&shown(made.largest((1, 500, 1), false)));
+    "#]]
+    .assert_eq(&shown(made.largest((1, 500, 1), false)));
 }
