@@ -196,4 +196,7 @@ def test_what_fits_only_if_a_mask_finds_little_is_not_said_to_fit(plimsoll, card
         ran = plimsoll.predict("train.py", options=("--gpu", card, "--assume", "nonzero=0.1"))
         assert (ran.code, ran.report["verdict"]) == (0, "fits"), ran
     else:
-        assert ran.report["safe_bytes"] > ran.report["everything_found"]["device_bytes"] > 10 * ran.report["peak_device_bytes"]
+        everything = ran.report["everything_found"]["device_bytes"]
+        assert ran.report["safe_bytes"] > everything > 10 * ran.report["peak_device_bytes"]
+        ran = plimsoll.predict("train.py", options=("--gpu", card, "--max", str(everything // 2)))
+        assert ran.code == 2 and ran.report["verdict"] == "depends" and "IT DEPENDS h200" in ran.stdout, ran
