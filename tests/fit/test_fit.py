@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import time
 
 import pytest
@@ -265,6 +266,37 @@ def test_where_values_of_weights_decide_sizes_they_are_there(plimsoll):
     assert (os.cpu_count() == 1) or "change what the script asks for: searching again, with values" in ran.stderr, ran
     for batch, code in ((found, 0), (found + 1000, 1)):
         assert plimsoll.predict(PYTHON, "train.py", batch, options=("--gpu", "t4", "--memory", "1GiB")).code == code, ran
+
+
+NEEDS_A_PORT = """
+import socket, sys, time, torch
+from torch import nn
+with socket.create_server(("127.0.0.1", PORT)) as mine:
+    layer = nn.Linear(2048, 2048).cuda()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        layer(torch.randn(int(sys.argv[1]), 2048, device="cuda")).pow(2).mean().backward()
+        optimizer.step()
+        time.sleep(0.2)
+"""
+
+
+def test_runs_that_are_in_each_others_way_are_made_one_at_a_time(plimsoll):
+    """Two processes cannot listen on one port, as a training with `MASTER_PORT` does; and one error is no other run's fault."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    plimsoll.script(NEEDS_A_PORT.replace("PORT", str(port)))
+    path = plimsoll.folder / "found.json"
+    limits = ["--gpu", "t4", "--budget", "1GiB", "--json", path]
+    ran = plimsoll.run("fit", *limits, "--find-max", "batch=1000..40000:1000", "--", PYTHON, "train.py", "{batch}")
+    answer = json.loads(path.read_text())
+    assert ran.code == 0 and {it["outcome"] for it in answer["tried"]} == {"fits", "out_of_memory"}, ran
+    ran = plimsoll.run("fit", *limits, "--force", "--", PYTHON, "train.py", answer["next"]["value"])
+    assert ran.code == 0 and "in use" not in ran.stdout + ran.stderr, ran
+    plimsoll.script("import torch\nraise RuntimeError('a mistake')\n")
+    ran = plimsoll.run("fit", *limits, "--force", "--", PYTHON, "train.py")
+    assert ran.code == 2 and "a mistake" in ran.stderr, ran
 
 
 def test_ctrl_c_keeps_the_best_so_far(plimsoll):

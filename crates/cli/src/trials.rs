@@ -109,12 +109,20 @@ struct UnderWay {
 /// A run that was begun before anybody asked for it.
 enum Early {
     UnderWay(UnderWay),
-    Over(Left),
+    Over(Ran),
+}
+
+/// What a run in the nursery left.
+struct Ran {
+    left: Left,
+    /// Others were on their way meanwhile, and may have been in its way: by a port, by a lock.
+    had_company: bool,
 }
 
 /// What is believed until a run with values has ended: that one without them was like it.
 struct Check {
     with_values: UnderWay,
+    wanted: Wanted,
     without: Start,
 }
 
@@ -165,6 +173,8 @@ pub(crate) struct Trial {
     pub(crate) was_cut: bool,
     /// What the phantom decided by itself.
     pub(crate) ends: Vec<OtherEnd>,
+    /// Other runs were on their way meanwhile.
+    had_company: bool,
     /// What was recorded of each process.
     pub(crate) recordings: Vec<Recording>,
     /// What the agent noted of the plan and of the work in a step; see [`Trial::noted`].
@@ -183,6 +193,12 @@ impl Trial {
     fn compiles(&self) -> bool {
         let mut remarks = self.recordings.iter().flat_map(|it| &it.notes.remarks);
         remarks.any(|it| it.code == "torch-compile")
+    }
+
+    /// Whether others may have been in its way: it failed, not for memory, and they were there.
+    fn may_be_disturbed(&self) -> bool {
+        let failed = self.failure.is_some() && self.n_ooms == 0 && self.interrupted.is_none();
+        failed && self.had_company
     }
 
     fn start(&self) -> Start {
@@ -307,7 +323,7 @@ impl Trials {
             self.begin_what_is_wanted()?;
             return match run {
                 Early::UnderWay(run) => self.finish(run, command, phantom),
-                Early::Over(left) => Ok(Some(self.read(command, left, phantom))),
+                Early::Over(ran) => Ok(Some(self.read_of(command, ran, phantom))),
             };
         }
         if let Some(at) = self.wanted.iter().position(|it| it.0 == *wanted) {
@@ -332,7 +348,7 @@ impl Trials {
         self.checks(false, &command, phantom)?;
         let wanted = self.wanted(words, settings, stop, phantom, Caches::Shared);
         if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
-            return Ok(trial);
+            return self.undisturbed(trial, &wanted, &command, phantom);
         }
         self.n_runs += 1;
         if needs_own_process(settings) {
@@ -385,10 +401,59 @@ impl Trials {
                 };
             }
             // After an interruption it still runs, and its world stays until the nursery has ended it.
-            self.begun.extend(beside.map(|it| (wanted, Early::UnderWay(it))));
-            return Ok(trial);
+            self.begun.extend(beside.map(|it| (wanted.clone(), Early::UnderWay(it))));
+            return self.undisturbed(trial, &wanted, &command, phantom);
         }
         self.alone(&command, settings, stop, phantom)
+    }
+
+    /// `trial`, or where other runs may have been in its way, what comes of the same with none beside it. If that is another
+    /// answer, runs are made one at a time from here on: of some scripts two need the same port.
+    fn undisturbed(
+        &mut self,
+        trial: Trial,
+        wanted: &Wanted,
+        command: &ScriptCommand,
+        phantom: Phantom<'_>,
+    ) -> anyhow::Result<Trial> {
+        if !trial.may_be_disturbed() {
+            return Ok(trial);
+        }
+        self.lets_all_end()?;
+        self.n_runs += 1;
+        let ghosts = self.may_ghost == Some(true);
+        let again = match self.begin(command, wanted, ghosts)? {
+            Some(run) => self.finish(run, command, phantom)?,
+            None => None,
+        };
+        let Some(again) = again else { return Ok(trial) };
+        if again.failure == trial.failure {
+            return Ok(trial);
+        }
+        self.one_at_a_time();
+        Ok(again)
+    }
+
+    fn one_at_a_time(&mut self) {
+        self.at_once = 1;
+        self.wanted.clear();
+    }
+
+    /// Waits for all runs that nobody has asked for yet.
+    fn lets_all_end(&mut self) -> anyhow::Result<()> {
+        self.wanted.clear();
+        for (wanted, early) in mem::take(&mut self.begun) {
+            let over = match early {
+                Early::UnderWay(run) => self.ends(run)?,
+                Early::Over(ran) => Some(ran),
+            };
+            if let Some(signal) = over.as_ref().and_then(|it| it.left.ended.interrupted) {
+                // The run that follows has to hear of it.
+                kill(Pid::this(), signal)?;
+            }
+            self.begun.extend(over.map(|it| (wanted, Early::Over(it))));
+        }
+        Ok(())
     }
 
     /// The first run, without values, and beside it the first steps of one with values. What comes of the other one is looked at
@@ -418,8 +483,18 @@ impl Trials {
             let wanted = Wanted { caches: Caches::Own, ..wanted.clone() };
             return self.run_in_nursery(command, &wanted, phantom, false);
         }
+        if trial.may_be_disturbed() {
+            let other = self.finish(with_values, command, phantom)?;
+            if other.is_some_and(|it| it.failure == trial.failure) {
+                self.may_ghost = Some(true);
+                return Ok(Some(trial));
+            }
+            self.one_at_a_time();
+            return Ok(None);
+        }
         let is_clear = trial.failure.is_none() && trial.n_ooms == 0;
-        self.check = Some(Check { with_values, without: trial.start() });
+        let check = Check { with_values, wanted: few.clone(), without: trial.start() };
+        self.check = Some(check);
         self.may_ghost = Some(true);
         if is_clear {
             return Ok(Some(trial));
@@ -445,8 +520,14 @@ impl Trials {
             self.check = Some(check);
             return Ok(());
         }
-        let Check { with_values, without } = check;
-        let trial = self.finish(with_values, command, phantom)?;
+        let Check { with_values, wanted, without } = check;
+        let mut trial = self.finish(with_values, command, phantom)?;
+        if trial.as_ref().is_some_and(Trial::may_be_disturbed) && without.failure.is_none() {
+            self.lets_all_end()?;
+            self.one_at_a_time();
+            self.n_runs += 1;
+            trial = self.run_in_nursery(command, &wanted, phantom, false)?;
+        }
         if trial.as_ref().is_some_and(|it| it.interrupted.is_some()) {
             return Ok(());
         }
@@ -527,11 +608,16 @@ impl Trials {
         command: &ScriptCommand,
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Option<Trial>> {
-        Ok(self.ends(run)?.map(|left| self.read(command, left, phantom)))
+        Ok(self.ends(run)?.map(|ran| self.read_of(command, ran, phantom)))
+    }
+
+    fn read_of(&self, command: &ScriptCommand, ran: Ran, phantom: Phantom<'_>) -> Trial {
+        let Ran { left, had_company } = ran;
+        Trial { had_company, ..self.read(command, left, phantom) }
     }
 
     /// The same, and what it says is not read yet.
-    fn ends(&mut self, UnderWay { run, world }: UnderWay) -> anyhow::Result<Option<Left>> {
+    fn ends(&mut self, UnderWay { run, world }: UnderWay) -> anyhow::Result<Option<Ran>> {
         let Some(kept) = self.nursery.as_mut() else { return Ok(None) };
         if kept.nursery.has_lost(&run) {
             return Ok(None);
@@ -551,7 +637,9 @@ impl Trials {
             return Ok(None);
         }
         self.interrupted |= ended.interrupted.is_some();
-        self.runner.left(world, ended).map(Some)
+        let had_company = self.nursery.as_ref().is_some_and(|it| it.nursery.had_company(&run));
+        let left = self.runner.left(world, ended)?;
+        Ok(Some(Ran { left, had_company }))
     }
 
     /// It died with a run, or cannot do it: that run is made again, by itself.
@@ -598,12 +686,12 @@ impl Trials {
         }
         let wanted = self.wanted(words, settings, stop, phantom, Caches::Own);
         if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
-            return Ok(trial);
+            return self.undisturbed(trial, &wanted, &command, phantom);
         }
         self.n_runs += 1;
         let ghosts = self.may_ghost == Some(true);
         match self.run_in_nursery(&command, &wanted, phantom, ghosts)? {
-            Some(trial) => Ok(trial),
+            Some(trial) => self.undisturbed(trial, &wanted, &command, phantom),
             None => self.alone(&command, settings, stop, phantom),
         }
     }
@@ -686,18 +774,7 @@ impl Trials {
             device,
         };
         // A run of its own ends all that is below us but a nursery that waits.
-        self.wanted.clear();
-        for (wanted, early) in mem::take(&mut self.begun) {
-            let over = match early {
-                Early::UnderWay(run) => self.ends(run)?,
-                Early::Over(left) => Some(left),
-            };
-            if let Some(signal) = over.as_ref().and_then(|it| it.ended.interrupted) {
-                // The run that follows has to hear of it.
-                kill(Pid::this(), signal)?;
-            }
-            self.begun.extend(over.map(|it| (wanted, Early::Over(it))));
-        }
+        self.lets_all_end()?;
         let nursery = self.nursery.as_ref().and_then(|it| it.nursery.pid());
         let left = self.runner.run_beside(nursery, run, &self.signals, None)?;
         self.interrupted |= left.ended.interrupted.is_some();
@@ -746,6 +823,7 @@ impl Trials {
             ends,
             recordings,
             failure,
+            had_company: false,
             n_ooms,
             interrupted: ended.interrupted,
             n_retries,

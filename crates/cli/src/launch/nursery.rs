@@ -92,6 +92,8 @@ pub(crate) struct Order<'a> {
 #[derive(Debug)]
 pub(crate) struct Begun {
     number: u64,
+    /// Others were on their way when it began.
+    had_company: bool,
     started: Instant,
     oom_kills: Option<u64>,
 }
@@ -216,8 +218,9 @@ impl Nursery {
             "log": text(order.session.output().as_os_str()),
         });
         send(&self.orders, &line, order.layer).ok()?;
+        let had_company = 0 < self.n_under_way();
         self.under_way.insert(self.n_orders);
-        Some(Begun { number: self.n_orders, started, oom_kills })
+        Some(Begun { number: self.n_orders, had_company, started, oom_kills })
     }
 
     /// How many runs are on their way that have not ended, as far as we have heard.
@@ -232,6 +235,11 @@ impl Nursery {
     /// Its process.
     pub(crate) fn pid(&self) -> Option<Pid> {
         i32::try_from(self.process.id()).ok().map(Pid::from_raw)
+    }
+
+    /// Whether other runs were on their way while this one was; asked when it has ended.
+    pub(crate) fn had_company(&self, run: &Begun) -> bool {
+        run.had_company || run.number < self.n_orders
     }
 
     /// Whether this run has ended, as far as we have heard.
