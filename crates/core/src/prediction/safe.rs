@@ -17,6 +17,8 @@ pub struct Unknowns {
     pub cudnn: Knowledge,
     /// The largest block of the run that was there for less than a phase.
     pub largest_scratch: Bytes,
+    /// Whether the program has cuDNN try algorithms: it leaves out those whose workspaces do not fit.
+    pub tries_algorithms: bool,
     /// What libraries took outside of PyTorch's allocator.
     pub other: Bytes,
     /// Whether some ranks of the job are on other machines than this one.
@@ -36,6 +38,7 @@ impl Unknowns {
             context_range: card.context_range,
             cudnn: card.provenance.cudnn,
             largest_scratch,
+            tries_algorithms: phantom.is_some_and(|it| it.trials != 0),
             other: run.other(),
             has_several_machines: run.has_several_machines(),
             more_elsewhere: run.more_elsewhere(),
@@ -61,7 +64,8 @@ impl Unknowns {
 ///   larger than those to send, 256 MiB for a weight that one rank scatters to one other.
 /// - unless the card was measured, the largest scratch block of the whole run, once more: cuDNN plans workspaces by
 ///   the device, and was told what data sheets say of this one. It is the one size that a phantom may get wrong by a
-///   multiple, and what it takes stays reserved.
+///   multiple, and what it takes stays reserved. Not where the program has cuDNN try algorithms (`cudnn.benchmark`): those
+///   that do not fit are left out, so a larger workspace never ends it.
 pub fn safe_bytes(peak: Peaks, unknowns: &Unknowns) -> Bytes {
     let when = |cause: bool, bytes: Bytes| if cause { bytes } else { Bytes::ZERO };
     let allowance = Bytes::mib(8)
@@ -72,7 +76,10 @@ pub fn safe_bytes(peak: Peaks, unknowns: &Unknowns) -> Bytes {
         + when(unknowns.other != Bytes::ZERO, Bytes::mib(64))
         + when(unknowns.has_several_machines, Bytes::mib(192))
         + unknowns.more_elsewhere
-        + when(unknowns.cudnn != Knowledge::Measured, unknowns.largest_scratch);
+        + when(
+            unknowns.cudnn != Knowledge::Measured && !unknowns.tries_algorithms,
+            unknowns.largest_scratch,
+        );
     (peak.device + allowance).round_up_to(Bytes::mib(2))
 }
 
@@ -92,6 +99,7 @@ mod tests {
             context_range: Bytes::ZERO,
             cudnn: Knowledge::Measured,
             largest_scratch: Bytes::mib(500),
+            tries_algorithms: false,
             other: Bytes::ZERO,
             has_several_machines: false,
             more_elsewhere: Bytes::ZERO,
@@ -102,6 +110,8 @@ mod tests {
         assert_eq!(safe_bytes(peak, &nothing), Bytes::gib(9) + Bytes::mib(112));
         assert_eq!(more(Unknowns { context_range: Bytes::mib(80), ..nothing }), Bytes::mib(80));
         assert_eq!(more(Unknowns { cudnn: Knowledge::Derived, ..nothing }), Bytes::mib(500));
+        let tries = Unknowns { cudnn: Knowledge::Derived, tries_algorithms: true, ..nothing };
+        assert_eq!(more(tries), Bytes::ZERO);
         assert_eq!(more(Unknowns { other: Bytes(1), ..nothing }), Bytes::mib(64));
         assert_eq!(more(Unknowns { has_several_machines: true, ..nothing }), Bytes::mib(192));
         assert_eq!(more(Unknowns { more_elsewhere: Bytes::mib(10), ..nothing }), Bytes::mib(10));
