@@ -127,6 +127,7 @@ class Agent:
             lambda: self.live,
             detectors.Kept,
         )
+        self._modules.around_call = self._ghosts.leaves_for
         self._stopping.soon_after_a_failure(self._ending.has_failed)
         self._sudden_end = SuddenEnd(self._finish_by, lambda: self._ending.is_finishing)
         which = os.environ.get("PLIMSOLL_STACKS") if self._is_real else None

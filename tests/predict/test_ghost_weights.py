@@ -118,6 +118,36 @@ def test_autocast_chooses_the_same_types_under_inference_mode(plimsoll):
     assert seen[0] == seen[1]
 
 
+ATTENDS = """
+import sys, torch
+from torch import nn
+net = nn.Sequential(nn.Embedding(30_000, 256), nn.TransformerEncoder(nn.TransformerEncoderLayer(256, 4, batch_first=True), 3), nn.Linear(256, 30_000))
+calls = lambda: torch.cuda.memory_stats()["allocation.all.allocated"]
+net = net.cuda()
+x = torch.randint(30_000, (4, 128), device="cuda")
+if len(sys.argv) > 1:
+    net.eval().requires_grad_(False)
+for _ in range(3):
+    loss = net(x).square().mean()
+    print("SAYS", calls(), torch.cuda.max_memory_allocated(), flush=True)
+    if len(sys.argv) == 1:
+        loss.backward()
+later = nn.Linear(4096, 4096)
+print("SAYS", later.weight.device, later(torch.ones(1, 4096)).shape, flush=True)
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("serves",)], ids=["trains", "serves"])
+def test_a_call_of_a_model_on_the_device_allocates_as_without_ghosts(plimsoll, words):
+    """While there is a dispatch mode, `linear` adds its bias out of place: attention took a block more in each layer."""
+    plimsoll.script(ATTENDS)
+    seen = []
+    for when in ("off", "on"):
+        ran = plimsoll.predict(PYTHON, "train.py", *words, options=("--gpu", "rtx4090", "--until-exit", f"--ghost-weights={when}"))
+        seen.append((says(ran), ran.report["peak_allocated_bytes"], ran.report["peak_reserved_bytes"]))
+    assert seen[0] == seen[1]
+
+
 def test_a_model_larger_than_its_share_of_the_host_becomes_a_ghost_by_itself(plimsoll):
     """32 GB of weights, converted twice on the CPU."""
     plimsoll.script(

@@ -55,6 +55,7 @@ class Ghosts:
         self._limit = 0
         self._hook = None
         self._mode = None
+        self._is_away = False
 
     def install(self):
         """Does nothing without a phantom that can make ghosts."""
@@ -110,6 +111,24 @@ class Ghosts:
         below.entered(self._torch)
         return _mode_class(self._torch)(*self._memory)
 
+    @guarded
+    def leaves_for(self, module):
+        """Called before a model is: while there is a mode, `linear` adds its bias out of place (`isTensorSubclassLike` in PyTorch), and
+        takes other memory on the device. Who comes back after the call; None where there is no mode, or it is needed."""
+        mode = self._mode
+        if mode is None or mode.is_over or any(it.device.type == "cpu" for it in module.parameters()):
+            return None
+        if sys.modules["torch.utils._python_dispatch"]._get_current_dispatch_mode() is not mode:
+            return None
+        mode.__exit__(None, None, None)
+        self._is_away = True
+        return self._come_back
+
+    def _come_back(self):
+        self._is_away = False
+        if not self._mode.is_over:
+            self._mode.__enter__()
+
     def training_begins(self):
         """Called before each backward: without weights on the host there is nothing left to do."""
         mode = self._mode
@@ -119,6 +138,8 @@ class Ghosts:
         if dispatch._get_current_dispatch_mode() is mode:
             mode.is_over = True
             mode.__exit__(None, None, None)
+        elif self._is_away:
+            mode.is_over = True
 
     @guarded
     def _has_weights_on_the_host(self):

@@ -47,6 +47,7 @@ class Modules:
         self._call = self._wrapper = None
         self._stepped_aside, self._watching = False, True
         self.call_ended = None
+        self.around_call = None
 
     def install(self):
         """From now on every call of a module is seen, if nobody said otherwise."""
@@ -56,13 +57,16 @@ class Modules:
         self._call = original = self._torch.nn.Module.__call__
         is_live, thread = self._is_live, self._thread
         enter, leave, stop = self._enter, self._leave, self._stop
+        around = self.around_call or (lambda module: None)
 
         @functools.wraps(original)
         def __call__(self, *args, **kwargs):
             if not is_live():
                 return original(self, *args, **kwargs)
+            after = None
             if thread.depth == 0:
                 stop()
+                after = around(self)
             before = enter(self, args, kwargs)
             try:
                 result = original(self, *args, **kwargs)
@@ -70,6 +74,9 @@ class Modules:
                 leave(before, error)
                 frames.hide_ours(error)
                 raise
+            finally:
+                if after is not None:
+                    after()
             leave(before, None)
             return result
 

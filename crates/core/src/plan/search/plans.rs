@@ -6,6 +6,7 @@ use super::{
     ask::{Grows, Look, Run, Took, Until},
     candidate::Candidate,
     dialogue::Search,
+    fewest_blocks::fewest_blocks,
     free::free,
     ladder::{are_same, is_free, rungs, settled, without},
     left::{self, Left},
@@ -146,10 +147,19 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
         // Before the proof: a run of its own ends what makes runs cheap.
         let recipes = recipes::recipes(program, &found).await;
         while let (false, Some(best)) = (program.interrupted, found.first_mut()) {
+            let saw = program.pace.until == Until::Validation;
             if let Some(seen) = proof::proves(program, best).await {
                 return (found, recipes, Some(seen));
             }
-            found.remove(0);
+            let refuted = found.remove(0);
+            // By a validation that nobody had seen before: a few blocks more may be enough.
+            if !saw && program.pace.until == Until::Validation {
+                let mut more: Vec<_> =
+                    with_more_blocks(program, &refuted).await.into_iter().collect();
+                estimate_time(program, &mut more).await;
+                found.extend(more);
+                found.sort_by_key(|it| it.rank(prefers_speed));
+            }
         }
         if sees_validation || program.interrupted || program.pace.until != Until::Validation {
             return (found, recipes, None);
@@ -161,6 +171,22 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
         };
         program.line.say(why.to_owned());
     }
+}
+
+/// A plan that checkpoints some blocks and does not fit through a validation, with as many as that takes; none if it has all, or that
+/// is not enough.
+async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<Candidate> {
+    let n_blocks = program.known.n_blocks?;
+    let some = |it: &Remedy| it.id == remedies::CHECKPOINT && !it.parameters.is_empty();
+    if program.interrupted || !refuted.plan.remedies.iter().any(some) {
+        return None;
+    }
+    let with_all =
+        |it: &Remedy| if some(it) { Remedy::plain(remedies::CHECKPOINT) } else { it.clone() };
+    let all = Plan::of(refuted.plan.remedies.iter().map(with_all).collect());
+    let it = program.run_through(&all).await.filter(|it| it.fits)?;
+    let mut it = fewest_blocks(program, it, n_blocks).await;
+    proof::fits_again(program, &mut it).await.then_some(it)
 }
 
 /// Plans that fit, from the mildest on; each as small as it can be.

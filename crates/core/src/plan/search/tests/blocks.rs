@@ -7,7 +7,7 @@ use crate::{
     plan::{
         Work,
         blocks::{At, Reading},
-        search::{Noted, Ran, Run},
+        search::{Noted, Ran, Run, Until},
     },
     units::Bytes,
 };
@@ -26,6 +26,11 @@ fn again(run: &Run) -> Option<Vec<bool>> {
 /// Six blocks on a base of 1,000 MiB keep 2,000 MiB each, or 100 if they run again, and rise by 200 more; what a run takes
 /// more than its readings say is `more` MiB.
 fn six(mib: u64, more: u64, are_told_apart: bool) -> Made {
+    six_with(mib, move |_| more, are_told_apart)
+}
+
+/// The same, and it may take more in some runs.
+fn six_with(mib: u64, more: impl Fn(&Run) -> u64 + 'static, are_told_apart: bool) -> Made {
     let made = Made::new(mib, move |run| {
         let all = again(run).unwrap_or(vec![false; N]);
         let readings = step(&all);
@@ -38,7 +43,7 @@ fn six(mib: u64, more: u64, are_told_apart: bool) -> Made {
             block_work: if is_measured { (0..N).map(work).collect() } else { Vec::new() },
             ..Noted::default()
         };
-        Ran { noted, ..takes(highest.0 / (1 << 20) + more) }
+        Ran { noted, ..takes(highest.0 / (1 << 20) + more(run)) }
     });
     made.allow(&["checkpoint"])
 }
@@ -91,6 +96,40 @@ fn the_cheapest_that_fit_by_two_measured_runs() {
         seen: 3 steps
     "#]]
     .assert_eq(&six(10_000, 0, true).plans());
+}
+
+#[test]
+fn where_a_validation_takes_more_a_few_blocks_more_are_enough() {
+    let validation = |run: &Run| if run.until == Until::Validation { 600 } else { 0 };
+    expect![[r#"
+        the script as it is, steady, sites -> 13.38 GiB
+        " the script as it is: needs 13.38 GiB
+        checkpoint, 2 steps -> 4.10 GiB
+        checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
+        checkpoint (1 measure), 2 steps -> 4.10 GiB
+        " 2 of 6 blocks, 14 % of what running all of them again takes
+        checkpoint (2 blocks), 2 steps -> 9.67 GiB
+        " 2 of 6 blocks, 14 % of what running all of them again takes
+        checkpoint (2 blocks), steady, reserves up to 9.28 GiB -> 9.67 GiB
+        checkpoint (2 blocks), steady, reserves up to 9.28 GiB, work -> 9.67 GiB
+        the script as it is, 2 steps, work -> 13.38 GiB
+        checkpoint (2 blocks), a validation, alone on the card -> out of memory
+        checkpoint, a validation -> 4.69 GiB
+        checkpoint (1 measure, 0 blocks), 3 steps -> 13.38 GiB
+        checkpoint (1 measure), 2 steps -> 4.10 GiB
+        " 2 of 6 blocks, 14 % of what running all of them again takes
+        checkpoint (2 blocks), a validation -> 10.25 GiB
+        " 3 of 6 blocks, 29 % of what running all of them again takes
+        checkpoint (3 blocks), a validation -> 8.40 GiB
+        " 3 of 6 blocks, 29 % of what running all of them again takes
+        checkpoint (3 blocks), a validation, reserves up to 9.28 GiB -> 8.40 GiB
+        checkpoint (3 blocks), a validation, reserves up to 9.28 GiB, work -> 8.40 GiB
+        the script as it is, 2 steps, work -> 13.38 GiB
+        checkpoint (3 blocks), a validation, alone on the card -> 8.40 GiB
+        as it is: does not fit, needs 13.38 GiB
+        plan: checkpoint (3 blocks), needs 8.40 GiB, same
+        seen: 3 steps
+    "#]].assert_eq(&six_with(10_000, validation, true).plans());
 }
 
 #[test]
