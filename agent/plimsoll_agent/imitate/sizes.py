@@ -40,7 +40,7 @@ class _Reader:
         statement = max(statements, key=lambda it: it.lineno, default=None)
         if statement is None:
             return False
-        return any(isinstance(it, ast.Call) for place in _sizes(statement) for it in ast.walk(place)) or self._goes_on(scope, statement)
+        return any(_may_read(it) for place in _sizes(statement) for it in ast.walk(place)) or self._goes_on(scope, statement)
 
     def _goes_on(self, scope, statement):
         """Whether what the statement made is a size later: a name in its scope, or what its function returns."""
@@ -70,6 +70,13 @@ class _Reader:
                     if self._goes_on(scope, it):
                         return True
         return False
+
+
+def _may_read(node):
+    """Whether it is a call that may read something of the device. The words of the command are on the host: `int(sys.argv[1])`."""
+    return isinstance(node, ast.Call) and not any(
+        isinstance(it, ast.Attribute) and it.attr in ("argv", "environ") or isinstance(it, ast.Name) and it.id in ("argv", "environ") for it in ast.walk(node)
+    )
 
 
 def _sizes(scope):
