@@ -129,7 +129,8 @@ fn where_a_validation_takes_more_a_few_blocks_more_are_enough() {
         as it is: does not fit, needs 13.38 GiB
         plan: checkpoint (3 blocks), needs 8.40 GiB, same
         seen: 3 steps
-    "#]].assert_eq(&six_with(10_000, validation, true).plans());
+    "#]]
+    .assert_eq(&six_with(10_000, validation, true).plans());
 }
 
 #[test]
