@@ -97,9 +97,15 @@ def _prepare():
 
     del agent
     draws.share()
-    # What imports want done at the end of their process is done at the end of this one.
-    for it in list(weakref.finalize._registry):
-        it.atexit = False
+    _nothing_is_taken_apart()
+
+
+def _nothing_is_taken_apart():
+    """At the end of its process torch takes apart what it registered, and none of that outlives the process. What others want done
+    then, as for a temporary folder, each child does as a process of its own would."""
+    for it, info in list(weakref.finalize._registry.items()):
+        if (getattr(info.func, "__module__", None) or "").split(".")[0] == "torch":
+            it.atexit = False
 
 
 def _line(orders):

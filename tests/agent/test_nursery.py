@@ -112,3 +112,21 @@ def test_workers_make_the_same_and_no_more_than_is_wanted(tmp_path):
     before, after = json.loads(ran.stdout)
     assert [it[0] for it in before] == [it[0] for it in after]
     assert after[0][1] == 2 * 4
+
+
+ENDS = """
+import tempfile, weakref
+import torch
+from plimsoll_agent import nursery
+folder = tempfile.TemporaryDirectory()
+nursery._nothing_is_taken_apart()
+torchs = [it for it, info in weakref.finalize._registry.items() if info.func.__module__ == "torch.library"]
+print(len(torchs) > 0, any(it.atexit for it in torchs), folder._finalizer.atexit)
+"""
+
+
+def test_what_an_import_wants_done_at_the_end_is_done_by_each_child(tmp_path):
+    """A temporary folder goes; what torch takes apart in its own memory goes with the process."""
+    environment = dict(clean_environment(), PYTHONPATH=AGENT)
+    ran = subprocess.run([sys.executable, "-c", ENDS], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ran.stdout.split() == ["True", "False", "True"], ran

@@ -422,10 +422,7 @@ impl Trials {
         self.lets_all_end()?;
         self.n_runs += 1;
         let ghosts = self.may_ghost == Some(true);
-        let again = match self.begin(command, wanted, ghosts)? {
-            Some(run) => self.finish(run, command, phantom)?,
-            None => None,
-        };
+        let again = self.run_in_nursery(command, wanted, phantom, ghosts)?;
         let Some(again) = again else { return Ok(trial) };
         if again.failure == trial.failure {
             return Ok(trial);

@@ -133,17 +133,14 @@ impl Values {
                 let first = &mut runs[at];
                 first.seconds += seconds;
                 // What cannot run at the other end says nothing about memory.
-                if proof == Proof::Longer || !matches!(tried, Tried::Fails(_)) {
-                    let more = is_more(&tried, &first.tried) || proof == Proof::Longer;
-                    if more {
-                        let (seconds, ends) = (first.seconds, first.ends.clone());
-                        *first = ValueRun { seconds, ends, ..run };
-                        if let (Proof::End(end), Tried::TooMuch) = (proof, &tried) {
-                            // From here on that is the end that counts.
-                            self.end = Some(end);
-                        }
-                        search.correct(value, tried);
+                if proof == Proof::Longer || is_more(&tried, &first.tried) {
+                    let (seconds, ends) = (first.seconds, first.ends.clone());
+                    *first = ValueRun { seconds, ends, ..run };
+                    if let (Proof::End(end), Tried::TooMuch) = (proof, &tried) {
+                        // From here on that is the end that counts.
+                        self.end = Some(end);
                     }
+                    search.correct(value, tried);
                 }
                 continue;
             }
