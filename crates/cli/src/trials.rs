@@ -44,9 +44,8 @@ pub(crate) struct Trials {
     /// What the user takes for granted.
     assumed: Vec<Assumption>,
     runner: Runner,
-    // In this order: the nursery ends before the signals are let go.
+    // In this order: the nursery ends, and then what runs have left goes; the signals are let go last.
     nursery: Option<Kept>,
-    signals: Signals,
     /// Runs that were begun before anybody asked for them, and those that wait for a core.
     begun: Vec<(Wanted, Early)>,
     wanted: VecDeque<(Wanted, u64)>,
@@ -62,6 +61,7 @@ pub(crate) struct Trials {
     /// Somebody asked us to stop.
     interrupted: bool,
     pub(crate) n_runs: u64,
+    signals: Signals,
 }
 
 /// What a trial runs on.
