@@ -11,6 +11,8 @@ replaced in PyTorch, all of it:
     what a plan says, PLIMSOLL_BATCH_LENGTH, PLIMSOLL_SITES   remedies, worst_sequence, sites
     the DataLoader's __next__, with PLIMSOLL_IMAGE_SIZE   worst_size
     a loader with workers: _reset, _get_data, with PLIMSOLL_UNHURRIED   unhurried
+    _MapDatasetFetcher.fetch, in a nursery's children   batches
+    Tensor: normal_, uniform_, with PLIMSOLL_GHOST_WEIGHTS=stand-ins   ghosts
     nn.functional's losses, jit.script       survival, with PLIMSOLL_SURVIVE
     multiprocessing.spawn._wrap              below
     torch.load, UntypedStorage.from_file, ThreadPoolExecutor.submit   ghosts
@@ -29,7 +31,7 @@ import os
 import sys
 
 from plimsoll_agent import remedies, support
-from plimsoll_agent.imitate import autotune, descent, detectors, outside, phantom, ranks
+from plimsoll_agent.imitate import autotune, batches, descent, detectors, outside, phantom, ranks
 from plimsoll_agent.imitate.asked_size import AskedSize
 from plimsoll_agent.imitate.ghosts import Ghosts
 from plimsoll_agent.imitate.phantom import Phantom
@@ -175,6 +177,7 @@ class Agent:
             self._imagine_ranks,
             self._ghosts.install,
             self._shorten_epochs,
+            self._share_batches,
             self._watch_questions,
         ):
             try:
@@ -504,6 +507,9 @@ class Agent:
             return compile(*args, **kwargs)
 
         self._torch.compile = wrapped
+
+    def _share_batches(self):
+        batches.install(self._torch)
 
     def _watch_autotune(self):
         autotune.watch(self._recording)

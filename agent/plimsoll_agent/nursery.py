@@ -26,7 +26,7 @@ import types
 import weakref
 
 from plimsoll_agent import own_statements
-from plimsoll_agent.imitate import draws
+from plimsoll_agent.imitate import batches, draws
 from plimsoll_agent.run import frames
 
 _DEEPEST = 8
@@ -97,6 +97,7 @@ def _prepare():
 
     del agent
     draws.share()
+    batches.share()
     _nothing_is_taken_apart()
 
 
@@ -273,6 +274,9 @@ def _import_what_it_imports(program):
                     later.append((name, attributes))
                 else:
                     _import(name, attributes)
+    if speaks_of_compile:
+        # The first call of what is compiled imports it: as long again.
+        _import("torch._inductor.compile_fx", ())
     loaded = len(sys.modules)
     for name, attributes in later:
         _import(name, attributes)

@@ -32,6 +32,18 @@ def test_of_many_two_are_timed_because_one_is_not():
         assert tuner.configs == ["config 0", "config 1"] and said
 
 
+def test_what_is_timed_is_timed_twice():
+    class InductorBenchmarker:
+        def benchmark_gpu(self, timed, estimation_iters=5, memory_warmup_iters=100, benchmark_iters=100):
+            return [timed() for _ in range(benchmark_iters)], memory_warmup_iters
+
+    autotune._fewer_times(SimpleNamespace(InductorBenchmarker=InductorBenchmarker))
+    bench = InductorBenchmarker().benchmark_gpu
+    assert bench(lambda: 7) == ([7, 7], 1)
+    assert bench(lambda: 7, benchmark_iters=3) == ([7, 7, 7], 1), "who says how often is asked so often"
+    autotune._fewer_times(SimpleNamespace())  # Before PyTorch 2.6 there was none.
+
+
 def test_of_a_kind_the_first_is_kept():
     assert autotune.of_a_kind(["a1", "b1", "a2", "?"], lambda it: None if it == "?" else it[0]) == ["a1", "b1", "?"]
 

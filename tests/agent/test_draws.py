@@ -81,3 +81,30 @@ def test_nobody_shares_anything_in_a_process_of_its_own():
     after(torch, calls, 5, 100)
     after(torch, calls, 5, 100)
     assert calls == [100, 100]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_stand_in_looks_like_what_was_drawn_and_leaves_the_generator_where_that_would(monkeypatch, dtype):
+    import torch
+
+    from plimsoll_agent.imitate import ghosts
+
+    def fills():
+        torch.manual_seed(1)
+        large, small = torch.empty(1_100_003, dtype=getattr(torch, dtype)), torch.empty(1000)
+        torch.nn.init.normal_(large, 1.0, 3.0)
+        torch.nn.init.uniform_(small, -1, 1)
+        half = torch.nn.Parameter(torch.empty_like(large))
+        torch.nn.init.uniform_(half, 2, 4)
+        return large, small, half.detach(), torch.rand(8)
+
+    drawn = fills()
+    for name in ("normal_", "uniform_"):
+        monkeypatch.setattr(torch.Tensor, name, getattr(torch.Tensor, name))
+    calls = []
+    ghosts.StandIns(torch, counting(torch, calls)).install()
+    stood_in = fills()
+    assert len(calls) == 2, "the small one is drawn"
+    assert (drawn[1] == stood_in[1]).all() and (drawn[3] == stood_in[3]).all()
+    for ours, theirs in zip(stood_in[::2], drawn[::2]):
+        assert abs(ours.float().mean() - theirs.float().mean()) < 0.05 and abs(ours.float().std() - theirs.float().std()) < 0.05

@@ -22,7 +22,7 @@ sites.apply(torch, hooks, Recording())
 hooks.install()
 
 a = dict(around="", inside="", wrapped=False, dtype="float32", clip=False, scaler=None, optimizer="Adam", options={}, none=True,
-         checkpoint="", batch=4, conv=False, last=False, blocks=3, classes=5, lazy=False)
+         checkpoint="", compiled=False, batch=4, conv=False, last=False, blocks=3, classes=5, lazy=False)
 a.update(arguments)
 half = lambda on: torch.autocast("cpu", dtype=torch.bfloat16) if on else contextlib.nullcontext()
 
@@ -61,6 +61,8 @@ if a["last"]:
 if a["wrapped"]:  # As accelerate does it.
     model.forward = half(True)(model.forward)
 model(torch.zeros(2, 8)) if a["lazy"] else None
+if a["compiled"]:
+    model = torch.compile(model, backend="aot_eager")
 optimizer = getattr(torch.optim, a["optimizer"])(model.parameters(), lr=0.01, **a["options"])
 scaler = a["scaler"] is not None and torch.amp.GradScaler("cpu", enabled=a["scaler"])
 for _ in range(3):
@@ -113,3 +115,10 @@ def test_what_has_nothing_to_do(trainer, arguments, more, less):
     found = trainer.run(LOOK, arguments=arguments)
     assert not isinstance(found, str), found
     assert set(found) - ALWAYS == (PLAIN | more) - less - ALWAYS
+
+
+def test_an_autocast_around_a_compiled_model_is_seen(trainer):
+    for around in ("", "the whole"):
+        found = trainer.run(LOOK, arguments={"compiled": True, "around": around})
+        assert not isinstance(found, str), found
+        assert AUTOCAST <= set(found) if around else not AUTOCAST & set(found)

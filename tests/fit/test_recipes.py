@@ -129,3 +129,22 @@ from transformers import HfArgumentParser
     assert it["arguments"] == ["--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "4"]
     assert (it["lines"], it["diff"]) == ([], "")
     assert needs(plimsoll, *words, *it["arguments"]) <= it["needs_bytes"] <= limit
+
+
+@pytest.mark.soak
+def test_words_are_no_recipe_where_the_parser_reads_a_list_of_the_scripts_own(plimsoll):
+    pytest.importorskip("transformers")
+    at = TRAINER.index("ROWS = 16")
+    parsed = """
+import sys
+from transformers import HfArgumentParser
+words = sys.argv[1:] or ["--output_dir", "out", "--per_device_train_batch_size", "16", "--max_steps", "4"]
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(words)
+"""
+    plimsoll.script(TRAINER[:at] + parsed + TRAINER[TRAINER.index("Trainer(model") :])
+    limit = int(needs(plimsoll, "train.py") * 0.75)
+    options = ["--limit-reserved", str(limit), "--allow", "micro-batches", "--json", "it.json"]
+    ran = plimsoll.run("fit", "--gpu", "t4", *options, "--", PYTHON, "train.py")
+    assert ran.code == 0, ran
+    assert json.loads((plimsoll.folder / "it.json").read_text())["recipes"] == []
+    assert not any("did not do what" in it for it in ran.sentences), "nor is one tried"

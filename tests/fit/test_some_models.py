@@ -276,6 +276,49 @@ def test_every_kind_of_cross_entropy_is_the_same_in_chunks(trainer):
         assert any((a != b).any() for a, b in pairs), "the chunks were used, in an evaluation, too"
 
 
+COMPILED_LOSSES = """
+import itertools
+import torch
+from torch.nn import functional as F
+from plimsoll_agent.remedies import chunked_loss
+chunked_loss.ROWS_BYTES = 200
+torch.manual_seed(0)
+result = []
+target = torch.randint(5, (7,))
+target[0] = -100
+for soft, reduction, smoothing in itertools.product([False, True], ["mean", "sum", "none"], [0.0, 0.1]):
+
+    def loss(weight):
+        aim = torch.softmax(torch.arange(35.0).view(7, 5), 1) if soft else target
+        with torch.autocast("cpu", torch.bfloat16, enabled=soft):
+            return F.cross_entropy(torch.arange(35.0).view(7, 5) * weight, aim, reduction=reduction, label_smoothing=smoothing)
+
+    torch._dynamo.reset()
+    weight = torch.linspace(0.1, 0.5, 5, requires_grad=True)
+    found = torch.compile(loss, backend="aot_eager", fullgraph=True)(weight)
+    found.sum().backward()
+    result += [found.detach(), weight.grad]
+torch._dynamo.reset()
+sizes = []
+
+def counts(graph, example):
+    sizes.append(len(graph.graph.nodes))
+    return graph
+
+for rows in (8, 4096):
+    logits = torch.randn(rows, 5, requires_grad=True)
+    torch._dynamo.reset()
+    torch.compile(lambda it: F.cross_entropy(it * 1, torch.zeros(rows).long()), backend=counts)(logits)
+result.append(torch.tensor(float(sizes[0] == sizes[1])))
+"""
+
+
+def test_a_compiled_loss_in_chunks_is_one_operator_of_its_graph(trainer):
+    plain, changed = trainer.run(COMPILED_LOSSES), trainer.run(COMPILED_LOSSES, remedy("chunked-loss", smallest=10))
+    assert worst(plain, changed) < 1e-5
+    assert plain[-1] == changed[-1] == 1, "as many operators for a hundred times as many rows"
+
+
 WRONG_LOSSES = """
 import torch
 from torch.nn import functional as F

@@ -6,6 +6,7 @@
     object_collectives  Python objects that ranks send each other
     consolidation       states of optimizers that they tell each other
     draws               where a generator comes to after many draws, known from one run to the next
+    batches             what workers of a loader made in one run, for those of the next
     ghosts              weights on the host that take no memory and no time
     detectors           what torchvision's detectors keep of scores that nobody computed
     descent             how far an optimizer goes that solves inside its step

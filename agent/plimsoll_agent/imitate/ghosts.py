@@ -28,7 +28,8 @@ from plimsoll_agent.run import below, host
 from plimsoll_agent.run.guard import failed, guarded
 
 SETTING = "PLIMSOLL_GHOST_WEIGHTS"
-"""`on`: from the start; `off`: never; anything else: when the weights on the host become many."""
+"""`on`: from the start; `off`: never; `stand-ins`: never, and large random fills repeat a few numbers (see `StandIns`); anything
+else: when the weights on the host become many."""
 LARGE = 1 << 20
 """Bytes of a tensor that may be a ghost: programs do not steer by longer ones."""
 SHARE = 8
@@ -69,6 +70,9 @@ class Ghosts:
         if drawn is not None:
             drawn.argtypes, drawn.restype = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64], ctypes.c_int
         self._memory = take, gone, drawn
+        if setting == "stand-ins":
+            StandIns(self._torch, drawn).install()
+            return
         self._limit = min(MOST_REAL, (host.free_memory() or MOST_REAL * SHARE) // SHARE)
         self._wrap_load()
         self._wrap_mapped_files()
@@ -237,13 +241,106 @@ def _mode_class(torch):
     return GhostMode
 
 
+class StandIns:
+    """Large random fills on the host that repeat a few numbers of the same distribution.
+
+    A run with them is what runs with ghosts are checked by: weights have values, as they would have, and whether memory depends
+    on them shows as well. To draw every number takes longer than all else in a short run. The generator moves as if they all
+    had been drawn.
+    """
+
+    def __init__(self, torch, drawn):
+        self._torch = torch
+        self._draws = _Draws(torch, drawn)
+        self._pools = {}
+
+    def install(self):
+        """Also before Python's own names for them are looked up: `torch.nn.init` calls these methods."""
+        tensor = self._torch.Tensor
+        for name in ("normal_", "uniform_"):
+            setattr(tensor, name, self._wrapped(name, getattr(tensor, name)))
+
+    def _wrapped(self, name, fill):
+        @functools.wraps(fill)
+        def wrapped(tensor, *args, **kwargs):
+            try:
+                if self._filled(name, fill, tensor, args, kwargs):
+                    return tensor
+            except Exception as error:
+                failed("ghosts.%s" % name, error)
+            return fill(tensor, *args, **kwargs)
+
+        return wrapped
+
+    def _filled(self, name, fill, tensor, args, kwargs):
+        torch = self._torch
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
+        if not plain or not _is_large(tensor) or not tensor.is_contiguous() or tensor.is_complex():
+            return False
+        if kwargs.get("generator") is not None or tensor.requires_grad and torch.is_grad_enabled():
+            return False
+        if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+            return False
+        if not self._draws.move(name, tensor, None):
+            return False
+        key = name, tensor.dtype, args, tuple(sorted(kwargs.items()))
+        pool = self._pools.get(key)
+        if pool is None:
+            own = torch.Generator().manual_seed(0)
+            pool = self._pools[key] = fill(torch.empty(_POOL, dtype=tensor.dtype), *args, **dict(kwargs, generator=own))
+        flat = tensor.detach().view(-1)
+        flat[:_POOL] = pool[: flat.numel()]
+        done = _POOL
+        while done < flat.numel():
+            more = flat[done : 2 * done]
+            more.copy_(flat[: more.numel()])
+            done *= 2
+        return True
+
+
+_POOL = 1 << 16
+"""Random numbers that a stand-in repeats."""
+
+
+class _Draws:
+    """Moves generators of the host as fills would that are not made; `drawn` counts through the draws."""
+
+    def __init__(self, torch, drawn):
+        self._torch = torch
+        self._drawn = drawn
+
+    def move(self, fill, like, generator):
+        """As if `fill` had drawn numbers for a tensor like this; false if that cannot be done."""
+        if self._drawn is None:
+            return False
+        n, dtype = like.numel() * (2 if like.is_complex() else 1), like.dtype.to_real()
+        rest = n % _AT_ONCE
+        few, more = self._of_a_few(fill, dtype, _AT_ONCE), self._of_a_few(fill, dtype, _AT_ONCE + rest)
+        generator = self._torch.default_generator if generator is None else generator
+        state = generator.get_state()
+        is_known = draws.draw(self._drawn, state, (n // _AT_ONCE - 1) * few + more)
+        if is_known:
+            generator.set_state(state)
+        return bool(is_known)
+
+    @functools.lru_cache(maxsize=None)
+    def _of_a_few(self, fill, dtype, n):
+        """How many numbers of 32 bits such a fill of a few takes: tried."""
+        torch = self._torch
+        generator = torch.Generator().manual_seed(0)
+        torch.rand((), generator=generator)  # From here on it counts up.
+        before = _drawn_so_far(generator)
+        getattr(torch.empty(n, dtype=dtype), fill)(generator=generator)
+        return _drawn_so_far(generator) - before
+
+
 class _Operations:
     """What comes of operations on tensors of which some are, or will be, ghosts. `take` gives an address for so many bytes,
     and `gone` gets it back; `drawn` moves a generator's state."""
 
     def __init__(self, torch, take, gone, drawn):
         self._torch = torch
-        self._take, self._gone, self._drawn = take, gone, drawn
+        self._take, self._gone, self._draws = take, gone, _Draws(torch, drawn)
         self._to_copy = torch.ops.aten._to_copy.default
         self._copy = torch.ops.aten.copy_.default
         self._pin = torch.ops.aten._pin_memory.default
@@ -292,29 +389,11 @@ class _Operations:
     def _draw(self, func, like, generator):
         """Moves the generator as if `func` had drawn numbers for a tensor like this."""
         torch = self._torch
-        if torch.Tag.nondeterministic_seeded not in func.tags or self._drawn is None:
+        if torch.Tag.nondeterministic_seeded not in func.tags:
             return
         name = func._schema.name.rpartition("::")[2]
-        if name not in _NORMAL and name not in _UNIFORM:
-            return  # How many it draws is not known here.
-        fill = "normal_" if name in _NORMAL else "uniform_"
-        n, dtype = like.numel() * (2 if like.is_complex() else 1), like.dtype.to_real()
-        rest = n % _AT_ONCE
-        few, more = self._draws(fill, dtype, _AT_ONCE), self._draws(fill, dtype, _AT_ONCE + rest)
-        generator = torch.default_generator if generator is None else generator
-        state = generator.get_state()
-        if draws.draw(self._drawn, state, (n // _AT_ONCE - 1) * few + more):
-            generator.set_state(state)
-
-    @functools.lru_cache(maxsize=None)
-    def _draws(self, fill, dtype, n):
-        """How many numbers of 32 bits such a fill of a few takes: tried."""
-        torch = self._torch
-        generator = torch.Generator().manual_seed(0)
-        torch.rand((), generator=generator)  # From here on it counts up.
-        before = _drawn_so_far(generator)
-        getattr(torch.empty(n, dtype=dtype), fill)(generator=generator)
-        return _drawn_so_far(generator) - before
+        if name in _NORMAL or name in _UNIFORM:  # How many another one draws is not known here.
+            self._draws.move("normal_" if name in _NORMAL else "uniform_", like, generator)
 
     def _ghost(self, like):
         """A tensor on the host with the shape of `like`, over memory that is not there."""

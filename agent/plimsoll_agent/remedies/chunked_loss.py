@@ -6,10 +6,14 @@ same up to rounding. Classes and class probabilities as targets, weights, smooth
 any number of dimensions; logits that are small or no plain tensor go the ordinary way. An evaluation is computed so, too: in the
 ordinary way it could take more than the steps around it do now.
 
+Within `torch.compile` it is one operator of the graph: traced, a hundred chunks would be thousands of operators, and Inductor
+compares them in pairs, which takes minutes.
+
 Parameters: `smallest`, in bytes of logits (16 MiB unless given).
 """
 
 import functools
+import types
 
 ROWS_BYTES = 32 << 20
 """About how large the temporaries of one chunk are."""
@@ -24,7 +28,7 @@ def apply(torch, parameters, hooks, note):
 
 def in_chunks(torch, original, smallest=SMALLEST):
     """PyTorch's `cross_entropy`, which computes logits of more than `smallest` bytes some rows at a time."""
-    chunked = _function(torch)
+    chunked, of_a_graph = _function(torch), _operator(torch)
 
     @functools.wraps(original)
     def cross_entropy(
@@ -40,8 +44,11 @@ def in_chunks(torch, original, smallest=SMALLEST):
             return original(input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing)
         # Under autocast the ordinary loss is float32.
         result = torch.float32 if torch.is_autocast_enabled(input.device.type) else input.dtype
+        asked = (input, target, weight, ignore_index, reduction, label_smoothing, result)
+        if of_a_graph is not None and torch.compiler.is_compiling():
+            return of_a_graph(*asked)[0]
         with torch.autocast(input.device.type, enabled=False):
-            return chunked.apply(input, target, weight, ignore_index, reduction, label_smoothing, result)
+            return chunked.apply(*asked)
 
     return cross_entropy
 
@@ -77,7 +84,7 @@ def _pieces(shape):
     return [(slice(i, i + 1), slice(j, j + rows)) for i in range(shape[0]) for j in range(0, shape[2], rows)]
 
 
-def _function(torch):
+def _both_ways(torch):
     def of_logits(tensor, piece):
         return tensor[piece[0]] if tensor.dim() == 2 else tensor[piece[0], :, piece[1]]
 
@@ -135,45 +142,118 @@ def _function(torch):
             # Where nothing counts there may be anything, infinity too.
             return torch.where(self.counted.unsqueeze(1), found.mul_(scale.unsqueeze(1)), 0)
 
+    def forward(ctx, logits, target, weight, result):
+        """The loss, and what backward needs beside the arguments: a normalizer of each row, and by how much is divided."""
+        rows = logits.shape[:1] + logits.shape[2:]
+        normalizers = logits.new_empty(rows, dtype=ctx.wide)
+        losses = logits.new_empty(rows, dtype=ctx.wide) if ctx.reduction == "none" else None
+        total, count = logits.new_zeros((), dtype=ctx.wide), logits.new_zeros((), dtype=ctx.wide)
+        for piece in _pieces(logits.shape):
+            chunk = Chunk(ctx, logits, target, weight, piece)
+            normalizer = torch.logsumexp(chunk.logits, 1)
+            of_rows(normalizers, piece).copy_(normalizer)
+            loss = chunk.loss(normalizer)
+            if losses is not None:
+                of_rows(losses, piece).copy_(loss)
+                continue
+            total += loss.sum()
+            if chunk.soft is None:
+                count += chunk.of_class.sum()
+        if ctx.reduction == "sum":
+            count = torch.ones_like(total)
+        elif ctx.reduction == "mean" and target.is_floating_point():
+            count = torch.full_like(total, normalizers.numel())
+        return (total / count if losses is None else losses).to(result), normalizers, count
+
+    def backward(ctx, grad, logits, target, weight, normalizers, count):
+        found = torch.empty_like(logits)
+        grad = grad.to(ctx.wide)
+        scale = grad if ctx.reduction == "none" else (grad / count).expand(normalizers.shape)
+        for piece in _pieces(logits.shape):
+            chunk = Chunk(ctx, logits, target, weight, piece)
+            gradient = chunk.gradient(of_rows(normalizers, piece), of_rows(scale, piece))
+            of_logits(found, piece).copy_(gradient)
+        return found
+
+    return forward, backward
+
+
+def _wide(torch, dtype):
+    """What is summed is float32 at least, as inside of the ordinary loss."""
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+def _function(torch):
+    forward, backward = _both_ways(torch)
+
     class ChunkedCrossEntropy(torch.autograd.Function):
         @staticmethod
         def forward(ctx, logits, target, weight, ignore_index, reduction, smoothing, result):
-            # What is summed is float32 at least, as inside of the ordinary loss.
-            ctx.wide = torch.float64 if logits.dtype is torch.float64 else torch.float32
-            ctx.ignore_index, ctx.reduction, ctx.smoothing = ignore_index, reduction, smoothing
-            rows = logits.shape[:1] + logits.shape[2:]
-            normalizers = logits.new_empty(rows, dtype=ctx.wide)
-            losses = logits.new_empty(rows, dtype=ctx.wide) if reduction == "none" else None
-            total, count = logits.new_zeros((), dtype=ctx.wide), logits.new_zeros((), dtype=ctx.wide)
-            for piece in _pieces(logits.shape):
-                chunk = Chunk(ctx, logits, target, weight, piece)
-                normalizer = torch.logsumexp(chunk.logits, 1)
-                of_rows(normalizers, piece).copy_(normalizer)
-                loss = chunk.loss(normalizer)
-                if losses is not None:
-                    of_rows(losses, piece).copy_(loss)
-                    continue
-                total += loss.sum()
-                if chunk.soft is None:
-                    count += chunk.of_class.sum()
-            if reduction == "sum":
-                count = torch.ones_like(total)
-            elif reduction == "mean" and target.is_floating_point():
-                count = torch.full_like(total, normalizers.numel())
+            ctx.wide, ctx.ignore_index, ctx.reduction, ctx.smoothing = _wide(torch, logits.dtype), ignore_index, reduction, smoothing
+            loss, normalizers, count = forward(ctx, logits, target, weight, result)
             ctx.save_for_backward(logits, target, weight, normalizers, count)
-            return (total / count if losses is None else losses).to(result)
+            return loss
 
         @staticmethod
         @torch.autograd.function.once_differentiable
         def backward(ctx, grad):
-            logits, target, weight, normalizers, count = ctx.saved_tensors
-            found = torch.empty_like(logits)
-            grad = grad.to(ctx.wide)
-            scale = grad if ctx.reduction == "none" else (grad / count).expand(normalizers.shape)
-            for piece in _pieces(logits.shape):
-                chunk = Chunk(ctx, logits, target, weight, piece)
-                gradient = chunk.gradient(of_rows(normalizers, piece), of_rows(scale, piece))
-                of_logits(found, piece).copy_(gradient)
-            return found, None, None, None, None, None, None
+            return backward(ctx, grad, *ctx.saved_tensors), None, None, None, None, None, None
 
     return ChunkedCrossEntropy
+
+
+ASKED = "int ignore_index, str reduction, float smoothing"
+
+
+@functools.cache
+def _operator(torch):
+    """The same as an operator that graphs have as one node; None where PyTorch has no way to make one. It gives the loss, the normalizers and the count."""
+    if not hasattr(torch.library, "custom_op"):
+        return None
+    forward, backward = _both_ways(torch)
+
+    def settings(logits, ignore_index, reduction, smoothing):
+        wide = _wide(torch, logits.dtype)
+        return types.SimpleNamespace(wide=wide, ignore_index=ignore_index, reduction=reduction, smoothing=smoothing)
+
+    @torch.library.custom_op(
+        "plimsoll::chunked_cross_entropy",
+        mutates_args=(),
+        schema=f"(Tensor logits, Tensor target, Tensor? weight, {ASKED}, ScalarType result) -> (Tensor, Tensor, Tensor)",
+    )
+    def operator(logits, target, weight, ignore_index, reduction, smoothing, result):
+        with torch.autocast(logits.device.type, enabled=False):
+            return forward(settings(logits, ignore_index, reduction, smoothing), logits, target, weight, result)
+
+    @operator.register_fake
+    def _(logits, target, weight, ignore_index, reduction, smoothing, result):
+        rows, wide = logits.shape[:1] + logits.shape[2:], _wide(torch, logits.dtype)
+        loss = logits.new_empty(rows if reduction == "none" else (), dtype=result)
+        return loss, logits.new_empty(rows, dtype=wide), logits.new_empty((), dtype=wide)
+
+    @torch.library.custom_op(
+        "plimsoll::chunked_cross_entropy_backward",
+        mutates_args=(),
+        schema=f"(Tensor grad, Tensor logits, Tensor target, Tensor? weight, Tensor normalizers, Tensor count, {ASKED}) -> Tensor",
+    )
+    def gradient(grad, logits, target, weight, normalizers, count, ignore_index, reduction, smoothing):
+        with torch.autocast(logits.device.type, enabled=False):
+            asked = settings(logits, ignore_index, reduction, smoothing)
+            return backward(asked, grad, logits, target, weight, normalizers, count)
+
+    @gradient.register_fake
+    def _(grad, logits, *_):
+        return torch.empty_like(logits)
+
+    def keep(ctx, inputs, output):
+        logits, target, weight, *ctx.asked, _ = inputs
+        _, normalizers, count = output
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(logits, target, weight, normalizers, count)
+
+    def of_graph(ctx, grad, *_):
+        found = None if grad is None else gradient(grad, *ctx.saved_tensors, *ctx.asked)
+        return found, None, None, None, None, None, None
+
+    operator.register_autograd(of_graph, setup_context=keep)
+    return operator

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import weakref
 
+from plimsoll_agent.remedies.support import again
 from plimsoll_agent.remedies.support.blocks import blocks_of, own_parameters
 from plimsoll_agent.remedies.support.host import Host, to_keep
 from plimsoll_agent.remedies.support.optimizers import update_in_chunks
@@ -22,6 +23,8 @@ def apply(torch, parameters, hooks, note):
     away = Away(torch)
 
     def prepare(module):
+        if any(again.is_compiled_itself(it) and blocks_of(torch, it) for it in module.modules()):
+            raise unsuited("parameter-offload", "%s: torch.compile makes one program of its blocks" % type(module).__name__)
         blocks = blocks_of(torch, module)
         hooks.recording.write("blocks", names=[name for name, _ in blocks])
         if not blocks and hooks.is_training(module):

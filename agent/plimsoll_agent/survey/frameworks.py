@@ -70,7 +70,7 @@ class Frameworks:
         while frame is not None and (frame.f_code.co_filename.startswith("<") or not frames.is_users(frame.f_code.co_filename)):
             stack.append(frame)
             frame = frame.f_back
-        parsed = any("hf_argparser" in it.f_code.co_filename for it in stack)
+        parsed = any("hf_argparser" in it.f_code.co_filename and _reads_the_command(it) for it in stack)
         it = {"what": what, "name": name, "values": values, "rest": "%08x" % zlib.crc32(repr(rest).encode()), "from_words": parsed}
         it.update(more, file=frame and frame.f_code.co_filename, line=frame and frame.f_lineno, span=frame and _span(frame))
         return it
@@ -136,6 +136,15 @@ class Frameworks:
 
     def _next(self, iterator):
         self._dataset = id(iterator._dataset)
+
+
+def _reads_the_command(frame):
+    """Whether transformers' parser is given the words of the command in it: not a file, not a list of the script's own, to which
+    words that are added to the command would not be added."""
+    if frame.f_code.co_name != "parse_args_into_dataclasses":
+        return False
+    words, given = sys.argv[1:], frame.f_locals.get("args")
+    return given is None or list(given)[-len(words) :] == words if words else not given
 
 
 def _span(frame):

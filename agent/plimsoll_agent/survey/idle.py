@@ -49,18 +49,18 @@ class Idle:
             self._watch(utils, name, self._clipped)
             self._watch(utils.clip_grad, name, self._clipped)
 
-    def leave(self):
-        """PyTorch's own functions again, where nobody has put others in their place."""
+    def leave(self, stay=()):
+        """PyTorch's own functions again, where nobody has put others in their place; but for those of the classes `stay`."""
         for owner, name, original, watched in self._functions:
-            if owner.__dict__.get(name) is watched:
+            if owner not in stay and owner.__dict__.get(name) is watched:
                 setattr(owner, name, original)
-        self._functions.clear()
+        self._functions = [it for it in self._functions if it[0] in stay]
         self._reruns.leave()
 
     def compiled(self):
-        """What torch.compile traces through has to be PyTorch's own; what is called is then not seen."""
+        """What torch.compile traces through has to be PyTorch's own; what is called is then not seen. An autocast around it is."""
         self._is_compiled = True
-        self.leave()
+        self.leave(stay=(self._torch.autocast,))
 
     def made(self, optimizer):
         """An optimizer was made."""

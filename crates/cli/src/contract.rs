@@ -24,7 +24,8 @@ pub(crate) const MODE: &str = "PLIMSOLL_MODE";
 pub(crate) const BYTECODE: &str = "PLIMSOLL_BYTECODE";
 /// When the agent ends the run: `steady`, `validation`, `steps:3` or `until-exit`.
 pub(crate) const STOP: &str = "PLIMSOLL_STOP";
-/// Whether large tensors on the host have values: `auto`, `on` (they have none) or `off`. The agent reads it.
+/// Whether large tensors on the host have values: `auto`, `on` (they have none), `off` or `stand-ins` (random ones repeat).
+/// The agent reads it.
 pub(crate) const GHOST_WEIGHTS: &str = "PLIMSOLL_GHOST_WEIGHTS";
 
 // Which of a job's ranks run. The agent reads them.
@@ -48,6 +49,8 @@ pub(crate) const IMAGE_SIZE: &str = "PLIMSOLL_IMAGE_SIZE";
 pub(crate) const HALF: &str = "PLIMSOLL_HALF";
 /// `1`: workers of a `DataLoader` make no batch that nobody waits for.
 pub(crate) const UNHURRIED: &str = "PLIMSOLL_UNHURRIED";
+/// `1`: workers of loaders make their batches themselves, where other runs of the nursery have made them. The agent reads it.
+pub(crate) const OWN_BATCHES: &str = "PLIMSOLL_OWN_BATCHES";
 /// How many bytes the allocator may reserve.
 pub(crate) const LIMIT_RESERVED: &str = "PLIMSOLL_LIMIT_RESERVED";
 /// How many bytes allocated are more than can ever fit: such a run is ended, with a note `hopeless`.

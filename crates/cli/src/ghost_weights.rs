@@ -10,6 +10,10 @@ pub(crate) enum GhostWeights {
     Auto,
     On,
     Off,
+    /// Never, and large random fills repeat a few numbers of the same distribution: what runs of a search without values are
+    /// checked by.
+    #[value(skip)]
+    StandIns,
 }
 
 impl GhostWeights {
@@ -19,6 +23,7 @@ impl GhostWeights {
             GhostWeights::Auto => "auto",
             GhostWeights::On => "on",
             GhostWeights::Off => "off",
+            GhostWeights::StandIns => "stand-ins",
         }
     }
 }

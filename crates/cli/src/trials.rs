@@ -301,8 +301,7 @@ impl Trials {
             }
             let Some((it, _)) = self.wanted.pop_front() else { return Ok(()) };
             let command = ScriptCommand::resolve(&it.command)?;
-            let ghosts = self.may_ghost == Some(true);
-            let begun = self.begin(&command, &it, ghosts)?;
+            let begun = self.begin(&command, &it, self.weights())?;
             let Some(begun) = begun else { return Ok(()) };
             self.n_runs += 1;
             self.begun.push((it, Early::UnderWay(begun)));
@@ -358,7 +357,6 @@ impl Trials {
             self.nursery = self.start(&command, phantom)?;
             self.may_nurse = self.nursery.is_some();
         }
-        let ghosts = self.may_ghost == Some(true);
         // They are compared by their first steps.
         let is_long = matches!(stop, Stop::Steady | Stop::Validation);
         let few = if is_long { Stop::Steps(EARLY) } else { stop };
@@ -373,10 +371,12 @@ impl Trials {
             }
         }
         let mut beside = match self.may_ghost {
-            None if 1 < self.at_once && !seems_to_compile => self.begin(&command, &few, true)?,
+            None if 1 < self.at_once && !seems_to_compile => {
+                self.begin(&command, &few, GhostWeights::On)?
+            }
             _ => None,
         };
-        if let Some(trial) = self.run_in_nursery(&command, &wanted, phantom, ghosts)? {
+        if let Some(trial) = self.run_in_nursery(&command, &wanted, phantom, self.weights())? {
             if self.may_ghost.is_none() && trial.compiles() {
                 // The second one finds what the first one has compiled, and differs for that alone.
                 self.may_ghost = Some(false);
@@ -389,7 +389,7 @@ impl Trials {
                 self.n_runs += 1;
                 let again = match beside.take() {
                     Some(run) => self.finish(run, &command, phantom)?,
-                    None => self.run_in_nursery(&command, &few, phantom, true)?,
+                    None => self.run_in_nursery(&command, &few, phantom, GhostWeights::On)?,
                 };
                 // Runs of some scripts differ by themselves, now and then.
                 self.n_unlike +=
@@ -421,8 +421,7 @@ impl Trials {
         }
         self.lets_all_end()?;
         self.n_runs += 1;
-        let ghosts = self.may_ghost == Some(true);
-        let again = self.run_in_nursery(command, wanted, phantom, ghosts)?;
+        let again = self.run_in_nursery(command, wanted, phantom, self.weights())?;
         let Some(again) = again else { return Ok(trial) };
         if again.failure == trial.failure {
             return Ok(trial);
@@ -453,8 +452,8 @@ impl Trials {
         Ok(())
     }
 
-    /// The first run, without values, and beside it the first steps of one with values. What comes of the other one is looked at
-    /// when it has ended: filling weights with numbers takes longer than most runs without. Nothing if the run says too little to
+    /// The first run, without values, and beside it the first steps of one with values like those that the script draws. What comes of
+    /// the other one is looked at when it has ended. Nothing if the run says too little to
     /// go on with.
     fn run_believing(
         &mut self,
@@ -463,9 +462,11 @@ impl Trials {
         few: &Wanted,
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Option<Trial>> {
-        let Some(with_values) = self.begin(command, few, false)? else { return Ok(None) };
+        let Some(with_values) = self.begin(command, few, GhostWeights::StandIns)? else {
+            return Ok(None);
+        };
         self.n_runs += 1;
-        let Some(run) = self.begin(command, wanted, true)? else { return Ok(None) };
+        let Some(run) = self.begin(command, wanted, GhostWeights::On)? else { return Ok(None) };
         let Some(trial) = self.finish(run, command, phantom)? else { return Ok(None) };
         if trial.interrupted.is_some() {
             // It still runs, and its world stays until the nursery has ended it.
@@ -478,7 +479,7 @@ impl Trials {
             self.finish(with_values, command, phantom)?;
             self.n_runs += 1;
             let wanted = Wanted { caches: Caches::Own, ..wanted.clone() };
-            return self.run_in_nursery(command, &wanted, phantom, false);
+            return self.run_in_nursery(command, &wanted, phantom, GhostWeights::Auto);
         }
         if trial.may_be_disturbed() {
             let other = self.finish(with_values, command, phantom)?;
@@ -523,7 +524,7 @@ impl Trials {
             self.lets_all_end()?;
             self.one_at_a_time();
             self.n_runs += 1;
-            trial = self.run_in_nursery(command, &wanted, phantom, false)?;
+            trial = self.run_in_nursery(command, &wanted, phantom, GhostWeights::Auto)?;
         }
         if trial.as_ref().is_some_and(|it| it.interrupted.is_some()) {
             return Ok(());
@@ -553,16 +554,21 @@ impl Trials {
         }
     }
 
-    /// Runs it in the nursery; nothing if there is none for it. With `ghosts`, large tensors on the host have no
-    /// values: filling weights with random numbers is most of what a short run of most scripts does.
+    /// Whether weights have values in the runs of this search: filling them with random numbers is most of what a short run of most
+    /// scripts does.
+    fn weights(&self) -> GhostWeights {
+        if self.may_ghost == Some(true) { GhostWeights::On } else { GhostWeights::Auto }
+    }
+
+    /// Runs it in the nursery; nothing if there is none for it.
     fn run_in_nursery(
         &mut self,
         command: &ScriptCommand,
         wanted: &Wanted,
         phantom: Phantom<'_>,
-        ghosts: bool,
+        weights: GhostWeights,
     ) -> anyhow::Result<Option<Trial>> {
-        let Some(run) = self.begin(command, wanted, ghosts)? else { return Ok(None) };
+        let Some(run) = self.begin(command, wanted, weights)? else { return Ok(None) };
         self.begin_what_is_wanted()?;
         self.finish(run, command, phantom)
     }
@@ -572,19 +578,22 @@ impl Trials {
         &mut self,
         command: &ScriptCommand,
         wanted: &Wanted,
-        ghosts: bool,
+        weights: GhostWeights,
     ) -> anyhow::Result<Option<UnderWay>> {
         let Some(kept) = self.nursery.as_mut().filter(|it| serves(it, command)) else {
             return Ok(None);
         };
         let world = self.runner.world(&wanted.conf)?;
         let arguments = command.script_arguments().1;
-        let when = if ghosts { GhostWeights::On } else { GhostWeights::Auto };
         let mut settings = wanted.settings.clone();
-        settings.push((contract::GHOST_WEIGHTS, when.word().into()));
+        settings.push((contract::GHOST_WEIGHTS, weights.word().into()));
         settings.extend(unhurried(wanted.stop));
         if wanted.caches == Caches::Own {
             settings.extend(launch::caches(world.session.path()));
+        }
+        // What other runs are checked by, and what proves something, takes nothing from them.
+        if wanted.caches == Caches::Own || weights == GhostWeights::StandIns {
+            settings.push((contract::OWN_BATCHES, "1".into()));
         }
         let layer = world.layer.as_ref();
         let environment = &command.environment;
@@ -686,8 +695,7 @@ impl Trials {
             return self.undisturbed(trial, &wanted, &command, phantom);
         }
         self.n_runs += 1;
-        let ghosts = self.may_ghost == Some(true);
-        match self.run_in_nursery(&command, &wanted, phantom, ghosts)? {
+        match self.run_in_nursery(&command, &wanted, phantom, self.weights())? {
             Some(trial) => self.undisturbed(trial, &wanted, &command, phantom),
             None => self.alone(&command, settings, stop, phantom),
         }

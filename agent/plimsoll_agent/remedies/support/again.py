@@ -113,9 +113,10 @@ def _function(torch, made={}):
 
 def is_compiled(torch, module):
     """Whether the module, or a part of it, was given to torch.compile."""
-    return any(_is_compiled(it) for it in module.modules())
+    return any(is_compiled_itself(it) for it in module.modules())
 
 
-def _is_compiled(module):
+def is_compiled_itself(module):
+    """Whether it was given to torch.compile, and not only a part of it."""
     is_one = type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
     return is_one or hasattr(module.forward, "_torchdynamo_orig_callable")

@@ -7,7 +7,8 @@
 use crate::arguments::{Arguments, Bytes, Structure};
 use crate::kernels::functors::{conversion, meaning};
 use crate::memory::Known;
-use crate::memory::lazy::Open;
+use crate::memory::contents::SAME;
+use crate::memory::lazy::{Element, Open};
 use crate::memory::writes::Write;
 use crate::names::{self, has};
 use crate::numbers::arithmetic::{Action, decided, decides, is_test};
@@ -217,6 +218,13 @@ impl Kernel {
         let places = places.with_widths(types);
         let last = places.of(count.checked_sub(1)?)?;
         let formula = self.formula(types, &places)?;
+        let size = wide(count) * wide(types[0].width());
+        if self.form == Form::Alone && !self.strided && SAME <= size {
+            let mut element = Vec::new();
+            let mut buffers = Buffers::of(1, 1);
+            formula.row([true; MOST_TENSORS], &mut buffers, 1, &mut element)?;
+            return Some(vec![Write::Same(places.addresses[0], Element::of(&element)?, size)]);
+        }
         // What is known between the first element and the last one of each operand.
         let mut found = [const { None }; MOST_TENSORS];
         for (i, operand) in found.iter_mut().enumerate().take(types.len()).skip(1) {
@@ -625,6 +633,8 @@ mod tests {
     #[test]
     fn a_fill_is_known_and_one_of_too_many_floats_is_not() {
         assert_eq!(fill(ScalarType::Int, 2), [Write::Known(4096, vec![7, 0, 0, 0, 7, 0, 0, 0])]);
+        let seven = Element::of(&[7, 0, 0, 0]).unwrap();
+        assert_eq!(fill(ScalarType::Int, 5000), [Write::Same(4096, seven, 20_000)]);
         assert_eq!(fill(ScalarType::Float, 20_000_000), [Write::Unknown(4096, 160_000_000)]);
     }
 

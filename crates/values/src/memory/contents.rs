@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::budget::{Budget, Dropped, Place, Room};
-use super::lazy::{Lazy, Open, Source, Span};
+use super::lazy::{Element, Lazy, Open, Source, Span};
 use super::origin::Origin;
 
 /// Larger copies are not kept: they cost host memory and no program steers by them.
@@ -23,6 +23,8 @@ const BUDGET_COMPUTED: u64 = 384 << 20;
 /// Elements of what is computed where it is read that one reading may take, and all together: a few seconds.
 const READ_LAZILY: u64 = 1 << 25;
 const BUDGET_LAZY: u64 = 1 << 28;
+/// So many bytes are kept as one element again and again, if they are that.
+pub(crate) const SAME: u64 = 1 << 12;
 /// In a span of that many bytes a part is overwritten where it is.
 const LARGE: u64 = 1 << 16;
 
@@ -88,15 +90,9 @@ impl Contents {
         let size = length(bytes);
         let are_indices = KEEP < size && size <= KEEP_INDICES && are_indices(bytes);
         let most = if are_indices { KEEP_INDICES } else { KEEP };
-        self.put(at, bytes, most, Account::Copied);
-    }
-
-    /// Likewise, if it is no longer than `most` and has room.
-    fn put(&mut self, at: u64, bytes: &[u8], most: u64, account: Account) {
-        let size = length(bytes);
         self.forget(at, size);
-        if size != 0 && size <= most && self.make_room(size, account) {
-            self.insert(at, Span::Bytes(bytes.to_vec()), account);
+        if size != 0 && size <= most && self.make_room(size, Account::Copied) {
+            self.insert(at, Span::Bytes(bytes.to_vec()), Account::Copied);
         }
     }
 
@@ -175,30 +171,66 @@ impl Contents {
 
     /// Overwrites a part of a large span that was computed, where it is: a diagonal is as many such parts as it is long.
     /// Whether there was one.
-    fn patch(&mut self, at: u64, bytes: &[u8]) -> bool {
-        let size = length(bytes);
-        let Some((&start, Span::Bytes(span))) = self.spans.range_mut(..=at).next_back() else {
-            return false;
-        };
-        let fits = LARGE <= length(span) && at + size < start + length(span);
+    fn patch(&mut self, at: u64, size: u64, write: impl FnOnce(&mut [u8])) -> bool {
+        let Some((&start, span)) = self.spans.range_mut(..=at).next_back() else { return false };
+        let fits = LARGE <= span.size() && at + size < start + span.size();
         if !fits || !self.computed.contains(&start) {
             return false;
         }
-        span[index(at - start)..index(at + size - start)].copy_from_slice(bytes);
+        if matches!(span, Span::Same { .. }) && !self.write_out(start) {
+            return false;
+        }
+        let Some(Span::Bytes(span)) = self.spans.get_mut(&start) else { return false };
+        write(&mut span[index(at - start)..index(at + size - start)]);
         self.gathered.retain(|it| !(at..at + size).contains(it));
         self.compared.retain(|it| !(at..at + size).contains(it));
         true
     }
 
+    /// Writes out what is one element again and again. Whether there was room.
+    fn write_out(&mut self, start: u64) -> bool {
+        let Some(span) = self.spans.get(&start) else { return false };
+        let size = span.size();
+        let mut bytes = vec![0; index(size)];
+        if size > KEEP_COMPUTED || span.read(0, &mut bytes, &Cell::new(0)).is_none() {
+            return false;
+        }
+        let Some((_, account, _)) = self.remove(start) else { return false };
+        let has_room = self.make_room(size, account);
+        if has_room {
+            self.insert(start, Span::Bytes(bytes), account);
+        } else {
+            self.computed.remove(&start);
+            self.origins.remove(&start);
+        }
+        has_room
+    }
+
     /// `bytes` are at `at` now, because a kernel that we follow put them there. What the program put there is
     /// its own still when it is changed in place: a count of steps.
     pub fn write_computed(&mut self, at: u64, bytes: &[u8]) {
-        if self.patch(at, bytes) {
+        if self.patch(at, length(bytes), |it| it.copy_from_slice(bytes)) {
             return;
         }
-        let own = self.spans.get(&at).is_some_and(|it| it.size() == length(bytes))
-            && !self.computed.contains(&at);
-        self.put(at, bytes, KEEP_COMPUTED, Account::Made);
+        let size = length(bytes);
+        self.put_computed(at, size, size, || Span::Bytes(bytes.to_vec()));
+    }
+
+    /// Likewise `element`, again and again.
+    pub(crate) fn write_same(&mut self, at: u64, element: Element, size: u64) {
+        if self.patch(at, size, |it| element.repeat(0, it)) {
+            return;
+        }
+        self.put_computed(at, size, 0, || Span::Same { element, from: 0, size });
+    }
+
+    fn put_computed(&mut self, at: u64, size: u64, held: u64, span: impl Fn() -> Span) {
+        let own =
+            self.spans.get(&at).is_some_and(|it| it.size() == size) && !self.computed.contains(&at);
+        self.forget(at, size);
+        if size != 0 && size <= KEEP_COMPUTED && self.make_room(held, Account::Made) {
+            self.insert(at, span(), Account::Made);
+        }
         if self.spans.contains_key(&at) && !own {
             self.computed.insert(at);
         }
@@ -207,7 +239,7 @@ impl Contents {
     /// `bytes` are at `at` now, computed from where elements stand as much as from what they are, or from what comes of
     /// chance.
     pub(crate) fn write_pattern(&mut self, at: u64, bytes: &[u8], origin: Origin) {
-        if self.patch(at, bytes) {
+        if self.patch(at, length(bytes), |it| it.copy_from_slice(bytes)) {
             return;
         }
         self.write_computed(at, bytes);
@@ -288,10 +320,10 @@ impl Contents {
     /// `size` bytes at `at` have the value `value` now.
     pub fn fill(&mut self, at: u64, value: u8, size: u64) {
         // As `zeros()` does, since torch 2.15: what a kernel that fills would have computed.
-        if size <= KEEP {
-            self.write_computed(at, &vec![value; index(size)]);
-        } else {
-            self.forget(at, size);
+        match Element::of(&[value]) {
+            Some(element) if (SAME..=KEEP).contains(&size) => self.write_same(at, element, size),
+            _ if size <= KEEP => self.write_computed(at, &vec![value; index(size)]),
+            _ => self.forget(at, size),
         }
     }
 
@@ -341,7 +373,7 @@ impl Contents {
         let end = from.saturating_add(size);
         let pieces: Vec<(u64, Span, Option<Origin>)> = self
             .overlapping(from, end)
-            .filter(|(_, span)| size <= KEEP_COMPUTED || matches!(span, Span::Lazy { .. }))
+            .filter(|(_, span)| size <= KEEP_COMPUTED || !matches!(span, Span::Bytes(_)))
             .map(|(&start, span)| {
                 let (first, last) = (start.max(from), (start + span.size()).min(end));
                 let part = span.part(first - start, last - start);
@@ -533,6 +565,28 @@ mod tests {
         assert_eq!(read(&contents, 1000, 4), (vec![0; 4], 4));
         contents.fill(0, 3, KEEP);
         assert_eq!(read(&contents, KEEP - 2, 2), (vec![3; 2], 0));
+    }
+
+    #[test]
+    fn what_is_filled_costs_nothing_until_a_part_is_written() {
+        let mut contents = Contents::default();
+        let seven = Element::of(&7_u32.to_le_bytes()).unwrap();
+        for i in 0..1000 {
+            contents.write_same(i << 26, seven, 1 << 22);
+        }
+        assert_eq!((contents.made.held(), contents.dropped()), (0, Dropped::default()));
+        assert_eq!(read(&contents, (999 << 26) + 2, 5), (vec![0, 0, 7, 0, 0], 0));
+        assert_eq!(read(&contents, (1 << 22) - 3, 6), (vec![0; 6], 3), "beyond its end");
+        contents.forget(6, 8);
+        assert_eq!(read(&contents, 4, 12).0, [7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        contents.copy(1 << 40, (1 << 26) + 1, 1 << 21);
+        assert_eq!(read(&contents, 1 << 40, 4).0, [0, 0, 0, 7]);
+        contents.write_computed((2 << 26) + 8, &[1; 4]);
+        assert_eq!(read(&contents, (2 << 26) + 6, 8).0, [0, 0, 1, 1, 1, 1, 7, 0]);
+        assert_eq!(contents.made.held(), 1 << 22, "this one is written out");
+        contents.write_same(2 << 26, Element::of(&[5]).unwrap(), 1 << 20);
+        assert_eq!(contents.made.held(), 1 << 22, "in its place");
+        assert_eq!(read(&contents, (2 << 26) + (1 << 20) - 1, 3).0, [5, 7, 0]);
     }
 
     #[test]

@@ -20,6 +20,12 @@ const LEAST: usize = 32;
 #[derive(Clone, Debug)]
 pub(crate) enum Span {
     Bytes(Vec<u8>),
+    /// One element again and again, from so many bytes behind its beginning on.
+    Same {
+        element: Element,
+        from: u64,
+        size: u64,
+    },
     /// A part of what is computed later.
     Lazy {
         of: Arc<Lazy>,
@@ -28,11 +34,39 @@ pub(crate) enum Span {
     },
 }
 
+/// What a tensor is filled with: the bytes of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Element {
+    bytes: [u8; 8],
+    width: u8,
+}
+
+impl Element {
+    /// Of one to eight bytes.
+    pub(crate) fn of(bytes: &[u8]) -> Option<Element> {
+        let mut element = Element { bytes: [0; 8], width: u8::try_from(bytes.len()).ok()? };
+        element.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        (!bytes.is_empty()).then_some(element)
+    }
+
+    /// Fills `out` with it, from so many bytes behind its beginning on.
+    pub(crate) fn repeat(&self, from: u64, out: &mut [u8]) {
+        let bytes = &self.bytes[..usize::from(self.width)];
+        let skipped = narrow(from % u64::from(self.width));
+        if bytes.iter().all(|&it| it == bytes[0]) {
+            return out.fill(bytes[0]);
+        }
+        let (head, rest) = out.split_at_mut((bytes.len() - skipped).min(out.len()));
+        head.copy_from_slice(&bytes[skipped..skipped + head.len()]);
+        rest.chunks_mut(bytes.len()).for_each(|it| it.copy_from_slice(&bytes[..it.len()]));
+    }
+}
+
 impl Span {
     pub(crate) fn size(&self) -> u64 {
         match self {
             Span::Bytes(bytes) => wide(bytes.len()),
-            Span::Lazy { size, .. } => *size,
+            Span::Same { size, .. } | Span::Lazy { size, .. } => *size,
         }
     }
 
@@ -40,6 +74,7 @@ impl Span {
     pub(crate) fn held(&self) -> u64 {
         match self {
             Span::Bytes(bytes) => wide(bytes.len()),
+            Span::Same { .. } => 0,
             Span::Lazy { of, size, .. } => of.held.min(*size),
         }
     }
@@ -48,6 +83,9 @@ impl Span {
     pub(crate) fn part(&self, begin: u64, end: u64) -> Span {
         match self {
             Span::Bytes(bytes) => Span::Bytes(bytes[narrow(begin)..narrow(end)].to_vec()),
+            Span::Same { element, from, .. } => {
+                Span::Same { element: *element, from: from + begin, size: end - begin }
+            }
             Span::Lazy { of, from, .. } => {
                 Span::Lazy { of: Arc::clone(of), from: from + begin, size: end - begin }
             }
@@ -61,6 +99,10 @@ impl Span {
                 let at = narrow(at);
                 out.copy_from_slice(bytes.get(at..at.checked_add(out.len())?)?);
                 Some(())
+            }
+            Span::Same { element, from, size } => {
+                let fits = at.checked_add(wide(out.len()))? <= *size;
+                fits.then(|| element.repeat(from + at, out))
             }
             Span::Lazy { of, from, .. } => of.read(from + at, out, left),
         }
@@ -109,7 +151,7 @@ impl Source {
 
     fn steps(&self) -> u32 {
         let of = |it: &(u64, Span)| match &it.1 {
-            Span::Bytes(_) => 0,
+            Span::Bytes(_) | Span::Same { .. } => 0,
             Span::Lazy { of, .. } => of.steps,
         };
         self.0.iter().map(of).max().unwrap_or(0)

@@ -1,7 +1,7 @@
 //! What kernels write to device memory, as far as that is known.
 
 use super::contents::Contents;
-use super::lazy::Open;
+use super::lazy::{Element, Open};
 use super::origin::Origin;
 
 /// Elements of one write that are computed at most, where a family has no other number.
@@ -12,7 +12,9 @@ pub(crate) const MOST: usize = 1 << 20;
 pub(crate) enum Write {
     /// These bytes are at this address now.
     Known(u64, Vec<u8>),
-    /// The same, and they come of where elements stand, or of chance.
+    /// This element is at this address now, and again and again up to so many bytes.
+    Same(u64, Element, u64),
+    /// These bytes are at this address now, and they come of where elements stand, or of chance.
     Pattern(u64, Vec<u8>),
     /// The same, and they were chosen for the program, where it asks for the best of numbers that nobody knows.
     Chosen(u64, Vec<u8>),
@@ -36,6 +38,7 @@ pub(crate) fn take(contents: &mut Contents, writes: Vec<Write>, origin: Option<O
                 Some(origin) => contents.write_pattern(at, &bytes, origin),
                 None => contents.write_computed(at, &bytes),
             },
+            Write::Same(at, element, size) => contents.write_same(at, element, size),
             Write::Pattern(at, bytes) => {
                 contents.write_pattern(at, &bytes, origin.unwrap_or(Origin::Pattern));
             }
