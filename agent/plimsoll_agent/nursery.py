@@ -26,7 +26,7 @@ import types
 import weakref
 
 from plimsoll_agent import own_statements
-from plimsoll_agent.imitate import batches, draws
+from plimsoll_agent.imitate import batches, draws, garbage
 from plimsoll_agent.run import frames
 
 _DEEPEST = 8
@@ -214,6 +214,7 @@ def _become(program, order):
     _tell_the_allocator(torch, order["environment"].get("PYTORCH_CUDA_ALLOC_CONF"))
     from plimsoll_agent import agent
 
+    garbage.borrow()
     agent.install(torch)
     if module:
         import runpy

@@ -34,7 +34,7 @@ LARGE = 1 << 20
 """Bytes of a tensor of which only the first numbers are kept."""
 FIRST = 1 << 10
 """So many of them."""
-DEEPEST, MOST = 8, 4000
+DEEPEST, MOST = 32, 4000
 """How far, and how many parts of, a dataset is looked at."""
 
 _HEAD = struct.Struct("<II")

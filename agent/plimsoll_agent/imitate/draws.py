@@ -9,7 +9,8 @@ import mmap
 import struct
 import zlib
 
-_SLOTS = 512
+_SLOTS = 8192
+"""A model of a few hundred tensors makes as many, and two in one place would push each other out each time."""
 _STATE = 5056
 """Bytes of `torch.Generator.get_state()`; others are counted through each time."""
 _HEAD = struct.Struct("<IQ")

@@ -24,7 +24,8 @@ use crate::{
     diagnosis,
     ghost_weights::GhostWeights,
     launch::{
-        self, Begun, Device, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Signals, Stop,
+        self, Begun, Device, Finished, Nursery, Order, Ranks, ScriptCommand, ScriptOutput, Signals,
+        Stop,
     },
     phantom_run::{self, Left, Run, Runner, World},
     plan_settings::ALLOC_CONF,
@@ -622,16 +623,24 @@ impl Trials {
         Trial { had_company, ..self.read(command, left, phantom) }
     }
 
-    /// The same, and what it says is not read yet.
+    /// The same, and what it says is not read yet. Where other runs end meanwhile, what is wanted takes their cores.
     fn ends(&mut self, UnderWay { run, world }: UnderWay) -> anyhow::Result<Option<Ran>> {
-        let Some(kept) = self.nursery.as_mut() else { return Ok(None) };
-        if kept.nursery.has_lost(&run) {
-            return Ok(None);
-        }
         let layer = world.layer.as_ref();
-        let Some(ended) = kept.nursery.finish(&run, &world.session, layer, &self.signals)? else {
-            self.no_nursery_any_more();
-            return Ok(None);
+        let ended = loop {
+            let Some(kept) = self.nursery.as_mut() else { return Ok(None) };
+            if kept.nursery.has_lost(&run) {
+                return Ok(None);
+            }
+            let or_others = !self.wanted.is_empty();
+            let session = &world.session;
+            match kept.nursery.finish(&run, session, layer, &self.signals, or_others)? {
+                Some(Finished::This(ended)) => break ended,
+                Some(Finished::Other) => self.begin_what_is_wanted()?,
+                None => {
+                    self.no_nursery_any_more();
+                    return Ok(None);
+                }
+            }
         };
         if ended.wrote_too_much.is_some() {
             self.end_nursery();
@@ -701,12 +710,12 @@ impl Trials {
         }
     }
 
-    /// Whether such a run in the nursery is what it would be as a process of its own. What the allocator reads while torch is
-    /// imported is proven by a process that imports it.
+    /// Whether such a run in the nursery is what it would be as a process of its own. What decides which allocator there is, or is
+    /// the one of the host's pinned memory, is read while torch is imported, and proven by a process that imports it; the rest is
+    /// told to the device's before it does anything.
     fn is_as_alone(&self, command: &ScriptCommand, settings: &[Setting]) -> bool {
         let serves = |it: &&Kept| serves(it, command) && it.nursery.is_as_a_process();
-        self.nursery.as_ref().is_some_and(|it| serves(&it))
-            && !settings.iter().any(|it| it.0 == ALLOC_CONF)
+        self.nursery.as_ref().is_some_and(|it| serves(&it)) && !reads_while_imported(settings)
     }
 
     /// The run of a proof is likely to be asked for; it may begin beside others where it need not be a process of its own.
@@ -857,6 +866,12 @@ fn needs_own_process(settings: &[Setting]) -> bool {
     settings
         .iter()
         .any(|(name, value)| *name == ALLOC_CONF && value.to_string_lossy().contains("backend"))
+}
+
+fn reads_while_imported(settings: &[Setting]) -> bool {
+    let is_for_host =
+        |it: &Setting| it.0 == ALLOC_CONF && it.1.to_string_lossy().contains("pinned");
+    needs_own_process(settings) || settings.iter().any(is_for_host)
 }
 
 /// What the host has free, in bytes.

@@ -31,7 +31,7 @@ use plimsoll_writes::{Layer, Way};
 pub(crate) use self::{
     command::{ScriptCommand, Variable, assignments, no_such_script, python},
     end::{End, Ended},
-    nursery::{Begun, Nursery, Order},
+    nursery::{Begun, Finished, Nursery, Order},
     progress::Progress,
     ranks::Ranks,
 };

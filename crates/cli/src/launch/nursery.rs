@@ -98,9 +98,19 @@ pub(crate) struct Begun {
     oom_kills: Option<u64>,
 }
 
+/// Which run ended.
+pub(crate) enum Finished {
+    /// The one that was waited for.
+    This(Ended),
+    /// Another one.
+    Other,
+}
+
 /// What came of waiting.
 enum Waited {
     Answer(Value),
+    /// There was an answer about another run.
+    Other,
     Gone,
     Asked(Signal),
     /// The run had shown enough, and stood still; it was ended.
@@ -174,7 +184,7 @@ impl Nursery {
             spared,
         };
         // Imports that take minutes would take them in every run, too.
-        match nursery.wait(signals, &mut Room::of(layer), 0, None)? {
+        match nursery.wait(signals, &mut Room::of(layer), 0, None, false)? {
             Waited::Answer(it) if it["ready"] == true => {
                 nursery.imports_first = it["imports_first"] == true;
                 nursery.speaks_of_compile = it["speaks_of_compile"] == true;
@@ -269,17 +279,20 @@ impl Nursery {
         Some(self.most_memory).filter(|it| *it != 0)
     }
 
-    /// Waits for a run to end. Nothing if the nursery is no more.
+    /// Waits for a run to end, or with `or_others` for any. Nothing if the nursery is no more.
     pub(crate) fn finish(
         &mut self,
         run: &Begun,
         session: &Session,
         layer: Option<&Layer>,
         signals: &Signals,
-    ) -> io::Result<Option<Ended>> {
+        or_others: bool,
+    ) -> io::Result<Option<Finished>> {
         let mut room = Room::of(layer);
-        let (end, interrupted) = match self.wait(signals, &mut room, run.number, Some(session))? {
+        let waited = self.wait(signals, &mut room, run.number, Some(session), or_others)?;
+        let (end, interrupted) = match waited {
             Waited::Gone => return Ok(None),
+            Waited::Other => return Ok(Some(Finished::Other)),
             // The caller drops us, and with us the child that goes on writing.
             Waited::NoRoom => (End::Signal(Signal::SIGKILL as i32), None),
             Waited::Asked(signal) => (End::Signal(signal as i32), Some(signal)),
@@ -290,7 +303,7 @@ impl Nursery {
                 (signal.or(number("code").map(End::Code)).unwrap_or(End::Code(1)), None)
             }
         };
-        Ok(Some(Ended {
+        Ok(Some(Finished::This(Ended {
             host: Default::default(),
             end,
             seconds: run.started.elapsed().as_secs_f64(),
@@ -298,16 +311,17 @@ impl Nursery {
             n_left_running: 0,
             wrote_too_much: room.wrote_too_much(),
             host_ran_out: run.oom_kills < oom_kills(),
-        }))
+        })))
     }
 
-    /// Waits for the answer about this run, or that it is ready, and ends what stands still in the run of `session`.
+    /// Waits for the answer about this run, or that it is ready, with `or_others` about any, and ends what stands still in the run of `session`.
     fn wait(
         &mut self,
         signals: &Signals,
         room: &mut Room<'_>,
         number: u64,
         session: Option<&Session>,
+        or_others: bool,
     ) -> io::Result<Waited> {
         let mut standstill = Standstill::default();
         let mut looked = Instant::now();
@@ -316,11 +330,16 @@ impl Nursery {
             if room.is_used_up() {
                 return Ok(Waited::NoRoom);
             }
+            let mut other_ended = false;
             while let Some(answer) = self.next_answer() {
                 self.takes_note(answer);
+                other_ended = true;
             }
             if let Some(answer) = self.ended.remove(&number) {
                 return Ok(if given_up { Waited::GivenUp } else { Waited::Answer(answer) });
+            }
+            if other_ended && or_others && !given_up {
+                return Ok(Waited::Other);
             }
             if let Some(session) = session.filter(|_| TICK <= looked.elapsed()) {
                 looked = Instant::now();

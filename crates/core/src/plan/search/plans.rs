@@ -146,8 +146,12 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
         }
         // Before the proof: a run of its own ends what makes runs cheap.
         let recipes = recipes::recipes(program, &found).await;
-        while let (false, Some(best)) = (program.interrupted, found.first_mut()) {
+        while let (false, [best, rest @ ..]) = (program.interrupted, found.as_mut_slice()) {
             let saw = program.pace.until == Until::Validation;
+            // One that just fits is refuted now and then, and beside its proof there is nothing else to do.
+            if let Some(next) = rest.first().filter(|_| just_fits(program, best)) {
+                proof::soon(program, next);
+            }
             if let Some(seen) = proof::proves(program, best).await {
                 return (found, recipes, Some(seen));
             }
@@ -290,6 +294,11 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         parts *= 2;
     }
     None
+}
+
+/// Whether so little is left that a validation, or another order of what is freed, may be too much.
+fn just_fits(program: &Program, it: &Candidate) -> bool {
+    program.rules.most().0 / 100 * 95 < it.needs.0
 }
 
 /// A run with one metered step.
