@@ -19,11 +19,12 @@ pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
     let marks = trial.recordings.iter().flat_map(|it| &it.notes.marks);
     let evaluates = marks.filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation)).count() != 0;
     let refused = refused(&trial.notes);
+    let why = refused.first().map(|(id, whom)| format!("{id} does not suit {whom}"));
     let ran = Ran {
         outcome: trial.prediction.outcome,
         took: Took::of(trial.prediction),
-        failure: trial.failure,
-        refused,
+        failure: trial.failure.map(|it| why.unwrap_or(it)),
+        refused: refused.into_iter().map(|it| it.0).collect(),
         n_ooms: trial.n_ooms,
         interrupted: trial.interrupted.is_some(),
         was_cut: trial.was_cut,
@@ -46,10 +47,11 @@ pub(super) fn steps(trial: &Trial) -> Steps {
     }
 }
 
-/// The remedies that a run ended of, because they do not suit the program.
-fn refused(notes: &[Value]) -> Vec<String> {
+/// The remedies that a run ended of, because they do not suit the program; each with what of it, and why.
+fn refused(notes: &[Value]) -> Vec<(String, String)> {
+    let text = |it: &Value, key: &str| it[key].as_str().map(str::to_owned);
     let lines = notes.iter().filter(|it| it["kind"] == NoteKind::Refused.word());
-    lines.filter_map(|it| Some(it["id"].as_str()?.to_owned())).collect()
+    lines.filter_map(|it| Some((text(it, "id")?, text(it, "why")?))).collect()
 }
 
 fn noted(trial: &Trial) -> Noted {
@@ -138,6 +140,7 @@ mod tests {
         let applied = json!({ "kind": "remedy", "id": "checkpoint" });
         let why = "MoCo: each call of it writes into its `queue`";
         let line = json!({ "kind": "refused", "id": "micro-batches", "why": why });
-        assert_eq!(refused(&[applied, line]), ["micro-batches"]);
+        let expected = ("micro-batches".to_owned(), why.to_owned());
+        assert_eq!(refused(&[applied, line]), [expected]);
     }
 }
