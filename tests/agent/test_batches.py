@@ -30,10 +30,20 @@ class Pictures(Dataset):
     def look(self):
         pass
 
+class Inner:
+    def __init__(self, n):
+        self.n = n
+
 class Counting(Pictures):
     n = 0
     def look(self):
         self.n += 1
+
+class Deeper:  # Its calls change something two objects further in.
+    def __init__(self):
+        self.own = [Inner(0), Inner(0)]
+    def __call__(self):
+        self.own[1].n += 1
 
 def epoch(data, workers=2, **more):
     torch.manual_seed(0); random.seed(0)
@@ -52,6 +62,7 @@ for name, data, more in [
     ("another", lambda: Pictures(size=7), {}),
     ("iterator", lambda: Pictures(lines=iter("abc")), {}),
     ("counting", lambda: Counting(), {}),
+    ("within", lambda: Pictures(parts=[Inner(i) for i in range(4)], look=Deeper()), {}),
     ("no workers", lambda: Pictures(), {"workers": 0}),
     ("stays", lambda: Pictures(stays=True), {"persistent_workers": True}),
 ]:
@@ -77,7 +88,7 @@ def test_batches_are_made_once(made):
     assert made["plain"] == made["another"] == made["stays"] == [True, 24, 0]
 
 
-@pytest.mark.parametrize("name", ["generator", "iterator", "counting", "no workers"])
+@pytest.mark.parametrize("name", ["generator", "iterator", "counting", "within", "no workers"])
 def test_a_dataset_with_a_state_of_its_own_makes_them_each_time(made, name):
     assert made[name] == [True, 24, 24]
 

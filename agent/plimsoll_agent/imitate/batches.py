@@ -13,6 +13,7 @@ workers that are not forked, and runs that check or prove something (`PLIMSOLL_O
 import functools
 import hashlib
 import io
+import itertools
 import mmap
 import os
 import pickle
@@ -197,8 +198,8 @@ class _Looking:
         if isinstance(it, (bytes, bytearray)):
             return len(it), zlib.crc32(it[:256])
         if id(it) in self._seen:
-            return ("again", self._seen[id(it)])
-        self._seen[id(it)] = len(self._seen)
+            return ("again", self._seen[id(it)][0])
+        self._seen[id(it)] = len(self._seen), it  # Kept, or another one could come to lie there.
         kind = type(it)
         name = (kind.__module__, kind.__qualname__)
         if isinstance(it, self._torch.Tensor):
@@ -216,17 +217,17 @@ class _Looking:
         if isinstance(it, functools.partial):
             return name, [self.at(part, depth + 1) for part in (it.func, it.args, it.keywords)]
         if isinstance(it, dict):
-            few = list(it.items())[:32]
+            few = itertools.islice(it.items(), 32)
             return name, len(it), [(self.at(key, depth + 1), self.at(value, depth + 1)) for key, value in few]
         if isinstance(it, (list, tuple, set, frozenset)):
-            few = [] if isinstance(it, (set, frozenset)) else it[:32]
+            few = [] if isinstance(it, (set, frozenset)) else itertools.islice(it, 32)
             return name, len(it), [self.at(part, depth + 1) for part in few]
         parts = getattr(it, "__dict__", None)
-        return name, self.at(dict(parts), depth + 1) if parts else None
+        return name, self.at(parts, depth + 1) if parts else None
 
     def _has_a_state(self, it):
         """It is read on, or draws numbers of its own."""
-        if isinstance(it, (io.IOBase, random.Random, self._torch.Generator)) or hasattr(it, "__next__"):
+        if isinstance(it, (io.IOBase, random.Random, self._torch.Generator)) or hasattr(type(it), "__next__"):
             return True
         numpy = sys.modules.get("numpy.random")
         return numpy is not None and isinstance(it, (numpy.Generator, numpy.RandomState, numpy.BitGenerator))
