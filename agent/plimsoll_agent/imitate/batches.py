@@ -10,6 +10,7 @@ dataset that has a state of its own (a file that is read on, a generator, a coun
 workers that are not forked, and runs that check or prove something (`PLIMSOLL_OWN_BATCHES`).
 """
 
+import ctypes
 import functools
 import hashlib
 import io
@@ -139,8 +140,7 @@ class _Pickler(pickle.Pickler):
             flat = flat[:FIRST]
         elif SLOT < it.numel() * it.element_size():
             raise Unclear
-        kept = flat.contiguous().view(torch.uint8) if flat.numel() else flat
-        return it.dtype, tuple(it.shape), bytes(kept.numpy()) if flat.numel() else b""
+        return it.dtype, tuple(it.shape), _bytes(flat)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -243,7 +243,12 @@ def _random_states(torch):
     if numpy is not None:
         name, words, *rest = numpy.get_state()
         of_numpy = name, words.tobytes(), tuple(rest)
-    return bytes(torch.get_rng_state().numpy()), random.getstate(), of_numpy
+    return _bytes(torch.get_rng_state()), random.getstate(), of_numpy
+
+
+def _bytes(flat):
+    """Those of a tensor in one piece; numpy may not be there."""
+    return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size()) if flat.numel() else b""
 
 
 def _set_random_states(torch, states):
