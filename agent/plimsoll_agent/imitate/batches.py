@@ -15,6 +15,7 @@ import functools
 import hashlib
 import io
 import itertools
+import math
 import mmap
 import os
 import pickle
@@ -25,17 +26,17 @@ import time
 import types
 import zlib
 
+from plimsoll_agent.imitate.ghosts import LARGE, repeat
 from plimsoll_agent.run.guard import failed
+from plimsoll_agent.run.host_random import HostRandom
 
 SETTING = "PLIMSOLL_OWN_BATCHES"
 SLOTS, SLOT = 512, 1 << 17
 """At most so many batches, and bytes of each."""
 WORTH = 2e-3
 """Seconds that a batch takes at least, to be kept."""
-LARGE = 1 << 20
-"""Bytes of a tensor of which only the first numbers are kept."""
 FIRST = 1 << 10
-"""So many of them."""
+"""So many numbers are kept of a large tensor."""
 DEEPEST, MOST = 32, 4000
 """How far, and how many parts of, a dataset is looked at."""
 
@@ -65,7 +66,7 @@ def install(torch):
             return fetch(self, indices)
         try:
             before = looks(torch, (self.dataset, self.collate_fn))
-            key = _key(before, indices, _random_states(torch))
+            key = _key(torch, before, indices)
             found = _found(torch, key)
         except Exception as error:
             self._plimsoll_makes_its_own = True
@@ -91,10 +92,9 @@ def install(torch):
 # What is kept.
 
 
-def _key(before, indices, states):
-    of_torch, of_python, of_numpy = states
-    digest = hashlib.blake2b(repr((before, indices, of_python, of_numpy)).encode(), digest_size=_KEY)
-    digest.update(of_torch)
+def _key(torch, before, indices):
+    digest = hashlib.blake2b(repr((before, indices)).encode(), digest_size=_KEY)
+    digest.update(pickle.dumps(_Random(torch)))
     return digest.digest()
 
 
@@ -106,14 +106,14 @@ def _found(torch, key):
     entry = _shared[at + _HEAD.size : at + size]
     if entry[:_KEY] != key or zlib.crc32(entry) != check:
         return None
-    result, states = _Unpickler(torch, io.BytesIO(entry[_KEY:])).load()
-    _set_random_states(torch, states)
+    result, then = _Unpickler(torch, io.BytesIO(entry[_KEY:])).load()
+    then.again(torch)
     return (result,)
 
 
 def _keep(torch, key, result):
     file = io.BytesIO()
-    _Pickler(torch, file).dump((result, _random_states(torch)))
+    _Pickler(torch, file).dump((result, _Random(torch)))
     entry = key + file.getvalue()
     size = _HEAD.size + len(entry)
     if size <= SLOT:
@@ -151,9 +151,7 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, kept):
         torch = self._torch
         dtype, shape, first = kept
-        n = 1
-        for size in shape:
-            n *= size
+        n = math.prod(shape)
         if not n:
             return torch.empty(shape, dtype=dtype)
         made = torch.frombuffer(bytearray(first), dtype=dtype)
@@ -161,12 +159,7 @@ class _Unpickler(pickle.Unpickler):
             # Where a worker's tensors go: it copies no others.
             storage = torch.UntypedStorage._new_shared(n * dtype.itemsize)
             whole = torch.empty(0, dtype=dtype).set_(storage, 0, (n,), (1,))
-            done = made.numel()
-            whole[:done] = made
-            while done < n:
-                more = whole[done : 2 * done]
-                more.copy_(whole[: more.numel()])
-                done *= 2
+            repeat(whole, made)
             made = whole
         return made.view(shape)
 
@@ -237,25 +230,17 @@ class _Looking:
         return [self.at(cell.cell_contents, depth + 1) for cell in cells]
 
 
-def _random_states(torch):
-    numpy = sys.modules.get("numpy.random")
-    of_numpy = None
-    if numpy is not None:
-        name, words, *rest = numpy.get_state()
-        of_numpy = name, words.tobytes(), tuple(rest)
-    return _bytes(torch.get_rng_state()), random.getstate(), of_numpy
-
-
 def _bytes(flat):
     """Those of a tensor in one piece; numpy may not be there."""
     return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.element_size()) if flat.numel() else b""
 
 
-def _set_random_states(torch, states):
-    of_torch, of_python, of_numpy = states
-    torch.set_rng_state(torch.frombuffer(bytearray(of_torch), dtype=torch.uint8))
-    random.setstate(of_python)
-    if of_numpy is not None:
-        numpy = sys.modules["numpy"]
-        name, words, rest = of_numpy
-        numpy.random.set_state((name, numpy.frombuffer(words, dtype=numpy.uint32), *rest))
+class _Random:
+    """Where a worker's random numbers are: PyTorch's, Python's and NumPy's."""
+
+    def __init__(self, torch):
+        self._torch, self._others = _bytes(torch.get_rng_state()), HostRandom()
+
+    def again(self, torch):
+        torch.set_rng_state(torch.frombuffer(bytearray(self._torch), dtype=torch.uint8))
+        self._others.again()

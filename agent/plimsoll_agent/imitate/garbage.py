@@ -1,7 +1,7 @@
 """A child of the nursery collects its own garbage, and when a process of its own would.
 
-What the nursery has imported is a million objects, and who collects garbage goes through all of them and writes into each: pages that
-the child has only borrowed are copied. Some libraries do that before every training. So those objects are left out; they hold
+What the nursery has imported is hundreds of thousands of objects (350,000 with transformers' Trainer). Who collects garbage goes
+through all of them and writes into each: pages that the child has only borrowed are copied. Some libraries do that before every training. So those objects are left out; they hold
 nothing of a device. But Python goes through everything by itself once what is new among the old is a quarter of the old
 (`long_lived_pending` and `long_lived_total` in Modules/gcmodule.c), and after a collection it would count only what it went
 through: then it would come too often, and free what a real run still has. From then on it is held back until that quarter is there.

@@ -255,7 +255,7 @@ class StandIns:
         self._pools = {}
 
     def install(self):
-        """Also before Python's own names for them are looked up: `torch.nn.init` calls these methods."""
+        """`torch.nn.init`, and so every layer, fills its weights by these methods."""
         tensor = self._torch.Tensor
         for name in ("normal_", "uniform_"):
             setattr(tensor, name, self._wrapped(name, getattr(tensor, name)))
@@ -281,21 +281,25 @@ class StandIns:
             return False
         if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
             return False
-        if not self._draws.move(name, tensor, None):
-            return False
         key = name, tensor.dtype, args, tuple(sorted(kwargs.items()))
         pool = self._pools.get(key)
         if pool is None:
             own = torch.Generator().manual_seed(0)
             pool = self._pools[key] = fill(torch.empty(_POOL, dtype=tensor.dtype), *args, **dict(kwargs, generator=own))
-        flat = tensor.detach().view(-1)
-        flat[:_POOL] = pool[: flat.numel()]
-        done = _POOL
-        while done < flat.numel():
-            more = flat[done : 2 * done]
-            more.copy_(flat[: more.numel()])
-            done *= 2
+        if not self._draws.move(name, tensor, None):
+            return False
+        repeat(tensor.detach().view(-1), pool)
         return True
+
+
+def repeat(flat, first):
+    """Fills `flat` with the numbers of `first`, again and again; both have one dimension, and `flat` is not shorter."""
+    done = first.numel()
+    flat[:done] = first
+    while done < flat.numel():
+        more = flat[done : 2 * done]
+        more.copy_(flat[: more.numel()])
+        done *= 2
 
 
 _POOL = 1 << 16

@@ -85,6 +85,8 @@ def _pieces(shape):
 
 
 def _both_ways(torch):
+    """The loss, and the gradient of the logits. Both read `wide`, `ignore_index`, `reduction` and `smoothing` of their first argument."""
+
     def of_logits(tensor, piece):
         return tensor[piece[0]] if tensor.dim() == 2 else tensor[piece[0], :, piece[1]]
 
@@ -202,12 +204,14 @@ def _function(torch):
     return ChunkedCrossEntropy
 
 
-ASKED = "int ignore_index, str reduction, float smoothing"
+_ASKED = "int ignore_index, str reduction, float smoothing"
+"""What both operators are asked, beside tensors."""
 
 
 @functools.cache
 def _operator(torch):
-    """The same as an operator that graphs have as one node; None where PyTorch has no way to make one. It gives the loss, the normalizers and the count."""
+    """The same as an operator that graphs have as one node; None where PyTorch has no way to make one. It gives the loss, the
+    normalizers and the count."""
     if not hasattr(torch.library, "custom_op"):
         return None
     forward, backward = _both_ways(torch)
@@ -219,7 +223,7 @@ def _operator(torch):
     @torch.library.custom_op(
         "plimsoll::chunked_cross_entropy",
         mutates_args=(),
-        schema=f"(Tensor logits, Tensor target, Tensor? weight, {ASKED}, ScalarType result) -> (Tensor, Tensor, Tensor)",
+        schema=f"(Tensor logits, Tensor target, Tensor? weight, {_ASKED}, ScalarType result) -> (Tensor, Tensor, Tensor)",
     )
     def operator(logits, target, weight, ignore_index, reduction, smoothing, result):
         with torch.autocast(logits.device.type, enabled=False):
@@ -234,7 +238,7 @@ def _operator(torch):
     @torch.library.custom_op(
         "plimsoll::chunked_cross_entropy_backward",
         mutates_args=(),
-        schema=f"(Tensor grad, Tensor logits, Tensor target, Tensor? weight, Tensor normalizers, Tensor count, {ASKED}) -> Tensor",
+        schema=f"(Tensor grad, Tensor logits, Tensor target, Tensor? weight, Tensor normalizers, Tensor count, {_ASKED}) -> Tensor",
     )
     def gradient(grad, logits, target, weight, normalizers, count, ignore_index, reduction, smoothing):
         with torch.autocast(logits.device.type, enabled=False):

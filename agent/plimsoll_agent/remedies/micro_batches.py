@@ -29,6 +29,7 @@ from plimsoll_agent.remedies.support.generation import generate_in_parts
 from plimsoll_agent.remedies.support.rerun import as_before, has_other_weights, is_cache, watch_other_weights, without_cache
 from plimsoll_agent.remedies.support.ways import KEPT_BYTES, is_exact, way_of, with_one_label
 from plimsoll_agent.run import nested
+from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.refusal import CannotApply, unsuited
 
 _HALF_SCALE = 1024.0
@@ -143,7 +144,7 @@ def recomputed(torch, module, call, args, kwargs, batch, bounds, way, around=Non
     """The output of the call, each part of the batch to be run again when backward comes; each time inside of
     `around(start, end)`, if that is given."""
     whole, along = batch
-    outputs, choices = [], rerun.HostRandom()
+    outputs, choices = [], HostRandom()
     # As in the call that showed that the loss is not alone: what ran again there runs again here.
     as_a_whole = again.is_compiled(torch, module) or not way.is_alone
     trained = [p for p in module.parameters() if p.requires_grad]
@@ -185,7 +186,7 @@ def _accumulated(torch, module, call, args, kwargs, batch, bounds, way):
     gradients = [None] * len(chosen)
     weights = [way.weights(kwargs, whole, start, end) for start, end in bounds]
     sizes = [end - start for start, end in bounds]
-    kept, parts, total, output, choices = [], [], None, None, rerun.HostRandom()
+    kept, parts, total, output, choices = [], [], None, None, HostRandom()
     for (start, end), weight in zip(bounds, weights):
         choices.again()
 

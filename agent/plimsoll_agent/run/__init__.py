@@ -7,6 +7,7 @@
     frames          which line of a stack is the user's own
     memory          PyTorch's own memory history: start it, count with it, dump it
     host            what this process has of the host's memory
+    host_random     where the random numbers of Python and NumPy are
     phases          forward, backward, optimizer, zero_grad, evaluation: where each begins and ends
     training_steps  what one training step is, for any number of optimizers
     steady          has memory stopped changing?

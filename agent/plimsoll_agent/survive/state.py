@@ -7,7 +7,7 @@ buffer that moves is not kept; a call that wrote into one is not made again.
 import collections
 import contextlib
 
-from plimsoll_agent.remedies.support.rerun import HostRandom
+from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.survive import CannotRedo
 
 _SMALL = 1 << 20

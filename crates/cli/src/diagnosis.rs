@@ -164,7 +164,9 @@ fn grown(it: &HostGrowth) -> String {
 
 fn raised(recording: &Recording, steps: u32) -> Option<String> {
     let Exception { class, message, user_frame } = uncaught(recording)?;
-    let message = message.lines().next().unwrap_or_default();
+    let in_worker = said_in_a_worker(class, message);
+    let message = in_worker.or_else(|| message.lines().next()).unwrap_or_default();
+    let worker = if in_worker.is_some() { " in a worker of its DataLoader" } else { "" };
     let colon = if message.is_empty() { "" } else { ": " };
     let place =
         user_frame.as_ref().map_or_else(String::new, |it| format!(" at {}:{}", it.file, it.line));
@@ -172,7 +174,15 @@ fn raised(recording: &Recording, steps: u32) -> Option<String> {
     let why = ours(recording, message)
         .or_else(|| a_zero_of_ours(recording, class, message, user_frame.as_ref()))
         .unwrap_or_default();
-    Some(format!("the script raised {class}{colon}{message}{place}, {after}{why}"))
+    Some(format!("the script raised {class}{worker}{colon}{message}{place}, {after}{why}"))
+}
+
+/// What an exception said that a `DataLoader` raises again with the worker's traceback (`ExceptionWrapper` of `torch/_utils.py`).
+fn said_in_a_worker<'a>(class: &str, message: &'a str) -> Option<&'a str> {
+    let (first, rest) = message.split_once('\n')?;
+    first.contains(" in DataLoader worker process ").then_some(())?;
+    let said = |it: &'a str| it.split_once(": ").filter(|(raised, _)| raised.ends_with(class));
+    rest.lines().rev().find_map(said).map(|it| it.1)
 }
 
 /// The same sentence, with what to install for a card that this PyTorch has no kernels for.

@@ -454,8 +454,7 @@ impl Trials {
     }
 
     /// The first run, without values, and beside it the first steps of one with values like those that the script draws. What comes of
-    /// the other one is looked at when it has ended. Nothing if the run says too little to
-    /// go on with.
+    /// the other one is looked at when it has ended. Nothing if the run says too little to go on with.
     fn run_believing(
         &mut self,
         command: &ScriptCommand,
@@ -868,6 +867,7 @@ fn needs_own_process(settings: &[Setting]) -> bool {
         .any(|(name, value)| *name == ALLOC_CONF && value.to_string_lossy().contains("backend"))
 }
 
+/// Likewise, or it is read for the host's pinned memory.
 fn reads_while_imported(settings: &[Setting]) -> bool {
     let is_for_host =
         |it: &Setting| it.0 == ALLOC_CONF && it.1.to_string_lossy().contains("pinned");

@@ -8,6 +8,7 @@ first run leaves no graph. A gradient of a gradient cannot be had from it.
 import contextlib
 
 from plimsoll_agent.remedies.support import rerun
+from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.run.refusal import unsuited
 
@@ -17,7 +18,7 @@ class Again:
 
     def __init__(self, torch, module, run):
         self._torch, self._module, self._run = torch, module, run
-        self._choices, self._autocast = rerun.HostRandom(), rerun.autocast_of(torch)
+        self._choices, self._autocast = HostRandom(), rerun.autocast_of(torch)
         self._devices = sorted({it.device.index for it in module.parameters() if it.is_cuda})
         self._states = [torch.get_rng_state(), *(torch.cuda.get_rng_state(it) for it in self._devices)]
 

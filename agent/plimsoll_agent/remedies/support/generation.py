@@ -4,8 +4,9 @@ import functools
 import threading
 
 from plimsoll_agent.remedies.support import split
-from plimsoll_agent.remedies.support.rerun import HostRandom, is_cache
+from plimsoll_agent.remedies.support.rerun import is_cache
 from plimsoll_agent.run.after_import import after_import
+from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.refusal import unsuited
 
 

@@ -2,9 +2,9 @@
 spectral norms and caches are as if it had run once."""
 
 import contextlib
-import random
-import sys
 import weakref
+
+from plimsoll_agent.run.host_random import HostRandom
 
 
 def as_before(torch, module, choices=None):
@@ -67,21 +67,6 @@ def _again(torch, module, choices):
             yield
     finally:
         now.again()
-
-
-class HostRandom:
-    """Where the random numbers of Python and NumPy are: what a model decides by them (whether a layer is skipped, a
-    teacher forced) it has to decide again when the same call is made again."""
-
-    def __init__(self):
-        self._python = random.getstate()
-        numpy = sys.modules.get("numpy.random")
-        self._numpy = numpy and numpy.get_state()
-
-    def again(self):
-        random.setstate(self._python)
-        if self._numpy:
-            sys.modules["numpy.random"].set_state(self._numpy)
 
 
 @contextlib.contextmanager

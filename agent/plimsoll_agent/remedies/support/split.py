@@ -9,8 +9,9 @@ a loss averages.
 import contextlib
 
 from plimsoll_agent.remedies.support import rerun
-from plimsoll_agent.remedies.support.rerun import HostRandom, statistics_kept
+from plimsoll_agent.remedies.support.rerun import statistics_kept
 from plimsoll_agent.run import nested
+from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.run.refusal import unsuited
 

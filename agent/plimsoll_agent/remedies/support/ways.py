@@ -1,7 +1,7 @@
 """How the parts of a model's batch belong together: found by trying, on two of its samples, apart and together."""
 
 from plimsoll_agent.remedies.support import places, split
-from plimsoll_agent.remedies.support.rerun import HostRandom
+from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import tensors_in
 from plimsoll_agent.run.refusal import unsuited
 

@@ -314,7 +314,8 @@ impl Nursery {
         })))
     }
 
-    /// Waits for the answer about this run, or that it is ready, with `or_others` about any, and ends what stands still in the run of `session`.
+    /// Waits for the answer about this run, or that it is ready, with `or_others` about any, and ends what stands still in the run
+    /// of `session`.
     fn wait(
         &mut self,
         signals: &Signals,

@@ -125,6 +125,16 @@ fn script_raises() {
 }
 
 #[test]
+fn a_worker_of_a_loader_raises() {
+    let place = Place::new();
+    let end = r#"{"kind":"end","why":"exception","steps":0,"steady":false,"exit_code":1,"exception":{"type":"UnidentifiedImageError","message":"Caught UnidentifiedImageError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  File \"fetch.py\", line 54, in fetch\nPIL.UnidentifiedImageError: cannot identify image file 'bad/010.png'\n","user_frame":{"file":"/x/train.py","line":12,"function":"main","text":"for batch in loader:"}},"seconds_imports":1.0,"seconds":2.0}"#;
+    let script = place.noting_script("train", &[BEGIN, end], "exit 1");
+    place.predict(&[script.to_str().unwrap()]).assert_sentence(
+        "the script raised UnidentifiedImageError in a worker of its DataLoader: cannot identify image file 'bad/010.png' at /x/train.py:12, before",
+    );
+}
+
+#[test]
 fn script_exits_with_a_code() {
     let place = Place::new();
     let end = r#"{"kind":"end","why":"exit","steps":0,"steady":false,"exit_code":3,"exception":null,"seconds_imports":1.0,"seconds":2.0}"#;

@@ -187,12 +187,12 @@ impl Contents {
         true
     }
 
-    /// Writes out what is one element again and again. Whether there was room.
+    /// Writes out what is one element again and again, of [`KEEP_COMPUTED`] at most. Whether there was room.
     fn write_out(&mut self, start: u64) -> bool {
         let Some(span) = self.spans.get(&start) else { return false };
         let size = span.size();
         let mut bytes = vec![0; index(size)];
-        if size > KEEP_COMPUTED || span.read(0, &mut bytes, &Cell::new(0)).is_none() {
+        if span.read(0, &mut bytes, &Cell::new(0)).is_none() {
             return false;
         }
         let Some((_, account, _)) = self.remove(start) else { return false };
@@ -321,8 +321,7 @@ impl Contents {
     pub fn fill(&mut self, at: u64, value: u8, size: u64) {
         // As `zeros()` does, since torch 2.15: what a kernel that fills would have computed.
         match Element::of(&[value]) {
-            Some(element) if (SAME..=KEEP).contains(&size) => self.write_same(at, element, size),
-            _ if size <= KEEP => self.write_computed(at, &vec![value; index(size)]),
+            Some(element) if size <= KEEP => self.write_same(at, element, size),
             _ => self.forget(at, size),
         }
     }
