@@ -52,6 +52,7 @@ def serve():
     before = os.environ.get(_BY_NVML)
     os.environ[_BY_NVML] = "1"
     environment = dict(os.environ)
+    garbage.hold()
     imports_first, speaks_of_compile = _import_what_it_imports(program)
     os.environ.pop(_BY_NVML, None)
     environment.pop(_BY_NVML)
@@ -99,6 +100,7 @@ def _prepare():
     draws.share()
     batches.share()
     _nothing_is_taken_apart()
+    garbage.lend()
 
 
 def _nothing_is_taken_apart():
@@ -214,7 +216,6 @@ def _become(program, order):
     _tell_the_allocator(torch, order["environment"].get("PYTORCH_CUDA_ALLOC_CONF"))
     from plimsoll_agent import agent
 
-    garbage.borrow()
     agent.install(torch)
     if module:
         import runpy
