@@ -136,7 +136,7 @@ class Agent:
         self._sampling = Sampling(memory, phases, self._modules, recording, which)
         steps.after_step = self._after_step
         self._epochs = Epochs()
-        if steps.goal == "validation":
+        if steps.goal in ("validation", "one-validation"):
             steps.later = Later(self._epochs, recording, self._stopping, self._calls_beside_training, self._has_company)
         steps.before_stop = self._tensors.all
         self._last_named_step = self._mode_changes = 0
@@ -567,12 +567,13 @@ class Agent:
 
 
 def _goal(recording):
-    """What PLIMSOLL_STOP asks for: "steady", "validation", "until-exit" or a number of steps."""
+    """What PLIMSOLL_STOP asks for: "steady", "validation", "until-exit" or a number of steps; "one-validation" is one
+    without a look whether memory rises some steps later."""
     text = os.environ.get("PLIMSOLL_STOP") or "steady"
     kind, _, number = text.partition(":")
     if kind == "steps" and number.isdigit() and int(number) > 0:
         return int(number)
-    if text in ("steady", "validation", "until-exit"):
+    if text in ("steady", "validation", "one-validation", "until-exit"):
         return text
     recording.note("stop", "PLIMSOLL_STOP=%s is not understood; the run stops once memory is steady" % text)
     return "steady"

@@ -277,7 +277,7 @@ class Steps:
             if counted.steps < self.goal:
                 return
             self.why = "steps"
-        elif counted.steady and steady_counts and counted.has_settled(after_a_look=later is not None):
+        elif counted.steady and steady_counts and counted.has_settled(after_a_look=later is not None and self.goal != "one-validation"):
             self.why = "steady"
             self._was_steady = True
         elif counted.gave_up():
@@ -288,7 +288,7 @@ class Steps:
             return
         if later is not None and later.goes_on(self._memory.place(), counted.steps):
             return
-        if self.why == "steps" and self.goal in ("steady", "validation") and not self.steady:
+        if self.why == "steps" and self.goal in ("steady", "validation", "one-validation") and not self.steady:
             self._recording.note(
                 "not-steady",
                 "memory was still changing after %d steps (%.0f s after the third); the run was ended there"

@@ -92,6 +92,12 @@ struct Wanted {
     caches: Caches,
 }
 
+impl Wanted {
+    fn is_proof(&self) -> bool {
+        self.caches == Caches::Own
+    }
+}
+
 /// Where a run in the nursery finds what was compiled, and leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caches {
@@ -288,10 +294,11 @@ impl Trials {
         }
     }
 
-    /// Begins what is wanted, as long as there are cores and memory for more than the run that somebody waits for.
+    /// Begins what is wanted, as long as there are cores and memory for more than the run that somebody waits for, which has begun.
+    /// Proofs come last: they are wanted at the end, and what the search goes on with is wanted now.
     fn begin_what_is_wanted(&mut self) -> anyhow::Result<()> {
         let asked = self.n_asked;
-        self.wanted.retain(|it| asked < it.1 + STALE);
+        self.wanted.retain(|it| asked < it.1 + STALE || it.0.is_proof());
         while !self.wanted.is_empty() && self.may_ghost.is_some() {
             let Some(Kept { nursery, .. }) = &mut self.nursery else { return Ok(()) };
             let needs = nursery.most_memory().map(|it| it.saturating_mul(2));
@@ -300,7 +307,8 @@ impl Trials {
             if self.at_once <= nursery.n_under_way() || !has_room {
                 return Ok(());
             }
-            let Some((it, _)) = self.wanted.pop_front() else { return Ok(()) };
+            let first = self.wanted.iter().position(|it| !it.0.is_proof()).unwrap_or(0);
+            let Some((it, _)) = self.wanted.remove(first) else { return Ok(()) };
             let command = ScriptCommand::resolve(&it.command)?;
             let begun = self.begin(&command, &it, self.weights())?;
             let Some(begun) = begun else { return Ok(()) };
@@ -320,9 +328,11 @@ impl Trials {
         self.n_asked += 1;
         if let Some(at) = self.begun.iter().position(|it| it.0 == *wanted) {
             let (_, run) = self.begun.remove(at);
-            self.begin_what_is_wanted()?;
             return match run {
-                Early::UnderWay(run) => self.finish(run, command, phantom),
+                Early::UnderWay(run) => {
+                    self.begin_what_is_wanted()?;
+                    self.finish(run, command, phantom)
+                }
                 Early::Over(ran) => Ok(Some(self.read_of(command, ran, phantom))),
             };
         }
@@ -359,7 +369,7 @@ impl Trials {
             self.may_nurse = self.nursery.is_some();
         }
         // They are compared by their first steps.
-        let is_long = matches!(stop, Stop::Steady | Stop::Validation);
+        let is_long = matches!(stop, Stop::Steady | Stop::Validation | Stop::OneValidation);
         let few = if is_long { Stop::Steps(EARLY) } else { stop };
         let few = Wanted { stop: few, ..wanted.clone() };
         let seems_to_compile =

@@ -63,6 +63,8 @@ pub(crate) enum Stop {
     Steady,
     /// Some steps later, when a validation was seen: from steady memory on epochs end early.
     Validation,
+    /// The same, and not after a look whether memory rises some steps later.
+    OneValidation,
     /// After so many optimizer steps.
     Steps(u32),
     /// Not at all: the script runs to its end.
@@ -75,6 +77,7 @@ impl fmt::Display for Stop {
         match self {
             Stop::Steady => f.write_str("steady"),
             Stop::Validation => f.write_str("validation"),
+            Stop::OneValidation => f.write_str("one-validation"),
             Stop::Steps(n) => write!(f, "steps:{n}"),
             Stop::UntilExit => f.write_str("until-exit"),
         }

@@ -206,6 +206,7 @@ fn stop(until: Until) -> Stop {
     match until {
         Until::Steady => Stop::Steady,
         Until::Validation => Stop::Validation,
+        Until::OneValidation => Stop::OneValidation,
         Until::Steps(n) => Stop::Steps(n),
         Until::Exit => Stop::UntilExit,
     }

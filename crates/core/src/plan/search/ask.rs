@@ -73,6 +73,8 @@ pub enum Until {
     Steady,
     /// The same, and a validation or what else comes later went by.
     Validation,
+    /// The same, and nobody waited for whether memory rises some steps later.
+    OneValidation,
     /// So many optimizer steps are over.
     Steps(u32),
     /// The script ends.

@@ -42,6 +42,17 @@ pub struct Candidate {
     pub if_found: Option<IfFound>,
     /// The operations of a step, if they were counted.
     pub(super) work: Option<Vec<Work>>,
+    /// The last of the runs that are only there to refute it, if it is not over yet.
+    pub(super) once_more: Option<OnceMore>,
+}
+
+/// A run of a plan that is only there to refute it, and counts the work of a step.
+#[derive(Clone, Debug)]
+pub(super) struct OnceMore {
+    /// The run.
+    pub(super) run: Run,
+    /// What the one before it took: one that took anything else was disturbed by being counted, and is made again.
+    pub(super) before: Peaks,
 }
 
 /// What a plan needs where masks of values that nobody computed find everything.
@@ -108,6 +119,7 @@ impl Candidate {
             ends: Vec::new(),
             if_found: None,
             work: None,
+            once_more: None,
         }
     }
 

@@ -28,6 +28,8 @@ use crate::{
 const MOST_PARTS: u64 = 64;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
+/// The best one is mostly among so many that were found first.
+const LIKELY: usize = 2;
 
 /// What came of a search for a plan.
 #[derive(Clone, Debug)]
@@ -138,6 +140,9 @@ async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Opt
     loop {
         let sees_validation = program.pace.until == Until::Validation;
         let mut found = fitting_plans(program).await;
+        if !all_fit_once_more(program, &mut found).await {
+            continue;
+        }
         estimate_time(program, &mut found).await;
         let prefers_speed = program.rules.prefers_speed;
         found.sort_by_key(|it| it.rank(prefers_speed));
@@ -190,7 +195,9 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
     let all = Plan::of(refuted.plan.remedies.iter().map(with_all).collect());
     let it = program.run_through(&all).await.filter(|it| it.fits)?;
     let mut it = fewest_blocks(program, it, n_blocks).await;
-    proof::fits_again(program, &mut it).await.then_some(it)
+    let fits =
+        proof::fits_again(program, &mut it).await && proof::fits_once_more(program, &mut it).await;
+    fits.then_some(it)
 }
 
 /// Plans that fit, from the mildest on; each as small as it can be.
@@ -242,23 +249,43 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
             // Two rungs may end at the same one, without what neither needs.
             let is_new = !found.iter().any(|other| other.plan == it.plan);
             if is_new && proof::fits_again(program, &mut it).await {
-                if found.is_empty() {
-                    // Mostly it stays the best one.
+                // What comes of these is asked for when no more plans are looked for.
+                recipes::soon(program, &it, &found);
+                if found.len() < LIKELY {
                     proof::soon(program, &it);
                 }
                 found.push(it);
-            } else if is_new && !program.interrupted && program.pace.first_steps.take().is_some() {
-                program.line.say(
-                    "a later step takes more than the first ones: from now on each run has all of them"
-                        .to_owned(),
-                );
-                program.forget_what_fits();
+            } else if is_new && !program.interrupted && has_later_steps_from_now_on(program) {
                 continue;
             }
             break;
         }
     }
     found
+}
+
+/// What was left for the end of each plan; false if that refuted one: then plans have to be looked for again.
+async fn all_fit_once_more(program: &mut Program, found: &mut [Candidate]) -> bool {
+    for it in found {
+        if !proof::fits_once_more(program, it).await {
+            has_later_steps_from_now_on(program);
+            return false;
+        }
+    }
+    true
+}
+
+/// The first steps were not enough to tell what a plan takes: from now on runs have later ones, too. False if they had.
+fn has_later_steps_from_now_on(program: &mut Program) -> bool {
+    let had_few = program.pace.first_steps.take().is_some();
+    if had_few {
+        program.line.say(
+            "a later step takes more than the first ones: from now on each run has all of them"
+                .to_owned(),
+        );
+        program.forget_what_fits();
+    }
+    had_few
 }
 
 /// `plan` with as many parts as it takes to fit; none if no number of them is enough.
@@ -273,6 +300,7 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         && !program.interrupted
     {
         let settled = settled(plan, parts, gpus);
+        after_parts_soon(program, plan, &settled, parts);
         let run = if program.may_be_cut(&settled) {
             program.run(&settled).await
         } else {
@@ -294,6 +322,22 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         parts *= 2;
     }
     None
+}
+
+/// What is likely to be wanted after a run of `plan` with so many `parts`: mostly two are enough where the script needs little more than
+/// there is, else four, and then what is free is not needed.
+fn after_parts_soon(program: &Program, plan: &Plan, settled_plan: &Plan, parts: u64) {
+    let is_likely_to_fit =
+        2 < parts || program.known.plain_needs.0 / 100 * 65 < program.rules.most().0;
+    if !is_likely_to_fit {
+        program.soon(&settled(plan, 2 * parts, program.rules.gpus));
+        return;
+    }
+    let strong = settled_plan.remedies.iter().filter(|it| !is_free(it.id)).cloned().collect();
+    let alone = Plan::of(strong);
+    if alone != *settled_plan {
+        program.run_soon(&alone);
+    }
 }
 
 /// Whether so little is left that a validation, or another order of what is freed, may be too much.

@@ -2,7 +2,7 @@
 
 use super::{
     ask::{Look, On, Ran, Run, Until},
-    candidate::Candidate,
+    candidate::{Candidate, OnceMore},
     program::Program,
 };
 use crate::prediction::{OtherEnd, Peaks};
@@ -41,7 +41,7 @@ pub struct Seen {
 }
 
 /// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took. The last of these runs also
-/// counts the work of a step, and is made again without if it took anything else than the one before.
+/// counts the work of a step; nothing but the end waits for it, see [`fits_once_more`].
 pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> bool {
     let Peaks { device, reserved, .. } = it.took.peak;
     let beside = device.saturating_sub(reserved);
@@ -55,24 +55,15 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
         (rank % gpus, Run { limit_reserved: Some(limit), ..with_room.clone() }, with_room)
     };
     let mut all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
-    if let Some((_, last, _)) = all.last_mut().filter(|_| gpus == 1) {
-        last.look = Some(Look::Work);
-    }
-    for (_, run, _) in &all {
+    let last = if gpus == 1 { all.pop() } else { None };
+    let last = last.map(|(_, run, _)| Run { look: Some(Look::Work), ..run });
+    for run in all.iter().map(|(_, run, _)| run).chain(&last) {
         program.line.soon(run.clone());
     }
-    let mut before: Option<Peaks> = None;
+    let mut before = Peaks::default();
     for (rank, run, with_room) in all {
-        let unmetered = Run { look: None, ..run.clone() };
-        let is_metered = run.look.is_some();
-        let mut ran = program.trial(run).await;
-        if is_metered && !program.interrupted {
-            it.work = ran.fits().then(|| std::mem::take(&mut ran.noted.work));
-            if !ran.fits() || before != Some(ran.took.peak) {
-                ran = program.trial(unmetered).await;
-            }
-        }
-        before = Some(ran.took.peak);
+        let ran = program.trial(run).await;
+        before = ran.took.peak;
         if program.interrupted {
             return it.fits;
         }
@@ -83,7 +74,29 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
             return false;
         }
     }
+    it.once_more = last.filter(|_| it.fits).map(|run| OnceMore { run, before });
     it.fits
+}
+
+/// The last of the runs of [`fits_again`], which also counts the work of a step, and is made again without if it took anything
+/// else than the one before. False if it refutes the plan.
+pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) -> bool {
+    let Some(OnceMore { run, before }) = it.once_more.take() else { return it.fits };
+    let unmetered = Run { look: None, ..run.clone() };
+    let mut ran = program.trial(run).await;
+    if program.interrupted {
+        return it.fits;
+    }
+    it.work = ran.fits().then(|| std::mem::take(&mut ran.noted.work));
+    if !ran.fits() || before != ran.took.peak {
+        ran = program.trial(unmetered.clone()).await;
+    }
+    if program.interrupted || program.takes_in(it, ran) {
+        return it.fits;
+    }
+    let with_room = program.roomy(&it.plan, program.pace.until);
+    program.refuted(it, Run { rank: unmetered.rank, ..with_room });
+    false
 }
 
 /// The runs that are to prove this plan may begin beside others.

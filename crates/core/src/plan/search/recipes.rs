@@ -100,7 +100,27 @@ pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<T
     res
 }
 
-/// A run of the script with these lines changed.
+/// The recipe that does what this plan does is likely to be tried, if there is one, and none was for the plans `before` it: its
+/// run may begin beside others.
+pub(super) fn soon(program: &Program, it: &Candidate, before: &[Candidate]) {
+    let of = |it: &Candidate| {
+        let switches = Switch::of(&it.plan);
+        let may = !switches.is_empty() && switches.iter().all(|it| program.may(it.remedy()));
+        may.then(|| Recipe::of(&switches, &program.known.places)).flatten()
+    };
+    if !program.rules.may_edit
+        || program.rules.gpus != 1
+        || before.iter().any(|it| of(it).is_some())
+    {
+        return;
+    }
+    if let Some(run) = of(it).and_then(|it| with(program, &it)) {
+        program.line.soon(run);
+    }
+}
+
+/// A run of the script with these lines changed, on the card itself and through its first validation. Whether it leaves more behind
+/// with each step is asked of the plans.
 fn with(program: &Program, recipe: &Recipe) -> Option<Run> {
     let places = &program.known.places;
     let rewritten = |(file, text): (String, String)| {
@@ -108,9 +128,12 @@ fn with(program: &Program, recipe: &Recipe) -> Option<Run> {
     };
     let files: Vec<_> = recipe.files(places)?.into_iter().map(rewritten).collect::<Option<_>>()?;
     let is_short = files.iter().map(|it| it.was.len() + it.is.len()).sum::<usize>() < LONGEST_TEXT;
-    let run = program.roomy(&Plan::default(), program.pace.until);
-    let words = recipe.words.clone();
-    is_short.then_some(Run { files, words, look: Some(Look::Sites), ..run })
+    let until = if program.rules.until_exit { Until::Exit } else { Until::OneValidation };
+    let run = Run::of(&Plan::default(), until, On::Card);
+    let (words, look) = (recipe.words.clone(), Some(Look::Sites));
+    let (limit_reserved, give_up_above) =
+        (program.limit_of_proof(), Some(program.most_allocated()));
+    is_short.then_some(Run { files, words, look, limit_reserved, give_up_above, ..run })
 }
 
 /// What came of a recipe.
@@ -123,39 +146,30 @@ enum Came {
 }
 
 async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Came {
-    let most = program.most_allocated();
-    let limit_reserved = program.limit_of_proof();
-    let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
-    let proof = Run { until, on: On::Card, limit_reserved, look: None, ..run.clone() };
-    program.line.soon(proof.clone());
-    let ran = program.trial(Run { give_up_above: Some(most), ..run }).await;
-    let shown = recipe.shown();
+    let mut ran = program.trial(run.clone()).await;
+    if run.until == Until::OneValidation && ran.is_strange() && !ran.interrupted {
+        // Not every loop bears an epoch that ends early.
+        ran = program.trial(Run { until: Until::Steady, ..run }).await;
+    }
     let needs = program.needs(&ran.took);
     let after = ran.noted.places.as_ref().map(|it| &it.sites);
     let is_as_wanted = after.is_some_and(|it| recipe.was_in_force(&program.known.places.sites, it));
-    let is_enough = needs <= program.rules.most() && !ran.was_cut;
+    let ran_out = ran.was_cut || ran.n_ooms != 0;
+    let is_enough = ran.fits() && !ran_out && needs <= program.rules.most();
     let said = match &ran.failure {
+        _ if ran_out => format!("needs more than {}", program.rules.most()),
         Some(why) => why.clone(),
-        None if ran.was_cut => format!("needs more than {}", program.rules.most()),
         None if !is_as_wanted => "the script did not do what the switches say".to_owned(),
         None if is_enough => format!("fits, needs {needs}"),
         None => format!("needs {needs}"),
     };
-    program.line.say(format!("{shown}: {said} ({:.1} s)", ran.seconds));
-    let runs = ran.failure.is_none() && !ran.was_cut && ran.n_ooms == 0;
-    if runs && !is_as_wanted {
-        return Came::Ignored;
+    program.line.say(format!("{}: {said} ({:.1} s)", recipe.shown(), ran.seconds));
+    match ran.failure {
+        None if ran_out => Came::TooMuch,
+        None if !is_as_wanted => Came::Ignored,
+        None if is_enough => Came::Fits(needs),
+        _ => Came::TooMuch,
     }
-    if !is_enough || !runs {
-        return Came::TooMuch;
-    }
-    let mut proven = program.trial(proof.clone()).await;
-    if until == Until::Validation && proven.is_strange() && !proven.interrupted {
-        // Not every loop bears an epoch that ends early.
-        proven = program.trial(Run { until: Until::Steady, ..proof }).await;
-    }
-    let needs = needs.max(program.needs(&proven.took));
-    if proven.fits() && needs <= program.rules.most() { Came::Fits(needs) } else { Came::TooMuch }
 }
 
 impl Recipe {

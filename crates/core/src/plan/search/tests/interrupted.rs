@@ -48,7 +48,6 @@ fn while_plans_are_looked_for() {
             fused + set-to-none + autocast, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
             autocast, 2 steps; 0 more; plan: fused + set-to-none + autocast, needs 5.37 GiB, less precise
             autocast, steady, reserves up to 7.32 GiB; 0 more; plan: autocast, needs 5.37 GiB, less precise
-            autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: autocast, needs 5.37 GiB, less precise
             fused + set-to-none + checkpoint, 2 steps; 0 more; plan: autocast, needs 5.37 GiB, less precise
             checkpoint, 2 steps; 0 more; plan: fused + set-to-none + checkpoint, needs 5.37 GiB, same
             checkpoint (1 measure, 0 blocks), 3 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
@@ -56,6 +55,7 @@ fn while_plans_are_looked_for() {
             checkpoint (2 blocks), 2 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
             checkpoint (1 blocks), 2 steps; 0 more; plan: checkpoint (2 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), steady, reserves up to 7.32 GiB; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
+            autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             the script as it is, 2 steps, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), a validation, on the card, late; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
@@ -126,13 +126,13 @@ fn while_steps_are_measured() {
             the script as it is, steady, sites; 0 more; does not run: interrupted
             autocast, 2 steps; 0 more; nearest: the script as it is, needs 12.21 GiB
             autocast, steady, reserves up to 7.32 GiB; 0 more; plan: autocast, needs 5.37 GiB, less precise
-            autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: autocast, needs 5.37 GiB, less precise
             checkpoint, 2 steps; 0 more; plan: autocast, needs 5.37 GiB, less precise
             checkpoint (1 measure, 0 blocks), 3 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
             checkpoint (1 measure), 2 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
             checkpoint (2 blocks), 2 steps; 0 more; plan: checkpoint, needs 5.37 GiB, same
             checkpoint (1 blocks), 2 steps; 0 more; plan: checkpoint (2 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), steady, reserves up to 7.32 GiB; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
+            autocast, steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), steady, reserves up to 7.32 GiB, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             the script as it is, 2 steps, work; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same
             checkpoint (1 blocks), a validation, on the card, late; 0 more; plan: checkpoint (1 blocks), needs 5.37 GiB, same

@@ -238,12 +238,12 @@ fn three_plans_are_enough_and_offload_is_for_those_who_have_none() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         micro-batches (2 parts), 2 steps -> 5.37 GiB
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 5.37 GiB
-        micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
+        micro-batches (2 parts), steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         micro-batches (2 parts), a validation, alone on the card -> 5.37 GiB
@@ -269,9 +269,9 @@ fn two_plans_are_enough_if_one_keeps_the_numbers() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-in-backward, 2 steps -> 5.37 GiB
         optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-in-backward, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         optimizer-in-backward, a validation, alone on the card -> 5.37 GiB
@@ -332,8 +332,8 @@ fn a_failure_in_company_says_nothing_of_each() {
         micro-batches (4 parts), 2 steps -> 12.21 GiB
         checkpoint, 2 steps -> 7.32 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
-        checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         autocast + micro-batches (2 parts), 2 steps -> not both
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.21 GiB
@@ -367,10 +367,10 @@ fn what_has_nothing_to_do_is_said_and_left_out() {
         channels-last, 2 steps -> cut
         optimizer-in-backward, 2 steps -> 5.37 GiB
         optimizer-in-backward, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        optimizer-in-backward, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         optimizer-8bit, 2 steps -> cut
         optimizer-offload, 2 steps -> cut
         parameter-offload + optimizer-offload, 2 steps -> cut
+        optimizer-in-backward, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         optimizer-in-backward, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
@@ -412,9 +412,9 @@ fn the_plan_that_costs_least_time_comes_first() {
         " the script as it is: needs 12.21 GiB
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         optimizer-8bit, a validation, alone on the card -> 5.37 GiB
@@ -433,9 +433,9 @@ fn of_plans_as_fast_the_one_that_keeps_the_numbers_comes_first() {
         " the script as it is: needs 12.21 GiB
         optimizer-8bit, 2 steps -> 5.37 GiB
         optimizer-8bit, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        optimizer-8bit, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
@@ -482,8 +482,8 @@ fn what_is_likely_to_be_wanted_is_said_before() {
           soon: checkpoint, steady, reserves up to 7.32 GiB
           soon: checkpoint, steady, reserves up to 7.32 GiB, work
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
           soon: checkpoint, a validation, alone on the card
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
           soon: checkpoint, a validation, alone on the card
         checkpoint, a validation, alone on the card -> 5.37 GiB

@@ -362,6 +362,7 @@ fn asked(run: &Run) -> String {
     let until = match until {
         Until::Steady => "steady".to_owned(),
         Until::Validation => "a validation".to_owned(),
+        Until::OneValidation => "one validation".to_owned(),
         Until::Steps(n) => format!("{n} steps"),
         Until::Exit => "the end".to_owned(),
     };

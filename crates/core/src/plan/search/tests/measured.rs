@@ -41,9 +41,9 @@ fn the_fastest_comes_first_and_is_proven_if_it_was_not() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
@@ -75,9 +75,9 @@ fn what_is_not_free_is_not_measured() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
@@ -100,9 +100,9 @@ fn what_is_not_free_is_not_measured() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
@@ -127,9 +127,9 @@ fn what_fails_there_is_said() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
@@ -182,9 +182,9 @@ fn one_that_is_faster_and_not_provable_is_no_plan() {
         " the script as it is: needs 12.21 GiB
         autocast, 2 steps -> 5.37 GiB
         autocast, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        autocast, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB

@@ -51,9 +51,8 @@ fn what_ran_and_fits_is_said_after_what_the_plan_does() {
         checkpoint, steady, reserves up to 7.32 GiB -> 7.32 GiB
         checkpoint, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
         the script as it is, 2 steps, work -> 12.70 GiB
-        the script as it is, steady, sites, ", gradient_checkpointing=True" instead of "" -> cut
-        the script as it is, steady, sites, ", per_device_train_batch_size=4, gradient_accumulation_steps=2" instead of "" -> 6.84 GiB
-        the script as it is, a validation, on the card, ", per_device_train_batch_size=4, gradient_accumulation_steps=2" instead of "" -> 6.84 GiB
+        the script as it is, one validation, on the card, sites, ", gradient_checkpointing=True" instead of "" -> out of memory
+        the script as it is, one validation, on the card, sites, ", per_device_train_batch_size=4, gradient_accumulation_steps=2" instead of "" -> 6.84 GiB
         checkpoint, a validation, alone on the card -> 7.32 GiB
         as it is: does not fit, needs 12.70 GiB
         plan: checkpoint, needs 7.32 GiB, same
