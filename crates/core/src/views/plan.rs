@@ -37,6 +37,8 @@ pub struct Proposal {
     pub as_it_is: Row,
     /// It fits without any.
     pub fits_as_it_is: bool,
+    /// It does not, but gets through: PyTorch gave back what it kept for later so many times.
+    pub retries: Option<u64>,
     /// What all of it depends on and nobody computed, in a sentence.
     pub depends: Option<String>,
     /// What the best plan, or the script that fits as it is, needs where the masks of that find everything; none if neither is.
@@ -206,6 +208,13 @@ pub fn text(it: &Proposal) -> String {
         return res;
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
+    if let Some(n) = it.retries {
+        let times = if n == 1 { "once".to_owned() } else { format!("{n} times") };
+        let _ = writeln!(
+            res,
+            "it runs all the same: memory was full {times}, and PyTorch gave back what it kept for later and went on, which takes time"
+        );
+    }
     res += &depends(it.depends.as_deref());
     let Some(best) = it.plans.first() else {
         let headline = match (it.recipes.first(), it.interrupted) {
@@ -214,12 +223,18 @@ pub fn text(it: &Proposal) -> String {
                  written",
                 first.tried.recipe.framework, first.tried.needs
             ),
+            (None, _) if it.retries.is_some() => {
+                "FITS as it is, in that way; no plan that does without it was found".to_owned()
+            }
             (None, true) => "INTERRUPTED before anything that fits was found".to_owned(),
             (None, false) => {
                 "DOES NOT FIT with any combination of remedies that was tried".to_owned()
             }
         };
         let _ = writeln!(res, "{headline}");
+        if it.retries.is_some() && it.recipes.is_empty() {
+            let _ = writeln!(res, "{}", shown(it.seen));
+        }
         if let (Some(row), true) = (&it.closest, it.recipes.is_empty()) {
             let over = row.needs.saturating_sub(*limit);
             let plan = row.plan.shown();
@@ -460,6 +475,7 @@ pub fn json(it: &Proposal) -> String {
         _ if it.grows.is_some() => "grows",
         _ if it.runs_out_if_found() => "depends",
         (true, ..) => "fits",
+        (false, true, _) if it.retries.is_some() => "fits",
         (false, false, _) => "fits_with_plan",
         (false, true, true) => "interrupted",
         (false, true, false) => "does_not_fit",
@@ -470,6 +486,7 @@ pub fn json(it: &Proposal) -> String {
         "gpu": it.card,
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "as_it_is": row(&it.as_it_is),
+        "as_it_is_retries": it.retries,
         "depends_on": it.depends,
         "if_everything_is_found": it.if_found.map(|it| match it {
             IfFound::Needs(bytes) => json!({ "fits": true, "needs_bytes": bytes.0 }),
@@ -537,6 +554,7 @@ mod tests {
             limit: Bytes::gib(22),
             as_it_is: row(Plan::default(), as_it_is),
             fits_as_it_is: false,
+            retries: None,
             depends: None,
             if_found: None,
             grows: None,
@@ -659,6 +677,29 @@ mod tests {
         assert_eq!(json["outcome"], "does_not_fit");
         assert_eq!(json["left"][0]["not_tried"], json!(["pure-bf16"]));
         assert_eq!(json["left_at"][0]["line"], 14);
+    }
+
+    #[test]
+    fn what_gets_through_by_giving_memory_back_fits_and_that_is_said() {
+        let with = |plans| Proposal { retries: Some(14), plans, ..proposal(None, None) };
+        let lines = |it: &Proposal| {
+            let text = text(it);
+            let outcome = json(it).lines().find(|it| it.contains("outcome")).map(str::to_owned);
+            text.lines().take(3).collect::<Vec<_>>().join("\n")
+                + "\n"
+                + &outcome.unwrap_or_default()
+        };
+        let found = proposal(None, None).plans;
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            it runs all the same: memory was full 14 times, and PyTorch gave back what it kept for later and went on, which takes time
+
+              "outcome": "fits_with_plan","#]].assert_eq(&lines(&with(found)));
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            it runs all the same: memory was full 14 times, and PyTorch gave back what it kept for later and went on, which takes time
+            FITS as it is, in that way; no plan that does without it was found
+              "outcome": "fits","#]].assert_eq(&lines(&with(Vec::new())));
     }
 
     #[test]

@@ -41,9 +41,20 @@ pub(super) fn run(
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
     let found =
         driver.drive(|| search::plans(rules.clone()))?.map_err(|why| anyhow::anyhow!("{why}"))?;
-    let Found { plain, plans, closest, left, advice, recipes, places, seen, grows, interrupted } =
-        &found;
-    let fits = plain.fits || !plans.is_empty() || !recipes.is_empty();
+    let Found {
+        plain,
+        retries,
+        plans,
+        closest,
+        left,
+        advice,
+        recipes,
+        places,
+        seen,
+        grows,
+        interrupted,
+    } = &found;
+    let fits = plain.fits || retries.is_some() || !plans.is_empty() || !recipes.is_empty();
     let folder = std::env::current_dir().unwrap_or_default();
     let folder = folder.to_string_lossy();
     let best = plans.first();
@@ -58,6 +69,7 @@ pub(super) fn run(
         limit,
         as_it_is: plain.row(),
         fits_as_it_is: plain.fits,
+        retries: *retries,
         depends: best.into_iter().chain([plain]).find_map(|it| it.took.depends.clone()),
         if_found: leads.and_then(|it| it.if_found),
         grows: grows.clone(),

@@ -36,6 +36,9 @@ const LIKELY: usize = 2;
 pub struct Found {
     /// The script as it is, and whether it fits.
     pub plain: Candidate,
+    /// It gets through on the card as it is, and PyTorch gave back what it kept for later so many times; none if it does not, or that
+    /// was not needed.
+    pub retries: Option<u64>,
     /// Plans that fit, the best first.
     pub plans: Vec<Candidate>,
     /// What came nearest, if nothing fits.
@@ -99,6 +102,7 @@ async fn find(program: &mut Program) -> Result<Found, String> {
         let places = Places::default();
         return Ok(Found {
             plain,
+            retries: None,
             plans,
             closest,
             left: Vec::new(),
@@ -110,20 +114,28 @@ async fn find(program: &mut Program) -> Result<Found, String> {
             interrupted,
         });
     }
-    let (mut plans, mut recipes) = (Vec::new(), Vec::new());
+    let (mut plans, mut recipes, mut retries) = (Vec::new(), Vec::new(), None);
     if !plain.fits {
         if let Some(it) = program.what_is_left_out() {
             program.line.say(it);
         }
         let proven;
-        (plans, recipes, proven) = proven_plans(program).await;
+        let on_card = proof::with_retries(program, &plain);
+        (plans, recipes, proven) = proven_plans(program, on_card.as_ref()).await;
         seen = proven.unwrap_or(seen);
+        if let Some(run) = on_card {
+            let ran = program.trial(run).await;
+            retries = Some(ran.n_retries).filter(|n| ran.fits() && 0 < *n);
+            if retries.is_some() && plans.is_empty() {
+                seen = Seen { until_exit: program.rules.until_exit, ..proof::seen(&ran) };
+            }
+        }
     }
     if let Some(free) = program.rules.measure_in {
         measure::measure(program, free, &mut plain, &mut plans, &mut seen).await;
     }
     seen.trains_nothing = program.known.trains_nothing;
-    let nothing_fits = !plain.fits && plans.is_empty();
+    let nothing_fits = !plain.fits && plans.is_empty() && retries.is_none();
     let closest = if nothing_fits { nearest::nearest(program).await } else { None };
     let left = closest.as_ref().map(|it| left::left(program, &plain, it)).unwrap_or_default();
     let is_wanted = program.rules.advice || nothing_fits;
@@ -131,17 +143,35 @@ async fn find(program: &mut Program) -> Result<Found, String> {
     let interrupted = program.interrupted;
     let places = std::mem::take(&mut program.known.places);
     let grows = None;
-    Ok(Found { plain, plans, closest, left, advice, recipes, places, seen, grows, interrupted })
+    Ok(Found {
+        plain,
+        retries,
+        plans,
+        closest,
+        left,
+        advice,
+        recipes,
+        places,
+        seen,
+        grows,
+        interrupted,
+    })
 }
 
 /// Plans that fit, the best first; that one is proven on the card itself, under the very limit, unless somebody asked us
-/// to stop. And what does the same in the script's own framework.
-async fn proven_plans(program: &mut Program) -> (Vec<Candidate>, Vec<Tried>, Option<Seen>) {
+/// to stop. And what does the same in the script's own framework. `beside` may begin when no more plans are looked for.
+async fn proven_plans(
+    program: &mut Program,
+    beside: Option<&Run>,
+) -> (Vec<Candidate>, Vec<Tried>, Option<Seen>) {
     loop {
         let sees_validation = program.pace.until == Until::Validation;
         let mut found = fitting_plans(program).await;
         if !all_fit_once_more(program, &mut found).await {
             continue;
+        }
+        if let Some(run) = beside {
+            program.line.soon(run.clone());
         }
         estimate_time(program, &mut found).await;
         let prefers_speed = program.rules.prefers_speed;

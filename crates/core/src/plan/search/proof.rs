@@ -27,6 +27,19 @@ pub(super) async fn fits_by_itself(
     Some((it, seen?))
 }
 
+/// The run that shows whether the script as it is, which keeps too much for later where there is room, gets through on the card itself:
+/// there PyTorch gives that back when memory is full, and goes on. None if what it has allocated is too much.
+pub(super) fn with_retries(program: &Program, with_room: &Candidate) -> Option<Run> {
+    let Peaks { allocated, reserved, .. } = with_room.took.peak;
+    let most = program.rules.most();
+    // What it has beside, and what a phantom cannot know, stays free.
+    let beside = with_room.needs.saturating_sub(reserved);
+    let may = !with_room.fits && !program.adapts() && allocated + beside <= most;
+    let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
+    let limit_reserved = Some(most.saturating_sub(beside));
+    may.then(|| Run { limit_reserved, ..Run::of(&with_room.plan, until, On::Card) })
+}
+
 /// How much of a script a run went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -166,6 +179,6 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
 }
 
 /// What went by in a run.
-fn seen(ran: &Ran) -> Seen {
+pub(super) fn seen(ran: &Ran) -> Seen {
     Seen { steps: ran.took.steps_seen, evaluation: ran.evaluates, ..Seen::default() }
 }

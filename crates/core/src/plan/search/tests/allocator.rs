@@ -53,6 +53,7 @@ fn a_setting_that_a_replay_is_content_with_is_run() {
         allocator (expandable_segments:True), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
         the script as it is, 2 steps, work -> 9.28 GiB
         allocator (expandable_segments:True), a validation, alone on the card -> 6.84 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (expandable_segments:True), needs 6.84 GiB, same
         seen: 3 steps
@@ -74,6 +75,7 @@ fn two_settings_and_one_point_to_empty_the_cache_are_run() {
         empty-cache (after backward), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
         the script as it is, 2 steps, work -> 9.28 GiB
         empty-cache (after backward), a validation, alone on the card -> 6.84 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         plan: empty-cache (after backward), needs 6.84 GiB, same
         seen: 3 steps
@@ -89,6 +91,7 @@ fn what_may_not_be_used_is_not_run() {
           replayed below 7.32 GiB on 7.81 GiB -> 5
         " the script as it is: needs 9.28 GiB
         empty-cache (after backward), 2 steps -> 9.28 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         nearest: the script as it is, needs 9.28 GiB
     "#]]
@@ -102,6 +105,7 @@ fn nothing_is_replayed_where_nothing_may_be_changed() {
         the script as it is, steady, sites -> 9.28 GiB
         " the script as it is: needs 9.28 GiB
         detach-losses, 2 steps -> 9.28 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         nearest: the script as it is, needs 9.28 GiB
     "#]]
@@ -127,6 +131,7 @@ fn no_allocator_saves_what_is_allocated() {
         the script as it is, a validation -> out of memory
         the script as it is, a validation -> out of memory
         checkpoint, a validation -> cut
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         checkpoint, a validation -> 9.28 GiB
         as it is: does not fit, needs 500.0 MiB
         nearest: checkpoint, needs 9.28 GiB
@@ -148,6 +153,7 @@ fn who_has_a_budget_has_no_card_to_take_a_share_of() {
         allocator (max_split_size_mb:128), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
         the script as it is, 2 steps, work -> 9.28 GiB
         allocator (max_split_size_mb:128), a validation, alone on the card -> 6.84 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (max_split_size_mb:128), needs 6.84 GiB, same
         seen: 3 steps
@@ -168,6 +174,7 @@ fn garbage_is_collected_below_a_limit() {
         allocator (garbage_collection_threshold:0.8), steady, reserves up to 7.32 GiB, work -> 6.84 GiB
         the script as it is, 2 steps, work -> 9.28 GiB
         allocator (garbage_collection_threshold:0.8), a validation, alone on the card -> 6.84 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 9.28 GiB
         plan: allocator (garbage_collection_threshold:0.8), needs 6.84 GiB, same
         seen: 3 steps

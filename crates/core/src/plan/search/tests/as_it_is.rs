@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::made::{Made, evaluates, fails, out_of_memory, takes};
+use super::made::{Made, evaluates, fails, out_of_memory, reserves, takes};
 use crate::{
     plan::search::{Noted, On, Ran, Run, Took, Until},
     prediction::{OtherEnd, Outcome, StepGrowth},
@@ -197,6 +197,7 @@ fn one_that_fits_with_room_and_runs_out_on_the_card_does_not_fit() {
         the script as it is, a validation, reserves up to 7.32 GiB, work -> 4.39 GiB
         the script as it is, 2 steps, work -> 4.39 GiB
         the script as it is, a validation, alone on the card -> out of memory
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
         as it is: does not fit, needs 4.39 GiB
     "#]]
     .assert_eq(&made.allow(NOTHING).plans());
@@ -311,4 +312,62 @@ fn a_search_that_is_stopped_while_it_looks_at_the_card_does_not_say_that_it_fits
         interrupted
     "#]]
     .assert_eq(&made.stopped_at(1).plans());
+}
+
+/// One that keeps 4,000 MiB more for later than it has allocated, where there is room.
+fn with_cache(runs_out: bool) -> Made {
+    Made::new(8_000, move |run| {
+        let is_limited = run.limit_reserved.is_some() && run.plan.remedies.is_empty();
+        match (is_limited, run.has("checkpoint")) {
+            (true, _) if runs_out => out_of_memory(),
+            (true, _) => Ran { n_retries: 14, took: reserves(6_000, 6_800), ..takes(0) },
+            (false, true) => takes(4_000),
+            (false, false) => Ran { took: reserves(6_000, 10_000), ..takes(0) },
+        }
+    })
+}
+
+#[test]
+fn it_gets_through_since_what_is_kept_for_later_is_given_back() {
+    expect![[r#"
+        the script as it is, steady, sites -> 10.25 GiB
+        " the script as it is: needs 10.25 GiB
+        checkpoint, 2 steps -> 4.39 GiB
+        checkpoint, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
+        the script as it is, 2 steps, work -> 10.25 GiB
+        checkpoint, a validation, alone on the card -> 4.39 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> 7.13 GiB
+        as it is: does not fit, needs 10.25 GiB
+        as it is it gets through: 14 retries
+        plan: checkpoint, needs 4.39 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&with_cache(false).allow(&["checkpoint"]).plans());
+}
+
+#[test]
+fn so_it_fits_without_a_plan() {
+    expect![[r#"
+        the script as it is, steady, sites -> 10.25 GiB
+        " the script as it is: needs 10.25 GiB
+        detach-losses, 2 steps -> 10.25 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> 7.13 GiB
+        as it is: does not fit, needs 10.25 GiB
+        as it is it gets through: 14 retries
+    "#]]
+    .assert_eq(&with_cache(false).allow(NOTHING).plans());
+}
+
+#[test]
+fn it_does_not_get_through_all_the_same() {
+    expect![[r#"
+        the script as it is, steady, sites -> 10.25 GiB
+        " the script as it is: needs 10.25 GiB
+        detach-losses, 2 steps -> 10.25 GiB
+        the script as it is, a validation, on the card, reserves up to 7.32 GiB -> out of memory
+        as it is: does not fit, needs 10.25 GiB
+        nearest: the script as it is, needs 10.25 GiB
+    "#]]
+    .assert_eq(&with_cache(true).allow(NOTHING).plans());
 }

@@ -127,6 +127,9 @@ impl Made {
                 let plain = &found.plain;
                 let fits = if plain.fits { "fits" } else { "does not fit" };
                 writeln!(res, "as it is: {fits}, needs {}", plain.needs).unwrap();
+                if let Some(n) = found.retries {
+                    writeln!(res, "as it is it gets through: {n} retries").unwrap();
+                }
                 if let Some(it) = found.plans.first().unwrap_or(plain).if_found {
                     writeln!(res, "if masks find everything: {it:?}").unwrap();
                 }
