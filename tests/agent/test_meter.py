@@ -180,3 +180,21 @@ def test_what_making_a_batch_takes_of_the_processor_is_timed_where_the_step_wait
     counted = run(LOADED, does, str(workers), stop="until-exit", env=METERED).process.one("work")["ops"]
     times = {it["op"]: it["count"] for it in counted if it["op"].startswith("data")}
     assert set(times) == ({op} if op else set()) and all(20_000 <= it < 40_000 for it in times.values()), times
+
+
+GATHERED = """
+import torch
+h = torch.nn.Parameter(torch.zeros(100, 8, device="cuda"))
+edges = torch.randint(0, 100, (5000,)).cuda()
+opt = torch.optim.SGD([h], 0.1)
+for _ in range(3):
+    picked = h[edges] + h.gather(0, edges[:100, None].expand(100, 8)).sum() + h.index_select(0, edges)
+    picked.sum().backward()
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_what_an_index_picks_counts_by_numbers(run):
+    ops = run(GATHERED, stop="until-exit", env=METERED).process.one("work")["ops"]
+    gathered = sorted((it["flops"], it["bytes"], it["count"]) for it in ops if it["op"] == "gathered")
+    assert gathered == [(100 * 8, 2 * 100 * 8 * 4, 1), (5000 * 8, 2 * 5000 * 8 * 4, 1)]

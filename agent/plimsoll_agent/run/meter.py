@@ -14,7 +14,8 @@ from plimsoll_agent.run import below
 from plimsoll_agent.run.guard import guarded
 
 _ONLY_LOOK = ("detach", "_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh")
-_GATHERING = ("embedding", "index", "gather", "index_select")
+_GATHERING = ("embedding", "index_select")
+_GATHERING_ONE_BY_ONE = ("index", "gather")
 _RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
 _COPYING = ("copy_", "_to_copy")
 
@@ -190,6 +191,8 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
         else:
             flops = flop_registry[packet](*_with_a_key_for_each_query(function, args), **kwargs, out_val=result)
             kind = _product(torch, name, inputs, outputs)
+    elif name in _GATHERING_ONE_BY_ONE:
+        kind, flops, size = "gathered", sum(it.numel() for it in outputs), 2 * sum(_bytes(it) for it in outputs)
     elif name in _GATHERING:
         kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
     else:

@@ -24,6 +24,7 @@ pub struct Work {
     /// - `recurrent`: one time step of one layer;
     /// - `batch-norm`; `native-batch-norm` where cuDNN has none and channels are in front;
     /// - `pointwise`: all that only moves;
+    /// - `gathered`: numbers that an index picks, each by itself; they count as its arithmetic;
     /// - `segment`: memory that is given back to the device and asked for again;
     /// - `link`: a copy between device and host;
     /// - `network`: what goes to other devices;
@@ -87,6 +88,9 @@ pub struct Figures {
     pub batch_norm: f64,
     /// And PyTorch's own for channels in front: one block of threads for each channel.
     pub native_batch_norm: f64,
+    /// Numbers that an index picks for each clock of a multiprocessor: 61e9 in a second on an H200, whose memory would bear four times as
+    /// many of float32 (bench/RESULTS.md, a graph of 1.6 million edges).
+    pub gathered: f64,
     /// Share of one multiprocessor's part of it that one block of threads reaches.
     pub block: f64,
     /// Share of the link's data sheet that copies between device and host reach, pinned.
@@ -166,6 +170,7 @@ pub const FITTED: Figures = Figures {
     memory: 0.440,
     batch_norm: 0.312,
     native_batch_norm: 0.0907,
+    gathered: 0.233,
     block: 0.699,
     link: 0.816,
     nvlink: 0.67,
@@ -328,6 +333,7 @@ impl Figures {
                 let own = work.flops / (arithmetic("float32", card) * shares.of(dtype));
                 own.max(moved / self.memory)
             }
+            "gathered" => (work.flops / (clocks(card) * self.gathered)).max(moved / self.memory),
             "few-blocks" => moved * f64::from(card.sm_count) / self.block,
             "batch-norm" => moved / self.batch_norm,
             "native-batch-norm" => moved / self.native_batch_norm,
@@ -385,7 +391,6 @@ fn host_link(card: &Card) -> f64 {
 
 /// Floating-point operations in a second, after the data sheet.
 fn arithmetic(dtype: &str, card: &Card) -> f64 {
-    let clocks = f64::from(card.sm_count) * f64::from(card.clock_khz) * 1e3;
     let half: f64 = match card.compute_capability {
         (9, _) => 4096.0,
         (10, _) => 8192.0,
@@ -402,7 +407,12 @@ fn arithmetic(dtype: &str, card: &Card) -> f64 {
         "float64" => single / 2.0,
         _ => single,
     };
-    clocks * per_clock
+    clocks(card) * per_clock
+}
+
+/// Clocks of all multiprocessors in a second.
+fn clocks(card: &Card) -> f64 {
+    f64::from(card.sm_count) * f64::from(card.clock_khz) * 1e3
 }
 
 fn is_half(dtype: &str) -> bool {
@@ -443,6 +453,16 @@ mod tests {
         let plain = vec![work("pointwise", "float32", 10.0, 0.0, 1e10)];
         let views = [plain.clone(), vec![work("look", "float32", 100.0, 0.0, 0.0)]].concat();
         assert!((ratio(&plain, &views) - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn what_an_index_picks_takes_as_long_in_halves() {
+        let on = |op: &str, dtype: &str, bytes: f64| {
+            seconds(&[work(op, dtype, 1.0, 205e6, bytes)], cards::find("h200").unwrap())
+        };
+        let (whole, half) = (on("gathered", "float32", 1.64e9), on("gathered", "bfloat16", 0.82e9));
+        assert!((0.0032..0.0036).contains(&whole) && (whole - half).abs() < 1e-9, "{whole} {half}");
+        assert!(4.0 * on("pointwise", "float32", 1.64e9) < whole);
     }
 
     #[test]
