@@ -446,3 +446,27 @@ def test_a_package_may_ask_for_a_device_and_other_processes_end_without_training
     assert ran.code == 0, ran
     assert "nothing is trained" not in ran.stderr
     assert json.loads((plimsoll.folder / "it.json").read_text())["plans"][0]["remedies"][0].startswith("micro-batches")
+
+
+def test_a_script_that_gets_through_by_giving_its_cache_back_is_said_to(plimsoll):
+    """Batches of three sizes: what the allocator keeps of the smaller ones serves none of the larger."""
+    plimsoll.script(
+        """
+import torch, torch.nn as nn
+net = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i in range(30):
+    opt.zero_grad()
+    net(torch.randn(200_000 + 90_000 * (i % 3), 256, device="cuda")).sum().backward()
+    opt.step()
+"""
+    )
+    ran = plimsoll.run("predict", "--gpu", "t4", "--json", "it.json", "-q", "--", PYTHON, "train.py")
+    told = json.loads((plimsoll.folder / "it.json").read_text())
+    allocated, reserved = told["peak_allocated_bytes"], told["peak_reserved_bytes"]
+    assert ran.code == 0 and 1.3 * allocated < reserved, (allocated, reserved)
+    limit = str(int(reserved * 0.8))
+    ran = plimsoll.run("fit", "--gpu", "t4", "--limit-reserved", limit, "--allow", "autocast", "--json", "it.json", "--", PYTHON, "train.py")
+    found = json.loads((plimsoll.folder / "it.json").read_text())
+    assert ran.code == 0 and found["as_it_is"]["needs_bytes"] > int(limit), ran
+    assert found["as_it_is_retries"] > 0 and "it runs all the same: memory was full" in ran.stdout, ran
