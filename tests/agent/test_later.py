@@ -118,6 +118,14 @@ def test_an_evaluation_is_seen_soon(run, when):
     assert r.process.notes == []
 
 
+def test_one_validation_is_seen_without_a_look_whether_memory_rises_later(run):
+    r = run(TRAINS + SCRIPTS["after an epoch"][0], stop="one-validation")
+    assert (r.returncode, r.stdout, r.stderr) == (0, "evaluated\nsaved\n", "")
+    end = r.process.end
+    assert (end["steps"], end["later"]["steps_before"], end["later"]["evaluation"]) == (4, 3, True)
+    assert end["steady"] and r.process.notes == []
+
+
 def test_what_fails_after_the_training_steps_is_said_and_no_more(run):
     r = run(
         TRAINS

@@ -709,6 +709,9 @@ impl Trials {
             return self.run_alone(words, settings, stop, phantom);
         }
         let wanted = self.wanted(words, settings, stop, phantom, Caches::Own);
+        // Proofs that were likely before, and not now, are not: plans were found that are better.
+        let asked = self.n_asked;
+        self.wanted.retain(|it| !it.0.is_proof() || it.1 == asked);
         if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
             return self.undisturbed(trial, &wanted, &command, phantom);
         }

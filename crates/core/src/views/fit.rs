@@ -10,7 +10,7 @@ use crate::{
         search::{FoundValue, ValueRun, WithRemedies},
     },
     units::Bytes,
-    views::plan::{self, effort},
+    views::plan::{self, effort, was_full},
 };
 
 /// The version of the JSON.
@@ -66,9 +66,9 @@ fn remarks(found: &FoundValue) -> Vec<String> {
             found.runs.iter().filter(|it| it.retries == 0 && matches!(it.tried, Tried::Fits(_)));
         let easy = easy.map(|it| it.value).max();
         res.push(format!(
-            "at {} the allocator was full {} times, gave its free memory back and went on: it runs, but slower{}",
+            "at {} {}{}",
             run.value,
-            run.retries,
+            was_full(run.retries),
             easy.map_or_else(String::new, |it| format!("; {it} ran without that")),
         ));
     }

@@ -123,11 +123,19 @@ fn shown(seen: Seen) -> String {
 
 /// What the search cost; whoever's script does something outside of its files wants to know how often it did.
 pub(super) fn effort(runs: u64, seconds: f64) -> String {
-    let times = match runs {
-        1 => "once".to_owned(),
-        n => format!("{n} times"),
-    };
-    format!("your script was started {times}, in {seconds:.1} s")
+    format!("your script was started {}, in {seconds:.1} s", times(runs))
+}
+
+/// A run that got through because the allocator gave back what it kept, so many times.
+pub(super) fn was_full(retries: u64) -> String {
+    let times = times(retries);
+    format!(
+        "the allocator was full {times}, gave its free memory back and went on: it runs, but slower"
+    )
+}
+
+fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
 }
 
 /// What an answer depends on and nobody computed, with how to give it: a line, or nothing.
@@ -209,11 +217,7 @@ pub fn text(it: &Proposal) -> String {
     }
     let _ = writeln!(res, "as it is: needs {} of {limit} {what} ({card})", as_it_is.needs);
     if let Some(n) = it.retries {
-        let times = if n == 1 { "once".to_owned() } else { format!("{n} times") };
-        let _ = writeln!(
-            res,
-            "it runs all the same: memory was full {times}, and PyTorch gave back what it kept for later and went on, which takes time"
-        );
+        let _ = writeln!(res, "on the card itself {}", was_full(n));
     }
     res += &depends(it.depends.as_deref());
     let Some(best) = it.plans.first() else {
@@ -224,7 +228,7 @@ pub fn text(it: &Proposal) -> String {
                 first.tried.recipe.framework, first.tried.needs
             ),
             (None, _) if it.retries.is_some() => {
-                "FITS as it is, in that way; no plan that does without it was found".to_owned()
+                "FITS as it is, in that way; no plan that avoids that was found".to_owned()
             }
             (None, true) => "INTERRUPTED before anything that fits was found".to_owned(),
             (None, false) => {
@@ -692,13 +696,13 @@ mod tests {
         let found = proposal(None, None).plans;
         expect![[r#"
             as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
-            it runs all the same: memory was full 14 times, and PyTorch gave back what it kept for later and went on, which takes time
+            on the card itself the allocator was full 14 times, gave its free memory back and went on: it runs, but slower
 
               "outcome": "fits_with_plan","#]].assert_eq(&lines(&with(found)));
         expect![[r#"
             as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
-            it runs all the same: memory was full 14 times, and PyTorch gave back what it kept for later and went on, which takes time
-            FITS as it is, in that way; no plan that does without it was found
+            on the card itself the allocator was full 14 times, gave its free memory back and went on: it runs, but slower
+            FITS as it is, in that way; no plan that avoids that was found
               "outcome": "fits","#]].assert_eq(&lines(&with(Vec::new())));
     }
 

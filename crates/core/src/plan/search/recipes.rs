@@ -61,10 +61,6 @@ fn wanted(plans: &[Candidate]) -> Vec<Vec<Switch>> {
 /// Recipes that fit, in the order in which they were tried; `plans`: what fits, the best first.
 pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<Tried> {
     let mut res: Vec<Tried> = Vec::new();
-    if !program.rules.may_edit || program.rules.gpus != 1 {
-        return res;
-    }
-    let places = program.known.places.clone();
     let mut n_runs = 0;
     let mut ignored: Vec<Vec<String>> = Vec::new();
     for switches in wanted(plans) {
@@ -73,10 +69,7 @@ pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<T
         if program.interrupted || is_enough || MOST_RUNS <= n_runs {
             break;
         }
-        if !switches.iter().all(|it| program.may(it.remedy())) {
-            continue;
-        }
-        let Some(mut recipe) = Recipe::of(&switches, &places) else { continue };
+        let Some(mut recipe) = of(program, &switches) else { continue };
         recipe.numbers = program.known.numbers(recipe.numbers);
         // What was enough with less.
         if res.iter().any(|it| it.recipe.asks_less_than(&recipe)) {
@@ -103,20 +96,20 @@ pub(super) async fn recipes(program: &mut Program, plans: &[Candidate]) -> Vec<T
 /// The recipe that does what this plan does is likely to be tried, if there is one, and none was for the plans `before` it: its
 /// run may begin beside others.
 pub(super) fn soon(program: &Program, it: &Candidate, before: &[Candidate]) {
-    let of = |it: &Candidate| {
-        let switches = Switch::of(&it.plan);
-        let may = !switches.is_empty() && switches.iter().all(|it| program.may(it.remedy()));
-        may.then(|| Recipe::of(&switches, &program.known.places)).flatten()
-    };
-    if !program.rules.may_edit
-        || program.rules.gpus != 1
-        || before.iter().any(|it| of(it).is_some())
-    {
+    let recipe = |it: &Candidate| of(program, &Switch::of(&it.plan));
+    if before.iter().any(|it| recipe(it).is_some()) {
         return;
     }
-    if let Some(run) = of(it).and_then(|it| with(program, &it)) {
+    if let Some(run) = recipe(it).and_then(|it| with(program, &it)) {
         program.line.soon(run);
     }
+}
+
+/// The recipe that does this in the script, if there is one and it may be tried.
+fn of(program: &Program, switches: &[Switch]) -> Option<Recipe> {
+    let may_edit = program.rules.may_edit && program.rules.gpus == 1 && !switches.is_empty();
+    let may = may_edit && switches.iter().all(|it| program.may(it.remedy()));
+    if may { Recipe::of(switches, &program.known.places) } else { None }
 }
 
 /// A run of the script with these lines changed, on the card itself and through its first validation. Whether it leaves more behind
@@ -155,7 +148,7 @@ async fn fits(program: &mut Program, recipe: &Recipe, run: Run) -> Came {
     let after = ran.noted.places.as_ref().map(|it| &it.sites);
     let is_as_wanted = after.is_some_and(|it| recipe.was_in_force(&program.known.places.sites, it));
     let ran_out = ran.was_cut || ran.n_ooms != 0;
-    let is_enough = ran.fits() && !ran_out && needs <= program.rules.most();
+    let is_enough = ran.fits() && needs <= program.rules.most();
     let said = match &ran.failure {
         _ if ran_out => format!("needs more than {}", program.rules.most()),
         Some(why) => why.clone(),
