@@ -504,7 +504,10 @@ class Agent:
         def wrapped(*args, **kwargs):
             if not kwargs.get("disable"):
                 self._step_aside_for_compile()
-            return compile(*args, **kwargs)
+            res = compile(*args, **kwargs)
+            if self._meter is not None:
+                self._meter.meets_compiled()
+            return res
 
         self._torch.compile = wrapped
 

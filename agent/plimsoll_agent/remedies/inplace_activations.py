@@ -58,7 +58,7 @@ def _safe(torch, module, call, args, kwargs):
     part_args, part_kwargs = split.part_of(torch, args, kwargs, whole, 0, 1)
     # What the script gave and what it gets is the script's: it may look at it.
     try:
-        with split.undisturbed(torch, module), torch.enable_grad(), look.saved(), look.operations():
+        with split.undisturbed(torch, module), torch.enable_grad(), below.uncompiled(torch), look.saved(), look.operations():
             result = call(*part_args, **part_kwargs)
     finally:
         for it in hooks:

@@ -5,7 +5,9 @@ others (`interpolate`, `einsum`). Autocast has passed by then and is off for wha
 chooses: what should be float32 would be made in halves. Here it is on again for them.
 """
 
+import contextlib
 import functools
+import sys
 import threading
 
 _DEVICES = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
@@ -23,6 +25,22 @@ def goes_on(torch, function, args, kwargs):
             with tls._ForceDispatchKeyGuard(tls._dispatch_tls_local_include_set(), excluded):
                 return function(*args, **kwargs)
     return function(*args, **kwargs)
+
+
+def uncompiled(torch):
+    """While this is entered, what was compiled runs as it was written. Dynamo meets a mode by stepping aside from the code that it would
+    compile, and never comes back to it: the script would be uncompiled from there on. Before PyTorch 2.6 that cannot be told."""
+    stance = getattr(getattr(torch, "compiler", None), "set_stance", None)
+    if stance is None or "torch._dynamo" not in sys.modules or _is_compiled_here(torch):
+        return contextlib.nullcontext()
+    return stance("force_eager")
+
+
+def _is_compiled_here(torch):
+    """Whether the code that runs is what Dynamo has compiled, or is compiling: no stance may be taken there."""
+    from torch._C._dynamo.eval_frame import get_eval_frame_callback
+
+    return get_eval_frame_callback() not in (None, False)
 
 
 def entered(torch):

@@ -61,6 +61,12 @@ class Meter:
         self._push = None
         self._next_data = None
         self._device = Device()
+        self._written = contextlib.ExitStack()
+
+    def meets_compiled(self):
+        """Before the program compiles something: it runs as it was written. Of what is compiled only the largest operations pass PyTorch's
+        dispatcher, and a remedy is there to be compared with what runs in the same way."""
+        self._written.enter_context(below.uncompiled(self._torch))
 
     def step_ended(self, step):
         """After each step of the program."""

@@ -5,8 +5,10 @@ sample gets what it would have got. That a draw's first dimension is the batch i
 it, and on the shape of all else: a draw for samples and times in one dimension, or for times first, is refused.
 """
 
+import contextlib
 import functools
 
+from plimsoll_agent.run import below
 from plimsoll_agent.survive import CannotRedo
 
 _UNCLEAR = "it draws random numbers, and it is not clear which of them belong to samples"
@@ -24,12 +26,14 @@ class Draws:
     """What the parts of one call have drawn so far, to be compared."""
 
     def __init__(self, torch):
-        self._mode = _mode_of(torch)
+        self._torch, self._mode = torch, _mode_of(torch)
         self._of_size = {}  # Of each size of a part, its draws: whether each has samples, and the rest of its shape.
 
+    @contextlib.contextmanager
     def of_part(self, whole, start, end):
         """Around the call of samples `start..end`."""
-        return self._mode(self, whole, start, end)
+        with below.uncompiled(self._torch), self._mode(self, whole, start, end):
+            yield
 
     def compare(self, size, drawn):
         """Raises CannotRedo if parts of another size drew for something else."""

@@ -197,7 +197,7 @@ impl Trial {
     }
 
     /// Whether it used `torch.compile`.
-    fn compiles(&self) -> bool {
+    pub(crate) fn compiles(&self) -> bool {
         let mut remarks = self.recordings.iter().flat_map(|it| &it.notes.remarks);
         remarks.any(|it| it.code == "torch-compile")
     }

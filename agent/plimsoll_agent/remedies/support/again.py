@@ -6,11 +6,14 @@ first run leaves no graph. A gradient of a gradient cannot be had from it.
 """
 
 import contextlib
+import functools
 
 from plimsoll_agent.remedies.support import rerun
 from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.run.refusal import unsuited
+
+_WITHOUT_GRAPHS = {"reduce-overhead": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
 
 class Again:
@@ -49,10 +52,14 @@ def without_graph(torch, remedy, module, run, inputs, leaves, around=contextlib.
 
     again = Again(torch, module, run_again)
     versions = [it._version for it in given if not it.is_inference()]
-    with torch.no_grad(), around():
-        output = run(inputs)
-    # Of a whole number there is no gradient; what is handed through has its own; what is there twice is one.
     known, is_made = {id(it) for it in given}, []
+    # A program that is compiled runs as it will run again: without gradients it would be another one, to be compiled, too.
+    as_again = is_compiled(torch, module)
+    with torch.set_grad_enabled(as_again), around():
+        output = run(inputs)
+    if as_again:
+        output = rebuilt(torch, output, lambda it: it if id(it) in known else it.detach())
+    # Of a whole number there is no gradient; what is handed through has its own; what is there twice is one.
     for it in tensors_in(torch, output):
         is_made.append((it.is_floating_point() or it.is_complex()) and id(it) not in known)
         known.add(id(it))
@@ -110,6 +117,20 @@ def _function(torch, made={}):
 
     made[torch] = WithGradients
     return WithGradients
+
+
+def without_graphs(torch):
+    """From here on `torch.compile` records nothing in CUDA graphs. The memory of what a graph returns is written again when the graph runs
+    again, for the next part; and what runs again in backward would be recorded in a thread in which no library was started, which CUDA forbids."""
+    compile = torch.compile
+
+    @functools.wraps(compile)
+    def unrecorded(*args, mode=None, options=None, **kwargs):
+        if options and options.get("triton.cudagraphs"):
+            options = {**options, "triton.cudagraphs": False}
+        return compile(*args, mode=_WITHOUT_GRAPHS.get(mode, mode), options=options, **kwargs)
+
+    torch.compile = unrecorded
 
 
 def is_compiled(torch, module):

@@ -1,7 +1,8 @@
 """Where remedies take hold of an unchanged script: the outermost call of a model, and backward.
 
 One wrapper each, whatever the number of remedies. A call that is made inside another one (a part of the
-model, a chunk of the batch that a remedy runs) passes through.
+model, a chunk of the batch that a remedy runs) passes through. So does one that torch.compile traces: a compiled model is
+reached, one that a compiled function calls is not.
 """
 
 import contextlib
@@ -108,12 +109,13 @@ class Hooks:
     def _wrap_call(self):
         module_class, thread = self._torch.nn.Module, self._thread
         original, around, around_plain = module_class.__call__, self._around_calls, self._around_plain_calls
-        graph_task = self._torch._C._current_graph_task_id
+        graph_task, is_traced = self._torch._C._current_graph_task_id, self._torch.compiler.is_compiling
 
         @functools.wraps(original)
         def __call__(self, *args, **kwargs):
+            # What is compiled holds nothing of ours: it would be compiled again wherever one of these answers is another.
             # During backward, in whatever thread, a call is a part of a model that runs again.
-            if getattr(thread, "inside", False) or graph_task() != -1:
+            if is_traced() or getattr(thread, "inside", False) or graph_task() != -1:
                 return original(self, *args, **kwargs)
             if next(self.parameters(), None) is None:
                 plain = functools.partial(original, self)

@@ -10,6 +10,7 @@ that follows from the batch, or where numbers that are not cut with it go into a
 (attention over packed sequences, CTC over joined targets).
 """
 
+import contextlib
 import functools
 
 from plimsoll_agent.run import below
@@ -25,11 +26,13 @@ _KEEPS = {"cat", "stack", "index", "index_select", "gather", "repeat", "clone", 
 _HARMLESS = {"bucketize", "searchsorted", "isin", "equal", "lift_fresh", "embedding", "embedding_renorm_"}
 
 
+@contextlib.contextmanager
 def looked_at(torch, remedy, module, given, along, axis=0):
     """While a call of `module` runs inside of it, refuses `remedy` before the first operation that takes samples by their number.
     `given`: what the call is given, of a part; `along`: of each of its tensors where the batch is, or None; `axis`: the batch's dimension."""
     below.entered(torch)
-    return _mode_of(torch)(remedy, type(module).__name__, tensors_in(torch, given), along, axis)
+    with below.uncompiled(torch), _mode_of(torch)(remedy, type(module).__name__, tensors_in(torch, given), along, axis):
+        yield
 
 
 @functools.lru_cache(maxsize=1)

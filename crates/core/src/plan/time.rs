@@ -9,6 +9,8 @@
 //! The shares are found from steps of many models on H200s with different hosts, by bench/fit/step_times.rs and in no
 //! other way; bench/RESULTS.md tells the error on models that they were not found from. On other cards they are carried over.
 
+use std::fmt;
+
 use crate::{cards::Card, units::Bytes};
 
 /// One kind of operation in one step.
@@ -57,8 +59,35 @@ pub struct Factor {
     pub estimate: f64,
     /// Mostly it is between this
     pub low: f64,
-    /// and this, whatever the host.
+    /// and this, whatever the host; infinite where the estimate is no more than a least.
     pub high: f64,
+}
+
+impl Factor {
+    /// Of a program that is compiled, told by its work as it was written: compiled, a step takes less, and what is added to it weighs more.
+    /// On an H100 four plans took 1.06 to 2.0 times what was told (bench/RESULTS.md).
+    pub fn of_compiled(self) -> Factor {
+        if self.low == self.high { self } else { Factor { high: f64::INFINITY, ..self } }
+    }
+
+    /// In words, after "times the step time".
+    pub fn range_in_words(self) -> String {
+        if self.high.is_finite() {
+            format!("{:.2} to {:.2}", self.low, self.high)
+        } else {
+            "or more: the script is compiled".to_owned()
+        }
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Factor { estimate, low, high } = self;
+        if high.is_finite() {
+            return f.pad(&format!("{estimate:.2}x ({low:.2}-{high:.2})"));
+        }
+        f.pad(&format!("{estimate:.2}x or more"))
+    }
 }
 
 /// What is assumed of a card, its libraries and the host.

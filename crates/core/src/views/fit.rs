@@ -163,7 +163,7 @@ fn table(res: &mut String, it: &FindMax) {
         let peak = peak.map_or_else(String::new, |it| it.to_string());
         let is_plain = std::ptr::eq(row, plain);
         let time = match row.time {
-            Some(it) => format!("{:.2}x ({:.2}-{:.2})", it.estimate, it.low, it.high),
+            Some(it) => it.to_string(),
             None if is_plain => "1.00x".to_owned(),
             None => "not counted".to_owned(),
         };

@@ -173,7 +173,7 @@ fn step_time(row: &Row) -> String {
     match (row.measured, row.time) {
         (Some(Measured { factor: Some(factor), .. }), _) => format!("{factor:.2}x measured"),
         (Some(it), _) => format!("{:.4} s", it.seconds),
-        (None, Some(it)) => format!("{:.2}x ({:.2}-{:.2})", it.estimate, it.low, it.high),
+        (None, Some(it)) => it.to_string(),
         (None, None) => "not counted".to_owned(),
     }
 }
@@ -297,10 +297,13 @@ pub fn text(it: &Proposal) -> String {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
     let _ = write!(res, "\n{}", effort(it.runs, it.seconds));
-    let estimated = if it.measured_on.is_none() {
-        "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
-    } else {
+    let is_least = |it: &Row| it.time.is_some_and(|it| it.high.is_infinite());
+    let estimated = if it.measured_on.is_some() {
         ""
+    } else if it.plans.iter().any(is_least) {
+        "; the script is compiled, and what a plan adds to a compiled step may weigh up to twice as much as is told (on a machine with the GPU, --measure measures it)"
+    } else {
+        "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
     };
     let _ = writeln!(res, "{estimated}");
     res
@@ -419,8 +422,9 @@ pub fn file_head(it: &Proposal, row: &Row) -> Vec<String> {
     let time = match (row.measured.and_then(|it| it.factor), row.time) {
         (Some(factor), _) => format!(", {factor:.2} times the step time (measured)"),
         (None, Some(it)) => format!(
-            ", about {:.2} times the step time (estimated; {:.2} to {:.2})",
-            it.estimate, it.low, it.high
+            ", about {:.2} times the step time (estimated; {})",
+            it.estimate,
+            it.range_in_words()
         ),
         (None, None) => String::new(),
     };

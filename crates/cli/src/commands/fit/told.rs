@@ -68,6 +68,7 @@ fn noted(trial: &Trial) -> Noted {
     let block_work = trial.noted(NoteKind::BlockWork);
     Noted {
         idle,
+        compiles: trial.compiles(),
         trains_nothing: sites.is_some_and(|it| it["trains"] == false),
         is_distributed: places.as_ref().is_some_and(|it| it.sites.has("distributed")),
         places,

@@ -187,6 +187,8 @@ pub struct Noted {
     pub idle: Option<BTreeMap<String, Option<String>>>,
     /// It came to its end without a backward pass.
     pub trains_nothing: bool,
+    /// It uses `torch.compile`. Work is counted of what it compiles as it was written: such a run takes other memory.
+    pub compiles: bool,
     /// The program wraps its model for several devices.
     pub is_distributed: bool,
     /// Where a person would change something; none if that was not looked at.

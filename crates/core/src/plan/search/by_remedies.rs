@@ -67,6 +67,7 @@ pub(super) async fn by_remedies(
         let Some(value) = search.found().filter(|_| !values.interrupted) else { continue };
         let changed = work(values, value, &plan).await;
         let time = plan::factor(&plain_work, &changed, &values.rules.card);
+        let time = if noted.compiles { time.map(Factor::of_compiled) } else { time };
         res.push(WithRemedies { time, ..row(plan, &runs, Some(value)) });
     }
     res

@@ -51,6 +51,8 @@ pub struct Candidate {
 pub(super) struct OnceMore {
     /// The run.
     pub(super) run: Run,
+    /// The same without counting.
+    pub(super) uncounted: Run,
     /// What the one before it took: one that took anything else was disturbed by being counted, and is made again.
     pub(super) before: Peaks,
 }

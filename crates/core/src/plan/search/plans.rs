@@ -19,7 +19,7 @@ use super::{
     weakest::weakest,
 };
 use crate::{
-    plan::{self, Numbers, Places, Plan, Remedy, remedies},
+    plan::{self, Factor, Numbers, Places, Plan, Remedy, remedies},
     prediction::StepPeaks,
     units::Bytes,
 };
@@ -401,7 +401,8 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
             Some(work) => work,
             None => program.trial(metered(program, &it.plan)).await.noted.work,
         };
-        it.time = plan::factor(&plain, &plan::fed_as(&plain, changed), &program.rules.card);
+        let time = plan::factor(&plain, &plan::fed_as(&plain, changed), &program.rules.card);
+        it.time = if program.known.compiles { time.map(Factor::of_compiled) } else { time };
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Known {
     pub(super) trains_nothing: bool,
     /// It wraps its model for several devices.
     is_distributed: bool,
+    /// It uses `torch.compile`; see [`super::Noted`].
+    pub(super) compiles: bool,
     /// Where a person would change something.
     pub(super) places: Places,
     /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
@@ -78,6 +80,7 @@ impl Program {
         self.known.left_out = LeftOut::seen(&ran.noted);
         self.known.is_distributed = ran.noted.is_distributed;
         self.known.trains_nothing = ran.noted.trains_nothing;
+        self.known.compiles = ran.noted.compiles;
         for it in &ran.noted.batches {
             self.line.say(it.clone());
         }

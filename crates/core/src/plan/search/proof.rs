@@ -69,8 +69,8 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     };
     let mut all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
     let last = if gpus == 1 { all.pop() } else { None };
-    let last = last.map(|(_, run, _)| Run { look: Some(Look::Work), ..run });
-    for run in all.iter().map(|(_, run, _)| run).chain(&last) {
+    let last = last.map(|(_, uncounted, _)| (counted(program, &uncounted), uncounted));
+    for run in all.iter().map(|(_, run, _)| run).chain(last.iter().map(|it| &it.0)) {
         program.line.soon(run.clone());
     }
     let mut before = Peaks::default();
@@ -87,28 +87,37 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
             return false;
         }
     }
-    it.once_more = last.filter(|_| it.fits).map(|run| OnceMore { run, before });
+    let last = last.filter(|_| it.fits);
+    it.once_more = last.map(|(run, uncounted)| OnceMore { run, uncounted, before });
     it.fits
+}
+
+/// The same run, which counts the work of a step too. Where that takes other memory, as much as it likes.
+fn counted(program: &Program, run: &Run) -> Run {
+    let look = Some(Look::Work);
+    if program.known.compiles {
+        return Run { look, ..program.roomy(&run.plan, Until::Steps(2)) };
+    }
+    Run { look, ..run.clone() }
 }
 
 /// The last of the runs of [`fits_again`], which also counts the work of a step, and is made again without if it took anything
 /// else than the one before. False if it refutes the plan.
 pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) -> bool {
-    let Some(OnceMore { run, before }) = it.once_more.take() else { return it.fits };
-    let unmetered = Run { look: None, ..run.clone() };
+    let Some(OnceMore { run, uncounted, before }) = it.once_more.take() else { return it.fits };
     let mut ran = program.trial(run).await;
     if program.interrupted {
         return it.fits;
     }
     it.work = ran.fits().then(|| std::mem::take(&mut ran.noted.work));
-    if !ran.fits() || before != ran.took.peak {
-        ran = program.trial(unmetered.clone()).await;
+    if program.known.compiles || !ran.fits() || before != ran.took.peak {
+        ran = program.trial(uncounted.clone()).await;
     }
     if program.interrupted || program.takes_in(it, ran) {
         return it.fits;
     }
     let with_room = program.roomy(&it.plan, program.pace.until);
-    program.refuted(it, Run { rank: unmetered.rank, ..with_room });
+    program.refuted(it, Run { rank: uncounted.rank, ..with_room });
     false
 }
 

@@ -134,8 +134,10 @@ impl Made {
                     writeln!(res, "if masks find everything: {it:?}").unwrap();
                 }
                 for it in &found.plans {
-                    let time =
-                        it.time.map_or_else(String::new, |it| format!(", {:.2}x", it.estimate));
+                    let or_more = |high: f64| if high.is_finite() { "" } else { " or more" };
+                    let time = it.time.map_or_else(String::new, |it| {
+                        format!(", {:.2}x{}", it.estimate, or_more(it.high))
+                    });
                     let factor = it.measured.and_then(|it| it.factor);
                     let factor =
                         factor.map_or_else(String::new, |it| format!(", measured {it:.2}x"));

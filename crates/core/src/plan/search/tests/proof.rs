@@ -7,8 +7,8 @@ use expect_test::expect;
 use super::made::{Made, evaluates, fails, reserves, takes};
 use crate::{
     plan::{
-        CATALOGUE,
-        search::{Look, On, Ran, Run, Until},
+        CATALOGUE, Work,
+        search::{Look, Noted, On, Ran, Run, Until},
     },
     prediction::OtherEnd,
     units::Bytes,
@@ -109,6 +109,37 @@ fn a_repeat_that_counts_work_and_takes_anything_else_is_made_again_without() {
     "#]]
     .assert_eq(&repeats(made(9_000).plans()));
     assert!(made(9_000).plans().contains("plan: checkpoint, needs 5.37 GiB"));
+}
+
+/// What is compiled is counted as it was written, which takes other memory: with room, and no plan is refuted by it.
+#[test]
+fn the_work_of_a_compiled_script_is_counted_in_a_run_whose_memory_does_not_count() {
+    let made = Made::new(8_000, |run| {
+        let counts = run.look == Some(Look::Work);
+        let product = |count: f64| {
+            let (op, dtype) = ("matmul".to_owned(), "float32".to_owned());
+            Work { op, dtype, count, flops: 1e12, bytes: 1e6 }
+        };
+        let times = if run.has("checkpoint") { 1.3 } else { 1.0 };
+        let work = if counts { vec![product(100.0 * times)] } else { Vec::new() };
+        let written = if counts { 9_000 } else { 0 };
+        let noted = Noted { compiles: true, work, ..Noted::default() };
+        Ran { noted, ..takes(either(run, 12_000, 5_000) + written) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 12.21 GiB
+        " the script as it is: needs 12.21 GiB
+        checkpoint, 2 steps -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, 2 steps, work -> 14.16 GiB
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        the script as it is, 2 steps, work -> 21.00 GiB
+        checkpoint, a validation, alone on the card -> 5.37 GiB
+        as it is: does not fit, needs 12.21 GiB
+        plan: checkpoint, needs 5.37 GiB, same, 1.30x or more
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(&["checkpoint"]).plans());
 }
 
 #[test]
