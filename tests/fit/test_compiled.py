@@ -4,6 +4,7 @@ import pytest
 from test_remedies import remedy, worst
 
 SCRIPT = """
+import functools
 import sys
 import torch
 from torch import nn
@@ -33,7 +34,21 @@ run = model
 if arguments["compiled"] == "model":
     run = torch.compile(model, backend=counts)
 elif arguments["compiled"] == "function":
-    run = torch.compile(lambda x, y: model(x * 1, y), backend=counts)
+    class Step:
+        def __init__(self):
+            self.model = model
+
+        def __call__(self, x, y):
+            return self.model(x * 1, y)
+
+    how = {
+        "closes over it": lambda: torch.compile(lambda x, y: model(x * 1, y), backend=counts),
+        "is given it": lambda: functools.partial(torch.compile(backend=counts)(lambda it, x, y: it(x * 1, y)), model),
+        "is a method": lambda: torch.compile(Step().__call__, backend=counts),
+    }
+    run = how[arguments["how"]]()
+elif arguments["compiled"] == "loss":
+    nn.functional.cross_entropy = torch.compile(lambda x, y, own=nn.functional.nll_loss: own(x.log_softmax(1), y), backend=counts)
 elif arguments["compiled"] == "in place":
     model.compile(backend=counts)
 else:
@@ -69,13 +84,22 @@ def test_parts_of_a_batch_run_what_was_compiled(trainer, compiled, loss, each):
     assert changed[-1] == n * 2 * each
 
 
-@pytest.mark.parametrize("remedies", [[remedy("micro-batches", parts=2)], ["checkpoint"]])
-@pytest.mark.parametrize("loss", ["own", "outside"])
-def test_a_model_that_a_compiled_function_calls_is_out_of_reach(trainer, loss, remedies):
-    """It stays as it is: halfway traced, parts of a batch had wrong gradients."""
-    arguments = {"compiled": "function", "loss": loss}
-    plain, changed = trainer.run(SCRIPT, arguments=arguments), trainer.run(SCRIPT, *remedies, arguments=arguments)
-    assert worst(plain, changed) == 0
+@pytest.mark.parametrize("how", ["closes over it", "is given it", "is a method"])
+@pytest.mark.parametrize("loss, each", [("own", 1), ("outside", 2)])
+def test_a_model_that_a_compiled_function_calls_is_compiled_by_itself(trainer, loss, each, how):
+    """Halfway traced, parts of a batch had wrong gradients."""
+    arguments = {"compiled": "function", "loss": loss, "how": how}
+    plain = trainer.run(SCRIPT, arguments=arguments)
+    assert plain[-1] == 1
+    parts = trainer.run(SCRIPT, remedy("micro-batches", parts=2), arguments=arguments)
+    assert worst(plain[:-1], parts[:-1]) < 1e-6 and parts[-1] == 2 * each
+    assert worst(plain[:-1], trainer.run(SCRIPT, "checkpoint", arguments=arguments)[:-1]) < 1e-6
+
+
+def test_a_compiled_function_that_calls_no_model_stays_compiled(trainer):
+    arguments = {"compiled": "loss", "loss": "outside"}
+    plain, changed = trainer.run(SCRIPT, arguments=arguments), trainer.run(SCRIPT, "checkpoint", arguments=arguments)
+    assert worst(plain, changed) < 1e-6 and plain[-1] == 1
 
 
 def test_what_may_be_written_in_place_is_found_uncompiled(trainer):

@@ -12,6 +12,7 @@ on as if it had been. Nothing here needs CUDA; on the CPU the same remedies work
 import importlib
 import json
 
+from plimsoll_agent.remedies.support import functions
 from plimsoll_agent.remedies.table import REMEDIES
 from plimsoll_agent.run.refusal import CannotApply
 
@@ -44,6 +45,8 @@ def apply(torch, plan, hooks):
         except Exception as error:
             raise CannotApply("plimsoll: the remedy %s cannot be applied: %r" % (remedy["id"], error)) from error
         hooks.recording.write("remedy", **remedy)
+    if hooks.take_calls:
+        functions.reach_into(torch, hooks)
 
 
 def module_of(id):

@@ -2,7 +2,7 @@
 
 One wrapper each, whatever the number of remedies. A call that is made inside another one (a part of the
 model, a chunk of the batch that a remedy runs) passes through. So does one that torch.compile traces: a compiled model is
-reached, one that a compiled function calls is not.
+reached, one that a compiled function calls is not; see `functions`.
 """
 
 import contextlib
@@ -32,10 +32,15 @@ class Hooks:
         self._thread = threading.local()
         self._gradients = Gradients(torch)
 
-    def around_call(self, function):
+    def around_call(self, function, outermost=False):
         """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost
         call of a module that has parameters. Earlier ones are further out."""
-        self._around_calls.append(function)
+        self._around_calls.insert(0 if outermost else len(self._around_calls), function)
+
+    @property
+    def take_calls(self):
+        """Whether anything is around calls."""
+        return bool(self._around_calls)
 
     def around_plain_call(self, function):
         """`function(module, call, args, kwargs)` runs in place of `call(*args, **kwargs)` for each outermost call of a module

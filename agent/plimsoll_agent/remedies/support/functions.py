@@ -1,0 +1,84 @@
+"""Functions that a script compiles and that call its model, as one that computes the loss: remedies take hold of calls of a model, and of
+one that Dynamo traces nobody can. Such a function runs as it was written, and the model that it calls is compiled by itself.
+
+That a function calls a model is known by what it can reach: its arguments, what it closes over, the globals that it names.
+"""
+
+import functools
+import inspect
+import threading
+
+from plimsoll_agent.remedies.support.again import is_compiled_itself
+
+
+def reach_into(torch, hooks):
+    """What is compiled from here on."""
+    compile, thread = torch.compile, threading.local()
+
+    def around(module, call, args, kwargs):
+        options = getattr(thread, "options", None)
+        if options is not None and not is_compiled_itself(module):
+            module.compile(**options)
+        return call(*args, **kwargs)
+
+    @functools.wraps(compile)
+    def compiled(*args, **options):
+        result = compile(*args, **options)
+        function = options.pop("model", None) or (args[0] if args else None)
+        if options.get("disable") or not _is_function(torch, function):
+            return result
+        calls_model = []
+
+        @functools.wraps(result)
+        def either(*args, **kwargs):
+            if hooks.is_inside or torch.compiler.is_compiling():
+                return result(*args, **kwargs)
+            if not calls_model:
+                calls_model.append(any(map(functools.partial(_has_model, torch), _reached(function, args, kwargs))))
+            if not calls_model[0]:
+                return result(*args, **kwargs)
+            before, thread.options = getattr(thread, "options", None), options
+            try:
+                return function(*args, **kwargs)
+            finally:
+                thread.options = before
+
+        return either
+
+    torch.compile = compiled
+    hooks.around_call(around, outermost=True)
+
+
+def _is_function(torch, it):
+    return inspect.isfunction(it) or inspect.ismethod(it) and not isinstance(it.__self__, torch.nn.Module)
+
+
+def _reached(function, args, kwargs):
+    """The values that it can reach."""
+    yield from (*args, *kwargs.values())
+    if inspect.ismethod(function):
+        yield from vars(function.__self__).values() if hasattr(function.__self__, "__dict__") else ()
+        function = function.__func__
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # Empty so far.
+            pass
+    yield from (function.__globals__[it] for it in _names(function.__code__) if it in function.__globals__)
+
+
+def _names(code):
+    yield from code.co_names
+    for it in code.co_consts:
+        if inspect.iscode(it):
+            yield from _names(it)
+
+
+def _has_model(torch, value):
+    if isinstance(value, torch.nn.Module):
+        return next(value.parameters(), None) is not None
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return False
+    return any(isinstance(it, torch.nn.Module) and next(it.parameters(), None) is not None for it in value)
