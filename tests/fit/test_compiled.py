@@ -14,7 +14,7 @@ ran = []
 
 def counts(graph, example):
     def run(*inputs):
-        ran.append(int(any(it.requires_grad for it in inputs if isinstance(it, torch.Tensor))))
+        ran.append(graph)
         return graph(*inputs)
     return run
 

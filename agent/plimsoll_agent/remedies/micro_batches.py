@@ -43,7 +43,7 @@ def apply(torch, parameters, hooks, note):
     generate_in_parts(torch, parts, hooks.recording)
     watch_other_weights(torch)
     rerun.bear_reentrant_checkpoints(torch)
-    again.without_graphs(torch)
+    again.without_cuda_graphs(torch)
 
     def around(module, call, args, kwargs):
         if not torch.is_grad_enabled() and not module.training and not hooks.on_shares:

@@ -10,6 +10,7 @@
     generation       `generate` for some of its prompts at a time
     host             tensors that wait in the host's memory
     blocks           the repeated blocks of a model
+    functions        functions that are compiled and call a model
     block_costs      what each block keeps and costs, for the search
     linear_layers    the linear layers of a model
     optimizers       those that the script makes, with other options or in chunks

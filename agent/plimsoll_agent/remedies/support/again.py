@@ -13,7 +13,7 @@ from plimsoll_agent.run.host_random import HostRandom
 from plimsoll_agent.run.nested import rebuilt, tensors_in
 from plimsoll_agent.run.refusal import unsuited
 
-_WITHOUT_GRAPHS = {"reduce-overhead": None, "max-autotune": "max-autotune-no-cudagraphs"}
+_WITHOUT_CUDA_GRAPHS = {"reduce-overhead": None, "max-autotune": "max-autotune-no-cudagraphs"}
 
 
 class Again:
@@ -119,7 +119,7 @@ def _function(torch, made={}):
     return WithGradients
 
 
-def without_graphs(torch):
+def without_cuda_graphs(torch):
     """From here on `torch.compile` records nothing in CUDA graphs. The memory of what a graph returns is written again when the graph runs
     again, for the next part; and what runs again in backward would be recorded in a thread in which no library was started, which CUDA forbids."""
     compile = torch.compile
@@ -128,7 +128,7 @@ def without_graphs(torch):
     def unrecorded(*args, mode=None, options=None, **kwargs):
         if options and options.get("triton.cudagraphs"):
             options = {**options, "triton.cudagraphs": False}
-        return compile(*args, mode=_WITHOUT_GRAPHS.get(mode, mode), options=options, **kwargs)
+        return compile(*args, mode=_WITHOUT_CUDA_GRAPHS.get(mode, mode), options=options, **kwargs)
 
     torch.compile = unrecorded
 

@@ -1,7 +1,8 @@
 """Functions that a script compiles and that call its model, as one that computes the loss: remedies take hold of calls of a model, and of
 one that Dynamo traces nobody can. Such a function runs as it was written, and the model that it calls is compiled by itself.
 
-That a function calls a model is known by what it can reach: its arguments, what it closes over, the globals that it names.
+That a function calls a model is believed of what it can reach: its arguments, what it closes over, the globals that it names. One that
+reaches a model and calls none runs as it was written, too.
 """
 
 import functools
@@ -12,7 +13,9 @@ from plimsoll_agent.remedies.support.again import is_compiled_itself
 
 
 def reach_into(torch, hooks):
-    """What is compiled from here on."""
+    """What is compiled from here on. PyTorch before 2.2 cannot compile a model in place."""
+    if not hasattr(torch.nn.Module, "compile"):
+        return
     compile, thread = torch.compile, threading.local()
 
     def around(module, call, args, kwargs):
@@ -34,7 +37,7 @@ def reach_into(torch, hooks):
             if hooks.is_inside or torch.compiler.is_compiling():
                 return result(*args, **kwargs)
             if not calls_model:
-                calls_model.append(any(map(functools.partial(_has_model, torch), _reached(function, args, kwargs))))
+                calls_model.append(any(_has_model(torch, it) for it in _reached(function, args, kwargs)))
             if not calls_model[0]:
                 return result(*args, **kwargs)
             before, thread.options = getattr(thread, "options", None), options
@@ -75,10 +78,6 @@ def _names(code):
 
 
 def _has_model(torch, value):
-    if isinstance(value, torch.nn.Module):
-        return next(value.parameters(), None) is not None
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return False
-    return any(isinstance(it, torch.nn.Module) and next(it.parameters(), None) is not None for it in value)
+    """Itself, or one of those in a list or a dictionary."""
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(it, torch.nn.Module) and next(it.parameters(), None) is not None for it in values)

@@ -301,7 +301,7 @@ pub fn text(it: &Proposal) -> String {
     let estimated = if it.measured_on.is_some() {
         ""
     } else if it.plans.iter().any(is_least) {
-        "; the script is compiled, and what a plan adds to a compiled step may weigh up to twice as much as is told (on a machine with the GPU, --measure measures it)"
+        "; the script is compiled: a step may take longer than is told here, twice as long in one of three that we measured (on a machine with the GPU, --measure measures it)"
     } else {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
     };

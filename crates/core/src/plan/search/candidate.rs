@@ -46,13 +46,11 @@ pub struct Candidate {
     pub(super) once_more: Option<OnceMore>,
 }
 
-/// A run of a plan that is only there to refute it, and counts the work of a step.
+/// A run of a plan that is only there to refute it, and counts the work of a step where that takes no other memory.
 #[derive(Clone, Debug)]
 pub(super) struct OnceMore {
     /// The run.
     pub(super) run: Run,
-    /// The same without counting.
-    pub(super) uncounted: Run,
     /// What the one before it took: one that took anything else was disturbed by being counted, and is made again.
     pub(super) before: Peaks,
 }

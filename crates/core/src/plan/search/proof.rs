@@ -69,8 +69,10 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
     };
     let mut all: Vec<_> = (1..=REPEATS.max(gpus.min(MOST_RANKS))).map(of_rank).collect();
     let last = if gpus == 1 { all.pop() } else { None };
-    let last = last.map(|(_, uncounted, _)| (counted(program, &uncounted), uncounted));
-    for run in all.iter().map(|(_, run, _)| run).chain(last.iter().map(|it| &it.0)) {
+    // What is compiled is counted as it was written, which takes other memory: in a run of its own.
+    let look = if program.known.compiles { None } else { Some(Look::Work) };
+    let last = last.map(|(_, run, _)| Run { look, ..run });
+    for run in all.iter().map(|(_, run, _)| run).chain(&last) {
         program.line.soon(run.clone());
     }
     let mut before = Peaks::default();
@@ -87,30 +89,22 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
             return false;
         }
     }
-    let last = last.filter(|_| it.fits);
-    it.once_more = last.map(|(run, uncounted)| OnceMore { run, uncounted, before });
+    it.once_more = last.filter(|_| it.fits).map(|run| OnceMore { run, before });
     it.fits
-}
-
-/// The same run, which counts the work of a step too. Where that takes other memory, as much as it likes.
-fn counted(program: &Program, run: &Run) -> Run {
-    let look = Some(Look::Work);
-    if program.known.compiles {
-        return Run { look, ..program.roomy(&run.plan, Until::Steps(2)) };
-    }
-    Run { look, ..run.clone() }
 }
 
 /// The last of the runs of [`fits_again`], which also counts the work of a step, and is made again without if it took anything
 /// else than the one before. False if it refutes the plan.
 pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) -> bool {
-    let Some(OnceMore { run, uncounted, before }) = it.once_more.take() else { return it.fits };
+    let Some(OnceMore { run, before }) = it.once_more.take() else { return it.fits };
+    let counts = run.look.is_some();
+    let uncounted = Run { look: None, ..run.clone() };
     let mut ran = program.trial(run).await;
     if program.interrupted {
         return it.fits;
     }
-    it.work = ran.fits().then(|| std::mem::take(&mut ran.noted.work));
-    if program.known.compiles || !ran.fits() || before != ran.took.peak {
+    it.work = (counts && ran.fits()).then(|| std::mem::take(&mut ran.noted.work));
+    if counts && (!ran.fits() || before != ran.took.peak) {
         ran = program.trial(uncounted.clone()).await;
     }
     if program.interrupted || program.takes_in(it, ran) {

@@ -131,9 +131,9 @@ fn the_work_of_a_compiled_script_is_counted_in_a_run_whose_memory_does_not_count
         " the script as it is: needs 12.21 GiB
         checkpoint, 2 steps -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
-        checkpoint, 2 steps, work -> 14.16 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         the script as it is, 2 steps, work -> 21.00 GiB
+        checkpoint, 2 steps, work -> 14.16 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: checkpoint, needs 5.37 GiB, same, 1.30x or more
