@@ -65,6 +65,7 @@ class Ending:
             lambda: self._oom.ended(error),
             self._phantom.write_reads,
             self._phantom.write_report,
+            self._write_compiled,
             self._write_stats,
             self._write_snapshot,
         ):
@@ -129,6 +130,14 @@ class Ending:
         if self._memory.started:
             os.makedirs(self._recording.folder, mode=0o700, exist_ok=True)
             self._memory.dump(os.path.join(self._recording.folder, "snapshot.pickle"))
+
+    def _write_compiled(self):
+        """How many graphs this process found compiled, and so did not see what compiling them takes."""
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        counters = getattr(dynamo, "counters", {})
+        if counters and counters["stats"]["unique_graphs"]:
+            found = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+            self._recording.write("compiled", found=found)
 
     def _write_end(self, error, began):
         steps = self._steps

@@ -90,17 +90,12 @@ struct Wanted {
     /// What the phantom is told.
     conf: String,
     caches: Caches,
-}
-
-impl Wanted {
-    fn is_proof(&self) -> bool {
-        self.caches == Caches::Own
-    }
+    is_proof: bool,
 }
 
 /// Where a run in the nursery finds what was compiled, and leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Caches {
+pub(crate) enum Caches {
     /// Where those before it did.
     Shared,
     /// In a folder of its own, as a process of its own: compiling takes memory, too.
@@ -270,7 +265,7 @@ impl Trials {
         phantom: Phantom<'_>,
     ) {
         if !needs_own_process(settings) && 1 < self.at_once {
-            let wanted = self.wanted(words, settings, stop, phantom, Caches::Shared);
+            let wanted = self.wanted(words, settings, stop, phantom);
             self.want(wanted);
         }
     }
@@ -281,10 +276,10 @@ impl Trials {
         settings: &[Setting],
         stop: Stop,
         phantom: Phantom<'_>,
-        caches: Caches,
     ) -> Wanted {
         let conf = phantom.conf(&self.assumed);
-        Wanted { command: words.to_vec(), settings: settings.to_vec(), stop, conf, caches }
+        let (command, settings) = (words.to_vec(), settings.to_vec());
+        Wanted { command, settings, stop, conf, caches: Caches::Shared, is_proof: false }
     }
 
     fn want(&mut self, run: Wanted) {
@@ -298,16 +293,21 @@ impl Trials {
     /// Proofs come last: they are wanted at the end, and what the search goes on with is wanted now.
     fn begin_what_is_wanted(&mut self) -> anyhow::Result<()> {
         let asked = self.n_asked;
-        self.wanted.retain(|it| asked < it.1 + STALE || it.0.is_proof());
-        while !self.wanted.is_empty() && self.may_ghost.is_some() {
+        self.wanted.retain(|it| asked < it.1 + STALE || it.0.is_proof);
+        while !self.wanted.is_empty() {
             let Some(Kept { nursery, .. }) = &mut self.nursery else { return Ok(()) };
-            let needs = nursery.most_memory().map(|it| it.saturating_mul(2));
-            let has_room = needs.is_some_and(|it| free_memory().is_some_and(|free| it < free));
+            // What is compiled is not checked for whether weights need values.
+            if self.may_ghost.is_none() && !nursery.seems_to_compile() {
+                return Ok(());
+            }
+            // Two at once begin before it is known what one takes, too, where weights are checked.
+            let needs = nursery.most_memory().map_or(0, |it| it.saturating_mul(2));
+            let has_room = free_memory().is_some_and(|free| needs < free);
             // The run that somebody waits for is one of them.
             if self.at_once <= nursery.n_under_way() || !has_room {
                 return Ok(());
             }
-            let first = self.wanted.iter().position(|it| !it.0.is_proof()).unwrap_or(0);
+            let first = self.wanted.iter().position(|it| !it.0.is_proof).unwrap_or(0);
             let Some((it, _)) = self.wanted.remove(first) else { return Ok(()) };
             let command = ScriptCommand::resolve(&it.command)?;
             let begun = self.begin(&command, &it, self.weights())?;
@@ -350,13 +350,9 @@ impl Trials {
         stop: Stop,
         phantom: Phantom<'_>,
     ) -> anyhow::Result<Trial> {
-        let command = ScriptCommand::resolve(words)?;
-        let script = command.is_python().then(|| command.python_words().1).flatten();
-        if let Some(script) = script.filter(|it| !it.exists()) {
-            anyhow::bail!("{}", launch::no_such_script(script));
-        }
+        let command = there_is(words)?;
         self.checks(false, &command, phantom)?;
-        let wanted = self.wanted(words, settings, stop, phantom, Caches::Shared);
+        let wanted = self.wanted(words, settings, stop, phantom);
         if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
             return self.undisturbed(trial, &wanted, &command, phantom);
         }
@@ -364,16 +360,12 @@ impl Trials {
         if needs_own_process(settings) {
             return self.alone(&command, settings, stop, phantom);
         }
-        if self.may_nurse && !self.nursery.as_ref().is_some_and(|it| serves(it, &command)) {
-            self.nursery = self.start(&command, phantom)?;
-            self.may_nurse = self.nursery.is_some();
-        }
+        self.has_nursery_for(&command, phantom)?;
         // They are compared by their first steps.
         let is_long = matches!(stop, Stop::Steady | Stop::Validation | Stop::OneValidation);
         let few = if is_long { Stop::Steps(EARLY) } else { stop };
         let few = Wanted { stop: few, ..wanted.clone() };
-        let seems_to_compile =
-            self.nursery.as_ref().is_some_and(|it| it.nursery.seems_to_compile());
+        let seems_to_compile = self.seems_to_compile();
         let is_first = self.may_ghost.is_none() && self.n_unlike == 0;
         if is_first && 1 < self.at_once && !seems_to_compile {
             let trial = self.run_believing(&command, &wanted, &few, phantom)?;
@@ -602,7 +594,7 @@ impl Trials {
             settings.extend(launch::caches(world.session.path()));
         }
         // What other runs are checked by, and what proves something, takes nothing from them.
-        if wanted.caches == Caches::Own || weights == GhostWeights::StandIns {
+        if wanted.is_proof || weights == GhostWeights::StandIns {
             settings.push((contract::OWN_BATCHES, "1".into()));
         }
         let layer = world.layer.as_ref();
@@ -695,23 +687,26 @@ impl Trials {
         self.alone(&command, settings, stop, phantom)
     }
 
-    /// Runs `words` once as a process of its own, or in the nursery where that is the same.
+    /// Runs `words` once as a process of its own, or in the nursery where that is the same; what it would compile it may find
+    /// in `caches`.
     pub(crate) fn prove(
         &mut self,
         words: &[OsString],
         settings: &[Setting],
         stop: Stop,
         phantom: Phantom<'_>,
+        caches: Caches,
     ) -> anyhow::Result<Trial> {
         let command = ScriptCommand::resolve(words)?;
         self.checks(false, &command, phantom)?;
         if !self.is_as_alone(&command, settings) {
             return self.run_alone(words, settings, stop, phantom);
         }
-        let wanted = self.wanted(words, settings, stop, phantom, Caches::Own);
+        let wanted = self.wanted(words, settings, stop, phantom);
+        let wanted = Wanted { caches, is_proof: true, ..wanted };
         // Proofs that were likely before, and not now, are not: plans were found that are better.
         let asked = self.n_asked;
-        self.wanted.retain(|it| !it.0.is_proof() || it.1 == asked);
+        self.wanted.retain(|it| !it.0.is_proof || it.1 == asked);
         if let Some(trial) = self.begun_before(&wanted, &command, phantom)? {
             return self.undisturbed(trial, &wanted, &command, phantom);
         }
@@ -737,10 +732,11 @@ impl Trials {
         settings: &[Setting],
         stop: Stop,
         phantom: Phantom<'_>,
+        caches: Caches,
     ) -> anyhow::Result<()> {
         if 1 < self.at_once && self.is_as_alone(&ScriptCommand::resolve(words)?, settings) {
-            let wanted = self.wanted(words, settings, stop, phantom, Caches::Own);
-            self.want(wanted);
+            let wanted = self.wanted(words, settings, stop, phantom);
+            self.want(Wanted { caches, is_proof: true, ..wanted });
         }
         Ok(())
     }
@@ -805,6 +801,29 @@ impl Trials {
         let left = self.runner.run_beside(nursery, run, &self.signals, None)?;
         self.interrupted |= left.ended.interrupted.is_some();
         Ok(self.read(command, left, phantom))
+    }
+
+    /// Whether the script speaks of `torch.compile`; false, too, where there is no nursery to read it.
+    pub(crate) fn speaks_of_compile(
+        &mut self,
+        words: &[OsString],
+        phantom: Phantom<'_>,
+    ) -> anyhow::Result<bool> {
+        self.has_nursery_for(&there_is(words)?, phantom)?;
+        Ok(self.seems_to_compile())
+    }
+
+    fn seems_to_compile(&self) -> bool {
+        self.nursery.as_ref().is_some_and(|it| it.nursery.seems_to_compile())
+    }
+
+    /// Starts a nursery where there is none for this program and there may be one.
+    fn has_nursery_for(&mut self, command: &ScriptCommand, phantom: Phantom<'_>) -> io::Result<()> {
+        if self.may_nurse && !self.nursery.as_ref().is_some_and(|it| serves(it, command)) {
+            self.nursery = self.start(command, phantom)?;
+            self.may_nurse = self.nursery.is_some();
+        }
+        Ok(())
     }
 
     fn start(&self, command: &ScriptCommand, phantom: Phantom<'_>) -> io::Result<Option<Kept>> {
@@ -873,6 +892,16 @@ fn own((name, value): (&'static str, &str)) -> Setting {
     (name, value.into())
 }
 
+/// The command, with a script that exists.
+fn there_is(words: &[OsString]) -> anyhow::Result<ScriptCommand> {
+    let command = ScriptCommand::resolve(words)?;
+    let script = command.is_python().then(|| command.python_words().1).flatten();
+    if let Some(script) = script.filter(|it| !it.exists()) {
+        anyhow::bail!("{}", launch::no_such_script(script));
+    }
+    Ok(command)
+}
+
 /// Which allocator it is, is decided while torch is imported; the rest can be told later.
 fn needs_own_process(settings: &[Setting]) -> bool {
     settings
@@ -905,7 +934,7 @@ fn serves(kept: &Kept, command: &ScriptCommand) -> bool {
 }
 
 /// What the agent notes of plans.
-const OF_PLANS: [NoteKind; 9] = [
+const OF_PLANS: [NoteKind; 10] = [
     NoteKind::Refused,
     NoteKind::Blocks,
     NoteKind::BlockMemory,
@@ -914,6 +943,7 @@ const OF_PLANS: [NoteKind; 9] = [
     NoteKind::Split,
     NoteKind::Exact,
     NoteKind::Sites,
+    NoteKind::Compiled,
     NoteKind::Hopeless,
 ];
 

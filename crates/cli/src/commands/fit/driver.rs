@@ -23,7 +23,7 @@ use crate::{
     contract::{self, Setting},
     launch::Stop,
     plan_settings,
-    trials::{Phantom, Trials, ValuesMatter},
+    trials::{Caches, Phantom, Trials, ValuesMatter},
     worst_sequence::WorstSequence,
     worst_size::WorstSize,
 };
@@ -65,6 +65,12 @@ impl<'a> Driver<'a> {
     /// The same with the value in a file of the script's.
     pub(super) fn in_file(self, place: Option<&'a InFile>) -> Driver<'a> {
         Driver { in_file: place, ..self }
+    }
+
+    /// Whether the script speaks of `torch.compile`.
+    pub(super) fn speaks_of_compile(&mut self) -> anyhow::Result<bool> {
+        let phantom = Phantom { card: &self.roomy, end: None };
+        self.trials.speaks_of_compile(&(self.words)(None), phantom)
     }
 
     /// Does what the search wants until it has found something.
@@ -122,7 +128,8 @@ impl<'a> Driver<'a> {
         match run.on {
             On::Roomy | On::Card => self.trials.soon(&words, &settings, stop, phantom),
             On::CardAlone if run.plan.gpus().is_none() => {
-                self.trials.proof_soon(&words, &settings, stop, phantom)?;
+                let caches = caches_of_proof(run);
+                self.trials.proof_soon(&words, &settings, stop, phantom, caches)?;
             }
             On::CardAlone => (),
         }
@@ -144,7 +151,7 @@ impl<'a> Driver<'a> {
         let trial = match run.on {
             On::Roomy | On::Card => self.trials.run(&words, &settings, stop, phantom)?,
             On::CardAlone if run.plan.gpus().is_none() => {
-                self.trials.prove(&words, &settings, stop, phantom)?
+                self.trials.prove(&words, &settings, stop, phantom, caches_of_proof(run))?
             }
             On::CardAlone => self.trials.run_alone(&words, &settings, stop, phantom)?,
         };
@@ -180,10 +187,13 @@ impl<'a> Driver<'a> {
         res.extend(run.limit_reserved.map(|it| (contract::LIMIT_RESERVED, bytes(it))));
         res.extend(run.give_up_above.map(|it| (contract::HOPELESS, bytes(it))));
         res.extend(run.rank.map(|it| (contract::RANK, it.to_string().into())));
-        res.extend(run.look.map(|it| match it {
-            Look::Sites => (contract::SITES, "1".into()),
-            Look::Work => (contract::METER, "1".into()),
-        }));
+        let looked = match run.look {
+            Some(Look::Sites) => [contract::SITES].as_slice(),
+            Some(Look::Work) => &[contract::METER],
+            Some(Look::SitesAndWork) => &[contract::SITES, contract::METER],
+            None => &[],
+        };
+        res.extend(looked.iter().map(|name| (*name, OsString::from("1"))));
         res
     }
 
@@ -200,6 +210,10 @@ impl<'a> Driver<'a> {
             }
         };
     }
+}
+
+fn caches_of_proof(run: &Run) -> Caches {
+    if run.may_find_compiled { Caches::Shared } else { Caches::Own }
 }
 
 fn stop(until: Until) -> Stop {

@@ -88,6 +88,7 @@ fn rules(args: &FitArgs, card: Card) -> Rules {
         may_edit: !matches!(args.world.writes, Writes::Through),
         until_exit: args.until_exit,
         advice: args.advice,
+        speaks_of_compile: false,
         measure_in: None,
     }
 }

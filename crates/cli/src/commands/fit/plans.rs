@@ -39,6 +39,7 @@ pub(super) fn run(
     let kept = Kept::check(&args.plan, &ScriptCommand::resolve(&words)?, args.force)?;
     let same_words = |_| words.clone();
     let mut driver = Driver::new(args, &rules.card, &same_words)?;
+    let rules = Rules { speaks_of_compile: driver.speaks_of_compile()?, ..rules };
     let found =
         driver.drive(|| search::plans(rules.clone()))?.map_err(|why| anyhow::anyhow!("{why}"))?;
     let Found {

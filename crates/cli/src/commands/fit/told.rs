@@ -69,6 +69,7 @@ fn noted(trial: &Trial) -> Noted {
     Noted {
         idle,
         compiles: trial.compiles(),
+        compiled_anew: trial.noted(NoteKind::Compiled).is_some_and(|it| it["found"] == 0),
         trains_nothing: sites.is_some_and(|it| it["trains"] == false),
         is_distributed: places.as_ref().is_some_and(|it| it.sites.has("distributed")),
         places,

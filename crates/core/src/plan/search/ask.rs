@@ -22,6 +22,8 @@ pub struct Run {
     pub until: Until,
     /// On which card.
     pub on: On,
+    /// It may find what runs before it compiled, though it is to be as a process of its own: what compiling takes was seen.
+    pub may_find_compiled: bool,
     /// At the other end of what a phantom decides by itself.
     pub end: Option<OtherEnd>,
     /// The most that PyTorch's allocator may reserve.
@@ -97,8 +99,10 @@ pub enum On {
 pub enum Look {
     /// The places in the script where a person would change something, and what remedies have nothing to do.
     Sites,
-    /// The operations of a step.
+    /// The operations of a step. What the script compiles runs as it was written meanwhile.
     Work,
+    /// Both.
+    SitesAndWork,
 }
 
 /// The question which changes of the allocator alone would have let the last run through: its recording is replayed.
@@ -189,6 +193,8 @@ pub struct Noted {
     pub trains_nothing: bool,
     /// It uses `torch.compile`. Work is counted of what it compiles as it was written: such a run takes other memory.
     pub compiles: bool,
+    /// It compiled all that it uses of that: nothing was there from runs before.
+    pub compiled_anew: bool,
     /// The program wraps its model for several devices.
     pub is_distributed: bool,
     /// Where a person would change something; none if that was not looked at.
@@ -237,6 +243,7 @@ impl Run {
             plan: plan.clone(),
             until,
             on,
+            may_find_compiled: false,
             end: None,
             limit_reserved: None,
             give_up_above: None,

@@ -34,6 +34,8 @@ pub struct Candidate {
     pub(super) cut_after: Option<u32>,
     /// The card ended it in a run like this one, which has room: that would tell what it needs.
     pub(super) refuted: Option<Run>,
+    /// Its first run compiled all that it uses: what that takes was seen.
+    pub(super) compiled_anew: bool,
     /// Changes of the allocator under which it would fit, by a replay, if it does not.
     pub(super) tunings: Vec<Tuned>,
     /// What a phantom decided by itself in its run.
@@ -115,6 +117,7 @@ impl Candidate {
             slower: None,
             cut_after: None,
             refuted: None,
+            compiled_anew: false,
             tunings: Vec::new(),
             ends: Vec::new(),
             if_found: None,

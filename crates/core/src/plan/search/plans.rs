@@ -7,7 +7,7 @@ use super::{
     candidate::Candidate,
     dialogue::Search,
     fewest_blocks::fewest_blocks,
-    free::free,
+    free::{self, free},
     ladder::{are_same, is_free, rungs, settled, without},
     left::{self, Left},
     measure, nearest,
@@ -65,8 +65,14 @@ pub fn plans(rules: Rules) -> Search<Result<Found, String>> {
 }
 
 async fn find(program: &mut Program) -> Result<Found, String> {
+    if program.rules.speaks_of_compile {
+        program.as_it_is_written().await;
+        free::soon(program);
+    }
     let mut plain = program.as_it_is().await?;
-    program.pace.first_steps = steps_to_the_peak(&plain.took);
+    // Of what is compiled steps are the least.
+    let is_compiled = program.known.compiles;
+    program.pace.first_steps = steps_to_the_peak(&plain.took).filter(|_| !is_compiled);
     let mut seen = Seen { steps: plain.took.steps_seen, ..Seen::default() };
     if plain.fits && !program.interrupted && program.known.growth.is_none() {
         // One that does not get through on the card itself needs a plan, too.
@@ -235,6 +241,7 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
 /// Plans that fit, from the mildest on; each as small as it can be.
 async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
+    parts_soon(program);
     let free = free(program).await;
     let Rules { card, gpus, .. } = &program.rules;
     let mut done: Vec<Vec<&'static str>> = Vec::new();
@@ -273,7 +280,7 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
             program.soon(&settled(&with_free(next), 2, program.rules.gpus));
         }
         while let Some(it) = strong_enough(program, &plan).await {
-            if found.is_empty() {
+            if found.is_empty() && program.known.plain_work.is_none() {
                 // What every step time is measured by.
                 program.line.soon(metered(program, &Plan::default()));
             }
@@ -356,6 +363,17 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
     None
 }
 
+/// Of what is compiled, parts of a batch without what is free are likely to be wanted, and take so long that they begin beside that.
+fn parts_soon(program: &Program) {
+    let suits = program.may(remedies::MICRO_BATCHES) && program.suits(remedies::MICRO_BATCHES);
+    if program.known.compiles && suits {
+        let plan = Plan::of(vec![Remedy::plain(remedies::MICRO_BATCHES)]);
+        for parts in [2, 4] {
+            program.soon(&settled(&plan, parts, program.rules.gpus));
+        }
+    }
+}
+
 /// What is likely to be wanted after a run of `plan` with so many `parts`: mostly two are enough where the script needs little more than
 /// there is, else four, and then what is free is not needed.
 fn after_parts_soon(program: &Program, plan: &Plan, settled_plan: &Plan, parts: u64) {
@@ -390,8 +408,10 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
     for it in found.iter().filter(|it| it.work.is_none()) {
         program.line.soon(metered(program, &it.plan));
     }
-    let plain = metered(program, &Plan::default());
-    let plain = program.trial(plain).await.noted.work;
+    let plain = match &program.known.plain_work {
+        Some(work) => work.clone(),
+        None => program.trial(metered(program, &Plan::default())).await.noted.work,
+    };
     for it in found {
         let counted = it.work.take();
         if program.interrupted {

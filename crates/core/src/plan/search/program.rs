@@ -1,7 +1,7 @@
 //! The script that a search is about: runs plans of it, each once, and remembers what they told.
 
 use super::{
-    ask::{Grows, Look, On, Ran, Replay, Run, Took, Until},
+    ask::{Grows, Look, Noted, On, Ran, Replay, Run, Took, Until},
     candidate::{Candidate, IfFound},
     dialogue::Line,
     ladder,
@@ -9,7 +9,7 @@ use super::{
     rules::Rules,
 };
 use crate::{
-    plan::{Numbers, Places, Plan, remedies},
+    plan::{Numbers, Places, Plan, Work, remedies},
     prediction::{OtherEnd, Peaks, StepGrowth, Tuned},
     units::Bytes,
 };
@@ -28,6 +28,8 @@ pub(super) struct Program {
 /// What runs have told of it.
 #[derive(Default)]
 pub(super) struct Known {
+    /// A run has looked at it.
+    is_seen: bool,
     /// What it needs as it is.
     pub(super) plain_needs: Bytes,
     /// The blocks of the model, once it was seen to have any.
@@ -46,6 +48,8 @@ pub(super) struct Known {
     is_distributed: bool,
     /// It uses `torch.compile`; see [`super::Noted`].
     pub(super) compiles: bool,
+    /// The operations of a step of the script as it is, if they were counted.
+    pub(super) plain_work: Option<Vec<Work>>,
     /// Where a person would change something.
     pub(super) places: Places,
     /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
@@ -74,13 +78,11 @@ impl Program {
     /// The script as it is, and what it says of itself; why it does not run, if it does not.
     pub(super) async fn as_it_is(&mut self) -> Result<Candidate, String> {
         let plan = Plan::default();
-        let run = Run { look: Some(Look::Sites), ..self.roomy(&plan, Until::Steady) };
-        let mut ran = self.trial(run).await;
-        self.known.places = ran.noted.places.take().unwrap_or_default();
-        self.known.left_out = LeftOut::seen(&ran.noted);
-        self.known.is_distributed = ran.noted.is_distributed;
-        self.known.trains_nothing = ran.noted.trains_nothing;
-        self.known.compiles = ran.noted.compiles;
+        let look = if self.known.is_seen { None } else { Some(Look::Sites) };
+        let mut ran = self.trial(Run { look, ..self.roomy(&plan, Until::Steady) }).await;
+        if !self.known.is_seen {
+            self.known.sees(&mut ran.noted);
+        }
         for it in &ran.noted.batches {
             self.line.say(it.clone());
         }
@@ -101,6 +103,19 @@ impl Program {
         }
         self.line.say(format!("the script as it is: needs {}", plain.needs));
         Ok(plain)
+    }
+
+    /// Looks at the script in a run in which nothing is compiled, while it compiles as it is. Where that run does not get through nothing
+    /// is known of it yet.
+    pub(super) async fn as_it_is_written(&mut self) {
+        let run = self.roomy(&Plan::default(), Until::Steady);
+        self.line.soon(run.clone());
+        let mut ran = self.trial(Run { look: Some(Look::SitesAndWork), ..run }).await;
+        if ran.fits() {
+            let work = std::mem::take(&mut ran.noted.work);
+            self.known.plain_work = Some(work).filter(|it| !it.is_empty());
+            self.known.sees(&mut ran.noted);
+        }
     }
 
     /// Runs `plan`; nothing if the script does not bear it.
@@ -333,6 +348,7 @@ impl Program {
             took: ran.took.clone(),
             needs,
             ends: ran.ends.clone(),
+            compiled_anew: ran.noted.compiled_anew,
             ..Candidate::not_run(plan, numbers)
         }
     }
@@ -356,6 +372,16 @@ impl Program {
 }
 
 impl Known {
+    /// Takes in what a run that looked at the script noted of it.
+    fn sees(&mut self, noted: &mut Noted) {
+        self.is_seen = true;
+        self.places = noted.places.take().unwrap_or_default();
+        self.left_out = LeftOut::seen(noted);
+        self.is_distributed = noted.is_distributed;
+        self.trains_nothing = noted.trains_nothing;
+        self.compiles = noted.compiles;
+    }
+
     /// What is done to the numbers of this program by what may do that to those of others.
     pub(super) fn numbers(&self, of: Numbers) -> Numbers {
         match of {

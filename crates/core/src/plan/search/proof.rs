@@ -119,11 +119,12 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
 pub(super) fn soon(program: &Program, it: &Candidate) {
     let until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
     let limit_reserved = program.limit_of_proof();
+    let may_find_compiled = it.compiled_anew;
     let run = |on: On| Run { limit_reserved, ..Run::of(&it.plan, until, on) };
     for end in &it.ends {
         program.line.soon(Run { end: Some(*end), ..run(On::Card) });
     }
-    program.line.soon(run(On::CardAlone));
+    program.line.soon(Run { may_find_compiled, ..run(On::CardAlone) });
 }
 
 /// Runs the plan on the card itself, as a process of its own, and at the other end of what a phantom decides by itself.
@@ -132,7 +133,11 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
     let mut until = if program.rules.until_exit { Until::Exit } else { Until::Validation };
     let limit_reserved = program.limit_of_proof();
     let plan = it.plan.clone();
-    let run = |until: Until, on: On| Run { limit_reserved, ..Run::of(&plan, until, on) };
+    let may_find_compiled = it.compiled_anew;
+    let run = |until: Until, on: On| {
+        let may_find_compiled = may_find_compiled && on == On::CardAlone;
+        Run { limit_reserved, may_find_compiled, ..Run::of(&plan, until, on) }
+    };
     // A run of its own ends what makes runs cheap: what can come out of that comes before.
     let mut early = Vec::new();
     for end in it.ends.clone() {

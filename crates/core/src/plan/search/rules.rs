@@ -31,6 +31,8 @@ pub struct Rules {
     pub until_exit: bool,
     /// What only a person can decide is to be said even if a plan fits.
     pub advice: bool,
+    /// The script speaks of `torch.compile`: its runs may take long, and what can be known of it as it is written is asked for first.
+    pub speaks_of_compile: bool,
     /// What is free on the machine's own device, if steps are to be measured there.
     pub measure_in: Option<Bytes>,
 }

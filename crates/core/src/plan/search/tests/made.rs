@@ -54,6 +54,7 @@ impl Made {
             may_edit: true,
             until_exit: false,
             advice: false,
+            speaks_of_compile: false,
             measure_in: None,
         };
         Made {
@@ -377,6 +378,9 @@ fn asked(run: &Run) -> String {
         On::Card => res += ", on the card",
         On::CardAlone => res += ", alone on the card",
     }
+    if run.may_find_compiled {
+        res += ", with what is compiled";
+    }
     match end {
         None => (),
         Some(OtherEnd::Late) => res += ", late",
@@ -394,6 +398,7 @@ fn asked(run: &Run) -> String {
         None => (),
         Some(Look::Sites) => res += ", sites",
         Some(Look::Work) => res += ", work",
+        Some(Look::SitesAndWork) => res += ", sites, work",
     }
     match half {
         None => (),

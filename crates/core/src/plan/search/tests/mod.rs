@@ -4,6 +4,7 @@
 mod allocator;
 mod as_it_is;
 mod blocks;
+mod compiled;
 mod free;
 mod interrupted;
 mod ladder;

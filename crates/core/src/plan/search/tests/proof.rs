@@ -129,7 +129,7 @@ fn the_work_of_a_compiled_script_is_counted_in_a_run_whose_memory_does_not_count
     expect![[r#"
         the script as it is, steady, sites -> 12.21 GiB
         " the script as it is: needs 12.21 GiB
-        checkpoint, 2 steps -> 5.37 GiB
+        checkpoint, steady -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
         the script as it is, 2 steps, work -> 21.00 GiB

@@ -1,0 +1,138 @@
+//! A script that compiles takes long, and all cores are to be used meanwhile.
+
+use std::collections::BTreeMap;
+
+use expect_test::expect;
+
+use super::made::{Made, fails, takes};
+use crate::plan::{
+    Work,
+    search::{Look, Noted, Ran, Run},
+};
+
+const REMEDIES: [&str; 3] = ["chunked-loss", "micro-batches", "checkpoint"];
+
+/// One that is compiled: it takes 12,000 MiB, so many less with its loss in chunks, and half of it in two parts. `anew`: whether a run finds
+/// nothing that is compiled.
+fn compiled(saved_by_chunks: u64, anew: fn(&Run) -> bool) -> Made {
+    let made = Made::new(8_000, move |run| {
+        let counts = matches!(run.look, Some(Look::Work | Look::SitesAndWork));
+        let parts = run.number("micro-batches", "parts").unwrap_or(1);
+        let saved = if run.has("chunked-loss") { saved_by_chunks } else { 0 };
+        let kept = if run.has("checkpoint") { 9_000 } else { 10_000 };
+        let written = if counts { 5_000 } else { 0 };
+        let (op, dtype) = ("matmul".to_owned(), "float32".to_owned());
+        let work = Work { op, dtype, count: 100.0, flops: 1e12, bytes: 1e6 };
+        let noted = Noted {
+            compiles: true,
+            compiled_anew: anew(run),
+            idle: Some(BTreeMap::new()),
+            work: if counts { vec![work] } else { Vec::new() },
+            ..Noted::default()
+        };
+        Ran { noted, ..takes(2_000 + kept / parts - saved + written) }
+    });
+    made.allow(&REMEDIES).rules(|it| it.speaks_of_compile = true)
+}
+
+#[test]
+fn it_is_looked_at_as_it_is_written_while_it_compiles() {
+    expect![[r#"
+          soon: the script as it is, steady
+        the script as it is, steady, sites, work -> 17.09 GiB
+          soon: chunked-loss, steady
+        the script as it is, steady -> 12.21 GiB
+        " the script as it is: needs 12.21 GiB
+          soon: micro-batches (2 parts), steady
+          soon: micro-batches (4 parts), steady
+        chunked-loss, steady -> 12.21 GiB
+          soon: micro-batches (2 parts), steady
+          soon: checkpoint, steady
+          soon: micro-batches (4 parts), steady
+        micro-batches (2 parts), steady -> 7.32 GiB
+          soon: micro-batches (2 parts), steady, reserves up to 7.32 GiB
+          soon: micro-batches (2 parts), steady, reserves up to 7.32 GiB
+        micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
+          soon: micro-batches (2 parts), a validation, alone on the card, with what is compiled
+          soon: checkpoint, steady
+        checkpoint, steady -> cut
+        micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
+          soon: micro-batches (2 parts), 2 steps, work
+        micro-batches (2 parts), 2 steps, work -> 12.21 GiB
+          soon: micro-batches (2 parts), a validation, alone on the card, with what is compiled
+        micro-batches (2 parts), a validation, alone on the card, with what is compiled -> 7.32 GiB
+        as it is: does not fit, needs 12.21 GiB
+        plan: micro-batches (2 parts), needs 7.32 GiB, dropout, batch-norm, 1.00x
+        seen: 3 steps
+    "#]]
+    .assert_eq(&compiled(0, |_| true).with_soon().plans());
+}
+
+/// What is free and saves nothing would be compiled in each plan, and again without it.
+#[test]
+fn what_is_free_is_used_where_it_saves_something() {
+    let first = |it: &str| {
+        it.lines().filter(|it| !it.starts_with('"')).take(4).map(str::to_owned).collect::<Vec<_>>()
+    };
+    expect![[r#"
+        the script as it is, steady, sites, work -> 17.09 GiB
+        the script as it is, steady -> 12.21 GiB
+        chunked-loss, steady -> 9.28 GiB
+        chunked-loss + micro-batches (2 parts), steady -> 4.39 GiB"#]]
+    .assert_eq(&first(&compiled(3_000, |_| true).plans()).join("\n"));
+}
+
+/// What it takes to compile was not seen in a run that found some of it.
+#[test]
+fn a_plan_that_found_something_compiled_is_compiled_once_more_for_its_proof() {
+    let proofs = |it: &Made| {
+        let all = it.plans();
+        all.lines().filter(|it| it.contains("alone")).collect::<Vec<_>>().join("\n")
+    };
+    expect!["micro-batches (2 parts), a validation, alone on the card -> 7.32 GiB"]
+        .assert_eq(&proofs(&compiled(0, |it| it.plan.remedies.is_empty())));
+    expect!["micro-batches (2 parts), a validation, alone on the card, with what is compiled -> 7.32 GiB"].assert_eq(&proofs(&compiled(0, |_| true)));
+}
+
+#[test]
+fn one_that_speaks_of_compiling_and_compiles_nothing_is_as_any_other() {
+    let made = Made::new(8_000, |run| {
+        let noted = Noted { idle: Some(BTreeMap::new()), ..Noted::default() };
+        Ran { noted, ..takes(if run.has("checkpoint") { 5_000 } else { 12_000 }) }
+    });
+    let made = made.allow(&["chunked-loss", "checkpoint"]).rules(|it| it.speaks_of_compile = true);
+    expect![[r#"
+        the script as it is, steady, sites, work -> 12.21 GiB
+        the script as it is, steady -> 12.21 GiB
+        " the script as it is: needs 12.21 GiB
+        chunked-loss, 2 steps -> cut
+        chunked-loss + checkpoint, 2 steps -> 5.37 GiB
+        checkpoint, 2 steps -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
+        the script as it is, 2 steps, work -> 12.21 GiB
+        checkpoint, a validation, alone on the card -> 5.37 GiB
+        as it is: does not fit, needs 12.21 GiB
+        plan: checkpoint, needs 5.37 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn one_that_does_not_run_as_it_is_written_is_looked_at_as_it_is() {
+    let made = Made::new(8_000, |run| match run.look {
+        Some(Look::SitesAndWork) => fails("only what is compiled runs"),
+        _ => takes(6_000),
+    });
+    let made = made.rules(|it| it.speaks_of_compile = true);
+    expect![[r#"
+        the script as it is, steady, sites, work -> only what is compiled runs
+        the script as it is, steady, sites -> 6.35 GiB
+        " the script as it is: needs 6.35 GiB
+        the script as it is, a validation, alone on the card -> 6.35 GiB
+        as it is: fits, needs 6.35 GiB
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.plans());
+}
