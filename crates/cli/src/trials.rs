@@ -93,6 +93,27 @@ struct Wanted {
     is_proof: bool,
 }
 
+/// When what is likely to be asked for is wanted; the first begins first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// The search goes on with it.
+    Now,
+    /// At the end, and it takes long.
+    Proof,
+    /// At the end: it counts the work of a step.
+    Count,
+}
+
+impl Wanted {
+    fn due(&self) -> Due {
+        match self.settings.iter().any(|it| it.0 == contract::METER) {
+            _ if self.is_proof => Due::Proof,
+            true => Due::Count,
+            false => Due::Now,
+        }
+    }
+}
+
 /// Where a run in the nursery finds what was compiled, and leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caches {
@@ -290,10 +311,9 @@ impl Trials {
     }
 
     /// Begins what is wanted, as long as there are cores and memory for more than the run that somebody waits for, which has begun.
-    /// Proofs come last: they are wanted at the end, and what the search goes on with is wanted now.
     fn begin_what_is_wanted(&mut self) -> anyhow::Result<()> {
         let asked = self.n_asked;
-        self.wanted.retain(|it| asked < it.1 + STALE || it.0.is_proof);
+        self.wanted.retain(|it| asked < it.1 + STALE || it.0.due() != Due::Now);
         while !self.wanted.is_empty() {
             let Some(Kept { nursery, .. }) = &mut self.nursery else { return Ok(()) };
             // What is compiled is not checked for whether weights need values.
@@ -307,8 +327,8 @@ impl Trials {
             if self.at_once <= nursery.n_under_way() || !has_room {
                 return Ok(());
             }
-            let first = self.wanted.iter().position(|it| !it.0.is_proof).unwrap_or(0);
-            let Some((it, _)) = self.wanted.remove(first) else { return Ok(()) };
+            let first = (0..self.wanted.len()).min_by_key(|at| self.wanted[*at].0.due());
+            let Some((it, _)) = first.and_then(|at| self.wanted.remove(at)) else { return Ok(()) };
             let command = ScriptCommand::resolve(&it.command)?;
             let begun = self.begin(&command, &it, self.weights())?;
             let Some(begun) = begun else { return Ok(()) };

@@ -28,6 +28,8 @@ use crate::{
 const MOST_PARTS: u64 = 64;
 /// So many plans that fit are enough to choose from.
 const ENOUGH: usize = 3;
+/// So many parts of a batch take next to no time.
+const FEW_PARTS: u64 = 2;
 /// The best one is mostly among so many that were found first.
 const LIKELY: usize = 2;
 
@@ -290,7 +292,7 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
             if is_new && proof::fits_again(program, &mut it).await {
                 // What comes of these is asked for when no more plans are looked for.
                 recipes::soon(program, &it, &found);
-                if found.len() < LIKELY {
+                if found.len() < LIKELY && is_likely_best(&it) {
                     proof::soon(program, &it);
                 }
                 found.push(it);
@@ -388,6 +390,13 @@ fn after_parts_soon(program: &Program, plan: &Plan, settled_plan: &Plan, parts: 
     if alone != *settled_plan {
         program.run_soon(&alone);
     }
+}
+
+/// Whether it may be the best of those that will be found: many parts take time, and what comes after them on the ladder mostly takes less.
+fn is_likely_best(it: &Candidate) -> bool {
+    let parts = it.plan.remedies.iter().find(|it| it.id == remedies::MICRO_BATCHES);
+    let parts = parts.and_then(|it| it.number("parts"));
+    it.numbers == Numbers::Same || parts.is_none_or(|it| it <= FEW_PARTS)
 }
 
 /// Whether so little is left that a validation, or another order of what is freed, may be too much.

@@ -94,7 +94,7 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
 }
 
 /// The last of the runs of [`fits_again`], which also counts the work of a step, and is made again without if it took anything
-/// else than the one before. False if it refutes the plan.
+/// else than the one before, but for what more steps than before keep. False if it refutes the plan.
 pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) -> bool {
     let Some(OnceMore { run, before }) = it.once_more.take() else { return it.fits };
     let counts = run.look.is_some();
@@ -104,7 +104,7 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
         return it.fits;
     }
     it.work = (counts && ran.fits()).then(|| std::mem::take(&mut ran.noted.work));
-    if counts && (!ran.fits() || before != ran.took.peak) {
+    if counts && (!ran.fits() || !are_like(before, ran.took.peak)) {
         ran = program.trial(uncounted.clone()).await;
     }
     if program.interrupted || program.takes_in(it, ran) {
@@ -113,6 +113,13 @@ pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) ->
     let with_room = program.roomy(&it.plan, program.pace.until);
     program.refuted(it, Run { rank: uncounted.rank, ..with_room });
     false
+}
+
+/// Whether being counted changed nothing: what is reserved is the same, and what is allocated but for what a script keeps of each
+/// step, of which there are not always as many.
+fn are_like(one: Peaks, other: Peaks) -> bool {
+    let (a, b) = (one.allocated.0, other.allocated.0);
+    (one.reserved, one.device) == (other.reserved, other.device) && a.abs_diff(b) <= a / 1000
 }
 
 /// The runs that are to prove this plan may begin beside others.
