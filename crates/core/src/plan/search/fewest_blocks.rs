@@ -12,10 +12,12 @@ use crate::{
     units::Bytes,
 };
 
-/// So many choices are run at most.
+/// So many choices are run at most,
 const MOST_PROOFS: usize = 6;
+/// and of what is compiled, where each is compiled anew, and the compiler has its own mind about what is kept.
+const MOST_COMPILED: usize = 2;
 
-/// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones. `it` checkpoints all
+/// As few blocks as fit, by what each keeps and costs where that can be told; else the first ones, but all of what is compiled. `it` checkpoints all
 /// of its `n_blocks`, and fits.
 pub(super) async fn fewest_blocks(
     program: &mut Program,
@@ -24,6 +26,7 @@ pub(super) async fn fewest_blocks(
 ) -> Candidate {
     match cheapest_blocks(program, &it).await {
         Some(cheapest) => cheapest,
+        None if program.known.compiles => it,
         None => first_blocks(program, it, n_blocks).await,
     }
 }
@@ -53,7 +56,7 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
     // What is beside the blocks: the allocator's slack, the context, the allowance.
     let mut beside = everything.needs.saturating_sub(everything.took.peak.allocated);
     let mut seen: Vec<Vec<u64>> = Vec::new();
-    for _ in 0..MOST_PROOFS {
+    for _ in 0..(if program.known.compiles { MOST_COMPILED } else { MOST_PROOFS }) {
         let Some(choice) = blocks.cheapest(most.saturating_sub(beside)) else { break };
         program.line.say_computed(format!(
             "{} of {} blocks, {:.0} % of what running all of them again takes",

@@ -19,6 +19,14 @@ pub(super) async fn fits_by_itself(
 ) -> Option<(Candidate, Seen)> {
     let mut it = Candidate::not_run(with_room.plan.clone(), with_room.numbers);
     let (until, validates) = (program.pace.until, program.pace.validates);
+    if with_room.compiled_anew {
+        // What does not fit with all that is compiled does not fit without, and is known at once.
+        let mut compiled = Candidate { compiled_anew: true, ..it.clone() };
+        if proves(program, &mut compiled).await.is_none() || program.interrupted {
+            (program.pace.until, program.pace.validates) = (until, validates);
+            return None;
+        }
+    }
     // A run that somebody stopped has shown nothing.
     let seen = proves(program, &mut it).await.filter(|_| !program.interrupted);
     if seen.is_none() {

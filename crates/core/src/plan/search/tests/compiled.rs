@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use expect_test::expect;
 
 use super::made::{Made, fails, takes};
-use crate::plan::{
-    Work,
-    search::{Look, Noted, Ran, Run},
+use crate::{
+    plan::{
+        Work,
+        search::{Look, Noted, On, Ran, Run},
+    },
+    prediction::OtherEnd,
 };
 
 const REMEDIES: [&str; 3] = ["chunked-loss", "micro-batches", "checkpoint"];
@@ -135,4 +138,26 @@ fn one_that_does_not_run_as_it_is_written_is_looked_at_as_it_is() {
         seen: 3 steps
     "#]]
     .assert_eq(&made.plans());
+}
+
+/// One whose convolutions take what workspaces there is room for is tried on the card as it is: at once with all that is compiled, and once
+/// more without where that fits.
+#[test]
+fn what_does_not_fit_with_all_that_is_compiled_is_not_compiled_again_for_that() {
+    let on_card = |mib: u64| {
+        let made = Made::new(8_000, move |run| {
+            let noted = Noted { compiles: true, compiled_anew: true, ..Noted::default() };
+            let took = if run.on == On::Roomy { 12_000 } else { mib };
+            let ends = vec![OtherEnd::Workspaces];
+            Ran { noted, ends, ..takes(took) }
+        });
+        let all = made.allow(&["checkpoint"]).rules(|it| it.speaks_of_compile = true).plans();
+        all.lines().filter(|it| it.contains("alone")).collect::<Vec<_>>().join("\n")
+    };
+    expect!["the script as it is, a validation, alone on the card, with what is compiled, reserves up to 7.32 GiB -> out of memory"].assert_eq(&on_card(9_000));
+    expect![[r#"
+        the script as it is, a validation, alone on the card, with what is compiled, reserves up to 7.32 GiB -> 6.35 GiB
+        the script as it is, a validation, alone on the card, with what is compiled, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB
+        the script as it is, a validation, alone on the card, reserves up to 7.32 GiB -> 6.35 GiB
+        the script as it is, a validation, alone on the card, largest workspaces, reserves up to 7.32 GiB -> 6.35 GiB"#]].assert_eq(&on_card(6_000));
 }
