@@ -14,7 +14,7 @@ def test_fits_a_large_card(plimsoll):
 
 
 def test_without_a_card_it_says_which_carry_it_and_a_maximum_is_a_limit(plimsoll):
-    ran = plimsoll.predict(RESNET, "--batch-size", "64", "--amp", options=["--max", "1GiB"])
+    ran = plimsoll.predict(RESNET, "--batch-size", "16", "--amp", options=["--max", "1GiB"])
     assert ran.code == 1, ran
     assert_seen(ran.report, RESNET)
     carries = {it["id"]: it["carries"] for it in ran.report["cards"]}
