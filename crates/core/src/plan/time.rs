@@ -59,15 +59,15 @@ pub struct Factor {
     pub estimate: f64,
     /// Mostly it is between this
     pub low: f64,
-    /// and this, whatever the host; infinite where the estimate is no more than a least.
+    /// and this, whatever the host; infinite where nobody knows.
     pub high: f64,
 }
 
 impl Factor {
-    /// Of a program that is compiled, told by its work as it was written: no more than a least. On an H100 three plans took 1.06, 1.57 and 2.03
-    /// times what was told (bench/RESULTS.md).
+    /// Of a program that is compiled, told by its work as it was written: no range is known. On an H100 seven plans took 0.39 to 2.48 times
+    /// what was told (bench/RESULTS.md).
     pub fn of_compiled(self) -> Factor {
-        if self.low == self.high { self } else { Factor { high: f64::INFINITY, ..self } }
+        if self.low == self.high { self } else { Factor { low: 0.0, high: f64::INFINITY, ..self } }
     }
 
     /// In words, after "times the step time".
@@ -75,7 +75,7 @@ impl Factor {
         if self.high.is_finite() {
             format!("{:.2} to {:.2}", self.low, self.high)
         } else {
-            "or more: the script is compiled".to_owned()
+            "no range is known: the script is compiled".to_owned()
         }
     }
 }
@@ -86,7 +86,7 @@ impl fmt::Display for Factor {
         if high.is_finite() {
             write!(f, "{estimate:.2}x ({low:.2}-{high:.2})")
         } else {
-            write!(f, "{estimate:.2}x or more")
+            write!(f, "roughly {estimate:.2}x")
         }
     }
 }

@@ -297,11 +297,11 @@ pub fn text(it: &Proposal) -> String {
         let _ = writeln!(res, "\nthe search was interrupted; a better plan may exist");
     }
     let _ = write!(res, "\n{}", effort(it.runs, it.seconds));
-    let is_least = |it: &Row| it.time.is_some_and(|it| it.high.is_infinite());
+    let is_rough = |it: &Row| it.time.is_some_and(|it| it.high.is_infinite());
     let estimated = if it.measured_on.is_some() {
         ""
-    } else if it.plans.iter().any(is_least) {
-        "; the script is compiled: a step may take longer than is told here, twice as long in one of three that we measured (on a machine with the GPU, --measure measures it)"
+    } else if it.plans.iter().any(is_rough) {
+        "; the script is compiled, and its step times are rough: seven that we measured took 0.4 to 2.5 times what was told (on a machine with the GPU, --measure measures them)"
     } else {
         "; step times are estimates, mostly within their range (on a machine with the GPU, --measure measures them)"
     };

@@ -56,7 +56,8 @@ async fn cheapest_blocks(program: &mut Program, everything: &Candidate) -> Optio
     // What is beside the blocks: the allocator's slack, the context, the allowance.
     let mut beside = everything.needs.saturating_sub(everything.took.peak.allocated);
     let mut seen: Vec<Vec<u64>> = Vec::new();
-    for _ in 0..(if program.known.compiles { MOST_COMPILED } else { MOST_PROOFS }) {
+    let most_proofs = if program.known.compiles { MOST_COMPILED } else { MOST_PROOFS };
+    for _ in 0..most_proofs {
         let Some(choice) = blocks.cheapest(most.saturating_sub(beside)) else { break };
         program.line.say_computed(format!(
             "{} of {} blocks, {:.0} % of what running all of them again takes",

@@ -102,7 +102,7 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
 }
 
 /// The last of the runs of [`fits_again`], which also counts the work of a step, and is made again without if it took anything
-/// else than the one before, but for what more steps than before keep. False if it refutes the plan.
+/// else than the one before (see [`are_like`]). False if it refutes the plan.
 pub(super) async fn fits_once_more(program: &mut Program, it: &mut Candidate) -> bool {
     let Some(OnceMore { run, before }) = it.once_more.take() else { return it.fits };
     let counts = run.look.is_some();

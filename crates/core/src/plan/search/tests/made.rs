@@ -135,9 +135,9 @@ impl Made {
                     writeln!(res, "if masks find everything: {it:?}").unwrap();
                 }
                 for it in &found.plans {
-                    let or_more = |high: f64| if high.is_finite() { "" } else { " or more" };
+                    let roughly = |high: f64| if high.is_finite() { "" } else { "roughly " };
                     let time = it.time.map_or_else(String::new, |it| {
-                        format!(", {:.2}x{}", it.estimate, or_more(it.high))
+                        format!(", {}{:.2}x", roughly(it.high), it.estimate)
                     });
                     let factor = it.measured.and_then(|it| it.factor);
                     let factor =

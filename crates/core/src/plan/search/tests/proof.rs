@@ -136,7 +136,7 @@ fn the_work_of_a_compiled_script_is_counted_in_a_run_whose_memory_does_not_count
         checkpoint, 2 steps, work -> 14.16 GiB
         checkpoint, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
-        plan: checkpoint, needs 5.37 GiB, same, 1.30x or more
+        plan: checkpoint, needs 5.37 GiB, same, roughly 1.30x
         seen: 3 steps
     "#]]
     .assert_eq(&made.allow(&["checkpoint"]).plans());
