@@ -25,6 +25,8 @@ pub const PRIORITIES: std::ops::RangeInclusive<i32> = -5..=0;
 
 /// The machine, once a device is asked for.
 static MACHINE: OnceLock<Option<Mutex<Machine>>> = OnceLock::new();
+/// How many devices the program sees, once the machine is there. PyTorch asks at nearly each operation.
+static SEEN: OnceLock<u32> = OnceLock::new();
 
 /// See [`asked_beyond`].
 static ASKED_BEYOND: AtomicU64 = AtomicU64::new(0);
@@ -110,6 +112,7 @@ pub fn lock() -> Option<MutexGuard<'static, Machine>> {
             return None;
         }
         report::begin();
+        let _ = SEEN.set(number_of(&visible));
         let mut machine = Machine::new(card, visible);
         let session = std::env::var_os("PLIMSOLL_SESSION");
         if let Some(table) = session.and_then(|it| Table::of_session(Path::new(&it))) {
@@ -122,8 +125,12 @@ pub fn lock() -> Option<MutexGuard<'static, Machine>> {
 
 /// How many devices the program sees. Does not begin the use of one.
 pub fn device_count() -> u32 {
-    let Some(card) = card::current() else { return 0 };
-    u32::try_from(visible(card).len()).unwrap_or(0)
+    // As of the driver, which reads the variable once: when a program begins to use a device.
+    SEEN.get().copied().or_else(|| Some(number_of(&visible(card::current()?)))).unwrap_or(0)
+}
+
+fn number_of(devices: &[Visible]) -> u32 {
+    u32::try_from(devices.len()).unwrap_or(0)
 }
 
 fn visible(card: &Card) -> Vec<Visible> {

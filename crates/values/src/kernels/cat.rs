@@ -72,7 +72,7 @@ impl Kernel {
         let word = |which: usize, i: usize| {
             usize::try_from(tensors.u32(8 * self.most + 4 * (which * self.most + i))?).ok()
         };
-        let mut writes = Vec::new();
+        let (mut writes, mut unknown) = (Vec::new(), Vec::new());
         for i in 0..count {
             let from = tensors.u64(8 * i)?;
             let (offset, size, elements) = (word(0, i)?, word(1, i)?, word(2, i)?);
@@ -83,11 +83,14 @@ impl Kernel {
                 false => None,
             };
             let joined = self.joined(&piece, own.as_ref(), &out, (dim, trailing), known);
-            writes.extend(joined.into_iter().flatten().map(|(at, size, bytes)| match bytes {
-                Some(bytes) => Write::Known(to + at, bytes),
-                None => Write::Forgotten(to + at, size),
-            }));
+            for (at, size, bytes) in joined.into_iter().flatten() {
+                match bytes {
+                    Some(bytes) => writes.push(Write::Known(to + at, bytes)),
+                    None => unknown.push((to + at, size)),
+                }
+            }
         }
+        writes.extend(end_to_end(unknown).into_iter().map(|it| Write::Forgotten(it.0, it.1)));
         Some(writes)
     }
 
@@ -154,6 +157,20 @@ impl Kernel {
     }
 }
 
+/// Runs of which nothing is known, and where one ends where the next begins, one of both: three tensors that are joined row by
+/// row leave nothing between their rows.
+fn end_to_end(mut runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    runs.sort_unstable();
+    runs.dedup_by(|(at, size), (first, long)| {
+        let follows = *first + *long == *at;
+        if follows {
+            *long += *size;
+        }
+        follows
+    });
+    runs
+}
+
 /// Where a run of bytes goes, how long it is, and what it is if that is known.
 type Run = (u64, u64, Option<Vec<u8>>);
 
@@ -213,6 +230,13 @@ mod tests {
             Some(Kernel { most: 64, strided: true, ..JOINS })
         );
         assert_eq!(Kernel::of(b"_ZN2at6native13reduce_kernelE"), None);
+    }
+
+    #[test]
+    fn what_is_unknown_of_whole_rows_is_one_run() {
+        let columns = [(0, 8), (24, 8), (48, 8), (8, 16), (32, 16)];
+        assert_eq!(end_to_end(columns.to_vec()), [(0, 56)]);
+        assert_eq!(end_to_end(vec![(48, 8), (0, 8), (32, 16)]), [(0, 8), (32, 24)]);
     }
 
     #[test]

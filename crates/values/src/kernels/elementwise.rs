@@ -248,6 +248,12 @@ impl Kernel {
             return None;
         }
         let are_known = found.each_ref().map(Option::is_some);
+        if !self.strided
+            && SAME <= size
+            && let Some(element) = Self::everywhere(&formula, &found, are_known)
+        {
+            return Some(vec![Write::Same(places.addresses[0], element, size)]);
+        }
         // A slice is written in as many runs as it has rows.
         let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut end = u64::MAX;
@@ -293,6 +299,31 @@ impl Kernel {
             at => Write::Known(at, bytes),
         };
         Some(runs.into_iter().map(effect).collect())
+    }
+
+    /// What each element of the result is, if each operand is one element again and again: a gradient of zeros, and another.
+    fn everywhere(
+        formula: &Formula,
+        operands: &[Option<Operand>],
+        are_known: [bool; MOST_TENSORS],
+    ) -> Option<Element> {
+        let mut buffers = Buffers::of(operands.len(), 1);
+        for (i, operand) in operands.iter().enumerate() {
+            match operand {
+                None => {}
+                Some(Operand::Whole(span)) => {
+                    let width = formula.width(i);
+                    let first = span
+                        .get(..width)
+                        .filter(|_| span[width..] == span[..span.len() - width])?;
+                    buffers.read(formula, i, first, (0, 0), 1)?;
+                }
+                Some(Operand::Sparse) => return None,
+            }
+        }
+        let mut element = Vec::new();
+        formula.row(are_known, &mut buffers, 1, &mut element)?;
+        Element::of(&element)
     }
 
     /// More elements than are computed at once: they are when somebody reads them, if all operands are known. Large floats that
@@ -636,6 +667,34 @@ mod tests {
         let seven = Element::of(&[7, 0, 0, 0]).unwrap();
         assert_eq!(fill(ScalarType::Int, 5000), [Write::Same(4096, seven, 20_000)]);
         assert_eq!(fill(ScalarType::Float, 20_000_000), [Write::Unknown(4096, 160_000_000)]);
+    }
+
+    #[test]
+    fn a_sum_of_two_that_are_one_number_throughout_is_one() {
+        let (action, form, kind) = (Action::Add, Form::Tensors, ScalarType::Float);
+        let add = Kernel {
+            action,
+            form,
+            kind,
+            casts: false,
+            strided: false,
+            to_halves: None,
+            from: None,
+        };
+        let launch = launch(add, 2000, &[1_f32.to_bits()], &[4096, 1 << 20, 2 << 20]);
+        let run = |last: f32| {
+            let known = |at: u64, size: usize| {
+                let number: f32 = if at == 1 << 20 { 1.5 } else { 2.0 };
+                let mut bytes = number.to_le_bytes().repeat(size / 4);
+                bytes[size - 4..].copy_from_slice(&last.to_le_bytes());
+                Some(if at == 1 << 20 { number.to_le_bytes().repeat(size / 4) } else { bytes })
+            };
+            add.writes(launch.arguments(), &known).unwrap()
+        };
+        let sum = Element::of(&3.5_f32.to_le_bytes()).unwrap();
+        assert_eq!(run(2.0), [Write::Same(4096, sum, 8000)]);
+        let [Write::Known(4096, bytes)] = &run(4.0)[..] else { panic!("{:?}", run(4.0)) };
+        assert_eq!(bytes[7992..], [3.5_f32.to_le_bytes(), 5.5_f32.to_le_bytes()].concat());
     }
 
     #[test]

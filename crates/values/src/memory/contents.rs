@@ -252,7 +252,7 @@ impl Contents {
         self.mark(at, Origin::Chosen);
     }
 
-    fn mark(&mut self, at: u64, origin: Origin) {
+    pub(super) fn mark(&mut self, at: u64, origin: Origin) {
         if self.spans.contains_key(&at) {
             self.origins.insert(at, origin);
         }
