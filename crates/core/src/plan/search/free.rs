@@ -10,6 +10,10 @@ const WORTH: u64 = 2;
 /// Those of them that this program bears. All at once, since most programs bear them; one by one only where that does
 /// not run.
 pub(super) async fn free(program: &mut Program) -> Vec<Remedy> {
+    if program.seems_hopeless(&together(program)) {
+        // Not enough alone; and in company each plan would have to be compiled with it and without.
+        return Vec::new();
+    }
     let all = usual(program);
     // What these overwrite would often have been freed anyway, and some models then take more.
     let mut saves_in_place = false;
@@ -64,8 +68,13 @@ pub(super) fn soon(program: &Program) {
     if !program.known.compiles {
         return;
     }
-    let together = usual(program).into_iter().filter(|it| uses(program, it)).map(Remedy::plain);
-    program.run_through_soon(&Plan::of(together.collect()));
+    program.run_through_soon(&together(program));
+}
+
+/// All that suits it.
+pub(super) fn together(program: &Program) -> Plan {
+    let suit = usual(program).into_iter().filter(|it| uses(program, it));
+    Plan::of(suit.map(Remedy::plain).collect())
 }
 
 /// Runs it. Of what is compiled it is seen what it saves: what is compiled takes longer than its steps.

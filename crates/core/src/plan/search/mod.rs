@@ -30,6 +30,7 @@ mod program;
 mod proof;
 mod recipes;
 mod rules;
+mod scouts;
 #[cfg(test)]
 mod tests;
 mod tuning;

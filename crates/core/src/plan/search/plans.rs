@@ -3,7 +3,7 @@
 
 use super::{
     advice::{self, Advice},
-    ask::{Grows, Look, Run, Took, Until},
+    ask::{Grows, Run, Took, Until},
     candidate::Candidate,
     dialogue::Search,
     fewest_blocks::fewest_blocks,
@@ -15,6 +15,7 @@ use super::{
     proof::{self, Seen},
     recipes::{self, Tried},
     rules::Rules,
+    scouts,
     tuning::tuned,
     weakest::weakest,
 };
@@ -69,7 +70,7 @@ pub fn plans(rules: Rules) -> Search<Result<Found, String>> {
 async fn find(program: &mut Program) -> Result<Found, String> {
     if program.rules.speaks_of_compile {
         program.as_it_is_written().await;
-        free::soon(program);
+        scouts::send(program).await;
     }
     let mut plain = program.as_it_is().await?;
     // Of what is compiled steps are the least.
@@ -177,6 +178,9 @@ async fn proven_plans(
     loop {
         let sees_validation = program.pace.until == Until::Validation;
         let mut found = fitting_plans(program).await;
+        if found.is_empty() && scouts::find_nothing(program) {
+            found = fitting_plans(program).await;
+        }
         if !all_fit_once_more(program, &mut found).await {
             continue;
         }
@@ -274,17 +278,22 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
             continue;
         }
         let plan = with_free(&stronger);
-        // Most rungs are not enough; once one is, the next one mostly is too, and without what costs nothing.
-        if !found.is_empty() {
-            let alone = stronger.iter().map(|id| Remedy::plain(id)).collect();
-            program.run_soon(&settled(&Plan::of(alone), 2, program.rules.gpus));
-        } else if let Some(next) = rungs.get(at + 1) {
-            program.soon(&settled(&with_free(next), 2, program.rules.gpus));
+        let next = rungs.get(at + 1).map(|it| settled(&with_free(it), 2, program.rules.gpus));
+        match next {
+            // What is compiled is not begun in vain.
+            Some(next) if program.written_needs().is_some() => program.scout_soon(&next),
+            // Most rungs are not enough; once one is, the next one mostly is too, and without what costs nothing.
+            _ if !found.is_empty() => {
+                let alone = stronger.iter().map(|id| Remedy::plain(id)).collect();
+                program.run_soon(&settled(&Plan::of(alone), 2, program.rules.gpus));
+            }
+            Some(next) => program.soon(&next),
+            None => {}
         }
         while let Some(it) = strong_enough(program, &plan).await {
             if found.is_empty() && program.known.plain_work.is_none() {
                 // What every step time is measured by.
-                program.line.soon(metered(program, &Plan::default()));
+                program.line.soon(program.metered(&Plan::default()));
             }
             let mut it = weakest(program, it).await;
             // Two rungs may end at the same one, without what neither needs.
@@ -300,6 +309,20 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
                 continue;
             }
             break;
+        }
+    }
+    // And what is free, where it was left out.
+    let all_free = free::together(program);
+    let was_left_out = free.is_empty() && program.written_needs().is_some();
+    if was_left_out && !found.is_empty() && !program.seems_hopeless(&all_free) {
+        let it = strong_enough(program, &all_free).await;
+        let is_new = |it: &Candidate| {
+            !it.plan.remedies.is_empty() && !found.iter().any(|other| other.plan == it.plan)
+        };
+        if let Some(mut it) = it.filter(is_new)
+            && proof::fits_again(program, &mut it).await
+        {
+            found.push(it);
         }
     }
     found
@@ -333,14 +356,31 @@ fn has_later_steps_from_now_on(program: &mut Program) -> bool {
 async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> {
     let gpus = program.rules.gpus;
     if !plan.remedies.iter().any(|it| it.id == remedies::MICRO_BATCHES) {
-        let it = program.run(&settled(plan, 1, gpus)).await?;
+        let plan = settled(plan, 1, gpus);
+        if scouts::find_hopeless(program, &plan).await {
+            return None;
+        }
+        let it = program.run(&plan).await?;
         return tuned(program, it).await;
     }
     let (mut parts, mut before): (u64, Option<Bytes>) = (2, None);
+    let mut left_out: Vec<Plan> = Vec::new();
     while parts <= MOST_PARTS.min(program.known.n_samples.unwrap_or(MOST_PARTS))
         && !program.interrupted
     {
         let settled = settled(plan, parts, gpus);
+        if scouts::find_hopeless(program, &settled).await {
+            // Twice as many save half as much again.
+            let likely = program.likely_needs(&settled).unwrap_or_default();
+            let left = |before: Bytes| (likely + likely).saturating_sub(before);
+            let before = left_out.last().and_then(|it| program.likely_needs(it));
+            if before.is_some_and(|it| program.is_far_too_much(left(it))) {
+                return None;
+            }
+            left_out.push(settled);
+            parts *= 2;
+            continue;
+        }
         after_parts_soon(program, plan, &settled, parts);
         let run = if program.may_be_cut(&settled) {
             program.run(&settled).await
@@ -349,7 +389,14 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         };
         let it = run?;
         let (allocated, is_cut) = (it.took.peak.allocated, it.cut_after.is_some());
-        if let Some(it) = tuned(program, it).await {
+        if let Some(mut it) = tuned(program, it).await {
+            // By what this one takes it may be seen that fewer parts are enough.
+            while let Some(fewer) = left_out.pop().filter(|it| !program.seems_hopeless(it)) {
+                let Some(fewer) = program.run_through(&fewer).await.filter(|it| it.fits) else {
+                    break;
+                };
+                it = fewer;
+            }
             return Some(it);
         }
         // More parts no longer help: what is left is not the batch's. Twice as many save half as much again, and all that can be
@@ -368,7 +415,7 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
 /// Of what is compiled, parts of a batch without what is free are likely to be wanted, and take so long that they begin beside that.
 fn parts_soon(program: &Program) {
     let suits = program.may(remedies::MICRO_BATCHES) && program.suits(remedies::MICRO_BATCHES);
-    if program.known.compiles && suits {
+    if program.known.compiles && suits && program.written_needs().is_none() {
         let plan = Plan::of(vec![Remedy::plain(remedies::MICRO_BATCHES)]);
         for parts in [2, 4] {
             program.soon(&settled(&plan, parts, program.rules.gpus));
@@ -404,22 +451,20 @@ fn just_fits(program: &Program, it: &Candidate) -> bool {
     program.rules.most().0 / 100 * 95 < it.needs.0
 }
 
-/// A run with one metered step.
-fn metered(program: &Program, plan: &Plan) -> Run {
-    Run { look: Some(Look::Work), ..program.roomy(plan, Until::Steps(2)) }
-}
-
 /// By one metered step each.
 async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
     if found.is_empty() || program.interrupted {
         return;
     }
+    for it in found.iter_mut().filter(|it| it.work.is_none()) {
+        it.work = program.scouted_work(&it.plan);
+    }
     for it in found.iter().filter(|it| it.work.is_none()) {
-        program.line.soon(metered(program, &it.plan));
+        program.line.soon(program.metered(&it.plan));
     }
     let plain = match &program.known.plain_work {
         Some(work) => work.clone(),
-        None => program.trial(metered(program, &Plan::default())).await.noted.work,
+        None => program.trial(program.metered(&Plan::default())).await.noted.work,
     };
     for it in found {
         let counted = it.work.take();
@@ -428,7 +473,7 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
         }
         let changed = match counted {
             Some(work) => work,
-            None => program.trial(metered(program, &it.plan)).await.noted.work,
+            None => program.trial(program.metered(&it.plan)).await.noted.work,
         };
         let time = plan::factor(&plain, &plan::fed_as(&plain, changed), &program.rules.card);
         it.time = if program.known.compiles { time.map(Factor::of_compiled) } else { time };

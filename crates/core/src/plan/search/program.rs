@@ -14,6 +14,9 @@ use crate::{
     units::Bytes,
 };
 
+/// A plan is not compiled that is likely to take more than so many hundredths of what there is.
+const HOPELESS: u128 = 110;
+
 /// The script, what it may be made of, and what is known of it.
 pub(super) struct Program {
     pub(super) rules: Rules,
@@ -50,11 +53,24 @@ pub(super) struct Known {
     pub(super) compiles: bool,
     /// The operations of a step of the script as it is, if they were counted.
     pub(super) plain_work: Option<Vec<Work>>,
+    /// What it needs as it is where nothing is compiled, if that was seen.
+    written_needs: Option<Bytes>,
+    /// Plans that were run with nothing compiled; see [`super::scouts`].
+    scouted: Vec<Scouted>,
     /// Where a person would change something.
     pub(super) places: Places,
     /// It takes more where there is more: algorithms are tried out, and those whose workspaces do not fit are left out. The
     /// most that it is given to reserve then, so that what a phantom cannot know stays free.
     adapts_to: Option<Bytes>,
+}
+
+/// A plan that was run with nothing compiled.
+struct Scouted {
+    plan: Plan,
+    /// What it took; none where it did not get through.
+    needs: Option<Bytes>,
+    /// The operations of a step.
+    work: Vec<Work>,
 }
 
 /// How far a run goes.
@@ -115,7 +131,77 @@ impl Program {
             let work = std::mem::take(&mut ran.noted.work);
             self.known.plain_work = Some(work).filter(|it| !it.is_empty());
             self.known.sees(&mut ran.noted);
+            self.known.written_needs = Some(self.needs(&ran.took));
         }
+    }
+
+    /// A run with one metered step, in which nothing is compiled.
+    pub(super) fn metered(&self, plan: &Plan) -> Run {
+        Run { look: Some(Look::Work), ..self.roomy(plan, Until::Steps(2)) }
+    }
+
+    /// What the script needs as it is where nothing is compiled; nothing where nothing is anyway, or that is not wanted.
+    pub(super) fn written_needs(&self) -> Option<Bytes> {
+        self.known.written_needs.filter(|_| self.known.compiles)
+    }
+
+    /// What `plan` takes where nothing is compiled; nothing if it does not get through.
+    pub(super) async fn scout(&mut self, plan: &Plan) -> Option<Bytes> {
+        if let Some(it) = self.known.scouted.iter().find(|it| it.plan == *plan) {
+            return it.needs;
+        }
+        let mut ran = self.trial(self.metered(plan)).await;
+        let needs = Some(self.needs(&ran.took)).filter(|_| ran.fits());
+        let work = std::mem::take(&mut ran.noted.work);
+        if !self.interrupted {
+            self.known.scouted.push(Scouted { plan: plan.clone(), needs, work });
+        }
+        needs
+    }
+
+    /// [`Program::scout`] of `plan` is likely to be wanted, unless it was made.
+    pub(super) fn scout_soon(&self, plan: &Plan) {
+        if !plan.remedies.is_empty() && !self.known.scouted.iter().any(|it| it.plan == *plan) {
+            self.line.soon(self.metered(plan));
+        }
+    }
+
+    /// The operations of a step with `plan`, if they were counted in such a run.
+    pub(super) fn scouted_work(&self, plan: &Plan) -> Option<Vec<Work>> {
+        let it = self.known.scouted.iter().find(|it| it.plan == *plan)?;
+        Some(it.work.clone()).filter(|it| !it.is_empty())
+    }
+
+    /// Whether that run took so much that to compile the plan is in vain.
+    pub(super) fn seems_hopeless(&self, plan: &Plan) -> bool {
+        self.likely_needs(plan).is_some_and(|it| self.is_far_too_much(it))
+    }
+
+    /// Whether nothing that is likely to need so much is compiled.
+    pub(super) fn is_far_too_much(&self, likely: Bytes) -> bool {
+        u128::from(self.rules.most().0) * HOPELESS < 100 * u128::from(likely.0)
+    }
+
+    /// What a plan is likely to need compiled, if it was run with nothing compiled, to choose what is run: what compiling saves it is taken to save as
+    /// of the script as it is, and of the smallest plan of which both is known.
+    pub(super) fn likely_needs(&self, plan: &Plan) -> Option<Bytes> {
+        let needs = |plan: &Plan| {
+            let it = self.known.scouted.iter().find(|it| it.plan == *plan)?;
+            it.needs.map(|it| i128::from(it.0))
+        };
+        let (needs_so, written) = (needs(plan)?, i128::from(self.written_needs()?.0));
+        let whole = |it: &&Candidate| it.cut_after.is_none() && it.plan != *plan;
+        let both = |it: &Candidate| Some((needs(&it.plan)?, i128::from(it.needs.0)));
+        let least = self.tried.iter().filter(whole).filter_map(both).min().unwrap_or((0, 0));
+        let plain = i128::from(self.known.plain_needs.0);
+        // By how much it goes beyond the smallest one, in parts of what the script as it is does.
+        let (beyond, of) = (needs_so - least.0, (written - least.0).max(1));
+        u64::try_from(least.1 + beyond * (plain - least.1) / of).ok().map(Bytes)
+    }
+
+    /// From now on every plan is compiled that could be tried.
+    pub(super) fn needs_no_scouts(&mut self) {
+        self.known.written_needs = None;
     }
 
     /// Runs `plan`; nothing if the script does not bear it.
@@ -151,7 +237,8 @@ impl Program {
     }
 
     fn soon_up_to(&self, plan: &Plan, most: Option<Bytes>) {
-        if !plan.remedies.is_empty() && !self.tried.iter().any(|it| it.plan == *plan) {
+        let is_wanted = !plan.remedies.is_empty() && !self.seems_hopeless(plan);
+        if is_wanted && !self.tried.iter().any(|it| it.plan == *plan) {
             self.line.soon(self.of_candidate(plan, most).0);
         }
     }

@@ -97,6 +97,10 @@ pub(super) async fn fits_again(program: &mut Program, it: &mut Candidate) -> boo
             return false;
         }
     }
+    if let Some(run) = last.as_ref().filter(|_| it.fits && program.known.compiles) {
+        // The same as the one before it, so it was not begun beside that.
+        program.line.soon(run.clone());
+    }
     it.once_more = last.filter(|_| it.fits).map(|run| OnceMore { run, before });
     it.fits
 }
