@@ -281,7 +281,7 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
         let next = rungs.get(at + 1).map(|it| settled(&with_free(it), 2, program.rules.gpus));
         match next {
             // What is compiled is not begun in vain.
-            Some(next) if program.written_needs().is_some() => program.scout_soon(&next),
+            Some(next) if program.written_least().is_some() => program.scout_soon(&next),
             // Most rungs are not enough; once one is, the next one mostly is too, and without what costs nothing.
             _ if !found.is_empty() => {
                 let alone = stronger.iter().map(|id| Remedy::plain(id)).collect();
@@ -313,7 +313,7 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
     }
     // And what is free, where it was left out.
     let all_free = free::together(program);
-    let was_left_out = free.is_empty() && program.written_needs().is_some();
+    let was_left_out = free.is_empty() && program.written_least().is_some();
     if was_left_out && !found.is_empty() && !program.seems_hopeless(&all_free) {
         let it = strong_enough(program, &all_free).await;
         let is_new = |it: &Candidate| {
@@ -371,9 +371,9 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
         let settled = settled(plan, parts, gpus);
         if scouts::find_hopeless(program, &settled).await {
             // Twice as many save half as much again.
-            let likely = program.likely_needs(&settled).unwrap_or_default();
+            let likely = program.likely_least(&settled).unwrap_or_default();
             let left = |before: Bytes| (likely + likely).saturating_sub(before);
-            let before = left_out.last().and_then(|it| program.likely_needs(it));
+            let before = left_out.last().and_then(|it| program.likely_least(it));
             if before.is_some_and(|it| program.is_far_too_much(left(it))) {
                 return None;
             }
@@ -415,7 +415,7 @@ async fn strong_enough(program: &mut Program, plan: &Plan) -> Option<Candidate> 
 /// Of what is compiled, parts of a batch without what is free are likely to be wanted, and take so long that they begin beside that.
 fn parts_soon(program: &Program) {
     let suits = program.may(remedies::MICRO_BATCHES) && program.suits(remedies::MICRO_BATCHES);
-    if program.known.compiles && suits && program.written_needs().is_none() {
+    if program.known.compiles && suits && program.written_least().is_none() {
         let plan = Plan::of(vec![Remedy::plain(remedies::MICRO_BATCHES)]);
         for parts in [2, 4] {
             program.soon(&settled(&plan, parts, program.rules.gpus));

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A plan is not compiled that is likely to take more than so many hundredths of what there is.
-const HOPELESS: u128 = 110;
+const HOPELESS: u128 = 105;
 
 /// The script, what it may be made of, and what is known of it.
 pub(super) struct Program {
@@ -53,8 +53,9 @@ pub(super) struct Known {
     pub(super) compiles: bool,
     /// The operations of a step of the script as it is, if they were counted.
     pub(super) plain_work: Option<Vec<Work>>,
-    /// What it needs as it is where nothing is compiled, if that was seen.
-    written_needs: Option<Bytes>,
+    /// What it needs at least as it is, compiled and where nothing is compiled, if that was seen; see [`Program::needs_at_least`].
+    plain_least: Bytes,
+    written_least: Option<Bytes>,
     /// Plans that were run with nothing compiled; see [`super::scouts`].
     scouted: Vec<Scouted>,
     /// Where a person would change something.
@@ -67,8 +68,8 @@ pub(super) struct Known {
 /// A plan that was run with nothing compiled.
 struct Scouted {
     plan: Plan,
-    /// What it took; none where it did not get through.
-    needs: Option<Bytes>,
+    /// What it needs at least so; none where it did not get through.
+    least: Option<Bytes>,
     /// The operations of a step.
     work: Vec<Work>,
 }
@@ -111,6 +112,7 @@ impl Program {
         let mut plain = self.candidate(plan, &ran);
         plain.tunings = self.tunings(&plain.plan, &ran, plain.needs).await;
         self.known.plain_needs = plain.needs;
+        self.known.plain_least = self.needs_at_least(&plain.took);
         if let Some(why) = ran.failure {
             return Err(why);
         }
@@ -131,7 +133,7 @@ impl Program {
             let work = std::mem::take(&mut ran.noted.work);
             self.known.plain_work = Some(work).filter(|it| !it.is_empty());
             self.known.sees(&mut ran.noted);
-            self.known.written_needs = Some(self.needs(&ran.took));
+            self.known.written_least = Some(self.needs_at_least(&ran.took));
         }
     }
 
@@ -140,23 +142,23 @@ impl Program {
         Run { look: Some(Look::Work), ..self.roomy(plan, Until::Steps(2)) }
     }
 
-    /// What the script needs as it is where nothing is compiled; nothing where nothing is anyway, or that is not wanted.
-    pub(super) fn written_needs(&self) -> Option<Bytes> {
-        self.known.written_needs.filter(|_| self.known.compiles)
+    /// What the script needs at least as it is where nothing is compiled; nothing where nothing is anyway, or that is not wanted.
+    pub(super) fn written_least(&self) -> Option<Bytes> {
+        self.known.written_least.filter(|_| self.known.compiles)
     }
 
-    /// What `plan` takes where nothing is compiled; nothing if it does not get through.
+    /// What `plan` needs at least where nothing is compiled; nothing if it does not get through.
     pub(super) async fn scout(&mut self, plan: &Plan) -> Option<Bytes> {
         if let Some(it) = self.known.scouted.iter().find(|it| it.plan == *plan) {
-            return it.needs;
+            return it.least;
         }
         let mut ran = self.trial(self.metered(plan)).await;
-        let needs = Some(self.needs(&ran.took)).filter(|_| ran.fits());
+        let least = Some(self.needs_at_least(&ran.took)).filter(|_| ran.fits());
         let work = std::mem::take(&mut ran.noted.work);
         if !self.interrupted {
-            self.known.scouted.push(Scouted { plan: plan.clone(), needs, work });
+            self.known.scouted.push(Scouted { plan: plan.clone(), least, work });
         }
-        needs
+        least
     }
 
     /// [`Program::scout`] of `plan` is likely to be wanted, unless it was made.
@@ -174,7 +176,7 @@ impl Program {
 
     /// Whether that run took so much that to compile the plan is in vain.
     pub(super) fn seems_hopeless(&self, plan: &Plan) -> bool {
-        self.likely_needs(plan).is_some_and(|it| self.is_far_too_much(it))
+        self.likely_least(plan).is_some_and(|it| self.is_far_too_much(it))
     }
 
     /// Whether nothing that is likely to need so much is compiled.
@@ -182,26 +184,27 @@ impl Program {
         u128::from(self.rules.most().0) * HOPELESS < 100 * u128::from(likely.0)
     }
 
-    /// What a plan is likely to need compiled, if it was run with nothing compiled, to choose what is run: what compiling saves it is taken to save as
+    /// What a plan is likely to need at least compiled, if it was run with nothing compiled, to choose what is run: what compiling saves it is taken to save as
     /// of the script as it is, and of the smallest plan of which both is known.
-    pub(super) fn likely_needs(&self, plan: &Plan) -> Option<Bytes> {
-        let needs = |plan: &Plan| {
+    pub(super) fn likely_least(&self, plan: &Plan) -> Option<Bytes> {
+        let least = |plan: &Plan| {
             let it = self.known.scouted.iter().find(|it| it.plan == *plan)?;
-            it.needs.map(|it| i128::from(it.0))
+            it.least.map(|it| i128::from(it.0))
         };
-        let (needs_so, written) = (needs(plan)?, i128::from(self.written_needs()?.0));
+        let (scouted, written) = (least(plan)?, i128::from(self.written_least()?.0));
         let whole = |it: &&Candidate| it.cut_after.is_none() && it.plan != *plan;
-        let both = |it: &Candidate| Some((needs(&it.plan)?, i128::from(it.needs.0)));
-        let least = self.tried.iter().filter(whole).filter_map(both).min().unwrap_or((0, 0));
-        let plain = i128::from(self.known.plain_needs.0);
+        let both =
+            |it: &Candidate| Some((least(&it.plan)?, i128::from(self.needs_at_least(&it.took).0)));
+        let smallest = self.tried.iter().filter(whole).filter_map(both).min().unwrap_or((0, 0));
+        let plain = i128::from(self.known.plain_least.0);
         // By how much it goes beyond the smallest one, in parts of what the script as it is does.
-        let (beyond, of) = (needs_so - least.0, (written - least.0).max(1));
-        u64::try_from(least.1 + beyond * (plain - least.1) / of).ok().map(Bytes)
+        let (beyond, of) = (scouted - smallest.0, (written - smallest.0).max(1));
+        u64::try_from(smallest.1 + beyond * (plain - smallest.1) / of).ok().map(Bytes)
     }
 
     /// From now on every plan is compiled that could be tried.
     pub(super) fn needs_no_scouts(&mut self) {
-        self.known.written_needs = None;
+        self.known.written_least = None;
     }
 
     /// Runs `plan`; nothing if the script does not bear it.
@@ -389,6 +392,12 @@ impl Program {
         }
     }
 
+    /// The same with an allocator that keeps nothing for later: some setting of it may come near to that.
+    fn needs_at_least(&self, took: &Took) -> Bytes {
+        let Peaks { allocated, reserved, .. } = took.peak;
+        self.needs(took).saturating_sub(reserved.saturating_sub(allocated))
+    }
+
     /// Every plan that was run and that the script bears.
     pub(super) fn tried(&self) -> &[Candidate] {
         &self.tried
@@ -443,11 +452,11 @@ impl Program {
     /// What of the allocator would have made this run fit, by a replay; nothing where no replay can: what is not
     /// allocated is all that an allocator can save.
     async fn tunings(&self, plan: &Plan, ran: &Ran, needs: Bytes) -> Vec<Tuned> {
-        let Peaks { allocated, reserved, .. } = ran.took.peak;
+        let reserved = ran.took.peak.reserved;
         let most = self.rules.most();
         let of_allocator = [remedies::ALLOCATOR, remedies::EMPTY_CACHE];
         let is_changed = plan.remedies.iter().any(|it| of_allocator.contains(&it.id));
-        let least = needs.saturating_sub(reserved.saturating_sub(allocated));
+        let least = self.needs_at_least(&ran.took);
         let may = of_allocator.iter().any(|it| self.may(it));
         if is_changed || !may || needs <= most || most < least || ran.n_ooms != 0 {
             return Vec::new();

@@ -14,7 +14,7 @@ const PARTS: [u64; 3] = [2, 4, 8];
 /// nearest to it.
 pub(super) async fn send(program: &mut Program) {
     let most = program.rules.most();
-    if program.written_needs().is_none_or(|it| it <= most) || 1 < program.rules.gpus {
+    if program.written_least().is_none_or(|it| it <= most) || 1 < program.rules.gpus {
         program.needs_no_scouts();
         return free::soon(program);
     }
@@ -49,14 +49,14 @@ pub(super) async fn send(program: &mut Program) {
 
 /// Whether it is not worth to compile `plan`; said so.
 pub(super) async fn find_hopeless(program: &mut Program, plan: &Plan) -> bool {
-    if program.written_needs().is_none() || plan.remedies.is_empty() {
+    if program.written_least().is_none() || plan.remedies.is_empty() {
         return false;
     }
     let needs = program.scout(plan).await;
     let is_hopeless = program.seems_hopeless(plan);
     if let Some(needs) = needs.filter(|_| is_hopeless) {
         let said = format!(
-            "{}: needs {needs} where nothing is compiled, not tried compiled",
+            "{}: needs at least {needs} where nothing is compiled, not tried compiled",
             plan.shown()
         );
         program.line.say(said);
@@ -66,7 +66,7 @@ pub(super) async fn find_hopeless(program: &mut Program, plan: &Plan) -> bool {
 
 /// Nothing was found: what was left out for what scouts saw is tried after all. False if nothing was.
 pub(super) fn find_nothing(program: &mut Program) -> bool {
-    let had_scouts = program.written_needs().is_some() && !program.interrupted;
+    let had_scouts = program.written_least().is_some() && !program.interrupted;
     program.needs_no_scouts();
     had_scouts
 }
