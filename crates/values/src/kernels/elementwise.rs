@@ -533,16 +533,14 @@ mod tests {
         assert_eq!(found, Some((Action::Copy, Form::Masked, ScalarType::Brain)));
         let choice = "_ZN2at6native29vectorized_elementwise_kernelILi2EZZZNS0_49_GLOBAL__N__d2ba64fb_16_TensorCompare_cu_71e06f4e17where_kernel_implERNS_14TensorIteratorEENKUlvE_clEvENKUlvE6_clEvEUlbllE_St5arrayIPcLm4EEEEviT0_T1_";
         let (action, form) = (Action::Copy, Form::Chosen);
-        let expected = Kernel {
-            action,
-            form,
-            kind,
-            casts: false,
-            strided: false,
-            to_halves: None,
-            from: None,
-        };
+        let expected = kernel(action, form, kind);
         assert_eq!(of(choice), Some(expected));
+    }
+
+    /// One whose operands lie one after the other and are of the type that is computed with.
+    fn kernel(action: Action, form: Form, kind: ScalarType) -> Kernel {
+        let (casts, strided) = (false, false);
+        Kernel { action, form, kind, casts, strided, to_halves: None, from: None }
     }
 
     /// A launch over so many elements, with these words in the functor.
@@ -606,22 +604,14 @@ mod tests {
     #[test]
     fn one_number_can_decide_alone() {
         let run = |action: Action, kind: ScalarType, number: i64| {
-            let kernel = Kernel {
-                action,
-                form: Form::Tensors,
-                kind,
-                casts: false,
-                strided: false,
-                to_halves: None,
-                from: None,
-            };
-            let launch = launch(kernel, 2, &[0], &[4096, 8192, 12288]);
+            let one = kernel(action, Form::Tensors, kind);
+            let launch = launch(one, 2, &[0], &[4096, 8192, 12288]);
             let known = |at: u64, size: usize| {
                 let mut bytes = Vec::new();
                 (0..size / kind.width()).for_each(|_| kind.write(number, &mut bytes));
                 (at == 12288).then_some(bytes)
             };
-            match kernel.writes(launch.arguments(), &known).unwrap().as_slice() {
+            match one.writes(launch.arguments(), &known).unwrap().as_slice() {
                 [Write::Known(4096, it)] if is_test(action) => Some(ScalarType::Bool.read(it)),
                 [Write::Known(4096, it)] => Some(kind.read(it)),
                 _ => None,
@@ -646,16 +636,7 @@ mod tests {
 
     /// Fills so many numbers at 4096 with seven.
     fn fill(kind: ScalarType, count: i32) -> Vec<Write> {
-        let (action, form) = (Action::Fill, Form::Alone);
-        let fill = Kernel {
-            action,
-            form,
-            kind,
-            casts: false,
-            strided: false,
-            to_halves: None,
-            from: None,
-        };
+        let fill = kernel(Action::Fill, Form::Alone, kind);
         let value = if kind == ScalarType::Int { 7 } else { 7_f32.to_bits() };
         let launch = launch(fill, count, &[value], &[4096]);
         fill.writes(launch.arguments(), &|_, _| None).unwrap()
@@ -671,16 +652,7 @@ mod tests {
 
     #[test]
     fn a_sum_of_two_that_are_one_number_throughout_is_one() {
-        let (action, form, kind) = (Action::Add, Form::Tensors, ScalarType::Float);
-        let add = Kernel {
-            action,
-            form,
-            kind,
-            casts: false,
-            strided: false,
-            to_halves: None,
-            from: None,
-        };
+        let add = kernel(Action::Add, Form::Tensors, ScalarType::Float);
         let launch = launch(add, 2000, &[1_f32.to_bits()], &[4096, 1 << 20, 2 << 20]);
         let run = |last: f32| {
             let known = |at: u64, size: usize| {
@@ -704,16 +676,7 @@ mod tests {
         assert_eq!(contents.known(4098, 4), Some(vec![0, 0, 7, 0]), "from within an element");
         assert_eq!(contents.known(4096 + 160_000_000 - 4, 8), None, "beyond its end");
         // `x + 1`, element by element, which takes the place of what it is made of.
-        let (action, form, kind) = (Action::Add, Form::ScalarLast, ScalarType::Int);
-        let add = Kernel {
-            action,
-            form,
-            kind,
-            casts: false,
-            strided: false,
-            to_halves: None,
-            from: None,
-        };
+        let add = kernel(Action::Add, Form::ScalarLast, ScalarType::Int);
         let run = |contents: &mut Contents, to: u64| {
             let launch = launch(add, 10_000_000, &[1, 1], &[to, 4096]);
             let writes = add.writes(launch.arguments(), &|at, size| contents.known(at, size));

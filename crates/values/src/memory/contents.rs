@@ -217,11 +217,18 @@ impl Contents {
     }
 
     /// Likewise `element`, again and again.
-    pub(crate) fn write_same(&mut self, at: u64, element: Element, size: u64) {
+    pub(crate) fn write_same(
+        &mut self,
+        at: u64,
+        element: Element,
+        size: u64,
+        origin: Option<Origin>,
+    ) {
         if self.patch(at, size, |it| element.repeat(0, it)) {
             return;
         }
         self.put_computed(at, size, 0, || Span::Same { element, from: 0, size });
+        origin.into_iter().for_each(|it| self.mark(at, it));
     }
 
     fn put_computed(&mut self, at: u64, size: u64, held: u64, span: impl Fn() -> Span) {
@@ -252,7 +259,7 @@ impl Contents {
         self.mark(at, Origin::Chosen);
     }
 
-    pub(super) fn mark(&mut self, at: u64, origin: Origin) {
+    fn mark(&mut self, at: u64, origin: Origin) {
         if self.spans.contains_key(&at) {
             self.origins.insert(at, origin);
         }
@@ -321,7 +328,7 @@ impl Contents {
     pub fn fill(&mut self, at: u64, value: u8, size: u64) {
         // As `zeros()` does, since torch 2.15: what a kernel that fills would have computed.
         match Element::of(&[value]) {
-            Some(element) if size <= KEEP => self.write_same(at, element, size),
+            Some(element) if size <= KEEP => self.write_same(at, element, size, None),
             _ => self.forget(at, size),
         }
     }
@@ -571,7 +578,7 @@ mod tests {
         let mut contents = Contents::default();
         let seven = Element::of(&7_u32.to_le_bytes()).unwrap();
         for i in 0..1000 {
-            contents.write_same(i << 26, seven, 1 << 22);
+            contents.write_same(i << 26, seven, 1 << 22, None);
         }
         assert_eq!((contents.made.held(), contents.dropped()), (0, Dropped::default()));
         assert_eq!(read(&contents, (999 << 26) + 2, 5), (vec![0, 0, 7, 0, 0], 0));
@@ -583,7 +590,7 @@ mod tests {
         contents.write_computed((2 << 26) + 8, &[1; 4]);
         assert_eq!(read(&contents, (2 << 26) + 6, 8).0, [0, 0, 1, 1, 1, 1, 7, 0]);
         assert_eq!(contents.made.held(), 1 << 22, "this one is written out");
-        contents.write_same(2 << 26, Element::of(&[5]).unwrap(), 1 << 20);
+        contents.write_same(2 << 26, Element::of(&[5]).unwrap(), 1 << 20, None);
         assert_eq!(contents.made.held(), 1 << 22, "in its place");
         assert_eq!(read(&contents, (2 << 26) + (1 << 20) - 1, 3).0, [5, 7, 0]);
     }

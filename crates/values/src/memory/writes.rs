@@ -38,10 +38,7 @@ pub(crate) fn take(contents: &mut Contents, writes: Vec<Write>, origin: Option<O
                 Some(origin) => contents.write_pattern(at, &bytes, origin),
                 None => contents.write_computed(at, &bytes),
             },
-            Write::Same(at, element, size) => {
-                contents.write_same(at, element, size);
-                origin.into_iter().for_each(|it| contents.mark(at, it));
-            }
+            Write::Same(at, element, size) => contents.write_same(at, element, size, origin),
             Write::Pattern(at, bytes) => {
                 contents.write_pattern(at, &bytes, origin.unwrap_or(Origin::Pattern));
             }

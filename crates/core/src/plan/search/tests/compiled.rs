@@ -69,7 +69,7 @@ fn it_is_looked_at_as_it_is_written_while_it_compiles() {
           soon: micro-batches (2 parts), a validation, alone on the card, with what is compiled
           soon: micro-batches (2 parts) + checkpoint, 2 steps, work
         checkpoint, 2 steps, work -> 15.53 GiB
-        " checkpoint: needs at least 15.53 GiB where nothing is compiled, not tried compiled
+        " checkpoint: needs at least 15.53 GiB with nothing compiled, too much to compile it
         micro-batches (2 parts), steady, reserves up to 7.32 GiB -> 7.32 GiB
           soon: micro-batches (2 parts), a validation, alone on the card, with what is compiled
         micro-batches (2 parts), a validation, alone on the card, with what is compiled -> 7.32 GiB
@@ -115,9 +115,9 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
         checkpoint, 2 steps, work -> 15.53 GiB
         the script as it is, steady -> 12.21 GiB
         " the script as it is: needs 12.21 GiB
-        " micro-batches (2 parts): needs at least 10.06 GiB where nothing is compiled, not tried compiled
+        " micro-batches (2 parts): needs at least 10.06 GiB with nothing compiled, too much to compile it
         micro-batches (4 parts), steady -> 4.88 GiB
-        " checkpoint: needs at least 15.53 GiB where nothing is compiled, not tried compiled
+        " checkpoint: needs at least 15.53 GiB with nothing compiled, too much to compile it
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (4 parts), needs 4.88 GiB, dropout, batch-norm, 1.00x
         seen: 3 steps
@@ -132,11 +132,11 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
         micro-batches (8 parts), 2 steps, work -> 6.59 GiB
         the script as it is, steady -> 12.21 GiB
         " the script as it is: needs 12.21 GiB
-        " micro-batches (2 parts): needs at least 10.25 GiB where nothing is compiled, not tried compiled
+        " micro-batches (2 parts): needs at least 10.25 GiB with nothing compiled, too much to compile it
         micro-batches (4 parts), steady -> 4.88 GiB
         micro-batches (2 parts), steady -> 7.32 GiB
         checkpoint, 2 steps, work -> 14.16 GiB
-        " checkpoint: needs at least 14.16 GiB where nothing is compiled, not tried compiled
+        " checkpoint: needs at least 14.16 GiB with nothing compiled, too much to compile it
         as it is: does not fit, needs 12.21 GiB
         plan: micro-batches (2 parts), needs 7.32 GiB, dropout, batch-norm, 1.00x
         seen: 3 steps
@@ -151,13 +151,13 @@ fn what_scouts_saw_to_take_far_too_much_is_not_compiled() {
         checkpoint, 2 steps, work -> 15.53 GiB
         the script as it is, steady -> 12.21 GiB
         " the script as it is: needs 12.21 GiB
-        " micro-batches (2 parts): needs at least 10.06 GiB where nothing is compiled, not tried compiled
-        " micro-batches (4 parts): needs at least 6.64 GiB where nothing is compiled, not tried compiled
-        " checkpoint: needs at least 15.53 GiB where nothing is compiled, not tried compiled
+        " micro-batches (2 parts): needs at least 10.06 GiB with nothing compiled, too much to compile it
+        " micro-batches (4 parts): needs at least 6.64 GiB with nothing compiled, too much to compile it
+        " checkpoint: needs at least 15.53 GiB with nothing compiled, too much to compile it
         micro-batches (2 parts) + checkpoint, 2 steps, work -> 9.38 GiB
-        " micro-batches (2 parts) + checkpoint: needs at least 9.38 GiB where nothing is compiled, not tried compiled
+        " micro-batches (2 parts) + checkpoint: needs at least 9.38 GiB with nothing compiled, too much to compile it
         micro-batches (4 parts) + checkpoint, 2 steps, work -> 6.30 GiB
-        " micro-batches (4 parts) + checkpoint: needs at least 6.30 GiB where nothing is compiled, not tried compiled
+        " micro-batches (4 parts) + checkpoint: needs at least 6.30 GiB with nothing compiled, too much to compile it
         chunked-loss, steady -> 12.21 GiB
         micro-batches (2 parts), steady -> 7.32 GiB
         micro-batches (4 parts), steady -> 4.88 GiB
