@@ -143,7 +143,7 @@ def test_tensors_in_lists_are_counted(run):
 
 
 def test_a_depthwise_convolution_computes_each_channel_by_itself(run):
-    ops = [it for it in counted(run, "depthwise", "plain") if it["op"] == "depthwise"]
+    ops = [it for it in counted(run, "depthwise", "plain") if it["op"] == "depthwise-flat"]
     # Forward, and backward to its weights.
     assert sum(it["flops"] * it["count"] for it in ops) == 2 * 2 * 8 * 32 * 100 * 5
 
@@ -188,16 +188,22 @@ h = torch.nn.Parameter(torch.zeros(100, 8, device="cuda"))
 edges = torch.randint(0, 100, (5000,)).cuda()
 opt = torch.optim.SGD([h], 0.1)
 for _ in range(3):
-    picked = h[edges] + h.gather(0, edges[:100, None].expand(100, 8)).sum() + h.index_select(0, edges)
+    picked = h[edges] + h.gather(0, edges[:800].view(100, 8)).sum() + h.index_select(0, edges)
     picked.sum().backward()
     opt.step(); opt.zero_grad()
 """
 
 
-def test_what_an_index_picks_counts_by_numbers(run):
+def test_rows_that_an_index_picks_count_one_by_one_and_numbers_by_themselves(run):
+    """PyTorch has a block of threads for each row of 32 bytes here, and for each place of the sum another position of one number."""
     ops = run(GATHERED, stop="until-exit", env=METERED).process.one("work")["ops"]
     gathered = sorted((it["flops"], it["bytes"], it["count"]) for it in ops if it["op"] == "gathered")
-    assert gathered == [(100 * 8, 2 * 100 * 8 * 4, 1), (5000 * 8, 2 * 5000 * 8 * 4, 1)]
+    rows, turned = (79 * 5000, 2 * 5000 * 8 * 4), (100 * 8, 2 * 100 * 8 * 4)
+    forward = [(*turned, 1), (*rows, 2)]
+    assert [it for it in gathered if it[:2] in (rows, turned)] == forward
+    # Backward: the sum's numbers are added, and two times the rows; those of `[]` are sorted before.
+    backward = [it[0] for it in gathered if it not in forward]
+    assert backward == [100 * 8, 5000 * 8, 32 * 5000 + round(0.15 * 5000 * 8)]
 
 
 COMPILED = """
@@ -218,3 +224,101 @@ def test_what_is_compiled_is_counted_as_it_was_written(run):
     """Nearly all of it would be missing: what Inductor makes passes nobody who counts."""
     written, compiled = (run(COMPILED, it, stop="until-exit", env=METERED).process.one("work")["ops"] for it in ("written", "compiled"))
     assert compiled == written
+
+
+ON_HOST = """
+import sys, torch
+net = torch.nn.Linear(1000, 10).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(3):
+    x = torch.rand(4000, 1000)
+    x = (x.pin_memory() if sys.argv[1] == "pinned" else x).cuda()
+    net(x).sum().backward()
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_numbers_that_the_host_draws_take_it_a_while(run):
+    """Four million, of 5.5 ns each. On a phantom they are not drawn again."""
+    ops = run(ON_HOST, "as it is", stop="until-exit", env=METERED).process.one("work")["ops"]
+    assert how_many(ops, "data") == 22_000 and how_many(ops, "data-alone") == 0
+
+
+@pytest.mark.parametrize("how, op", [("as it is", "link-unpinned"), ("pinned", "link")])
+def test_a_copy_from_memory_that_is_not_pinned_is_another_kind(run, how, op):
+    ops = run(ON_HOST, how, stop="until-exit", env=METERED).process.one("work")["ops"]
+    assert [(it["op"], it["bytes"]) for it in ops if it["op"].startswith("link")] == [(op, 4000 * 1000 * 4)]
+
+
+PACKED = """
+import sys, torch
+from torch.nn.utils.rnn import pack_padded_sequence
+net = torch.nn.LSTM(16, 32, num_layers=2, batch_first=True).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+lengths = torch.tensor([50, 40, 10])
+for _ in range(3):
+    x = torch.randn(3, 50, 16, device="cuda")
+    net(pack_padded_sequence(x, lengths, batch_first=True) if sys.argv[1] == "packed" else x)[1][0].sum().backward()
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_packed_sequences_have_as_many_time_steps_as_the_longest(run):
+    counted = {}
+    for how in ("packed", "padded"):
+        ops = [it for it in run(PACKED, how, stop="until-exit", env=METERED).process.one("work")["ops"] if it["op"] == "recurrent"]
+        counted[how] = sum(it["count"] for it in ops), sum(it["count"] * it["flops"] for it in ops)
+    assert counted["packed"][0] == counted["padded"][0] == 2 * 2 * 50, "two layers, forward and backward"
+    assert counted["packed"][1] == pytest.approx(counted["padded"][1] * (50 + 40 + 10) / 150, rel=1e-3)
+
+
+CONVOLUTIONS = """
+import torch, torch.nn as nn
+net = nn.ModuleDict({
+    "few": nn.Conv2d(3, 64, 3, padding=1), "narrow": nn.Conv2d(64, 32, 3, padding=1), "plain": nn.Conv2d(64, 64, 1),
+    "grouped": nn.Conv2d(64, 64, 3, padding=1, groups=4), "up": nn.ConvTranspose2d(64, 48, 2, stride=2),
+    "flat": nn.Conv1d(64, 64, 3, padding=1, groups=64),
+}).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for _ in range(3):
+    x = net["plain"](net["grouped"](net["few"](torch.zeros(2, 3, 10, 10, device="cuda"))))
+    (net["narrow"](x).sum() + net["up"](x).sum() + net["flat"](x.flatten(2)).sum()).backward()
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_convolutions_are_told_apart_by_their_channels(run):
+    ops = run(CONVOLUTIONS, stop="until-exit", env=METERED).process.one("work")["ops"]
+    flops = {}
+    for it in ops:
+        if "conv" in it["op"] or "depthwise" in it["op"]:
+            flops.setdefault(it["op"], []).append(it["count"] * it["flops"])
+    places = 2 * 10 * 10
+    once = {
+        "convolution-few": 3 * 64 * 9, "convolution-narrow": 64 * 32 * 9, "convolution": 64 * 64 + 64 * 48 * 4, "convolution-grouped": 64 * 16 * 9,
+        "depthwise-flat": 64 * 3,
+    }  # fmt: skip
+    # Forward, and backward to weights and input; the first one has no gradient of its input.
+    times = {kind: 2 if kind == "convolution-few" else 3 for kind in once}
+    assert {kind: sum(it) for kind, it in flops.items()} == {kind: 2 * places * it * times[kind] for kind, it in once.items()}
+
+
+BY_NUMBERS = """
+import torch, torch.nn.functional as F
+w = torch.nn.Parameter(torch.zeros(2, 4, 8, 16, device="cuda"))
+index = torch.zeros(16, dtype=torch.long, device="cuda")
+opt = torch.optim.SGD([w], 0.1)
+for _ in range(3):
+    large = F.interpolate(w, scale_factor=2, mode="bilinear")
+    (large.sum() + w.cumsum(1).sum() + w.transpose(2, 3).contiguous().sum() + torch.zeros(2, 4, 8, 3, device="cuda").index_add_(3, index, w).sum()).backward()
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_kernels_that_walk_through_numbers_count_by_numbers(run):
+    ops = run(BY_NUMBERS, stop="until-exit", env=METERED).process.one("work")["ops"]
+    numbers = 2 * 4 * 8 * 16
+    gathered = sum(it["count"] * it["flops"] for it in ops if it["op"] == "gathered")
+    # Resampled and back; summed up along a dimension that is not the last; turned; added where an index says. Backward of a sum along a
+    # dimension is another one.
+    assert gathered == pytest.approx(numbers * (4 * 3.4 + 4 * 1.9 + 2 * 3.2 + 0.87 + 1 + 1), rel=0.001)

@@ -4,18 +4,59 @@ On in runs that are made for it (`PLIMSOLL_METER`), never in one whose memory co
 through Python while it counts. It begins when the first step has ended and stops when the second has.
 
 What a `DataLoader` without workers takes of the processor to make a batch is the one time that is measured, on this machine: such a
-step waits for it. With workers it depends on how fast the device is, and is left out.
+step waits for it. With workers it depends on how fast the device is, and is left out. Random numbers that the program draws on the
+host, and tensors that it makes there, count by their numbers and bytes.
 """
 
 import contextlib
+import math
 import time
 
 from plimsoll_agent.run import below
 from plimsoll_agent.run.guard import guarded
 
 _ONLY_LOOK = ("detach", "_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh")
-_GATHERING = ("embedding", "index_select")
-_GATHERING_ONE_BY_ONE = ("index", "gather")
+_PICKING = ("embedding", "index_select", "index", "gather")
+_ROW, _ALIGNED = 79, 16
+"""PyTorch has a block of threads for each row that an index picks, where rows are multiples of so many bytes: a row of 4 numbers takes as long as
+one of 128, and each as long as so many numbers that are picked by themselves (bench/fit/h200-operations.json)."""
+_ADDING = ("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_")
+_SORTED_PICK, _PUT = 32, 0.15
+"""Where positions are sorted before their numbers are put, or added: what a position takes, and a number of its row."""
+
+_NUMBER_BY_NUMBER = {
+    "_upsample_bilinear2d_aa": 3.4,
+    "upsample_bilinear2d": 3.4,
+    "upsample_bilinear2d_backward": 1.9,
+    "upsample_bicubic2d": 5.6,
+    "upsample_bicubic2d_backward": 19,
+    "upsample_trilinear3d": 1.1,
+    "upsample_trilinear3d_backward": 3.2,
+    "avg_pool2d_backward": 2.6,
+    "max_pool2d_with_indices": 0.54,
+    "max_pool2d_with_indices_backward": 1.6,
+    "grid_sampler_2d": 2,
+    "grid_sampler_2d_backward": 7,
+    "reflection_pad2d": 0.85,
+    "reflection_pad2d_backward": 1.3,
+    "im2col": 0.58,
+    "col2im": 1.3,
+    "roll": 1.3,
+    "sort": 11.6,
+    "topk": 3.9,
+}
+"""Kernels whose time depends on how many numbers they walk through and little on their bytes: those of the largest tensor, each as so many
+that an index picks by themselves (bench/fit/h200-operations.json)."""
+_ALONG = ("cumsum", "cumprod")
+_ALONG_LAST, _ALONG_ANOTHER = 0.58, 3.2
+_TURNING = ("clone", "copy_", "_to_copy")
+_TURNED = 0.87
+"""A copy whose numbers lie in another order than those of what is copied."""
+_TRANSFORMS = ("_fft_r2c", "_fft_c2r", "_fft_c2c")
+_PASSES = 3
+"""How often a Fourier transform goes through its bytes."""
+_FEW, _NARROW = 8, 32
+"""Channels of a convolution for which tensor cores are of no use, and for which they are half as fast (bench/fit/h200-operations.json)."""
 _RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
 _COPYING = ("copy_", "_to_copy")
 
@@ -29,6 +70,15 @@ _SHARDED = ("sharded", "", 0, 0)
 _SORTED = ("sorted", "", 0, 0)
 _DATA = {False: ("data", "", 0, 0), True: ("data-alone", "", 0, 0)}
 """By whether the device has nothing to do meanwhile."""
+
+_DRAWING = (
+    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "uniform_", "normal_", "random_", "bernoulli", "bernoulli_",
+    "normal", "exponential_", "multinomial",
+)  # fmt: skip
+_PER_NUMBER = 5.5e-3
+_PER_BYTE = 0.25e-3
+"""Microseconds of a processor for a number that is drawn and a byte of a tensor that is made: `torch.rand` took 5.4 ns for each on an
+H200's host, and as long on an x86-64 VM, where a new tensor took 0.25 ns a byte (bench/RESULTS.md)."""
 
 _moved = [0, 0]
 """Copies between device and host that a real run would make and this one left out: how many, and their bytes."""
@@ -141,7 +191,7 @@ class Meter:
                 kwargs = kwargs or {}
                 function, args = _with_lengths_as_numbers(torch, function, args)
                 result = below.goes_on(torch, function, args, kwargs)
-                _count(torch, counts, flop_registry, function, args, kwargs, result)
+                _count(torch, counts, flop_registry, function, args, kwargs, result, _DATA[device.waits])
                 device.see(function, result)
                 return result
 
@@ -165,8 +215,9 @@ class Device:
 
 
 @guarded
-def _count(torch, counts, flop_registry, function, args, kwargs, result):
-    """Adds one operation to `counts`. What cannot be counted is left out, and the script never hears of it."""
+def _count(torch, counts, flop_registry, function, args, kwargs, result, data):
+    """Adds one operation to `counts`, or what the host takes for it to `data` there. What cannot be counted is left out, and the script
+    never hears of it."""
     from torch.utils._pytree import tree_leaves
 
     inputs = [it for it in tree_leaves((args, kwargs)) if isinstance(it, torch.Tensor)]
@@ -174,7 +225,12 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
     devices = {it.device.type for it in inputs + outputs}
     packet = function._overloadpacket
     name = packet.__name__
-    if devices == {"cpu"} or not outputs + inputs:
+    if devices == {"cpu"}:
+        microseconds = _on_host(function, name, outputs)
+        if microseconds:
+            counts[data] = counts.get(data, 0) + microseconds
+        return
+    if not outputs + inputs:
         return
     flops, size, times = 0, 0, 1
     if function.namespace == "fsdp":
@@ -186,24 +242,29 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
     elif function.is_view or name in _ONLY_LOOK:
         kind = "look"
     elif len(devices) > 1 and name in _COPYING:
-        kind, size = "link", max(_bytes(it) for it in inputs + outputs)
+        kind, size = _link(inputs, outputs), max(_bytes(it) for it in inputs + outputs)
     elif name in _RECURRENT:
         kind, flops, times = _recurrent(function, args)
     elif packet in flop_registry:
         size = sum(_bytes(it) for it in inputs + outputs)
-        if _is_depthwise(function, args):
-            kind = "depthwise" if _has_channels_in_front(torch, inputs) else "depthwise-last"
-            flops = _of_depthwise(function, args, outputs)
+        if "conv" in name:
+            kind, flops = _convolution(torch, _given(function, args), inputs, outputs)
         else:
             flops = flop_registry[packet](*_with_a_key_for_each_query(function, args), **kwargs, out_val=result)
-            kind = _product(torch, name, inputs, outputs)
-    elif name in _GATHERING_ONE_BY_ONE:
-        kind, flops, size = "gathered", sum(it.numel() for it in outputs), 2 * sum(_bytes(it) for it in outputs)
-    elif name in _GATHERING:
-        kind, size = "pointwise", 2 * sum(_bytes(it) for it in outputs)
+            kind = _product(name, inputs, outputs)
+    elif name in _PICKING:
+        kind, flops, size = "gathered", _picked(name, function, args, outputs[0]), 2 * _bytes(outputs[0])
+    elif name in _ADDING:
+        kind, flops, size = "gathered", max(it.numel() for it in inputs[1:]), sum(_bytes(it) for it in inputs + outputs)
     else:
         kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
-        size = sum(_bytes(it) for it in inputs + outputs)
+        size = sum(_bytes(it) for it in inputs + outputs) * (_PASSES if name in _TRANSFORMS else 1)
+        weight = _weight(name, function, args, inputs, outputs)
+        if weight:
+            kind, flops = "gathered", weight * max(it.numel() for it in inputs + outputs)
+        elif name in _SORTING_TO_ADD:
+            picks = max(it.numel() for it in inputs[1:-1]) if inputs[1:-1] else 1
+            kind, flops = "gathered", _SORTED_PICK * picks + _PUT * inputs[-1].numel()
         if "group_norm" in name:
             groups = _groups(torch, function, args)
             if groups:
@@ -218,6 +279,38 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result):
         dtype = "tf32"
     key = (kind, dtype, flops, size)
     counts[key] = counts.get(key, 0) + times
+
+
+def _on_host(function, name, outputs):
+    """Microseconds that the host takes for an operation of its own: numbers drawn one by one, and memory that is written for the first time."""
+    if name in _DRAWING:
+        return round(_PER_NUMBER * sum(it.numel() for it in outputs))
+    if function.is_view or function._schema.is_mutable or name in _ONLY_LOOK:
+        return 0
+    return round(_PER_BYTE * sum(_bytes(it) for it in outputs))
+
+
+def _picked(name, function, args, result):
+    """How many numbers that are picked by themselves take as long as what this operation picks."""
+    given = _given(function, args)
+    if name == "embedding":
+        length = result.shape[-1]
+    elif name == "index":
+        last = max(n for n, it in enumerate(given["indices"]) if it is not None)
+        length = math.prod(given["self"].shape[last + 1 :])
+    else:
+        source, dimension, index = given["self"], given["dim"], given["index"]
+        length = math.prod(source.shape[dimension % max(1, source.dim()) + 1 :])
+        if name == "gather" and any(index.stride(n) for n in range(dimension % index.dim() + 1, index.dim()) if index.shape[n] > 1):
+            length = 1  # Another position for each number.
+    is_row = 1 < length and length * result.element_size() % _ALIGNED == 0
+    return _ROW * result.numel() // length if is_row else result.numel()
+
+
+def _link(inputs, outputs):
+    """What a copy between device and host goes over: the host copies it once more where its memory is not pinned."""
+    on_host = [it for it in inputs + outputs if it.device.type == "cpu"]
+    return "link" if all(it.is_pinned() for it in on_host) else "link-unpinned"
 
 
 def _with_a_key_for_each_query(function, args):
@@ -239,19 +332,42 @@ def _given(function, args):
     return {it.name: value for it, value in zip(function._schema.arguments, args)}
 
 
-def _is_depthwise(function, args):
-    """Convolutions of each channel by itself: neither cuDNN's nor for tensor cores, but PyTorch's own."""
-    given = _given(function, args)
-    weight, groups = given.get("weight"), given.get("groups", 1)
-    return groups > 1 and not given.get("transposed") and weight is not None and weight.shape[:2] == (groups, 1)
+def _weight(name, function, args, inputs, outputs):
+    """How many numbers that an index picks take as long as one of this operation; 0 where its bytes tell how long it takes."""
+    if name in _ALONG:
+        dimension = _given(function, args)["dim"]
+        return _ALONG_LAST if dimension in (-1, inputs[0].dim() - 1) else _ALONG_ANOTHER
+    if name in _TURNING and inputs and outputs:
+        innermost = {_innermost(inputs[-1]), _innermost(outputs[0])} - {None}
+        return _TURNED if len(innermost) > 1 else 0
+    return _NUMBER_BY_NUMBER.get(name, 0)
 
 
-def _of_depthwise(function, args, outputs):
-    """Arithmetic of one; PyTorch's formula counts the gradient of the weights once for each pair of channels."""
-    given = _given(function, args)
-    gradient = given.get("grad_output")
-    products = outputs[0].numel() if gradient is None else gradient.numel() * sum(it.dim() > 2 for it in outputs)
-    return 2 * products * given["weight"][0].numel()
+def _innermost(tensor):
+    """The dimension whose numbers lie beside each other, or None where that says nothing."""
+    longer = [n for n, size in enumerate(tensor.shape) if size > 1]
+    return next((n for n in longer if tensor.stride(n) == 1), None) if len(longer) > 1 else None
+
+
+def _convolution(torch, given, inputs, outputs):
+    """(kind, arithmetic) of one, as far as kernels differ: cuDNN's want the channels last and bring them there, and tensor cores want many
+    channels; those of each channel by itself are neither cuDNN's nor for tensor cores, but PyTorch's own."""
+    weight, groups = given["weight"], given.get("groups", 1)
+    is_transposed, is_backward = given.get("transposed", "output_padding" in given), "grad_output" in given
+    lies = "" if _has_channels_in_front(torch, inputs) else "-last"
+    far = given["grad_output"] if is_backward else outputs[0]
+    near = given["input"] if "input" in given else given["self"]
+    products = (near if is_transposed else far).numel() * weight[0].numel()
+    flops = 2 * products * (sum(given["output_mask"][:2]) if is_backward else 1)
+    channels = min(weight.shape[0] // groups, weight.shape[1])
+    if groups > 1:
+        is_depthwise = not is_transposed and tuple(weight.shape[:2]) == (groups, 1)
+        if is_depthwise:
+            return ("depthwise-flat" if weight.dim() == 3 else f"depthwise{lies}"), flops
+        return f"convolution-grouped{lies}", flops
+    if channels <= _FEW:
+        return "convolution-few", flops
+    return ("convolution-narrow" if channels <= _NARROW else "convolution") + lies, flops
 
 
 def _groups(torch, function, args):
@@ -270,13 +386,10 @@ def _norm(torch, name, inputs):
     return "native-batch-norm" if is_slow else "batch-norm"
 
 
-def _product(torch, name, inputs, outputs):
-    """What kind of product, as far as kernels differ: cuDNN's convolutions want the channels last and bring them there;
-    tensor cores want rows of halves that begin at multiples of 16 bytes."""
+def _product(name, inputs, outputs):
+    """What kind of product, as far as kernels differ: tensor cores want rows of halves that begin at multiples of 16 bytes."""
     if "attention" in name:
         return "attention"
-    if "conv" in name:
-        return "convolution" if _has_channels_in_front(torch, inputs) else "convolution-last"
     aligned = min((_alignment(it) for it in inputs + outputs if it.element_size() == 2), default=16)
     return {2: "matmul-by-2", 4: "matmul-by-4"}.get(aligned, "matmul")
 
@@ -327,16 +440,20 @@ def _recurrent(function, args):
     given = _given(function, args)
     weights = given["weight"]
     layers = max(1, len(weights) // max(1, given["weight_stride0"]))
-    batch, steps = given["input"].size(0), given["input"].size(1)
-    if not given["batch_first"]:
-        steps, batch = batch, steps
+    packed = given["batch_sizes"]
+    if packed:
+        steps, batch = len(packed), given["input"].size(0) / len(packed)
+    else:
+        batch, steps = given["input"].size(0), given["input"].size(1)
+        if not given["batch_first"]:
+            steps, batch = batch, steps
     backward = 2 if function._overloadpacket.__name__.endswith("backward") else 1
-    flops = 2 * backward * batch * sum(it.numel() for it in weights) // layers
+    flops = int(2 * backward * batch * sum(it.numel() for it in weights) / layers)
     return "recurrent", flops, steps * layers
 
 
 def _may_be_tf32(torch, kind):
     """Whether products of float32 may use the tensor cores' shorter mantissa: convolutions do, unless told not to."""
-    if kind in ("convolution", "convolution-last", "recurrent"):
+    if kind.startswith("convolution") or kind == "recurrent":
         return torch.backends.cudnn.allow_tf32
     return kind == "matmul" and torch.backends.cuda.matmul.allow_tf32

@@ -20,15 +20,18 @@ pub struct Work {
     ///
     /// On the device:
     /// - `matmul`; `matmul-by-4` or `matmul-by-2` where rows of halves begin at multiples of so many bytes only;
-    /// - `convolution`; `convolution-last` with the channels last;
-    /// - `depthwise` convolution; `depthwise-last` with the channels last;
+    /// - `convolution`; `convolution-last` with the channels last; `convolution-narrow`, `convolution-narrow-last` of at most 32 channels;
+    ///   `convolution-grouped`, `convolution-grouped-last` of several groups of channels; `convolution-few` of at most 8 channels, as
+    ///   those of a picture;
+    /// - `depthwise` convolution; `depthwise-last` with the channels last; `depthwise-flat` in one dimension;
     /// - `attention`;
     /// - `recurrent`: one time step of one layer;
     /// - `batch-norm`; `native-batch-norm` where cuDNN has none and channels are in front;
     /// - `pointwise`: all that only moves;
-    /// - `gathered`: numbers that an index picks, each by itself; they count as its arithmetic;
+    /// - `gathered`: numbers that an index picks, each by itself; they count as its arithmetic. Rows that it picks count as so many of these, and
+    ///   so do other kernels that walk through numbers one by one: of resampling, pooling backwards, sums along a dimension, sorting;
     /// - `segment`: memory that is given back to the device and asked for again;
-    /// - `link`: a copy between device and host;
+    /// - `link`: a copy between device and host; `link-unpinned` where the host has to copy it once more, as its memory is not pinned;
     /// - `network`: what goes to other devices;
     /// - `few-blocks`: fewer blocks of threads than the device has room for; its bytes are those of one block;
     /// - `look`: what makes no kernel at all.
@@ -39,7 +42,8 @@ pub struct Work {
     /// - `listed`: a tensor in a list that one operation takes (`foreach`);
     /// - `sorted`: an operation that sorts indices before it adds up what belongs to each;
     /// - `sharded`: one of FSDP2's copies into or out of what it sends;
-    /// - `data`: a microsecond of the processor that made a batch, as it was measured where the phantom ran;
+    /// - `data`: a microsecond of the processor that made a batch, as it was measured where the phantom ran, or that draws random numbers
+    ///   and makes tensors on the host;
     /// - `data-alone`: one in which the device had nothing to do, as the script had read a value of it.
     pub op: String,
     /// The type that it computes with; `tf32` for float32 products that may use it.
@@ -102,6 +106,12 @@ pub struct Figures {
     pub by_2: f64,
     /// Shares that convolutions reach, their layouts not counted.
     pub convolution: Shares,
+    /// How much of its share a convolution of at most 32 channels keeps.
+    pub narrow: Shares,
+    /// And one of several groups of channels.
+    pub grouped: Shares,
+    /// Share of float32's arithmetic, whatever the type, that one of few channels reaches.
+    pub few: f64,
     /// How often a convolution with channels in front moves its tensors: cuDNN brings them into another layout and back.
     pub layouts: Shares,
     /// Shares that attention reaches.
@@ -112,19 +122,23 @@ pub struct Figures {
     pub depthwise: Shares,
     /// And with the channels last: cuDNN has other kernels for those.
     pub depthwise_last: Shares,
+    /// And in one dimension.
+    pub depthwise_flat: f64,
     /// Share of the data sheet's memory transfer that simple kernels reach.
     pub memory: f64,
     /// Share of it that batch-norm of cuDNN reaches: it reads its input more than once.
     pub batch_norm: f64,
     /// And PyTorch's own for channels in front: one block of threads for each channel.
     pub native_batch_norm: f64,
-    /// Numbers that an index picks for each clock of a multiprocessor: 61e9 in a second on an H200, whose memory would bear four times as
-    /// many of float32 (bench/RESULTS.md, a graph of 1.6 million edges).
+    /// Numbers that an index picks, each by itself, for each clock of a multiprocessor: 131e9 in a second on an H200
+    /// (bench/fit/h200-operations.json).
     pub gathered: f64,
     /// Share of one multiprocessor's part of it that one block of threads reaches.
     pub block: f64,
     /// Share of the link's data sheet that copies between device and host reach, pinned.
     pub link: f64,
+    /// Bytes in a second of such copies where the host's memory is not pinned.
+    pub unpinned: f64,
     /// Share of NVLink's that collectives reach (bench/fit/h200-network.json).
     pub nvlink: f64,
     /// Seconds that a collective takes beside its bytes, on the device and on the host.
@@ -192,17 +206,22 @@ pub const FITTED: Figures = Figures {
     by_4: 0.303,
     by_2: 0.186,
     convolution: Shares { single: 0.50, tf32: 0.272, half: 0.254 },
+    narrow: Shares { single: 0.5, tf32: 0.42, half: 0.38 },
+    grouped: Shares { single: 0.5, tf32: 0.28, half: 0.13 },
+    few: 0.27,
     layouts: Shares { single: 1.78, tf32: 1.78, half: 2.20 },
     attention: Shares { single: 0.385, tf32: 0.385, half: 0.382 },
     recurrent: Shares { single: 0.300, tf32: 0.182, half: 0.300 },
     depthwise: Shares { single: 0.0116, tf32: 0.0116, half: 0.0115 },
     depthwise_last: Shares { single: 0.0131, tf32: 0.0131, half: 0.0765 },
+    depthwise_flat: 0.04,
     memory: 0.440,
     batch_norm: 0.312,
     native_batch_norm: 0.0907,
-    gathered: 0.233,
+    gathered: 0.50,
     block: 0.699,
     link: 0.816,
+    unpinned: 8e9,
     nvlink: 0.67,
     collective: 25e-6,
     segment: 75e-6,
@@ -329,9 +348,9 @@ impl Figures {
             "recurrent" => work.count * self.host_time_step,
             "matmul" | "matmul-by-4" | "matmul-by-2" => work.count * self.host_matmul,
             // The device waits for the host, and the host for the device.
-            "segment" => work.count * self.on_gpu(work, card),
+            "segment" | "link-unpinned" => work.count * self.on_gpu(work, card),
             "network" => work.count * self.collective,
-            "convolution" | "convolution-last" | "depthwise" | "depthwise-last" => {
+            op if op.starts_with("convolution") || op.starts_with("depthwise") => {
                 work.count * self.host_convolution
             }
             _ => work.count * self.host,
@@ -343,11 +362,13 @@ impl Figures {
         let has_tf32 = 8 <= card.compute_capability.0;
         let dtype = if work.dtype == "tf32" && !has_tf32 { "float32" } else { &work.dtype };
         let computed = |shares: Shares| work.flops / (arithmetic(dtype, card) * shares.of(dtype));
+        let alone = |share: f64| work.flops / (arithmetic("float32", card) * share);
         let moved = work.bytes / memory(card);
         let kernels = match work.op.as_str() {
             "look" | "hook" | "around" | "listed" | "sorted" | "sharded" | "data"
             | "data-alone" => return 0.0,
             "link" => return work.bytes / self.of_link(card),
+            "link-unpinned" => return work.bytes / self.of_link(card).min(self.unpinned),
             "network" => return self.collective + work.bytes / self.between_devices(card),
             "segment" => return self.segment + work.bytes / self.segment_bytes,
             "recurrent" => return computed(self.recurrent).max(self.time_step),
@@ -355,14 +376,18 @@ impl Figures {
             "matmul-by-4" => (computed(self.matmul) / self.by_4).max(moved / self.memory),
             "matmul-by-2" => (computed(self.matmul) / self.by_2).max(moved / self.memory),
             "attention" => computed(self.attention).max(moved / self.memory),
-            "convolution" => computed(self.convolution) + self.layouts.of(dtype) * moved,
-            "convolution-last" => computed(self.convolution).max(moved / self.memory),
-            "depthwise" | "depthwise-last" => {
-                let is_last = work.op == "depthwise-last";
-                let shares = if is_last { self.depthwise_last } else { self.depthwise };
-                let own = work.flops / (arithmetic("float32", card) * shares.of(dtype));
-                own.max(moved / self.memory)
+            "convolution-few" => alone(self.few).max(moved / self.memory),
+            op if op.starts_with("convolution") => {
+                let computed = computed(self.convolution) / self.kept(op).of(dtype);
+                if op.ends_with("-last") {
+                    computed.max(moved / self.memory)
+                } else {
+                    computed + self.layouts.of(dtype) * moved
+                }
             }
+            "depthwise" => alone(self.depthwise.of(dtype)).max(moved / self.memory),
+            "depthwise-last" => alone(self.depthwise_last.of(dtype)).max(moved / self.memory),
+            "depthwise-flat" => alone(self.depthwise_flat).max(moved / self.memory),
             "gathered" => (work.flops / (clocks(card) * self.gathered)).max(moved / self.memory),
             "few-blocks" => moved * f64::from(card.sm_count) / self.block,
             "batch-norm" => moved / self.batch_norm,
@@ -370,6 +395,15 @@ impl Figures {
             _ => moved / self.memory,
         };
         kernels.max(self.kernel)
+    }
+
+    /// How much of a convolution's share one of this kind keeps.
+    fn kept(&self, op: &str) -> Shares {
+        match op {
+            "convolution-narrow" | "convolution-narrow-last" => self.narrow,
+            "convolution-grouped" | "convolution-grouped-last" => self.grouped,
+            _ => Shares { single: 1.0, tf32: 1.0, half: 1.0 },
+        }
     }
 
     /// Bytes in a second that a device sends to another one of its machine. Cards with stacked memory are taken to be
@@ -488,7 +522,7 @@ mod tests {
     #[test]
     fn what_an_index_picks_takes_as_long_in_halves() {
         let on = |op: &str, dtype: &str, bytes: f64| {
-            seconds(&[work(op, dtype, 1.0, 205e6, bytes)], cards::find("h200").unwrap())
+            seconds(&[work(op, dtype, 1.0, 441e6, bytes)], cards::find("h200").unwrap())
         };
         let (whole, half) = (on("gathered", "float32", 1.64e9), on("gathered", "bfloat16", 0.82e9));
         assert!((0.0032..0.0036).contains(&whole) && (whole - half).abs() < 1e-9, "{whole} {half}");
