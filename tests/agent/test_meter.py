@@ -275,14 +275,15 @@ def test_packed_sequences_have_as_many_time_steps_as_the_longest(run):
 CONVOLUTIONS = """
 import torch, torch.nn as nn
 net = nn.ModuleDict({
-    "few": nn.Conv2d(3, 64, 3, padding=1), "narrow": nn.Conv2d(64, 32, 3, padding=1), "plain": nn.Conv2d(64, 64, 1),
-    "grouped": nn.Conv2d(64, 64, 3, padding=1, groups=4), "up": nn.ConvTranspose2d(64, 48, 2, stride=2),
-    "flat": nn.Conv1d(64, 64, 3, padding=1, groups=64),
+    "few": nn.Conv2d(3, 64, 3, padding=1), "plain": nn.Conv2d(64, 64, 1), "grouped": nn.Conv2d(64, 64, 3, padding=1, groups=4),
+    "narrow": nn.Conv2d(64, 32, 3, padding=1), "up": nn.ConvTranspose2d(64, 48, 2, stride=2), "wide": nn.ConvTranspose2d(64, 96, 1, bias=False),
+    "own": nn.Conv1d(64, 64, 3, padding=1, groups=64), "flat": nn.Conv1d(64, 16, 3, padding=1), "last": nn.Conv2d(96, 96, 1),
 }).cuda()
 opt = torch.optim.SGD(net.parameters(), 0.1)
 for _ in range(3):
     x = net["plain"](net["grouped"](net["few"](torch.zeros(2, 3, 10, 10, device="cuda"))))
-    (net["narrow"](x).sum() + net["up"](x).sum() + net["flat"](x.flatten(2)).sum()).backward()
+    ends = [net["narrow"](x), net["up"](x), net["last"](net["wide"](x)), net["own"](x.flatten(2)), net["flat"](x.flatten(2))]
+    sum(it.sum() for it in ends).backward()
     opt.step(); opt.zero_grad()
 """
 
@@ -292,15 +293,14 @@ def test_convolutions_are_told_apart_by_their_channels(run):
     flops = {}
     for it in ops:
         if "conv" in it["op"] or "depthwise" in it["op"]:
-            flops.setdefault(it["op"], []).append(it["count"] * it["flops"])
+            flops[it["op"]] = flops.get(it["op"], 0) + it["count"] * it["flops"]
     places = 2 * 10 * 10
     once = {
-        "convolution-few": 3 * 64 * 9, "convolution-narrow": 64 * 32 * 9, "convolution": 64 * 64 + 64 * 48 * 4, "convolution-grouped": 64 * 16 * 9,
-        "depthwise-flat": 64 * 3,
+        "convolution-few": 3 * 64 * 9, "convolution-of-64": 64 * 64 + 64 * 48 * 4 + 64 * 96, "convolution-grouped-of-16": 64 * 16 * 9,
+        "convolution-of-32": 64 * 32 * 9, "depthwise-flat": 64 * 3, "convolution-flat-of-16": 64 * 16 * 3, "convolution": 96 * 96,
     }  # fmt: skip
     # Forward, and backward to weights and input; the first one has no gradient of its input.
-    times = {kind: 2 if kind == "convolution-few" else 3 for kind in once}
-    assert {kind: sum(it) for kind, it in flops.items()} == {kind: 2 * places * it * times[kind] for kind, it in once.items()}
+    assert flops == {kind: 2 * places * it * (2 if kind == "convolution-few" else 3) for kind, it in once.items()}
 
 
 BY_NUMBERS = """

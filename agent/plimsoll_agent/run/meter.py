@@ -55,8 +55,8 @@ _TURNED = 0.87
 _TRANSFORMS = ("_fft_r2c", "_fft_c2r", "_fft_c2c")
 _PASSES = 3
 """How often a Fourier transform goes through its bytes."""
-_FEW, _NARROW = 8, 32
-"""Channels of a convolution for which tensor cores are of no use, and for which they are half as fast (bench/fit/h200-operations.json)."""
+_FEW, _MANY = 8, 64
+"""Channels of a convolution: up to the one tensor cores are of no use for it, and above the other they are of full use."""
 _RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
 _COPYING = ("copy_", "_to_copy")
 
@@ -360,14 +360,15 @@ def _convolution(torch, given, inputs, outputs):
     products = (near if is_transposed else far).numel() * weight[0].numel()
     flops = 2 * products * (sum(given["output_mask"][:2]) if is_backward else 1)
     channels = min(weight.shape[0] // groups, weight.shape[1])
-    if groups > 1:
-        is_depthwise = not is_transposed and tuple(weight.shape[:2]) == (groups, 1)
-        if is_depthwise:
-            return ("depthwise-flat" if weight.dim() == 3 else f"depthwise{lies}"), flops
-        return f"convolution-grouped{lies}", flops
-    if channels <= _FEW:
+    is_flat = weight.dim() == 3
+    if groups > 1 and not is_transposed and tuple(weight.shape[:2]) == (groups, 1):
+        return ("depthwise-flat" if is_flat else f"depthwise{lies}"), flops
+    if groups == 1 and channels <= _FEW:
         return "convolution-few", flops
-    return ("convolution-narrow" if channels <= _NARROW else "convolution") + lies, flops
+    kind = "convolution" + "-grouped" * (groups > 1)
+    if channels <= _MANY:
+        kind += "-flat" * is_flat + f"-of-{max(_FEW, 1 << (channels - 1).bit_length())}"
+    return kind + lies, flops
 
 
 def _groups(torch, function, args):

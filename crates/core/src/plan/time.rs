@@ -20,9 +20,9 @@ pub struct Work {
     ///
     /// On the device:
     /// - `matmul`; `matmul-by-4` or `matmul-by-2` where rows of halves begin at multiples of so many bytes only;
-    /// - `convolution`; `convolution-last` with the channels last; `convolution-narrow`, `convolution-narrow-last` of at most 32 channels;
-    ///   `convolution-grouped`, `convolution-grouped-last` of several groups of channels; `convolution-few` of at most 8 channels, as
-    ///   those of a picture;
+    /// - `convolution`, with more words after it: `-few` of at most 8 channels, as those of a picture, and no other word; `-grouped` of
+    ///   several groups of channels; `-of-64` and less of at most so many channels, a power of two, `-flat` before that in one
+    ///   dimension; `-last` at the end with the channels last;
     /// - `depthwise` convolution; `depthwise-last` with the channels last; `depthwise-flat` in one dimension;
     /// - `attention`;
     /// - `recurrent`: one time step of one layer;
@@ -106,8 +106,13 @@ pub struct Figures {
     pub by_2: f64,
     /// Shares that convolutions reach, their layouts not counted.
     pub convolution: Shares,
-    /// How much of its share a convolution of at most 32 channels keeps.
-    pub narrow: Shares,
+    /// Channels from which on a convolution reaches its share. With half as many it keeps as much of it as a half has to the
+    /// power of `per_channel`.
+    pub channels: Shares,
+    /// See `channels`.
+    pub per_channel: Shares,
+    /// How much of its share a convolution of not so many channels keeps in one dimension.
+    pub flat: Shares,
     /// And one of several groups of channels.
     pub grouped: Shares,
     /// Share of float32's arithmetic, whatever the type, that one of few channels reaches.
@@ -206,8 +211,10 @@ pub const FITTED: Figures = Figures {
     by_4: 0.303,
     by_2: 0.186,
     convolution: Shares { single: 0.50, tf32: 0.272, half: 0.254 },
-    narrow: Shares { single: 0.5, tf32: 0.42, half: 0.38 },
-    grouped: Shares { single: 0.5, tf32: 0.28, half: 0.13 },
+    channels: Shares { single: 1.0, tf32: 84.0, half: 64.0 },
+    per_channel: Shares { single: 1.0, tf32: 0.8, half: 1.3 },
+    flat: Shares { single: 1.0, tf32: 0.60, half: 0.35 },
+    grouped: Shares { single: 0.50, tf32: 0.50, half: 0.30 },
     few: 0.27,
     layouts: Shares { single: 1.78, tf32: 1.78, half: 2.20 },
     attention: Shares { single: 0.385, tf32: 0.385, half: 0.382 },
@@ -378,7 +385,7 @@ impl Figures {
             "attention" => computed(self.attention).max(moved / self.memory),
             "convolution-few" => alone(self.few).max(moved / self.memory),
             op if op.starts_with("convolution") => {
-                let computed = computed(self.convolution) / self.kept(op).of(dtype);
+                let computed = computed(self.convolution) / self.kept(op, dtype);
                 if op.ends_with("-last") {
                     computed.max(moved / self.memory)
                 } else {
@@ -398,12 +405,15 @@ impl Figures {
     }
 
     /// How much of a convolution's share one of this kind keeps.
-    fn kept(&self, op: &str) -> Shares {
-        match op {
-            "convolution-narrow" | "convolution-narrow-last" => self.narrow,
-            "convolution-grouped" | "convolution-grouped-last" => self.grouped,
-            _ => Shares { single: 1.0, tf32: 1.0, half: 1.0 },
-        }
+    fn kept(&self, op: &str, dtype: &str) -> f64 {
+        let kind = op.trim_end_matches("-last");
+        let channels: Option<f64> = kind.split_once("-of-").and_then(|(_, it)| it.parse().ok());
+        let of_channels = channels.map_or(1.0, |it| {
+            (it / self.channels.of(dtype)).min(1.0).powf(self.per_channel.of(dtype))
+        });
+        let flat = if kind.contains("-flat") { self.flat.of(dtype) } else { 1.0 };
+        let grouped = if kind.contains("-grouped") { self.grouped.of(dtype) } else { 1.0 };
+        of_channels * flat * grouped
     }
 
     /// Bytes in a second that a device sends to another one of its machine. Cards with stacked memory are taken to be
@@ -527,6 +537,22 @@ mod tests {
         let (whole, half) = (on("gathered", "float32", 1.64e9), on("gathered", "bfloat16", 0.82e9));
         assert!((0.0032..0.0036).contains(&whole) && (whole - half).abs() < 1e-9, "{whole} {half}");
         assert!(4.0 * on("pointwise", "float32", 1.64e9) < whole);
+    }
+
+    #[test]
+    fn a_convolution_of_few_channels_leaves_tensor_cores_idle() {
+        let card = cards::find("h200").unwrap();
+        let on = |op: &str, dtype: &str| FITTED.on_gpu(&work(op, dtype, 1.0, 2e10, 1e3), card);
+        let times = |op: &str, dtype: &str| on(op, dtype) / on("convolution-last", dtype);
+        assert!(
+            (times("convolution-of-64-last", "tf32") - (84.0_f64 / 64.0).powf(0.8)).abs() < 1e-3
+        );
+        assert!((times("convolution-of-64-last", "bfloat16") - 1.0).abs() < 1e-3);
+        assert!((times("convolution-of-32-last", "bfloat16") - 2.0_f64.powf(1.3)).abs() < 1e-3);
+        assert!((times("convolution-grouped-last", "float16") - 1.0 / 0.3).abs() < 1e-3);
+        assert!(2.0 * on("convolution-of-16", "tf32") < on("convolution-flat-of-8", "tf32"));
+        assert!((on("convolution-few", "tf32") - on("convolution-few", "bfloat16")).abs() < 1e-9);
+        assert!((on("convolution", "float32") - on("convolution-of-16", "float32")).abs() < 1e-9);
     }
 
     #[test]
