@@ -97,6 +97,7 @@ AUTOCAST = {"autocast", "autocast-fp16"}
         ({"options": {"fused": True}}, {"fused", "foreach"}, set()),
         ({"options": {"foreach": False}}, {"foreach"}, set()),
         ({"optimizer": "RMSprop"}, {"fused"}, set()),
+        ({"optimizer": "Adagrad"}, {"fused"}, set()),
         ({"optimizer": "SGD"}, {"optimizer-offload"}, set()),
         ({"optimizer": "SGD", "options": {"momentum": 0.9}}, set(), set()),
         ({"none": False}, set(), {"set-to-none"}),

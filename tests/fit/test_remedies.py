@@ -163,6 +163,31 @@ def test_the_same_with_dropout_and_batch_norm(trainer, id):
     assert worst(plain, trainer.run(LOOP, remedy(id), arguments=arguments)) < 1e-9
 
 
+SPECTRAL = """
+import torch
+torch.manual_seed(0)
+real = torch.nn.Parameter(torch.randn(6))
+weights = torch.nn.Parameter(torch.randn(6, dtype=torch.cfloat))
+optimizer = torch.optim.Adam([{"params": [real]}, {"params": [weights], "lr": 0.1}] if arguments["mixed"] else [real], lr=0.01)
+used = [bool(group["fused"]) for group in optimizer.param_groups]
+for _ in range(3):
+    loss = torch.fft.ifft(torch.fft.fft(real) * weights).real.square().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+result = {"used": used, "after": [real.detach(), torch.view_as_real(weights.detach())]}
+"""
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_an_optimizer_of_complex_numbers_is_not_fused(trainer, is_mixed):
+    """It would raise in its first step, where a search ends most runs before it comes to one."""
+    plain, fused = (trainer.run(SPECTRAL, *it, arguments={"mixed": is_mixed}) for it in ((), ("fused",)))
+    assert not isinstance(fused, str), fused
+    assert any(fused["used"]) != is_mixed
+    assert worst(plain["after"], fused["after"]) < 1e-6
+
+
 @pytest.mark.parametrize("evaluates", [pytest.param("always", marks=pytest.mark.soak), "forgotten", "between"])
 def test_the_same_in_evaluation_mode_with_gradients(trainer, evaluates):
     """A script that forgets `model.train()`, or trains so on purpose; and an evaluation whose backward never comes."""

@@ -11,6 +11,7 @@ import weakref
 from plimsoll_agent.remedies import channels_last, chunked_loss, module_of, optimizer_8bit
 from plimsoll_agent.remedies.support import split
 from plimsoll_agent.remedies.support.blocks import blocks_of
+from plimsoll_agent.remedies.support.optimizers import bears_fused
 from plimsoll_agent.remedies.table import REMEDIES
 from plimsoll_agent.run.guard import guarded
 
@@ -130,8 +131,9 @@ class Idle:
     def _of_optimizers(self):
         torch = self._torch
         found = {}
-        open_ones = [it.defaults for it in self._optimizers if not it.defaults.get("foreach") and not it.defaults.get("fused")]
-        if not any("fused" in it for it in open_ones):
+        left_open = [it for it in self._optimizers if not it.defaults.get("foreach") and not it.defaults.get("fused")]
+        open_ones = [it.defaults for it in left_open]
+        if not any(bears_fused(torch, it) for it in left_open):
             is_fused = any(it.defaults.get("fused") for it in self._optimizers)
             found["fused"] = "the optimizer is fused already" if is_fused else None
         if not any("foreach" in it and it["foreach"] is None for it in open_ones):

@@ -1,6 +1,8 @@
 """The optimizers that a script makes: which they are, with other options, or with a step that goes in parts."""
 
 import functools
+import inspect
+import sys
 import weakref
 
 from plimsoll_agent.run.refusal import unsuited
@@ -20,20 +22,37 @@ def made_optimizers(torch):
 
 
 def set_in_optimizers(torch, **values):
-    """Every optimizer made from now on has these options, if it has them at all and the script left them open."""
+    """Every optimizer made from now on has these options, if it bears them and the script left them open."""
     optimizer_class = torch.optim.Optimizer
     make = optimizer_class.__init__
 
     @functools.wraps(make)
     def __init__(self, params, defaults):
-        if isinstance(defaults, dict):
-            left_open = not defaults.get("foreach") and not defaults.get("fused")
-            for name, value in values.items():
-                if name in defaults and value is not None and left_open:
-                    defaults[name] = value
         make(self, params, defaults)
+        defaults = self.defaults
+        if defaults.get("foreach") or defaults.get("fused"):
+            return
+        for name, value in values.items():
+            if name not in defaults or value is None or name == "fused" and not bears_fused(torch, self):
+                continue
+            was, defaults[name] = defaults[name], value
+            for group in self.param_groups:
+                if group.get(name) is was:
+                    group[name] = value
 
     optimizer_class.__init__ = __init__
+
+
+def bears_fused(torch, optimizer):
+    """Whether it has a fused form for what it updates: Adagrad's runs on no GPU, and none takes complex numbers."""
+    if "fused" not in optimizer.defaults or optimizer.defaults.get("differentiable"):
+        return False
+    module = sys.modules.get(type(optimizer).__module__)
+    try:
+        is_on_host_alone = "cuda_unsupported=True" in inspect.getsource(module)
+    except (OSError, TypeError):
+        is_on_host_alone = False
+    return not is_on_host_alone and all(torch.is_floating_point(it) for group in optimizer.param_groups for it in group["params"])
 
 
 def update_in_chunks(torch, remedy, parameters, here, in_slices=None):

@@ -29,8 +29,8 @@ pub(super) fn edits(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
     }
 }
 
-/// Only these classes know the option.
-const HAVE_FUSED: [&str; 4] = ["SGD", "Adam", "AdamW", "Adagrad"];
+/// Only these classes know the option; Adagrad's runs on no GPU.
+const HAVE_FUSED: [&str; 3] = ["SGD", "Adam", "AdamW"];
 
 fn fused(place: &Place<'_>) -> Option<Vec<Edit>> {
     let site = place.sites.only("optimizer")?;

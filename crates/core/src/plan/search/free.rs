@@ -50,6 +50,21 @@ pub(super) async fn free(program: &mut Program) -> Vec<Remedy> {
     res
 }
 
+/// Those of `free` with which the program runs to its end, however much it takes then: all, or those that it bears one by one.
+pub(super) async fn that_run(program: &mut Program, free: &[Remedy]) -> Vec<Remedy> {
+    if program.run_through(&Plan::of(free.to_vec())).await.is_some() || program.interrupted {
+        return free.to_vec();
+    }
+    let mut res = Vec::new();
+    for it in free {
+        let is_alone = free.len() == 1;
+        if !is_alone && program.run_through(&Plan::of(vec![it.clone()])).await.is_some() {
+            res.push(it.clone());
+        }
+    }
+    res
+}
+
 /// Those that most programs bear together.
 fn usual(program: &Program) -> [&'static str; 6] {
     let update = if uses(program, remedies::FUSED) { remedies::FUSED } else { remedies::FOREACH };

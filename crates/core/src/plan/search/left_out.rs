@@ -18,13 +18,16 @@ fn of_some() -> impl Iterator<Item = &'static Kind> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeftOut {
     all: BTreeMap<String, Option<String>>,
+    /// Those of them that failed in the company of something free, which may have been at fault.
+    in_company: Vec<String>,
 }
 
 impl LeftOut {
     /// As a run of the script as it is shows it.
     pub(super) fn seen(noted: &Noted) -> LeftOut {
         let nothing_said = || of_some().map(|it| (it.id.to_owned(), None)).collect();
-        LeftOut { all: noted.idle.clone().unwrap_or_else(nothing_said) }
+        let all = noted.idle.clone().unwrap_or_else(nothing_said);
+        LeftOut { all, in_company: Vec::new() }
     }
 
     /// Takes in what a run with `plan` says of its remedies, if it failed: what does not suit the script alone does
@@ -38,7 +41,20 @@ impl LeftOut {
         }
         let strong: Vec<_> = plan.remedies.iter().filter(|it| !is_free(it.id)).collect();
         if let ([only], 0, false) = (strong.as_slice(), ran.n_ooms, ran.interrupted) {
+            if 1 < plan.remedies.len()
+                && !ran.refused.contains(&only.id.to_owned())
+                && !self.has(only.id)
+            {
+                self.in_company.push(only.id.to_owned());
+            }
             self.add(only.id);
+        }
+    }
+
+    /// What is free was at fault where others failed in its company.
+    pub(super) fn acquit(&mut self) {
+        for id in self.in_company.drain(..) {
+            self.all.remove(&id);
         }
     }
 
@@ -83,12 +99,23 @@ mod tests {
     }
 
     #[test]
+    fn what_failed_in_company_is_tried_again_once_the_company_was_at_fault() {
+        let failed = || Ran { interrupted: false, ..Ran::not_made() };
+        let mut it = LeftOut::default();
+        it.learns(&Plan::of(["fused", "offload"].map(Remedy::plain).to_vec()), &failed());
+        it.learns(&Plan::of(vec![Remedy::plain("autocast")]), &failed());
+        assert!(it.has("offload") && it.has("autocast"));
+        it.acquit();
+        assert!(!it.has("offload") && it.has("autocast"));
+    }
+
+    #[test]
     fn people_are_told_what_they_may_have_expected() {
         let why = Some("it is there".to_owned());
         let ids = ["autocast", "autocast-fp16", "fused"];
         let mut all: BTreeMap<_, _> = ids.map(|it| (it.to_owned(), why.clone())).into();
         all.insert("set-to-none".to_owned(), None);
-        let shown = LeftOut { all }.shown(|it| it != "autocast-fp16");
+        let shown = LeftOut { all, ..LeftOut::default() }.shown(|it| it != "autocast-fp16");
         assert_eq!(shown.as_deref(), Some("left out: autocast, fused (it is there)"));
     }
 }

@@ -246,9 +246,38 @@ async fn with_more_blocks(program: &mut Program, refuted: &Candidate) -> Option<
 
 /// Plans that fit, from the mildest on; each as small as it can be.
 async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
-    let mut found: Vec<Candidate> = Vec::new();
     parts_soon(program);
-    let free = free(program).await;
+    let mut free = free(program).await;
+    let mut found = from_the_mildest(program, &free).await;
+    if found.is_empty() && program.known.raised && !free.is_empty() {
+        // Where too much was taken, it was ended before it came to what raises.
+        let run_through = free::that_run(program, &free).await;
+        if run_through != free && !program.interrupted {
+            free = run_through;
+            program.known.left_out.acquit();
+            found = from_the_mildest(program, &free).await;
+        }
+    }
+    // And what is free, where it was left out.
+    let all_free = free::together(program);
+    let was_left_out = free.is_empty() && program.written_least().is_some();
+    if was_left_out && !found.is_empty() && !program.seems_hopeless(&all_free) {
+        let it = strong_enough(program, &all_free).await;
+        let is_new = |it: &Candidate| {
+            !it.plan.remedies.is_empty() && !found.iter().any(|other| other.plan == it.plan)
+        };
+        if let Some(mut it) = it.filter(is_new)
+            && proof::fits_again(program, &mut it).await
+        {
+            found.push(it);
+        }
+    }
+    found
+}
+
+/// Plans that fit, each with what is free.
+async fn from_the_mildest(program: &mut Program, free: &[Remedy]) -> Vec<Candidate> {
+    let mut found: Vec<Candidate> = Vec::new();
     let Rules { card, gpus, .. } = &program.rules;
     let mut done: Vec<Vec<&'static str>> = Vec::new();
     let rungs = rungs(card, *gpus, |it| program.suits(it), |it| program.may(it));
@@ -309,20 +338,6 @@ async fn fitting_plans(program: &mut Program) -> Vec<Candidate> {
                 continue;
             }
             break;
-        }
-    }
-    // And what is free, where it was left out.
-    let all_free = free::together(program);
-    let was_left_out = free.is_empty() && program.written_least().is_some();
-    if was_left_out && !found.is_empty() && !program.seems_hopeless(&all_free) {
-        let it = strong_enough(program, &all_free).await;
-        let is_new = |it: &Candidate| {
-            !it.plan.remedies.is_empty() && !found.iter().any(|other| other.plan == it.plan)
-        };
-        if let Some(mut it) = it.filter(is_new)
-            && proof::fits_again(program, &mut it).await
-        {
-            found.push(it);
         }
     }
     found

@@ -43,6 +43,8 @@ pub(super) struct Known {
     pub(super) growth: Option<StepGrowth>,
     /// What has nothing to do in it, or does not suit it.
     pub(super) left_out: LeftOut,
+    /// A plan made it raise an exception that it does not raise as it is.
+    pub(super) raised: bool,
     /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
     exact: bool,
     /// It generates or evaluates, and trains nothing.
@@ -497,6 +499,7 @@ impl Known {
         if let Some(exact) = noted.exact {
             self.exact = exact;
         }
+        self.raised |= ran.failure.is_some() && ran.refused.is_empty() && !ran.interrupted;
         self.left_out.learns(plan, ran);
     }
 }

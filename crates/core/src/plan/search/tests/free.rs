@@ -205,3 +205,34 @@ fn gradients_are_shared_with_what_is_sent_only_where_something_is() {
     "#]]
     .assert_eq(&Made::new(8_000, program(false)).allow(&allowed).plans());
 }
+
+#[test]
+fn what_raises_where_it_comes_that_far_is_left_out_though_it_was_ended_before() {
+    let made = Made::new(8_000, |run| {
+        let takes = less(run, &[("fused", 1_000), ("offload", 5_000)]);
+        let is_ended = run.give_up_above.is_some_and(|it| it.0 >> 20 < takes);
+        if run.has("fused") && !is_ended {
+            return fails("`fused=True` requires other tensors");
+        }
+        nothing_idle(takes)
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 12.21 GiB
+        " the script as it is: needs 12.21 GiB
+        fused + set-to-none, 2 steps -> cut
+        fused + set-to-none + offload, 2 steps -> `fused=True` requires other tensors
+        fused + set-to-none, 2 steps -> `fused=True` requires other tensors
+        fused, 2 steps -> `fused=True` requires other tensors
+        set-to-none, 2 steps -> 12.21 GiB
+        set-to-none + offload, 2 steps -> 7.32 GiB
+        offload, 2 steps -> 7.32 GiB
+        offload, steady, reserves up to 7.32 GiB -> 7.32 GiB
+        offload, steady, reserves up to 7.32 GiB, work -> 7.32 GiB
+        the script as it is, 2 steps, work -> 12.21 GiB
+        offload, a validation, alone on the card -> 7.32 GiB
+        as it is: does not fit, needs 12.21 GiB
+        plan: offload, needs 7.32 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(&["fused", "set-to-none", "offload"]).plans());
+}
