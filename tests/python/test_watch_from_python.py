@@ -4,6 +4,7 @@ import http.server
 import json
 import sys
 import threading
+import time
 
 import pytest
 from described import assert_described
@@ -160,7 +161,7 @@ def test_others_watch_from_beside(program, on_a_device, cache):
     text = MODEL + """
 import time
 plimsoll.watch(label="night", quiet=True)
-for index in range(400):
+for index in range(250):
     step()
     time.sleep(0.02)
 """
@@ -173,6 +174,7 @@ for index in range(400):
     thread.start()
     while not list(program.folder.glob("running/*.json")):
         assert thread.is_alive()
+        time.sleep(0.05)
     beside = plimsoll.run("watch", "night", "--alarms", "alarms.jsonl", environment=environment)
     thread.join()
     first, alarm, last = beside.stdout.splitlines()

@@ -20,11 +20,19 @@ use super::end::End;
 const TO_FAIL_TOO: Duration = Duration::from_secs(5);
 const TO_STOP: Duration = Duration::from_secs(10);
 
+/// How gloo ends a process whose peer has closed its connection, at times before the peer itself is over.
+const ABORTED: End = End::Signal(Signal::SIGABRT as i32);
+
+/// Whether the script chose it: an exception of Python's is 1.
+fn has_own_code(end: End) -> bool {
+    matches!(end, End::Code(code) if 1 < code)
+}
+
 /// Those that run, and how the others ended.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     running: Vec<Pid>,
-    /// Of the first that failed; else of the last.
+    /// Of the first that failed; else of the last. Of one that failed by an abort, the first that has an exit code of its own.
     end: Option<End>,
     failed: Option<Instant>,
     last_sent: Option<Signal>,
@@ -67,6 +75,8 @@ impl Processes {
         if self.failed.is_none() {
             self.end = Some(end);
             self.failed = (end != End::Code(0)).then(Instant::now);
+        } else if self.end == Some(ABORTED) && has_own_code(end) {
+            self.end = Some(end);
         }
     }
 
@@ -95,6 +105,18 @@ mod tests {
             it.ended(end);
         }
         assert_eq!(it.end, Some(End::Code(7)));
+        let ended = |ends: &[End]| {
+            let mut it = Processes::default();
+            ends.iter().for_each(|end| it.ended(*end));
+            it.end
+        };
+        assert_eq!(
+            ended(&[ABORTED, End::Code(7), End::Code(3)]),
+            Some(End::Code(7)),
+            "its peer left"
+        );
+        assert_eq!(ended(&[ABORTED, End::Code(1)]), Some(ABORTED), "and its peer raised, perhaps");
+        assert_eq!(ended(&[End::Code(7), ABORTED]), Some(End::Code(7)));
         let mut it = Processes::default();
         it.ended(End::Code(0));
         assert_eq!((it.end, it.failed), (Some(End::Code(0)), None));
