@@ -15,6 +15,9 @@ const MOST: usize = 1 << 18;
 /// Likewise where they are sorted once: the indices of an embedding's gradient.
 const MOST_MERGED: usize = 1 << 21;
 
+/// Digits up to this one are counted instead of compared; CUB's passes have eight bits.
+const FEW_DIGITS: u64 = (1 << 12) - 1;
+
 /// A kernel that sorts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kernel {
@@ -245,17 +248,54 @@ fn sorted(
     let keys = known(keys, count * width)?;
     let values = if value == 0 { None } else { known(values, count * value) };
     let mask = 1_u64.checked_shl(bits).map_or(u64::MAX, |it| it - 1);
-    let digit = |i: usize| {
-        let it = key.ordered(&keys[i * width..][..width]);
-        let digit = it.checked_shr(first).unwrap_or(0) & mask;
+    let digit = |it: &[u8]| {
+        let digit = key.ordered(it).checked_shr(first).unwrap_or(0) & mask;
         if descending { mask - digit } else { digit }
     };
-    let mut order: Vec<(u64, usize)> = (0..count).map(|i| (digit(i), i)).collect();
-    order.sort_by_key(|it| it.0);
-    let take = |from: &[u8], width: usize| {
-        order.iter().flat_map(|it| from[it.1 * width..][..width].iter().copied()).collect()
+    let digits: Vec<u64> = keys.chunks_exact(width).map(digit).collect();
+    let order = if mask <= FEW_DIGITS { by_counting(&digits, mask) } else { by_comparing(&digits) };
+    let take = |from: &[u8], width: usize| match width {
+        8 => in_order::<8>(from, &order),
+        4 => in_order::<4>(from, &order),
+        2 => in_order::<2>(from, &order),
+        _ => in_order::<1>(from, &order),
     };
     Some((take(&keys, width), values.map(|it| take(&it, value))))
+}
+
+/// Where each digit of the sorted ones was before, by how many are smaller: digits are few.
+fn by_counting(digits: &[u64], most: u64) -> Vec<usize> {
+    let of = |digit: u64| usize::try_from(digit.min(most)).unwrap_or(0);
+    let mut next = vec![0; of(most) + 2];
+    for it in digits {
+        next[of(*it) + 1] += 1;
+    }
+    for i in 1..next.len() {
+        next[i] += next[i - 1];
+    }
+    let mut order = vec![0; digits.len()];
+    for (i, it) in digits.iter().enumerate() {
+        let to = &mut next[of(*it)];
+        order[*to] = i;
+        *to += 1;
+    }
+    order
+}
+
+fn by_comparing(digits: &[u64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..digits.len()).collect();
+    order.sort_by_key(|&i| digits[i]);
+    order
+}
+
+/// Elements of `N` bytes in this order.
+fn in_order<const N: usize>(from: &[u8], order: &[usize]) -> Vec<u8> {
+    let (elements, _) = from.as_chunks::<N>();
+    let mut res = Vec::with_capacity(order.len() * N);
+    for &i in order {
+        res.extend_from_slice(&elements[i]);
+    }
+    res
 }
 
 fn written(
@@ -301,6 +341,22 @@ mod tests {
         }
         let merged = "_ZN2at6native22warpMergeSortKVInPlaceILin1ELin1ELi128ELi16EflNS0_4LTOpIfLb1EEEjLi32EEEvNS_4cuda6detail10TensorInfoIT3_T6_EES8_";
         assert_eq!(of(merged), Some(Kernel::Rows { key, descending: Some(false) }));
+    }
+
+    #[test]
+    fn counted_and_compared_come_to_the_same_and_what_is_equal_stays_in_its_order() {
+        let digits = [3, 0, 3, 255, 1, 0];
+        assert_eq!(by_counting(&digits, 255), [1, 5, 4, 0, 2, 3]);
+        assert_eq!(by_counting(&digits, 255), by_comparing(&digits));
+        let keys: Vec<u8> = [0x0103_i64, 0x0201, 0x0002].map(i64::to_le_bytes).concat();
+        let known = |at, _| Some(if at == 0 { keys.clone() } else { vec![7, 8, 9] });
+        let by = |descending, bits| {
+            sorted(ScalarType::Long, 1, descending, bits, 3, (0, 64), &known).and_then(|it| it.1)
+        };
+        assert_eq!(by(false, (0, 8)), Some(vec![8, 9, 7]));
+        assert_eq!(by(false, (8, 8)), Some(vec![9, 7, 8]));
+        assert_eq!(by(true, (8, 8)), Some(vec![8, 7, 9]));
+        assert_eq!(by(false, (0, u32::MAX)), Some(vec![9, 7, 8]));
     }
 
     #[test]
