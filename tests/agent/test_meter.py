@@ -194,6 +194,23 @@ for _ in range(3):
 """
 
 
+MASKED = """
+import torch
+h = torch.nn.Parameter(torch.zeros(10, 20, 8, device="cuda"))
+mask = torch.ones(10, 20, dtype=torch.bool, device="cuda")
+opt = torch.optim.SGD([h], 0.1)
+for _ in range(3):
+    h[mask].sum().backward()
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_a_mask_picks_rows_of_what_it_leaves(run):
+    ops = run(MASKED, stop="until-exit", env=METERED).process.one("work")["ops"]
+    picked = next(it for it in ops if it["op"] == "gathered" and it["bytes"] == 2 * 200 * 8 * 4)
+    assert picked["flops"] == 79 * 200
+
+
 def test_rows_that_an_index_picks_count_one_by_one_and_numbers_by_themselves(run):
     """PyTorch has a block of threads for each row of 32 bytes here, and for each place of the sum another position of one number."""
     ops = run(GATHERED, stop="until-exit", env=METERED).process.one("work")["ops"]

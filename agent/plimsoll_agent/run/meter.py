@@ -296,8 +296,10 @@ def _picked(name, function, args, result):
     if name == "embedding":
         length = result.shape[-1]
     elif name == "index":
-        last = max(n for n, it in enumerate(given["indices"]) if it is not None)
-        length = math.prod(given["self"].shape[last + 1 :])
+        # A mask stands for as many dimensions as it has.
+        is_mask = [it is not None and str(it.dtype) in ("torch.bool", "torch.uint8") for it in given["indices"]]
+        picked = sum(it.dim() if its_mask else 1 for it, its_mask in zip(given["indices"], is_mask))
+        length = math.prod(given["self"].shape[picked:])
     else:
         source, dimension, index = given["self"], given["dim"], given["index"]
         length = math.prod(source.shape[dimension % max(1, source.dim()) + 1 :])

@@ -30,7 +30,7 @@ def set_in_optimizers(torch, **values):
     def __init__(self, params, defaults):
         make(self, params, defaults)
         defaults = self.defaults
-        if defaults.get("foreach") or defaults.get("fused"):
+        if not isinstance(defaults, dict) or defaults.get("foreach") or defaults.get("fused"):
             return
         for name, value in values.items():
             if name not in defaults or value is None or name == "fused" and not bears_fused(torch, self):
