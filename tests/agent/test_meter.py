@@ -295,11 +295,12 @@ net = nn.ModuleDict({
     "few": nn.Conv2d(3, 64, 3, padding=1), "plain": nn.Conv2d(64, 64, 1), "grouped": nn.Conv2d(64, 64, 3, padding=1, groups=4),
     "narrow": nn.Conv2d(64, 32, 3, padding=1), "up": nn.ConvTranspose2d(64, 48, 2, stride=2), "wide": nn.ConvTranspose2d(64, 96, 1, bias=False),
     "own": nn.Conv1d(64, 64, 3, padding=1, groups=64), "flat": nn.Conv1d(64, 16, 3, padding=1), "last": nn.Conv2d(96, 96, 1),
+    "each": nn.Conv2d(64, 64, 3, padding=1, groups=64),
 }).cuda()
 opt = torch.optim.SGD(net.parameters(), 0.1)
 for _ in range(3):
     x = net["plain"](net["grouped"](net["few"](torch.zeros(2, 3, 10, 10, device="cuda"))))
-    ends = [net["narrow"](x), net["up"](x), net["last"](net["wide"](x)), net["own"](x.flatten(2)), net["flat"](x.flatten(2))]
+    ends = [net["narrow"](x), net["up"](x), net["last"](net["wide"](x)), net["own"](x.flatten(2)), net["flat"](x.flatten(2)), net["each"](x)]
     sum(it.sum() for it in ends).backward()
     opt.step(); opt.zero_grad()
 """
@@ -314,7 +315,7 @@ def test_convolutions_are_told_apart_by_their_channels(run):
     places = 2 * 10 * 10
     once = {
         "convolution-few": 3 * 64 * 9, "convolution-of-64": 64 * 64 + 64 * 48 * 4 + 64 * 96, "convolution-grouped-of-16": 64 * 16 * 9,
-        "convolution-of-32": 64 * 32 * 9, "depthwise-flat": 64 * 3, "convolution-flat-of-16": 64 * 16 * 3, "convolution": 96 * 96,
+        "convolution-of-32": 64 * 32 * 9, "depthwise-flat": 64 * 3, "depthwise": 64 * 9, "convolution-flat-of-16": 64 * 16 * 3, "convolution": 96 * 96,
     }  # fmt: skip
     # Forward, and backward to weights and input; the first one has no gradient of its input.
     assert flops == {kind: 2 * places * it * (2 if kind == "convolution-few" else 3) for kind, it in once.items()}

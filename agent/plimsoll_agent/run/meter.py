@@ -21,8 +21,8 @@ _ROW, _ALIGNED = 79, 16
 """PyTorch has a block of threads for each row that an index picks, where rows are multiples of so many bytes: a row of 4 numbers takes as long as
 one of 128, and each as long as so many numbers that are picked by themselves (bench/fit/h200-operations.json)."""
 _ADDING = ("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_")
-_SORTED_PICK, _PUT = 32, 0.15
-"""Where positions are sorted before their numbers are put, or added: what a position takes, and a number of its row."""
+_SORTED_PICK, _ADDED = 32, 0.15
+"""Where positions are sorted before their numbers are added: what a position takes, and a number of its row."""
 
 _NUMBER_BY_NUMBER = {
     "_upsample_bilinear2d_aa": 3.4,
@@ -76,9 +76,9 @@ _DRAWING = (
     "normal", "exponential_", "multinomial",
 )  # fmt: skip
 _PER_NUMBER = 5.5e-3
-_PER_BYTE = 0.25e-3
-"""Microseconds of a processor for a number that is drawn and a byte of a tensor that is made: `torch.rand` took 5.4 ns for each on an
-H200's host, and as long on an x86-64 VM, where a new tensor took 0.25 ns a byte (bench/RESULTS.md)."""
+_PER_BYTE = 0.08e-3
+"""Microseconds of a processor for a number that is drawn and a byte of a tensor that is made, on an H200's host with 16
+cores (bench/fit/h200-operations.json); with two cores a new tensor takes three times as long."""
 
 _moved = [0, 0]
 """Copies between device and host that a real run would make and this one left out: how many, and their bytes."""
@@ -260,16 +260,17 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result, data):
         kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
         size = sum(_bytes(it) for it in inputs + outputs) * (_PASSES if name in _TRANSFORMS else 1)
         weight = _weight(name, function, args, inputs, outputs)
+        adds = name in _SORTING_TO_ADD and _given(function, args).get("accumulate")
         if weight:
             kind, flops = "gathered", weight * max(it.numel() for it in inputs + outputs)
-        elif name in _SORTING_TO_ADD:
+        elif adds:
             picks = max(it.numel() for it in inputs[1:-1]) if inputs[1:-1] else 1
-            kind, flops = "gathered", _SORTED_PICK * picks + _PUT * inputs[-1].numel()
+            kind, flops = "gathered", _SORTED_PICK * picks + _ADDED * inputs[-1].numel()
         if "group_norm" in name:
             groups = _groups(torch, function, args)
             if groups:
                 kind, size = "few-blocks", size / groups
-        if name in _SORTING or name in _SORTING_TO_ADD and _given(function, args).get("accumulate"):
+        if name in _SORTING or adds:
             counts[_SORTED] = counts.get(_SORTED, 0) + 1
         if name.startswith(_IN_LISTS):
             counts[_LISTED] = counts.get(_LISTED, 0) + len(inputs)

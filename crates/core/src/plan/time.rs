@@ -6,8 +6,8 @@
 //! because each waits for the other now and then. Only the ratio of two such sums is told, with a range: the speed of the
 //! host is assumed.
 //!
-//! The shares are found from steps of many models on H200s with different hosts, by bench/fit/step_times.rs and in no
-//! other way; bench/RESULTS.md tells the error on models that they were not found from. On other cards they are carried over.
+//! The shares are found from steps of many models on H200s with different hosts, by bench/fit/step_times.rs; those of kinds of operations
+//! that it does not look for were measured one by one, by bench/fit/operations.py. bench/RESULTS.md tells the error on models that they were not found from. On other cards they are carried over.
 
 use std::fmt;
 

@@ -265,7 +265,7 @@ fn sorted(
 
 /// Where each digit of the sorted ones was before, by how many are smaller: digits are few.
 fn by_counting(digits: &[u64], most: u64) -> Vec<usize> {
-    let of = |digit: u64| usize::try_from(digit.min(most)).unwrap_or(0);
+    let of = |digit: u64| usize::try_from(digit).unwrap_or(0);
     let mut next = vec![0; of(most) + 2];
     for it in digits {
         next[of(*it) + 1] += 1;
@@ -283,9 +283,9 @@ fn by_counting(digits: &[u64], most: u64) -> Vec<usize> {
 }
 
 fn by_comparing(digits: &[u64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..digits.len()).collect();
-    order.sort_by_key(|&i| digits[i]);
-    order
+    let mut order: Vec<(u64, usize)> = digits.iter().copied().zip(0..).collect();
+    order.sort_by_key(|it| it.0);
+    order.into_iter().map(|it| it.1).collect()
 }
 
 /// Elements of `N` bytes in this order.

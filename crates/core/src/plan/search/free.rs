@@ -56,9 +56,8 @@ pub(super) async fn that_run(program: &mut Program, free: &[Remedy]) -> Vec<Reme
         return free.to_vec();
     }
     let mut res = Vec::new();
-    for it in free {
-        let is_alone = free.len() == 1;
-        if !is_alone && program.run_through(&Plan::of(vec![it.clone()])).await.is_some() {
+    for it in free.iter().filter(|_| 1 < free.len()) {
+        if program.run_through(&Plan::of(vec![it.clone()])).await.is_some() {
             res.push(it.clone());
         }
     }
