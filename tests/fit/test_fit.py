@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import time
@@ -297,6 +298,32 @@ def test_runs_that_are_in_each_others_way_are_made_one_at_a_time(plimsoll):
     plimsoll.script("import torch\nraise RuntimeError('a mistake')\n")
     ran = plimsoll.run("fit", *limits, "--force", "--", PYTHON, "train.py")
     assert ran.code == 2 and "a mistake" in ran.stderr, ran
+
+
+FAILS_LATER = """
+import torch
+from torch import nn
+model = nn.Sequential(*[nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()) for _ in range(8)]).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(6):
+    model(torch.randn(8192, 1024, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step == 4:
+        raise KeyError("labels")
+"""
+
+
+def test_a_script_that_fails_in_a_later_step_is_said_to(plimsoll):
+    plimsoll.script(FAILS_LATER)
+    path = plimsoll.folder / "found.json"
+    for budget, row in [("3GiB", "FITS as it is until it fails"), ("700MiB", "checkpoint")]:
+        limits = ["--gpu", "t4", "--budget", budget, "--force"]
+        ran = plimsoll.run("fit", *limits, "--allow", "checkpoint,micro-batches", "--json", path, "--", PYTHON, "train.py")
+        answer = json.loads(path.read_text())
+        assert ran.code == 2 and row in ran.stdout and answer["outcome"] == "script_failed", ran
+        said = r"! the script raised KeyError: 'labels' at \S*train.py:12, after 5 optimizer steps; nothing was seen of what comes"
+        assert re.search(said, ran.stdout) and not answer["seen"]["failed"]["epochs_cut"], ran
 
 
 def test_ctrl_c_keeps_the_best_so_far(plimsoll):

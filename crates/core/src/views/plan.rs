@@ -8,7 +8,7 @@ use crate::{
     explanation::held::origin_words,
     plan::{
         Change, Places, Remedy, find,
-        search::{Advice, Fate, Grows, IfFound, Left, Measured, Row, Seen, Tried},
+        search::{Advice, Failed, Fate, Grows, IfFound, Left, Measured, Row, Seen, Tried},
     },
     prediction::{Category, LineShare},
     units::Bytes,
@@ -97,7 +97,7 @@ impl Shown {
 }
 
 /// For people: what was not seen, above all.
-fn shown(seen: Seen) -> String {
+fn shown(seen: &Seen) -> String {
     let steps = match seen {
         Seen { trains_nothing: true, steps: 1, .. } => "1 call of a model".to_owned(),
         Seen { trains_nothing: true, steps, .. } => format!("{steps} calls of a model"),
@@ -105,6 +105,8 @@ fn shown(seen: Seen) -> String {
         Seen { steps, .. } => format!("{steps} training steps"),
     };
     match seen {
+        // That was said first.
+        Seen { failed: Some(_), .. } => format!("seen: {steps}"),
         Seen { trains_nothing: true, until_exit: false, .. } => {
             format!(
                 "seen: {steps}; what comes later is not, --until-exit runs the script to its end"
@@ -146,6 +148,19 @@ pub(super) fn depends(sentence: Option<&str>) -> String {
     sentence.map_or_else(String::new, line)
 }
 
+/// That the script fails in a later step, and so nothing after that was seen: a line, or nothing.
+fn failed(seen: &Seen) -> String {
+    let Some(Failed { why, was_hurried }) = &seen.failed else { return String::new() };
+    if *was_hurried {
+        format!(
+            "! {why}; its epoch was ended early before that, to see what comes after one, and not every loop bears it: no \
+             validation was seen\n"
+        )
+    } else {
+        format!("! {why}; nothing was seen of what comes after that\n")
+    }
+}
+
 /// What it comes to where masks of values that nobody computed find everything: a line, or nothing.
 fn if_found(it: &Proposal) -> String {
     let is = if it.plans.is_empty() { "it" } else { "the first plan" };
@@ -162,6 +177,11 @@ fn if_found(it: &Proposal) -> String {
 }
 
 impl Proposal {
+    /// Whether the script fails by itself after the steps that were seen, with a plan as without.
+    pub fn fails_by_itself(&self) -> bool {
+        self.seen.failed.as_ref().is_some_and(|it| !it.was_hurried)
+    }
+
     /// Whether what was found fits only by how much masks find, and nobody computed that.
     pub fn runs_out_if_found(&self) -> bool {
         self.if_found == Some(IfFound::RunsOut)
@@ -189,10 +209,14 @@ pub fn text(it: &Proposal) -> String {
             "FITS as it is{}: needs {} of {limit} {what} ({card}), {spare} to spare\n\
              no plan is needed; for the largest batch, see --find-max\n{}{}\n\n\
              To have its first step on the GPU compared with this run:\n    {}",
-            if it.runs_out_if_found() { " if boolean masks find nothing" } else { "" },
+            match (it.runs_out_if_found(), it.fails_by_itself()) {
+                (true, _) => " if boolean masks find nothing",
+                (false, true) => " until it fails",
+                (false, false) => "",
+            },
             as_it_is.needs,
-            depends(it.depends.as_deref()) + &if_found(it),
-            shown(it.seen),
+            failed(&it.seen) + &depends(it.depends.as_deref()) + &if_found(it),
+            shown(&it.seen),
             it.run_line,
         );
         if let Some(sentence) = measured(it) {
@@ -219,6 +243,7 @@ pub fn text(it: &Proposal) -> String {
     if let Some(n) = it.retries {
         let _ = writeln!(res, "on the card itself {}", was_full(n));
     }
+    res += &failed(&it.seen);
     res += &depends(it.depends.as_deref());
     let Some(best) = it.plans.first() else {
         let headline = match (it.recipes.first(), it.interrupted) {
@@ -237,7 +262,7 @@ pub fn text(it: &Proposal) -> String {
         };
         let _ = writeln!(res, "{headline}");
         if it.retries.is_some() && it.recipes.is_empty() {
-            let _ = writeln!(res, "{}", shown(it.seen));
+            let _ = writeln!(res, "{}", shown(&it.seen));
         }
         if let (Some(row), true) = (&it.closest, it.recipes.is_empty()) {
             let over = row.needs.saturating_sub(*limit);
@@ -271,7 +296,7 @@ pub fn text(it: &Proposal) -> String {
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
-    let _ = writeln!(res, "\n{}", shown(it.seen));
+    let _ = writeln!(res, "\n{}", shown(&it.seen));
     let _ = writeln!(res, "\nThe first one, without touching the script:\n    {}", it.run_line);
     if !it.change.diff.is_empty() {
         let _ = writeln!(res, "\nOr in the script ({}):", it.patch_line);
@@ -482,6 +507,7 @@ pub fn json(it: &Proposal) -> String {
         (false, true, _) if !it.recipes.is_empty() => "fits_with_recipe",
         _ if it.grows.is_some() => "grows",
         _ if it.runs_out_if_found() => "depends",
+        _ if it.fails_by_itself() => "script_failed",
         (true, ..) => "fits",
         (false, true, _) if it.retries.is_some() => "fits",
         (false, false, _) => "fits_with_plan",
@@ -533,7 +559,9 @@ pub fn json(it: &Proposal) -> String {
         "seconds": it.seconds,
         "interrupted": it.interrupted,
         "measured_on": it.measured_on,
-        "seen": { "steps": it.seen.steps, "evaluation": it.seen.evaluation, "until_exit": it.seen.until_exit },
+        "seen": { "steps": it.seen.steps, "evaluation": it.seen.evaluation, "until_exit": it.seen.until_exit,
+            "failed": it.seen.failed.as_ref().map(|it| json!({ "why": it.why, "epochs_cut": it.was_hurried })),
+        },
     });
     format!("{res:#}\n")
 }

@@ -84,7 +84,7 @@ pub(super) fn run(
         runs: driver.n_runs(),
         seconds: started.elapsed().as_secs_f64(),
         interrupted: *interrupted,
-        seen: *seen,
+        seen: seen.clone(),
         measured_on: device.map(|it| it.name),
     };
     // A script that fits has a plan, too: without remedies, and with the first step to compare the real one with.
@@ -107,7 +107,9 @@ pub(super) fn run(
         crate::commands::write(out, &(report + &words))?;
     }
     Ok(match (fits, interrupted) {
-        (true, _) if proposal.runs_out_if_found() => Exit::CouldNotTell,
+        (true, _) if proposal.runs_out_if_found() || proposal.fails_by_itself() => {
+            Exit::CouldNotTell
+        }
         (true, _) => Exit::Fits,
         (false, false) => Exit::DoesNotFit,
         (false, true) => Exit::CouldNotTell,

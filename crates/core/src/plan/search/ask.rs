@@ -146,10 +146,21 @@ pub struct Ran {
     pub ends: Vec<OtherEnd>,
     /// An evaluation went by.
     pub evaluates: bool,
+    /// An epoch or an evaluation of it was ended early: it may have failed for that.
+    pub was_hurried: bool,
     /// What the agent noted of the plan and of what was looked at.
     pub noted: Noted,
     /// How long it took, in seconds.
     pub seconds: f64,
+}
+
+/// How the script fails after its first steps, with a plan as without.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Where and after how many steps, in one sentence.
+    pub why: String,
+    /// An epoch or an evaluation was ended early before that: not every loop bears it.
+    pub was_hurried: bool,
 }
 
 /// The memory that a run took.
@@ -288,6 +299,7 @@ impl Ran {
             n_retries: 0,
             ends: Vec::new(),
             evaluates: false,
+            was_hurried: false,
             noted: Noted::default(),
             seconds: 0.0,
         }
@@ -301,6 +313,14 @@ impl Ran {
     /// Whether it failed for another reason than memory.
     pub(super) fn is_strange(&self) -> bool {
         self.failure.is_some() && self.n_ooms == 0
+    }
+}
+
+impl Failed {
+    /// What a run came to, if it failed for another reason than memory, and nobody stopped it.
+    pub(super) fn of(ran: &Ran) -> Option<Failed> {
+        let why = ran.failure.clone().filter(|_| ran.is_strange() && !ran.interrupted)?;
+        Some(Failed { why, was_hurried: ran.was_hurried })
     }
 }
 

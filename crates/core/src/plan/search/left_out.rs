@@ -62,6 +62,11 @@ impl LeftOut {
         self.all.entry(id.to_owned()).or_default();
     }
 
+    /// How many are left out.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
     pub(super) fn has(&self, id: &str) -> bool {
         self.all.contains_key(id)
     }

@@ -3,7 +3,7 @@
 
 use super::{
     advice::{self, Advice},
-    ask::{Grows, Run, Took, Until},
+    ask::{Failed, Grows, Run, Took, Until},
     candidate::Candidate,
     dialogue::Search,
     fewest_blocks::fewest_blocks,
@@ -133,12 +133,17 @@ async fn find(program: &mut Program) -> Result<Found, String> {
         (plans, recipes, proven) = proven_plans(program, on_card.as_ref()).await;
         seen = proven.unwrap_or(seen);
         if let Some(run) = on_card {
-            let ran = program.trial(run).await;
+            let mut ran = program.trial(run.clone()).await;
+            let failed = Failed::of(&ran);
+            if failed.is_some() {
+                ran = program.trial(Run { until: Until::Steady, ..run }).await;
+            }
             // One that was seen to grow here gets through for now only.
             let gets_through = ran.fits() && ran.took.growth.is_none();
             retries = Some(ran.n_retries).filter(|n| gets_through && 0 < *n);
             if retries.is_some() && plans.is_empty() {
-                seen = Seen { until_exit: program.rules.until_exit, ..proof::seen(&ran) };
+                let until_exit = program.rules.until_exit && failed.is_none();
+                seen = Seen { until_exit, failed, ..proof::seen(&ran) };
             }
         }
     }
@@ -195,6 +200,7 @@ async fn proven_plans(
         }
         // Before the proof: a run of its own ends what makes runs cheap.
         let recipes = recipes::recipes(program, &found).await;
+        let n_left_out = program.known.left_out.len();
         while let (false, [best, rest @ ..]) = (program.interrupted, found.as_mut_slice()) {
             let saw = program.pace.until == Until::Validation;
             // One that just fits is refuted now and then, and beside its proof there is nothing else to do.
@@ -213,6 +219,10 @@ async fn proven_plans(
                 found.extend(more);
                 found.sort_by_key(|it| it.rank(prefers_speed));
             }
+        }
+        if n_left_out < program.known.left_out.len() && found.is_empty() && !program.interrupted {
+            program.line.say("searching again without what later steps do not bear".to_owned());
+            continue;
         }
         if sees_validation || program.interrupted || program.pace.until != Until::Validation {
             return (found, recipes, None);

@@ -1,7 +1,7 @@
 //! The script that a search is about: runs plans of it, each once, and remembers what they told.
 
 use super::{
-    ask::{Grows, Look, Noted, On, Ran, Replay, Run, Took, Until},
+    ask::{Failed, Grows, Look, Noted, On, Ran, Replay, Run, Took, Until},
     candidate::{Candidate, IfFound},
     dialogue::Line,
     ladder,
@@ -43,6 +43,8 @@ pub(super) struct Known {
     pub(super) growth: Option<StepGrowth>,
     /// What has nothing to do in it, or does not suit it.
     pub(super) left_out: LeftOut,
+    /// How it fails as it is after its first steps, if that was asked: none if it does not.
+    fails: Option<Option<Failed>>,
     /// A plan made it raise an exception that it does not raise as it is.
     pub(super) raised: bool,
     /// No dropout and no batch-norm: what could give other random numbers or statistics does not.
@@ -449,6 +451,31 @@ impl Program {
             compiled_anew: ran.noted.compiled_anew,
             ..Candidate::not_run(plan, numbers)
         }
+    }
+
+    /// How the script fails as it is in a run that goes so far, if it does; with this plan it fails so.
+    pub(super) async fn fails_as_it_is(
+        &mut self,
+        plan: &Plan,
+        with_plan: Failed,
+        until: Until,
+    ) -> Option<Failed> {
+        if plan.remedies.is_empty() {
+            return Some(with_plan);
+        }
+        if self.known.fails.is_none() {
+            let ran = self.trial(self.roomy(&Plan::default(), until)).await;
+            self.known.fails = Some(Failed::of(&ran)).filter(|_| !self.interrupted);
+        }
+        self.known.fails.clone().flatten()
+    }
+
+    /// A later step fails with this plan, and not without it.
+    pub(super) fn does_not_bear(&mut self, plan: &Plan, ran: &Ran) {
+        let why = ran.failure.clone().unwrap_or_default();
+        self.line.say(format!("{}, in later steps, and not without it: {why}", plan.shown()));
+        self.known.takes_in(plan, ran);
+        self.tried.retain(|it| it.plan != *plan);
     }
 
     /// What of the allocator would have made this run fit, by a replay; nothing where no replay can: what is not

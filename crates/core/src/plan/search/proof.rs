@@ -1,7 +1,7 @@
 //! Runs of what is proposed that are only there to refute it: again, at its limit, on the card itself.
 
 use super::{
-    ask::{Look, On, Ran, Run, Until},
+    ask::{Failed, Look, On, Ran, Run, Until},
     candidate::{Candidate, OnceMore},
     program::Program,
 };
@@ -49,7 +49,7 @@ pub(super) fn with_retries(program: &Program, with_room: &Candidate) -> Option<R
 }
 
 /// How much of a script a run went through.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Training steps.
     pub steps: u32,
@@ -59,6 +59,8 @@ pub struct Seen {
     pub until_exit: bool,
     /// Its steps are calls of a model that trains nothing.
     pub trains_nothing: bool,
+    /// Why nothing later than these steps was seen, if a run that went on failed.
+    pub failed: Option<Failed>,
 }
 
 /// Runs a plan again, with no more to reserve than it may; it takes what the hungriest run took. The last of these runs also
@@ -168,13 +170,19 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
         early.extend((!ran.is_strange()).then_some((end, ran)));
     }
     let mut ran = program.trial(run(until, On::CardAlone)).await;
-    if until == Until::Validation && ran.is_strange() && !ran.interrupted {
-        // Not every loop bears an epoch that ends early.
+    let mut failed = None;
+    if let Some(with_plan) = Failed::of(&ran) {
+        failed = program.fails_as_it_is(&plan, with_plan, until).await;
+        if failed.is_none() && !program.interrupted {
+            program.does_not_bear(&plan, &ran);
+            return None;
+        }
+        // Its first steps are what there is to see.
         until = Until::Steady;
         early.clear();
         ran = program.trial(run(until, On::CardAlone)).await;
     }
-    let seen = Seen { until_exit: program.rules.until_exit, ..seen(&ran) };
+    let seen = Seen { until_exit: until == Until::Exit, failed, ..seen(&ran) };
     let ends = ran.ends.clone();
     if program.interrupted {
         return it.fits.then_some(seen);

@@ -71,7 +71,8 @@ fn it_is_run_to_its_end_if_that_is_asked_for() {
 #[test]
 fn a_loop_that_does_not_bear_an_early_end_of_an_epoch_is_run_until_steady() {
     let made = Made::new(8_000, |run| {
-        if run.until == Until::Validation { fails("no metrics") } else { takes(4_000) }
+        let hurried = Ran { was_hurried: true, ..fails("no metrics") };
+        if run.until == Until::Validation { hurried } else { takes(4_000) }
     });
     expect![[r#"
         the script as it is, steady, sites -> 4.39 GiB
@@ -80,8 +81,101 @@ fn a_loop_that_does_not_bear_an_early_end_of_an_epoch_is_run_until_steady() {
         the script as it is, steady, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
+        then it fails, hurried: no metrics
     "#]]
     .assert_eq(&made.plans());
+}
+
+#[test]
+fn it_fails_in_a_later_step() {
+    let made = Made::new(8_000, |run| {
+        if run.until == Until::Validation { fails("KeyError") } else { takes(4_000) }
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 4.39 GiB
+        " the script as it is: needs 4.39 GiB
+        the script as it is, a validation, alone on the card -> KeyError
+        the script as it is, steady, alone on the card -> 4.39 GiB
+        as it is: fits, needs 4.39 GiB
+        seen: 3 steps
+        then it fails: KeyError
+    "#]]
+    .assert_eq(&made.plans());
+}
+
+#[test]
+fn it_fails_in_a_later_step_and_does_not_fit_until_then() {
+    let made = |until: Until| {
+        Made::new(8_000, move |run| match run.plan.remedies.is_empty() {
+            _ if run.until == until => fails("KeyError"),
+            true => takes(9_000),
+            false => takes(4_000),
+        })
+    };
+    expect![[r#"
+        the script as it is, steady, sites -> 9.28 GiB
+        " the script as it is: needs 9.28 GiB
+        detach-losses, 2 steps -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
+        the script as it is, 2 steps, work -> 9.28 GiB
+        detach-losses, a validation, alone on the card -> KeyError
+        the script as it is, a validation -> KeyError
+        detach-losses, steady, alone on the card -> 4.39 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: detach-losses, needs 4.39 GiB, same
+        seen: 3 steps
+        then it fails: KeyError
+    "#]]
+    .assert_eq(&made(Until::Validation).allow(NOTHING).plans());
+    let to_its_end = made(Until::Exit).rules(|it| it.until_exit = true);
+    expect![[r#"
+        the script as it is, steady, sites -> 9.28 GiB
+        " the script as it is: needs 9.28 GiB
+        detach-losses, 2 steps -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        detach-losses, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
+        the script as it is, 2 steps, work -> 9.28 GiB
+        detach-losses, the end, alone on the card -> KeyError
+        the script as it is, the end -> KeyError
+        detach-losses, steady, alone on the card -> 4.39 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: detach-losses, needs 4.39 GiB, same
+        seen: 3 steps
+        then it fails: KeyError
+    "#]]
+    .assert_eq(&to_its_end.allow(NOTHING).plans());
+}
+
+#[test]
+fn a_plan_with_which_a_later_step_fails_is_none() {
+    let made = Made::new(8_000, |run| match run.plan.shown().as_str() {
+        "checkpoint" if run.until == Until::Validation => fails("KeyError"),
+        "checkpoint" => takes(4_000),
+        "optimizer-offload" => takes(5_000),
+        _ => takes(9_000),
+    });
+    expect![[r#"
+        the script as it is, steady, sites -> 9.28 GiB
+        " the script as it is: needs 9.28 GiB
+        checkpoint, 2 steps -> 4.39 GiB
+        checkpoint, steady, reserves up to 7.32 GiB -> 4.39 GiB
+        checkpoint, steady, reserves up to 7.32 GiB, work -> 4.39 GiB
+        the script as it is, 2 steps, work -> 9.28 GiB
+        checkpoint, a validation, alone on the card -> KeyError
+        the script as it is, a validation -> 9.28 GiB
+        " checkpoint, in later steps, and not without it: KeyError
+        " searching again without what later steps do not bear
+        optimizer-offload, 2 steps -> 5.37 GiB
+        optimizer-offload, steady, reserves up to 7.32 GiB -> 5.37 GiB
+        optimizer-offload, steady, reserves up to 7.32 GiB, work -> 5.37 GiB
+        the script as it is, 2 steps, work -> 9.28 GiB
+        optimizer-offload, a validation, alone on the card -> 5.37 GiB
+        as it is: does not fit, needs 9.28 GiB
+        plan: optimizer-offload, needs 5.37 GiB, same
+        seen: 3 steps
+    "#]]
+    .assert_eq(&made.allow(&["checkpoint", "optimizer-offload"]).plans());
 }
 
 #[test]

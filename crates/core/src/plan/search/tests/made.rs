@@ -7,8 +7,8 @@ use crate::{
     plan::{
         Offer, find,
         search::{
-            FoundValue, Half, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said, Search,
-            Seen, Steps, Took, Until, largest_value, plans,
+            Failed, FoundValue, Half, Look, Measure, Next, Noted, On, Ran, Range, Rules, Run, Said,
+            Search, Seen, Steps, Took, Until, largest_value, plans,
         },
     },
     prediction::{OtherEnd, Outcome, Peaks, StepPeaks, Tuned},
@@ -162,10 +162,14 @@ impl Made {
                     writeln!(res, "in {of}: {shown}, needs {}", it.needs).unwrap();
                 }
                 if !found.plans.is_empty() || plain.fits {
-                    let Seen { steps, evaluation, until_exit, .. } = found.seen;
+                    let Seen { steps, evaluation, until_exit, failed, .. } = found.seen;
                     let evaluation = if evaluation { ", an evaluation" } else { "" };
                     let end = if until_exit { ", its end" } else { "" };
                     writeln!(res, "seen: {steps} steps{evaluation}{end}").unwrap();
+                    if let Some(Failed { why, was_hurried }) = failed {
+                        let hurried = if was_hurried { ", hurried" } else { "" };
+                        writeln!(res, "then it fails{hurried}: {why}").unwrap();
+                    }
                 }
                 if let Some(it) = &found.grows {
                     let (per_step, step) = (it.growth.per_step, it.runs_out_at);
@@ -277,6 +281,7 @@ pub(super) fn takes(mib: u64) -> Ran {
         n_retries: 0,
         ends: Vec::new(),
         evaluates: false,
+        was_hurried: false,
         noted: Noted::default(),
         seconds: 1.0,
     }

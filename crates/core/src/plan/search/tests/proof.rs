@@ -188,7 +188,8 @@ fn the_next_plan_is_taken_where_the_first_does_not_get_through_on_the_card() {
         checkpoint, steady, reserves up to 7.32 GiB, work -> 5.86 GiB
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> a library differs
-        checkpoint, steady, alone on the card -> out of memory
+        the script as it is, a validation -> 12.21 GiB
+        " checkpoint, in later steps, and not without it: a library differs
         autocast, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: autocast, needs 5.37 GiB, less precise
