@@ -322,7 +322,7 @@ def test_a_script_that_fails_in_a_later_step_is_said_to(plimsoll):
         ran = plimsoll.run("fit", *limits, "--allow", "checkpoint,micro-batches", "--json", path, "--", PYTHON, "train.py")
         answer = json.loads(path.read_text())
         assert ran.code == 2 and row in ran.stdout and answer["outcome"] == "script_failed", ran
-        said = r"! the script raised KeyError: 'labels' at \S*train.py:12, after 5 optimizer steps; nothing was seen of what comes"
+        said = r"! the script raised KeyError: 'labels' at \S*train.py:11, after 5 optimizer steps; nothing was seen of what comes"
         assert re.search(said, ran.stdout) and not answer["seen"]["failed"]["epochs_cut"], ran
 
 
