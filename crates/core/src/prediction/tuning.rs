@@ -7,7 +7,7 @@ use crate::{
         timeline::{Stage, Timeline},
     },
     recording::Recording,
-    replay::{self, Config, WhatIf, what_if},
+    replay::{self, Config, Program, WhatIf, what_if},
     trace::EventId,
     units::Bytes,
 };
@@ -31,7 +31,7 @@ pub struct Tuned {
 }
 
 /// The changes under which the run would have reserved no more than `limit` and never have had to give memory back to
-/// go on: settings first, each kind by what it would have reserved. `card` is all of the device's memory, if the
+/// go on, as PyTorch counts it or not: settings first, each kind by what it would have reserved. `card` is all of the device's memory, if the
 /// process has it to itself: only then settings that work by a share of it are tried.
 ///
 /// A run on several devices is judged by the one that reserved most.
@@ -41,21 +41,10 @@ pub fn tunings(recordings: &[Recording], limit: Bytes, card: Option<Bytes>) -> V
     let settings = run.trace.settings.clone().unwrap_or_default();
     let (torch, program) = (run.torch, &run.program);
     let before = run.replay.peak_reserved.bytes;
-    let keeps = |it: &WhatIf| {
-        let less = it.peak_reserved.bytes <= limit && it.peak_reserved.bytes < before;
-        it.ran_out.is_none() && it.stats.num_alloc_retries == 0 && less
-    };
+    let keeps = |it: &WhatIf| keeps(it, limit, before);
     let config = Config { card, ..Config::of_recording(&settings, torch).with_capacity(limit) };
-    let mut res: Vec<Tuned> = replay::candidates(program, &config)
-        .into_iter()
-        .filter(|it| !it.alloc_conf.is_empty() && it.alloc_conf != settings.text)
-        .filter(|it| keeps(&it.outcome))
-        .filter(|it| card.is_some() || !it.alloc_conf.contains("garbage_collection_threshold"))
-        .map(|it| Tuned {
-            tuning: Tuning::Settings(it.alloc_conf),
-            reserved: it.outcome.peak_reserved.bytes,
-        })
-        .collect();
+    let mut res = settings_within(program, &config, before);
+    res.retain(|it| it.tuning != Tuning::Settings(settings.text.clone()));
     let mut emptied: Vec<Tuned> = points(&run.timeline)
         .into_iter()
         .map(|(after, events)| (after, what_if(&program.emptied_before(&events), &config)))
@@ -68,6 +57,33 @@ pub fn tunings(recordings: &[Recording], limit: Bytes, card: Option<Bytes>) -> V
     emptied.sort_by_key(|it| it.reserved);
     res.extend(emptied);
     res
+}
+
+/// The settings under which `program` would have kept within the capacity of `config`, as [`tunings`] has them.
+fn settings_within(program: &Program, config: &Config, before: Bytes) -> Vec<Tuned> {
+    let limit = config.capacity.unwrap_or(Bytes(u64::MAX));
+    // Large blocks that are kept apart are given back where the driver has no more: a retry that PyTorch does not count.
+    let never_full = |conf: &str| {
+        let config = Config::of_alloc_conf(conf, config.torch);
+        config.is_ok_and(|it| what_if(program, &it).peak_reserved.bytes <= limit)
+    };
+    replay::candidates(program, config)
+        .into_iter()
+        .filter(|it| !it.alloc_conf.is_empty() && keeps(&it.outcome, limit, before))
+        .filter(|it| {
+            config.card.is_some() || !it.alloc_conf.contains("garbage_collection_threshold")
+        })
+        .filter(|it| !it.alloc_conf.contains("max_split_size_mb") || never_full(&it.alloc_conf))
+        .map(|it| Tuned {
+            tuning: Tuning::Settings(it.alloc_conf),
+            reserved: it.outcome.peak_reserved.bytes,
+        })
+        .collect()
+}
+
+fn keeps(it: &WhatIf, limit: Bytes, before: Bytes) -> bool {
+    let less = it.peak_reserved.bytes <= limit && it.peak_reserved.bytes < before;
+    it.ran_out.is_none() && it.stats.num_alloc_retries == 0 && less
 }
 
 /// The points at which the cache can be emptied, by name, with the events that come right after them.
@@ -92,4 +108,40 @@ fn points(timeline: &Timeline) -> Vec<(&'static str, Vec<EventId>)> {
         ("forward", ends(Stage::Forward)),
     ];
     all.into_iter().filter(|(_, events)| !events.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{TorchVersion, recording};
+
+    /// Blocks of 60, 90 and 120 MiB, one after the other; between them one of 30 MiB that stays.
+    const LARGER_EACH_TIME: &str = "\
+segment_alloc 1000M 60M
+alloc 1000M 60M
+free 1000M 60M
+alloc 1000M 30M          # stays, and splits the 60 MiB
+segment_alloc 2000M 90M
+alloc 2000M 90M
+free 2000M 90M
+segment_alloc 3000M 120M
+alloc 3000M 120M
+free 3000M 120M
+";
+
+    #[test]
+    fn a_setting_is_none_that_gives_blocks_back_where_memory_is_full() {
+        let trace = recording(LARGER_EACH_TIME);
+        let torch = TorchVersion::two(11);
+        let (replay, program) = replay::follow(&trace, 0, Config::of_torch(torch));
+        assert_eq!(replay.peak_reserved.bytes, Bytes::mib(270));
+        let within = |mib: u64| {
+            let config = Config::of_torch(torch).with_capacity(Bytes::mib(mib));
+            let found = settings_within(&program, &config, Bytes::mib(1000));
+            let split = Tuning::Settings("max_split_size_mb:32".to_owned());
+            found.iter().any(|it| it.tuning == split)
+        };
+        assert!(within(400), "30, 60, 90 and 120 MiB are 300");
+        assert!(!within(250), "60 MiB would be given back for 120");
+    }
 }

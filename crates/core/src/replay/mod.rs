@@ -33,6 +33,9 @@ mod undo;
 mod what_if;
 mod without;
 
+#[cfg(test)]
+pub(crate) use tests::recorded::recording;
+
 pub use conf::ConfError;
 pub use config::{Config, Reserve};
 pub use follow::{Ahead, checked, follow, follow_best, follow_on};

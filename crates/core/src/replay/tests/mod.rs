@@ -4,7 +4,7 @@
 
 mod contradictions;
 mod readings;
-mod recorded;
+pub(super) mod recorded;
 mod versions;
 mod without;
 

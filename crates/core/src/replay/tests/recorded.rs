@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The recording of one device that `text` shows; no end state.
-pub(super) fn recording(text: &str) -> Trace {
+pub(crate) fn recording(text: &str) -> Trace {
     let mut device = DeviceTrace::default();
     for line in text.lines().map(|it| it.split('#').next().unwrap().trim()) {
         let words: Vec<&str> = line.split_whitespace().collect();
