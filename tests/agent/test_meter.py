@@ -340,3 +340,27 @@ def test_kernels_that_walk_through_numbers_count_by_numbers(run):
     # Resampled and back; summed up along a dimension that is not the last; turned; added where an index says. Backward of a sum along a
     # dimension is another one.
     assert gathered == pytest.approx(numbers * (4 * 3.4 + 4 * 1.9 + 2 * 3.2 + 0.87 + 1 + 1), rel=0.001)
+
+
+CTC = """
+import sys, torch, torch.nn.functional as F
+weights = torch.nn.Parameter(torch.zeros(40, 32, device="cuda"))
+opt = torch.optim.SGD([weights], 0.1)
+said, frames, symbols = torch.ones(8, 10, dtype=torch.long), torch.full((8,), 64), torch.full((8,), 10)
+if sys.argv[1] == "device":
+    said, frames, symbols = said.cuda(), frames.cuda(), symbols.cuda()
+for _ in range(3):
+    chosen = (torch.randn(64, 8, 40, device="cuda") @ weights).log_softmax(-1)
+    F.ctc_loss(chosen, said.cuda(), frames, symbols, reduction=sys.argv[2], zero_infinity=True).mean().backward()
+    opt.step(); opt.zero_grad()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("lengths", ["host", "device"])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_a_loss_that_takes_lengths_from_the_host_is_counted(run, lengths, reduction):
+    """PyTorch hands the lengths on as they are where somebody listens, and divides a mean by them."""
+    ran = run(CTC, lengths, reduction, stop="until-exit", env=METERED)
+    assert (ran.stdout, ran.process.notes) == ("done\n", []), ran.stderr
+    assert any(it["op"] == "matmul" for it in ran.process.one("work")["ops"])

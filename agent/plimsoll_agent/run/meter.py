@@ -413,7 +413,9 @@ def _alignment(matrix):
 
 def _with_lengths_as_numbers(torch, function, args):
     """`ctc_loss` takes its lengths from the host as numbers, but hands them down as tensors when somebody listens, and
-    then wants them on the device."""
+    then wants them on the device; it divides by them, too."""
+    if function is torch.ops.aten.div.Tensor and args[0].is_cuda and args[1].device.type == "cpu" and args[1].dim():
+        return function, [args[0], args[1].to(args[0].device)]
     if function not in (torch.ops.aten._ctc_loss.Tensor, torch.ops.aten._ctc_loss_backward.Tensor):
         return function, args
     named = zip(function._schema.arguments, args)
