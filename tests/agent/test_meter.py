@@ -10,7 +10,7 @@ net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
 opt = torch.optim.SGD(net.parameters(), 0.1)
 for i in range(3):
     opt.zero_grad()
-    net(torch.randn(32 + i, 64, device="cuda")).sum().backward()
+    (net(torch.randn(32 + i, 64, device="cuda")).sum() / 2).backward()
     opt.step()
 """
 
@@ -310,7 +310,7 @@ def test_convolutions_are_told_apart_by_their_channels(run):
     ops = run(CONVOLUTIONS, stop="until-exit", env=METERED).process.one("work")["ops"]
     flops = {}
     for it in ops:
-        if "conv" in it["op"] or "depthwise" in it["op"]:
+        if it["op"].startswith(("conv", "depthwise")):
             flops[it["op"]] = flops.get(it["op"], 0) + it["count"] * it["flops"]
     places = 2 * 10 * 10
     once = {
@@ -364,3 +364,24 @@ def test_a_loss_that_takes_lengths_from_the_host_is_counted(run, lengths, reduct
     ran = run(CTC, lengths, reduction, stop="until-exit", env=METERED)
     assert (ran.stdout, ran.process.notes) == ("done\n", []), ran.stderr
     assert any(it["op"] == "matmul" for it in ran.process.one("work")["ops"])
+
+
+NEW_SIZES = """
+import sys, torch, torch.nn as nn, torch.nn.functional as F
+conv, dtype = nn.Conv1d(64, 64, 5, padding=2).cuda(), getattr(torch, sys.argv[1])
+opt = torch.optim.SGD(conv.parameters(), 0.1)
+for n in (100, 110, 120):
+    with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
+        x = conv(conv(torch.randn(8, 64, n, device="cuda"))).view(8, 1, 64, n).transpose(-1, -2).contiguous()
+        loss = F.scaled_dot_product_attention(x, x, x).float().mean()
+    loss.backward(); opt.step(); opt.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(("dtype", "attention"), [("float32", 0), ("bfloat16", 2)])
+def test_shapes_that_are_planned_when_they_come_first_count_once(run, dtype, attention):
+    """Both convolutions have the same shapes, forward; backward the first one's input wants no gradient. Only halves go to cuDNN's attention."""
+    ran = run(NEW_SIZES, dtype, stop="until-exit", env=METERED)
+    ops = ran.process.one("work")["ops"]
+    assert sum(it["count"] for it in ops if it["op"] == "planned-convolution") == 2, ran.stderr
+    assert sum(it["count"] for it in ops if it["op"] == "planned-attention") == attention

@@ -108,6 +108,7 @@ class Meter:
         self._recording = recording
         self._mode = None
         self._counts = {}
+        self._planned = set()
         self._push = None
         self._next_data = None
         self._device = Device()
@@ -135,6 +136,9 @@ class Meter:
                 {"op": op, "dtype": dtype, "count": n, "flops": flops, "bytes": size}
                 for (op, dtype, flops, size), n in sorted(self._counts.items())
             ]
+            for op, dtype in sorted({it[:2] for it in self._planned}):
+                count = sum(it[:2] == (op, dtype) for it in self._planned)
+                kinds.append({"op": op, "dtype": dtype, "count": count, "flops": 0, "bytes": 0})
             for op, (count, size) in (("link", _moved), ("segment", _emptied)):
                 if count:
                     kinds.append({"op": op, "dtype": "uint8", "count": count, "flops": 0, "bytes": size / count})
@@ -182,7 +186,7 @@ class Meter:
         from torch.utils._python_dispatch import TorchDispatchMode
         from torch.utils.flop_counter import flop_registry
 
-        torch, counts, device = self._torch, self._counts, self._device
+        torch, counts, planned, device = self._torch, self._counts, self._planned, self._device
 
         class Counting(TorchDispatchMode):
             is_plimsolls = True  # What it sees is what the script does, and not something of the script's own.
@@ -191,7 +195,7 @@ class Meter:
                 kwargs = kwargs or {}
                 function, args = _with_lengths_as_numbers(torch, function, args)
                 result = below.goes_on(torch, function, args, kwargs)
-                _count(torch, counts, flop_registry, function, args, kwargs, result, _DATA[device.waits])
+                _count(torch, counts, planned, flop_registry, function, args, kwargs, result, _DATA[device.waits])
                 device.see(function, result)
                 return result
 
@@ -215,9 +219,9 @@ class Device:
 
 
 @guarded
-def _count(torch, counts, flop_registry, function, args, kwargs, result, data):
-    """Adds one operation to `counts`, or what the host takes for it to `data` there. What cannot be counted is left out, and the script
-    never hears of it."""
+def _count(torch, counts, planned, flop_registry, function, args, kwargs, result, data):
+    """Adds one operation to `counts`, or what the host takes for it to `data` there; and its shapes to `planned` where cuDNN plans each. What
+    cannot be counted is left out, and the script never hears of it."""
     from torch.utils._pytree import tree_leaves
 
     inputs = [it for it in tree_leaves((args, kwargs)) if isinstance(it, torch.Tensor)]
@@ -278,6 +282,9 @@ def _count(torch, counts, flop_registry, function, args, kwargs, result, data):
     dtype = str(max(floats, key=lambda it: it.numel()).dtype).rpartition(".")[2]
     if dtype == "float32" and _may_be_tf32(torch, kind):
         dtype = "tf32"
+    if kind.startswith("convolution") or "cudnn_attention" in name:
+        op = "planned-convolution" if kind.startswith("convolution") else "planned-attention"
+        planned.add((op, dtype, name, tuple(tuple(it.shape) for it in inputs)))
     key = (kind, dtype, flops, size)
     counts[key] = counts.get(key, 0) + times
 
@@ -414,8 +421,9 @@ def _alignment(matrix):
 def _with_lengths_as_numbers(torch, function, args):
     """`ctc_loss` takes its lengths from the host as numbers, but hands them down as tensors when somebody listens, and
     then wants them on the device; it divides by them, too."""
-    if function is torch.ops.aten.div.Tensor and args[0].is_cuda and args[1].device.type == "cpu" and args[1].dim():
-        return function, [args[0], args[1].to(args[0].device)]
+    if function is torch.ops.aten.div.Tensor and all(isinstance(it, torch.Tensor) for it in args):
+        divided, by = args
+        return function, [divided, by.to(divided.device) if by.dim() and not by.is_cuda else by]
     if function not in (torch.ops.aten._ctc_loss.Tensor, torch.ops.aten._ctc_loss_backward.Tensor):
         return function, args
     named = zip(function._schema.arguments, args)

@@ -14,7 +14,9 @@ pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use plimsoll_remedies as remedies;
 pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, find};
-pub use time::{FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, fed_as, seconds};
+pub use time::{
+    FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, fed_as, first_time, seconds,
+};
 
 use serde_json::json;
 

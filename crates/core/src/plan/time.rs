@@ -34,7 +34,9 @@ pub struct Work {
     /// - `link`: a copy between device and host; `link-unpinned` where the host has to copy it once more, as its memory is not pinned;
     /// - `network`: what goes to other devices;
     /// - `few-blocks`: fewer blocks of threads than the device has room for; its bytes are those of one block;
-    /// - `look`: what makes no kernel at all.
+    /// - `look`: what makes no kernel at all;
+    /// - `planned-convolution`, `planned-attention`: how many shapes of these a step has that cuDNN plans when it meets them first. No part of
+    ///   a step: see [`first_time`].
     ///
     /// On the host alone:
     /// - `hook`: a function around a tensor that autograd keeps;
@@ -303,6 +305,24 @@ pub fn seconds(work: &[Work], card: &Card) -> f64 {
     FITTED.seconds(work, card)
 }
 
+/// Seconds that a step takes more whose shapes are all new: cuDNN plans each of them on the host, once.
+pub fn first_time(work: &[Work]) -> f64 {
+    let of = |it: &Work| match it.op.as_str() {
+        "planned-attention" => PLANNED_ATTENTION,
+        "planned-convolution" if is_half(&it.dtype) => PLANNED_CONVOLUTION.half,
+        "planned-convolution" => PLANNED_CONVOLUTION.single,
+        _ => 0.0,
+    };
+    work.iter().map(|it| it.count * of(it)).sum()
+}
+
+/// Seconds of the host for a shape that cuDNN meets first, forward or backward; products and PyTorch's own attention take less than
+/// one thousandth (bench/fit/h100-new-shapes.jsonl).
+const PLANNED_CONVOLUTION: Shares = Shares { single: 2.0e-3, tf32: 2.0e-3, half: 3.0e-3 };
+const PLANNED: &str = "planned-";
+/// Of attention, which PyTorch gives to cuDNN in halves on compute capability 9.0 and later.
+const PLANNED_ATTENTION: f64 = 50e-3;
+
 impl Figures {
     /// Seconds of a step, or of a part of one, on `card`: those of device and host, which work beside each other as long
     /// as neither waits for the other.
@@ -352,6 +372,7 @@ impl Figures {
             "data" => work.count * self.host_data,
             // Beside nothing: `seconds` adds it.
             "data-alone" => 0.0,
+            op if op.starts_with(PLANNED) => 0.0,
             "recurrent" => work.count * self.host_time_step,
             "matmul" | "matmul-by-4" | "matmul-by-2" => work.count * self.host_matmul,
             // The device waits for the host, and the host for the device.
@@ -374,6 +395,7 @@ impl Figures {
         let kernels = match work.op.as_str() {
             "look" | "hook" | "around" | "listed" | "sorted" | "sharded" | "data"
             | "data-alone" => return 0.0,
+            op if op.starts_with(PLANNED) => return 0.0,
             "link" => return work.bytes / self.of_link(card),
             "link-unpinned" => return work.bytes / self.of_link(card).min(self.unpinned),
             "network" => return self.collective + work.bytes / self.between_devices(card),

@@ -293,6 +293,14 @@ pub fn text(it: &Proposal) -> String {
         );
     }
     res += &if_found(it);
+    if let Some(seconds) = best.new_sizes {
+        let _ = writeln!(
+            res,
+            "\nBatches change their size here, and cuDNN plans each new one when it comes first: with the first plan such a step \
+             takes about {seconds:.1} s more. The step time is that of sizes that came before; few sizes, as of lengths that are \
+             padded to multiples of 64, are planned soon."
+        );
+    }
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
@@ -496,6 +504,7 @@ pub fn json(it: &Proposal) -> String {
             "numbers": row.numbers.shown(),
             "time_factor": row.time.map(|it| it.estimate),
             "time_factor_range": row.time.map(|it| [it.low, it.high]),
+            "new_size_seconds": row.new_sizes,
             "measured": row.measured.map(|it| json!({
                 "step_seconds": it.seconds,
                 "step_seconds_range": [it.low, it.high],
@@ -580,7 +589,16 @@ mod tests {
     fn row(plan: Plan, measured: Option<Measured>) -> Row {
         let time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });
         let (peak, needs) = (Peaks::default(), Bytes::gib(20));
-        Row { plan, peak, held: Vec::new(), needs, numbers: Numbers::Same, time, measured }
+        Row {
+            plan,
+            peak,
+            held: Vec::new(),
+            needs,
+            numbers: Numbers::Same,
+            time,
+            new_sizes: None,
+            measured,
+        }
     }
 
     fn proposal(as_it_is: Option<Measured>, of_plan: Option<Measured>) -> Proposal {
@@ -641,6 +659,34 @@ mod tests {
         let shown = text(&proposal(None, Some(step(0.13, None))));
         assert!(shown.contains("0.1300 s"), "{shown}");
         assert!(shown.contains("it needs more than is free there"), "{shown}");
+    }
+
+    #[test]
+    fn steps_with_new_sizes_are_said_to_take_longer() {
+        let mut it = proposal(None, None);
+        assert!(!text(&it).contains("Batches change"));
+        it.plans[0].new_sizes = Some(0.23);
+        let shown = text(&it);
+        assert!(
+            shown.contains("with the first plan such a step takes about 0.2 s more."),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn that_the_script_fails_later_is_said_first() {
+        let failed =
+            |was_hurried| Failed { why: "the script raised KeyError".to_owned(), was_hurried };
+        let mut it = proposal(None, None);
+        it.seen = Seen { steps: 3, failed: Some(failed(false)), ..Seen::default() };
+        expect![[r#"
+            as it is: needs 20.00 GiB of 22.00 GiB on the device (NVIDIA L4)
+            ! the script raised KeyError; nothing was seen of what comes after that"#]]
+        .assert_eq(text(&it).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
+        assert!(it.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
+        it.seen.failed = Some(failed(true));
+        expect!["! the script raised KeyError; its epoch was ended early before that, to see what comes after one, and not every loop bears it: no validation was seen"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
+        assert!(!it.fails_by_itself());
     }
 
     fn held(

@@ -1,12 +1,14 @@
 //! What a trial tells, in the words of a search.
 
+use std::collections::BTreeMap;
+
 use plimsoll_core::{
     plan::{
         Places, Sites, Work,
         blocks::{At, Reading},
         search::{Noted, Ran, Split, Steps, Took},
     },
-    recording::{MarkKind, Phase, Recording, contract::NoteKind},
+    recording::{MarkKind, Notes, Phase, Place, Recording, Role, contract::NoteKind},
     units::Bytes,
 };
 use serde_json::Value;
@@ -75,6 +77,7 @@ fn noted(trial: &Trial) -> Noted {
         trains_nothing: sites.is_some_and(|it| it["trains"] == false),
         is_distributed: places.as_ref().is_some_and(|it| it.sites.has("distributed")),
         places,
+        batches_change: trial.recordings.first().is_some_and(|it| batches_change(&it.notes)),
         batches: batches(trial),
         n_blocks: names.and_then(|it| u64::try_from(it.len()).ok()),
         split: split
@@ -101,6 +104,28 @@ fn batches(trial: &Trial) -> Vec<String> {
     let mut res: Vec<String> = ours.map(|it| it.text.clone()).collect();
     res.dedup();
     res
+}
+
+/// Whether most steps are given another number of bytes than the usual one. The last batch of an epoch is smaller now and then.
+fn batches_change(notes: &Notes) -> bool {
+    let allocs = |it: &Place, device: usize| it.allocs.get(device).copied().unwrap_or_default();
+    let ends: Vec<&Place> =
+        notes.marks.iter().filter(|it| it.kind == MarkKind::StepEnd).map(|it| &it.place).collect();
+    let mut given: BTreeMap<usize, Bytes> = BTreeMap::new();
+    for it in &notes.tensors {
+        let inputs: Bytes =
+            it.entries.iter().filter(|it| it.role == Role::Input).map(|it| it.size).sum();
+        let before = |end: &&Place| allocs(end, it.device) < allocs(&it.place, it.device);
+        let step = ends.partition_point(before);
+        if inputs != Bytes::ZERO && step < ends.len() {
+            *given.entry(step).or_default() += inputs;
+        }
+    }
+    let mut times: BTreeMap<Bytes, usize> = BTreeMap::new();
+    for size in given.values() {
+        *times.entry(*size).or_default() += 1;
+    }
+    2 < given.len() && times.values().max().is_some_and(|usual| 2 * usual <= given.len())
 }
 
 /// Counted operations, as the agent writes them.

@@ -20,7 +20,7 @@ use super::{
     weakest::weakest,
 };
 use crate::{
-    plan::{self, Factor, Numbers, Places, Plan, Remedy, remedies},
+    plan::{self, Factor, Numbers, Places, Plan, Remedy, Work, remedies},
     prediction::StepPeaks,
     units::Bytes,
 };
@@ -489,20 +489,41 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
     }
     let plain = match &program.known.plain_work {
         Some(work) => work.clone(),
-        None => program.trial(program.metered(&Plan::default())).await.noted.work,
+        None => counted(program, &Plan::default()).await,
     };
     for it in found {
-        let counted = it.work.take();
+        let already = it.work.take();
         if program.interrupted {
             break;
         }
-        let changed = match counted {
+        let changed = match already {
             Some(work) => work,
-            None => program.trial(program.metered(&it.plan)).await.noted.work,
+            None => counted(program, &it.plan).await,
         };
-        let time = plan::factor(&plain, &plan::fed_as(&plain, changed), &program.rules.card);
+        let time =
+            plan::factor(&plain, &plan::fed_as(&plain, changed.clone()), &program.rules.card);
         it.time = if program.known.compiles { time.map(Factor::of_compiled) } else { time };
+        it.new_sizes = new_sizes(program, &plain, &changed);
     }
+}
+
+/// The operations of a step with `plan`; none where the run does not get through, which is said.
+async fn counted(program: &mut Program, plan: &Plan) -> Vec<Work> {
+    let ran = program.trial(program.metered(plan)).await;
+    if let Some(why) = ran.failure.as_ref().filter(|_| !program.interrupted) {
+        program
+            .line
+            .say(format!("{}: what a step takes could not be counted: {why}", plan.shown()));
+    }
+    ran.noted.work
+}
+
+/// Seconds that a step with new sizes takes more than one of the script as it is, where most have new ones and that is a
+/// quarter of a step at least. What is compiled is compiled anew for new sizes, which nobody counts.
+fn new_sizes(program: &Program, plain: &[Work], changed: &[Work]) -> Option<f64> {
+    let more = plan::first_time(changed) - plan::first_time(plain);
+    let is_much = 0.25 * plan::seconds(changed, &program.rules.card) < more;
+    Some(more).filter(|_| program.known.batches_change && !program.known.compiles && is_much)
 }
 
 /// After how many steps a run had taken the most; two at least: from the second on the optimizer's state is there.
