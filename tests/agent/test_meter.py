@@ -357,8 +357,7 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("lengths", ["host", "device"])
-@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize(("lengths", "reduction"), [("host", "mean"), ("device", "none")])
 def test_a_loss_that_takes_lengths_from_the_host_is_counted(run, lengths, reduction):
     """PyTorch hands the lengths on as they are where somebody listens, and divides a mean by them."""
     ran = run(CTC, lengths, reduction, stop="until-exit", env=METERED)

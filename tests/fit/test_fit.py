@@ -317,13 +317,12 @@ for step in range(6):
 def test_a_script_that_fails_in_a_later_step_is_said_to(plimsoll):
     plimsoll.script(FAILS_LATER)
     path = plimsoll.folder / "found.json"
-    for budget, row in [("3GiB", "FITS as it is until it fails"), ("700MiB", "checkpoint")]:
-        limits = ["--gpu", "t4", "--budget", budget, "--force"]
-        ran = plimsoll.run("fit", *limits, "--allow", "checkpoint,micro-batches", "--json", path, "--", PYTHON, "train.py")
-        answer = json.loads(path.read_text())
-        assert ran.code == 2 and row in ran.stdout and answer["outcome"] == "script_failed", ran
-        said = r"! the script raised KeyError: 'labels' at \S*train.py:11, after 5 optimizer steps; nothing was seen of what comes"
-        assert re.search(said, ran.stdout) and not answer["seen"]["failed"]["epochs_cut"], ran
+    limits = ["--gpu", "t4", "--budget", "700MiB", "--allow", "checkpoint", "--json", path]
+    ran = plimsoll.run("fit", *limits, "--", PYTHON, "train.py")
+    answer = json.loads(path.read_text())
+    assert ran.code == 2 and answer["plans"] and answer["outcome"] == "script_failed", ran
+    said = r"! the script raised KeyError: 'labels' at \S*train.py:11, after 5 optimizer steps; nothing was seen of what comes after that"
+    assert re.search(said, ran.stdout) and not answer["seen"]["failed"]["epochs_cut"], ran
 
 
 def test_ctrl_c_keeps_the_best_so_far(plimsoll):
