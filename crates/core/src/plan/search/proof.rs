@@ -177,6 +177,10 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
             program.does_not_bear(&plan, &ran);
             return None;
         }
+        if program.interrupted {
+            let steps = it.took.steps_seen;
+            return it.fits.then_some(Seen { steps, ..Seen::default() });
+        }
         // Its first steps are what there is to see.
         until = Until::Steady;
         early.clear();
