@@ -421,7 +421,7 @@ def _alignment(matrix):
 def _with_lengths_as_numbers(torch, function, args):
     """`ctc_loss` takes its lengths from the host as numbers, but hands them down as tensors when somebody listens, and
     then wants them on the device; it divides by them, too."""
-    if function is torch.ops.aten.div.Tensor and all(isinstance(it, torch.Tensor) for it in args):
+    if function is torch.ops.aten.div.Tensor and len(args) == 2 and all(isinstance(it, torch.Tensor) for it in args):
         divided, by = args
         return function, [divided, by.to(divided.device) if by.dim() and not by.is_cuda else by]
     if function not in (torch.ops.aten._ctc_loss.Tensor, torch.ops.aten._ctc_loss_backward.Tensor):

@@ -309,18 +309,18 @@ pub fn seconds(work: &[Work], card: &Card) -> f64 {
 pub fn first_time(work: &[Work]) -> f64 {
     let of = |it: &Work| match it.op.as_str() {
         "planned-attention" => PLANNED_ATTENTION,
-        "planned-convolution" if is_half(&it.dtype) => PLANNED_CONVOLUTION.half,
-        "planned-convolution" => PLANNED_CONVOLUTION.single,
+        "planned-convolution" => PLANNED_CONVOLUTION.of(&it.dtype),
         _ => 0.0,
     };
     work.iter().map(|it| it.count * of(it)).sum()
 }
 
-/// Seconds of the host for a shape that cuDNN meets first, forward or backward; products and PyTorch's own attention take less than
-/// one thousandth (bench/fit/h100-new-shapes.jsonl).
-const PLANNED_CONVOLUTION: Shares = Shares { single: 2.0e-3, tf32: 2.0e-3, half: 3.0e-3 };
+/// How the words of such shapes begin.
 const PLANNED: &str = "planned-";
-/// Of attention, which PyTorch gives to cuDNN in halves on compute capability 9.0 and later.
+/// Seconds of an H100's host for a shape of a convolution that cuDNN meets first, forward or backward
+/// (bench/fit/h100-new-shapes.jsonl). Products and PyTorch's own attention take less than a millisecond.
+const PLANNED_CONVOLUTION: Shares = Shares { single: 2.0e-3, tf32: 2.0e-3, half: 3.0e-3 };
+/// And for one of attention, which PyTorch gives to cuDNN in halves on compute capability 9.0 and later.
 const PLANNED_ATTENTION: f64 = 50e-3;
 
 impl Figures {
@@ -614,6 +614,18 @@ mod tests {
         card.speeds.host_step_us = Some(6580); // twice HOST_STEP
         let slower = seconds(&launched, &card) / before;
         assert!((1.9..2.1).contains(&slower), "{slower}");
+    }
+
+    #[test]
+    fn shapes_that_are_planned_are_no_part_of_a_step() {
+        let plain = vec![work("pointwise", "float32", 100.0, 0.0, 1e9)];
+        let planned = [
+            work("planned-attention", "bfloat16", 2.0, 0.0, 0.0),
+            work("planned-convolution", "bfloat16", 3.0, 0.0, 0.0),
+            work("planned-convolution", "tf32", 4.0, 0.0, 0.0),
+        ];
+        assert!((first_time(&planned) - 0.117).abs() < 1e-9 && first_time(&plain) == 0.0);
+        assert!((ratio(&plain, &[&plain[..], &planned].concat()) - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -153,8 +153,8 @@ fn failed(seen: &Seen) -> String {
     let Some(Failed { why, was_hurried }) = &seen.failed else { return String::new() };
     if *was_hurried {
         format!(
-            "! {why}; its epoch was ended early before that, to see what comes after one, and not every loop bears it: no \
-             validation was seen\n"
+            "! {why}. Its epoch had been ended early, to see what comes after one; not every loop bears that. No validation \
+             was seen\n"
         )
     } else {
         format!("! {why}; nothing was seen of what comes after that\n")
@@ -296,9 +296,8 @@ pub fn text(it: &Proposal) -> String {
     if let Some(seconds) = best.new_sizes {
         let _ = writeln!(
             res,
-            "\nBatches change their size here, and cuDNN plans each new one when it comes first: with the first plan such a step \
-             takes about {seconds:.1} s more. The step time is that of sizes that came before; few sizes, as of lengths that are \
-             padded to multiples of 64, are planned soon."
+            "\nBatches change their size here. cuDNN plans each new size once: with the first plan such a step takes about \
+             {seconds:.1} s more. The step time above is without that. Lengths padded to multiples of 64 make few sizes."
         );
     }
     if let Some(sentence) = measured(it) {
@@ -685,7 +684,7 @@ mod tests {
         .assert_eq(text(&it).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
         assert!(it.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
         it.seen.failed = Some(failed(true));
-        expect!["! the script raised KeyError; its epoch was ended early before that, to see what comes after one, and not every loop bears it: no validation was seen"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
+        expect!["! the script raised KeyError. Its epoch had been ended early, to see what comes after one; not every loop bears that. No validation was seen"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
         assert!(!it.fails_by_itself());
     }
 

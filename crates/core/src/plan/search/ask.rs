@@ -210,7 +210,7 @@ pub struct Noted {
     pub is_distributed: bool,
     /// Where a person would change something; none if that was not looked at.
     pub places: Option<Places>,
-    /// Batches of most steps have another size than the one before.
+    /// Most steps have a batch of a size that no other one has.
     pub batches_change: bool,
     /// What was done to the batches, in sentences.
     pub batches: Vec<String>,

@@ -221,7 +221,9 @@ async fn proven_plans(
             }
         }
         if n_left_out < program.known.left_out.len() && found.is_empty() && !program.interrupted {
-            program.line.say("searching again without what later steps do not bear".to_owned());
+            program
+                .line
+                .say("searching again without the remedies that made a later step fail".to_owned());
             continue;
         }
         if sees_validation || program.interrupted || program.pace.until != Until::Validation {
@@ -500,10 +502,9 @@ async fn estimate_time(program: &mut Program, found: &mut [Candidate]) {
             Some(work) => work,
             None => counted(program, &it.plan).await,
         };
-        let time =
-            plan::factor(&plain, &plan::fed_as(&plain, changed.clone()), &program.rules.card);
-        it.time = if program.known.compiles { time.map(Factor::of_compiled) } else { time };
         it.new_sizes = new_sizes(program, &plain, &changed);
+        let time = plan::factor(&plain, &plan::fed_as(&plain, changed), &program.rules.card);
+        it.time = if program.known.compiles { time.map(Factor::of_compiled) } else { time };
     }
 }
 

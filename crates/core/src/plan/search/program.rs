@@ -55,7 +55,7 @@ pub(super) struct Known {
     is_distributed: bool,
     /// It uses `torch.compile`; see [`super::Noted`].
     pub(super) compiles: bool,
-    /// Batches of most steps have another size than the one before.
+    /// Most steps have a batch of a size that no other one has.
     pub(super) batches_change: bool,
     /// The operations of a step of the script as it is, if they were counted.
     pub(super) plain_work: Option<Vec<Work>>,
@@ -475,7 +475,10 @@ impl Program {
     /// A later step fails with this plan, and not without it.
     pub(super) fn does_not_bear(&mut self, plan: &Plan, ran: &Ran) {
         let why = ran.failure.clone().unwrap_or_default();
-        self.line.say(format!("{}, in later steps, and not without it: {why}", plan.shown()));
+        self.line.say(format!(
+            "{}: with it a later step fails, and not without it: {why}",
+            plan.shown()
+        ));
         self.known.takes_in(plan, ran);
         self.tried.retain(|it| it.plan != *plan);
     }

@@ -164,8 +164,8 @@ fn a_plan_with_which_a_later_step_fails_is_none() {
         the script as it is, 2 steps, work -> 9.28 GiB
         checkpoint, a validation, alone on the card -> KeyError
         the script as it is, a validation -> 9.28 GiB
-        " checkpoint, in later steps, and not without it: KeyError
-        " searching again without what later steps do not bear
+        " checkpoint: with it a later step fails, and not without it: KeyError
+        " searching again without the remedies that made a later step fail
         optimizer-offload, 2 steps -> 5.37 GiB
         optimizer-offload, steady, reserves up to 7.32 GiB -> 5.37 GiB
         optimizer-offload, steady, reserves up to 7.32 GiB, work -> 5.37 GiB

@@ -189,7 +189,7 @@ fn the_next_plan_is_taken_where_the_first_does_not_get_through_on_the_card() {
         the script as it is, 2 steps, work -> 12.21 GiB
         checkpoint, a validation, alone on the card -> a library differs
         the script as it is, a validation -> 12.21 GiB
-        " checkpoint, in later steps, and not without it: a library differs
+        " checkpoint: with it a later step fails, and not without it: a library differs
         autocast, a validation, alone on the card -> 5.37 GiB
         as it is: does not fit, needs 12.21 GiB
         plan: autocast, needs 5.37 GiB, less precise
