@@ -106,7 +106,7 @@ fn shown(seen: &Seen) -> String {
     };
     match seen {
         // That was said first.
-        Seen { failed: Some(_), .. } => format!("seen: {steps}"),
+        Seen { failed: Some(Failed { was_hurried: false, .. }), .. } => format!("seen: {steps}"),
         Seen { trains_nothing: true, until_exit: false, .. } => {
             format!(
                 "seen: {steps}; what comes later is not, --until-exit runs the script to its end"
@@ -153,8 +153,7 @@ fn failed(seen: &Seen) -> String {
     let Some(Failed { why, was_hurried }) = &seen.failed else { return String::new() };
     if *was_hurried {
         format!(
-            "! {why}. Its epoch had been ended early, to see what comes after one; not every loop bears that. No validation \
-             was seen\n"
+            "! {why}. An epoch may have been ended early before that, to see what comes after one; not every loop bears that\n"
         )
     } else {
         format!("! {why}; nothing was seen of what comes after that\n")
@@ -684,7 +683,7 @@ mod tests {
         .assert_eq(text(&it).lines().take(2).collect::<Vec<_>>().join("\n").as_str());
         assert!(it.fails_by_itself() && text(&it).contains("\nseen: 3 training steps\n"));
         it.seen.failed = Some(failed(true));
-        expect!["! the script raised KeyError. Its epoch had been ended early, to see what comes after one; not every loop bears that. No validation was seen"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
+        expect!["! the script raised KeyError. An epoch may have been ended early before that, to see what comes after one; not every loop bears that"].assert_eq(text(&it).lines().nth(1).unwrap_or_default());
         assert!(!it.fails_by_itself());
     }
 

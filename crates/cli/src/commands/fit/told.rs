@@ -20,7 +20,8 @@ pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
     let noted = noted(&trial);
     let marks = trial.recordings.iter().flat_map(|it| &it.notes.marks);
     let evaluates = marks.filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation)).count() != 0;
-    let mut hurried = trial.recordings.iter().filter_map(|it| it.notes.end.as_ref()?.later);
+    let mut remarks = trial.recordings.iter().flat_map(|it| &it.notes.remarks);
+    let failed_later = remarks.find(|it| it.code == "failed-later").map(|it| it.text.clone());
     let refused = refused(&trial.notes);
     let why = refused.first().map(|(id, whom)| format!("{id} does not suit {whom}"));
     let ran = Ran {
@@ -34,7 +35,7 @@ pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
         n_retries: trial.n_retries,
         ends: trial.ends,
         evaluates,
-        was_hurried: hurried.any(|it| it.epochs_cut || it.evaluation_cut),
+        failed_later,
         noted,
         seconds,
     };

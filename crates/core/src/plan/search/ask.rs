@@ -146,8 +146,8 @@ pub struct Ran {
     pub ends: Vec<OtherEnd>,
     /// An evaluation went by.
     pub evaluates: bool,
-    /// An epoch or an evaluation of it was ended early: it may have failed for that.
-    pub was_hurried: bool,
+    /// What the script raised after its training steps, in a sentence: it may have missed the rest of an epoch that was ended early.
+    pub failed_later: Option<String>,
     /// What the agent noted of the plan and of what was looked at.
     pub noted: Noted,
     /// How long it took, in seconds.
@@ -159,7 +159,7 @@ pub struct Ran {
 pub struct Failed {
     /// Where and after how many steps, in one sentence.
     pub why: String,
-    /// An epoch or an evaluation was ended early before that: not every loop bears it.
+    /// It may have missed the rest of an epoch that was ended early.
     pub was_hurried: bool,
 }
 
@@ -301,7 +301,7 @@ impl Ran {
             n_retries: 0,
             ends: Vec::new(),
             evaluates: false,
-            was_hurried: false,
+            failed_later: None,
             noted: Noted::default(),
             seconds: 0.0,
         }
@@ -322,7 +322,7 @@ impl Failed {
     /// What a run came to, if it failed for another reason than memory, and nobody stopped it.
     pub(super) fn of(ran: &Ran) -> Option<Failed> {
         let why = ran.failure.clone().filter(|_| ran.is_strange() && !ran.interrupted)?;
-        Some(Failed { why, was_hurried: ran.was_hurried })
+        Some(Failed { why, was_hurried: false })
     }
 }
 

@@ -143,7 +143,8 @@ async fn find(program: &mut Program) -> Result<Found, String> {
             retries = Some(ran.n_retries).filter(|n| gets_through && 0 < *n);
             if retries.is_some() && plans.is_empty() {
                 let until_exit = program.rules.until_exit && failed.is_none();
-                seen = Seen { until_exit, failed, ..proof::seen(&ran) };
+                let on_card = proof::seen(&ran);
+                seen = Seen { until_exit, failed: failed.or(on_card.failed), ..on_card };
             }
         }
     }

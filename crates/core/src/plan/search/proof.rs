@@ -186,7 +186,8 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
         early.clear();
         ran = program.trial(run(until, On::CardAlone)).await;
     }
-    let seen = Seen { until_exit: until == Until::Exit, failed, ..seen(&ran) };
+    let seen = seen(&ran);
+    let seen = Seen { until_exit: until == Until::Exit, failed: failed.or(seen.failed), ..seen };
     let ends = ran.ends.clone();
     if program.interrupted {
         return it.fits.then_some(seen);
@@ -219,5 +220,7 @@ pub(super) async fn proves(program: &mut Program, it: &mut Candidate) -> Option<
 
 /// What went by in a run.
 pub(super) fn seen(ran: &Ran) -> Seen {
-    Seen { steps: ran.took.steps_seen, evaluation: ran.evaluates, ..Seen::default() }
+    let late = |why: &String| Failed { why: why.clone(), was_hurried: true };
+    let failed = ran.failed_later.as_ref().map(late);
+    Seen { steps: ran.took.steps_seen, evaluation: ran.evaluates, failed, ..Seen::default() }
 }

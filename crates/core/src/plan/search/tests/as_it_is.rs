@@ -69,16 +69,15 @@ fn it_is_run_to_its_end_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_loop_that_does_not_bear_an_early_end_of_an_epoch_is_run_until_steady() {
+fn what_a_loop_raises_that_does_not_bear_an_early_end_of_an_epoch_is_said() {
     let made = Made::new(8_000, |run| {
-        let hurried = Ran { was_hurried: true, ..fails("no metrics") };
-        if run.until == Until::Validation { hurried } else { takes(4_000) }
+        let why = (run.until == Until::Validation).then(|| "no metrics".to_owned());
+        Ran { failed_later: why, ..takes(4_000) }
     });
     expect![[r#"
         the script as it is, steady, sites -> 4.39 GiB
         " the script as it is: needs 4.39 GiB
-        the script as it is, a validation, alone on the card -> no metrics
-        the script as it is, steady, alone on the card -> 4.39 GiB
+        the script as it is, a validation, alone on the card -> 4.39 GiB
         as it is: fits, needs 4.39 GiB
         seen: 3 steps
         then it fails, hurried: no metrics

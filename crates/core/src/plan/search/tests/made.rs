@@ -281,7 +281,7 @@ pub(super) fn takes(mib: u64) -> Ran {
         n_retries: 0,
         ends: Vec::new(),
         evaluates: false,
-        was_hurried: false,
+        failed_later: None,
         noted: Noted::default(),
         seconds: 1.0,
     }
