@@ -342,6 +342,44 @@ def test_kernels_that_walk_through_numbers_count_by_numbers(run):
     assert gathered == pytest.approx(numbers * (4 * 3.4 + 4 * 1.9 + 2 * 3.2 + 0.87 + 1 + 1), rel=0.001)
 
 
+ALONG = """
+import torch
+w = torch.nn.Parameter(torch.zeros(4, 5000, 40, device="cuda"))
+opt = torch.optim.SGD([w], 0.1)
+for _ in range(3):
+    (w.softmax(1).sum() + w.view(4, 5000, 8, 5).log_softmax(2).sum() + w.softmax(-1).sum()).backward()
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_softmax_along_another_dimension_waits_for_each_of_its_numbers(run):
+    """With 40 columns 16 threads share one, and 64 do 8 numbers of 5 columns less than one each: they are not shared. Along the last
+    dimension a block shares a row."""
+    ops = run(ALONG, stop="until-exit", env=METERED).process.one("work")["ops"]
+    waits = sorted(it["flops"] for it in ops if it["op"] == "waiting")
+    assert waits == pytest.approx([1.45 * 8, 3.05 * 8, 1.45 * 5000 / 16, 3.05 * 5000 / 16])
+
+
+IN_PLACE = """
+import torch
+a, b = (torch.zeros(1 << 20, device="cuda") for _ in range(2))
+w = torch.nn.Parameter(torch.zeros(1, device="cuda"))
+opt = torch.optim.SGD([w], 0.1)
+for _ in range(3):
+    w.sum().backward()
+    a.copy_(b); a.zero_(); a.add_(b); a + b; a.half()
+    torch._foreach_addcmul_([a], [b], [b + 1])
+    opt.step(); opt.zero_grad()
+"""
+
+
+def test_what_is_done_to_each_number_reads_and_writes_it_once(run):
+    ops = run(IN_PLACE, stop="until-exit", env=METERED).process.one("work")["ops"]
+    megabytes = [(it["bytes"] >> 20, it["count"]) for it in ops if it["op"] == "elementwise" and it["bytes"] > 1 << 20]
+    # Zeros, a half, two copies, `b + 1`, two sums, and one of three that is written, too.
+    assert sorted(megabytes) == [(4, 1), (6, 1), (8, 2), (12, 2), (16, 1)]
+
+
 CTC = """
 import sys, torch, torch.nn.functional as F
 weights = torch.nn.Parameter(torch.zeros(40, 32, device="cuda"))

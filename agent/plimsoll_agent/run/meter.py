@@ -52,9 +52,15 @@ _ALONG_LAST, _ALONG_ANOTHER = 0.58, 3.2
 _TURNING = ("clone", "copy_", "_to_copy")
 _TURNED = 0.87
 """A copy whose numbers lie in another order than those of what is copied."""
-_TRANSFORMS = ("_fft_r2c", "_fft_c2r", "_fft_c2c")
-_PASSES = 3
-"""How often a Fourier transform goes through its bytes."""
+_SOFTMAX = {"_softmax": 3.05, "_log_softmax": 3.05, "_softmax_backward_data": 1.45, "_log_softmax_backward_data": 1.45}
+"""Along another dimension than the last a thread walks through the numbers one by one: how often it waits for memory for each of them
+(bench/fit/h100-moving.jsonl)."""
+_THREADS, _NARROW = 1024, 64
+"""Of a block of threads there; with no more than so many columns beside each other several threads share one."""
+_WRITING = ("copy_", "fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_")
+"""What they write to they do not read."""
+_ELEMENTWISE = (*_WRITING, "_to_copy", "clone", "cat", "stack", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_full", "new_ones")
+"""Beside those that PyTorch marks as such."""
 _FEW, _MANY = 8, 64
 """Channels of a convolution: up to the one tensor cores are of no use for it, and above the other they are of full use."""
 _RECURRENT = ("_cudnn_rnn", "_cudnn_rnn_backward")
@@ -260,9 +266,13 @@ def _count(torch, counts, planned, flop_registry, function, args, kwargs, result
         kind, flops, size = "gathered", _picked(name, function, args, outputs[0]), 2 * _bytes(outputs[0])
     elif name in _ADDING:
         kind, flops, size = "gathered", max(it.numel() for it in inputs[1:]), sum(_bytes(it) for it in inputs + outputs)
+    elif name in _SOFTMAX and _waits(name, function, args):
+        kind, flops, size = "waiting", _waits(name, function, args), sum(_bytes(it) for it in inputs + outputs)
     else:
         kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
-        size = sum(_bytes(it) for it in inputs + outputs) * (_PASSES if name in _TRANSFORMS else 1)
+        size = sum(_bytes(it) for it in inputs + outputs)
+        if torch.Tag.pointwise in function.tags or name in _ELEMENTWISE or name.startswith(_IN_LISTS):
+            kind, size = "elementwise", _through(function, name, args, inputs, outputs)
         weight = _weight(name, function, args, inputs, outputs)
         adds = name in _SORTING_TO_ADD and _given(function, args).get("accumulate")
         if weight:
@@ -315,6 +325,35 @@ def _picked(name, function, args, result):
             length = 1  # Another position for each number.
     is_row = 1 < length and length * result.element_size() % _ALIGNED == 0
     return _ROW * result.numel() // length if is_row else result.numel()
+
+
+def _waits(name, function, args):
+    """How often one thread waits for memory, one time after the other; 0 along the last dimension, where a block of threads shares a row."""
+    given = _given(function, args)
+    walked = given["grad_output"] if "grad_output" in given else given["self"]
+    dimension = given["dim"] % max(1, walked.dim())
+    beside = math.prod(walked.shape[dimension + 1 :])
+    if beside <= 1:
+        return 0
+    steps, sharing = walked.shape[dimension], 1
+    if beside <= _NARROW <= steps:
+        sharing = 1 << min((_THREADS // beside).bit_length(), steps.bit_length()) - 1
+    return _SOFTMAX[name] * steps / sharing
+
+
+def _through(function, name, args, inputs, outputs):
+    """Bytes that are read and written."""
+    from torch.utils._pytree import tree_leaves
+
+    written = [it for argument, value in zip(function._schema.arguments, args) if _is_written(argument) for it in tree_leaves(value) if hasattr(it, "untyped_storage")]
+    is_written = {id(it) for it in written}
+    read = [it for it in inputs if not (name in _WRITING and id(it) in is_written)]
+    fresh = [it for it in outputs if id(it) not in is_written]
+    return sum(_bytes(it) for it in (*read, *written, *fresh))
+
+
+def _is_written(argument):
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _link(inputs, outputs):
