@@ -494,7 +494,7 @@ fn host(card: &Card) -> f64 {
 }
 
 /// Seconds of the host for the small training step of `plimsoll calibrate` (`host_step` of `survey/card.py`), as [`FOUND`] has
-/// it: a test has what it does, as the agent's meter counted it on a phantom. The hosts of three H100s take 2.9 to 4.5 ms.
+/// it: a test has what it does, as the agent's meter counted it on a phantom. The hosts of six H100s take 2.8 to 4.5 ms.
 const HOST_STEP: f64 = 3.29e-3;
 
 /// From so many bits on the bus is that of stacked memory (HBM).
