@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -112,6 +113,29 @@ def test_the_patched_script_takes_what_the_switches_were_said_to_take(plimsoll, 
     patch = ["patch", "-p0"]
     subprocess.run(patch, input=it["diff"], text=True, cwd=plimsoll.folder, check=True, capture_output=True)
     assert needs(plimsoll, "train.py") <= it["needs_bytes"] <= limit
+
+
+IN_CHUNKS = """
+import sys, torch, torch.nn.functional as F, torch.utils.checkpoint
+page = open(sys.argv[1]).read()
+exec(page[page.index("```python") + 9 : page.rindex("```")])
+torch.manual_seed(0)
+for shape, given in (((50, 7), {}), ((5, 7, 9), {"ignore_index": 0, "label_smoothing": 0.1}), ((2, 7, 3, 4), {"ignore_index": 2})):
+    logits, targets = torch.randn(shape), torch.randint(0, 7, shape[:1] + shape[2:])
+    asked = [logits.clone().requires_grad_() for _ in range(2)]
+    losses = F.cross_entropy(asked[0], targets, **given), chunked_cross_entropy(asked[1], targets, rows=8, **given)
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(losses[1], losses[0])
+    torch.testing.assert_close(asked[1].grad, asked[0].grad)
+print("the same")
+"""
+
+
+def test_the_loss_in_chunks_by_hand_is_the_loss():
+    page = Path(__file__).parents[2] / "crates/remedies/src/pages/chunked-loss.md"
+    ran = subprocess.run([PYTHON, "-c", IN_CHUNKS, page], capture_output=True, text=True)
+    assert ran.stdout == "the same\n", ran.stderr
 
 
 @pytest.mark.soak
