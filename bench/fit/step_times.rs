@@ -52,7 +52,7 @@ struct Step {
 /// near that.
 type Constant = (&'static str, f64, fn(&mut Figures) -> &mut f64);
 
-const CONSTANTS: [Constant; 37] = [
+const CONSTANTS: [Constant; 35] = [
     ("matmul.single", 0.6, |it| &mut it.matmul.single),
     ("matmul.tf32", 0.5, |it| &mut it.matmul.tf32),
     ("matmul.half", 0.5, |it| &mut it.matmul.half),
@@ -71,9 +71,7 @@ const CONSTANTS: [Constant; 37] = [
     ("depthwise.half", 0.05, |it| &mut it.depthwise.half),
     ("depthwise_last.single", 0.03, |it| &mut it.depthwise_last.single),
     ("depthwise_last.half", 0.05, |it| &mut it.depthwise_last.half),
-    ("elementwise.single", 0.82, |it| &mut it.elementwise.single),
-    ("elementwise.half", 0.70, |it| &mut it.elementwise.half),
-    ("memory", 0.5, |it| &mut it.memory),
+    ("memory", 0.6, |it| &mut it.memory),
     ("batch_norm", 0.4, |it| &mut it.batch_norm),
     ("native_batch_norm", 0.2, |it| &mut it.native_batch_norm),
     ("block", 0.8, |it| &mut it.block),

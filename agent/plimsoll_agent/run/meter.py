@@ -59,7 +59,9 @@ _THREADS, _NARROW = 1024, 64
 """Of a block of threads there; with no more than so many columns beside each other several threads share one."""
 _WRITING = ("copy_", "fill_", "zero_", "uniform_", "normal_", "random_", "bernoulli_", "exponential_")
 """What they write to they do not read."""
-_ELEMENTWISE = (*_WRITING, "_to_copy", "clone", "cat", "stack", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_full", "new_ones")
+_ELEMENTWISE = (
+    *_WRITING, "_to_copy", "clone", "cat", "stack", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_full", "new_ones",
+)  # fmt: skip
 """Beside those that PyTorch marks as such."""
 _FEW, _MANY = 8, 64
 """Channels of a convolution: up to the one tensor cores are of no use for it, and above the other they are of full use."""
@@ -266,8 +268,6 @@ def _count(torch, counts, planned, flop_registry, function, args, kwargs, result
         kind, flops, size = "gathered", _picked(name, function, args, outputs[0]), 2 * _bytes(outputs[0])
     elif name in _ADDING:
         kind, flops, size = "gathered", max(it.numel() for it in inputs[1:]), sum(_bytes(it) for it in inputs + outputs)
-    elif name in _SOFTMAX and _waits(name, function, args):
-        kind, flops, size = "waiting", _waits(name, function, args), sum(_bytes(it) for it in inputs + outputs)
     else:
         kind = _norm(torch, name, inputs) if "batch_norm" in name else "pointwise"
         size = sum(_bytes(it) for it in inputs + outputs)
@@ -275,7 +275,10 @@ def _count(torch, counts, planned, flop_registry, function, args, kwargs, result
             kind, size = "elementwise", _through(function, name, args, inputs, outputs)
         weight = _weight(name, function, args, inputs, outputs)
         adds = name in _SORTING_TO_ADD and _given(function, args).get("accumulate")
-        if weight:
+        waits = _waits(name, function, args) if name in _SOFTMAX else 0
+        if waits:
+            kind, flops = "waiting", waits
+        elif weight:
             kind, flops = "gathered", weight * max(it.numel() for it in inputs + outputs)
         elif adds:
             picks = max(it.numel() for it in inputs[1:-1]) if inputs[1:-1] else 1
@@ -345,7 +348,8 @@ def _through(function, name, args, inputs, outputs):
     """Bytes that are read and written."""
     from torch.utils._pytree import tree_leaves
 
-    written = [it for argument, value in zip(function._schema.arguments, args) if _is_written(argument) for it in tree_leaves(value) if hasattr(it, "untyped_storage")]
+    given = zip(function._schema.arguments, args)
+    written = [it for argument, value in given if _is_written(argument) for it in tree_leaves(value) if hasattr(it, "untyped_storage")]
     is_written = {id(it) for it in written}
     read = [it for it in inputs if not (name in _WRITING and id(it) in is_written)]
     fresh = [it for it in outputs if id(it) not in is_written]

@@ -138,9 +138,6 @@ pub struct Figures {
     pub elementwise: Shares,
     /// And other simple ones.
     pub memory: f64,
-    /// Seconds that a thread waits for a number of memory before it asks for the next one; half where the cache has them all
-    /// (bench/fit/h100-moving.jsonl).
-    pub wait: f64,
     /// Share of it that batch-norm of cuDNN reaches: it reads its input more than once.
     pub batch_norm: f64,
     /// And PyTorch's own for channels in front: one block of threads for each channel.
@@ -148,6 +145,9 @@ pub struct Figures {
     /// Numbers that an index picks, each by itself, for each clock of a multiprocessor: 131e9 in a second on an H200
     /// (bench/fit/h200-operations.json).
     pub gathered: f64,
+    /// Seconds that a thread waits for a number of memory before it asks for the next one; half where the cache has them all
+    /// (bench/fit/h100-moving.jsonl).
+    pub wait: f64,
     /// Share of one multiprocessor's part of it that one block of threads reaches.
     pub block: f64,
     /// Share of the link's data sheet that copies between device and host reach, pinned.
@@ -220,10 +220,11 @@ pub const FITTED: Figures =
     Figures { host_sharded: 0.5e-3, host_data: 1e-6, ..FOUND.with_host(SCRIPTS) };
 
 /// How many times as long the host takes for an operation of people's scripts as for one of the models that [`FOUND`] comes from, which do
-/// nothing else: the plans of 90 runs of such scripts on eight machines are told best with 1.2 to 1.4 (bench/RESULTS.md).
+/// nothing else: the plans of 90 runs of such scripts, in eight sets, are told best with 1.2 to 1.4 (bench/RESULTS.md).
 const SCRIPTS: f64 = 1.25;
 
-/// What bench/fit/step_times.rs finds, rounded; what it does not look for was measured by itself.
+/// What bench/fit/step_times.rs finds, rounded; what it does not look for was measured by itself. It was found with counts that had no
+/// `elementwise` yet: what is found since is no better for people's scripts (bench/RESULTS.md).
 const FOUND: Figures = Figures {
     matmul: Shares { single: 0.655, tf32: 0.397, half: 0.596 },
     by_4: 0.303,
@@ -242,10 +243,10 @@ const FOUND: Figures = Figures {
     depthwise_flat: 0.04,
     elementwise: Shares { single: 0.82, tf32: 0.82, half: 0.70 },
     memory: 0.440,
-    wait: 0.39e-6,
     batch_norm: 0.312,
     native_batch_norm: 0.0907,
     gathered: 0.50,
+    wait: 0.39e-6,
     block: 0.699,
     link: 0.816,
     unpinned: 8e9,
