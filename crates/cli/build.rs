@@ -119,7 +119,9 @@ fn build_libraries(workspace: &Path, out: &Path) -> Result<PathBuf, String> {
         .arg(&target_dir)
         // What is embedded is what users load: no debugging sections.
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo");
+        .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo")
+        // Every kernel that a script launches goes through several of these crates.
+        .env("CARGO_PROFILE_RELEASE_LTO", "thin");
     // The outer build's settings are for the command, not for a library inside somebody's Python:
     // clippy's driver, coverage flags, another target.
     for name in [

@@ -21,7 +21,7 @@ pub(crate) use self::{
 #[cfg(feature = "phantom")]
 pub(crate) use self::{
     before::{CheckFormat, Share},
-    machine::{ExporterArgs, Sort, TlsArgs, TopArgs},
+    machine::{ExporterArgs, Sort, TopArgs},
     recordings::token,
 };
 use crate::{

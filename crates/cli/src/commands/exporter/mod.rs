@@ -1,10 +1,8 @@
 //! `plimsoll exporter`: what `top` shows, as numbers that a monitoring collects.
 
-mod otlp;
 mod series;
 mod serve;
 mod text;
-mod tls;
 
 use std::{
     fs,
@@ -16,7 +14,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use self::{otlp::Collector, serve::Server};
+use self::serve::Server;
 use crate::{
     cli::ExporterArgs,
     exit::Exit,
@@ -35,8 +33,7 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Ex
         (None, Some(path)) => Some(token_of(path)?),
         (None, None) => None,
     };
-    let server = Server::listen(args.listen, token, &args.tls)?;
-    let collector = args.otlp.as_deref().map(Collector::at).transpose()?;
+    let server = Server::listen(args.listen, token)?;
     let machine = Machine::default();
     // Before the address is known: who reads it may press Ctrl-C at once.
     let signals = Signals::hold().context("cannot wait for signals")?;
@@ -49,13 +46,7 @@ pub(crate) fn run(args: &ExporterArgs, out: &mut dyn Write) -> anyhow::Result<Ex
     super::write(out, &format!("{}\n", server.url()))?;
     let metrics =
         |format: text::Format| format.text(machine.look(|it| series::all(it, args.max_series)));
-    let push = |is_over: &dyn Fn() -> bool| {
-        if let Some(collector) = &collector {
-            let message = || machine.look(|it| otlp::message(it, series::all(it, args.max_series)));
-            collector.feed(args.otlp_interval.0, &message, is_over);
-        }
-    };
-    server.serve(&metrics, &push, &signals).context("cannot wait for signals")?;
+    server.serve(&metrics, &signals).context("cannot wait for signals")?;
     Ok(Exit::Fits)
 }
 
