@@ -1,6 +1,5 @@
 """Remedies on the phantom: that they take away what they say, where a program has that."""
 
-import importlib.util
 import json
 
 import pytest
@@ -121,9 +120,6 @@ def test_memory_that_nothing_uses_is_given_back(plimsoll, after):
     assert plain["peak_reserved_bytes"] - changed["peak_reserved_bytes"] >= least
 
 
-@pytest.mark.skipif(
-    not any(map(importlib.util.find_spec, ("torchao", "bitsandbytes"))), reason="no package has 8-bit optimizers"
-)
 def test_the_optimizers_state_is_in_8_bits(plimsoll):
     """Two bytes for each weight instead of eight."""
     assert saved(reports(plimsoll, WIDE, [{"id": "optimizer-8bit"}])) >= 1.2 * WEIGHTS
