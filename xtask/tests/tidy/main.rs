@@ -4,7 +4,6 @@
 mod circles;
 mod contract;
 mod modules;
-mod sentences;
 
 use std::{
     fs,
