@@ -72,6 +72,10 @@ fn run() -> Result<(), String> {
     fs::write(&table, remedies())
         .map_err(|error| format!("cannot write {}: {error}", table.display()))?;
     files.push(("agent/plimsoll_agent/remedies/table.py".to_owned(), table));
+    let work = out.join("work.py");
+    fs::write(&work, kinds_of_work())
+        .map_err(|error| format!("cannot write {}: {error}", work.display()))?;
+    files.push(("agent/plimsoll_agent/run/work.py".to_owned(), work));
     // With it the agent looks at a torch that nobody has tried.
     let answers = phantom.join("entry_points.txt");
     files.push(("agent/plimsoll_agent/entry_points.txt".to_owned(), answers));
@@ -184,6 +188,17 @@ fn remedies() -> String {
          from collections import namedtuple\n\n\
          Kind = namedtuple(\"Kind\", \"is_applied devices bears of\")\n\n\
          REMEDIES = {{\n{rows}}}\n"
+    )
+}
+
+/// The words for kinds of work in a step, as a Python module.
+fn kinds_of_work() -> String {
+    let words = plimsoll_remedies::Op::ALL.map(plimsoll_remedies::Op::word);
+    let rows: String =
+        words.iter().map(|word| format!("{} = {word:?}\n", word.to_uppercase())).collect();
+    format!(
+        "\"\"\"Kinds of work in a step.\n\n\
+         Made when the binary is built, from crates/remedies, which says what they are.\n\"\"\"\n\n{rows}"
     )
 }
 

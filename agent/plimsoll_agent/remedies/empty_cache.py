@@ -49,7 +49,7 @@ def empty(torch):
     before = _held(torch)
     torch.cuda.empty_cache()
     segments, size = (a - b for a, b in zip(before, _held(torch)))
-    meter.emptied(segments, size)
+    meter.emptied.add(size, segments)
 
 
 def _held(torch):

@@ -11,9 +11,11 @@
 
 mod kind;
 mod table;
+mod work;
 
 pub use kind::*;
 pub use table::*;
+pub use work::Op;
 
 /// The remedy called `id`.
 pub fn find(id: &str) -> Option<Kind> {

@@ -13,10 +13,8 @@ pub use change::{Change, Line, Places, Recipe, Sites, Sources, Switch, change};
 pub use drift::{Drift, drift};
 pub use file::PlanError;
 pub use plimsoll_remedies as remedies;
-pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, find};
-pub use time::{
-    FITTED, Factor, Figures, RANGE, Range, Shares, Work, factor, fed_as, first_time, seconds,
-};
+pub use plimsoll_remedies::{CATALOGUE, Kind, Numbers, Offer, Op, find};
+pub use time::{Factor, Work, factor, seconds};
 
 use serde_json::json;
 

@@ -292,13 +292,6 @@ pub fn text(it: &Proposal) -> String {
         );
     }
     res += &if_found(it);
-    if let Some(seconds) = best.new_sizes {
-        let _ = writeln!(
-            res,
-            "\nBatches change their size here. cuDNN plans each new size once: with the first plan such a step takes about \
-             {seconds:.1} s more. The step time above is without that. Lengths padded to multiples of 64 make few sizes."
-        );
-    }
     if let Some(sentence) = measured(it) {
         let _ = writeln!(res, "\n{sentence}");
     }
@@ -502,7 +495,6 @@ pub fn json(it: &Proposal) -> String {
             "numbers": row.numbers.shown(),
             "time_factor": row.time.map(|it| it.estimate),
             "time_factor_range": row.time.map(|it| [it.low, it.high]),
-            "new_size_seconds": row.new_sizes,
             "measured": row.measured.map(|it| json!({
                 "step_seconds": it.seconds,
                 "step_seconds_range": [it.low, it.high],
@@ -587,16 +579,7 @@ mod tests {
     fn row(plan: Plan, measured: Option<Measured>) -> Row {
         let time = Some(Factor { estimate: 1.4, low: 1.1, high: 1.8 });
         let (peak, needs) = (Peaks::default(), Bytes::gib(20));
-        Row {
-            plan,
-            peak,
-            held: Vec::new(),
-            needs,
-            numbers: Numbers::Same,
-            time,
-            new_sizes: None,
-            measured,
-        }
+        Row { plan, peak, held: Vec::new(), needs, numbers: Numbers::Same, time, measured }
     }
 
     fn proposal(as_it_is: Option<Measured>, of_plan: Option<Measured>) -> Proposal {
@@ -657,18 +640,6 @@ mod tests {
         let shown = text(&proposal(None, Some(step(0.13, None))));
         assert!(shown.contains("0.1300 s"), "{shown}");
         assert!(shown.contains("it needs more than is free there"), "{shown}");
-    }
-
-    #[test]
-    fn steps_with_new_sizes_are_said_to_take_longer() {
-        let mut it = proposal(None, None);
-        assert!(!text(&it).contains("Batches change"));
-        it.plans[0].new_sizes = Some(0.23);
-        let shown = text(&it);
-        assert!(
-            shown.contains("with the first plan such a step takes about 0.2 s more."),
-            "{shown}"
-        );
     }
 
     #[test]

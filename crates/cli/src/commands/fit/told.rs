@@ -1,14 +1,12 @@
 //! What a trial tells, in the words of a search.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use plimsoll_core::{
     plan::{
-        Places, Sites, Work,
+        Op, Places, Sites, Work,
         blocks::{At, Reading},
         search::{Noted, Ran, Split, Steps, Took},
     },
-    recording::{MarkKind, Notes, Phase, Place, Recording, Role, contract::NoteKind},
+    recording::{MarkKind, Phase, Recording, contract::NoteKind},
     units::Bytes,
 };
 use serde_json::Value;
@@ -78,7 +76,6 @@ fn noted(trial: &Trial) -> Noted {
         trains_nothing: sites.is_some_and(|it| it["trains"] == false),
         is_distributed: places.as_ref().is_some_and(|it| it.sites.has("distributed")),
         places,
-        batches_change: trial.recordings.first().is_some_and(|it| batches_change(&it.notes)),
         batches: batches(trial),
         n_blocks: names.and_then(|it| u64::try_from(it.len()).ok()),
         split: split
@@ -107,32 +104,12 @@ fn batches(trial: &Trial) -> Vec<String> {
     res
 }
 
-/// Whether most steps are given a number of bytes that no other one is given. Of few sizes none is new for long: those of two models in turns,
-/// or of the last batch of each epoch.
-fn batches_change(notes: &Notes) -> bool {
-    let allocs = |it: &Place, device: usize| it.allocs.get(device).copied().unwrap_or_default();
-    let ends: Vec<&Place> =
-        notes.marks.iter().filter(|it| it.kind == MarkKind::StepEnd).map(|it| &it.place).collect();
-    let mut given: BTreeMap<usize, Bytes> = BTreeMap::new();
-    for it in &notes.tensors {
-        let inputs: Bytes =
-            it.entries.iter().filter(|it| it.role == Role::Input).map(|it| it.size).sum();
-        let before = |end: &&Place| allocs(end, it.device) <= allocs(&it.place, it.device);
-        let step = ends.partition_point(before);
-        if inputs != Bytes::ZERO && step < ends.len() {
-            *given.entry(step).or_default() += inputs;
-        }
-    }
-    let sizes: BTreeSet<Bytes> = given.values().copied().collect();
-    2 < given.len() && given.len() < 2 * sizes.len()
-}
-
 /// Counted operations, as the agent writes them.
 fn operations(ops: &Value) -> Vec<Work> {
     each(ops, |it| {
         let number = |key: &str| it[key].as_f64();
         Some(Work {
-            op: it["op"].as_str()?.to_owned(),
+            op: Op::of(it["op"].as_str()?)?,
             dtype: it["dtype"].as_str()?.to_owned(),
             count: number("count")?,
             flops: number("flops")?,
@@ -159,47 +136,9 @@ fn each<T>(list: &Value, read: impl Fn(&Value) -> Option<T>) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::recording::{Mark, NamedTensor, Tensors};
     use serde_json::json;
 
     use super::*;
-
-    /// A recording of steps that are given so many bytes, and allocate as much.
-    fn given(sizes: &[u64]) -> Notes {
-        let mut notes = Notes::default();
-        for (n, size) in sizes.iter().enumerate() {
-            let allocs = 10 * n as u64;
-            let input = NamedTensor {
-                name: "x".to_owned(),
-                role: Role::Input,
-                address: 0,
-                size: Bytes(*size),
-                model: String::new(),
-            };
-            let place = |allocs: u64| Place { allocs: vec![allocs], frees: vec![allocs] };
-            notes.tensors.push(Tensors { place: place(allocs), device: 0, entries: vec![input] });
-            notes.marks.push(Mark {
-                kind: MarkKind::StepEnd,
-                step: 1,
-                place: place(allocs + 10),
-                reserved: Vec::new(),
-                allocated: Vec::new(),
-                seconds: 0.0,
-                with_gradients: false,
-                host: None,
-                workers: None,
-            });
-        }
-        notes
-    }
-
-    #[test]
-    fn batches_change_where_most_steps_have_a_size_of_their_own() {
-        assert!(batches_change(&given(&[512, 640, 528, 544, 640])));
-        assert!(!batches_change(&given(&[512, 512, 512, 512, 96])), "the end of an epoch");
-        assert!(!batches_change(&given(&[512, 64, 512, 64, 512, 64])), "two models in turns");
-        assert!(!batches_change(&given(&[512, 640])), "nobody knows");
-    }
 
     #[test]
     fn who_refuses_is_named() {

@@ -210,8 +210,6 @@ pub struct Noted {
     pub is_distributed: bool,
     /// Where a person would change something; none if that was not looked at.
     pub places: Option<Places>,
-    /// Most steps have a batch of a size that no other one has.
-    pub batches_change: bool,
     /// What was done to the batches, in sentences.
     pub batches: Vec<String>,
     /// How many blocks the model has.

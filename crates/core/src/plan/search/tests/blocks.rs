@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::made::{Made, out_of_memory, takes};
 use crate::{
     plan::{
-        Work,
+        Op, Work,
         blocks::{At, Reading},
         search::{Noted, Ran, Run, Until},
     },
@@ -72,7 +72,7 @@ fn step(again: &[bool]) -> Vec<Reading> {
 /// Later blocks take longer.
 fn work(block: usize) -> Vec<Work> {
     let count = f64::from(u32::try_from(block).unwrap() + 1);
-    let (op, dtype) = ("matmul".to_owned(), "float32".to_owned());
+    let (op, dtype) = (Op::Matmul, "float32".to_owned());
     vec![Work { op, dtype, count, flops: 1e12, bytes: 1e6 }]
 }
 

@@ -8,7 +8,7 @@ use super::made::{Made, fails, refuses, takes};
 use crate::{
     cards,
     plan::{
-        Work, find,
+        Op, Work, find,
         search::{Look, Noted, Ran, Run, Split, ladder::rungs},
     },
 };
@@ -389,7 +389,7 @@ fn slower(with_8bit: f64, with_checkpoint: f64) -> Made {
             () => (false, 1.0),
         };
         let product = |times: f64| Work {
-            op: "matmul".to_owned(),
+            op: Op::Matmul,
             dtype: "float32".to_owned(),
             count: 100.0 * times,
             flops: 1e12,
