@@ -50,7 +50,7 @@ impl<W: Clone> Order<W> {
 
 /// What came of waiting for a run in the nursery.
 #[derive(Debug)]
-pub enum Waited<L> {
+pub enum Waited<L, J> {
     /// It has ended; it left this.
     Ended {
         /// What is to be read.
@@ -64,8 +64,8 @@ pub enum Waited<L> {
         /// Somebody asked us to stop.
         interrupted: bool,
     },
-    /// Another run of the nursery has ended.
-    Other,
+    /// Another run of the nursery has ended; this one goes on.
+    Other(J),
     /// It was lost with another run. It says nothing.
     Lost,
     /// The nursery is no more.
@@ -98,9 +98,9 @@ pub trait Workshop {
     /// Waits for a run to end, with `or_others` for any. Runs of a nursery that was ended are lost.
     fn wait(
         &mut self,
-        job: &mut Self::Job,
+        job: Self::Job,
         or_others: bool,
-    ) -> Result<Waited<Self::Left>, Self::Error>;
+    ) -> Result<Waited<Self::Left, Self::Job>, Self::Error>;
     /// Whether it has ended, as far as is known without waiting.
     fn is_over(&mut self, job: &Self::Job) -> bool;
     /// Ends the nursery, and all runs in it.
@@ -558,8 +558,11 @@ impl<S: Workshop> Trials<S> {
         loop {
             let or_others =
                 self.ahead.iter().any(|(_, state)| matches!(state, State::Wanted { .. }));
-            match self.shop.wait(&mut job, or_others)? {
-                Waited::Other => self.begin_what_is_wanted()?,
+            match self.shop.wait(job, or_others)? {
+                Waited::Other(same) => {
+                    job = same;
+                    self.begin_what_is_wanted()?;
+                }
                 Waited::Lost => return Ok(None),
                 Waited::NurseryGone => {
                     self.no_nursery_any_more();

@@ -141,17 +141,17 @@ impl Workshop for Shop {
 
     fn wait(
         &mut self,
-        job: &mut usize,
+        job: usize,
         or_others: bool,
-    ) -> Result<Waited<(String, Comes)>, Stopped> {
+    ) -> Result<Waited<(String, Comes), usize>, Stopped> {
         loop {
-            if self.begun.get(job).is_some_and(|it| it.has_ended) {
-                return Ok(self.leaves(*job));
+            if self.begun.get(&job).is_some_and(|it| it.has_ended) {
+                return Ok(self.leaves(job));
             }
             let not_ended = self.begun.iter_mut().filter(|(_, it)| !it.has_ended);
             let next = not_ended.min_by_key(|(number, it)| (it.comes.slow, **number));
             match next {
-                Some((number, begun)) if number == job => {
+                Some((number, begun)) if *number == job => {
                     begun.has_ended = true;
                 }
                 Some((_, begun)) => {
@@ -159,7 +159,7 @@ impl Workshop for Shop {
                     let name = begun.name.clone();
                     self.log(&format!("{name} has ended"));
                     if or_others {
-                        return Ok(Waited::Other);
+                        return Ok(Waited::Other(job));
                     }
                 }
                 None => return Ok(Waited::Lost),
@@ -222,7 +222,7 @@ impl Workshop for Shop {
 }
 
 impl Shop {
-    fn leaves(&mut self, job: usize) -> Waited<(String, Comes)> {
+    fn leaves(&mut self, job: usize) -> Waited<(String, Comes), usize> {
         let Some(Begun { name, comes, had_company, .. }) = self.begun.remove(&job) else {
             return Waited::Lost;
         };
@@ -340,7 +340,11 @@ fn values_matter(made: Made<'_>) -> Comes {
 #[test]
 fn where_weights_without_values_change_what_is_allocated_the_search_begins_anew() {
     let names = ["a", "b", "a", "b"];
-    asks(Shop::new(values_matter), 2, &names, &expect![[r#"
+    asks(
+        Shop::new(values_matter),
+        2,
+        &names,
+        &expect![[r#"
         a nursery starts
         begin a, two steps with stand-ins
         begin a without values
@@ -362,14 +366,19 @@ fn where_weights_without_values_change_what_is_allocated_the_search_begins_anew(
         b, two steps ends
         = b: fits
         = certain, 6 runs
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn that_they_do_may_be_known_only_in_the_end() {
     let script =
         |made: Made<'_>| Comes { slow: made.values == Values::StandIns, ..values_matter(made) };
-    asks(Shop::new(script), 2, &["a", "b"], &expect![[r#"
+    asks(
+        Shop::new(script),
+        2,
+        &["a", "b"],
+        &expect![[r#"
         a nursery starts
         begin a, two steps with stand-ins
         begin a without values
@@ -380,7 +389,8 @@ fn that_they_do_may_be_known_only_in_the_end() {
         = b: fits
         a, two steps ends
         = values matter: the search begins anew
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
