@@ -64,7 +64,6 @@ mod shown_command;
 mod signals;
 mod ticker;
 #[cfg(feature = "phantom")]
-mod trials;
 mod worst_sequence;
 mod worst_size;
 

@@ -8,6 +8,7 @@ mod kept;
 mod plans;
 mod template;
 mod told;
+mod workshop;
 
 use std::io::{self, Write};
 

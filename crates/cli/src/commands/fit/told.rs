@@ -11,10 +11,13 @@ use plimsoll_core::{
 };
 use serde_json::Value;
 
-use crate::trials::Trial;
+use plimsoll_fit::trials::Trial;
+
+use super::workshop::Read;
 
 /// What came of a run that took so many seconds, and what it recorded.
-pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
+pub(super) fn ran(trial: Trial<Read>, seconds: f64) -> (Ran, Vec<Recording>) {
+    let Trial { n_ooms, read: trial, .. } = trial;
     let noted = noted(&trial);
     let marks = trial.recordings.iter().flat_map(|it| &it.notes.marks);
     let evaluates = marks.filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation)).count() != 0;
@@ -27,7 +30,7 @@ pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
         took: Took::of(trial.prediction),
         failure: trial.failure.map(|it| why.unwrap_or(it)),
         refused: refused.into_iter().map(|it| it.0).collect(),
-        n_ooms: trial.n_ooms,
+        n_ooms,
         interrupted: trial.interrupted.is_some(),
         was_cut: trial.was_cut,
         n_retries: trial.n_retries,
@@ -41,7 +44,7 @@ pub(super) fn ran(trial: Trial, seconds: f64) -> (Ran, Vec<Recording>) {
 }
 
 /// What came of measuring.
-pub(super) fn steps(trial: &Trial) -> Steps {
+pub(super) fn steps(trial: &Read) -> Steps {
     let times = trial.recordings.iter().filter_map(|it| it.notes.step_times);
     Steps {
         each: times.map(|it| it.device.unwrap_or(it.host)).collect(),
@@ -57,7 +60,7 @@ fn refused(notes: &[Value]) -> Vec<(String, String)> {
     lines.filter_map(|it| Some((text(it, "id")?, text(it, "why")?))).collect()
 }
 
-fn noted(trial: &Trial) -> Noted {
+fn noted(trial: &Read) -> Noted {
     let sites = trial.noted(NoteKind::Sites);
     let places = sites.and_then(Sites::read).map(places);
     let idle = sites.and_then(|it| it["idle"].as_object());
@@ -96,7 +99,7 @@ fn places(sites: Sites) -> Places {
 }
 
 /// What was done to the batches (`--worst-seq`, `--worst-size`), a sentence each.
-fn batches(trial: &Trial) -> Vec<String> {
+fn batches(trial: &Read) -> Vec<String> {
     let remarks = trial.recordings.iter().flat_map(|it| &it.notes.remarks);
     let ours = remarks.filter(|it| matches!(it.code.as_str(), "worst-seq" | "worst-size"));
     let mut res: Vec<String> = ours.map(|it| it.text.clone()).collect();
