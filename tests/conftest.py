@@ -26,7 +26,6 @@ ALLOWED = {
     "an allocation of torch says which module made it since 2.10": "for older versions of torch",
     "a GPU was measured with the libraries of torch 2.11": "for other versions of torch",
     "they are those of torch 2.11": "for other versions of torch",
-    "Python collects in another way": "for Python 3.14",
     "built for this card, too": "one of the cards that a library's kernels are looked for on",
     "trains nothing": "one of the shapes",
 }

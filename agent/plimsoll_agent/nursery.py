@@ -26,7 +26,7 @@ import types
 import weakref
 
 from plimsoll_agent import own_statements
-from plimsoll_agent.imitate import batches, draws, garbage
+from plimsoll_agent.imitate import batches, draws
 from plimsoll_agent.run import frames
 
 _DEEPEST = 8
@@ -56,7 +56,6 @@ def serve():
     os.environ[_BY_NVML] = "1"
     os.environ.setdefault(_WAITING, "PASSIVE")
     environment = dict(os.environ)
-    garbage.hold()
     imports_first, speaks_of_compile = _import_what_it_imports(program)
     for name in before:
         os.environ.pop(name, None)
@@ -104,7 +103,6 @@ def _prepare():
     draws.share()
     batches.share()
     _nothing_is_taken_apart()
-    garbage.lend()
 
 
 def _nothing_is_taken_apart():

@@ -222,11 +222,6 @@ fn changes(text: &str, lines: &Lines<'_>, mend: &[Mend]) -> Vec<Change> {
 }
 
 impl Diagnosis {
-    /// Whether the text without this mistake is known.
-    pub fn can_mend(&self) -> bool {
-        !self.mend.is_empty()
-    }
-
     /// The text without this mistake: to be run beside the other, not to be kept.
     pub fn mended(&self, text: &str) -> Option<String> {
         let mut changes = self.mend.clone();

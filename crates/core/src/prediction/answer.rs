@@ -404,17 +404,4 @@ impl Prediction {
         let fits = self.outcome == Outcome::Fits && !self.runs_out_if_found;
         (fits && most <= self.card.total).then(|| self.card.total - most)
     }
-
-    /// Every line of code that the prediction names, so that who can read files may add the text
-    /// that stands there.
-    pub fn lines_mut(&mut self) -> impl Iterator<Item = &mut CodeLine> {
-        let top = self.top_lines.iter_mut().filter_map(|it| match &mut it.at {
-            Origin::Line(line) | Origin::BackwardOf(line) => Some(line),
-            Origin::Backward | Origin::NoStack => None,
-        });
-        let growth = self.growth.iter_mut().filter_map(|it| it.at.as_mut());
-        let oom = self.oom.iter_mut().filter_map(|it| it.at.as_mut());
-        let exception = self.exception.iter_mut().filter_map(|it| it.user_frame.as_mut());
-        top.chain(growth).chain(oom).chain(exception)
-    }
 }
