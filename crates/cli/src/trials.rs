@@ -1,7 +1,9 @@
 //! Many runs of one script on one phantom: each with its own arguments and settings, each read as a prediction.
 //! From the second run on they come out of a nursery where that is possible, and cost no imports.
 
-use std::{collections::VecDeque, error::Error, ffi::OsString, fmt, fs, io, mem, thread};
+use std::{
+    collections::VecDeque, error::Error, ffi::OsString, fmt, fs, io, mem, path::PathBuf, thread,
+};
 
 use anyhow::Context as _;
 use nix::{
@@ -165,6 +167,8 @@ impl Error for ValuesMatter {}
 struct Kept {
     nursery: Nursery,
     command: ScriptCommand,
+    /// Where its children leave what they compile, and find what others did.
+    compiled: [PathBuf; 2],
     _world: World,
 }
 
@@ -605,7 +609,7 @@ impl Trials {
         let Some(kept) = self.nursery.as_mut().filter(|it| serves(it, command)) else {
             return Ok(None);
         };
-        let world = self.runner.world(&wanted.conf)?;
+        let world = self.runner.world(&wanted.conf, &kept.compiled)?;
         let arguments = command.script_arguments().1;
         let mut settings = wanted.settings.clone();
         settings.push((contract::GHOST_WEIGHTS, weights.word().into()));
@@ -847,10 +851,17 @@ impl Trials {
     }
 
     fn start(&self, command: &ScriptCommand, phantom: Phantom<'_>) -> io::Result<Option<Kept>> {
-        let Ok(world) = self.runner.world(&phantom.conf(&self.assumed)) else { return Ok(None) };
+        let conf = phantom.conf(&self.assumed);
+        let Ok(world) = self.runner.world(&conf, &[]) else { return Ok(None) };
+        let compiled = world.session.share_what_is_compiled()?;
         let (bundle, layer) = (self.runner.bundle(), world.layer.as_ref());
         let nursery = Nursery::start(command, bundle, &world.session, layer, &self.signals)?;
-        Ok(nursery.map(|it| Kept { nursery: it, command: command.clone(), _world: world }))
+        // Its children's workers may import what it has compiled just now.
+        if let Some(layer) = layer {
+            bundle.keep_bytecode(layer);
+        }
+        let kept = |nursery| Kept { nursery, command: command.clone(), compiled, _world: world };
+        Ok(nursery.map(kept))
     }
 
     fn read(&self, command: &ScriptCommand, left: Left, phantom: Phantom<'_>) -> Trial {
