@@ -223,5 +223,12 @@ mod tests {
             AtomicOutput::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
         assert!(refused.to_string().contains("thesis.tex"), "{refused}");
         assert!(target.join("thesis.tex").exists());
+        // Nor one of folders, whatever they are called.
+        fs::remove_file(target.join("thesis.tex")).unwrap();
+        fs::create_dir(target.join("years.parquet")).unwrap();
+        let refused =
+            AtomicOutput::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
+        assert!(refused.to_string().contains("years.parquet"), "{refused}");
+        assert!(target.join("years.parquet").exists());
     }
 }
