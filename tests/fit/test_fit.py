@@ -138,7 +138,14 @@ def test_a_script_that_fits_has_a_plan_to_compare_its_first_step_with(plimsoll):
 
 
 LOOKS_FOR_TORCH = 'import os, sys\nis_fresh = "torch" not in sys.modules\n'
-SAYS_SO = 'print(is_fresh, file=open(os.environ["PLIMSOLL_CACHE"] + "/fresh", "a"), flush=True)\n'
+SAYS_SO = 'print(is_fresh, file=open(os.environ["MARKS"] + "/fresh", "a"), flush=True)\n'
+
+
+def written_through(plimsoll):
+    """A folder that a script finds as MARKS, to be given as `--through`, and the environment."""
+    marks = plimsoll.folder / "marks"
+    marks.mkdir()
+    return marks, plimsoll.environment(MARKS=str(marks))
 
 
 SETS = pytest.param("os.environ['A_SETTING'] = '1'\n", True, marks=pytest.mark.soak)
@@ -148,9 +155,9 @@ SETS = pytest.param("os.environ['A_SETTING'] = '1'\n", True, marks=pytest.mark.s
 def test_the_last_run_has_imports_of_its_own_where_they_could_be_others(plimsoll, more, is_fresh):
     """A fork of what has imported torch already is not the same where the script changes the environment."""
     plimsoll.script(LOOKS_FOR_TORCH + more + MLP.replace("batch =", SAYS_SO + "batch =", 1))
-    assert plimsoll.run("fit", "--gpu", "t4", "--", COLD, "train.py", 64).code == 0
-    seen = (plimsoll.cache / "fresh").read_text().split()
-    (plimsoll.cache / "fresh").unlink()
+    marks, environment = written_through(plimsoll)
+    assert plimsoll.run("fit", "--gpu", "t4", "--through", marks, "--", COLD, "train.py", 64, environment=environment).code == 0
+    seen = (marks / "fresh").read_text().split()
     assert seen == ["False", "False", str(is_fresh)]
 
 
@@ -342,13 +349,13 @@ def test_ctrl_c_keeps_the_best_so_far(plimsoll):
 def test_ctrl_c_while_packages_are_still_imported(plimsoll):
     packages = plimsoll.folder / "site-packages"
     packages.mkdir()
-    (packages / "slow.py").write_text("import os, time\nopen(os.environ['PLIMSOLL_CACHE'] + '/importing', 'w').close()\ntime.sleep(600)\n")
+    (packages / "slow.py").write_text("import os, time\nopen(os.environ['MARKS'] + '/importing', 'w').close()\ntime.sleep(600)\n")
     plimsoll.script("import slow\n" + DEEP)
-    environment = plimsoll.environment(PYTHONPATH=str(packages))
-    process = plimsoll.start("fit", "--gpu", "t4", "--", COLD, "train.py", environment=environment)
-    while not (plimsoll.cache / "importing").exists():
+    marks, environment = written_through(plimsoll)
+    command = ["fit", "--gpu", "t4", "--through", marks, "--", COLD, "train.py"]
+    process = plimsoll.start(*command, environment=environment | {"PYTHONPATH": str(packages)})
+    while not (marks / "importing").exists():
         time.sleep(0.1)
-    (plimsoll.cache / "importing").unlink()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 2

@@ -277,8 +277,11 @@ with plimsoll.record("after.zip"):
 
 @pytest.mark.parametrize("batch", [512, 100_000])
 def test_a_block_is_recorded(program, plimsoll, batch):
+    program.folder.joinpath("run.zip.part").write_text("half of a download")
     ran = program.run(RECORD, batch, environment=program.on_a_device("--gpu", "t4", "--memory", "1GiB"))
     assert ran.returncode == 0 and not ran.stderr, ran
+    assert program.folder.joinpath("run.zip.part").read_text() == "half of a download"
+    assert not list(program.folder.glob(".run.zip*"))
     said = Plimsoll(program.folder, program._cache).run("explain", "run.zip", "--json", "found.json")
     found = json.loads(program.folder.joinpath("found.json").read_text())
     if batch == 512:

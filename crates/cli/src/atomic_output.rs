@@ -89,8 +89,9 @@ impl AtomicOutput {
             let entries = fs::read_dir(&self.target).map_err(|it| self.error(&it))?;
             for entry in entries.filter_map(Result::ok) {
                 let name = entry.file_name();
+                let is_file = entry.file_type().is_ok_and(|it| it.is_file());
                 anyhow::ensure!(
-                    name.to_string_lossy().ends_with(ending),
+                    is_file && name.to_string_lossy().ends_with(ending),
                     "{shown} has other files ({}) and is not replaced; -o writes elsewhere",
                     name.display()
                 );
@@ -222,5 +223,12 @@ mod tests {
             AtomicOutput::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
         assert!(refused.to_string().contains("thesis.tex"), "{refused}");
         assert!(target.join("thesis.tex").exists());
+        // Nor one of folders, whatever they are called.
+        fs::remove_file(target.join("thesis.tex")).unwrap();
+        fs::create_dir(target.join("years.parquet")).unwrap();
+        let refused =
+            AtomicOutput::open(&target, true).unwrap().folder(".parquet", fill).unwrap_err();
+        assert!(refused.to_string().contains("years.parquet"), "{refused}");
+        assert!(target.join("years.parquet").exists());
     }
 }

@@ -34,13 +34,23 @@ impl RequestedFile {
         let target = if path == Path::new("-") {
             Target::Stdout
         } else {
-            let is_new = !path.exists();
-            let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path);
-            let file = file.map_err(|error| {
+            let refused = |error: io::Error| {
                 let shown = path.display();
                 anyhow::anyhow!("cannot write {shown}: {}; nothing was run", reason(&error))
-            })?;
-            if is_new && fs::remove_file(path).is_ok() { Target::New } else { Target::Open(file) }
+            };
+            match fs::File::create_new(path) {
+                // What we made ourselves a moment ago, and nothing that was there: a link that leads to no file was.
+                Ok(_) => {
+                    fs::remove_file(path).map_err(refused)?;
+                    Target::New
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    let mut how = fs::OpenOptions::new();
+                    let how = how.write(true).create(true).truncate(false);
+                    Target::Open(how.open(path).map_err(refused)?)
+                }
+                Err(error) => return Err(refused(error)),
+            }
         };
         Ok(RequestedFile { path: path.to_owned(), target })
     }
@@ -83,4 +93,32 @@ fn replace(file: &mut fs::File, bytes: &[u8]) -> io::Result<()> {
     }
     file.write_all(bytes)?;
     file.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_was_there_before_stays_until_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("report.json"), "yesterday").unwrap();
+        symlink(at("on-another-disk.json"), at("link.json")).unwrap();
+        for name in ["new.json", "report.json", "link.json"] {
+            drop(RequestedFile::open(&at(name)).unwrap());
+        }
+        assert!(!at("new.json").exists());
+        assert_eq!(fs::read_to_string(at("report.json")).unwrap(), "yesterday");
+        assert!(at("link.json").is_symlink());
+        let file = RequestedFile::open(&at("link.json")).unwrap();
+        file.write(b"today", &mut io::sink()).unwrap();
+        assert!(at("link.json").is_symlink());
+        assert_eq!(fs::read_to_string(at("on-another-disk.json")).unwrap(), "today");
+        fs::remove_file(at("new.json")).unwrap_err();
+        RequestedFile::open(&at("new.json")).unwrap().write(b"new", &mut io::sink()).unwrap();
+        assert_eq!(fs::read_to_string(at("new.json")).unwrap(), "new");
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::{
     ffi::OsString,
-    fmt, fs, io,
-    os::{fd::BorrowedFd, unix::fs::DirBuilderExt as _},
+    fmt, fs,
+    io::{self, Write as _},
+    os::fd::BorrowedFd,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -17,8 +18,9 @@ use nix::{
 
 use crate::{
     downloads::{Download, Downloads},
-    folder::{self, Folder},
+    folder::Folder,
     namespaces::{Guest, Terms, UserSpace, World},
+    own_folder::OwnFolder,
     plan::{LOOKED_AT, SHARED_MEMORY, is_foreign},
     traced::Tracer,
     tree,
@@ -70,7 +72,7 @@ impl std::error::Error for NoWay {}
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    cache: PathBuf,
+    own: OwnFolder,
     through: Vec<PathBuf>,
     max_bytes: Option<u64>,
     ways: Vec<Way>,
@@ -80,17 +82,16 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Layers below `cache`, a folder of ours, which is also written through.
-    pub fn new(cache: &Path) -> Ask {
+    /// Layers in `own`, which the command does not write to in truth either.
+    pub fn new(own: &OwnFolder) -> Ask {
         let ways = vec![Way::Mounts, Way::UserNamespace, Way::Traced];
         let tracer = vec!["/proc/self/exe".into(), TRACER.into()];
-        let cache = cache.to_owned();
-        let through = vec![cache.clone()];
+        let (own, through) = (own.clone(), Vec::new());
         let (is_offline, keeps_downloads) = (false, false);
-        Ask { cache, through, max_bytes: None, ways, tracer, is_offline, keeps_downloads }
+        Ask { own, through, max_bytes: None, ways, tracer, is_offline, keeps_downloads }
     }
 
-    /// A folder that the command writes to in truth.
+    /// A folder that every command writes to in truth.
     #[must_use]
     pub fn through(mut self, folder: &Path) -> Ask {
         self.through.push(folder.to_owned());
@@ -133,9 +134,7 @@ pub struct Layers {
     ask: Ask,
     way: Way,
     passed_over: Vec<(Way, String)>,
-    place: PathBuf,
-    /// The one that was made to try the way.
-    first: Mutex<Option<Layer>>,
+    place: Place,
     /// The user namespace of all layers.
     user: OnceLock<Arc<UserSpace>>,
 }
@@ -155,22 +154,16 @@ const CAN_BE_WRITTEN: [i64; 7] = [
 impl Layers {
     /// Tries the ways by really going them.
     pub fn find(ask: Ask) -> Result<Layers, NoWay> {
-        // It is bound into the world: it has to be there.
-        let _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(&ask.cache);
-        let through =
-            ask.through.iter().map(|it| fs::canonicalize(it).unwrap_or_else(|_| it.clone()));
-        let ask = Ask { through: through.collect(), ..ask };
-        for place in places(&ask.cache, Way::Mounts) {
-            Folder::sweep(&place, "layer-");
+        for Place { folder, prefix } in places(&ask.own, Way::Mounts) {
+            Folder::sweep(&folder, &prefix);
         }
         Folder::sweep(Path::new(SHARED_MEMORY), &shared_prefix());
         let mut passed_over = Vec::new();
         for way in ask.ways.clone() {
-            for place in places(&ask.cache, way) {
-                let (ask, first) = (ask.clone(), Mutex::new(None));
+            for place in places(&ask.own, way) {
                 let (passed_over_so_far, user) = (Vec::new(), OnceLock::new());
-                let layers =
-                    Layers { ask, way, passed_over: passed_over_so_far, place, first, user };
+                let ask = ask.clone();
+                let layers = Layers { ask, way, passed_over: passed_over_so_far, place, user };
                 match layers.try_out() {
                     Ok(()) => return Ok(Layers { passed_over, ..layers }),
                     // Often the same for each place that it was tried in.
@@ -193,7 +186,7 @@ impl Layers {
     }
 
     fn try_out(&self) -> Result<(), String> {
-        let layer = self.make().map_err(|error| error.to_string())?;
+        let layer = self.fresh(&[]).map_err(|error| error.to_string())?;
         let here = std::env::current_dir().unwrap_or_default();
         if let Some((place, why)) = layer.refused().iter().find(|(it, _)| here.starts_with(it)) {
             return Err(format!("{} cannot be covered: {why}", place.display()));
@@ -204,29 +197,27 @@ impl Layers {
         {
             return Err(format!("{} belongs to others, too", path.display()));
         }
-        if let Keeper::Tracer(it) = &layer.keeper {
-            return it.try_out(&self.ask.tracer);
+        match &layer.keeper {
+            Keeper::Tracer(it) => it.try_out(&self.ask.tracer),
+            Keeper::World(..) => Ok(()),
         }
-        if let Ok(mut first) = self.first.lock() {
-            *first = Some(layer);
-        }
-        Ok(())
     }
 
-    /// A new layer: the world as it is now, and nothing written.
-    pub fn fresh(&self) -> io::Result<Layer> {
-        let first = self.first.lock().ok().and_then(|mut it| it.take());
-        first.map_or_else(|| self.make(), Ok)
-    }
-
-    fn make(&self) -> io::Result<Layer> {
-        folder::own(&self.place)?;
-        let folder = Folder::make(&self.place, "layer-")?;
-        let downloads =
-            self.ask.keeps_downloads.then(|| Downloads::new(self.ask.cache.join(DOWNLOADS)));
+    /// A new layer: the world as it is now, and nothing written. Commands in it write to the folders `through`, which exist, in
+    /// truth.
+    pub fn fresh(&self, through: &[&Path]) -> io::Result<Layer> {
+        let through: Vec<PathBuf> = through
+            .iter()
+            .copied()
+            .chain(self.ask.through.iter().map(PathBuf::as_path))
+            .map(|folder| fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()))
+            .collect();
+        let through = through.as_slice();
+        let folder = self.place.make()?;
+        let downloads = self.ask.keeps_downloads.then(|| Downloads::new(self.ask.own.downloads()));
         let kept = match &downloads {
             Some(it) => {
-                let folder = Folder::make(&self.place, "layer-")?;
+                let folder = self.place.make()?;
                 let places = it.lay_out(folder.path());
                 (!places.is_empty()).then_some((folder, places))
             }
@@ -236,7 +227,6 @@ impl Layers {
         // Where there is none, or no room in it, what is there is shared as it is.
         let shared = Folder::make(Path::new(SHARED_MEMORY), &shared_prefix()).ok();
         let in_memory = shared.as_ref().map(Folder::path);
-        let through = &self.ask.through;
         let made = match self.way {
             Way::Traced => {
                 let kept = seen_again.map(|it| it.0);
@@ -263,11 +253,12 @@ impl Layers {
             Ok(keeper) => keeper,
             Err(why) => return Err(io::Error::other(why)),
         };
-        let free = tree::free_bytes(&self.place).unwrap_or(0);
+        let free = tree::free_bytes(folder.path()).unwrap_or(0);
         let max_bytes = self.ask.max_bytes.unwrap_or(free / 5);
         let kept = kept.map(|it| it.0);
         Ok(Layer {
             way: self.way,
+            own: self.ask.own.clone(),
             keeper,
             folder,
             _shared: shared,
@@ -301,9 +292,6 @@ fn shared_with_others(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Where in the cache downloads are kept.
-const DOWNLOADS: &str = "downloads";
-
 /// How often a layer is looked at before it is called full, and the time between two looks: on a busy machine a program that
 /// has written a file of zeros may not come to close it for a while.
 const LOOKS: u32 = 25;
@@ -312,23 +300,39 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Shared memory has at least this, or is no place for layers: containers have 64 MiB of it. In bytes.
 const ENOUGH: u64 = 1 << 30;
 
-/// Where layers can lie, best first.
-fn places(cache: &Path, way: Way) -> Vec<PathBuf> {
-    let first = cache.join("layers");
+/// Where layers can lie.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Absolute, and no link is in it.
+    folder: PathBuf,
+    /// How the names of layers begin there.
+    prefix: String,
+}
+
+impl Place {
+    fn make(&self) -> io::Result<Folder> {
+        Folder::make(&self.folder, &self.prefix)
+    }
+}
+
+/// Best first.
+fn places(own: &OwnFolder, way: Way) -> Vec<Place> {
+    let first = Place { folder: own.layers(), prefix: "layer-".to_owned() };
     if way == Way::Traced {
         return vec![first];
     }
-    let own = format!("plimsoll-layers-{}", nix::unistd::getuid());
-    let mut res = vec![(cache.to_owned(), first)];
-    for shared in [std::env::temp_dir(), "/var/tmp".into(), "/dev/shm".into()] {
-        res.push((shared.clone(), shared.join(&own)));
-    }
-    let is_able = |folder: &Path| {
+    // Everybody's places.
+    let shared = [std::env::temp_dir(), "/var/tmp".into(), SHARED_MEMORY.into()];
+    let shared = shared.into_iter().filter_map(|folder| {
+        let prefix = format!("plimsoll-layer-{}-", nix::unistd::geteuid());
+        Some(Place { folder: fs::canonicalize(folder).ok()?, prefix })
+    });
+    let is_able = |Place { folder, .. }: &Place| {
         statfs(folder).is_ok_and(|it| CAN_BE_WRITTEN.map(FsType).contains(&it.filesystem_type()))
             && (folder != Path::new(SHARED_MEMORY)
                 || tree::free_bytes(folder).is_some_and(|it| ENOUGH <= it))
     };
-    res.into_iter().filter(|(folder, _)| is_able(folder)).map(|(_, place)| place).collect()
+    std::iter::once(first).chain(shared).filter(is_able).collect()
 }
 
 #[derive(Debug)]
@@ -367,6 +371,7 @@ impl Renames {
 #[derive(Debug)]
 pub struct Layer {
     way: Way,
+    own: OwnFolder,
     keeper: Keeper,
     folder: Folder,
     _shared: Option<Folder>,
@@ -426,22 +431,28 @@ impl Layer {
         }
     }
 
-    /// Everything that was written, sorted by path.
+    /// Everything that was written, sorted by path, but for what lies in our own folder.
     pub fn written(&self) -> io::Result<Vec<Written>> {
+        let mut res = match &self.keeper {
+            Keeper::World(it, _) => written::of_world(it),
+            Keeper::Tracer(it) => it.written()?,
+        };
+        res.retain(|it| !it.path.starts_with(self.own.path()));
+        Ok(res)
+    }
+
+    /// Where lies what was written into this folder, if anything was.
+    pub fn upper_of(&self, folder: &Path) -> Option<PathBuf> {
         match &self.keeper {
-            Keeper::World(it, _) => Ok(written::of_world(it)),
-            Keeper::Tracer(it) => it.written(),
+            Keeper::World(it, _) => it.upper_of(folder),
+            Keeper::Tracer(_) => Some(Tracer::upper_of(self.folder.path(), folder)),
         }
     }
 
     /// Keeps what the run has downloaded for later layers, if that was asked for: files in the folders of Hugging Face's hub and
     /// of torch.hub whose name says the SHA-256 of their contents, and no others. To be said when the run is over.
     pub fn keep_downloads(&self) -> Vec<Download> {
-        let upper = |place: &Path| match &self.keeper {
-            Keeper::World(it, _) => it.upper_of(place),
-            Keeper::Tracer(_) => Some(Tracer::upper_of(self.folder.path(), place)),
-        };
-        self.downloads.as_ref().map(|it| it.keep(upper)).unwrap_or_default()
+        self.downloads.as_ref().map(|it| it.keep(|it| self.upper_of(it))).unwrap_or_default()
     }
 
     /// What the layer takes on the disk, in bytes.
@@ -507,7 +518,7 @@ impl Layer {
                 }
             }
         }
-        fs::write(folder.join("deleted.txt"), deleted)
+        fs::File::create_new(folder.join("deleted.txt"))?.write_all(deleted.as_bytes())
     }
 }
 

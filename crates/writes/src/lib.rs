@@ -13,7 +13,8 @@
 //! What is not covered is there read-only, so what was overlooked is refused and not harmed. `/dev`, `/proc`, `/run` and
 //! `/sys` are the machine's and stay as they are; shared memory has a layer. Sockets that somebody listens at, and named pipes that the command
 //! names or somebody has open, are reached.
-//! The cache stays as it is: a session's recordings are written there. Descriptors that the command is given, such as a file that a shell opened for its
+//! Our [own folder](OwnFolder) is covered like everything else; only the folders that [`Layers::fresh`] is given are written to in
+//! truth: a session's recordings. The layer itself is not seen. Descriptors that the command is given, such as a file that a shell opened for its
 //! output, write where they did.
 //!
 //! A layer is bounded ([`Ask::max_bytes`], [`Layer::is_full`]). Files of zeros that nobody has open are turned into holes
@@ -24,10 +25,11 @@
 //!
 //! ```no_run
 //! # use std::{path::Path, process::Command};
-//! # use plimsoll_writes::{Ask, Layers};
+//! # use plimsoll_writes::{Ask, Layers, OwnFolder};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let layers = Layers::find(Ask::new(Path::new("/home/me/.cache/plimsoll")))?;
-//! let mut layer = layers.fresh()?; // One for each trial: each begins with the same world.
+//! let own = OwnFolder::below(Path::new("/home/me/.cache/plimsoll"))?;
+//! let layers = Layers::find(Ask::new(&own))?;
+//! let mut layer = layers.fresh(&[])?; // One for each trial: each begins with the same world.
 //! let mut command = Command::new("python3");
 //! command.arg("train.py");
 //! layer.attach(&mut command)?;
@@ -46,6 +48,7 @@ mod gate;
 mod layers;
 mod mounts;
 mod namespaces;
+mod own_folder;
 mod plan;
 mod sys;
 mod traced;
@@ -55,5 +58,6 @@ mod written;
 pub use downloads::Download;
 pub use folder::Folder;
 pub use layers::{Ask, Layer, Layers, NoWay, TRACER, Way};
+pub use own_folder::OwnFolder;
 pub use traced::{refuse_namespaces, trace};
 pub use written::{Kind, Written};

@@ -118,6 +118,7 @@ impl Plan {
         for path in through {
             it.bind(path, false, false)?;
         }
+        it.hide(&[Some(layer), shared].into_iter().flatten().collect::<Vec<_>>())?;
         for path in sockets().into_iter().chain(pipes()) {
             let is_reached =
                 mounts.is_no_files(&path) || through.iter().any(|it| path.starts_with(it));
@@ -332,6 +333,18 @@ impl Planner<'_> {
         let mut made = vec![(covered.place.clone(), covered.upper.clone())];
         made.extend(folders.into_iter().map(|(theirs, ours, _)| (theirs, ours)));
         make_all(&made)
+    }
+
+    /// An empty folder is seen in place of these. The layer lies below what it covers: overlayfs refuses to look at its own upper
+    /// folder (`ELOOP`), and a program that goes through all files would meet that.
+    fn hide(&mut self, folders: &[&Path]) -> io::Result<()> {
+        let nothing = self.layer.join("nothing");
+        fs::create_dir(&nothing)?;
+        for folder in folders {
+            let (source, target) = (c_path(&nothing)?, self.target(folder)?);
+            self.plan.steps.push(Step::Bind { source, target, recursive: false, read_only: false });
+        }
+        Ok(())
     }
 
     fn bind(&mut self, place: &Path, recursive: bool, read_only: bool) -> io::Result<()> {

@@ -405,7 +405,8 @@ fn all_leave_no_trace(user: As, way: &str) {
         }
         n += 1;
     }
-    let left: Vec<_> = fs::read_dir(place.path().join("cache/layers")).unwrap().collect();
+    let left: Vec<_> =
+        fs::read_dir(place.path().join("cache/plimsoll-cache/layers")).unwrap().collect();
     assert!(wrong.is_empty(), "{user:?}, {way}:\n{}", wrong.join("\n"));
     assert!(left.is_empty(), "layers are left: {left:?}");
     assert!(20 < n, "only {n} programs ran");

@@ -3,7 +3,6 @@
 
 use std::{
     fs, io,
-    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -11,11 +10,13 @@ use plimsoll_core::recording::contract::{PHANTOM_CONF, ProcessFile, process_of};
 use plimsoll_writes::Folder;
 
 use crate::{
-    cache::{Cache, reason, trust},
+    cache::{Cache, reason},
     contract,
     process_folder::ProcessFolder,
 };
 
+/// How the names of their folders begin.
+const PREFIX: &str = "session-";
 /// So much of a script's output is looked at, in bytes.
 const LAST_WORDS: usize = 1000;
 
@@ -28,14 +29,25 @@ pub(crate) struct Session {
 impl Session {
     /// A new folder, mode 0700, below the cache.
     pub(crate) fn create(cache: &Cache) -> anyhow::Result<Session> {
-        let parent = cache.root.join("sessions");
-        create_in(&parent).map_err(|error| {
-            anyhow::anyhow!(
-                "cannot make a session folder in {}: {}",
-                parent.display(),
-                reason(&error)
-            )
-        })
+        let parent = cache.own.sessions();
+        Folder::sweep(&parent, PREFIX);
+        let folder = Folder::make(&parent, PREFIX).map_err(|error| {
+            let (shown, reason) = (parent.display(), reason(&error));
+            anyhow::anyhow!("cannot make a session folder in {shown}: {reason}")
+        })?;
+        Ok(Session { folder })
+    }
+
+    /// Whether the script has left it where it was. It has to be able to write there, and so to remove it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.folder.is_there()
+    }
+
+    /// Where its runs find what others of them have compiled, made so that they can be written to from other worlds.
+    pub(crate) fn share_what_is_compiled(&self) -> io::Result<[PathBuf; 2]> {
+        let folders = [contract::INDUCTOR, contract::TRITON].map(|it| self.path().join(it));
+        folders.iter().try_for_each(fs::create_dir_all)?;
+        Ok(folders)
     }
 
     /// Writes what the phantom is to be.
@@ -100,11 +112,4 @@ pub(crate) fn process_paths(folder: &Path) -> Vec<(u32, PathBuf)> {
         .collect();
     res.sort();
     res
-}
-
-fn create_in(parent: &Path) -> io::Result<Session> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
-    trust::check(parent).map_err(io::Error::other)?;
-    Folder::sweep(parent, "");
-    Ok(Session { folder: Folder::make(parent, "")? })
 }

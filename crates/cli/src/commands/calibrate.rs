@@ -8,12 +8,12 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use plimsoll_core::{cards, units::Bytes};
 use serde_json::Value;
 
 use crate::{
-    cache::{Cache, bundle::Bundle},
+    cache::{Cache, bundle::Bundle, reason},
     cli::{CalibrateArgs, WorldArgs, Writes},
     devices,
     exit::Exit,
@@ -26,6 +26,8 @@ use crate::{
 /// The agent's modules that ask, one card and several.
 const QUESTIONS: &str = "plimsoll_agent.survey.card";
 const OF_SEVERAL: &str = "plimsoll_agent.survey.ranks";
+/// How the source of a card begins that this wrote.
+const WRITTEN_BY: &str = "measured here by plimsoll calibrate";
 /// The parts of a context may add up to so much more or less than a training held, and still tell the same.
 const ALIKE: Bytes = Bytes::mib(8);
 /// What the first library loads beside its handle.
@@ -63,6 +65,17 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     let id = args.id.as_deref();
     let card = cards::parse(&measured.text(id, "derived", "calibrated"))
         .context("the measurement does not describe a card")?;
+    let path = match &args.output {
+        Some(path) => path.clone(),
+        None => {
+            let folder = own_cards::folder();
+            let problem =
+                "found no folder for your cards: set PLIMSOLL_CARDS, or give --output FILE";
+            let path = folder.context(problem)?.join(format!("{}.toml", card.id));
+            check_what_is_there(&path)?;
+            path
+        }
+    };
     say(&format!("asking a phantom {} the same", card.name));
     let runner = Runner::new(
         Cache::open()?,
@@ -73,7 +86,7 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     let compared = Compared::of(&real, &phantom);
     let knows = if MOSTLY * compared.all <= 100 * compared.alike { "measured" } else { "derived" };
     let source = format!(
-        "measured here by plimsoll calibrate {}: driver {}, torch {}, cuDNN {}; of {} operations the phantom asks for the same \
+        "{WRITTEN_BY} {}: driver {}, torch {}, cuDNN {}; of {} operations the phantom asks for the same \
          scratch memory in {}{}",
         env!("CARGO_PKG_VERSION"),
         devices::driver().unwrap_or_else(|| "unknown".to_owned()),
@@ -85,18 +98,26 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     );
     let text = measured.text(id, knows, &source);
     let card = cards::parse(&text).context("the measurement does not describe a card")?;
-    let path = match &args.output {
-        Some(path) => path.clone(),
-        None => own_cards::folder()
-            .context("found no folder for your cards: set PLIMSOLL_CARDS, or give --output FILE")?
-            .join(format!("{}.toml", card.id)),
-    };
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     }
     fs::write(&path, &text).with_context(|| format!("cannot write {}", path.display()))?;
     super::write(out, &report(&card, &measured, &compared, &path, args.output.is_none()))?;
     Ok(Exit::Fits)
+}
+
+/// Refuses the file of a card that somebody wrote by hand, or was sent. One of an earlier calibration is replaced.
+fn check_what_is_there(path: &Path) -> anyhow::Result<()> {
+    match fs::read(path) {
+        Ok(text) => ensure!(
+            String::from_utf8_lossy(&text).contains(WRITTEN_BY),
+            "{} is there already, and is not what `plimsoll calibrate` wrote; move it away, or give --output FILE",
+            path.display()
+        ),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+        Err(error) => bail!("cannot read {}: {}", path.display(), reason(&error)),
+    }
+    Ok(())
 }
 
 /// Everything, of the real card, in processes without us.
@@ -479,6 +500,18 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_card_that_somebody_wrote_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h200.toml");
+        check_what_is_there(&path).unwrap();
+        fs::write(&path, "id = \"h200\" # with my own numbers").unwrap();
+        let refused = check_what_is_there(&path).unwrap_err().to_string();
+        assert!(refused.contains("h200.toml is there already"), "{refused}");
+        fs::write(&path, format!("source = \"{WRITTEN_BY} 0.1.0\"")).unwrap();
+        check_what_is_there(&path).unwrap();
+    }
 
     /// As an H200 answers.
     fn answer() -> Value {

@@ -131,7 +131,7 @@ fn system() -> Found {
 }
 
 fn describe_cache(cache: &Cache) -> Found {
-    let mut text = cache.root.display().to_string();
+    let mut text = cache.path().display().to_string();
     if let Ok((n @ 1.., bytes)) = bundle::others(cache) {
         let bytes = Bytes(bytes);
         text += &format!("; {n} bundle(s) of other versions in it take {bytes} and may be deleted");

@@ -123,7 +123,7 @@ fn serve(
 /// Shows the run that is going on until Ctrl-C.
 #[cfg(feature = "phantom")]
 fn follow(address: (u16, Option<&str>), opens: bool, out: &mut dyn Write) -> anyhow::Result<()> {
-    let sessions = Cache::open()?.root.join("sessions");
+    let sessions = Cache::open()?.own.sessions();
     let gallery = Gallery::of_run(Live::of(sessions));
     show(&|| &gallery, address, opens, out)
 }

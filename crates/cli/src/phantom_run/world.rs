@@ -2,7 +2,10 @@
 //! from [`Runner::world`] and leaves it through [`Runner::left`]: the files as they are now, and a layer that takes what is
 //! written and goes with the run. So none sees what another one did, and nothing of the user's changes.
 
-use std::{env, path::Path};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, ensure};
 use nix::unistd::Pid;
@@ -58,6 +61,17 @@ pub(crate) struct Left {
 impl Runner {
     /// Finds the way in which this machine keeps writes apart, by going it.
     pub(crate) fn new(cache: Cache, args: &WorldArgs) -> anyhow::Result<Runner> {
+        if let cli::Writes::Keep(folder) = &args.writes {
+            let is_taken = match fs::read_dir(folder) {
+                Ok(mut entries) => entries.next().is_some(),
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+            };
+            let shown = folder.display();
+            ensure!(
+                !is_taken,
+                "{shown} is there, and is no empty folder; --writes keep=DIR wants a new or an empty one"
+            );
+        }
         let bundle = Bundle::unpack(&cache)?;
         let layers = match args.writes {
             cli::Writes::Through => {
@@ -79,11 +93,14 @@ impl Runner {
         self.layers.as_ref()
     }
 
-    /// A world in which nothing has happened yet; `conf` is what the phantom is told.
-    pub(crate) fn world(&self, conf: &str) -> anyhow::Result<World> {
+    /// A world in which nothing has happened yet; `conf` is what the phantom is told. The run writes into its session's folder in
+    /// truth, and into those of `shared`, which are other sessions' of the same command.
+    pub(crate) fn world(&self, conf: &str, shared: &[PathBuf]) -> anyhow::Result<World> {
         let session = Session::create(&self.cache)?;
         session.configure(conf)?;
-        let layer = self.layers.as_ref().map(Layers::fresh).transpose();
+        let through: Vec<&Path> =
+            shared.iter().map(PathBuf::as_path).chain([session.path()]).collect();
+        let layer = self.layers.as_ref().map(|it| it.fresh(&through)).transpose();
         let layer = layer.context("cannot make a layer for what the script writes")?;
         Ok(World { session, layer })
     }
@@ -91,17 +108,26 @@ impl Runner {
     /// What is left of a world after its run. The world is gone then, but for what was written.
     pub(crate) fn left(&self, world: World, ended: Ended) -> anyhow::Result<Left> {
         let World { session, layer } = world;
+        anyhow::ensure!(
+            session.is_there(),
+            "the script removed {}, where plimsoll writes down what it sees, so nothing is known of this run; set \
+             PLIMSOLL_CACHE to a folder that the script leaves alone",
+            session.path().display(),
+        );
         let folders = session.read();
         // Nothing else would say so.
         if self.cache.free_bytes().is_some_and(|it| it < FULL) {
             anyhow::bail!(
                 "no space left on the disk of {} while the script ran, so the recording is not complete; free some, \
                  or set PLIMSOLL_CACHE to a folder on another disk",
-                self.cache.root.display(),
+                self.cache.path().display(),
             );
         }
         let last_words = session.last_words();
         let downloads = layer.as_ref().map(Layer::keep_downloads).unwrap_or_default();
+        if let Some(layer) = &layer {
+            self.bundle.keep_bytecode(layer);
+        }
         Ok(Left { ended, folders, last_words, layer, downloads })
     }
 
@@ -123,7 +149,7 @@ impl Runner {
         signals: &Signals,
         watch: Option<&mut dyn Watch>,
     ) -> anyhow::Result<Left> {
-        let world = self.world(run.conf)?;
+        let world = self.world(run.conf, &[])?;
         let launch = launch::Launch {
             command: run.command,
             bundle: &self.bundle,
@@ -173,7 +199,7 @@ impl Left {
 
 /// The first way that holds; a test or a curious person may name one.
 fn layers(cache: &Cache, args: &WorldArgs) -> anyhow::Result<Layers> {
-    let mut ask = Ask::new(&cache.root).keep_downloads();
+    let mut ask = Ask::new(&cache.own).keep_downloads();
     if let Some(way) = env::var_os(contract::WRITES_WAY) {
         let way = match way.to_str() {
             Some("mounts") => Way::Mounts,

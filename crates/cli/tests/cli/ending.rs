@@ -86,10 +86,10 @@ fn ctrl_c_lets_the_script_clean_up() {
     let script = place.noting_script(
         "train",
         &[BEGIN, STEP],
-        "trap 'echo cleaned up; exit 1' INT\necho $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done",
+        "trap 'echo cleaned up; exit 1' INT\necho $$ > $MARKS/started\nwhile :; do sleep 0.05; done",
     );
-    let mut terminal = Terminal::start(place.plimsoll(&["predict", script.to_str().unwrap()]));
-    let pid = wait_for(&place.cache().join("started"));
+    let mut terminal = Terminal::start(place.marking(script.to_str().unwrap()));
+    let pid = wait_for(&place.marks().join("started"));
     terminal.press_ctrl_c();
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(2), "{screen}");
@@ -104,10 +104,10 @@ fn a_second_ctrl_c_ends_a_script_that_does_not_listen() {
     let place = Place::new();
     let script = place.script(
         "train",
-        "trap '' INT TERM\necho $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done",
+        "trap '' INT TERM\necho $$ > $MARKS/started\nwhile :; do sleep 0.05; done",
     );
-    let mut terminal = Terminal::start(place.plimsoll(&["predict", script.to_str().unwrap()]));
-    let pid = wait_for(&place.cache().join("started"));
+    let mut terminal = Terminal::start(place.marking(script.to_str().unwrap()));
+    let pid = wait_for(&place.marks().join("started"));
     let started = Instant::now();
     terminal.press_ctrl_c();
     std::thread::sleep(Duration::from_millis(600));
@@ -127,15 +127,15 @@ fn a_request_to_stop_is_passed_on() {
         let place = Place::new();
         let script = place.script(
             "train",
-            "trap 'echo got it > $PLIMSOLL_CACHE/got; exit 1' INT TERM\necho $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done",
+            "trap 'echo got it > $MARKS/got; exit 1' INT TERM\necho $$ > $MARKS/started\nwhile :; do sleep 0.05; done",
         );
-        let mut command = place.plimsoll(&["predict", script.to_str().unwrap()]);
+        let mut command = place.marking(script.to_str().unwrap());
         // A group of its own, so that nobody but us gets the signal.
         let child = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
-        wait_for(&place.cache().join("started"));
+        wait_for(&place.marks().join("started"));
         kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
         Ran::from(child.wait_with_output().unwrap()).assert_sentence(sentence);
-        assert_eq!(wait_for(&place.cache().join("got")), "got it\n");
+        assert_eq!(wait_for(&place.marks().join("got")), "got it\n");
         place.assert_no_session();
     }
 }
@@ -146,17 +146,17 @@ fn what_the_script_leaves_running_is_ended() {
     // One that can be asked, one that has to be killed, and both have lost their parent.
     let script = place.script(
         "train",
-        "(sleep 100 & echo $! > $PLIMSOLL_CACHE/polite)\n\
-         (setsid sh -c 'trap \"\" TERM; echo $$ > $PLIMSOLL_CACHE/deaf; while :; do sleep 0.05; done' &)\n\
-         while ! test -s $PLIMSOLL_CACHE/deaf; do sleep 0.02; done\n\
+        "(sleep 100 & echo $! > $MARKS/polite)\n\
+         (setsid sh -c 'trap \"\" TERM; echo $$ > $MARKS/deaf; while :; do sleep 0.05; done' &)\n\
+         while ! test -s $MARKS/deaf; do sleep 0.02; done\n\
          exit 4",
     );
-    let ran = place.predict(&[script.to_str().unwrap()]);
+    let ran = Ran::from(place.marking(script.to_str().unwrap()).output().unwrap());
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.stderr.contains("exited with code 4"), "{ran:?}");
     assert!(ran.stderr.contains("that the script left running"), "{ran:?}");
     for name in ["polite", "deaf"] {
-        let pid = wait_for(&place.cache().join(name));
+        let pid = wait_for(&place.marks().join(name));
         assert!(!is_running(&pid), "{name}");
     }
 }
@@ -164,10 +164,9 @@ fn what_the_script_leaves_running_is_ended() {
 #[test]
 fn the_script_goes_when_we_are_killed() {
     let place = Place::new();
-    let script =
-        place.script("train", "echo $$ > $PLIMSOLL_CACHE/started\nwhile :; do sleep 0.05; done");
-    let mut child = place.plimsoll(&["predict", script.to_str().unwrap()]).spawn().unwrap();
-    let pid = wait_for(&place.cache().join("started"));
+    let script = place.script("train", "echo $$ > $MARKS/started\nwhile :; do sleep 0.05; done");
+    let mut child = place.marking(script.to_str().unwrap()).spawn().unwrap();
+    let pid = wait_for(&place.marks().join("started"));
     child.kill().unwrap();
     child.wait().unwrap();
     let until = Instant::now() + Duration::from_secs(5);
@@ -221,7 +220,7 @@ fn the_script_has_our_standard_input() {
 fn says_that_it_lives() {
     let place = Place::new();
     let script = place.noting_script("train", &[BEGIN, STEP], "sleep 3; exit 1");
-    let terminal = Terminal::start(place.plimsoll(&["predict", script.to_str().unwrap()]));
+    let terminal = Terminal::start(place.marking(script.to_str().unwrap()));
     let (_, screen) = terminal.end();
     assert!(screen.contains("plimsoll: running train on a phantom "), "{screen}");
     assert!(screen.contains(": 2 s, 1 step seen\n"), "{screen}");

@@ -296,6 +296,9 @@ impl Call<'_> {
 
     fn remove(&mut self, name: Name, is_folder: bool) -> Result<Verdict, Errno> {
         let found = self.find(name)?;
+        if is_folder && self.view.is_door(&found.path) {
+            return Err(Errno::EBUSY);
+        }
         if matches!(found.place, Place::Through(_)) {
             return self.go_to(name, &found, After::Nothing);
         }
@@ -308,6 +311,9 @@ impl Call<'_> {
 
     fn rename(&mut self, from: Name, to: Name, flags: u32) -> Result<Verdict, Errno> {
         let (source, target) = (self.find(from)?, self.find(to)?);
+        if self.view.is_door(&source.path) || self.view.is_door(&target.path) {
+            return Err(Errno::EBUSY);
+        }
         let is_through = |it: &Found| matches!(it.place, Place::Through(_));
         match (is_through(&source), is_through(&target)) {
             (true, true) => {

@@ -59,8 +59,9 @@ const RENAMES: &str = "--renames";
 /// The file by which processes see whether something was written.
 const UNTOUCHED_FILE: &str = "untouched";
 
-/// The folder of a layer that has what was written.
+/// The folder of a layer that has what was written, and an empty one that is seen in its place.
 const UP: &str = "up";
+const NOTHING: &str = "nothing";
 
 /// How long an order may wait before it is said again, in milliseconds.
 const PATIENCE_MS: u16 = 5;
@@ -158,7 +159,13 @@ impl Tracer {
     /// Runs a program that writes a file and reads it, and sees that the file is not there. The layer is
     /// not a fresh one afterwards.
     pub(crate) fn try_out(&self, program: &[OsString]) -> Result<(), String> {
-        let file = std::env::temp_dir().join(format!(".plimsoll-tries-{}", self.process.id()));
+        // The letters of the layer's name are nobody else's. It cannot lie in a new folder: where downloads are shown, the view of a
+        // folder may be older than that.
+        let layer = self.report.parent().and_then(Path::file_name).unwrap_or_default();
+        let file = std::env::temp_dir().join(format!(".plimsoll-tries-{}", layer.display()));
+        if fs::symlink_metadata(&file).is_ok() {
+            return Err(format!("{} is there already", file.display()));
+        }
         let mut command = again(program)?;
         command.arg(TRY).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
         self.attach(&mut command).map_err(|error| error.to_string())?;
@@ -287,7 +294,9 @@ fn watch(
     // Kept from the world's umask: folders of the layer are made with the modes that they are to have.
     nix::sys::stat::umask(nix::sys::stat::Mode::empty());
     let through = through.iter().map(PathBuf::from).collect();
-    let mut view = View::new(&layer.join(UP), shared, through);
+    let nothing = layer.join(NOTHING);
+    fs::create_dir(&nothing)?;
+    let mut view = View::new(&layer.join(UP), shared, nothing, through);
     if let Some(kept) = kept {
         view.show(kept, Path::new("/"))?;
     }

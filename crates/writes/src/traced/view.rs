@@ -36,6 +36,8 @@ pub(super) struct View {
     up: PathBuf,
     /// The same for [`SHARED_MEMORY`], and in memory, too. None: it is written through.
     shared: Option<PathBuf>,
+    /// Empty, and seen in place of these two, which lie on the disk as well: what is done to them would go on for ever.
+    nothing: PathBuf,
     through: Vec<PathBuf>,
     /// Names in `up` without contents of their own, by the command's path, and what they stand for.
     pub(super) stands_for: BTreeMap<PathBuf, PathBuf>,
@@ -54,14 +56,20 @@ pub(super) struct View {
 }
 
 impl View {
-    /// `up` is a folder of ours, empty, and so is `shared`.
-    pub(super) fn new(up: &Path, shared: Option<PathBuf>, through: Vec<PathBuf>) -> View {
+    /// `up` is a folder of ours, empty, and so are `shared` and `nothing`.
+    pub(super) fn new(
+        up: &Path,
+        shared: Option<PathBuf>,
+        nothing: PathBuf,
+        through: Vec<PathBuf>,
+    ) -> View {
         let itself = |it: &str| (PathBuf::from(it), PathBuf::from(it));
         let mut stands_for = BTreeMap::from([itself("/")]);
         stands_for.extend(shared.as_ref().map(|_| itself(SHARED_MEMORY)));
         View {
             up: up.to_owned(),
             shared,
+            nothing,
             through,
             stands_for,
             copies: Copies::new(up),
@@ -82,6 +90,18 @@ impl View {
     pub(super) fn is_complete(&self, top: &str) -> bool {
         let has_layer = top == "/" || self.shared.is_some();
         has_layer && !self.stands_for.contains_key(Path::new(top))
+    }
+
+    /// A path that was said, or its other name if it is the kernel's for something in the layer: an interpreter is told so which
+    /// script it runs. The layer's own folder is none of these: nothing is seen in there.
+    pub(super) fn meant(&self, said: &Path) -> PathBuf {
+        let below = |folder: &Path| {
+            let rest = said.strip_prefix(folder).ok();
+            rest.filter(|it| !it.as_os_str().is_empty()).map(Path::to_owned)
+        };
+        let in_memory = || Some(Path::new(SHARED_MEMORY).join(below(self.shared.as_ref()?)?));
+        let in_layer = below(&self.up).map(|it| Path::new("/").join(it));
+        in_layer.or_else(in_memory).unwrap_or_else(|| said.to_owned())
     }
 
     /// How the command would name what the kernel names so.
@@ -141,9 +161,9 @@ impl View {
         match folder {
             Place::Through(_) => folder.join(name),
             _ if self.is_through(path) => Place::Through(path.to_owned()),
-            Place::Theirs(_) => folder.join(name),
+            Place::Theirs(it) => self.theirs(it.join(name)),
             Place::Ours(_) => match self.stands_for.get(path) {
-                Some(real) => Place::Theirs(real.clone()),
+                Some(real) => self.theirs(real.clone()),
                 None => {
                     let ours = folder.join(name);
                     let unlisted = path.parent().and_then(|it| self.unlisted.get(it));
@@ -154,6 +174,16 @@ impl View {
                 }
             },
         }
+    }
+
+    fn theirs(&self, real: PathBuf) -> Place {
+        let is_layer = real == self.up || self.shared.as_ref() == Some(&real);
+        Place::Theirs(if is_layer { self.nothing.clone() } else { real })
+    }
+
+    /// Whether it is a folder that is written through as a whole. As a mount point, it can be neither removed nor renamed.
+    pub(super) fn is_door(&self, path: &Path) -> bool {
+        self.through.iter().any(|it| it == path)
     }
 
     /// Where `path`, which has no links in it, lies.

@@ -1,6 +1,6 @@
 //! Makes the runs of `fit`: in a nursery, or as processes of their own. Which, and when, `plimsoll_fit::trials` says.
 
-use std::{ffi::OsString, fs, rc::Rc};
+use std::{ffi::OsString, fs, path::PathBuf, rc::Rc};
 
 use anyhow::Context as _;
 use nix::{
@@ -64,6 +64,8 @@ impl PartialEq for What {
 struct Kept {
     nursery: Nursery,
     command: ScriptCommand,
+    /// Where its children leave what they compile, and find what others did.
+    compiled: [PathBuf; 2],
     _world: World,
 }
 
@@ -220,10 +222,15 @@ impl Workshop for Shop {
 
     fn has_nursery(&mut self, what: &What) -> anyhow::Result<bool> {
         let command = existing(&what.words)?;
-        let Ok(world) = self.runner.world(&self.conf(what)) else { return Ok(false) };
+        let Ok(world) = self.runner.world(&self.conf(what), &[]) else { return Ok(false) };
+        let compiled = world.session.share_what_is_compiled()?;
         let (bundle, layer) = (self.runner.bundle(), world.layer.as_ref());
         let nursery = Nursery::start(&command, bundle, &world.session, layer, &self.signals)?;
-        self.nursery = nursery.map(|nursery| Kept { nursery, command, _world: world });
+        // Its children's workers may import what it has compiled just now.
+        if let Some(layer) = layer {
+            bundle.keep_bytecode(layer);
+        }
+        self.nursery = nursery.map(|nursery| Kept { nursery, command, compiled, _world: world });
         Ok(self.nursery.is_some())
     }
 
@@ -241,8 +248,9 @@ impl Workshop for Shop {
     }
 
     fn begin(&mut self, order: &Order<What>, values: Values) -> anyhow::Result<Option<Job>> {
-        let world = self.runner.world(&self.conf(&order.what))?;
+        let conf = self.conf(&order.what);
         let Some(kept) = &mut self.nursery else { return Ok(None) };
+        let world = self.runner.world(&conf, &kept.compiled)?;
         let command = ScriptCommand::resolve(&order.what.words)?;
         let stop = stop(order);
         let mut settings = order.what.settings.clone();
