@@ -211,7 +211,7 @@ fragments! {
     WARP_MERGE_SORT_IN_PLACE = b"22warpMergeSortKVInPlaceI"; // Since torch 2.15.
     MERGE_SORT_OF_BLOCKS = b"30DeviceMergeSortBlockSortKernel";
     LESS_THAN = b"2at6native4LTOpI";
-    GREATER_THAN = b"2at6native4GTOpI";
+    GREATER_THAN = b"4GTOpI";
     HELPER_OF_CUB = b"11VSMemHelperE"; // Since torch 2.15.
     COUNTED_IN_32_BITS = b"NS0_13ScanTileStateIjLb1EEE";
     NULL_TYPE_OF_CUB = b"NS0_8NullTypeE";
