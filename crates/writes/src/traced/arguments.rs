@@ -34,8 +34,6 @@ pub(super) struct Call<'a> {
     pub(super) registers: user_regs_struct,
     /// Memory of the task that is ours.
     pub(super) scratch: u64,
-    /// Whether something may be listening below this folder: a short name for long ones.
-    pub(super) short: &'a mut dyn FnMut(&Path) -> Option<PathBuf>,
 }
 
 /// What is left to do when the kernel has done it.

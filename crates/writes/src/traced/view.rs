@@ -61,6 +61,8 @@ pub(super) struct View {
     pub(super) shown: BTreeSet<PathBuf>,
     /// Folders of the disk that are known to be no links.
     pub(super) plain: BTreeSet<PathBuf>,
+    /// Folders that have a short name, which is a link of ours.
+    short: BTreeMap<PathBuf, PathBuf>,
 }
 
 impl View {
@@ -80,6 +82,7 @@ impl View {
             unlisted: BTreeMap::new(),
             shown: BTreeSet::new(),
             plain: BTreeSet::new(),
+            short: BTreeMap::new(),
         }
     }
 
@@ -460,6 +463,18 @@ impl View {
         for (path, meta) in known.grown {
             self.grown.insert(moved(&path), meta);
         }
+    }
+
+    /// A name for a folder that fits into a socket's address.
+    pub(super) fn short_name(&mut self, folder: &Path) -> Option<PathBuf> {
+        if let Some(it) = self.short.get(folder) {
+            return Some(it.clone());
+        }
+        let beside = self.shared.as_ref().unwrap_or(&self.up).parent()?;
+        let link = beside.join(format!("s{}", self.short.len()));
+        symlink(folder, &link).ok()?;
+        self.short.insert(folder.to_owned(), link.clone());
+        Some(link)
     }
 
     /// How a complete folder looked on the disk.

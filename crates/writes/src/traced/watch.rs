@@ -5,7 +5,7 @@ use std::{
     fs::File,
     io::{Read as _, Write as _},
     os::{fd::AsFd as _, unix::fs::FileExt as _},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use libc::user_regs_struct;
@@ -94,8 +94,6 @@ pub(super) struct Watcher {
     job: Job,
     doors: Doors,
     tasks: BTreeMap<Pid, Task>,
-    /// Folders held open so that they have a short name.
-    held: BTreeMap<PathBuf, File>,
 }
 
 /// Orders, instead of a process: to write the report, and to remove what the run has made of the kernel's objects.
@@ -104,7 +102,7 @@ pub(super) const REMOVE: i32 = -1;
 
 impl Watcher {
     pub(super) fn new(job: Job, doors: Doors) -> Watcher {
-        Watcher { job, doors, tasks: BTreeMap::new(), held: BTreeMap::new() }
+        Watcher { job, doors, tasks: BTreeMap::new() }
     }
 
     /// Until the parent and everything that was traced are gone. `report` is where the report goes.
@@ -239,10 +237,7 @@ impl Watcher {
             ptrace::setregs(task, getting)?;
             return sys::go_on_to_end_of_call(task);
         };
-        let held = &mut self.held;
-        let mut short = |folder: &Path| short_name(held, folder);
-        let call = Call { view, task, registers, scratch, short: &mut short };
-        let verdict = call.decide();
+        let verdict = Call { view, task, registers, scratch }.decide();
         gate.close_after(view);
         self.carry_out(task, &registers, verdict)
     }
@@ -311,17 +306,4 @@ impl Watcher {
         }
         sys::go_on(task, None)
     }
-}
-
-/// A name for a folder that fits into a socket's address: our own descriptor of it.
-fn short_name(held: &mut BTreeMap<PathBuf, File>, folder: &Path) -> Option<PathBuf> {
-    use std::os::{fd::AsRawFd as _, unix::fs::OpenOptionsExt as _};
-    if !held.contains_key(folder) {
-        let mut how = File::options();
-        let file =
-            how.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(folder).ok()?;
-        held.insert(folder.to_owned(), file);
-    }
-    let number = held.get(folder)?.as_raw_fd();
-    Some(PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id())))
 }
