@@ -19,9 +19,12 @@ use nix::{
 use crate::{
     downloads::{Download, Downloads},
     folder::Folder,
+    guard::{Guard, Guarded},
+    inherited::Inherited,
     namespaces::{Guest, Terms, UserSpace, World},
     own_folder::OwnFolder,
-    plan::{LOOKED_AT, SHARED_MEMORY, is_foreign},
+    plan::{self, LOOKED_AT, SHARED_MEMORY, is_foreign},
+    sys,
     traced::Tracer,
     tree,
     written::{self, Written},
@@ -137,6 +140,8 @@ pub struct Layers {
     place: Place,
     /// The user namespace of all layers.
     user: OnceLock<Arc<UserSpace>>,
+    /// Who ends what is left in their mount namespaces.
+    guard: OnceLock<Arc<Guard>>,
 }
 
 /// File systems that can be the upper layer of an overlay (`overlayfs.rst`, "Upper and Lower"): local ones that keep
@@ -161,9 +166,9 @@ impl Layers {
         let mut passed_over = Vec::new();
         for way in ask.ways.clone() {
             for place in places(&ask.own, way) {
-                let (passed_over_so_far, user) = (Vec::new(), OnceLock::new());
+                let (none, user, guard) = (Vec::new(), OnceLock::new(), OnceLock::new());
                 let ask = ask.clone();
-                let layers = Layers { ask, way, passed_over: passed_over_so_far, place, user };
+                let layers = Layers { ask, way, passed_over: none, place, user, guard };
                 match layers.try_out() {
                     Ok(()) => return Ok(Layers { passed_over, ..layers }),
                     // Often the same for each place that it was tried in.
@@ -230,12 +235,16 @@ impl Layers {
         let made = match self.way {
             Way::Traced => {
                 let kept = seen_again.map(|it| it.0);
-                Tracer::start(folder.path(), in_memory, kept, through, &self.ask.tracer)
+                let pipes = plan::pipes();
+                Tracer::start(folder.path(), in_memory, kept, through, &pipes, &self.ask.tracer)
                     .map(Keeper::Tracer)
             }
             Way::Mounts => {
                 World::make(folder.path(), in_memory, seen_again, through, &self.terms(None))
-                    .map(|it| Keeper::World(it, Renames::NotNeeded))
+                    .and_then(|it| {
+                        let beside = self.guard(&it).map_err(|error| error.to_string())?;
+                        Ok(Keeper::World(it, beside))
+                    })
             }
             Way::UserNamespace => {
                 let user = Some(self.user.get().cloned());
@@ -245,7 +254,7 @@ impl Layers {
                         self.user.get_or_init(|| Arc::clone(user));
                     }
                     let program = self.ask.tracer.clone();
-                    Keeper::World(it, Renames::Helped { program, helper: OnceLock::new() })
+                    Keeper::World(it, Beside::Renames { program, helper: OnceLock::new() })
                 })
             }
         };
@@ -268,6 +277,18 @@ impl Layers {
             free_before: free,
             is_offline: self.ask.is_offline,
         })
+    }
+
+    fn guard(&self, world: &World) -> io::Result<Beside> {
+        let guard = match self.guard.get() {
+            Some(it) => Arc::clone(it),
+            None => {
+                let started = Arc::new(Guard::start(&self.ask.tracer)?);
+                Arc::clone(self.guard.get_or_init(|| started))
+            }
+        };
+        let _guarded = guard.watch(world.mounts())?;
+        Ok(Beside::Guard { _guarded, guard })
     }
 
     fn terms(&self, user: Option<Option<Arc<UserSpace>>>) -> Terms {
@@ -337,32 +358,33 @@ fn places(own: &OwnFolder, way: Way) -> Vec<Place> {
 
 #[derive(Debug)]
 enum Keeper {
-    World(World, Renames),
+    World(World, Beside),
     Tracer(Tracer),
 }
 
-/// In a user namespace somebody helps with renames, from the first command on. Without them some renames fail, and
-/// nothing else does.
+/// A process of ours beside a world.
 #[derive(Debug)]
-enum Renames {
-    NotNeeded,
-    Helped { program: Vec<OsString>, helper: OnceLock<Option<Tracer>> },
+enum Beside {
+    /// It ends what is left in a mount namespace once this is dropped, or we are gone.
+    Guard { _guarded: Guarded, guard: Arc<Guard> },
+    /// In a user namespace it helps with renames, from the first command on. Without it some renames fail, and nothing else does.
+    Renames { program: Vec<OsString>, helper: OnceLock<Option<Tracer>> },
 }
 
-impl Renames {
-    fn helper(&self, world: &World) -> Option<&Tracer> {
+impl Beside {
+    fn start_helper(&self, world: &World) -> Option<&Tracer> {
         match self {
-            Renames::NotNeeded => None,
-            Renames::Helped { program, helper } => {
+            Beside::Guard { .. } => None,
+            Beside::Renames { program, helper } => {
                 helper.get_or_init(|| Tracer::of_renames(world, program).ok()).as_ref()
             }
         }
     }
 
-    fn helper_so_far(&self) -> Option<&Tracer> {
+    fn id(&self) -> Option<u32> {
         match self {
-            Renames::NotNeeded => None,
-            Renames::Helped { helper, .. } => helper.get()?.as_ref(),
+            Beside::Guard { guard, .. } => Some(guard.id()),
+            Beside::Renames { helper, .. } => Some(helper.get()?.as_ref()?.id()),
         }
     }
 }
@@ -398,13 +420,20 @@ impl Layer {
     }
 
     fn let_in(&self, command: &mut Command, guest: Guest) -> io::Result<()> {
-        match &self.keeper {
-            Keeper::World(it, renames) => {
-                it.attach(command, guest)?;
-                renames.helper(it).map_or(Ok(()), |helper| helper.attach(command))
-            }
-            Keeper::Tracer(it) => it.attach(command),
+        let inherited = Inherited::look();
+        if let Keeper::World(it, _) = &self.keeper {
+            it.attach(command, guest)?;
         }
+        sys::before_exec(command, move || inherited.open_again());
+        match &self.keeper {
+            Keeper::World(it, beside) => {
+                beside.start_helper(it).map_or(Ok(()), |helper| helper.attach(command))?;
+            }
+            Keeper::Tracer(it) => it.attach(command)?,
+        }
+        // Last: the tracer has to be told before.
+        sys::before_exec(command, sys::keep_signals_inside);
+        Ok(())
     }
 
     /// The layer's mount namespace, if it is kept by one.
@@ -418,7 +447,7 @@ impl Layer {
     /// A process of ours beside the run, which is not one that the run has left behind.
     pub fn helper(&self) -> Option<u32> {
         match &self.keeper {
-            Keeper::World(_, it) => it.helper_so_far().map(Tracer::id),
+            Keeper::World(_, it) => it.id(),
             Keeper::Tracer(it) => Some(it.id()),
         }
     }

@@ -45,6 +45,8 @@
 mod downloads;
 mod folder;
 mod gate;
+mod guard;
+mod inherited;
 mod layers;
 mod mounts;
 mod namespaces;

@@ -15,7 +15,7 @@ use std::{
 
 use nix::unistd::{AccessFlags, access, getegid, geteuid};
 
-use crate::mounts::Mounts;
+use crate::mounts::{Mounts, SETTINGS};
 
 /// One mount to be made.
 #[derive(Debug)]
@@ -32,6 +32,10 @@ pub(crate) enum Step {
     },
     /// `source` itself at `target`.
     Bind { source: CString, target: CString, recursive: bool, read_only: bool },
+    /// What is at `place`, to be read only.
+    Settings { place: CString, target: CString, recursive: bool },
+    /// The message queues of the world (mq_overview(7)) at `target`.
+    Queues { target: CString },
 }
 
 /// Whose mounts may be covered how.
@@ -107,6 +111,7 @@ impl Plan {
                 it.folder(Path::new("/"), true)?;
             }
         }
+        it.settings(depth)?;
         if let Some(shared) = shared {
             it.shared_memory(shared)?;
         }
@@ -172,6 +177,32 @@ impl Planner<'_> {
             } else {
                 self.overlay(place)?;
             }
+        }
+        Ok(())
+    }
+
+    /// The machine's settings can be read only, and the names of message queues are those of the world.
+    fn settings(&mut self, depth: Depth) -> io::Result<()> {
+        let mounts = self.mounts;
+        let mut settings = |place: &Path, recursive| -> io::Result<()> {
+            let (source, target) = (c_path(place)?, self.target(place)?);
+            self.plan.steps.push(Step::Settings { place: source, target, recursive });
+            Ok(())
+        };
+        for place in SETTINGS.map(Path::new).into_iter().filter(|it| it.exists()) {
+            match depth {
+                Depth::Folders => settings(place, true)?,
+                // One by one: before Linux 5.12 a mount cannot be made read-only with those below it.
+                Depth::Mounts => {
+                    let below = mounts.iter().map(|it| it.place.as_path());
+                    let below = below.filter(|it| it.starts_with(place) && *it != place);
+                    [place].into_iter().chain(below).try_for_each(|it| settings(it, false))?;
+                }
+            }
+        }
+        if let Some(queues) = mounts.iter().find(|it| it.kind == "mqueue") {
+            let target = self.target(&queues.place)?;
+            self.plan.steps.push(Step::Queues { target });
         }
         Ok(())
     }
@@ -425,7 +456,7 @@ fn entries_here() -> impl Iterator<Item = PathBuf> {
 
 /// Named pipes whose other end another program may have: in an overlay nobody would be there. Those that the command or its
 /// environment names, and those here that somebody has open; one that was only left behind stays a file like others.
-fn pipes() -> Vec<PathBuf> {
+pub(crate) fn pipes() -> Vec<PathBuf> {
     let is_pipe = |it: &Path| fs::symlink_metadata(it).is_ok_and(|it| it.file_type().is_fifo());
     let values = std::env::vars_os().map(|(_, value)| value);
     let named = values.chain(std::env::args_os()).map(PathBuf::from);

@@ -176,6 +176,46 @@ fn the_script_goes_when_we_are_killed() {
     assert!(!is_running(&pid));
 }
 
+/// Whoever has lost their parent and their session, too, however this machine keeps writes apart; and nobody else.
+#[test]
+fn what_the_script_left_running_goes_when_we_are_killed() {
+    for way in ["mounts", "user", "traced"] {
+        let place = Place::new();
+        let script = place.script(
+            "train",
+            "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > $PLIMSOLL_CACHE/daemon; while :; do sleep 0.05; done' &)\n\
+             while :; do sleep 0.05; done",
+        );
+        let mut neighbour = Command::new("sleep").arg("100").spawn().unwrap();
+        let mut command = place.plimsoll(&["predict", script.to_str().unwrap()]);
+        let command = command.env("PLIMSOLL_WRITES_WAY", way).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let daemon = place.cache().join("daemon");
+        let until = Instant::now() + Duration::from_secs(20);
+        while !daemon.exists() && Instant::now() < until && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // A machine that has not this way runs nothing.
+        let runs = child.try_wait().unwrap().is_none();
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        if runs {
+            let pid = wait_for(&daemon);
+            let until = Instant::now() + Duration::from_secs(2);
+            while is_running(&pid) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert!(!is_running(&pid), "{way}");
+        } else {
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(text.contains("cannot keep what the script writes apart"), "{way}: {text}");
+        }
+        assert!(neighbour.try_wait().unwrap().is_none(), "{way}");
+        neighbour.kill().unwrap();
+        neighbour.wait().unwrap();
+    }
+}
+
 #[test]
 fn exit_codes_are_seen_where_the_parent_ignores_its_children() {
     let place = Place::new();
