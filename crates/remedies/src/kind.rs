@@ -1,5 +1,7 @@
 //! What can be so of a remedy.
 
+use crate::parameter::Takes;
+
 /// What a remedy does to the numbers that training computes; a later one does more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Numbers {
@@ -133,6 +135,8 @@ pub struct Kind {
     pub of: Use,
     /// As advice it is tried together with this one.
     pub beside: Option<&'static str>,
+    /// The parameters that a plan can give it.
+    pub takes: &'static [Takes],
     /// The manual page, in Markdown.
     pub page: &'static str,
 }
