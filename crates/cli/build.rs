@@ -176,10 +176,11 @@ fn remedies() -> String {
         let takes: Vec<String> =
             it.takes.iter().map(|it| format!("{:?}: {}", it.name, takes(it))).collect();
         rows += &format!(
-            "    {id:?}: Kind({is_applied}, \"{:?}\", \"{:?}\", \"{:?}\", {{{}}}),\n",
+            "    {id:?}: Kind({is_applied}, \"{:?}\", \"{:?}\", \"{:?}\", \"{:?}\", {{{}}}),\n",
             it.devices,
             it.bears,
             it.of,
+            it.untrained,
             takes.join(", ")
         );
     }
@@ -187,7 +188,7 @@ fn remedies() -> String {
         "\"\"\"Every remedy, from the outermost inwards where they meet at the same call.\n\n\
          Made when the binary is built, from crates/remedies, which says what the words mean.\n\"\"\"\n\n\
          from collections import namedtuple\n\n\
-         Kind = namedtuple(\"Kind\", \"is_applied devices bears of takes\")\n\
+         Kind = namedtuple(\"Kind\", \"is_applied devices bears of untrained takes\")\n\
          Takes = namedtuple(\"Takes\", \"kind least most words is_needed expected\")\n\n\
          REMEDIES = {{\n{rows}}}\n"
     )

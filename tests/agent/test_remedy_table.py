@@ -19,7 +19,7 @@ print(json.dumps({
     "modules": sorted(modules),
     "takes": {id: takes(remedies.module_of(id)) for id, it in REMEDIES.items() if it.is_applied},
     "not applied": [id for id, it in REMEDIES.items() if not it.is_applied],
-    "words": [sorted({it[i] for it in REMEDIES.values()}) for i in (1, 2, 3)],
+    "words": [sorted({it[i] for it in REMEDIES.values()}) for i in (1, 2, 3, 4)],
     "kinds": sorted({it.kind for kind in REMEDIES.values() for it in kind.takes.values()}),
 }))
 """
@@ -34,9 +34,10 @@ def test_every_row_has_its_module_and_every_module_its_row(bare):
     assert all(it == ["torch", "parameters", "hooks", "note"] for it in found["takes"].values())
     assert found["not applied"] == ["allocator"]
     # As plimsoll_agent/remedies/__init__.py and survey/idle.py spell them.
-    devices, bears, of = found["words"]
+    devices, bears, of, untrained = found["words"]
     assert devices == ["InTurn", "One", "Shares"]
     assert bears == ["Devices", "NoShares", "OneDevice"]
+    assert untrained == ["Nothing", "NothingSaid", "Something"]
     assert of == ["Every", "SomeModels", "SomeOptimizers"]
     # As remedies/support/parameters.py spells them.
     assert found["kinds"] == ["number", "numbers", "text", "word"]

@@ -10,6 +10,7 @@ use nix::{
 };
 use plimsoll_core::{
     cards::Card,
+    codes::RemarkCode,
     prediction::{self, OtherEnd, Outcome, Prediction},
     recording::{Recording, contract::NoteKind},
     units::Bytes,
@@ -215,7 +216,7 @@ impl Trial {
     /// Whether it used `torch.compile`.
     pub(crate) fn compiles(&self) -> bool {
         let mut remarks = self.recordings.iter().flat_map(|it| &it.notes.remarks);
-        remarks.any(|it| it.code == "torch-compile")
+        remarks.any(|it| it.code == RemarkCode::TorchCompile)
     }
 
     /// Whether others may have been in its way: it failed, not for memory, and they were there.

@@ -1,7 +1,7 @@
 //! The table: a row for each remedy.
 
 use crate::{
-    kind::{Bears, Devices, Kind, Layer, Numbers, Offer, Role, Use},
+    kind::{Bears, Devices, Kind, Layer, Numbers, Offer, Role, Untrained, Use},
     parameter::{AFTER, BLOCKS, CHUNK, FIRST, GPUS, MEASURE, PARTS, SEGMENTS, SETTINGS, SMALLEST},
 };
 
@@ -40,6 +40,7 @@ const fn plain(id: &'static str, what: &'static str, page: &'static str) -> Kind
         devices: Devices::One,
         bears: Bears::Devices,
         of: Use::Every,
+        untrained: Untrained::Nothing,
         beside: None,
         takes: &[],
         page,
@@ -61,13 +62,13 @@ remedies! {
         "attention of transformers' models is PyTorch's fused one";
     CHANNELS_LAST = "channels-last", Rung, Same, Input { of: Use::SomeModels }:
         "convolutions have their channels last in memory";
-    AUTOCAST = "autocast", Rung, Precision, Forward:
+    AUTOCAST = "autocast", Rung, Precision, Forward { untrained: Untrained::Something }:
         "the forward pass runs in mixed precision";
-    AUTOCAST_FP16 = "autocast-fp16", Rung, Precision, Forward { bears: Bears::NoShares }:
+    AUTOCAST_FP16 = "autocast-fp16", Rung, Precision, Forward { bears: Bears::NoShares, untrained: Untrained::Something }:
         "the forward pass runs in mixed precision with float16, the loss is scaled";
     BUCKET_VIEW = "bucket-view", Free, Same, Options:
         "DistributedDataParallel keeps gradients once, as views of what it sends";
-    NO_GRAD_EVALUATION = "no-grad-evaluation", Asked, Same, Loop:
+    NO_GRAD_EVALUATION = "no-grad-evaluation", Asked, Same, Loop { untrained: Untrained::Something }:
         "evaluation keeps no activations";
     DETACH_LOSSES = "detach-losses", Asked, Same, Functions:
         "losses give their graph back once backward has used it";
@@ -79,17 +80,17 @@ remedies! {
         "the blocks of the model are on several devices, which work one after the other";
     OPTIMIZER_IN_BACKWARD = "optimizer-in-backward", Rung, Same, Step { bears: Bears::NoShares }:
         "each parameter is updated as soon as its gradient is complete";
-    MICRO_BATCHES = "micro-batches", Rung, Statistics, Batch { takes: &[PARTS] }:
+    MICRO_BATCHES = "micro-batches", Rung, Statistics, Batch { takes: &[PARTS], untrained: Untrained::Something }:
         "the batch goes through the model in parts; one step for the whole batch, as before";
     OPTIMIZER_8BIT = "optimizer-8bit", Rung, Precision, Optimizer { bears: Bears::NoShares, of: Use::SomeOptimizers }:
         "the optimizer keeps its state in 8 bits";
-    CHECKPOINT = "checkpoint", Rung, Same, Blocks { takes: &[BLOCKS, SEGMENTS, MEASURE] }:
+    CHECKPOINT = "checkpoint", Rung, Same, Blocks { takes: &[BLOCKS, SEGMENTS, MEASURE], untrained: Untrained::NothingSaid }:
         "blocks keep their input only, and run again when backward reaches them";
-    OPTIMIZER_OFFLOAD = "optimizer-offload", Rung, Same, Optimizer { bears: Bears::NoShares, takes: &[CHUNK] }:
+    OPTIMIZER_OFFLOAD = "optimizer-offload", Rung, Same, Optimizer { bears: Bears::NoShares, takes: &[CHUNK], untrained: Untrained::NothingSaid }:
         "the optimizer's state waits in the host's memory";
-    OFFLOAD = "offload", Rung, Same, Saved { takes: &[SMALLEST] }:
+    OFFLOAD = "offload", Rung, Same, Saved { takes: &[SMALLEST], untrained: Untrained::NothingSaid }:
         "activations wait in the host's memory between forward and backward";
-    PARAMETER_OFFLOAD = "parameter-offload", Rung, Same, Blocks { bears: Bears::OneDevice, takes: &[CHUNK] }:
+    PARAMETER_OFFLOAD = "parameter-offload", Rung, Same, Blocks { bears: Bears::OneDevice, takes: &[CHUNK], untrained: Untrained::Something }:
         "the weights of blocks wait in the host's memory, and are there while a block runs";
     PURE_BF16 = "pure-bf16", Asked, Precision, Weights:
         "weights, gradients and the optimizer's state are bfloat16";
@@ -97,7 +98,7 @@ remedies! {
         "the optimizer is Adafactor, which keeps one row and one column for each matrix";
     SGD = "sgd", Asked, Training, Optimizer:
         "the optimizer is plain SGD, which keeps nothing";
-    EMPTY_CACHE = "empty-cache", Tuned, Same, Loop { takes: &[AFTER] }:
+    EMPTY_CACHE = "empty-cache", Tuned, Same, Loop { takes: &[AFTER], untrained: Untrained::Something }:
         "the allocator gives unused memory back at one point of the loop";
     METRICS_ON_CPU = "metrics-on-cpu", ByHand, Same, Outside:
         "outputs and metrics that are kept are kept on the CPU";
@@ -117,7 +118,7 @@ remedies! {
         "dense convolutions are one kernel for each channel, then a mix of the channels";
     PRUNING = "pruning", Advice, Training, Model:
         "half of the weights are pruned, which takes memory in training";
-    ALLOCATOR = "allocator", Tuned, Same, Outside { takes: &[SETTINGS] }:
+    ALLOCATOR = "allocator", Tuned, Same, Outside { takes: &[SETTINGS], untrained: Untrained::Something }:
         "settings of PyTorch's allocator";
     TF32 = "tf32", Asked, Precision, Functions:
         "matrix products of float32 run on tensor cores; time only";

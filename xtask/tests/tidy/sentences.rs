@@ -7,7 +7,8 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
 /// Where sentences for people are written.
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
+    "crates/core/src/codes.rs",
     "crates/core/src/explanation",
     "crates/core/src/failures",
     "crates/core/src/findings",
@@ -41,6 +42,8 @@ impl Sentences {
     fn tokens(&mut self, tokens: TokenStream) {
         for token in tokens {
             match token {
+                // A comment of what the macro declares.
+                TokenTree::Group(it) if it.stream().to_string().starts_with("doc =") => {}
                 TokenTree::Group(it) => self.tokens(it.stream()),
                 TokenTree::Literal(it) => {
                     if let Ok(text) = syn::parse_str::<syn::LitStr>(&it.to_string()) {
