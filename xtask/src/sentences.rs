@@ -99,6 +99,8 @@ impl Literals {
     fn tokens(&mut self, tokens: TokenStream) {
         for token in tokens {
             match token {
+                // A comment of what the macro declares.
+                TokenTree::Group(group) if group.stream().to_string().starts_with("doc =") => {}
                 TokenTree::Group(group) => self.tokens(group.stream()),
                 TokenTree::Literal(literal) => {
                     if let Ok(text) = syn::parse_str::<syn::LitStr>(&literal.to_string()) {

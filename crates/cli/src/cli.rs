@@ -10,7 +10,7 @@ mod world;
 use std::{env, ffi::OsString, io::IsTerminal, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use plimsoll_core::units::Bytes;
+use plimsoll_core::{plan::remedies::MOST_GPUS, units::Bytes};
 
 pub(crate) use self::{
     alarms::{AlarmArgs, WatchArgs},
@@ -367,7 +367,7 @@ pub(crate) struct FitArgs {
     pub(crate) limit_reserved: Option<Bytes>,
 
     /// How many such devices there are: a script of one process may be run on all of them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), conflicts_with = "find_max")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_GPUS)), conflicts_with = "find_max")]
     pub(crate) gpus: u32,
 
     /// Find the largest value that fits: for `{NAME}` in the command, for the number that the script gives this name, or for

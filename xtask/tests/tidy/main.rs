@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod circles;
+mod codes;
 mod contract;
 mod modules;
 
@@ -11,22 +12,24 @@ use std::{
 };
 
 /// What each folder of `plimsoll-core` may use. Data flows down this table; imports point up it.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("units", &[]),
     ("spelling", &[]),
+    ("codes", &[]),
     ("trace", &["units"]),
-    ("recording", &["trace", "units"]),
+    ("recording", &["codes", "trace", "units"]),
     ("replay", &["trace", "units"]),
     ("failures", &["recording", "replay", "units"]),
-    ("printed", &["units"]),
-    ("sources", &["failures", "printed", "recording", "trace", "units"]),
+    ("printed", &["codes", "units"]),
+    ("sources", &["codes", "failures", "printed", "recording", "trace", "units"]),
     ("cards", &["spelling", "units"]),
-    ("prediction", &["cards", "recording", "replay", "trace", "units"]),
-    ("findings", &["prediction", "recording", "replay", "trace", "units"]),
+    ("prediction", &["cards", "codes", "recording", "replay", "trace", "units"]),
+    ("findings", &["codes", "prediction", "recording", "replay", "trace", "units"]),
     (
         "explanation",
         &[
             "cards",
+            "codes",
             "failures",
             "findings",
             "prediction",
@@ -55,6 +58,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     (
         "views",
         &[
+            "codes",
             "scene",
             "verification",
             "explanation",
@@ -204,25 +208,24 @@ fn root_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Every file below `dir`, by its path from the root of the project.
+/// Every file below `dir`, or the file `dir`, by its path from the root of the project.
 fn files(dir: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let root = root_folder();
     let mut res = Vec::new();
     go(&mut res, root, &root.join(dir));
     return res;
 
-    fn go(acc: &mut Vec<(PathBuf, Vec<u8>)>, root: &Path, dir: &Path) {
+    fn go(acc: &mut Vec<(PathBuf, Vec<u8>)>, root: &Path, path: &Path) {
+        if path.is_file() {
+            acc.push((path.strip_prefix(root).unwrap().to_owned(), fs::read(path).unwrap()));
+            return;
+        }
         let mut paths: Vec<PathBuf> =
-            fs::read_dir(dir).unwrap().map(|it| it.unwrap().path()).collect();
+            fs::read_dir(path).unwrap().map(|it| it.unwrap().path()).collect();
         paths.sort();
         for path in paths {
-            if path.is_dir() {
-                if !path.ends_with("target") && !path.ends_with("__pycache__") {
-                    go(acc, root, &path);
-                }
-            } else {
-                let bytes = fs::read(&path).unwrap();
-                acc.push((path.strip_prefix(root).unwrap().to_owned(), bytes));
+            if !path.ends_with("target") && !path.ends_with("__pycache__") {
+                go(acc, root, &path);
             }
         }
     }

@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::Context as _;
 use plimsoll_core::{
-    explanation::{self, CODES, Explanation, Followed, InOnePiece},
-    findings,
+    codes::ProblemCode,
+    explanation::{self, Explanation, Followed, InOnePiece},
     recording::Recording,
     replay::Ahead,
     sources::{
@@ -51,15 +51,16 @@ pub(super) fn told(
         return Ok((list(args, styles, out)?, None));
     }
     if let Some(code) = &args.code {
-        let cause =
-            CODES.iter().find(|it| it.0 == code).map(|it| format!("# {}\n\n{}\n", it.0, it.1));
-        let page =
-            findings::rule(code).map(|it| it.page.to_owned()).or(cause).with_context(|| {
-                let known = findings::RULES.iter().map(|it| it.code).chain(CODES.iter().map(|it| it.0));
-                let meant = spelling::meant(code, known);
-                format!("there is no finding {code:?}{meant}; `plimsoll explain --list` shows all of them")
-            })?;
-        super::write(out, &page)?;
+        let known = ProblemCode::of_word(code).with_context(|| {
+            let meant = spelling::meant(code, ProblemCode::ALL.iter().map(|it| it.word()));
+            format!(
+                "there is no finding {code:?}{meant}; `plimsoll explain --list` shows all of them"
+            )
+        })?;
+        match known.page() {
+            Some(page) => super::write(out, page)?,
+            None => super::write(out, &format!("# {known}\n\n{}\n", known.title()))?,
+        }
         return Ok((Exit::Fits, None));
     }
     let json = args.json.as_deref().map(RequestedFile::open).transpose()?;

@@ -9,6 +9,7 @@ use std::{
 use anyhow::Context as _;
 use plimsoll_core::{
     cards::{self, Card},
+    codes::NoteCode,
     findings,
     prediction::{self, CardFit, Carries, Host, Note, Outcome, Prediction, Runs, Verdict},
     recording::Recording,
@@ -93,13 +94,13 @@ pub(crate) fn run(args: &PredictArgs, color: Color, out: &mut dyn Write) -> anyh
     let total = recordings.iter().find_map(|it| it.notes.host?.total);
     prediction.notes.extend(about_host(ended.host, total));
     if !told.is_empty() {
-        prediction.notes.push(remark("masks-half", MASKS_HALF));
+        prediction.notes.push(said(NoteCode::MasksHalf, MASKS_HALF));
     }
     script.look_at_other_ends(&mut prediction, &recordings, &told)?;
     script.look_at_larger_cards(&mut prediction, &told)?;
     script.look_at_cards(&mut prediction, &given, &told)?;
     if let Some(How::OfThisMachine(text) | How::Largest(text)) = &how {
-        prediction.notes.push(remark("no-gpu-chosen", text));
+        prediction.notes.push(said(NoteCode::NoGpuChosen, text));
     }
     let failure = diagnosis::diagnose(&script.command, &ended, &recordings);
     let failure = failure.map(|it| diagnosis::with_kernels(it, &script.card));
@@ -264,7 +265,7 @@ impl Script<'_> {
         prediction.cards = cards;
         prediction.doubt_cards_by_what_is_found();
         prediction.notes.retain(|it| !matches!(it, Note::AskedSize { .. }));
-        prediction.notes.push(remark("cards", RAN_ON_EACH));
+        prediction.notes.push(said(NoteCode::Cards, RAN_ON_EACH));
         Ok(())
     }
 
@@ -336,7 +337,7 @@ fn only_of_its_card(card: &Card) -> Note {
         "interrupted while the script ran again on a phantom {}, so nothing is said of larger cards",
         card.name
     );
-    remark("interrupted", &text)
+    said(NoteCode::Interrupted, &text)
 }
 
 fn failed(ended: &Ended) -> bool {
@@ -356,8 +357,11 @@ fn tell_failure(prediction: &mut Prediction, why: String) -> String {
     }
     let first = prediction.notes.first();
     match first.filter(|_| prediction.outcome == Outcome::ScriptFailed) {
-        Some(first) => prediction.notes[0] = remark(first.code(), &text),
-        None => prediction.notes.insert(0, remark("script-failed", &text)),
+        Some(first) => {
+            prediction.notes[0] =
+                said(NoteCode::of_word(first.code()).unwrap_or(NoteCode::ScriptFailed), &text)
+        }
+        None => prediction.notes.insert(0, said(NoteCode::ScriptFailed, &text)),
     }
     prediction.outcome = Outcome::ScriptFailed;
     text
@@ -370,7 +374,7 @@ fn about_writes(writes: &prediction::Writes) -> Vec<Note> {
             "{path} was read-only for the script, because a private layer cannot cover it: {why}; if the script has to \
              write there, run it with --writes through"
         );
-        remark("read-only", &text)
+        said(NoteCode::ReadOnly, &text)
     });
     let written = writes.sentence().map(Note::Wrote);
     read_only.chain(written).collect()
@@ -388,7 +392,7 @@ fn about_host(host: Host, total: Option<Bytes>) -> Vec<Note> {
             "the script took {} of the host's memory (RAM) at most{of}, with all its processes; a real run needs as much",
             host.peak
         );
-        remark("host-memory", &text)
+        said(NoteCode::HostMemory, &text)
     });
     let shared = (SHARED <= host.shared).then(|| {
         let text = format!(
@@ -396,13 +400,13 @@ fn about_host(host: Host, total: Option<Bytes>) -> Vec<Note> {
              64 MiB of it unless it is told otherwise (`docker run --shm-size=8g`)",
             host.shared
         );
-        remark("host-shared", &text)
+        said(NoteCode::HostShared, &text)
     });
     much.into_iter().chain(shared).collect()
 }
 
-fn remark(code: &str, text: &str) -> Note {
-    Note::Remark { code: code.to_owned(), text: text.to_owned() }
+fn said(code: NoteCode, text: &str) -> Note {
+    Note::Said { code, text: text.to_owned() }
 }
 
 /// The report for people.

@@ -14,6 +14,7 @@ use std::{
 
 use plimsoll_core::{
     cards,
+    codes::Family,
     explanation::Explanation,
     failures::Failure,
     scene::{Axis, Grouping, Pick, Position, Scene, Scenes, Weigh, WindowRequest},
@@ -227,7 +228,9 @@ impl<'a> Gallery<'a> {
         let finding = finding.ok_or_else(|| format!("there is no finding {index}"))?;
         let pick = match &finding.at {
             _ if !finding.blocks.is_empty() => Pick::Lives(scene.lives_of(&finding.blocks)),
-            _ if finding.code.starts_with("workspace/") => Pick::Words("workspaces".to_owned()),
+            _ if finding.code.family() == Family::Workspaces => {
+                Pick::Words("workspaces".to_owned())
+            }
             Some(at) => Pick::Place(at.file.clone(), at.line),
             None => return Err("this finding names no blocks".to_owned()),
         };

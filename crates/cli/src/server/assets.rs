@@ -58,7 +58,7 @@ modules![
 /// The module that a page in one file runs as it is, because it unpacks the others.
 const UNPACK: &str = "unpack.js";
 
-/// Settings of the allocator whose what-ifs a page in one file carries: those that the page offers.
+/// Settings of the allocator whose what-ifs a page in one file carries: those that the page offers (`web/whatif.js`).
 const SETTINGS: [Option<&str>; 7] = [
     None,
     Some(""),
@@ -254,6 +254,19 @@ mod tests {
         once.dedup();
         declared.sort();
         assert_eq!(declared, once, "two modules declare the same name");
+    }
+
+    #[test]
+    fn the_settings_made_beforehand_are_those_that_the_page_offers() {
+        let (_, text) = MODULES.iter().find(|it| it.0 == "whatif.js").unwrap();
+        let (_, list) = text.split_once("const SETTINGS = [\n").unwrap();
+        let (list, _) = list.split_once("];").unwrap();
+        let values = list.lines().map(|line| line.split('"').nth(1).unwrap());
+        let offered: Vec<Option<&str>> = values
+            .filter(|value| *value != "own")
+            .map(|value| (!value.is_empty()).then_some(if value == "default" { "" } else { value }))
+            .collect();
+        assert_eq!(offered, SETTINGS);
     }
 
     #[test]

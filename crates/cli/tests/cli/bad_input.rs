@@ -260,6 +260,17 @@ fn a_phantom_on_a_phantom() {
 }
 
 #[test]
+fn a_parameter_that_no_remedy_has_is_refused_with_its_place() {
+    let place = Place::new();
+    let plan = "version = 1\n[[remedy]]\nid = \"micro-batches\"\nprats = 4\n";
+    fs::write(place.path().join("plan.toml"), plan).unwrap();
+    place.script("train", "exit 0");
+    place.run(&["run", "--no-gpu", "--plan", "plan.toml", "--", "./train"]).assert_sentence(
+        "cannot read the plan plan.toml: line 4: micro-batches has no parameter `prats`; did you mean `parts`?",
+    );
+}
+
+#[test]
 fn a_plan_that_is_somebody_elses_is_refused_before_anything_runs() {
     let place = Place::new();
     fs::write(place.path().join("plan.toml"), "version = 1\n").unwrap();

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, origins::Live, stacks::Signs, timeline::Stage},
     recording::CodeLine,
@@ -11,12 +12,7 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "copies/double-buffer",
-    title: "the same data twice at the peak",
-    page: include_str!("double_buffer.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::DoubleBuffer, find };
 
 /// Fewer blocks are no parts of one whole.
 const PARTS: usize = 4;

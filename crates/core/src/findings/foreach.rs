@@ -1,6 +1,7 @@
 //! Temporaries of an optimizer that works on all parameters at once (`foreach`).
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight},
     prediction::{Category, stacks::Signs},
     recording::is_users_code,
@@ -8,12 +9,7 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "optimizer/foreach-temporaries",
-    title: "the optimizer's temporaries make the peak",
-    page: include_str!("foreach.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::ForeachTemporaries, find };
 
 fn find(case: &Case<'_>) -> Vec<Finding> {
     let temporary = case.live.iter().filter(|it| {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    codes::ProblemCode,
     findings::{Case, Finding, Rule, Weight, place},
     prediction::{Category, timeline::Stage},
     replay::BlockId,
@@ -11,12 +12,7 @@ use crate::{
     units::Bytes,
 };
 
-pub(super) const RULE: Rule = Rule {
-    code: "size/one-allocation",
-    title: "one allocation that dwarfs the rest",
-    page: include_str!("one_allocation.md"),
-    find,
-};
+pub(super) const RULE: Rule = Rule { code: ProblemCode::OneAllocation, find };
 
 /// Vocabularies that models have; a size that one of them divides into whole rows is told by its name.
 const VOCABULARIES: [u64; 16] = [

@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     cards::Card,
+    codes::RemarkCode,
     prediction::{
         Counted, Moment, Peaks, Rank,
         categories::Evidence,
@@ -186,8 +187,8 @@ impl<'a> DeviceRun<'a> {
 
     /// What its steps are.
     pub(crate) fn counted(&self) -> Counted {
-        let has = |code: &str| self.recording.notes.remarks.iter().any(|it| it.code == code);
-        match (has("steps-by-forward"), has("steps-by-backward")) {
+        let has = |code| self.recording.notes.remarks.iter().any(|it| it.code == code);
+        match (has(RemarkCode::StepsByForward), has(RemarkCode::StepsByBackward)) {
             (true, _) => Counted::ForwardPasses,
             (false, true) => Counted::BackwardPasses,
             (false, false) => Counted::Steps,

@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 
 use crate::{
     cards::{Card, Knowledge},
+    codes::RemarkCode,
     prediction::device_run::together,
     prediction::{
         Category, CategoryShare, DeviceRun, Note, Outcome, Peaks, RunFacts, ScriptExit, verdict,
     },
-    recording::{AskedSize, CodeLine, EndReason, MarkKind, Phase, Recording},
+    recording::{AskedSize, CodeLine, EndReason, MarkKind, Phase, Recording, Remark},
     units::Bytes,
 };
 
@@ -128,9 +129,10 @@ pub(super) fn notes(
         }
     }
     // What counts as a step is said with the steps.
-    let counted = ["steps-by-forward", "steps-by-backward"];
-    for it in all().flat_map(|it| &it.remarks).filter(|it| !counted.contains(&it.code.as_str())) {
-        let note = Note::Remark { code: it.code.clone(), text: it.text.clone() };
+    let counts =
+        |it: &&Remark| matches!(it.code, RemarkCode::StepsByForward | RemarkCode::StepsByBackward);
+    for it in all().flat_map(|it| &it.remarks).filter(|it| !counts(it)) {
+        let note = Note::Remark(it.clone());
         if !res.contains(&note) {
             res.push(note);
         }

@@ -1,7 +1,7 @@
 //! The agent's notes: what only Python can know (phases, steps, names), pinned to places in the
 //! trace. One struct for each kind of line that the agent writes.
 
-use crate::{recording::alarms::AlarmNote, units::Bytes};
+use crate::{codes::RemarkCode, recording::alarms::AlarmNote, units::Bytes};
 
 /// Everything that the agent of one process wrote.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -281,8 +281,8 @@ pub struct AskedSize {
 /// A sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// A stable word for it, such as `torch-compile`.
-    pub code: String,
+    /// What it is about.
+    pub code: RemarkCode,
     /// The sentence.
     pub text: String,
 }

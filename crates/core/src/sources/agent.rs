@@ -5,6 +5,7 @@
 use serde::{Deserialize, Deserializer};
 
 use crate::{
+    codes::{AlarmCode, RemarkCode},
     recording::{
         Alarm, AlarmNote, AskedSize, Begin, CodeLine, DeviceStats, End, EndReason, Exception,
         FirstStep, HostNote, Later, Mark, MarkKind, NamedTensor, Notes, OomNote, PhantomReport,
@@ -58,7 +59,8 @@ pub fn read(bytes: &[u8], warnings: &mut Vec<Warning>) -> (Notes, Option<Phantom
             }
             // The agent writes each sentence once, and has few.
             Line::Note { code, text } if notes.remarks.len() < MOST_REMARKS => {
-                notes.remarks.push(Remark { code: clipped(code), text: clipped(text) });
+                let code = RemarkCode::of_word(clipped(code));
+                notes.remarks.push(Remark { code, text: clipped(text) });
             }
             Line::Note { .. } => {}
             Line::Unsupported { reason, text, torch } => {
@@ -310,32 +312,31 @@ struct AlarmLine {
 impl AlarmLine {
     /// None if its code is one that we do not know.
     fn into_note(self) -> Option<AlarmNote> {
-        let what = match self.code.as_str() {
-            "watch/growth" => Alarm::Growth {
+        let what = match AlarmCode::of_word(&self.code)? {
+            AlarmCode::Growth => Alarm::Growth {
                 per_step: Bytes(self.per_step),
                 grown: Bytes(self.grown),
                 since: self.since,
                 runs_out_at: self.runs_out_at,
                 look: self.look,
             },
-            "watch/over-plan" => {
+            AlarmCode::OverPlan => {
                 Alarm::OverPlan { expected: Bytes(self.expected), reserved: Bytes(self.reserved) }
             }
-            "watch/drift" => Alarm::Drift {
+            AlarmCode::Drift => Alarm::Drift {
                 per_step: Bytes(self.per_step),
                 needed: Bytes(self.needed),
                 since: self.since,
                 runs_out_at: self.runs_out_at,
             },
-            "watch/neighbour" => Alarm::Neighbour {
+            AlarmCode::Neighbour => Alarm::Neighbour {
                 taken: Bytes(self.taken),
                 free: Bytes(self.free),
                 uuid: self.uuid,
             },
-            "watch/fragmentation" => {
+            AlarmCode::Fragmentation => {
                 Alarm::Fragmentation { useless: Bytes(self.useless), retries: self.retries }
             }
-            _ => return None,
         };
         let Self { step, device, unix, room, .. } = self;
         Some(AlarmNote { step, device, at: unix, room: Bytes(room), what })

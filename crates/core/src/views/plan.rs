@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use serde_json::json;
 
 use crate::{
+    codes::FitCode,
     explanation::held::origin_words,
     plan::{
         Change, Places, Remedy, find,
@@ -503,19 +504,19 @@ pub fn json(it: &Proposal) -> String {
         })
     };
     let outcome = match (it.fits_as_it_is, it.plans.is_empty(), it.interrupted) {
-        (false, true, _) if !it.recipes.is_empty() => "fits_with_recipe",
-        _ if it.grows.is_some() => "grows",
-        _ if it.runs_out_if_found() => "depends",
-        _ if it.fails_by_itself() => "script_failed",
-        (true, ..) => "fits",
-        (false, true, _) if it.retries.is_some() => "fits",
-        (false, false, _) => "fits_with_plan",
-        (false, true, true) => "interrupted",
-        (false, true, false) => "does_not_fit",
+        (false, true, _) if !it.recipes.is_empty() => FitCode::FitsWithRecipe,
+        _ if it.grows.is_some() => FitCode::Grows,
+        _ if it.runs_out_if_found() => FitCode::Depends,
+        _ if it.fails_by_itself() => FitCode::ScriptFailed,
+        (true, ..) => FitCode::Fits,
+        (false, true, _) if it.retries.is_some() => FitCode::Fits,
+        (false, false, _) => FitCode::FitsWithPlan,
+        (false, true, true) => FitCode::Interrupted,
+        (false, true, false) => FitCode::DoesNotFit,
     };
     let res = json!({
         "version": VERSION,
-        "outcome": outcome,
+        "outcome": outcome.word(),
         "gpu": it.card,
         "limit": { "what": if it.what == "reserved" { "reserved" } else { "device" }, "bytes": it.limit.0 },
         "as_it_is": row(&it.as_it_is),

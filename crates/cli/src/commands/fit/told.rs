@@ -1,6 +1,7 @@
 //! What a trial tells, in the words of a search.
 
 use plimsoll_core::{
+    codes::RemarkCode,
     plan::{
         Op, Places, Sites, Work,
         blocks::{At, Reading},
@@ -22,7 +23,8 @@ pub(super) fn ran(trial: Trial<Read>, seconds: f64) -> (Ran, Vec<Recording>) {
     let marks = trial.recordings.iter().flat_map(|it| &it.notes.marks);
     let evaluates = marks.filter(|it| it.kind == MarkKind::Begin(Phase::Evaluation)).count() != 0;
     let mut remarks = trial.recordings.iter().flat_map(|it| &it.notes.remarks);
-    let failed_later = remarks.find(|it| it.code == "failed-later").map(|it| it.text.clone());
+    let failed_later =
+        remarks.find(|it| it.code == RemarkCode::FailedLater).map(|it| it.text.clone());
     let refused = refused(&trial.notes);
     let why = refused.first().map(|(id, whom)| format!("{id} does not suit {whom}"));
     let ran = Ran {
@@ -101,7 +103,8 @@ fn places(sites: Sites) -> Places {
 /// What was done to the batches (`--worst-seq`, `--worst-size`), a sentence each.
 fn batches(trial: &Read) -> Vec<String> {
     let remarks = trial.recordings.iter().flat_map(|it| &it.notes.remarks);
-    let ours = remarks.filter(|it| matches!(it.code.as_str(), "worst-seq" | "worst-size"));
+    let ours =
+        remarks.filter(|it| matches!(it.code, RemarkCode::WorstSequence | RemarkCode::WorstSize));
     let mut res: Vec<String> = ours.map(|it| it.text.clone()).collect();
     res.dedup();
     res

@@ -9,6 +9,7 @@ use nix::{
 };
 use plimsoll_core::{
     cards::Card,
+    codes::RemarkCode,
     plan::search::Until,
     prediction::{self, OtherEnd, Outcome, Prediction},
     recording::{Recording, contract::NoteKind},
@@ -104,7 +105,7 @@ impl Read {
     /// Whether it used `torch.compile`.
     pub(super) fn compiles(&self) -> bool {
         let mut remarks = self.recordings.iter().flat_map(|it| &it.notes.remarks);
-        remarks.any(|it| it.code == "torch-compile")
+        remarks.any(|it| it.code == RemarkCode::TorchCompile)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use plimsoll_core::{cards, plan::Plan, units::Bytes};
+use plimsoll_core::{cards, codes::FitCode, plan::Plan, units::Bytes};
 use serde_json::Value;
 
 use super::{plan_file::read_plan, say::say};
@@ -110,11 +110,12 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
     let output = output.context("cannot start `plimsoll fit`")?;
     let answer = std::fs::read(&json).ok();
     let answer: Option<Value> = answer.and_then(|it| serde_json::from_slice(&it).ok());
-    match answer.as_ref().and_then(|it| it["outcome"].as_str()) {
-        Some("fits") => Ok(Search::AsItIs(read_plan(path)?)),
-        Some("fits_with_plan") => Ok(Search::With(read_plan(path)?)),
+    let outcome = answer.as_ref().and_then(|it| it["outcome"].as_str());
+    match outcome.and_then(FitCode::of_word) {
+        Some(FitCode::Fits) => Ok(Search::AsItIs(read_plan(path)?)),
+        Some(FitCode::FitsWithPlan) => Ok(Search::With(read_plan(path)?)),
         // The real run computes what nobody did, and is watched; and one that fails does so under its own eyes.
-        Some("depends" | "script_failed") => {
+        Some(FitCode::Depends | FitCode::ScriptFailed) => {
             let _ = io::stderr().write_all(&output.stdout);
             let plan = read_plan(path)?;
             let is_empty = plan.remedies.is_empty();
@@ -123,7 +124,7 @@ fn search(args: &RunArgs, card: &str, free: Bytes) -> anyhow::Result<Search> {
         found => {
             let _ = io::stderr().write_all(&output.stdout);
             // A switch in the script is a person's to set: for a run as it is, nothing fits.
-            let is_by_hand = found == Some("fits_with_recipe");
+            let is_by_hand = found == Some(FitCode::FitsWithRecipe);
             let code = if is_by_hand { 1 } else { output.status.code().unwrap_or(2) };
             Ok(Search::Failed(code))
         }

@@ -7,7 +7,7 @@ use super::{
     edit::Edit,
     sites::{Place, Site, Span},
 };
-use crate::plan::Remedy;
+use crate::plan::{Point, Remedy};
 
 /// The edits of a script that a person would make for `remedy`; none where the places are not certain, or where it depends
 /// on the script too much.
@@ -20,7 +20,7 @@ pub(super) fn edits(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
         remedies::SET_TO_NONE => set_to_none(place),
         remedies::BUCKET_VIEW => bucket_view(place),
         remedies::NO_GRAD_EVALUATION => no_grad_evaluation(place),
-        remedies::AUTOCAST => under_autocast(place, remedy.text("dtype").unwrap_or("bfloat16")),
+        remedies::AUTOCAST => under_autocast(place, "bfloat16"),
         remedies::AUTOCAST_FP16 => autocast_fp16(place),
         remedies::CHECKPOINT => checkpoint(remedy, place),
         remedies::EMPTY_CACHE => empty_cache(remedy, place),
@@ -141,7 +141,7 @@ fn autocast_fp16(place: &Place<'_>) -> Option<Vec<Edit>> {
 fn checkpoint(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
     let site = place.sites.only("optimizer")?;
     let model = site.model.as_ref().filter(|_| !site.blocks.is_empty())?;
-    let names: Vec<&str> = match remedy.numbers("blocks") {
+    let names: Vec<&str> = match remedy.blocks() {
         Some(all) => {
             let named = |it: &u64| site.blocks.get(usize::try_from(*it).ok()?).map(String::as_str);
             all.iter().map(named).collect::<Option<_>>()?
@@ -192,10 +192,10 @@ fn written(names: &[&str]) -> (String, String) {
 }
 
 fn empty_cache(remedy: &Remedy, place: &Place<'_>) -> Option<Vec<Edit>> {
-    let site = match remedy.text("after")? {
-        "step" => place.sites.only("step")?,
-        "backward" => place.sites.only("backward")?,
-        _ => return None,
+    let site = match remedy.after()? {
+        Point::Step => place.sites.only("step")?,
+        Point::Backward => place.sites.only("backward")?,
+        Point::Evaluation | Point::Forward => return None,
     };
     place.sites.torch(&site.file)?;
     Some(vec![Edit::after(site, "torch.cuda.empty_cache()")])

@@ -72,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{Remedy, Value};
+    use crate::plan::{Parameter, Remedy};
 
     const SCRIPT: &str = "\
 import torch
@@ -186,7 +186,7 @@ for x in data:
 
     #[test]
     fn blocks_by_name() {
-        let some = Remedy::plain("checkpoint").with("blocks", Value::Numbers(vec![0, 2]));
+        let some = Remedy::plain("checkpoint").with(Parameter::Blocks(vec![0, 2]));
         check(
             vec![Remedy::plain("autocast"), some],
             &expect![[r#"

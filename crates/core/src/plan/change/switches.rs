@@ -88,7 +88,7 @@ impl Switch {
             remedies::ADAFACTOR => Some(Switch::Adafactor),
             _ => None,
         };
-        plan.remedies.iter().filter_map(|it| one(it.id, it.number("parts"))).collect()
+        plan.remedies.iter().filter_map(|it| one(it.id, it.parts())).collect()
     }
 }
 

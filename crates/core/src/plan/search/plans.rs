@@ -470,7 +470,7 @@ fn after_parts_soon(program: &Program, plan: &Plan, settled_plan: &Plan, parts: 
 /// Whether it may be the best of those that will be found: many parts take time, and what comes after them on the ladder mostly takes less.
 fn is_likely_best(it: &Candidate) -> bool {
     let parts = it.plan.remedies.iter().find(|it| it.id == remedies::MICRO_BATCHES);
-    let parts = parts.and_then(|it| it.number("parts"));
+    let parts = parts.and_then(|it| it.parts());
     it.numbers == Numbers::Same || parts.is_none_or(|it| it <= FEW_PARTS)
 }
 

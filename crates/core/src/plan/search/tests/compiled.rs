@@ -7,7 +7,7 @@ use expect_test::expect;
 use super::made::{Made, fails, takes};
 use crate::{
     plan::{
-        Op, Work,
+        Op, Remedy, Work,
         search::{Look, Noted, On, Ran, Run},
     },
     prediction::OtherEnd,
@@ -30,7 +30,7 @@ fn compiled_on(
 ) -> Made {
     let made = Made::new(card, move |run| {
         let counts = matches!(run.look, Some(Look::Work | Look::SitesAndWork));
-        let parts = run.number("micro-batches", "parts").unwrap_or(1);
+        let parts = run.remedy("micro-batches").and_then(Remedy::parts).unwrap_or(1);
         let saved = if run.has("chunked-loss") { saved_by_chunks } else { 0 };
         let kept = if run.has("checkpoint") { 9_000 } else { 10_000 };
         let (op, dtype) = (Op::Matmul, "float32".to_owned());
