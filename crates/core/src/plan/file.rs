@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::{recording::FirstStep, spelling, units::Bytes};
 
-use super::{CATALOGUE, Offer, Plan, Remedy, VERSION, Value, find};
+use super::{CATALOGUE, Offer, Plan, Remedy, VERSION, Value, find, strange};
 
 /// A plan that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +34,10 @@ impl Plan {
                 let found = other.and_then(toml::Value::as_integer).map(|it| it.to_string());
                 return Err(PlanError::Version(found.unwrap_or_else(|| "missing".to_owned())));
             }
+        }
+        let places = toml::de::DeTable::parse(text);
+        if let Some((line, what)) = places.ok().and_then(|it| strange::find(it.get_ref(), text)) {
+            return Err(PlanError::Wrong(format!("line {line}: {what}")));
         }
         let mut res = Plan::default();
         let predicted = table.get("predicted_reserved_bytes").and_then(toml::Value::as_integer);
