@@ -49,12 +49,12 @@ ELSEWHERE = {
 """Operations that write in no folder of theirs."""
 
 
-def words(command, python):
-    """As it is typed in the project's folder."""
+def words(command, python, plan):
+    """As it is typed in the project's folder; a plan goes where it may."""
     script = ["--", python, "train.py"]
     return {
         "predict": [binary(), "predict", "--gpu", "t4", *script],
-        "fit": [binary(), "fit", "--gpu", "t4", *script],
+        "fit": [binary(), "fit", "--gpu", "t4", "--plan", plan, *script],
         "check": [binary(), "check"],
         "lint --confirm": [binary(), "lint", "--confirm", "--gpu", "t4", *script],
         "plimsoll.predict": [python, "use.py"],
@@ -111,7 +111,7 @@ def tried(world, command, way, torch=False):
         subprocess.run([binary(), "predict", "--", "true"], env=environment, stderr=subprocess.DEVNULL, **options)
         world.keep_something()
         ours = world.ours()
-        ran = subprocess.run(words(command, python), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, **options)
+        ran = subprocess.run(words(command, python, str(world.folder.parent / 'plan.toml')), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=500, **options)
         if "cannot keep what the script writes apart" in ran.stdout:
             pytest.skip(ran.stdout)
         said = world.said()
