@@ -40,8 +40,9 @@ COLD, SOCKETS = {cold!r}, {socket!r}
 WORTH = re.compile(r"^\\s*(?:import|from)\\s.*\\b(?:torch|{heavy}|plimsoll)\\b|plimsoll_agent.nursery", re.MULTILINE)
 
 def order(words):
-    unbuffered = words[:1] == ["-u"]
-    words = words[1:] if unbuffered else words
+    options, words = [], list(words)
+    while words[:1] in (["-u"], ["-P"]):
+        options.append(words.pop(0))
     kind, text = None, ""
     try:
         if words and not words[0].startswith("-"):
@@ -62,7 +63,7 @@ def order(words):
         theirs = os.path.exists(folder + "/sitecustomize.py") and not os.path.exists(folder + "/plimsoll_agent")
         if folder and (theirs or os.path.exists(folder + "/torch")):
             return None  # Another torch, or something that is run before it.
-    return dict(kind=kind, words=words, unbuffered=unbuffered, cwd=os.getcwd(), environment=dict(os.environ))
+    return dict(kind=kind, words=words, options=options, cwd=os.getcwd(), environment=dict(os.environ))
 
 def main():
     words = sys.argv[1:]
@@ -333,14 +334,14 @@ def become(order):
     for name in set(os.environ) - set(environment):
         del os.environ[name]
     os.environ.update(environment)
-    if order["unbuffered"]:
+    if "-u" in order["options"]:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(write_through=True)
     kind = order["kind"]
     sys.argv = ["-c" if kind == "text" else words[0], *words[1:]]
     first = os.path.dirname(os.path.realpath(words[0])) if kind == "script" else cwd if kind == "module" else ""
     more = [it for it in environment.get("PYTHONPATH", "").split(os.pathsep) if it]
-    sys.path[:] = [first, *more, *(it for it in sys.path[1:] if it not in more)]
+    sys.path[:] = [*([] if "-P" in order["options"] else [first]), *more, *(it for it in sys.path[1:] if it not in more)]
     sys.dont_write_bytecode = bool(environment.get("PYTHONDONTWRITEBYTECODE"))
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=__builtins__, __cached__=None)

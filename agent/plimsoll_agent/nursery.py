@@ -53,7 +53,8 @@ def serve():
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     program = json.loads(_line(orders)[0])
-    sys.path[0] = os.path.dirname(os.path.abspath(program["script"])) if program.get("script") else os.getcwd()
+    if not getattr(sys.flags, "safe_path", False):  # As Python itself does it, once it knows what it runs.
+        sys.path.insert(0, os.path.dirname(os.path.abspath(program["script"])) if program.get("script") else os.getcwd())
     # A package that asks whether there is a device would spoil each fork; NVML's answer does not.
     before = {it: os.environ.get(it) for it in (_BY_NVML, _WAITING)}
     os.environ[_BY_NVML] = "1"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Mapping, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 
 class PlimsollError(RuntimeError):
@@ -77,6 +77,12 @@ def _environment() -> Mapping[str, str]:
         return os.environ
     path = [it for it in (os.environ.get("PYTHONPATH"), package) if it]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def module(name: str) -> List[str]:
+    """What starts a module of this package, in this very Python. The working folder, which may be a stranger's, has no say in what it imports;
+    before 3.11 Python cannot be told so."""
+    return [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-m", name]
 
 
 def said(stderr: Optional[str]) -> str:

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Optional
 
+from plimsoll import _binary
 from plimsoll._binary import PlimsollError
 from plimsoll._held import held
 from plimsoll._predict import predicted
@@ -75,7 +76,7 @@ class _Magics:
         with tempfile.TemporaryDirectory(prefix="plimsoll-") as folder:
             here = Path(folder)
             (here / "cells.json").write_text(json.dumps(cells), encoding="utf-8")
-            words = [sys.executable, "-m", "plimsoll._cells", str(here / "cells.json")]
+            words = [*_binary.module("plimsoll._cells"), str(here / "cells.json")]
             answer = predicted(options, words, here / "report.json", here / "run.zip")
         print(_told(answer))
         before = [name for name, _, _ in cells[:-1]]

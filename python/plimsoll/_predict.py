@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
@@ -85,7 +84,7 @@ def predicted(options: Sequence[str], words: Sequence[str], report_path: Path, k
 
 def command(call: Path, result: Optional[Path]) -> List[str]:
     """What plimsoll is told to run: the call, in this very Python."""
-    words = [sys.executable, "-m", "plimsoll._calls", str(call)]
+    words = [*_binary.module("plimsoll._calls"), str(call)]
     return words if result is None else [*words, str(result)]
 
 

@@ -166,6 +166,23 @@ def test_a_port_that_is_taken_is_said(server, plimsoll):
     ran.assert_sentence("port", str(port), "--port")
 
 
+def test_two_viewers_know_nothing_of_each_other_and_one_that_is_killed_leaves_nothing(tmp_path):
+    environment = clean_environment() | dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "PLIMSOLL_CACHE"), str(tmp_path))
+    first, second = (Viewer(SNAPSHOT, environment=environment) for _ in range(2))
+    here, there = urlsplit(first.url), urlsplit(second.url)
+    assert here.port != there.port and here.path != there.path
+    assert ask(first)[0] == ask(second)[0] == 200
+    # The secret of one is none of the other.
+    assert ask(first, there.path)[0] == ask(second, here.path)[0] == 403
+    first.process.kill()
+    first.process.wait()
+    assert ask(second, "api/overview")[0] == 200 and list(tmp_path.iterdir()) == []
+    # Its port is free at once.
+    again = Viewer(SNAPSHOT, options=("--port", str(here.port)), environment=environment)
+    assert urlsplit(again.url).port == here.port and ask(again)[0] == 200
+    assert again.end() == second.end() == 0
+
+
 def test_a_file_that_vanishes_was_read(tmp_path):
     path = tmp_path / "gone.pickle"
     path.write_bytes(SNAPSHOT.read_bytes())

@@ -38,7 +38,9 @@ def _job(world):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(world))
-    command = [sys.executable, "-W", "ignore", "-m", __spec__.name, "rank"]
+    # Nothing of the working folder, which Python puts first, is ours to import.
+    program = "import sys\nif sys.path[:1] == ['']: del sys.path[0]\nfrom %s import rank\nrank()" % __spec__.name
+    command = [sys.executable, "-W", "ignore", "-c", program]
     ranks = [
         subprocess.Popen(command, env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)), stdout=subprocess.PIPE) for rank in range(world)
     ]
@@ -116,4 +118,4 @@ def _all_gather(torch, dist, device, world):
 
 
 if __name__ == "__main__":
-    rank() if sys.argv[1] == "rank" else main(sys.argv[1])
+    main(sys.argv[1])

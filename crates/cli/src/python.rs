@@ -1,8 +1,47 @@
-//! What a Python interpreter has, asked of itself without importing torch (that takes seconds).
+//! Programs of ours in the user's Python; above all what an interpreter has, asked of itself without importing torch (that takes seconds).
 
-use std::{path::Path, process::Command};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    path::Path,
+    process::Command,
+};
 
 use serde_json::Value;
+
+/// How each program of ours begins. Python looks for modules in the working folder first, which may be a stranger's: a `json.py`
+/// there is no business of ours. Only a script that the user starts imports it.
+pub(crate) const NOTHING_OF_THIS_FOLDER: &str = "import sys
+if sys.path[:1] == ['']: del sys.path[0]
+";
+
+/// The variable in which people say where modules are.
+pub(crate) const PATH: &str = "PYTHONPATH";
+
+/// What `-c` takes for `program`, one of ours.
+pub(crate) fn ours(program: &str) -> OsString {
+    (NOTHING_OF_THIS_FOLDER.to_owned() + program).into()
+}
+
+/// What `-c` takes to run `module`, one of the agent's.
+pub(crate) fn our_module(module: &str) -> OsString {
+    ours(&format!(
+        "import runpy; runpy.run_module({module:?}, run_name='__main__', alter_sys=True)"
+    ))
+}
+
+/// The value of [`PATH`] for a program of ours: `first`, and what the user says, but for what is relative to the working folder.
+pub(crate) fn path(first: Option<&OsStr>) -> OsString {
+    let users = env::var_os(PATH).unwrap_or_default();
+    let mut res = first.unwrap_or_default().to_owned();
+    for folder in env::split_paths(&users).filter(|it| it.is_absolute()) {
+        if !res.is_empty() {
+            res.push(":");
+        }
+        res.push(folder);
+    }
+    res
+}
 
 /// The answer is the last line that it prints; a user's `sitecustomize` may print, too. With the agent's folder
 /// as its argument, the agent says how far that torch is supported.
@@ -92,10 +131,11 @@ impl Standing {
 /// Asks `python`, in the environment that a script would get, and the agent in that folder.
 pub(crate) fn probe(python: &Path, agent: Option<&Path>) -> anyhow::Result<Probe> {
     let shown = python.display();
-    let output =
-        Command::new(python).args(["-c", PROBE]).args(agent).output().map_err(|error| {
-            anyhow::anyhow!("cannot run {shown}: {}", crate::cache::reason(&error))
-        })?;
+    let mut process = Command::new(python);
+    process.arg("-c").arg(ours(PROBE)).args(agent).env(PATH, path(None));
+    let output = process
+        .output()
+        .map_err(|error| anyhow::anyhow!("cannot run {shown}: {}", crate::cache::reason(&error)))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let answer: Option<Value> = text.lines().last().and_then(|it| serde_json::from_str(it).ok());
     let Some(answer) = answer else {

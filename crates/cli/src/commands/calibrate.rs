@@ -21,6 +21,7 @@ use crate::{
     launch::{self, Device, Ranks, ScriptCommand, ScriptOutput, Signals, Stop},
     own_cards,
     phantom_run::{Run, Runner},
+    python,
 };
 
 /// The agent's modules that ask, one card and several.
@@ -44,15 +45,15 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
     );
     let cache = Cache::open()?;
     let bundle = Bundle::unpack(&cache)?;
-    let python = launch::python()?;
+    let interpreter = launch::python()?;
     let folder = tempfile::tempdir().context("cannot make a folder for what is measured")?;
     say("measuring this machine's GPU, about a minute; nothing else should use it meanwhile");
-    let mut real = on_the_card(&python, &bundle, QUESTIONS, &folder.path().join("real.json"))?;
+    let mut real = on_the_card(&interpreter, &bundle, QUESTIONS, &folder.path().join("real.json"))?;
     if 2 <= devices::visible_count() {
         say("measuring what NCCL takes, and how fast the GPUs reach each other");
         let answer = folder.path().join("several.json");
         // Who has no NCCL has a card all the same.
-        match on_the_card(&python, &bundle, OF_SEVERAL, &answer) {
+        match on_the_card(&interpreter, &bundle, OF_SEVERAL, &answer) {
             Ok(several) => real["several"] = several,
             Err(error) => say(&format!("left out what NCCL takes: {error:#}")),
         }
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &CalibrateArgs, out: &mut dyn Write) -> anyhow::Result<E
         &WorldArgs { writes: Writes::Through, ..WorldArgs::default() },
     )?;
     let phantom = folder.path().join("phantom.json");
-    let phantom = on_the_phantom(&python, &runner, &card.phantom_conf(1), &phantom)?;
+    let phantom = on_the_phantom(&interpreter, &runner, &card.phantom_conf(1), &phantom)?;
     let compared = Compared::of(&real, &phantom);
     let knows = if MOSTLY * compared.all <= 100 * compared.alike { "measured" } else { "derived" };
     let source = format!(
@@ -122,34 +123,31 @@ fn check_what_is_there(path: &Path) -> anyhow::Result<()> {
 
 /// Everything, of the real card, in processes without us.
 fn on_the_card(
-    python: &Path,
+    interpreter: &Path,
     bundle: &Bundle,
     module: &str,
     answer: &Path,
 ) -> anyhow::Result<Value> {
-    let mut process = Command::new(python);
-    process.args(["-W", "ignore", "-m", module]).arg(answer).arg("context");
-    let mut path = bundle.agent().into_os_string();
-    if let Some(more) = std::env::var_os("PYTHONPATH").filter(|it| !it.is_empty()) {
-        path.push(":");
-        path.push(more);
-    }
-    process.env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
-    let ended = process.status().with_context(|| format!("cannot run {}", python.display()))?;
+    let mut process = Command::new(interpreter);
+    process.args(["-W", "ignore", "-c"]).arg(python::our_module(module)).arg(answer).arg("context");
+    let path = python::path(Some(bundle.agent().as_os_str()));
+    process.env(python::PATH, path).env("PYTHONDONTWRITEBYTECODE", "1");
+    let ended =
+        process.status().with_context(|| format!("cannot run {}", interpreter.display()))?;
     ensure!(ended.success(), "the GPU could not be asked ({ended}); what Python said stands above");
     read(answer)
 }
 
 /// The operations, of a phantom.
 fn on_the_phantom(
-    python: &Path,
+    interpreter: &Path,
     runner: &Runner,
     conf: &str,
     answer: &Path,
 ) -> anyhow::Result<Value> {
-    let arguments = vec!["-m".into(), QUESTIONS.into(), answer.into()];
-    let program = python.to_owned();
-    let command = ScriptCommand { program, arguments, environment: Vec::new() };
+    let arguments = vec!["-c".into(), python::our_module(QUESTIONS), answer.into()];
+    let environment = vec![(python::PATH.into(), python::path(None))];
+    let command = ScriptCommand { program: interpreter.to_owned(), arguments, environment };
     let signals = Signals::hold().context("cannot hold signals")?;
     let run = Run {
         command: &command,

@@ -164,11 +164,12 @@ fn describe_writes(runner: &Runner) -> Found {
 }
 
 /// Puts a tensor on the phantom, and reads what the agent says of it.
-fn try_out(runner: &Runner, python: PathBuf, torch: &Torch) -> anyhow::Result<Found> {
+fn try_out(runner: &Runner, program: PathBuf, torch: &Torch) -> anyhow::Result<Found> {
     let card = phantom_run::largest_for(Some(torch));
     let signals = Signals::hold()?;
-    let arguments = vec!["-c".into(), TRY_OUT.into()];
-    let command = ScriptCommand { program: python, arguments, environment: Vec::new() };
+    let arguments = vec!["-c".into(), python::ours(TRY_OUT)];
+    let environment = vec![(python::PATH.into(), python::path(None))];
+    let command = ScriptCommand { program, arguments, environment };
     let run = Run {
         command: &command,
         conf: &card.phantom_conf(1),

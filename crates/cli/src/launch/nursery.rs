@@ -42,6 +42,7 @@ use super::{
 use crate::{
     cache::{bundle::Bundle, session::Session},
     contract::{self, Setting},
+    python,
 };
 
 /// How often we look for an answer.
@@ -135,7 +136,8 @@ impl Nursery {
         let mut prepared = Command::new(&command.program);
         prepared
             .args(options)
-            .args(["-c", SERVE])
+            .arg("-c")
+            .arg(python::ours(SERVE))
             .envs(command.environment.iter().map(|it| (&it.0, &it.1)))
             .envs(environment(command, bundle, session.path(), layer, Stop::Steady))
             .env(contract::MODE, "nursery")

@@ -13,7 +13,7 @@ use plimsoll_core::spelling;
 use toml::de::{DeTable, DeValue};
 
 use crate::settings::{
-    rows::{Kind, ROWS},
+    rows::{Kind, ROWS, Row, Sayable},
     set::{Origin, Set, shown},
     value::{self, Value},
 };
@@ -45,6 +45,23 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Option<(PathBuf, Vec<Set>)>>
         }
     }
     Ok(None)
+}
+
+/// Whether a project's file may say this. The error is a sentence without its place.
+fn may_say(row: &Row, value: &Value) -> Result<(), String> {
+    let all_that_it_may = match row.sayable {
+        Sayable::Anything => return Ok(()),
+        Sayable::Only(it) if value.to_string() == it => return Ok(()),
+        Sayable::Only(it) => format!(" (it may say {it})"),
+        Sayable::Nothing => String::new(),
+    };
+    Err(format!(
+        "{} = {value} is not for a project's file, which a stranger may have written{all_that_it_may}: take it out, and \
+         use --{} or {}",
+        row.key,
+        row.option(),
+        row.variable()
+    ))
 }
 
 struct File<'a> {
@@ -136,6 +153,7 @@ impl File<'_> {
         };
         let mut value = Value::written(row, found)
             .map_err(|sentence| self.wrong(value_at.clone(), &sentence))?;
+        may_say(row, &value).map_err(|sentence| self.wrong(at.clone(), &sentence))?;
         if matches!(row.kind, Kind::Card | Kind::Cards) {
             value = self.beside(value);
         }

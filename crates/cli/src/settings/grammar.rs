@@ -69,7 +69,30 @@ fn id(option: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args as _;
+
     use super::*;
+    use crate::{cli::WorldArgs, settings::rows::Sayable};
+
+    /// What a script may do to the world, and what is started or asked, is the user's to say.
+    #[test]
+    fn a_projects_file_says_nothing_of_the_world_and_starts_nothing() {
+        let world = WorldArgs::augment_args(clap::Command::new("world"));
+        let whole = Cli::command();
+        for row in ROWS {
+            let is_it = |arg: &&clap::Arg| arg.get_long() == Some(row.option());
+            let is_of_world = world.get_arguments().any(|arg| is_it(&arg));
+            assert!(!is_of_world || row.sayable != Sayable::Anything, "{}", row.key);
+            for command in row.commands {
+                let arg =
+                    whole.find_subcommand(command).unwrap().get_arguments().find(is_it).unwrap();
+                for name in arg.get_value_names().into_iter().flatten() {
+                    let is_outside = ["COMMAND", "URL", "DIR"].contains(&name.as_str());
+                    assert!(!is_outside, "{} is a {name}", row.key);
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_setting_is_an_option_of_its_commands() {

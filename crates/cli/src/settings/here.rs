@@ -143,12 +143,60 @@ mod tests {
                 "writes = \"keep=/x\"",
                 ":1:10: writes is \"keep=/x\"; expected \"layer\" or \"through\"",
             ),
+            (
+                "writes = \"through\"",
+                ":1:1: writes = through is not for a project's file, which a stranger may have written (it may say layer): \
+                 take it out, and use --writes or PLIMSOLL_WRITES",
+            ),
             ("gpu = \"rtx4090", ":1:"),
             ("fit = 3", ":1:7: fit is an integer; expected a table, as in [fit]"),
         ] {
             let error = error(text);
             assert!(error.starts_with(expected), "{text}\n{error}\n{expected}");
         }
+    }
+
+    #[test]
+    fn a_projects_file_changes_nothing_that_keeps_the_users_files_safe() {
+        use crate::settings::rows::{Kind, Sayable};
+        for row in ROWS {
+            let samples: &[&str] = match row.kind {
+                Kind::Writes => &["\"layer\"", "\"through\""],
+                Kind::Flag => &["true", "false"],
+                Kind::Card | Kind::Cards => &["\"t4\""],
+                Kind::Remedies => &["\"offload\""],
+                Kind::Length => &["512"],
+                Kind::List => continue,
+                Kind::Text if row.sayable == Sayable::Anything => continue,
+                Kind::Text => &["\"20GiB\""],
+            };
+            for it in samples {
+                let written = match row.key.split_once('.') {
+                    Some((table, key)) => format!("[{table}]\n{key} = {it}\n"),
+                    None => format!("{} = {it}\n", row.key),
+                };
+                let in_project = written.replace('[', "[tool.plimsoll.");
+                let in_project = format!("[tool.plimsoll]\n{in_project}");
+                let may = match row.sayable {
+                    Sayable::Anything => true,
+                    Sayable::Only(only) => it.trim_matches('"') == only,
+                    Sayable::Nothing => false,
+                };
+                for (file, text) in [("plimsoll.toml", &written), ("pyproject.toml", &in_project)] {
+                    match settings(file, text, &[]) {
+                        Ok(all) => assert!(may && all.of_row(row).is_some(), "{text}"),
+                        Err(error) => {
+                            let said = format!("{} or {}", row.option(), row.variable());
+                            assert!(!may && error.to_string().contains(&said), "{text}: {error}");
+                        }
+                    }
+                }
+            }
+        }
+        // Who types it, or sets it for themselves, may say it all.
+        let own = [("PLIMSOLL_WRITES", "through"), ("PLIMSOLL_WRITES_MAX", "9GiB")];
+        let it = settings("other.toml", "", &own).unwrap();
+        assert_eq!(shown(&it).len(), 2, "{it:?}");
     }
 
     #[test]

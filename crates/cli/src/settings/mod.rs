@@ -1,5 +1,6 @@
 //! Settings: what an option is when it is not given. A project's file says it, or the environment, which goes before the file; the
-//! option itself goes before both. Nothing of a file is ever executed, and none names a program.
+//! option itself goes before both. Nothing of a file is ever executed, none names a program, and none weakens what keeps the user's files
+//! from a script.
 
 mod file;
 mod grammar;

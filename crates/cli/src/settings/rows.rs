@@ -12,8 +12,22 @@ pub(crate) struct Row {
     pub(super) commands: &'static [&'static str],
     /// Options that, given, are said in its place.
     pub(super) unless: &'static [&'static str],
+    pub(super) sayable: Sayable,
     pub(crate) about: &'static str,
 }
+
+/// What a project's file may say of it. The file comes with the project, which may be a stranger's: nothing in it may weaken what
+/// keeps the user's files and network out of a script's reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sayable {
+    /// All that an option can: it is about the answer, and harms nobody.
+    Anything,
+    /// Only this, which keeps a script from more.
+    Only(&'static str),
+    /// Nothing: it is for an option or the environment.
+    Nothing,
+}
+use Sayable::{Anything, Nothing, Only};
 
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,25 +50,53 @@ const TRIES: &[&str] = &["predict", "fit"];
 
 /// Every setting, in the order of the manual.
 pub(crate) const ROWS: &[Row] = &[
-    row("gpu", Kind::Card, TRIES, &["cards"], "the card to imitate or to fit"),
-    row("memory", Kind::Text, TRIES, &["budget", "cards"], "the card's memory"),
-    row("assume", Kind::List, TRIES, &[], "as predict --assume takes it"),
-    row("worst-seq", Kind::Length, TRIES, &[], "how long every batch is made"),
-    row("worst-size", Kind::Length, TRIES, &[], "how large every image is made"),
-    row("writes", Kind::Writes, RUNS, &[], "where a script's writes go"),
-    row("writes-max", Kind::Text, RUNS, &[], "what they may take on the disk"),
-    row("offline", Kind::Flag, RUNS, &[], "no network for the script"),
-    row("predict.cards", Kind::Cards, &["predict"], &["gpu", "memory"], "run on each of these"),
-    row("predict.max", Kind::Text, &["predict"], &[], "the most that the job may need"),
-    row("fit.budget", Kind::Text, &["fit"], &["memory"], "the most that the process may take"),
-    row("fit.limit-reserved", Kind::Text, &["fit"], &[], "the most that PyTorch may reserve"),
-    row("fit.allow", Kind::Remedies, &["fit"], &[], "only these remedies"),
-    row("fit.forbid", Kind::Remedies, &["fit"], &[], "never these remedies"),
-    row("fit.keep-numerics", Kind::Flag, &["fit"], &[], "no remedy that changes the numbers"),
-    row("fit.prefer", Kind::Text, &["fit"], &["find-max"], "`numbers` or `speed`"),
-    row("top.interval", Kind::Text, &["top"], &[], "seconds between two looks"),
-    row("run.watch", Kind::Flag, &["run"], &[], "runs are watched"),
-    row("lint.ignore", Kind::List, &["lint"], &[], "rules that are not wanted"),
+    row("gpu", Kind::Card, TRIES, &["cards"], Anything, "the card to imitate or to fit"),
+    row("memory", Kind::Text, TRIES, &["budget", "cards"], Anything, "the card's memory"),
+    row("assume", Kind::List, TRIES, &[], Anything, "as predict --assume takes it"),
+    row("worst-seq", Kind::Length, TRIES, &[], Anything, "how long every batch is made"),
+    row("worst-size", Kind::Length, TRIES, &[], Anything, "how large every image is made"),
+    row("writes", Kind::Writes, RUNS, &[], Only("layer"), "where a script's writes go"),
+    row("writes-max", Kind::Text, RUNS, &[], Nothing, "what they may take on the disk"),
+    row("offline", Kind::Flag, RUNS, &[], Only("true"), "no network for the script"),
+    row(
+        "predict.cards",
+        Kind::Cards,
+        &["predict"],
+        &["gpu", "memory"],
+        Anything,
+        "run on each of these",
+    ),
+    row("predict.max", Kind::Text, &["predict"], &[], Anything, "the most that the job may need"),
+    row(
+        "fit.budget",
+        Kind::Text,
+        &["fit"],
+        &["memory"],
+        Anything,
+        "the most that the process may take",
+    ),
+    row(
+        "fit.limit-reserved",
+        Kind::Text,
+        &["fit"],
+        &[],
+        Anything,
+        "the most that PyTorch may reserve",
+    ),
+    row("fit.allow", Kind::Remedies, &["fit"], &[], Anything, "only these remedies"),
+    row("fit.forbid", Kind::Remedies, &["fit"], &[], Anything, "never these remedies"),
+    row(
+        "fit.keep-numerics",
+        Kind::Flag,
+        &["fit"],
+        &[],
+        Anything,
+        "no remedy that changes the numbers",
+    ),
+    row("fit.prefer", Kind::Text, &["fit"], &["find-max"], Anything, "`numbers` or `speed`"),
+    row("top.interval", Kind::Text, &["top"], &[], Anything, "seconds between two looks"),
+    row("run.watch", Kind::Flag, &["run"], &[], Anything, "runs are watched"),
+    row("lint.ignore", Kind::List, &["lint"], &[], Anything, "rules that are not wanted"),
 ];
 
 const fn row(
@@ -62,9 +104,10 @@ const fn row(
     kind: Kind,
     commands: &'static [&'static str],
     unless: &'static [&'static str],
+    sayable: Sayable,
     about: &'static str,
 ) -> Row {
-    Row { key, kind, commands, unless, about }
+    Row { key, kind, commands, unless, sayable, about }
 }
 
 /// What only the environment says, because it is of a machine and not of a project: a name, and what it is.

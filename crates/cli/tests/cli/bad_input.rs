@@ -307,3 +307,22 @@ fn a_folder_with_files_takes_no_layer() {
     );
     assert_eq!(fs::read_to_string(kept.join("deleted.txt")).unwrap(), "mine");
 }
+
+/// What a stranger's script may put where plimsoll reads what the run did.
+#[test]
+fn what_a_script_leaves_in_place_of_its_notes_is_not_waited_for() {
+    let place = Place::new();
+    for left in [
+        // Longer than it takes until the notes are looked at while it runs.
+        "mkfifo $p/agent.jsonl $p/snapshot.pickle; sleep 2.5",
+        "ln -s /dev/zero $p/agent.jsonl; ln -s /dev/zero $p/snapshot.pickle",
+        "mkdir $p/agent.jsonl",
+        "rm -f $PLIMSOLL_SESSION/output.txt; mkfifo $PLIMSOLL_SESSION/output.txt",
+    ] {
+        let body = format!("p=$PLIMSOLL_SESSION/process-$$\nmkdir -p $p\n{left}");
+        let script = place.script("train", &body);
+        let ran = place.predict(&[script.to_str().unwrap()]);
+        ran.assert_sentence("no process of the command imported torch");
+        place.assert_no_session();
+    }
+}

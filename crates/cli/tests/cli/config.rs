@@ -54,6 +54,26 @@ fn a_file_that_is_wrong_stops_what_reads_it_and_nothing_else() {
 }
 
 #[test]
+fn a_strangers_file_cannot_have_a_script_write_into_files_of_yours() {
+    let place = Place::new();
+    let script = place.script("train", "echo harm > made");
+    for (file, text) in [
+        ("plimsoll.toml", "writes = \"through\"\n"),
+        ("pyproject.toml", "[tool.plimsoll]\nwrites = \"through\"\n"),
+    ] {
+        let path = place.path().join(file);
+        fs::write(&path, text).unwrap();
+        for words in [&["predict"][..], &["predict", "--quiet"], &["fit", "--gpu", "t4"]] {
+            let words = [words, &["--", script.to_str().unwrap()]].concat();
+            let ran = place.run(&words);
+            ran.assert_sentence("writes = through is not for a project's file");
+        }
+        assert!(!place.path().join("made").exists());
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
 fn config_says_who_made_a_setting() {
     let place = Place::new();
     fs::write(

@@ -10,7 +10,7 @@ use toml::{
 
 use crate::{recording::FirstStep, spelling, units::Bytes};
 
-use super::{CATALOGUE, Kind, Offer, Parameter, Plan, Remedy, VERSION, Value, find};
+use super::{CATALOGUE, Kind, Offer, Parameter, Plan, Remedy, VERSION, Value, find, strange};
 
 /// A plan that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +45,9 @@ impl Plan {
                 let found = other.and_then(integer).map(|it| it.to_string());
                 return Err(PlanError::Version(found.unwrap_or_else(|| "missing".to_owned())));
             }
+        }
+        if let Some((line, what)) = strange::find(table, text) {
+            return Err(PlanError::Wrong { line, what });
         }
         let mut res = Plan::default();
         let predicted = table.get("predicted_reserved_bytes");

@@ -7,6 +7,7 @@ mod drift;
 mod file;
 pub mod largest;
 pub mod search;
+mod strange;
 mod time;
 
 pub use change::{Change, Line, Places, Recipe, Sites, Sources, Switch, change};

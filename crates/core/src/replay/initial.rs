@@ -123,8 +123,12 @@ impl Initial {
         let start = runs[0].0;
         let mut end = mapped_to.unwrap_or(start);
         if extent.expandable {
-            pieces.push((end, State::Unmapped, None));
+            let mapped = end;
             end = end.saturating_add(allocator.config.expandable_range());
+            // At the last addresses, where no driver maps anything, nothing is left.
+            if mapped < end {
+                pieces.push((mapped, State::Unmapped, None));
+            }
         }
         let size = end - start;
         let class = extent.class;

@@ -2,7 +2,9 @@
 //! that tells what both held when they were written, and for which script; who changes one of them makes it theirs.
 
 use std::{
-    fs,
+    fs, io,
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -46,6 +48,15 @@ impl Kept {
     }
 
     fn check_what_is_there(&self) -> anyhow::Result<()> {
+        for path in [&self.plan, &self.diff] {
+            // In a stranger's folder it may lead to where a file of theirs is executed.
+            if fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) {
+                bail!(
+                    "{} is a link, and nothing is written to where it leads; --force puts a file in its place, --plan FILE writes elsewhere",
+                    path.display()
+                );
+            }
+        }
         let plan = read(&self.plan)?;
         let (line, rest) = plan.as_deref().map(taken_apart).unwrap_or_default();
         let (of_plan, of_diff) = line.as_deref().map(told).unwrap_or_default();
@@ -82,7 +93,7 @@ impl Kept {
         write(&self.plan, &(plan.to_owned() + &line))?;
         if !diff.is_empty() {
             write(&self.diff, diff)?;
-        } else if self.diff.exists() {
+        } else if fs::symlink_metadata(&self.diff).is_ok() {
             fs::remove_file(&self.diff).map_err(|it| error(&self.diff, &it))?;
         }
         Ok(())
@@ -117,22 +128,66 @@ fn told(line: &str) -> (Option<String>, Option<String>) {
 fn read(path: &Path) -> anyhow::Result<Option<String>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(it) if it.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(it) if it.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(it) => Err(anyhow::anyhow!("cannot read {}: {}", path.display(), reason(&it))),
     }
 }
 
+/// Puts a file there. What is a device or a pipe is written to; a link to a file is replaced, and where it leads nothing changes.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(path, text).map_err(|it| error(path, &it))
+    let put = || -> io::Result<()> {
+        if path.metadata().is_ok_and(|it| !it.is_file()) {
+            return fs::write(path, text);
+        }
+        let folder = path.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new()
+            .prefix(".plimsoll-")
+            .permissions(fs::Permissions::from_mode(0o666))
+            .tempfile_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        file.persist(path)?;
+        Ok(())
+    };
+    put().map_err(|it| error(path, &it))
 }
 
-fn error(path: &Path, error: &std::io::Error) -> anyhow::Error {
+fn error(path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot write {}: {}", path.display(), reason(error))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    #[test]
+    fn nothing_is_written_to_where_a_link_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let program = "/usr/bin/python3".into();
+        let arguments = vec!["train.py".into()];
+        let command = ScriptCommand { program, arguments, environment: Vec::new() };
+        fs::write(path("profile"), "mine").unwrap();
+        for (name, target) in [
+            ("plan.toml", "profile"),
+            ("plan.diff", "profile"),
+            ("plan.toml", "new"),
+            ("plan.diff", "new"),
+        ] {
+            symlink(path(target), path(name)).unwrap();
+            let check = |force: bool| Kept::check(&path("plan.toml"), &command, force);
+            let refused = check(false).map(drop).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{name} is a link")), "{refused}");
+            check(true).unwrap().write("version = 1\n", "--- a\n").unwrap();
+            assert_eq!(fs::read_to_string(path("profile")).unwrap(), "mine");
+            assert!(!path("new").exists());
+            for name in ["plan.toml", "plan.diff"] {
+                assert!(fs::symlink_metadata(path(name)).unwrap().is_file());
+                fs::remove_file(path(name)).unwrap();
+            }
+        }
+    }
 
     #[test]
     fn only_what_it_wrote_itself_for_the_same_script_is_replaced() {

@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsString,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -27,7 +28,9 @@ pub(super) fn after_oom() -> PathBuf {
     let first = asked_for(Path::new(AFTER_OOM));
     let stem = first.with_extension("");
     let numbered = (2..).map(|n| PathBuf::from(format!("{}-{n}.zip", stem.display())));
-    std::iter::once(first.clone()).chain(numbered).find(|it| !it.exists()).unwrap_or(first)
+    // A link has the name, too, wherever it leads.
+    let is_free = |it: &PathBuf| fs::symlink_metadata(it).is_err();
+    std::iter::once(first.clone()).chain(numbered).find(is_free).unwrap_or(first)
 }
 
 /// Writes the recordings, and says where. `sink` is that of `path`.

@@ -117,6 +117,14 @@ fn the_end_state_has_more_than_came() {
     );
 }
 
+/// What a hostile recording found: a range that ends with the last address.
+#[test]
+fn a_range_is_unmapped_at_the_last_addresses() {
+    let trace = recording("segment_unmap 17592186044415MiB 20MiB\nalloc 2MiB 4096");
+    let replay = checked(&trace.devices[0], &Settings::default());
+    assert_ne!(replay.n_mismatches, 0);
+}
+
 /// What mutated recordings found: mapped runs that overlap, and a segment at the last addresses.
 #[test]
 fn the_end_state_overlaps() {
